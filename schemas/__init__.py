@@ -1,0 +1,1 @@
+"""Records, tables and every hyperparameter: what exists, without torch and without Prefect."""

@@ -1,0 +1,77 @@
+"""What a stage leaves behind: references that travel between stages, and the manifest that is the truth."""
+
+from pydantic import JsonValue
+
+from schemas.base import Record
+
+
+class ArtifactRef(Record):
+    """Handle of one committed stage output."""
+
+    stage: str
+    uri: str
+    fingerprint: str
+    """Over content: an upstream re-run that yields the same content leaves everything downstream fresh."""
+    rows: int
+
+
+class FileEntry(Record):
+    """One immutable, content-named file."""
+
+    name: str
+    sha256: str
+    bytes: int
+    rows: int
+
+
+class Entry(Record):
+    """One named output of a stage (a table, a model, a document) and the files that hold it."""
+
+    kind: str
+    """`table`, `model` or `document`."""
+    files: tuple[FileEntry, ...]
+    fingerprint: str
+    rows: int
+
+
+class ShardRecord(Record):
+    """Completion marker of one take's share of a sharded stage."""
+
+    stage: str
+    key: str
+    shard: str
+    entry: Entry
+    rejects: Entry
+    n_in: int
+    n_out: int
+    rejected: dict[str, int]
+
+
+class Manifest(Record):
+    """Written last; a folder without one does not exist. Holds nothing that depends on the occasion."""
+
+    format: int
+    stage: str
+    version: int
+    key: str
+    config: dict[str, JsonValue]
+    inputs: dict[str, str]
+    """Entry name or source -> fingerprint."""
+    entries: dict[str, Entry]
+    n_in: int
+    n_out: int
+    rejected: dict[str, int]
+    """Reject code -> units lost or touched."""
+    libraries: dict[str, str]
+
+
+class Occasion(Record):
+    """Side file: what depends on when and where the stage ran."""
+
+    reused: int
+    computed: int
+    removed: int
+    rejected: int
+    started: str
+    seconds: float
+    host: str

@@ -1,0 +1,189 @@
+"""Every hyperparameter of the pipeline, once: one record per stage, its unit and its source.
+
+Sources: "paper" is arXiv 2605.20388; "D nn" is a decision of docs/decisions/paper-gaps.md.
+What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`, which is never part of a key.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.base import Record
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+
+class IngestConfig(Record):
+    """Which takes and descriptions are kept, and how they become segments, labels and windows."""
+
+    corpus: Literal["egoexo4d_atomic"] = Field("egoexo4d_atomic", description="Which corpus reader is used.")
+    video: Literal["downscaled_448", "full"] = Field("downscaled_448", description="Which of the released head videos is read.")
+    test_split: Literal["val", "test"] = Field("val", description="Released split that is tested on; labels of `test` are not public (D 45).")
+    dev_share: float = Field(0.10, gt=0, lt=0.5, description="Share of the training captures held out as dev.")
+    dev_min: int = Field(3, ge=1, description="At least this many dev captures.")
+    dev_seed: int = Field(0, description="Dev is sorted by sha256(seed:capture).")
+    min_horizon: int = Field(3, ge=3, description="Shortest plan, Start and Goal included. Source: paper, 3.1.")
+    max_horizon: int = Field(8, le=16, description="Longest plan. Source: paper, 3.1.")
+    interval_cap_s: float | None = Field(2.0, gt=0, description="A segment reaches at most this far either side of its time point (D 45); None: no cap.")
+    central_share: float = Field(1.0, gt=0, le=1, description="Keep only this central share of each interval (D 44).")
+    min_segment_s: float = Field(0.2, ge=0, description="Shorter segments are rejected.")
+    min_overlap: float = Field(0.5, ge=0, le=1, description="A segment past the video's end is cut when this share lies inside, else rejected.")
+    subjects: tuple[str, ...] = Field(("C",), description="Whose actions count; C is the wearer (D 45).")
+    drop_unsure: bool = Field(True, description="Drop descriptions marked unsure (D 45).")
+    require_ego_visible: bool = Field(True, description="Drop descriptions that the head camera does not see (D 45).")
+    keep_unvalidated: bool = Field(False, description="Keep takes that are not marked validated.")
+    require_trajectory: bool = Field(True, description="Reject takes without a pose file.")
+    paraphrase_table: str | None = Field(None, description="CSV (text,label_id) under the corpus root that groups paraphrases; None: exact normalised text (D 23).")
+
+
+class TrajectoryConfig(Record):
+    """How a pose stream becomes the 16 relative motions of a segment."""
+
+    source: Literal["aria"] = Field("aria", description="Where poses come from.")
+    frame: Literal["camera", "device"] = Field("camera", description="Body frame: raw Aria RGB camera (x down, y left, z forward) or device (D 20).")
+    max_bracket_gap_s: float = Field(0.020, gt=0, description="Longest hole between the two poses around a knot (D 49).")
+    max_inner_gap_s: float = Field(0.100, gt=0, description="Longest hole anywhere inside a segment (D 49).")
+    min_quality: float = Field(0.5, ge=0, le=1, description="Lowest tracking quality_score accepted.")
+    quaternion_tolerance: float = Field(1e-3, gt=0, description="Largest deviation of a quaternion's norm from 1.")
+    reader: Literal["auto", "sparse", "whole"] = Field("auto", description="Sparse reads only the lines around each knot; whole parses the file.")
+
+
+class FeatureConfig(Record):
+    """How a segment's frames are sampled, decoded and encoded."""
+
+    n_frames: int = Field(16, ge=2, multiple_of=2, description="Frames per segment. Source: paper, appendix on preprocessing.")
+    size_px: int = Field(384, ge=32, multiple_of=16, description="Frames are squashed to this square, pixels. Source: paper, appendix on preprocessing.")
+    backend: Literal["pyav", "decord"] = Field("pyav", description="Video decoder.")
+    decode_timeout_s: float = Field(120.0, gt=0, description="A take whose decoder is silent for longer is rejected.")
+    checkpoint: str | None = Field(None, description="V-JEPA 2.1 .pt or .safetensors file; None: the demo's tiny random checkpoint.")
+    checkpoint_sha256: str | None = Field(None, description="Expected digest of the checkpoint.")
+    model: Literal["vit_base", "vit_large", "vit_giant", "vit_gigantic", "tiny"] = Field("vit_gigantic", description="Encoder size; vit_gigantic is the paper's ViT-G (1,664 wide).")
+    tokens: Literal["pooled", "temporal"] = Field("pooled", description="Mean over all tokens, or one mean per tubelet (D 4).")
+    interpolate_rope: bool = Field(True, description="Scale positions to the pretraining grid, as the published hub builders do.")
+    batch: int = Field(8, ge=1, description="Segments per encoder call.")
+    precision: Precision = Field("auto", description="Arithmetic of the encoder; auto: bf16 on a GPU, fp32 on a CPU.")
+
+
+class TextConfig(Record):
+    """How labels become unit vectors."""
+
+    encoder: Literal["bag_of_words", "egovlpv2", "transformers"] = Field("egovlpv2", description="bag_of_words is the demo's offline projection.")
+    model: str | None = Field(None, description="egovlpv2: folder with EgoVLPv2.pth and the RoBERTa tokenizer; transformers: folder or hub id.")
+    revision: str | None = Field(None, description="Pinned commit of a hub model.")
+    embedding: Literal["cls", "mean", "projected"] = Field("cls", description="Which sentence vector (D 22).")
+    max_tokens: int = Field(77, ge=4, description="Longer texts are cut.")
+    bag_width: int = Field(128, ge=8, description="Width of the bag-of-words projection.")
+    batch: int = Field(64, ge=1, description="Texts per encoder call.")
+
+
+class TrainConfig(Record):
+    """The one training loop. Source of the defaults: D 2."""
+
+    epochs: int = Field(30, ge=1, description="Most epochs.")
+    patience: int | None = Field(8, ge=1, description="Stop when dev has not improved for this many epochs; None: never.")
+    batch: int = Field(1024, ge=1, description="Samples per step.")
+    lr: float = Field(3e-4, gt=0, description="Peak learning rate of AdamW.")
+    min_lr: float = Field(1e-5, ge=0, description="Learning rate at the end of the cosine.")
+    weight_decay: float = Field(0.05, ge=0, description="On matrices only.")
+    betas: tuple[float, float] = Field((0.9, 0.95), description="AdamW.")
+    warmup: float = Field(0.05, ge=0, le=1, description="Share of the steps with rising learning rate.")
+    clip: float = Field(1.0, gt=0, description="Largest gradient norm.")
+    precision: Precision = Field("auto", description="auto: bf16 autocast where the device is fast in it, else fp32.")
+    checkpoint_every: int = Field(1, ge=1, description="Epochs between checkpoints.")
+
+
+class AlignmentConfig(Record):
+    """E_tau, the trajectory encoder. Source: paper, 3.3; D 21."""
+
+    width: int = Field(128, ge=8, description="Source: paper, 3.3.")
+    layers: int = Field(4, ge=1, description="Source: paper, 3.3.")
+    heads: int = Field(4, ge=1, description="D 21.")
+    hidden: int = Field(512, ge=8, description="Feed-forward width (D 50).")
+    dropout: float = Field(0.1, ge=0, lt=1, description="D 21.")
+    temperature: float = Field(0.07, gt=0, description="Initial; learnable, its inverse clamped at 100 (D 11).")
+    train: TrainConfig = TrainConfig(epochs=200, patience=20, lr=1e-3)
+
+
+class PredictorConfig(Record):
+    """The causal predictor. Source: paper, 3.4; D 1 to 16."""
+
+    width: int = Field(768, ge=16, description="D 1.")
+    layers: int = Field(10, ge=1, description="D 1.")
+    heads: int = Field(12, ge=1, description="D 1.")
+    hidden: int = Field(3072, ge=16, description="D 1.")
+    dropout: float = Field(0.1, ge=0, lt=1, description="D 1.")
+    queries: int = Field(8, ge=1, description="Compressor tokens per endpoint. Source: paper, 3.4.")
+    trajectory_dropout: float = Field(0.1, ge=0, lt=1, description="Per sample, all trajectory inputs to null. Source: paper, 3.4; D 13.")
+    goal_dropout: float = Field(0.0, ge=0, lt=1, description="Per sample, the goal masked; 0.5 for anticipation (D 16).")
+    infonce_weight: float = Field(0.5, ge=0, description="lambda. Source: paper, 3.4.")
+    temperature: float = Field(0.07, gt=0, description="Initial, of the pooled InfoNCE (D 11).")
+    seeds: tuple[int, ...] = Field((0, 1, 2), description="One model per seed and variant (D 2).")
+    holdout_share: float = Field(0.15, ge=0, lt=0.5, description="Cheap mode of D 28: share of training takes that no fit of the chain sees; the scorer learns on them. 0 with folds > 1.")
+    folds: int = Field(5, ge=1, description="Cross-fitting by take (D 28); 1: cheap mode.")
+    train: TrainConfig = TrainConfig()
+
+
+class ScorerConfig(Record):
+    """Retrieval bank and gate-then-rank scorer. Source: paper, 3.5 and its appendix; D 25 to 32."""
+
+    candidates: int = Field(64, ge=1, description="K, retrieved per query. Source: paper, 3.5.")
+    prefetch: int = Field(96, ge=1, description="Top of the low-precision product that is rescored exactly.")
+    key: Literal["action", "visual"] = Field("action", description="Retrieval key: predicted endpoints of no_traj, or pooled features (D 25).")
+    strict: bool = Field(False, description="Also exclude the query's participant from its pool (D 27).")
+    width: int = Field(256, ge=16, description="D 29.")
+    layers: int = Field(2, ge=1, description="Source: paper, appendix on the scorer.")
+    heads: int = Field(4, ge=1, description="Source: paper, appendix on the scorer.")
+    dropout: float = Field(0.1, ge=0, lt=1, description="D 29.")
+    utility: tuple[float, float, float, float] = Field((0.1, 1.0, 0.5, 1.0), description="Weights of mean cosine, R@1, R@5, exact sequence (D 30).")
+    margin: float = Field(0.05, ge=0, description="A candidate beats the fallback by more than this utility (D 31).")
+    utility_temperature: float = Field(0.1, gt=0, description="Of the teacher's softmax (D 32).")
+    loss_weights: tuple[float, float, float] = Field((1.0, 1.0, 1.0), description="Gate, best candidate, rank distribution (D 32).")
+    train: TrainConfig = TrainConfig(epochs=30, patience=6)
+
+
+class EvaluationConfig(Record):
+    """Metrics and intervals."""
+
+    bootstrap: int = Field(10_000, ge=100, description="Resamples of takes.")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="Level of the intervals.")
+    seed: int = Field(0, description="Of the bootstrap and of the shuffles.")
+    shuffles: int = Field(20, ge=1, description="Derangements for the shuffled row (D 40).")
+    headroom_pools: tuple[int, ...] = Field((1, 5, 16, 64), description="Pool sizes of the headroom table. Source: paper, appendix on headroom.")
+
+
+class ReportConfig(Record):
+    """The HTML report."""
+
+    examples: int = Field(12, ge=0, description="Windows in the gallery, drawn by a fixed rule.")
+    thumbnail_px: int = Field(192, ge=32, le=256, description="Long side of a thumbnail, pixels.")
+    frames: bool = Field(True, description="Show frames of the videos; off where the report is passed on.")
+    seed: int = Field(0, description="Of the gallery's draw.")
+
+
+class PipelineConfig(Record):
+    """What is computed. The defaults are the paper's main experiment."""
+
+    simulated: bool = Field(False, description="The corpus is the simulated world; every page of results says so.")
+    ingest: IngestConfig = IngestConfig()
+    trajectories: TrajectoryConfig = TrajectoryConfig()
+    features: FeatureConfig = FeatureConfig()
+    text_bank: TextConfig = TextConfig()
+    alignment: AlignmentConfig = AlignmentConfig()
+    predictor: PredictorConfig = PredictorConfig()
+    scorer: ScorerConfig = ScorerConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    report: ReportConfig = ReportConfig()
+
+
+class RunOptions(Record):
+    """Where and how a run happens; never part of a key."""
+
+    root: str = Field("runs", description="Everything that is written lies under this folder.")
+    data_root: str = Field("", description="Folder (or s3:// prefix) of the downloaded corpus.")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where the models run.")
+    workers: int = Field(2, ge=1, le=64, description="Processes for decoding and for trainings side by side.")
+    only: tuple[str, ...] = Field((), description="Run these stages only; what they read must be there.")
+    from_stage: str | None = Field(None, description="Run this stage and all after it.")
+    force: tuple[str, ...] = Field((), description="Recompute these stages although their output is there.")
+    max_reject_ratio: float = Field(0.5, ge=0, le=1, description="A stage that drops a larger share of its rows fails.")
+    rehash: bool = Field(False, description="Read every input file again instead of trusting size and time.")

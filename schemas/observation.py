@@ -1,0 +1,64 @@
+"""Rows of the tables with what was measured on a segment: head motion, appearance, and the text bank."""
+
+from typing import Literal
+
+import pyarrow as pa
+
+from schemas.arrow import arrow_schema
+from schemas.base import Record
+
+KNOTS, MOTIONS, DOF = 17, 16, 6
+"""17 poses at equal times over a segment give 16 relative motions of 6 numbers (paper, appendix on preprocessing)."""
+
+
+class Controls(Record):
+    """Head motion of one segment; the column `controls` holds 16 x 6 float32, row-major.
+
+    Motion k is T_k^-1 T_k+1 in the earlier body frame: dx, dy, dz in metres, then the rotation vector in radians.
+    """
+
+    segment_id: str
+    take_id: str
+    source: Literal["aria", "pi3", "odometry"]
+    frame: Literal["camera", "device"]
+    scale: Literal["metric", "arbitrary"]
+    coverage: float
+    """Share of the segment that the pose file covers, 0 to 1."""
+    quality: float
+    """Lowest tracking quality among the poses used, 0 to 1."""
+    max_gap_s: float
+    """Longest hole between neighbouring poses inside the segment, as far as it was looked at."""
+
+
+class Feature(Record):
+    """Appearance of one segment; the column `vector` holds float16, D or 8 x D numbers."""
+
+    segment_id: str
+    take_id: str
+    encoder: str
+    """Digest of the weights and of the preprocessing."""
+    frame_times_s: tuple[float, ...]
+    """Presentation times of the 16 frames that were decoded."""
+
+
+class TextVector(Record):
+    """One label of the text bank; the column `vector` holds float32 of unit norm."""
+
+    label_id: str
+    label: str
+    encoder: str
+
+
+def controls_schema() -> pa.Schema:
+    """Arrow schema of the controls table."""
+    return arrow_schema(Controls, controls=pa.list_(pa.float32(), MOTIONS * DOF))
+
+
+def features_schema(width: int) -> pa.Schema:
+    """Arrow schema of the features table for vectors of `width` numbers."""
+    return arrow_schema(Feature, vector=pa.list_(pa.float16(), width))
+
+
+def text_bank_schema(width: int) -> pa.Schema:
+    """Arrow schema of the text bank for vectors of `width` numbers."""
+    return arrow_schema(TextVector, vector=pa.list_(pa.float32(), width))

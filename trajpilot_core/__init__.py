@@ -1,0 +1,1 @@
+"""The work itself: plain functions over typed records. Imports no Prefect."""

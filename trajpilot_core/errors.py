@@ -1,0 +1,21 @@
+"""Errors that a user can act on. Each message says what was found, where, what was allowed, what to do."""
+
+
+class TrajPilotError(Exception):
+    """Base of all errors that this project raises on purpose."""
+
+
+class InputError(TrajPilotError):
+    """An input as a whole cannot be used (a single bad record is a reject, not an error)."""
+
+
+class StoreError(TrajPilotError):
+    """An artifact is absent, damaged, or asked for by somebody who did not declare it."""
+
+
+class CheckpointError(TrajPilotError):
+    """A weight file is not of the layout or digest that was expected."""
+
+
+class TrainingError(TrajPilotError):
+    """A training cannot go on."""

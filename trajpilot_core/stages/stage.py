@@ -1,0 +1,127 @@
+"""What a stage is: its declaration, what its `run` gets, and what it hands back. Imports neither torch nor Prefect."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from schemas.base import Record
+from schemas.rejects import Reject
+
+Tensors = Mapping[str, NDArray[np.generic]]
+
+
+class Inputs(Protocol):
+    """The declared inputs of a stage; anything else raises StoreError."""
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read a table that the stage declared in `reads`, verified against its digests."""
+        ...
+
+    def model(self, name: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
+        """Read a model that the stage declared: (parameter name -> array, metadata)."""
+        ...
+
+    def document(self, name: str) -> bytes:
+        """Read a document that the stage declared."""
+        ...
+
+
+class Sink(Protocol):
+    """Where a stage puts its results. Nothing is visible to anybody before the stage commits."""
+
+    def table(self, name: str, table: pa.Table) -> None:
+        """Write a table that the stage declared in `writes`."""
+        ...
+
+    def model(self, name: str, tensors: Tensors, metadata: Mapping[str, str]) -> None:
+        """Write a model (safetensors) that the stage declared."""
+        ...
+
+    def document(self, name: str, content: bytes) -> None:
+        """Write a document (HTML, LaTeX, JSON) that the stage declared, under its name."""
+        ...
+
+    def reject(self, rejects: Iterable[Reject]) -> None:
+        """Add rows to the stage's rejects table."""
+        ...
+
+    def count(self, n_in: int, n_out: int) -> None:
+        """State rows in and out; commit refuses n_in != n_out + units lost to rejects."""
+        ...
+
+    def shard(self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int) -> None:
+        """Commit one shard of a sharded stage at once (its table may be empty); n_in = rows + units lost."""
+        ...
+
+
+def no_progress(done: int, total: int, what: str) -> None:
+    """Ignore progress."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Where and how a stage runs; nothing here may change what it computes."""
+
+    data_root: str
+    """Corpus root, a folder or an allowed URL; paths in tables are relative to it."""
+    device: str
+    """`cpu` or `cuda`, resolved."""
+    workers: int
+    scratch: Path
+    """Private folder for checkpoints of trainings in progress; kept after a crash, named by the stage's key."""
+    progress: Callable[[int, int, str], None] = no_progress
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one unit of work reads from outside the store; its digest is part of the key.
+
+    A stage that is not sharded returns at most one, with an empty shard name.
+    """
+
+    shard: str
+    """Take id, or "" where the stage is not sharded."""
+    files: tuple[str, ...] = ()
+    """Paths relative to the data root (or absolute, for weights), whose sha256 enters the key. A missing file is an input too."""
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Everything else that decides the content: the take's record, its segment intervals."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a stage's `run` receives."""
+
+    inputs: Inputs
+    config: Any
+    """The stage's own sub-record of PipelineConfig (typed in the signature of `run`)."""
+    pending: tuple[Source, ...]
+    """The sources to compute; for a sharded stage those whose shard is missing."""
+    sink: Sink
+    runtime: Runtime
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Declaration of one stage. Key, plan, status, lineage, tasks, deployments and the README's table derive from it."""
+
+    name: str
+    reads: tuple[str, ...]
+    """Entries of earlier stages, e.g. ("segments", "takes")."""
+    writes: tuple[str, ...]
+    """Entries that it commits; a sharded stage writes exactly one table."""
+    config: str
+    """Field of PipelineConfig."""
+    run: Callable[[Work], None]
+    version: int
+    summary: str
+    """One line for people: what it does."""
+    shard_by: str | None = None
+    sources: Callable[[Inputs, Record, str], list[Source]] | None = None
+    """(declared inputs, own config, data root) -> what is read from outside the store. Must not import torch."""
+    uses_gpu: bool = False
