@@ -101,6 +101,9 @@ class AlignmentConfig(Record):
     hidden: int = Field(512, ge=8, description="Feed-forward width (D 50).")
     dropout: float = Field(0.1, ge=0, lt=1, description="D 21.")
     temperature: float = Field(0.07, gt=0, description="Initial; learnable, its inverse clamped at 100 (D 11).")
+    folds: int = Field(5, ge=1, description="Cross-fitting by take of everything that is learned (D 28); 1: cheap mode.")
+    holdout_share: float = Field(0.15, gt=0, lt=0.5, description="Cheap mode only: share of the training takes that no fit sees and that the scorer learns on (D 28).")
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="One chain of models per seed (D 2); predictor and scorer follow.")
     train: TrainConfig = TrainConfig(epochs=200, patience=20, lr=1e-3)
 
 
@@ -117,9 +120,6 @@ class PredictorConfig(Record):
     goal_dropout: float = Field(0.0, ge=0, lt=1, description="Per sample, the goal masked; 0.5 for anticipation (D 16).")
     infonce_weight: float = Field(0.5, ge=0, description="lambda. Source: paper, 3.4.")
     temperature: float = Field(0.07, gt=0, description="Initial, of the pooled InfoNCE (D 11).")
-    seeds: tuple[int, ...] = Field((0, 1, 2), description="One model per seed and variant (D 2).")
-    holdout_share: float = Field(0.15, ge=0, lt=0.5, description="Cheap mode of D 28: share of training takes that no fit of the chain sees; the scorer learns on them. 0 with folds > 1.")
-    folds: int = Field(5, ge=1, description="Cross-fitting by take (D 28); 1: cheap mode.")
     train: TrainConfig = TrainConfig()
 
 

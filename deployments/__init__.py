@@ -1,0 +1,1 @@
+"""Where, when and with which recipe the flows run; the command line."""

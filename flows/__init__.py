@@ -1,0 +1,1 @@
+"""Prefect flows: the pipeline end to end, and one flow per stage."""

@@ -1,0 +1,1 @@
+"""Prefect tasks: thin shells over the declared stages."""

@@ -1,0 +1,1 @@
+"""Frozen encoders of video and text."""

@@ -1,0 +1,1 @@
+"""The trained models: alignment, predictor, scorer."""

@@ -1,0 +1,1 @@
+"""One reader per corpus, all to the same records."""

@@ -1,0 +1,1 @@
+"""The report: tables, plots, gallery, one offline HTML file."""

@@ -1,0 +1,1 @@
+"""Training windows by their endpoints."""

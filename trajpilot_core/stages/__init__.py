@@ -1,0 +1,1 @@
+"""Every stage of the pipeline, declared once."""

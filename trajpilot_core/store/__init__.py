@@ -1,0 +1,1 @@
+"""The artifact store: immutable content-named files and one manifest, written last."""

@@ -1,0 +1,1 @@
+"""One training loop and the tensors that it reads."""

@@ -1,0 +1,1 @@
+"""Head poses and the relative motions of a segment."""
