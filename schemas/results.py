@@ -53,6 +53,44 @@ class Metric(Record):
     n_windows: int
 
 
+class Headroom(Record):
+    """What a retrieved pool of one size could give at most, over all test windows of one horizon.
+
+    Source: paper, appendix on retrieval headroom; docs/decisions/scorer.md.
+    """
+
+    seed: int
+    horizon: int
+    pool: int
+    """Candidates looked at, best endpoint cosine first."""
+    same_step_recall: float
+    """Percent of middle steps whose truth stands at the same position of some candidate."""
+    any_step_recall: float
+    """Percent of middle steps whose truth stands at any middle position of some candidate."""
+    endpoint_cosine: float
+    """Mean endpoint cosine of the pool."""
+    endpoint_cosine_random: float
+    """The same for a random pool of the same size."""
+    best_mid_cosine: float
+    """Mean over windows of the best candidate's cosine between its and the true middle trajectory latents."""
+    best_mid_cosine_random: float
+    oracle_m1: float
+    """M@1 in percent of the candidate with the highest utility (uses the truth)."""
+    oracle_mseq: float
+    n_windows: int
+
+
+class ShuffleScore(Record):
+    """Accuracy of one derangement of the middle trajectories within one horizon, in percent."""
+
+    seed: int
+    shuffle: int
+    horizon: int
+    m1: float
+    mseq: float
+    n_windows: int
+
+
 class CurvePoint(Record):
     """One point of a training curve."""
 
