@@ -1,0 +1,65 @@
+# make demo   sets up everything, runs the full pipeline on the simulated world, says where the report lies
+# make test   sets up everything, passes the tests
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+ROOT ?= runs/demo
+PACKAGES := schemas trajpilot_core tasks flows deployments
+
+.PHONY: demo test check format lock clean demo-clean benchmarks
+
+$(VENV)/installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python >= 3.11 is needed, found {v.major}.{v.minor}; set PYTHON=/path/to/python3.11")'
+	@$(PYTHON) -c 'import shutil, sys; free = shutil.disk_usage(".").free / 2**30; sys.exit(0 if free > 6 else f"6 GiB of free disk are needed here, found {free:.1f}")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/trajpilot demo --root $(ROOT)
+
+test: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n 2 --dist loadfile
+
+check: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu"
+
+format: $(VENV)/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Resolves pyproject.toml anew into requirements.lock (the environment is made afresh).
+lock:
+	rm -rf $(VENV)-lock
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/pip install --quiet --upgrade "pip>=24" "setuptools>=77"
+	$(VENV)-lock/bin/pip install --quiet "torch==2.13.0"
+	$(VENV)-lock/bin/pip install --quiet ".[dev]"
+	$(VENV)-lock/bin/pip check
+	( echo "# Made by 'make lock' from pyproject.toml with the extra dev; torch may be met by any build of 2.13.0."; \
+	  $(VENV)-lock/bin/pip freeze --all --exclude trajpilot --exclude pip \
+	  | sed -e 's/^\(torch==[0-9.]*\).*/\1/' -e "s/^decord==.*/&; platform_machine == 'x86_64'/" ) > requirements.lock
+	rm -rf $(VENV)-lock build
+
+benchmarks: $(VENV)/installed
+	$(BIN)/python benchmarks/trajectories.py
+	$(BIN)/python benchmarks/video.py
+	$(BIN)/python benchmarks/retrieval.py
+
+# Never touches artifacts.
+clean:
+	rm -rf $(VENV) $(VENV)-lock build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find $(PACKAGES) tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+demo-clean:
+	rm -rf $(ROOT)

@@ -1,0 +1,66 @@
+"""Options that several commands share, and how a configuration is read."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from deployments.recipes import recipe
+from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.errors import InputError
+
+Root = Annotated[Path, typer.Option("--root", help="Everything that is written lies under this folder.")]
+Data = Annotated[str, typer.Option("--data", help="Folder of the downloaded corpus.")]
+Recipe = Annotated[str, typer.Option("--recipe", help="Named experiment: atomic (the paper's main one) or demo.")]
+Set = Annotated[list[str], typer.Option("--set", help="Change one thing: features.size_px=256 (repeatable).")]
+Only = Annotated[list[str], typer.Option("--only", help="Run this stage only (repeatable).")]
+From = Annotated[str | None, typer.Option("--from", help="Run this stage and all after it.")]
+Force = Annotated[list[str], typer.Option("--force", help="Recompute this stage (repeatable).")]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes side by side.")]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+
+
+def read_value(text: str) -> object:
+    """Read a value of --set: JSON where it is JSON, else the text itself."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def configure(name: str, changes: list[str]) -> PipelineConfig:
+    """Return the recipe `name` with `changes` such as `features.size_px=256`.
+
+    Raises:
+        InputError: a change names no field, or a value that the field does not allow.
+    """
+    values = recipe(name).model_dump()
+    for change in changes:
+        path, equals, text = change.partition("=")
+        *parents, leaf = path.split(".")
+        place = values
+        for parent in parents:
+            place = place.get(parent) if isinstance(place, dict) else None
+        if not equals or not isinstance(place, dict) or leaf not in place:
+            raise InputError(f"--set {change}: no such setting; write for example --set features.size_px=256")
+        place[leaf] = read_value(text)
+    try:
+        return PipelineConfig.model_validate(values)
+    except ValidationError as error:
+        raise InputError(explain(error)) from None
+
+
+def explain(error: ValidationError) -> str:
+    """Say in one line which setting has which wrong value."""
+    found = [f"{'.'.join(str(p) for p in e['loc'])} is {e['input']!r}: {e['msg']}" for e in error.errors()]
+    return "; ".join(found)
+
+
+def run_options(**values: object) -> RunOptions:
+    """Build the run options, with a readable error."""
+    try:
+        return RunOptions.model_validate(values)
+    except ValidationError as error:
+        raise InputError(explain(error)) from None

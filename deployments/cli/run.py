@@ -1,0 +1,56 @@
+"""Commands that compute: `run` and `demo`. No server has to be started by hand."""
+
+from pathlib import Path
+
+import typer
+
+from deployments.cli.options import (
+    Data, Device, Force, From, Only, Recipe, Root, Set, Workers, configure, run_options,
+)  # fmt: skip
+from schemas.config import PipelineConfig, RunOptions
+from schemas.world import WorldConfig, demo_world, tiny_world
+
+WORLDS = {"demo": demo_world, "tiny": tiny_world}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command()(run)
+    app.command()(demo)
+
+
+def run(
+    data: Data, root: Root = Path("runs"), recipe: Recipe = "atomic", set_: Set = [], only: Only = [],  # noqa: B006
+    from_: From = None, force: Force = [], workers: Workers = 2, device: Device = "auto",  # noqa: B006
+) -> None:  # fmt: skip
+    """Run the pipeline on your own download; what is fresh is reused."""
+    config = configure(recipe, set_)
+    options = run_options(
+        root=str(root), data_root=data, only=only, from_stage=from_, force=force, workers=workers, device=device
+    )
+    start(config, options, f"recipe {recipe} on {data}", None)
+
+
+def demo(
+    root: Root = Path("runs/demo"), world: str = typer.Option("demo", help="World to simulate: demo or tiny."),
+    set_: Set = [], only: Only = [], from_: From = None, force: Force = [], workers: Workers = 2,  # noqa: B006
+) -> None:  # fmt: skip
+    """Simulate a world and run the whole pipeline on it, offline."""
+    if world not in WORLDS:
+        raise typer.BadParameter(f"{world!r} is not one of {', '.join(WORLDS)}", param_hint="--world")
+    config = configure("demo", set_)
+    options = run_options(
+        root=str(root), data_root=str(root / "world"), only=only, from_stage=from_, force=force, workers=workers
+    )
+    start(config, options, "the simulated world", WORLDS[world]())
+
+
+def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
+    """Prepare the place, then hand over to Prefect (imported only here: its settings come first)."""
+    from deployments.settings import one_thread_per_process, prepare_prefect
+
+    one_thread_per_process()
+    place = prepare_prefect(Path(options.root))
+    from deployments.session import run_session
+
+    run_session(config, options, what, world, place)

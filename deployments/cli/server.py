@@ -1,0 +1,34 @@
+"""Command `ui`: the Prefect UI over the runs of a root."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deployments.cli.options import Root
+from trajpilot_core.errors import InputError
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command()(ui)
+
+
+def ui(
+    root: Root = Path("runs"),
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 4200,
+) -> None:
+    """Open the Prefect UI over the runs of a root, until Ctrl-C."""
+    from deployments.settings import server_environment
+
+    home = root.resolve() / "prefect"
+    if not home.exists():
+        raise InputError(f"{home} is not there: no run was made under {root}; give the --root of a run")
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    typer.echo(f"Prefect UI of {root}: http://127.0.0.1:{port}   (Ctrl-C ends it)")
+    try:
+        sys.exit(subprocess.call(command, env=server_environment(home)))
+    except KeyboardInterrupt:
+        sys.exit(0)

@@ -1,0 +1,41 @@
+"""Named experiments: each states only what differs from the defaults, which are the paper's main experiment."""
+
+from collections.abc import Callable
+
+from schemas.config import PipelineConfig, TrainConfig
+from trajpilot_core.errors import InputError
+
+
+def atomic() -> PipelineConfig:
+    """Open-vocabulary planning on Ego-Exo4D atomic descriptions, as in the paper's section 4.2."""
+    return PipelineConfig()
+
+
+def demo() -> PipelineConfig:
+    """The simulated world on two CPU cores in minutes: a small encoder, small models, cheap scorer mode."""
+    base = PipelineConfig()
+    trained = TrainConfig(epochs=30, patience=8, batch=96, lr=1e-3, precision="auto")
+    return base.replace(
+        simulated=True,
+        ingest=base.ingest.replace(video="full", paraphrase_table="annotations/paraphrases.csv"),
+        features=base.features.replace(model="tiny", size_px=128, batch=16),
+        text_bank=base.text_bank.replace(encoder="bag_of_words", bag_width=128),
+        alignment=base.alignment.replace(layers=2, width=64, hidden=128, folds=1, seeds=(0,), train=trained),
+        predictor=base.predictor.replace(width=128, layers=2, heads=4, hidden=256, train=trained),
+        scorer=base.scorer.replace(candidates=16, prefetch=32, width=128, train=trained),
+        report=base.report.replace(simulated=True),
+    )
+
+
+RECIPES: dict[str, Callable[[], PipelineConfig]] = {"atomic": atomic, "demo": demo}
+
+
+def recipe(name: str) -> PipelineConfig:
+    """Return the configuration of a named experiment.
+
+    Raises:
+        InputError: there is no such recipe.
+    """
+    if name not in RECIPES:
+        raise InputError(f"no recipe is called {name!r}; the recipes are {', '.join(sorted(RECIPES))}")
+    return RECIPES[name]()

@@ -1,0 +1,105 @@
+"""One run from the command line: the lock, the log, the embedded server, the first and the last line."""
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from prefect.server.api.server import SubprocessASGIServer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from deployments.settings import STARTUP_TIMEOUT_S, PrefectPlace, end_orphan_server, remember_server
+from flows.demo import demo
+from flows.pipeline import full_pipeline
+from schemas.config import PipelineConfig, RunOptions
+from schemas.world import WorldConfig
+from trajpilot_core.store.lock import root_lock
+
+LOG = logging.getLogger("trajpilot")
+LOCK_WAIT_S = 3600.0
+
+
+class ConsoleHandler(logging.Handler):
+    """Shows the pipeline's own lines; on a terminal, progress is a bar that goes away."""
+
+    def __init__(self, console: Console, bar: Progress | None) -> None:
+        super().__init__(logging.INFO)
+        self.console = console
+        self.bar = bar
+        self.task = bar.add_task("", total=1.0) if bar else None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line, or move the bar."""
+        share = getattr(record, "progress", None)
+        if share is None:
+            self.console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+        elif self.bar and self.task is not None:
+            self.bar.update(self.task, completed=share, description=record.getMessage())
+
+
+@contextmanager
+def logging_to(root: Path) -> Iterator[Path]:
+    """Send the pipeline's lines to the terminal and to a file under `<root>/logs`."""
+    console = Console(file=sys.stdout)
+    path = root / "logs" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = logging.FileHandler(path, encoding="utf-8")
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
+    handlers = [ConsoleHandler(console, bar), file]
+    LOG.setLevel(logging.INFO)
+    LOG.propagate = False
+    for handler in handlers:
+        LOG.addHandler(handler)
+    try:
+        if bar:
+            bar.start()
+        yield path
+    finally:
+        if bar:
+            bar.stop()
+        for handler in handlers:
+            LOG.removeHandler(handler)
+            handler.close()
+
+
+@contextmanager
+def prefect_server(place: PrefectPlace) -> Iterator[None]:
+    """Keep the embedded server for the time of the run and end it by its process id, also on Ctrl-C."""
+    if place.server is not None:
+        yield
+        return
+    if end_orphan_server(place.home):
+        LOG.info("ended the Prefect server of an earlier run that was killed")
+    server = SubprocessASGIServer()
+    try:
+        server.start(timeout=STARTUP_TIMEOUT_S)
+        if server.server_process is not None:
+            remember_server(place.home, server.server_process.pid)
+        yield
+    finally:
+        server.stop()
+        (place.home / "server.pid").unlink(missing_ok=True)
+
+
+def run_session(
+    config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None, place: PrefectPlace
+) -> None:
+    """Run the flow between one line that says where everything goes and one that says where the report is."""
+    root = Path(options.root).resolve()
+    options = options.replace(root=str(root))
+    started = time.monotonic()
+    with logging_to(root) as log, root_lock(root, LOCK_WAIT_S):
+        simulated = "SIMULATED; " if config.simulated else ""
+        LOG.info("TrajPilot: %s; %severything is written under %s; %s", what, simulated, root, place.describe())
+        LOG.info("config %s, log %s", config.digest()[:12], log)
+        with prefect_server(place):
+            done = full_pipeline(config, options) if world is None else demo(world, config, options)
+        LOG.info("finished in %.0f s", time.monotonic() - started)
+        if "report" in done:
+            LOG.info("report: %s   UI: trajpilot ui --root %s", root / "reports" / "report.html", root)

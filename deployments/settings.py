@@ -1,0 +1,104 @@
+"""Where Prefect lives and what it may do. The only file that reads or writes the environment; imports no Prefect.
+
+`prepare_prefect` must be called before the first import of Prefect, which reads its settings then.
+"""
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+STARTUP_TIMEOUT_S = 120
+"""The default of 20 s is too short for a first start on a small machine."""
+
+EMBEDDED = {
+    "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": str(STARTUP_TIMEOUT_S),
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_V2_ENABLED": "false",
+    "PREFECT_SERVER_UI_API_URL": "/api",
+    "PREFECT_LOGGING_SERVER_LEVEL": "ERROR",
+}
+"""Settings of the server that a run starts for itself. The second UI asks an outside host for settings; the first does not."""
+
+ALWAYS = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "trajpilot",
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
+    "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
+    "PREFECT_PLUGINS_ENABLED": "0",
+}
+
+
+@dataclass(frozen=True)
+class PrefectPlace:
+    """Which Prefect server a run talks to."""
+
+    home: Path
+    server: str | None
+    """URL of the user's own server; None: the run starts one for itself."""
+
+    def describe(self) -> str:
+        """Say it in one phrase for the first line of a run."""
+        return f"Prefect server {self.server} (your PREFECT_API_URL)" if self.server else "Prefect embedded"
+
+
+def prepare_prefect(root: Path) -> PrefectPlace:
+    """Point Prefect at `root` before its first import; a user's own PREFECT_API_URL and settings are respected."""
+    home = root.resolve() / "prefect"
+    home.mkdir(parents=True, exist_ok=True)
+    server = os.environ.get("PREFECT_API_URL") or None
+    for name, value in ALWAYS.items():
+        os.environ.setdefault(name, value)
+    if server is None:
+        os.environ["PREFECT_HOME"] = str(home)
+        os.environ["PREFECT_PROFILES_PATH"] = str(home / "profiles.toml")
+        os.environ.pop("PREFECT_API_KEY", None)
+        os.environ.update(EMBEDDED)
+        os.environ.pop("PREFECT_API_DATABASE_CONNECTION_URL", None)
+    return PrefectPlace(home=home, server=server)
+
+
+def one_thread_per_process() -> None:
+    """Keep numeric libraries to one thread a process, unless the user says otherwise: stages run processes side by side."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"):
+        os.environ.setdefault(name, "1")
+
+
+def server_environment(home: Path) -> dict[str, str]:
+    """Return the environment of `prefect server start` over the database of a run."""
+    return {**os.environ, **ALWAYS, **EMBEDDED, "PREFECT_HOME": str(home)}
+
+
+def remember_server(home: Path, pid: int) -> None:
+    """Write down the process id of the embedded server, so that a run after a crash can end it."""
+    (home / "server.pid").write_text(f"{pid}\n")
+
+
+def end_orphan_server(home: Path) -> bool:
+    """End the embedded server that a killed run left behind; returns whether there was one."""
+    note = home / "server.pid"
+    if not note.exists():
+        return False
+    pid = int(note.read_text().strip() or 0)
+    note.unlink()
+    if not is_prefect_server(pid):
+        return False
+    os.kill(pid, signal.SIGTERM)
+    for _ in range(50):
+        if not is_prefect_server(pid):
+            return True
+        time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    return True
+
+
+def is_prefect_server(pid: int) -> bool:
+    """Say whether process `pid` is a Prefect server of this user (a reused id is not)."""
+    try:
+        return pid > 0 and b"prefect.server.api.server" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False

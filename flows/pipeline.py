@@ -1,0 +1,21 @@
+"""The pipeline end to end, in the order of the paper's method: from raw files to the report."""
+
+from prefect import flow
+
+from schemas.artifacts import ArtifactRef
+from schemas.config import PipelineConfig, RunOptions
+from tasks.report import place_report
+from tasks.stage import run_stage
+from trajpilot_core.stages import selected
+
+
+@flow(name="full-pipeline", persist_result=False, validate_parameters=True)
+def full_pipeline(config: PipelineConfig, run: RunOptions) -> dict[str, ArtifactRef]:
+    """Run every stage (or those that `run` selects); what is fresh is reused.
+
+    ingest -> trajectories, features, text_bank -> alignment -> predictor -> scorer -> evaluation -> report
+    """
+    done = {name: run_stage(name, config, run) for name in selected(run)}
+    if "report" in done:
+        place_report(done["report"], config, run)
+    return done

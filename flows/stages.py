@@ -1,0 +1,32 @@
+"""One flow per stage, to re-run a single stage after a data update."""
+
+from prefect import Flow, flow
+
+from schemas.artifacts import ArtifactRef
+from schemas.config import PipelineConfig, RunOptions
+from tasks.report import place_report
+from tasks.stage import run_stage
+
+
+def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
+    """Build the flow of one declared stage."""
+
+    def run_one(config: PipelineConfig, run: RunOptions) -> ArtifactRef:
+        done = run_stage(stage, config, run)
+        if stage == "report":
+            place_report(done, config, run)
+        return done
+
+    run_one.__doc__ = f"Run the stage {stage}; the stages that it reads must have run."
+    return flow(name=stage.replace("_", "-"), persist_result=False)(run_one)
+
+
+ingest = stage_flow("ingest")
+trajectories = stage_flow("trajectories")
+features = stage_flow("features")
+text_bank = stage_flow("text_bank")
+alignment = stage_flow("alignment")
+predictor = stage_flow("predictor")
+scorer = stage_flow("scorer")
+evaluation = stage_flow("evaluation")
+report = stage_flow("report")

@@ -1,0 +1,43 @@
+"""The shell of every stage: ask the store, compute what is missing, say what was done. Written once."""
+
+from prefect import State, Task, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State as StateObject
+from prefect.client.schemas.objects import TaskRun
+from prefect.states import Completed
+
+from schemas.artifacts import ArtifactRef
+from schemas.config import PipelineConfig, RunOptions
+from tasks.artifacts import StageProgress, publish_outcome
+from trajpilot_core.stages import STAGES
+from trajpilot_core.stages.execute import Outcome, execute
+
+RETRY_DELAYS_S = [10, 60]
+
+
+def can_heal(task_: Task[..., object], run: TaskRun, state: StateObject) -> bool:
+    """Retry what time can heal (a disk, a network share, a store); an error in data or code comes again."""
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, OSError)
+
+
+def as_state(outcome: Outcome) -> State[ArtifactRef]:
+    """Name the state after what happened, Cached or Completed, with the counts as its message."""
+    name = "Cached" if outcome.cached else "Completed"
+    return Completed(name=name, message=outcome.message(), data=outcome.ref)
+
+
+@task(
+    task_run_name="{name}",
+    retries=len(RETRY_DELAYS_S),
+    retry_delay_seconds=RETRY_DELAYS_S,
+    retry_condition_fn=can_heal,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[ArtifactRef]:
+    """Run one declared stage; the store's manifests decide what is fresh, and a retry re-enters there."""
+    with StageProgress(name) as progress:
+        outcome = execute(STAGES[name], config, run, STAGES, progress)
+    publish_outcome(name, outcome)
+    return as_state(outcome)

@@ -1,0 +1,20 @@
+"""The simulated world as a task: a corpus on disk in the Ego-Exo4D layout."""
+
+from pathlib import Path
+
+from prefect import State, task
+from prefect.cache_policies import NO_CACHE
+from prefect.states import Completed
+
+from schemas.world import WorldConfig
+from tasks.artifacts import StageProgress, log_line
+from trajpilot_core.simworld.write import write_world
+
+
+@task(task_run_name="world", cache_policy=NO_CACHE, persist_result=False)
+def simulate_world(world: WorldConfig, folder: str, workers: int) -> State[str]:
+    """Write the simulated world, or find it complete."""
+    with StageProgress("world") as progress:
+        summary = write_world(world, Path(folder), workers, progress)
+    log_line("world", summary.message(), progress.seconds)
+    return Completed(name="Cached" if summary.reused else "Completed", message=summary.message(), data=folder)
