@@ -1,0 +1,37 @@
+"""Prefect for tests: its settings before its first import, one embedded server per session."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="trajpilot-prefect-")
+os.environ.update(
+    {
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        "PREFECT_LOGGING_LEVEL": "ERROR",
+        "PREFECT_PLUGINS_ENABLED": "0",
+        "DO_NOT_TRACK": "1",
+    }
+)
+os.environ.pop("PREFECT_API_URL", None)
+
+
+@pytest.fixture(scope="session")
+def prefect_server() -> Iterator[str]:
+    """One embedded Prefect server, ended by its process id."""
+    from prefect.server.api.server import SubprocessASGIServer
+
+    server = SubprocessASGIServer()
+    server.start(timeout=120)
+    yield server.api_url
+    server.stop()
+
+
+@pytest.fixture
+def checkout() -> Path:
+    """Root of the checkout."""
+    return Path(__file__).parents[2]
