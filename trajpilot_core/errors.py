@@ -1,5 +1,7 @@
 """Errors that a user can act on. Each message says what was found, where, what was allowed, what to do."""
 
+from schemas.rejects import RejectCode
+
 
 class TrajPilotError(Exception):
     """Base of all errors that this project raises on purpose."""
@@ -19,3 +21,11 @@ class CheckpointError(TrajPilotError):
 
 class TrainingError(TrajPilotError):
     """A training cannot go on."""
+
+
+class TakeFault(TrajPilotError):
+    """One take cannot be used. It becomes a reject with `code`, never the end of a run."""
+
+    def __init__(self, code: RejectCode, detail: str, source_file: str | None = None) -> None:
+        super().__init__(f"{code}: {detail}" + (f" ({source_file})" if source_file else ""))
+        self.code, self.detail, self.source_file = code, detail, source_file
