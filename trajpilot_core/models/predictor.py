@@ -1,0 +1,188 @@
+"""The causal predictor in text space (paper, 3.4; docs/decisions/paper-gaps.md, D 1 to 16)."""
+
+import json
+import math
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from schemas.config import PredictorConfig
+from trajpilot_core.models.blocks import Attention, Block, KeysValues, feed_forward, table
+
+START, GOAL, MID = 0, 1, 2
+
+
+class PredictorShape(NamedTuple):
+    """Sizes that the data decide."""
+
+    feature_width: int
+    tokens: int
+    """Tokens per feature: 1 pooled, 8 temporal."""
+    text_width: int
+    max_horizon: int
+
+    def to_json(self) -> str:
+        """Return the sizes as JSON, for the model file's metadata."""
+        return json.dumps(self._asdict(), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read the sizes back."""
+        return cls(**json.loads(text))
+
+
+def structured_mask(context: int, mids: int, plans: int = 1) -> Tensor:
+    """Return the (T, T) mask of `context` tokens, then `plans` groups of `mids`: true where row t may see column s.
+
+    Context sees all the context and no mid; mid j of a plan sees the context and the mids <= j of its own plan (D 8).
+    """
+    causal = torch.ones(mids, mids, dtype=torch.bool).tril()
+    mask = torch.zeros(context + plans * mids, context + plans * mids, dtype=torch.bool)
+    mask[:, :context] = True
+    mask[context:, context:] = torch.kron(torch.eye(plans, dtype=torch.bool), causal)
+    return mask
+
+
+class Compressor(nn.Module):
+    """Shared learned queries, plus the embedding of the role, cross-attend into the tokens of one clip (D 5).
+
+    Shapes: B batch, C tokens of the clip, D feature width, Q queries, W width.
+    """
+
+    def __init__(self, cfg: PredictorConfig, shape: PredictorShape) -> None:
+        super().__init__()
+        self.feature_in = nn.Linear(shape.feature_width, cfg.width)
+        self.token_position = table(shape.tokens, cfg.width)
+        self.queries = table(cfg.queries, cfg.width)
+        self.role = table(2, cfg.width)
+        self.query_norm, self.clip_norm = nn.LayerNorm(cfg.width), nn.LayerNorm(cfg.width)
+        self.attention = Attention(cfg.width, cfg.heads)
+        self.hidden_norm = nn.LayerNorm(cfg.width)
+        self.hidden = feed_forward(cfg.width, cfg.hidden, cfg.dropout)
+
+    def forward(self, clip_BCD: Tensor, role: int) -> Tensor:
+        """Return (B, Q, W) context tokens of one role (START or GOAL)."""
+        clip_BCW = self.clip_norm(self.feature_in(clip_BCD) + self.token_position)
+        x_BQW = (self.queries + self.role[role]).expand(len(clip_BCD), -1, -1)
+        x_BQW = x_BQW + self.attention(self.query_norm(x_BQW), self.attention.keys_values(clip_BCW))
+        out: Tensor = x_BQW + self.hidden(self.hidden_norm(x_BQW))
+        return out
+
+
+class CausalPredictor(nn.Module):
+    """Predict the text embedding of Start, every Mid and Goal from the two clips and the trajectories.
+
+    Shapes: B batch, C tokens of a clip, D feature width, H horizon (Start and Goal included), M = H - 2 mids,
+    P plans per window, Q queries, T = 2 Q + M tokens, W width, E text width. The buffers `feature_mean` and
+    `feature_scale` (D,) standardise the raw features (docs/decisions/feature-standardisation.md).
+    """
+
+    feature_mean: Tensor
+    feature_scale: Tensor
+
+    def __init__(self, cfg: PredictorConfig, shape: PredictorShape) -> None:
+        super().__init__()
+        self.shape, self.context = shape, 2 * cfg.queries
+        self.register_buffer("feature_mean", torch.zeros(shape.feature_width))
+        self.register_buffer("feature_scale", torch.ones(shape.feature_width))
+        self.compressor = Compressor(cfg, shape)
+        self.endpoint_in = nn.Linear(shape.text_width, cfg.width, bias=False)
+        self.mid_in = nn.Linear(shape.text_width, cfg.width, bias=False)
+        self.mid_query = table(1, cfg.width)
+        self.kind, self.step = table(3, cfg.width), table(shape.max_horizon, cfg.width)
+        self.horizon = table(shape.max_horizon + 1, cfg.width)
+        self.blocks = nn.ModuleList(Block(cfg.width, cfg.heads, cfg.hidden, cfg.dropout) for _ in range(cfg.layers))
+        self.norm = nn.LayerNorm(cfg.width)
+        self.head = nn.Linear(cfg.width, shape.text_width)
+        self.log_temperature = nn.Parameter(torch.tensor(math.log(1.0 / cfg.temperature)))
+
+    def forward(
+        self,
+        start_BCD: Tensor,
+        goal_BCD: Tensor,
+        latents_BHE: Tensor,
+        horizon: int,
+        goal_seen_B: Tensor | None = None,
+    ) -> Tensor:
+        """Return (B, H, E) float32 of unit norm: Start, Mid_1 .. Mid_M, Goal.
+
+        Args:
+            start_BCD: raw feature of the first segment.
+            goal_BCD: raw feature of the last segment.
+            latents_BHE: E_tau embeddings per position (Start, Mid_1.., Goal); zeros mean no trajectory (D 14).
+            horizon: H, from 3 to the model's max_horizon.
+            goal_seen_B: bool; false zeroes the goal's tokens, its trajectory included (D 16). None: all seen.
+        """
+        context_BTW = self.context_tokens(start_BCD, goal_BCD, latents_BHE[:, [0, -1]], horizon, goal_seen_B)
+        x_BTW = torch.cat([context_BTW, self.mid_tokens(latents_BHE[:, 1:-1], horizon)], dim=1)
+        mask = structured_mask(self.context, horizon - 2).to(x_BTW.device)
+        for block in self.blocks:
+            x_BTW, _ = block(x_BTW, mask)
+        return self._read_out(x_BTW)
+
+    def roll_out(
+        self, start_BCD: Tensor, goal_BCD: Tensor, endpoints_B2E: Tensor, mids_BPME: Tensor, horizon: int
+    ) -> Tensor:
+        """Return (B, P, H, E): the predictions under P candidate mid trajectories, the context encoded once per window.
+
+        Equal to P calls of forward with the same endpoints, because the context is blind to the mids.
+        """
+        plans, mids = mids_BPME.shape[1:3]
+        context_BTW = self.context_tokens(start_BCD, goal_BCD, endpoints_B2E, horizon)
+        x_BTW = self.mid_tokens(mids_BPME.flatten(0, 1), horizon).view(len(mids_BPME), plans * mids, -1)
+        mask = structured_mask(self.context, mids, plans)[self.context :].to(x_BTW.device)
+        for block in self.blocks:
+            context_BTW, seen = block(context_BTW)
+            x_BTW, _ = block(x_BTW, mask, seen)
+        x_BPMW = x_BTW.view(len(x_BTW), plans, mids, -1)
+        context_BPTW = context_BTW[:, None].expand(-1, plans, -1, -1)
+        both = torch.cat([context_BPTW, x_BPMW], dim=2).flatten(0, 1)
+        return self._read_out(both).view(len(x_BTW), plans, horizon, -1)
+
+    def context_tokens(
+        self,
+        start_BCD: Tensor,
+        goal_BCD: Tensor,
+        endpoints_B2E: Tensor,
+        horizon: int,
+        goal_seen_B: Tensor | None = None,
+    ) -> Tensor:
+        """Return (B, 2 Q, W): compressed Start and Goal with their trajectories, type, step and horizon added."""
+        start_BQW = self.compressor(self.standardise(start_BCD), START) + self.endpoint_in(endpoints_B2E[:, :1])
+        goal_BQW = self.compressor(self.standardise(goal_BCD), GOAL) + self.endpoint_in(endpoints_B2E[:, 1:])
+        if goal_seen_B is not None:
+            goal_BQW = goal_BQW * goal_seen_B[:, None, None]
+        start_BQW = start_BQW + self.kind[START] + self.step[0]
+        goal_BQW = goal_BQW + self.kind[GOAL] + self.step[horizon - 1]
+        return torch.cat([start_BQW, goal_BQW], dim=1) + self.horizon[horizon]
+
+    def mid_tokens(self, mids_BME: Tensor, horizon: int) -> Tensor:
+        """Return (B, M, W): the sum of the five inputs of a mid (trajectory, query, step, horizon, type; D 7)."""
+        steps_MW = self.step[1 : horizon - 1]
+        tokens: Tensor = self.mid_in(mids_BME) + self.mid_query + steps_MW + self.horizon[horizon] + self.kind[MID]
+        return tokens
+
+    def standardise(self, feature_BCD: Tensor) -> Tensor:
+        """Return raw features (B, C, D) of any float type as float32 with the fitting takes' mean and scale removed."""
+        return (feature_BCD.float() - self.feature_mean) / self.feature_scale
+
+    def _read_out(self, x_BTW: Tensor) -> Tensor:
+        """(B, 2 Q + M, W) -> (B, H, E): the mean of a role's outputs, then the shared head (D 9)."""
+        x_BTW = self.norm(x_BTW)
+        start_B1W, goal_B1W = (part.mean(1, keepdim=True) for part in x_BTW[:, : self.context].chunk(2, dim=1))
+        roles_BHW = torch.cat([start_B1W, x_BTW[:, self.context :], goal_B1W], dim=1)
+        return F.normalize(self.head(roles_BHW).float(), dim=-1)
+
+
+def feature_scales(features_SCD: Tensor) -> KeysValues:
+    """Return mean and standard deviation (D,) float32 of raw features (S, C, D).
+
+    A component that varies a thousandfold less than the average one is divided by that bound, not by its own deviation:
+    what remains there is rounding.
+    """
+    flat = features_SCD.flatten(0, 1).float()
+    std, mean = torch.std_mean(flat, dim=0, correction=0)
+    floor = (std.mean() * 1e-3).clamp_min(torch.finfo(torch.float32).tiny)
+    return mean, torch.maximum(std, floor)

@@ -1,0 +1,157 @@
+"""Checkpoint of a training in progress: one safetensors file with JSON in its metadata, replaced atomically.
+
+It holds model, optimizer, best weights, random states and the curve. A digest of the tensors lies in the metadata,
+since the format does not notice a flipped bit; a damaged checkpoint is set aside and the training starts over.
+"""
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from schemas.results import CurvePoint
+from trajpilot_core.errors import CheckpointError
+
+FORMAT = 1
+NAME = "checkpoint.safetensors"
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Progress:
+    """How far a training is; changed by the loop only."""
+
+    epoch: int = 0
+    """Epochs done."""
+    best_epoch: int = 0
+    best_score: float = float("-inf")
+    scores: list[float] = field(default_factory=list)
+    curve: list[CurvePoint] = field(default_factory=list)
+    best: dict[str, Tensor] = field(default_factory=dict)
+    """Parameters and buffers of the best epoch, on the CPU."""
+
+
+def save_checkpoint(
+    folder: Path,
+    name: str,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    generator: torch.Generator,
+    progress: Progress,
+) -> None:
+    """Write the checkpoint of the training `name` into `folder`, whole or not at all."""
+    tensors = {f"model/{key}": value for key, value in model.state_dict().items()}
+    tensors |= {f"best/{key}": value for key, value in progress.best.items()}
+    tensors |= {f"optimizer/{key}": value for key, value in _optimizer_tensors(optimizer).items()}
+    tensors |= {"random/cpu": torch.get_rng_state(), "random/batches": generator.get_state()}
+    if torch.cuda.is_available():
+        tensors["random/cuda"] = torch.cuda.get_rng_state()
+    tensors = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+    facts = {
+        "format": FORMAT,
+        "name": name,
+        "epoch": progress.epoch,
+        "best_epoch": progress.best_epoch,
+        "best_score": progress.best_score,
+        "scores": progress.scores,
+        "curve": [row.model_dump(mode="json") for row in progress.curve],
+        "digest": tensors_digest(tensors),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / NAME, tensors, {"progress": json.dumps(facts)})
+
+
+def load_checkpoint(
+    folder: Path | None,
+    name: str,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    generator: torch.Generator,
+) -> Progress | None:
+    """Put a checkpoint back into model, optimizer and random states; None where there is none or it is damaged.
+
+    Raises:
+        CheckpointError: the folder holds the checkpoint of another training.
+    """
+    if folder is None or not (folder / NAME).is_file():
+        return None
+    try:
+        tensors, facts = _read(folder / NAME)
+    except (SafetensorError, ValueError, KeyError) as error:
+        damaged = (folder / NAME).rename(folder / f"damaged-{NAME}")
+        log.warning("checkpoint of %s is damaged (%s), set aside as %s; it starts over", name, error, damaged)
+        return None
+    if facts["name"] != name or facts["format"] != FORMAT:
+        raise CheckpointError(f"{folder} holds {facts['name']!r}, not {name!r}; delete that folder")
+    model.load_state_dict(_below(tensors, "model/"), strict=True)
+    _restore_optimizer(optimizer, _below(tensors, "optimizer/"))
+    torch.set_rng_state(tensors["random/cpu"])
+    generator.set_state(tensors["random/batches"])
+    if torch.cuda.is_available() and "random/cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random/cuda"])
+    curve = [CurvePoint.model_validate(row) for row in facts["curve"]]
+    best = _below(tensors, "best/")
+    return Progress(facts["epoch"], facts["best_epoch"], facts["best_score"], facts["scores"], curve, best)
+
+
+def write_atomically(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write a safetensors file beside `path`, sync it, and rename it into place."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    save_file(dict(tensors), temporary, dict(metadata))
+    with temporary.open("rb") as written:
+        os.fsync(written.fileno())
+    temporary.replace(path)
+
+
+def read_tensors(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors and the metadata of a safetensors file."""
+    with safe_open(path, "pt", device=device) as file:
+        return {key: file.get_tensor(key) for key in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+
+
+def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
+    """Return the sha256 over names, types, shapes and bytes of CPU tensors, in order of their names."""
+    digest = hashlib.sha256()
+    for key in sorted(tensors):
+        value = tensors[key]
+        digest.update(f"{key} {value.dtype} {tuple(value.shape)}\n".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a checkpoint and check its digest."""
+    tensors, metadata = read_tensors(path, "cpu")
+    facts: dict[str, Any] = json.loads(metadata["progress"])
+    if tensors_digest(tensors) != facts["digest"]:
+        raise ValueError("its digest does not match its tensors")
+    return tensors, facts
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """State of AdamW as `<parameter number>/<name>` -> tensor; learning rates follow from the step."""
+    state = optimizer.state_dict()["state"]
+    return {f"{number}/{name}": value for number, values in state.items() for name, value in values.items()}
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Put the state of AdamW back."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        number, name = key.split("/", 1)
+        state.setdefault(int(number), {})[name] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Tensors whose key starts with `prefix`, without it."""
+    return {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}

@@ -1,0 +1,193 @@
+"""The one training loop: flat, resumable, the same for alignment, predictor and scorer.
+
+How a stage uses it: build the model inside `with seeded(seed):`, move it to the device, describe the training as a
+`Training`, and call `fit(training, cfg, folder, device)`. The data stay on the device; a batch is whatever the
+training's own `batches` hands to its own `loss`, normally index tensors. Nothing here knows what is trained.
+
+    training = Training(
+        name="final/scorer", seed=0, model=scorer, selected="dev/M@1",
+        batches=lambda generator: index_batches(n, cfg.batch, generator),  # one epoch; always as many batches
+        loss=lambda rows: loss_of(scorer, data, rows),                     # scalar tensor, mean over the batch
+        measure=lambda: {"dev/M@1": dev_score(scorer), "train/M@1": ...},  # once per epoch, scorer in eval mode
+    )
+    fitted = fit(training, cfg.train, scratch / "final-s0-scorer", device)
+    fitted.state                                                           # best weights by `selected`, on the CPU
+    fitted.curve                                                           # rows for the stage's curves table
+
+Randomness: `seeded` and `fit` leave the global random state of the caller as it was. `fit` seeds the global state
+(dropout) and the generator (batches) once from the training's seed; both are part of the checkpoint, so a killed
+training that is started again ends with the same weights, bit for bit on one CPU thread.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from schemas.config import TrainConfig
+from schemas.results import CurvePoint
+from trajpilot_core.errors import TrainingError
+from trajpilot_core.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+
+Batch = Any
+EpochDone = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Training:
+    """What one training optimises."""
+
+    name: str
+    """`<chain>/<variant>`; `model` of the curve rows."""
+    seed: int
+    model: nn.Module
+    """On the device already."""
+    batches: Callable[[torch.Generator], Sequence[Batch]]
+    """The batches of one epoch, drawn from a CPU generator; their number must not change between epochs."""
+    loss: Callable[[Batch], Tensor]
+    """Scalar loss of one batch; runs in training mode under autocast."""
+    measure: Callable[[], Mapping[str, float]]
+    """Scores after an epoch, keys `<split>/<quantity>`; runs in evaluation mode without gradients, in fp32."""
+    selected: str
+    """The key of `measure` that decides which epoch is kept; higher is better."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a training leaves."""
+
+    state: dict[str, Tensor]
+    """Parameters and buffers of the best epoch, on the CPU."""
+    best_score: float
+    best_epoch: int
+    curve: list[CurvePoint]
+
+
+def fit(
+    training: Training, cfg: TrainConfig, folder: Path | None, device: str, epoch_done: EpochDone | None = None
+) -> Fitted:
+    """Train until the epochs are over or dev stops improving, and return the best epoch's weights.
+
+    Args:
+        training: what is optimised.
+        cfg: its hyperparameters; `precision` is resolved to fp32 or bf16.
+        folder: private to this training; holds its checkpoint, from which a second call goes on. None: no checkpoint.
+        device: where the model lies.
+        epoch_done: told (epoch, most epochs, one line) after every epoch.
+
+    Raises:
+        TrainingError: the loss is not finite, there is nothing to train on, or `precision` is still `auto`.
+    """
+    with seeded(training.seed):
+        generator = torch.Generator().manual_seed(training.seed)
+        optimizer = build_optimizer(training.model, cfg, device)
+        state = load_checkpoint(folder, training.name, training.model, optimizer, generator) or Progress()
+        while not finished(state, cfg):
+            run_epoch(training, cfg, optimizer, generator, state, device)
+            last = finished(state, cfg)
+            if folder is not None and (last or state.epoch % cfg.checkpoint_every == 0):
+                save_checkpoint(folder, training.name, training.model, optimizer, generator, state)
+            if epoch_done is not None:
+                epoch_done(state.epoch, cfg.epochs, f"{training.name} {training.selected} {state.scores[-1]:.4f}")
+    return Fitted(state.best, state.best_score, state.best_epoch, list(state.curve))
+
+
+def run_epoch(
+    training: Training,
+    cfg: TrainConfig,
+    optimizer: torch.optim.Optimizer,
+    generator: torch.Generator,
+    state: Progress,
+    device: str,
+) -> None:
+    """Train one epoch, measure, and note the outcome in `state`."""
+    batches = training.batches(generator)
+    if not batches:
+        raise TrainingError(f"{training.name}: nothing to train on; more takes, or a smaller holdout, are needed")
+    total_steps, step = cfg.epochs * len(batches), state.epoch * len(batches)
+    loss_sum = torch.zeros((), device=device)
+    training.model.train()
+    for batch in batches:
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, total_steps, cfg)
+        with autocast(cfg, device):
+            loss = training.loss(batch)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(training.model.parameters(), cfg.clip)
+        optimizer.step()
+        loss_sum += loss.detach()
+        step += 1
+    note_epoch(training, state, loss_sum.item() / len(batches))
+
+
+def note_epoch(training: Training, state: Progress, loss: float) -> None:
+    """Measure the model, keep it when it is the best so far, and add the curve rows of this epoch."""
+    if not math.isfinite(loss):
+        raise TrainingError(f"{training.name}: loss {loss} in epoch {state.epoch + 1}; lower TrainConfig.lr")
+    training.model.eval()
+    with torch.no_grad():
+        measured = {"train/loss": loss, **training.measure()}
+    state.epoch += 1
+    for key, value in measured.items():
+        split, quantity = key.split("/", 1)
+        row = {"split": split, "quantity": quantity, "value": float(value)}
+        state.curve.append(
+            CurvePoint.model_validate({"model": training.name, "seed": training.seed, "epoch": state.epoch, **row})
+        )
+    score = float(measured[training.selected])
+    state.scores.append(score)
+    if not state.best or score > state.best_score:
+        state.best_score, state.best_epoch = score, state.epoch
+        state.best = {name: value.detach().cpu().clone() for name, value in training.model.state_dict().items()}
+
+
+def finished(state: Progress, cfg: TrainConfig) -> bool:
+    """Return whether the epochs are over, or dev has not improved for `patience` of them."""
+    stale = cfg.patience is not None and state.epoch - state.best_epoch >= cfg.patience
+    return state.epoch >= cfg.epochs or stale
+
+
+def learning_rate(step: int, total_steps: int, cfg: TrainConfig) -> float:
+    """Return the rate of one step: linear warm-up to `lr`, then a cosine down to `min_lr` (D 2)."""
+    warmup = round(cfg.warmup * total_steps)
+    if step < warmup:
+        return cfg.lr * (step + 1) / warmup
+    share = (step - warmup) / max(1, total_steps - warmup)
+    return cfg.min_lr + 0.5 * (cfg.lr - cfg.min_lr) * (1 + math.cos(math.pi * min(share, 1.0)))
+
+
+def build_optimizer(model: nn.Module, cfg: TrainConfig, device: str) -> torch.optim.Optimizer:
+    """Return AdamW with weight decay on matrices only, fused where the device has it."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": cfg.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=cfg.lr, betas=cfg.betas, fused=device.split(":")[0] in ("cpu", "cuda"))
+
+
+def autocast(cfg: TrainConfig, device: str) -> torch.autocast:
+    """Return the arithmetic of the loss: bf16 autocast, or none for fp32."""
+    if cfg.precision == "auto":
+        raise TrainingError("TrainConfig.precision is 'auto'; it must be resolved to fp32 or bf16 before training")
+    return torch.autocast(device.split(":")[0], torch.bfloat16, enabled=cfg.precision == "bf16")
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed the global random state inside the block and put the caller's state back after it."""
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(seed)
+        yield
+
+
+def index_batches(n: int, batch: int, generator: torch.Generator) -> list[Tensor]:
+    """Return the numbers 0..n-1 in random order, cut into (batch,) long tensors; the last one may be shorter."""
+    return list(torch.randperm(n, generator=generator).tensor_split(range(batch, n, batch))) if n else []
