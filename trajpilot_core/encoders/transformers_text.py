@@ -1,0 +1,90 @@
+"""Sentence vectors of a transformers model, local or from the hub; no code of the model's repository is ever run."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import AutoModel, AutoTokenizer
+
+from schemas.config import TextConfig
+from trajpilot_core.encoders.text import encoder_files, files_digest, is_local, unit_rows
+from trajpilot_core.errors import InputError
+
+Pool = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class TransformerText:
+    """A tokenizer, a text tower and how its token states become one vector."""
+
+    digest: str
+    tokenizer: Any
+    tower: Any
+    """Module whose output has last_hidden_state (B, T, W)."""
+    pool: Pool
+    """(states (B, T, W), mask (B, T)) -> (B, E)."""
+    max_tokens: int
+    batch: int
+    device: str
+
+    @torch.no_grad()
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return (N, E) float32 of unit norm; texts are padded per batch and cut at max_tokens."""
+        parts = []
+        for at in range(0, len(texts), self.batch):
+            tokens = self.tokenizer(
+                list(texts[at : at + self.batch]),
+                padding=True,
+                truncation=True,
+                max_length=self.max_tokens,
+                return_tensors="pt",
+            ).to(self.device)
+            states = self.tower(**tokens).last_hidden_state
+            parts.append(self.pool(states, tokens["attention_mask"]).float().cpu().numpy())
+        return unit_rows(np.concatenate(parts))
+
+
+def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
+    """Load any transformers text model from safetensors: a folder, or a hub id with its pinned commit.
+
+    Raises:
+        InputError: no model is named, a hub model has no revision, or the embedding is not cls or mean.
+    """
+    if cfg.model is None or (not is_local(cfg) and cfg.revision is None):
+        raise InputError(
+            f"TextConfig.model is {cfg.model!r} with revision {cfg.revision!r}; give a folder, or a hub id and the "
+            "commit that it is pinned to"
+        )
+    if cfg.embedding not in POOLS:
+        raise InputError(f"TextConfig.embedding is {cfg.embedding!r}; the encoder transformers has {', '.join(POOLS)}")
+    where = {"revision": cfg.revision, "local_files_only": is_local(cfg), "trust_remote_code": False}
+    tower = AutoModel.from_pretrained(cfg.model, use_safetensors=True, **where).to(device).eval()
+    tokenizer = AutoTokenizer.from_pretrained(cfg.model, **where)
+    what = files_digest(encoder_files(cfg)) if is_local(cfg) else f"{cfg.model}@{cfg.revision}"
+    return TransformerText(
+        digest=f"transformers:{cfg.embedding}:{what}",
+        tokenizer=tokenizer,
+        tower=tower,
+        pool=POOLS[cfg.embedding],
+        max_tokens=cfg.max_tokens,
+        batch=cfg.batch,
+        device=device,
+    )
+
+
+def cls_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return the (B, W) state of the first token."""
+    return states_BTW[:, 0]
+
+
+def mean_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return the (B, W) mean of the states of the real tokens."""
+    weight_BT1 = mask_BT[..., None].to(states_BTW.dtype)
+    return (states_BTW * weight_BT1).sum(1) / weight_BT1.sum(1)
+
+
+POOLS: dict[str, Pool] = {"cls": cls_pool, "mean": mean_pool}

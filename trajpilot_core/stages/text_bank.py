@@ -1,0 +1,54 @@
+"""Text bank: one unit vector per answer of the open vocabulary (paper, 3.2; docs/decisions/paper-gaps.md, D 22, 23)."""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from schemas.base import Record
+from schemas.config import TextConfig
+from schemas.observation import text_bank_schema
+from trajpilot_core.encoders.text import encoder_files, load_text_encoder
+from trajpilot_core.errors import InputError
+from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
+
+VERSION = 1  # raise when the numbers that this module writes change
+
+
+def run(work: Work) -> None:
+    """Embed the text of every label, of all splits, in order of label_id."""
+    cfg: TextConfig = work.config
+    labels = work.inputs.table("labels", ["label_id", "label"]).sort_by("label_id")
+    if labels.num_rows == 0:
+        raise InputError("the labels table is empty: no segment was kept; look at the rejects of ingest")
+    work.runtime.progress(0, labels.num_rows, f"text encoder {cfg.encoder}")
+    encoder = load_text_encoder(cfg, work.runtime.device)
+    work.sink.table("text_bank", bank_table(labels, encoder.embed(labels["label"].to_pylist()), encoder.digest))
+    work.sink.count(labels.num_rows, labels.num_rows)
+    work.runtime.progress(labels.num_rows, labels.num_rows, f"text encoder {cfg.encoder}")
+
+
+def bank_table(labels: pa.Table, vectors: NDArray[np.float32], encoder: str) -> pa.Table:
+    """Return the bank's table of labels (label_id, label) and their (V, E) unit vectors."""
+    schema = text_bank_schema(vectors.shape[1])
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
+    names = pa.array([encoder] * labels.num_rows, pa.string())
+    return pa.table([labels["label_id"], labels["label"], names, column], schema=schema)
+
+
+def sources(inputs: Inputs, cfg: Record, data_root: str) -> list[Source]:
+    """Name the encoder's local files, whose digests decide the numbers."""
+    assert isinstance(cfg, TextConfig)
+    return [Source(shard="", files=encoder_files(cfg))]
+
+
+STAGE = Stage(
+    name="text_bank",
+    reads=("labels",),
+    writes=("text_bank",),
+    config="text_bank",
+    run=run,
+    version=VERSION,
+    summary="Embeds every label with a frozen text encoder.",
+    sources=sources,
+    uses_gpu=True,
+)
