@@ -23,6 +23,10 @@ class Inputs(Protocol):
         """Read a table that the stage declared in `reads`, verified against its digests."""
         ...
 
+    def vectors(self, name: str, column: str) -> NDArray[np.generic]:
+        """Read a fixed-size vector column of a declared table into one (N, D) array, rows as in `table`; verified."""
+        ...
+
     def model(self, name: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
         """Read a model that the stage declared: (parameter name -> array, metadata)."""
         ...

@@ -1,0 +1,189 @@
+"""Compute what is missing of one stage and build its manifest; committing it is the executor's."""
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import pyarrow as pa
+
+from schemas.arrow import arrow_schema, rows_of
+from schemas.artifacts import Entry, Manifest, ShardRecord
+from schemas.base import fingerprint
+from schemas.config import RunOptions
+from schemas.rejects import Reject
+from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.stages.key import Keyed, keyed, rejects_entry
+from trajpilot_core.stages.resolve import resolve_device
+from trajpilot_core.stages.sink import StageSink, check_balance, count_codes, write_rejects
+from trajpilot_core.stages.stage import Runtime, Source, Work
+from trajpilot_core.store.files import Folder
+from trajpilot_core.store.inventory import UNSTABLE, Inventory, moved
+from trajpilot_core.store.manifest import FORMAT, entry_of, missing_files, read_sealed, shard_path, stage_folder
+from trajpilot_core.store.parquet import read_table
+from trajpilot_core.store.verified import verified_file
+
+Progress = Callable[[int, int, str], None]
+LIBRARIES = ("av", "numpy", "opencv-python-headless", "pyarrow", "safetensors", "scipy", "torch", "transformers")
+"""Versions that a manifest records: they can change the last digit of what a stage computes."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Where and with what a stage is computed."""
+
+    folder: Folder
+    inventory: Inventory
+    digest_of: Mapping[str, str]
+    """Input file -> digest that went into the key."""
+    run: RunOptions
+    progress: Progress
+    forced: bool
+
+
+def compute(work: Keyed, job: Job) -> tuple[Manifest, int]:
+    """Run the stage on what is missing; return its manifest, not yet committed, and the number of units reused.
+
+    Raises:
+        StoreError: the stage broke its declaration.
+        InputError: the files of a stage that is not sharded changed meanwhile.
+    """
+    if work.asked.stage.shard_by is None:
+        return _compute_whole(work, job), 0
+    return _compute_sharded(work, job)
+
+
+def scratch_folder(run: RunOptions, work: Keyed) -> Path:
+    """Return the private folder of a computation: below the root, or below the system's where the root is remote."""
+    name = f"{work.asked.stage.name}-{work.key[:16]}"
+    if "://" in run.root and not run.root.startswith("file:"):
+        return Path(tempfile.gettempdir()) / f"trajpilot-{fingerprint(run.root)[:16]}" / name
+    return Path(run.root.removeprefix("file://")).absolute() / "scratch" / name
+
+
+def _runtime(work: Keyed, job: Job) -> Runtime:
+    scratch = scratch_folder(job.run, work)
+    scratch.mkdir(parents=True, exist_ok=True)
+    return Runtime(job.run.data_root, resolve_device(job.run.device), job.run.workers, scratch, job.progress)
+
+
+def _compute_whole(work: Keyed, job: Job) -> Manifest:
+    stage, asked = work.asked.stage, work.asked
+    _refuse_unstable(stage.name, [path for path, digest in job.digest_of.items() if digest.startswith(UNSTABLE)])
+    sink = StageSink(job.folder, stage, work.key)
+    stage.run(Work(asked.inputs, asked.config, asked.sources, sink, _runtime(work, job)))
+    missing = [entry for entry in stage.writes if entry not in sink.entries]
+    if missing:
+        raise StoreError(f"stage {stage.name} ended without writing {', '.join(missing)}, declared in Stage.writes")
+    if sink.counts is None:
+        raise StoreError(f"stage {stage.name} ended without Sink.count; say how many rows went in and out")
+    n_in, n_out = sink.counts
+    check_balance(f"stage {stage.name}", n_in, n_out, sink.rejects)
+    _refuse_unstable(stage.name, moved(job.inventory, job.digest_of))
+    rejects = entry_of("table", [write_rejects(job.folder, stage.name, work.key, sink.rejects)])
+    entries = {**sink.entries, rejects_entry(stage.name): rejects}
+    return _manifest(work, entries, n_in, n_out, count_codes(sink.rejects))
+
+
+def _refuse_unstable(stage: str, changed: Sequence[str]) -> None:
+    if changed:
+        shown = ", ".join(changed[:5])
+        raise InputError(f"{shown} changed while {stage} read it; run again when nothing writes to the corpus")
+
+
+def _compute_sharded(work: Keyed, job: Job) -> tuple[Manifest, int]:
+    done = {} if job.forced else finished_shards(work, job.folder)
+    pending = tuple(source for source in work.asked.sources if source.shard not in done)
+    changed: list[str] = []
+    if pending:
+        sink = _compute_shards(work, job, pending)
+        done, changed = done | sink.shards, sink.changed
+    if changed:
+        now = {path: f"{UNSTABLE}:{time.time_ns()}" for path in changed}
+        work = keyed(work.asked, {**job.digest_of, **now})  # a key that no later run asks for
+    records = [done[source.shard] for source in work.asked.sources]
+    return _fold(work, job.folder, records), len(records) - len(pending)
+
+
+def finished_shards(work: Keyed, folder: Folder) -> dict[str, ShardRecord]:
+    """Return the shards of a stage that are committed already, by name."""
+    stage = work.asked.stage.name
+    found = {shard: usable_shard(folder, stage, key) for shard, key in work.shard_keys.items()}
+    return {shard: record for shard, record in found.items() if record is not None}
+
+
+def usable_shard(folder: Folder, stage: str, key: str) -> ShardRecord | None:
+    """Return the record of a finished shard whose files are all there; None means: compute."""
+    try:
+        record = read_sealed(folder, ShardRecord, shard_path(stage, key))
+    except StoreError:
+        return None
+    if record is None or missing_files(folder, stage, record):
+        return None
+    return record
+
+
+def _compute_shards(work: Keyed, job: Job, pending: tuple[Source, ...]) -> StageSink:
+    stage, files = work.asked.stage, {source.shard: source.files for source in pending}
+
+    def unstable(shard: str) -> list[str]:
+        return moved(job.inventory, {path: job.digest_of[path] for path in files[shard]})
+
+    def delivered(n_done: int) -> None:
+        job.progress(n_done, len(pending), f"{stage.shard_by}s")
+
+    keys = {shard: work.shard_keys[shard] for shard in files}
+    sink = StageSink(job.folder, stage, work.key, keys, unstable, delivered)
+    stage.run(Work(work.asked.inputs, work.asked.config, pending, sink, _runtime(work, job)))
+    missing = sorted(set(files) - set(sink.shards))
+    if missing:
+        shown = ", ".join(repr(shard) for shard in missing[:5])
+        raise StoreError(f"stage {stage.name} ended without {len(missing)} of {len(files)} shards: {shown}")
+    return sink
+
+
+def _fold(work: Keyed, folder: Folder, records: list[ShardRecord]) -> Manifest:
+    """Build the manifest of a sharded stage from its shard records, in the order of the takes."""
+    stage = work.asked.stage
+    rejects = [row for record in records for row in _rejects_of(folder, stage.name, record.rejects)]
+    entries = {
+        stage.writes[0]: entry_of("table", [file for record in records for file in record.entry.files]),
+        rejects_entry(stage.name): entry_of("table", [write_rejects(folder, stage.name, work.key, rejects)]),
+    }
+    n_in, n_out = sum(record.n_in for record in records), sum(record.n_out for record in records)
+    return _manifest(work, entries, n_in, n_out, count_codes(rejects))
+
+
+def _rejects_of(folder: Folder, stage: str, entry: Entry) -> list[Reject]:
+    tables = [read_table(verified_file(folder, stage_folder(stage), file)) for file in entry.files]
+    return rows_of(Reject, pa.concat_tables([arrow_schema(Reject).empty_table(), *tables]))
+
+
+def _manifest(work: Keyed, entries: dict[str, Entry], n_in: int, n_out: int, rejected: dict[str, int]) -> Manifest:
+    asked = work.asked
+    return Manifest(
+        format=FORMAT,
+        stage=asked.stage.name,
+        version=asked.stage.version,
+        key=work.key,
+        config=asked.config.model_dump(mode="json"),
+        inputs=dict(work.inputs),
+        entries=entries,
+        n_in=n_in,
+        n_out=n_out,
+        rejected=rejected,
+        libraries=library_versions(),
+    )
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the libraries that compute, as far as they are installed; nothing is imported."""
+    installed = {}
+    for name in LIBRARIES:
+        try:
+            installed[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return installed

@@ -1,0 +1,122 @@
+"""Run one stage: key, fresh or not, compute what is missing, commit. Written once for all stages."""
+
+import datetime
+import platform
+import shutil
+import time
+from collections.abc import Mapping
+
+from schemas.artifacts import Manifest, Occasion
+from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.errors import StoreError
+from trajpilot_core.stages.compute import Job, Progress, compute, scratch_folder
+from trajpilot_core.stages.key import Keyed, ask, keyed, paths_of
+from trajpilot_core.stages.outcome import Outcome, check_ratio, units_lost
+from trajpilot_core.stages.stage import Stage, no_progress
+from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.inventory import digests, load_inventory, save_inventory
+from trajpilot_core.store.manifest import (
+    commit_manifest,
+    current_manifest,
+    manifest_path,
+    missing_files,
+    point_to,
+    read_manifest,
+    ref_of,
+)
+
+__all__ = ["Outcome", "execute"]
+
+
+def execute(
+    stage: Stage, config: PipelineConfig, run: RunOptions, stages: Mapping[str, Stage], progress: Progress = no_progress
+) -> Outcome:
+    """Bring a stage up to date and make its output the one that counts.
+
+    Args:
+        stage: what to run.
+        config: what is computed.
+        run: where and how.
+        stages: all stages by name, to find who writes the inputs.
+        progress: told (done, total, what).
+
+    Raises:
+        StoreError: an input is not there or damaged, or the stage broke its declaration.
+        InputError: the stage rejects more than RunOptions.max_reject_ratio, or its files change while it runs.
+    """
+    clock = time.monotonic()
+    folder = open_folder(run.root, run.protocols)
+    inventory = load_inventory(folder, run.data_root, run.protocols)
+    asked = ask(folder, stage, config, run, stages)
+    digest_of = digests(inventory, paths_of(asked), workers=run.workers, rehash=run.rehash)
+    save_inventory(folder, inventory)
+    work = keyed(asked, digest_of)
+    removed = _removed(_previous(folder, stage.name), work)
+    found = usable_manifest(folder, work)
+    forced = stage.name in run.force
+    if found is not None and not forced:
+        check_ratio(found, run.max_reject_ratio)
+        point_to(folder, stage.name, found.key)
+        return _outcome(folder, found, max(1, len(work.shard_keys)), 0, removed, clock)
+    unusable = found is None and folder.size(manifest_path(stage.name, work.key)) is not None
+    manifest, reused = compute(work, Job(folder, inventory, digest_of, run, progress, forced))
+    check_ratio(manifest, run.max_reject_ratio)
+    computed = max(1, len(work.shard_keys)) - reused
+    occasion = _occasion(manifest, reused, computed, removed, clock)
+    manifest = commit_manifest(folder, manifest, occasion, replace=forced or unusable)
+    shutil.rmtree(scratch_folder(run, work), ignore_errors=True)
+    return _outcome(folder, manifest, reused, computed, removed, clock)
+
+
+def usable_manifest(folder: Folder, work: Keyed) -> Manifest | None:
+    """Return the manifest of a key if it is whole, as far as a look tells; None means: compute."""
+    try:
+        manifest = read_manifest(folder, work.asked.stage.name, work.key)
+    except StoreError:
+        return None
+    if manifest is None or missing_files(folder, manifest.stage, manifest):
+        return None
+    return manifest
+
+
+def _previous(folder: Folder, stage: str) -> Manifest | None:
+    try:
+        return current_manifest(folder, stage)
+    except StoreError:
+        return None
+
+
+def _removed(previous: Manifest | None, work: Keyed) -> int:
+    """Count the shards that the output before had and this one has not."""
+    if previous is None:
+        return 0
+    before = {name for name in previous.inputs if name.startswith("shard:")}
+    return len(before - set(work.inputs))
+
+
+def _occasion(manifest: Manifest, reused: int, computed: int, removed: int, clock: float) -> Occasion:
+    seconds = time.monotonic() - clock
+    started = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds)
+    return Occasion(
+        reused=reused,
+        computed=computed,
+        removed=removed,
+        rejected=units_lost(manifest.rejected),
+        started=started.isoformat(timespec="seconds"),
+        seconds=round(seconds, 3),
+        host=platform.node(),
+    )
+
+
+def _outcome(folder: Folder, manifest: Manifest, reused: int, computed: int, removed: int, clock: float) -> Outcome:
+    return Outcome(
+        ref=ref_of(folder, manifest),
+        reused=reused,
+        computed=computed,
+        removed=removed,
+        rejected=manifest.rejected,
+        n_in=manifest.n_in,
+        n_out=manifest.n_out,
+        seconds=time.monotonic() - clock,
+        cached=computed == 0,
+    )

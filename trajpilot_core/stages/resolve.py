@@ -1,0 +1,92 @@
+"""What `auto` means on this machine. Decided before keys are made, without importing torch."""
+
+import ctypes.util
+import functools
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+from schemas.base import Record
+from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TrainConfig
+from trajpilot_core.errors import InputError
+from trajpilot_core.stages.stage import Stage
+
+COUNT_DEVICES = (
+    "import ctypes; c = ctypes.CDLL('libcuda.so.1'); n = ctypes.c_int(); "
+    "raise SystemExit(0 if c.cuInit(0) == 0 and c.cuDeviceGetCount(ctypes.byref(n)) == 0 and n.value > 0 else 1)"
+)
+"""Asked in a process of its own: a process that has touched the driver cannot fork workers that use it."""
+FAST_BF16 = ("avx512_bf16", "amx_bf16")
+"""CPU flags with which bf16 pays; without them it can be slower than fp32."""
+
+
+@functools.cache
+def resolve_device(device: str) -> str:
+    """Return `cpu` or `cuda`.
+
+    Args:
+        device: RunOptions.device; auto takes cuda where torch can use it and a device is there.
+
+    Raises:
+        InputError: cuda was asked for and is not there.
+    """
+    if device == "cpu":
+        return "cpu"
+    if _torch_has_cuda() and _driver_has_device():
+        return "cuda"
+    if device == "cuda":
+        raise InputError(
+            "device cuda was asked for, but torch is a CPU build or no CUDA device is visible; use cpu or auto"
+        )
+    return "cpu"
+
+
+def _torch_has_cuda() -> bool:
+    found = importlib.util.find_spec("torch")
+    return (
+        found is not None and found.origin is not None and (Path(found.origin).parent / "lib/libtorch_cuda.so").exists()
+    )
+
+
+def _driver_has_device() -> bool:
+    if ctypes.util.find_library("cuda") is None:
+        return False
+    asked = subprocess.run([sys.executable, "-I", "-c", COUNT_DEVICES], check=False, capture_output=True, timeout=60)
+    return asked.returncode == 0
+
+
+@functools.cache
+def cpu_flags() -> frozenset[str]:
+    """Return the CPU's feature flags, empty where the system does not list them."""
+    listing = Path("/proc/cpuinfo")
+    if not listing.exists():
+        return frozenset()
+    lines = (line for line in listing.read_text().splitlines() if line.startswith("flags"))
+    return frozenset(next(lines, "").split(":")[-1].split())
+
+
+def resolve_precision(config: Record, device: str) -> Record:
+    """Return a stage's config with `precision` written out, its own and that of its training.
+
+    Args:
+        config: sub-record of PipelineConfig.
+        device: `cpu` or `cuda`.
+    """
+    train = getattr(config, "train", None)
+    if isinstance(train, TrainConfig):
+        config = config.replace(train=resolve_precision(train, device))
+    if getattr(config, "precision", None) != "auto":
+        return config
+    if device == "cuda":
+        return config.replace(precision="bf16")
+    fast = not isinstance(config, FeatureConfig) and any(flag in cpu_flags() for flag in FAST_BF16)
+    return config.replace(precision="bf16" if fast else "fp32")
+
+
+def resolve_config(stage: Stage, config: PipelineConfig, run: RunOptions) -> Record:
+    """Return the sub-record of the config that a stage sees, nothing in it left to the machine."""
+    own = getattr(config, stage.config)
+    if not isinstance(own, Record):
+        raise InputError(f"stage {stage.name} names the config {stage.config!r}, which is no record of PipelineConfig")
+    return resolve_precision(own, resolve_device(run.device))

@@ -1,0 +1,239 @@
+"""Folders that the store writes to: whole files only, visible at once or not at all.
+
+A local write is a sibling temporary file, fsync, `os.replace`, fsync of the folder; an object store gets one PUT.
+Reasons and what was measured: docs/decisions/store.md.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, check_relative, parse_location
+
+TEMPORARY = ".tmp-"
+NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV}
+
+
+class Folder(Protocol):
+    """A root to read and write below; paths are relative, with `/`, each part as `check_name` allows."""
+
+    @property
+    def url(self) -> str:
+        """The root's address."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return the whole file; StoreError where it is absent or unreadable."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """Return the size in bytes, None where there is no such file."""
+        ...
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Write the whole file at once, over any older one."""
+        ...
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Write the whole file unless one is there; True where this call made it."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove the file if it is there."""
+        ...
+
+    def names(self, path: str) -> list[str]:
+        """Return the sorted names below a folder, temporary files left out; empty where it is absent."""
+        ...
+
+    def local(self, path: str) -> Path | None:
+        """Return the path on this machine, None on an object store."""
+        ...
+
+
+def open_folder(url: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Folder:
+    """Open a root; nothing is created before the first write.
+
+    Raises:
+        StoreError: the address is not allowed (see `parse_location`), or its library is not installed.
+    """
+    location = parse_location(url, allowed)
+    if location.protocol == "file":
+        return LocalFolder(str(Path(location.path).absolute()))
+    from trajpilot_core.store.objects import open_bucket
+
+    return open_bucket(location)
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A folder on this machine."""
+
+    url: str
+
+    def local(self, path: str) -> Path:
+        """Return the checked absolute path; StoreError where a link leads out of the root."""
+        root = Path(self.url)
+        target = root / check_relative(path)
+        if not target.parent.resolve().is_relative_to(root.resolve()):
+            raise StoreError(f"{target} leaves the root {root} through a link; remove the link")
+        return target
+
+    def read(self, path: str) -> bytes:
+        """Return the whole file."""
+        target = self.local(path)
+        if target.is_symlink() and not target.resolve().is_relative_to(Path(self.url).resolve()):
+            raise StoreError(f"{target} is a link that leaves the root; remove it")
+        try:
+            return target.read_bytes()
+        except OSError as error:
+            raise StoreError(f"cannot read {target}: {error.strerror}") from error
+
+    def size(self, path: str) -> int | None:
+        """Return the size in bytes, None where there is no such file."""
+        try:
+            return self.local(path).lstat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Write the whole file at once, over any older one."""
+        target = self.local(path)
+        with _named_failure(target, len(content)):
+            temporary = _write_temporary(target, content)
+            try:
+                temporary.replace(target)
+            except OSError:
+                _discard(temporary)
+                raise
+            _sync_folder(target.parent)
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Write the whole file unless one is there; True where this call made it."""
+        target = self.local(path)
+        if target.exists():
+            return False
+        with _named_failure(target, len(content)):
+            temporary = _write_temporary(target, content)
+            try:
+                made = _link_or_replace(temporary, target)
+            finally:
+                _discard(temporary)
+            _sync_folder(target.parent)
+        return made
+
+    def remove(self, path: str) -> None:
+        """Remove the file if it is there."""
+        target = self.local(path)
+        with _named_failure(target, 0):
+            target.unlink(missing_ok=True)
+
+    def names(self, path: str) -> list[str]:
+        """Return the sorted names below a folder, temporary files left out."""
+        try:
+            found = [entry.name for entry in self.local(path).iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(name for name in found if not name.startswith("."))
+
+
+@contextlib.contextmanager
+def _named_failure(target: Path, size_bytes: int) -> Iterator[None]:
+    """Turn an operating system error during a write into a StoreError that names the path and the cause."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {target} ({size_bytes:,} bytes): {error.strerror or error}; "
+            "nothing that was committed before is lost: free the space or mend the disk and run again"
+        ) from error
+
+
+def _write_temporary(target: Path, content: bytes) -> Path:
+    _make_folder(target.parent)
+    temporary = target.parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(handle, view) :]
+        os.fsync(handle)
+    except OSError:
+        _discard(temporary)
+        raise
+    finally:
+        os.close(handle)
+    return temporary
+
+
+def _link_or_replace(temporary: Path, target: Path) -> bool:
+    try:
+        target.hardlink_to(temporary)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_HARD_LINKS:
+            raise
+        temporary.replace(target)
+    return True
+
+
+def _discard(temporary: Path) -> None:
+    try:
+        temporary.unlink()
+    except OSError:
+        return  # the sweep takes it later
+
+
+def _make_folder(folder: Path) -> None:
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for new in reversed(missing):
+        new.mkdir(exist_ok=True)
+        _sync_folder(new.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sweep_temporaries(url: str, older_than_h: float) -> int:
+    """Remove temporary files that a killed writer left below a local root; return how many.
+
+    Args:
+        url: the root; on an object store there are none.
+        older_than_h: younger ones may belong to a writer at work.
+    """
+    location = parse_location(url)
+    if location.protocol != "file":
+        return 0
+    limit_s = time.time() - 3600 * older_than_h
+    return sum(_remove_old(path, limit_s) for path in _temporaries(Path(location.path)))
+
+
+def _temporaries(root: Path) -> Iterator[Path]:
+    for folder, _, names in os.walk(root):
+        yield from (Path(folder) / name for name in names if name.startswith(TEMPORARY))
+
+
+def _remove_old(path: Path, limit_s: float) -> bool:
+    try:
+        if path.lstat().st_mtime > limit_s:
+            return False
+        path.unlink()
+    except OSError:
+        return False
+    return True

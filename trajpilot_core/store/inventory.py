@@ -1,0 +1,212 @@
+"""Digests of input files, remembered: a file is read once and then trusted while size, time and inode stay.
+
+Hashing starts only when a file's time lies a moment back, so that a later write is sure to show in it.
+"""
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from schemas.arrow import rows_of, table_of
+from schemas.base import Record
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.files import Folder
+from trajpilot_core.store.locations import Location, check_source_path, parse_location
+from trajpilot_core.store.parquet import read_table, table_bytes
+
+INVENTORY = "inventory.parquet"
+ABSENT = "absent"
+"""Digest of a file that is not there: a missing file is an input too."""
+UNREADABLE = "unreadable"
+"""Digest of something that is there and cannot be read as a file; the stage that opens it rejects it."""
+UNSTABLE = "unstable"
+"""Front of the digest of a file that changed while it was read, twice."""
+SETTLE_S = 0.1
+"""Longer than the steps of file times on common file systems (4 to 10 ms)."""
+CHUNK = 1 << 20
+
+
+class Seen(Record):
+    """One row of the inventory."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    inode: int
+    etag: str
+    """Version tag of an object store; empty for local files."""
+    sha256: str
+
+    def state(self) -> "State":
+        """Return what must stay for the digest to be trusted."""
+        return State(self.size, self.mtime_ns, self.inode, self.etag)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a look at a file shows without reading it."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+    etag: str = ""
+
+
+@dataclass
+class Inventory:
+    """Remembered digests by address, and the data root that relative paths start from."""
+
+    root: Location
+    allowed: tuple[str, ...]
+    seen: dict[str, Seen] = field(default_factory=dict)
+    changed: bool = False
+    _system: Any = None
+
+    def address(self, path: str) -> str:
+        """Return the full address of an input file, checked (see `check_source_path`)."""
+        check_source_path(path)
+        if path.startswith("/"):
+            return path
+        return f"{self.root.url().rstrip('/')}/{path}"
+
+    def look(self, path: str) -> State | None:
+        """Stat an input file; None where it is absent, or where its path is one that nobody may open."""
+        try:
+            address = self.address(path)
+        except StoreError:
+            return None
+        return _look_local(address) if address.startswith("/") else self._look_remote(address)
+
+    def known(self, path: str) -> str | None:
+        """Return the digest of an input file from a look alone; None where only reading would tell."""
+        state = self.look(path)
+        if state is None:
+            return ABSENT
+        seen = self.seen.get(self.address(path))
+        return seen.sha256 if seen is not None and seen.state() == state else None
+
+    def system(self) -> Any:
+        """Return the file system of a data root that is not on this machine."""
+        if self._system is None:
+            import fsspec
+
+            self._system = fsspec.filesystem(self.root.protocol, use_listings_cache=False)
+        return self._system
+
+    def _look_remote(self, address: str) -> State | None:
+        try:
+            info = self.system().info(address)
+        except FileNotFoundError:
+            return None
+        modified = info.get("LastModified")
+        mtime_ns = int(modified.timestamp() * 1e9) if modified is not None else 0
+        return State(int(info["size"]), mtime_ns, 0, str(info.get("ETag", "")))
+
+
+def _look_local(address: str) -> State | None:
+    try:
+        found = Path(address).stat()
+    except (OSError, ValueError):
+        return None
+    return State(found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def load_inventory(folder: Folder, data_root: str, allowed: tuple[str, ...]) -> Inventory:
+    """Read the inventory of a root; a damaged one is forgotten, because it can be made again.
+
+    Args:
+        folder: the root of the artifacts.
+        data_root: folder or address of the corpus; empty means the working folder.
+        allowed: protocols that may be opened.
+    """
+    location = parse_location(data_root or ".", allowed)
+    if location.protocol == "file":
+        location = Location("file", str(Path(location.path).absolute()))
+    if folder.size(INVENTORY) is None:
+        return Inventory(location, allowed)
+    try:
+        rows = rows_of(Seen, read_table(folder.read(INVENTORY)))
+    except (StoreError, ValueError):
+        return Inventory(location, allowed)
+    return Inventory(location, allowed, {row.path: row for row in rows})
+
+
+def save_inventory(folder: Folder, inventory: Inventory) -> None:
+    """Write the inventory, sorted by address, if anything was learned; another run's newer rows may get lost."""
+    if inventory.changed:
+        folder.replace(
+            INVENTORY, table_bytes(table_of(Seen, [inventory.seen[path] for path in sorted(inventory.seen)]))
+        )
+        inventory.changed = False
+
+
+def digests(inventory: Inventory, paths: Iterable[str], *, workers: int, rehash: bool) -> dict[str, str]:
+    """Return the sha256 of every input file, `absent` where it is missing, `unreadable` where it is no readable
+    file, `unstable:...` where it keeps changing.
+
+    Args:
+        inventory: what is known; new digests are added to it.
+        paths: input files, relative to the data root or absolute.
+        workers: files read side by side.
+        rehash: read all files again.
+    """
+    wanted = sorted(set(paths))
+    found = {path: None if rehash else inventory.known(path) for path in wanted}
+    unknown = [path for path, digest in found.items() if digest is None]
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        for path, (digest, state) in zip(unknown, pool.map(lambda p: _read_stable(inventory, p), unknown), strict=True):
+            found[path] = digest
+            if state is not None:
+                address = inventory.address(path)
+                inventory.seen[address] = Seen(path=address, sha256=digest, **vars(state))
+                inventory.changed = True
+    return {path: digest for path, digest in found.items() if digest is not None}
+
+
+def _read_stable(inventory: Inventory, path: str) -> tuple[str, State | None]:
+    """Hash a file between two equal looks; try twice."""
+    for _ in range(2):
+        before = inventory.look(path)
+        if before is None:
+            return ABSENT, None
+        _let_settle(before)
+        try:
+            digest = _hash(inventory, path)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return UNREADABLE, None
+        if inventory.look(path) == before:
+            return digest, before
+    return f"{UNSTABLE}:{time.time_ns()}", None
+
+
+def _let_settle(state: State) -> None:
+    age_s = time.time() - state.mtime_ns / 1e9
+    if 0 <= age_s < SETTLE_S:
+        time.sleep(SETTLE_S - age_s)
+
+
+def _hash(inventory: Inventory, path: str) -> str:
+    address = inventory.address(path)
+    digest = hashlib.sha256()
+    with Path(address).open("rb") if address.startswith("/") else inventory.system().open(address, "rb") as handle:
+        while chunk := handle.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def moved(inventory: Inventory, digest_of: Mapping[str, str]) -> list[str]:
+    """Return the input files that are no longer what was hashed: changed, gone, or new since.
+
+    Args:
+        inventory: what was known when the digests were taken.
+        digest_of: input file -> digest that went into a key.
+    """
+    return sorted(
+        path for path, digest in digest_of.items() if digest != UNREADABLE and inventory.known(path) != digest
+    )

@@ -1,0 +1,92 @@
+"""Which places may be opened at all: protocols, names and relative paths are checked before anything touches them."""
+
+import re
+from typing import NamedTuple
+
+from trajpilot_core.errors import StoreError
+
+ALLOWED_PROTOCOLS = ("file", "s3")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]{0,199}")
+"""One component of a path that the store itself makes."""
+PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+"""What could be taken for a protocol at the start of an address (two letters or more, so no Windows drive)."""
+
+
+class Location(NamedTuple):
+    """A checked address: its protocol and what follows it, without a slash at the end."""
+
+    protocol: str
+    path: str
+
+    def url(self) -> str:
+        """Return the address as people write it: a plain path, or `s3://bucket/prefix`."""
+        return self.path if self.protocol == "file" else f"{self.protocol}://{self.path}"
+
+
+def parse_location(url: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Location:
+    """Check an address before any file system library sees it.
+
+    Args:
+        url: a plain path, `file:///path` or `s3://bucket/prefix`.
+        allowed: protocols that may be opened.
+
+    Raises:
+        StoreError: another protocol, a chained address (`::`), `..`, a NUL, or an empty address.
+    """
+    if not url or "\0" in url or "::" in url:
+        raise StoreError(
+            f"{url!r} is no address: it is empty, holds a NUL, or chains addresses with '::'; give a folder"
+        )
+    found = PROTOCOL.match(url)
+    protocol = found.group(1).lower() if found else "file"
+    if protocol not in allowed:
+        raise StoreError(f"{url!r} has the protocol {protocol!r}, allowed are {', '.join(allowed)}; see RunOptions")
+    rest = url[found.end() :] if found else url
+    if found and not rest.startswith("//"):
+        raise StoreError(f"{url!r} is no address: '//' must follow {protocol}:")
+    path = rest.removeprefix("//") if found else rest
+    if ".." in re.split(r"[/\\]", path):
+        raise StoreError(f"{url!r} leads upwards with '..'; write the address out")
+    if protocol == "file" and found and not path.startswith("/"):
+        raise StoreError(f"{url!r} names a host; a file address starts with file:///")
+    trimmed = path.rstrip("/") or path
+    if not trimmed.strip("/") and protocol != "file":
+        raise StoreError(f"{url!r} names no bucket")
+    return Location(protocol, trimmed)
+
+
+def check_name(name: str) -> str:
+    """Return `name` if it can be one component of a path that the store makes.
+
+    Raises:
+        StoreError: anything but letters, digits, `_`, `.`, `-` and `=`, or a leading dot, or over 200 characters.
+    """
+    if NAME.fullmatch(name) is None:
+        raise StoreError(
+            f"{name[:80]!r} cannot be a file name here; use 1 to 200 of A-Z a-z 0-9 _ . - =, no dot in front"
+        )
+    return name
+
+
+def check_relative(path: str) -> str:
+    """Return `path` if every component of it passes `check_name`.
+
+    Raises:
+        StoreError: see `check_name`.
+    """
+    for part in path.split("/"):
+        check_name(part)
+    return path
+
+
+def check_source_path(path: str) -> str:
+    """Return the path of an input file if it is absolute or stays below the data root.
+
+    Raises:
+        StoreError: a NUL, an address with a protocol, a chain, or `..` anywhere.
+    """
+    if not path or "\0" in path or "::" in path or (PROTOCOL.match(path) and "://" in path):
+        raise StoreError(f"{path[:200]!r} cannot be the path of an input file; give a path relative to the data root")
+    if ".." in re.split(r"[/\\]", path):
+        raise StoreError(f"the input file {path[:200]!r} leads out of the data root with '..'; correct the corpus")
+    return path

@@ -1,0 +1,85 @@
+"""One writer per root, and room on the disk. Correctness does not depend on either: commits are atomic anyway."""
+
+import contextlib
+import datetime
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, parse_location
+
+POLL_S = 0.2
+
+
+@contextlib.contextmanager
+def root_lock(root: str, wait_s: float, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Iterator[None]:
+    """Hold the root for one run; a second run waits, or learns who holds it. On an object store nothing is locked.
+
+    Args:
+        root: folder that everything is written to.
+        wait_s: how long to wait for another run, seconds; 0: not at all.
+        allowed: protocols that may be opened.
+
+    Raises:
+        StoreError: another run still holds the root.
+    """
+    location = parse_location(root, allowed)
+    if location.protocol != "file":
+        yield
+        return
+    folder = Path(location.path)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a+") as handle:
+        _acquire(handle, folder, wait_s)
+        try:
+            yield
+        finally:
+            handle.truncate(0)
+            fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+def _acquire(handle: IO[str], folder: Path, wait_s: float) -> None:
+    end_s = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError as error:
+            if time.monotonic() >= end_s:
+                handle.seek(0)
+                holder = handle.read().strip() or "an unknown process"
+                raise StoreError(
+                    f"{folder} is in use by {holder}; waited {wait_s:.0f} s; wait for it, end it, or use another --root"
+                ) from error
+            time.sleep(min(POLL_S, max(0.0, end_s - time.monotonic())))
+    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    handle.truncate(0)
+    handle.write(f"process {os.getpid()}, started {started}\n")
+    handle.flush()
+
+
+def require_free_space(path: Path, bytes_needed: int, what: str) -> None:
+    """Check that there is room before a long piece of work starts.
+
+    Args:
+        path: where the work writes; it need not exist yet.
+        bytes_needed: estimate.
+        what: what it is for, as the message says it.
+
+    Raises:
+        StoreError: too little is free.
+    """
+    place = path.absolute()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    if free < bytes_needed:
+        raise StoreError(
+            f"{what} needs {bytes_needed / 1e9:.2f} GB under {path}, but only {free / 1e9:.2f} GB is free there; "
+            "free some space or choose another --root"
+        )

@@ -1,0 +1,196 @@
+"""Manifests, pointers and shard records: what makes a set of files exist.
+
+    artifacts/<stage>/current                      which key counts now, replaced atomically
+    artifacts/<stage>/<key>/manifest.json          written last, never changes
+    artifacts/<stage>/<key>/occasion.json          clock, host, what was reused: not part of the truth
+    artifacts/<stage>/<key>/data-<sha256>.*        immutable files
+    artifacts/<stage>/shards/<shard key>/record.json  completion marker of one shard, beside its data
+    artifacts/<stage>/packs/<sha256>.parquet       derived, disposable
+
+Every JSON document carries its own digest, because a flipped digit in a number would else be believed.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import TypeVar
+
+from pydantic import JsonValue, ValidationError
+
+from schemas.artifacts import ArtifactRef, Entry, FileEntry, Manifest, Occasion, ShardRecord
+from schemas.base import Record, fingerprint
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.files import Folder
+from trajpilot_core.store.locations import check_name
+
+FORMAT = 1
+ARTIFACTS = "artifacts"
+CURRENT = "current"
+SHARDS, PACKS = "shards", "packs"
+R = TypeVar("R", bound=Record)
+
+
+def stage_folder(stage: str) -> str:
+    """Return the path of a stage's folder, relative to the root."""
+    return f"{ARTIFACTS}/{check_name(stage)}"
+
+
+def manifest_path(stage: str, key: str) -> str:
+    """Return the path of a manifest, relative to the root."""
+    return f"{stage_folder(stage)}/{key}/manifest.json"
+
+
+def shard_path(stage: str, key: str) -> str:
+    """Return the path of a shard's record, relative to the root."""
+    return f"{stage_folder(stage)}/{SHARDS}/{key}/record.json"
+
+
+def seal(record: Record) -> bytes:
+    """Serialise a record as readable JSON that carries the record's own digest."""
+    body: dict[str, JsonValue] = {**record.model_dump(mode="json"), "sha256": record.digest()}
+    return (json.dumps(body, sort_keys=True, indent=1, ensure_ascii=True, allow_nan=False) + "\n").encode()
+
+
+def unseal(kind: type[R], content: bytes, where: str) -> R:
+    """Read a sealed record.
+
+    Raises:
+        StoreError: not JSON, not the fields of `kind`, or a digest that does not match.
+    """
+    try:
+        body = json.loads(content)
+        claimed = body.pop("sha256")
+        record = kind.model_validate(body)
+    except (ValueError, ValidationError, KeyError, AttributeError, TypeError) as error:
+        raise StoreError(f"{where} is damaged ({type(error).__name__}); run its stage with --force") from error
+    if record.digest() != claimed or fingerprint(body) != claimed:
+        raise StoreError(f"{where} is damaged (its digest does not match); run its stage with --force")
+    return record
+
+
+def read_sealed(folder: Folder, kind: type[R], path: str) -> R | None:
+    """Read a sealed record, None where there is none; StoreError where it is damaged."""
+    if folder.size(path) is None:
+        return None
+    return unseal(kind, folder.read(path), f"{folder.url}/{path}")
+
+
+def read_manifest(folder: Folder, stage: str, key: str) -> Manifest | None:
+    """Return the manifest of a key, None where the key was never committed.
+
+    Raises:
+        StoreError: damaged, or written by a newer version of this project.
+    """
+    manifest = read_sealed(folder, Manifest, manifest_path(stage, key))
+    if manifest is not None and (manifest.format != FORMAT or manifest.stage != stage or manifest.key != key):
+        raise StoreError(
+            f"{folder.url}/{manifest_path(stage, key)} is of format {manifest.format}, stage {manifest.stage}, key "
+            f"{manifest.key[:12]}; expected format {FORMAT} of {stage} {key[:12]}; use the version that wrote it"
+        )
+    return manifest
+
+
+class Pointer(Record):
+    """Which key of a stage counts now."""
+
+    key: str
+
+
+def current_key(folder: Folder, stage: str) -> str | None:
+    """Return the key that counts now, None before the first commit; StoreError where the pointer is damaged."""
+    pointer = read_sealed(folder, Pointer, f"{stage_folder(stage)}/{CURRENT}")
+    return None if pointer is None else check_name(pointer.key)
+
+
+def current_manifest(folder: Folder, stage: str) -> Manifest | None:
+    """Return the manifest that counts now, None before the first commit.
+
+    Raises:
+        StoreError: the pointer or the manifest is damaged, or the manifest is gone.
+    """
+    key = current_key(folder, stage)
+    if key is None:
+        return None
+    manifest = read_manifest(folder, stage, key)
+    if manifest is None:
+        raise StoreError(f"{folder.url}/{manifest_path(stage, key)} is gone; run {stage} again")
+    return manifest
+
+
+def point_to(folder: Folder, stage: str, key: str) -> None:
+    """Make `key` the one that counts."""
+    content = seal(Pointer(key=key))
+    path = f"{stage_folder(stage)}/{CURRENT}"
+    if folder.size(path) is None or folder.read(path) != content:
+        folder.replace(path, content)
+
+
+def commit_manifest(folder: Folder, manifest: Manifest, occasion: Occasion, *, replace: bool) -> Manifest:
+    """Write the manifest last and point to it; return the one that stands (another writer's, where he was first).
+
+    Args:
+        folder: the root.
+        manifest: its files are written already.
+        occasion: side file.
+        replace: write over a manifest that was forced or found damaged.
+    """
+    path, content = manifest_path(manifest.stage, manifest.key), seal(manifest)
+    if replace:
+        folder.replace(path, content)
+    elif not folder.create(path, content):
+        manifest = read_manifest(folder, manifest.stage, manifest.key) or manifest
+    folder.replace(f"{stage_folder(manifest.stage)}/{manifest.key}/occasion.json", seal(occasion))
+    point_to(folder, manifest.stage, manifest.key)
+    return manifest
+
+
+def read_occasion(folder: Folder, stage: str, key: str) -> Occasion | None:
+    """Return the side file of a key, None where there is none."""
+    return read_sealed(folder, Occasion, f"{stage_folder(stage)}/{key}/occasion.json")
+
+
+def write_data(folder: Folder, stage: str, place: str, suffix: str, content: bytes, rows: int) -> FileEntry:
+    """Write one immutable file, named by its content, and return its entry.
+
+    Args:
+        folder: the root.
+        stage: whose file it is.
+        place: folder of the file below the stage's.
+        suffix: `parquet`, `safetensors`, or the name of a document.
+        content: the whole file.
+        rows: rows that it holds, 0 where it is no table.
+    """
+    sha256 = hashlib.sha256(content).hexdigest()
+    name = f"{place}/data-{sha256}.{suffix}"
+    folder.replace(f"{stage_folder(stage)}/{name}", content)
+    return FileEntry(name=name, sha256=sha256, bytes=len(content), rows=rows)
+
+
+def entry_of(kind: str, files: Sequence[FileEntry]) -> Entry:
+    """Build an entry; its fingerprint is over the content of its files in order, not over their names."""
+    content: list[JsonValue] = [[file.sha256, file.rows] for file in files]
+    rows = sum(file.rows for file in files)
+    return Entry(kind=kind, files=tuple(files), fingerprint=fingerprint([kind, content]), rows=rows)
+
+
+def files_of(manifest: Manifest | ShardRecord) -> list[FileEntry]:
+    """Return all files that a manifest or a shard record needs."""
+    entries = manifest.entries.values() if isinstance(manifest, Manifest) else (manifest.entry, manifest.rejects)
+    return [file for entry in entries for file in entry.files]
+
+
+def missing_files(folder: Folder, stage: str, record: Manifest | ShardRecord) -> list[str]:
+    """Return the names of files that are absent or of another size (a look, not a read)."""
+    base = stage_folder(stage)
+    return [file.name for file in files_of(record) if folder.size(f"{base}/{file.name}") != file.bytes]
+
+
+def ref_of(folder: Folder, manifest: Manifest) -> ArtifactRef:
+    """Return the handle of a committed output."""
+    content: dict[str, JsonValue] = {name: entry.fingerprint for name, entry in manifest.entries.items()}
+    return ArtifactRef(
+        stage=manifest.stage,
+        uri=f"{folder.url}/{manifest_path(manifest.stage, manifest.key)}",
+        fingerprint=fingerprint(content),
+        rows=manifest.n_out,
+    )

@@ -1,0 +1,49 @@
+"""Packs: one Parquet file of all shards of a table, sorted by take. Derived, disposable, rebuilt where absent.
+
+2,549 small files cost 8.6 s to read, one file 1.2 s (docs/decisions/store.md).
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from schemas.artifacts import Entry, FileEntry
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.files import Folder
+from trajpilot_core.store.manifest import PACKS, read_sealed, seal, stage_folder, write_data
+from trajpilot_core.store.parquet import Readable, open_parquet, read_table, tables_bytes
+from trajpilot_core.store.verified import verified_file
+
+
+def pack_of(folder: Folder, stage: str, entry: Entry) -> Readable:
+    """Return the verified pack of a sharded table; build it from the verified shards where it is absent or damaged.
+
+    Raises:
+        StoreError: the table has no shard, or a shard is absent or damaged.
+    """
+    if not entry.files:
+        raise StoreError(f"{stage} has no shard at all; see {stage}.rejects and the rejects of the stages before it")
+    base = stage_folder(stage)
+    label = f"{base}/{PACKS}/{entry.fingerprint}.json"
+    try:
+        packed = read_sealed(folder, FileEntry, label)
+        if packed is not None:
+            return verified_file(folder, base, packed)
+    except StoreError:
+        folder.remove(label)
+    return _build(folder, stage, entry, label)
+
+
+def _build(folder: Folder, stage: str, entry: Entry, label: str) -> Readable:
+    base = stage_folder(stage)
+    with open_parquet(verified_file(folder, base, entry.files[0])) as first:
+        schema = first.schema_arrow
+    content = tables_bytes(_shards(folder, base, entry), schema)
+    packed = write_data(folder, stage, PACKS, "parquet", content, entry.rows)
+    folder.replace(label, seal(packed))
+    return verified_file(folder, base, packed)
+
+
+def _shards(folder: Folder, base: str, entry: Entry) -> Iterator[pa.Table]:
+    for file in entry.files:
+        yield read_table(verified_file(folder, base, file))

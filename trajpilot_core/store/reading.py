@@ -1,0 +1,85 @@
+"""Reading committed entries: every byte is checked against the manifest before it is believed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from schemas.artifacts import Entry, Manifest
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.files import Folder
+from trajpilot_core.store.manifest import stage_folder
+from trajpilot_core.store.packs import pack_of
+from trajpilot_core.store.parquet import Readable, read_table, read_vectors
+from trajpilot_core.store.tensors import parse_tensors
+from trajpilot_core.store.verified import verified_bytes, verified_file
+
+
+@dataclass(frozen=True)
+class StageInputs:
+    """The declared inputs of one stage; it opens nothing else."""
+
+    folder: Folder
+    stage: str
+    entries: Mapping[str, tuple[str, Entry]]
+    """Entry name -> (stage that wrote it, the entry)."""
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read a declared table, verified; StoreError where it is not declared, no table, or damaged."""
+        producer, entry = self._find(name, "table")
+        return read_table(table_file(self.folder, producer, entry), columns)
+
+    def vectors(self, name: str, column: str) -> NDArray[np.generic]:
+        """Read a fixed-size vector column of a declared table into one (N, D) array, rows as in `table`."""
+        producer, entry = self._find(name, "table")
+        return read_vectors([table_file(self.folder, producer, entry)], column)
+
+    def model(self, name: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
+        """Read a declared model, verified: (parameter name -> array, metadata)."""
+        producer, entry = self._find(name, "model")
+        return parse_tensors(verified_bytes(self.folder, stage_folder(producer), entry.files[0]))
+
+    def document(self, name: str) -> bytes:
+        """Read a declared document, verified."""
+        producer, entry = self._find(name, "document")
+        return verified_bytes(self.folder, stage_folder(producer), entry.files[0])
+
+    def _find(self, name: str, kind: str) -> tuple[str, Entry]:
+        if name not in self.entries:
+            raise StoreError(
+                f"stage {self.stage} opens {name!r}, but declares only {', '.join(sorted(self.entries)) or 'nothing'}; "
+                "add the entry to Stage.reads"
+            )
+        producer, entry = self.entries[name]
+        if entry.kind != kind:
+            raise StoreError(f"stage {self.stage} reads {name!r} as a {kind}, but {producer} wrote a {entry.kind}")
+        return producer, entry
+
+
+def table_file(folder: Folder, stage: str, entry: Entry) -> Readable:
+    """Return the one verified Parquet file of a table; for a sharded table its pack, built where it is absent.
+
+    Raises:
+        StoreError: a file is absent or damaged.
+    """
+    if len(entry.files) == 1:
+        return verified_file(folder, stage_folder(stage), entry.files[0])
+    return pack_of(folder, stage, entry)
+
+
+def read_entry_table(folder: Folder, manifest: Manifest, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a table of a manifest, outside any stage (for status pages and tests)."""
+    return read_table(table_file(folder, manifest.stage, _entry(manifest, name)), columns)
+
+
+def read_entry_document(folder: Folder, manifest: Manifest, name: str) -> bytes:
+    """Read a document of a manifest, outside any stage."""
+    return verified_bytes(folder, stage_folder(manifest.stage), _entry(manifest, name).files[0])
+
+
+def _entry(manifest: Manifest, name: str) -> Entry:
+    if name not in manifest.entries:
+        raise StoreError(f"{manifest.stage} has no entry {name!r}; it has {', '.join(sorted(manifest.entries))}")
+    return manifest.entries[name]
