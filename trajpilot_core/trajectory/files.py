@@ -1,0 +1,62 @@
+"""Where a corpus file lies and what is in it: a local folder, or any URL that fsspec opens."""
+
+import gzip
+import zlib
+from pathlib import Path
+
+import fsspec
+
+from schemas.rejects import RejectCode
+from trajpilot_core.errors import TakeFault
+from trajpilot_core.store.locations import check_source_path, parse_location
+
+MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+def local_path(data_root: str, path: str) -> Path | None:
+    """Return the file's local path, or None where the corpus root is remote.
+
+    Raises:
+        StoreError: the root has a protocol that is not allowed, or the path leads out of it.
+    """
+    location = parse_location(data_root)
+    return Path(location.path) / check_source_path(path) if location.protocol == "file" else None
+
+
+def read_bytes(data_root: str, path: str, absent: RejectCode) -> bytes:
+    """Read a whole corpus file, unpacked if it is gzip.
+
+    Args:
+        data_root: corpus root, a folder or a URL.
+        path: file, relative to the root.
+        absent: code of the fault when the file is not there.
+
+    Raises:
+        TakeFault: `absent`, or WRONG_TYPE for a gzip file that cannot be unpacked. Other trouble with the storage
+            (a network, a permission) is no property of the take and comes out as the OSError that it is.
+    """
+    local = local_path(data_root, path)
+    try:
+        if local is not None:
+            content = local.read_bytes()
+        else:
+            with fsspec.open(f"{parse_location(data_root).url()}/{path}", "rb") as stream:
+                content = stream.read()
+    except MISSING as error:
+        raise TakeFault(absent, "the file is not there", path) from error
+    return unpack(content, path)
+
+
+def unpack(content: bytes, path: str) -> bytes:
+    """Return the unpacked bytes of a gzip file, and other bytes as they are.
+
+    Raises:
+        TakeFault: WRONG_TYPE, the file is cut or only looks like gzip.
+    """
+    if not content.startswith(GZIP_MAGIC):
+        return content
+    try:
+        return gzip.decompress(content)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise TakeFault(RejectCode.WRONG_TYPE, f"the gzip file cannot be unpacked: {error}", path) from error

@@ -1,0 +1,255 @@
+"""All controls of one take: clock, calibration, poses, checks; what cannot be used becomes a reject."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from schemas.annotation import Take
+from schemas.config import TrajectoryConfig
+from schemas.observation import DOF, MOTIONS, Controls, controls_schema
+from schemas.rejects import Reject, RejectCode, reject
+from trajpilot_core.errors import TakeFault
+from trajpilot_core.trajectory import aria, calibration, controls, se3, timesync
+from trajpilot_core.trajectory.aria import PoseStream
+from trajpilot_core.trajectory.controls import Brackets, Measures
+from trajpilot_core.trajectory.files import read_bytes
+from trajpilot_core.trajectory.se3 import Array, Poses
+from trajpilot_core.trajectory.timesync import Clock
+
+STAGE_NAME = "trajectories"
+NS_PER_S = 1e9
+
+
+class Done(NamedTuple):
+    """One finished take."""
+
+    take_id: str
+    table: pa.Table
+    """Columns of `schemas.observation.controls_schema`, in order of the segments given."""
+    rejects: list[Reject]
+    n_in: int
+
+
+class Reading(NamedTuple):
+    """What was read for the knots of S segments, K knots each."""
+
+    clock: Clock
+    knots_ns: NDArray[np.int64]
+    """(S, K) device times."""
+    known: NDArray[np.bool_]
+    """(S, K) False: the timesync file gives no device time there."""
+    stream: PoseStream
+    brackets: Brackets
+    measures: Measures
+
+
+class Intervals(NamedTuple):
+    """The S segments of a take."""
+
+    ids: list[str]
+    start_s: Array
+    end_s: Array
+
+
+def capture_controls(data_root: str, jobs: Iterable[tuple[Take, JsonValue]], cfg: TrajectoryConfig) -> list[Done]:
+    """Compute takes of one capture and camera; its timesync file is read once.
+
+    Args:
+        data_root: corpus root, a folder or a URL.
+        jobs: (take, its segments as [segment_id, start_s, end_s]).
+        cfg: settings of the stage.
+    """
+    columns: dict[tuple[str, str], pl.Series | TakeFault] = {}
+    return [_take_controls(data_root, take, _intervals(segments), cfg, columns) for take, segments in jobs]
+
+
+def _intervals(segments: JsonValue) -> Intervals:
+    """Read the [segment_id, start_s, end_s] lists of a source's facts."""
+    assert isinstance(segments, list)
+    ids, start_s, end_s = zip(*segments, strict=True) if segments else ((), (), ())
+    return Intervals(list(ids), np.array(start_s, dtype=float), np.array(end_s, dtype=float))
+
+
+def _take_controls(
+    data_root: str,
+    take: Take,
+    segments: Intervals,
+    cfg: TrajectoryConfig,
+    columns: dict[tuple[str, str], pl.Series | TakeFault],
+) -> Done:
+    """Compute one take; a fault of the take as a whole costs all its segments."""
+    n_in = len(segments.ids)
+    try:
+        if not segments.ids:
+            return Done(take.take_id, controls_schema().empty_table(), [], 0)
+        clock = _clock(data_root, take, columns)
+        table, rejects = _segment_controls(data_root, take, clock, segments, cfg)
+    except TakeFault as fault:
+        lost = reject(
+            STAGE_NAME, fault.code, take.take_id, fault.detail, n_units=n_in, source_file=fault.source_file
+        )  # fmt: skip
+        return Done(take.take_id, controls_schema().empty_table(), [lost], n_in)
+    return Done(take.take_id, table, rejects, n_in)
+
+
+def _clock(data_root: str, take: Take, columns: dict[tuple[str, str], pl.Series | TakeFault]) -> Clock:
+    """Return the take's clock; `columns` remembers what was read of each timesync file.
+
+    Raises:
+        TakeFault: see `timesync`.
+    """
+    if take.timesync is None:
+        raise TakeFault(RejectCode.TIMESYNC_MISSING, "the take has no timesync file")
+    key = take.timesync, take.camera
+    if key not in columns:
+        try:
+            columns[key] = timesync.read_column(data_root, *key)
+        except TakeFault as fault:
+            columns[key] = fault
+    column = columns[key]
+    if isinstance(column, TakeFault):
+        raise column
+    return timesync.take_clock(column, take, take.timesync)
+
+
+def _segment_controls(
+    data_root: str, take: Take, clock: Clock, segments: Intervals, cfg: TrajectoryConfig
+) -> tuple[pa.Table, list[Reject]]:
+    """Compute the segments of one take; a fault of a segment costs that segment.
+
+    Raises:
+        TakeFault: the pose file or the calibration cannot be used.
+    """
+    reading = _read(data_root, take, clock, controls.knot_times_s(segments.start_s, segments.end_s), cfg)
+    faults = [_segment_fault(reading, take, cfg, at) for at in range(len(segments.ids))]
+    rejects = [
+        _reject(take, *fault, segment_id)
+        for segment_id, fault in zip(segments.ids, faults, strict=True)
+        if fault is not None
+    ]
+    if not reading.stream.was_sorted:
+        rejects.insert(0, _reject(take, RejectCode.TRAJ_UNSORTED, "the rows were not in order of time"))
+    kept = np.array([at for at, fault in enumerate(faults) if fault is None], dtype=np.intp)
+    if not len(kept):
+        return controls_schema().empty_table(), rejects
+    motions = controls.relative_motions(_body_poses(data_root, take, reading, kept, cfg), len(kept))
+    return _table(take, [segments.ids[at] for at in kept], motions, reading.measures, kept, cfg), rejects
+
+
+def _read(data_root: str, take: Take, clock: Clock, knots_s: Array, cfg: TrajectoryConfig) -> Reading:
+    """Read and measure what (S, K) knots need, in seconds of video.
+
+    Raises:
+        TakeFault: the pose file cannot be used.
+    """
+    knots_ns, known = timesync.device_times(clock, knots_s, cfg.max_inner_gap_s)
+    stream = _poses(data_root, take, knots_ns, cfg)
+    brackets = controls.bracket(stream, knots_ns)
+    return Reading(clock, knots_ns, known, stream, brackets, controls.measure(stream, brackets))
+
+
+def _reject(take: Take, code: RejectCode, detail: str, segment_id: str | None = None) -> Reject:
+    """Build the reject of one segment (or a repair of the take's file)."""
+    file = take.timesync if code == RejectCode.TIMESYNC_MISMATCH else take.trajectory
+    return reject(STAGE_NAME, code, take.take_id, detail, segment=segment_id, source_file=file)
+
+
+def _poses(data_root: str, take: Take, knots_ns: NDArray[np.int64], cfg: TrajectoryConfig) -> PoseStream:
+    """Read the poses that the knots need.
+
+    Raises:
+        TakeFault: see `aria.read_poses`; TRAJ_TRUNCATED for fewer than two rows.
+    """
+    if take.trajectory is None:
+        raise TakeFault(RejectCode.NO_TRAJECTORY, "the take has no pose file")
+    request = aria.Request(knots_ns // 1000, controls.inner_gap_us(cfg))
+    stream = aria.read_poses(data_root, take.trajectory, cfg.reader, request)
+    if len(stream.stamp_us) < 2:
+        raise TakeFault(RejectCode.TRAJ_TRUNCATED, f"{len(stream.stamp_us)} pose rows", take.trajectory)
+    return stream
+
+
+def _segment_fault(reading: Reading, take: Take, cfg: TrajectoryConfig, at: int) -> tuple[RejectCode, str] | None:
+    """Return why segment number `at` cannot be used, or None."""
+    if not reading.known[at].all():
+        return RejectCode.TIMESYNC_MISMATCH, "the timesync file has no device time for frames of the segment"
+    covered = reading.brackets.covered[at]
+    if not covered.all():
+        detail = f"{_coverage(reading, take)}, {covered.mean():.0%} of the segment's knots"
+        return RejectCode.TRAJ_TRUNCATED, detail
+    return controls.find_fault(reading.measures, cfg, at)
+
+
+def _coverage(reading: Reading, take: Take) -> str:
+    """Say which part of the take the pose file covers, in seconds of video."""
+    origin_ns = int(timesync.device_times(reading.clock, np.zeros(1), np.inf)[0][0])
+    first_s, last_s = ((int(stamp) * 1000 - origin_ns) / NS_PER_S for stamp in reading.stream.stamp_us[[0, -1]])
+    return f"covers {first_s:.2f}-{last_s:.2f} s of {take.duration_s:.2f} s"
+
+
+def _body_poses(data_root: str, take: Take, reading: Reading, kept: NDArray[np.intp], cfg: TrajectoryConfig) -> Poses:
+    """Return the (N * K,) poses of the N segments kept: T_world_camera or T_world_device, as set.
+
+    T_device_camera is one per segment, from the calibration line nearest to the segment's middle.
+
+    Raises:
+        TakeFault: CALIBRATION_MISSING.
+    """
+    T_world_device = controls.sample(reading.stream, controls.part(reading.brackets, kept))
+    if cfg.frame == "device":
+        return T_world_device
+    if take.calibration is None:
+        raise TakeFault(RejectCode.CALIBRATION_MISSING, "the take has no calibration file")
+    content = read_bytes(data_root, take.calibration, RejectCode.CALIBRATION_MISSING)
+    n_knots = reading.knots_ns.shape[1]
+    middle_us = reading.knots_ns[kept, n_knots // 2] // 1000
+    T_device_camera = calibration.nearest_extrinsics(content, middle_us, cfg.quaternion_tolerance, take.calibration)
+    return se3.compose(T_world_device, se3.take(T_device_camera, np.repeat(np.arange(len(kept)), n_knots)))
+
+
+def _table(
+    take: Take, ids: list[str], motions: Array, measures: Measures, chosen: NDArray[np.intp], cfg: TrajectoryConfig
+) -> pa.Table:
+    """Build the controls table of the segments that passed."""
+    n = len(ids)
+    flat = pa.array(motions.astype(np.float32).reshape(-1), type=pa.float32())
+    columns = {
+        "segment_id": ids,
+        "take_id": [take.take_id] * n,
+        "source": [cfg.source] * n,
+        "frame": [cfg.frame] * n,
+        "scale": ["metric"] * n,
+        "coverage": np.ones(n),
+        "quality": measures.quality[chosen],
+        "max_gap_s": measures.gap_s[chosen],
+        "controls": pa.FixedSizeListArray.from_arrays(flat, MOTIONS * DOF),
+    }
+    assert set(columns) == {*Controls.model_fields, "controls"}
+    return pa.table(columns, schema=controls_schema())
+
+
+def poses(data_root: str, take: Take, times_s: Array, cfg: TrajectoryConfig) -> Poses:
+    """Return where the head camera (or the device) was at the given times, for drawings.
+
+    Args:
+        data_root: corpus root, a folder or a URL.
+        take: the take.
+        times_s: (N,) rising times, N >= 2, seconds of video.
+        cfg: settings of the stage; its limits apply to the rows around the times, and to holes between them.
+
+    Returns:
+        (N,) T_world_camera, or T_world_device where `cfg.frame` is device.
+
+    Raises:
+        TakeFault: why the poses cannot be given.
+    """
+    reading = _read(data_root, take, _clock(data_root, take, {}), times_s[None], cfg)
+    fault = _segment_fault(reading, take, cfg, 0)
+    if fault is not None:
+        raise TakeFault(*fault, take.trajectory)
+    return _body_poses(data_root, take, reading, np.zeros(1, dtype=np.intp), cfg)
