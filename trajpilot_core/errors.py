@@ -29,3 +29,11 @@ class TakeFault(TrajPilotError):
     def __init__(self, code: RejectCode, detail: str, source_file: str | None = None) -> None:
         super().__init__(f"{code}: {detail}" + (f" ({source_file})" if source_file else ""))
         self.code, self.detail, self.source_file = code, detail, source_file
+
+
+class LeakError(TrajPilotError):
+    """Data that a query must not see (its own take, dev, test) reached its bank or its pool."""
+
+
+class WorldError(TrajPilotError):
+    """The simulated world cannot be written where it was asked for."""

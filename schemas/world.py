@@ -1,0 +1,105 @@
+"""Every knob of the simulated world, once, dated, and the three worlds that are used.
+
+"World page" is docs/decisions/simworld.md: it gives the reasons, the date, and what was measured. The values were fixed
+there by argument and by what a probe can see in the files, before any planner was trained on them.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.base import Record
+
+
+class WorldConfig(Record):
+    """What the simulated world is: procedures, motion, appearance, annotations, files. Defaults are the `claims` world."""
+
+    name: str = Field("claims", pattern=r"^[a-z0-9_]{1,32}$", description="Name of the preset.")
+    fixed_on: str = Field("2026-11-21", pattern=r"^\d{4}-\d{2}-\d{2}$", description="Date on which these values were fixed.")
+    seed: int = Field(20261121, ge=0, description="Everything random follows from it.")
+
+    tasks: int = Field(5, ge=1, le=20, description="Procedures (scenarios).")
+    positions: int = Field(12, ge=2, le=20, description="Positions of a procedure; it starts again after the last.")
+    alternatives: int = Field(4, ge=1, le=6, description="Interchangeable labels at one position. Source: world page.")
+    intents: int = Field(8, ge=1, description="Take-level plan intents; each prefers one alternative at every position. Source: world page.")
+    rho: float = Field(0.9, ge=0, le=1, description="Probability that a step is the alternative that the intent prefers, else uniform. Source: world page.")
+    advance: tuple[float, float, float, float] = Field((0.08, 0.66, 0.20, 0.06), description="Probabilities to advance by 0 (repeat), 1, 2, 3 positions. Source: world page.")
+    operators: int = Field(24, ge=2, description="Persons who wear the glasses.")
+    shared_operators: bool = Field(True, description="Train and test takes share operators; False: disjoint (strict).")
+
+    primitives: int = Field(16, ge=2, le=24, description="Motion primitives; several labels share one.")
+    kappa: float = Field(1.5, ge=0, description="Label information in the head motion: length of the primitive against unit noise.")
+    style: float = Field(2.0, ge=0, description="Intent (and operator) information in the head motion, same unit.")
+    operator_weight: float = Field(0.5, ge=0, description="Share of the operator in the style vector against the intent's 1.")
+    label_deviation: float = Field(0.3, ge=0, description="How far a label's motion lies from its shared primitive (phase, amplitude).")
+    motion_noise: float = Field(1.0, ge=0, description="Standard deviation per motion coefficient; the unit of kappa and style.")
+    unit_rotation_deg: float = Field(5.0, gt=0, description="Peak rotation that one motion unit stands for, degrees.")
+    unit_translation_m: float = Field(0.04, gt=0, description="Peak translation that one motion unit stands for, metres.")
+    wander: float = Field(1.0, ge=0, description="Scale of slow drift, gait and breathing; independent of labels. 0: none.")
+
+    scene: float = Field(1.0, ge=0, description="Scale of take-specific colours, textures and light.")
+    task_appearance: float = Field(5.0, ge=0, description="Task information in the look of the station, against unit noise (strong).")
+    position_appearance: float = Field(3.5, ge=0, description="Position information there (moderate).")
+    label_appearance: float = Field(0.8, ge=0, description="Label information there (weak).")
+    appearance_noise: float = Field(1.0, ge=0, description="Standard deviation per coefficient of the station's look, per segment.")
+    places: int = Field(6, ge=1, le=8, description="Places on the table where the acted object can stand.")
+    place_fidelity: float = Field(0.5, ge=0, le=1, description="Probability that the acted object stands at its label's place, else uniform.")
+
+    train_takes: int = Field(400, ge=1, description="Unbroken takes of the split train.")
+    test_takes: int = Field(120, ge=1, description="Unbroken takes of the split val (the tested one).")
+    takes_per_capture: int = Field(2, ge=1, description="Takes that share a capture (one operator, one room, one clock).")
+    segments: int = Field(16, ge=3, description="Steps of a take; one more or less at random.")
+    segment_s: float = Field(2.0, gt=0.3, description="Mean duration of a step, seconds.")
+    segment_spread: float = Field(0.2, ge=0, lt=0.5, description="Step durations are uniform within this share of the mean, whatever the label.")
+
+    fps: int = Field(30, ge=5, le=60, description="Video frames per second.")
+    size_px: int = Field(256, ge=64, le=1408, multiple_of=16, description="Side of the square video, pixels.")
+    crf: int = Field(26, ge=0, le=51, description="Constant rate factor of the H.264 encoder.")
+    view_deg: float = Field(90.0, gt=30, lt=150, description="Field of view of the pinhole head camera, degrees.")
+    dense_takes: int = Field(6, ge=0, description="Unbroken takes whose trajectory is written near 1 kHz with an uneven clock.")
+    trajectory_hz: int = Field(100, ge=50, le=1000, description="Rate of the other trajectories (a 1 kHz row is 293 bytes).")
+
+    paraphrases: int = Field(3, ge=1, le=4, description="Texts per label.")
+    typo_share: float = Field(0.01, ge=0, le=1, description="Descriptions with one wrong letter.")
+    unsure_share: float = Field(0.01, ge=0, le=1, description="Descriptions marked unsure.")
+    invisible_share: float = Field(0.01, ge=0, le=1, description="Descriptions marked as not visible to the head camera.")
+    other_share: float = Field(0.04, ge=0, le=1, description="Additional descriptions about another person, per step.")
+    duplicate_share: float = Field(0.01, ge=0, le=1, description="Descriptions that stand there twice.")
+    unsorted_share: float = Field(0.1, ge=0, le=1, description="Annotations whose descriptions are not in order of time.")
+    second_annotator_share: float = Field(0.25, ge=0, le=1, description="Takes that a second, lazier annotator described.")
+    rejected_share: float = Field(0.05, ge=0, le=1, description="Takes with an additional annotation that was rejected.")
+    text_flags_share: float = Field(0.3, ge=0, le=1, description="Annotators whose flags are the texts 0 and 1 and who use the older field names.")
+    annotation_jitter_s: float = Field(0.15, ge=0, description="Standard deviation of the annotated time point around the middle of the step, seconds.")
+
+    broken: Literal["none", "each"] = Field("each", description="each: one broken take (or file) of every kind in FAULTS, on top of the good takes.")
+    broken_share: float = Field(0.03, ge=0, le=1, description="Further broken takes, as a share of the good ones, of kinds drawn at random.")
+    broken_segments: int = Field(4, ge=3, description="Steps of a broken take, one more or less at random (they are shorter to keep the world cheap).")
+
+    def n_labels(self) -> int:
+        """Return the number of labels, V."""
+        return self.tasks * self.positions * self.alternatives
+
+
+def claims_world() -> WorldConfig:
+    """The world that the claims are tested on: 120 test takes, 400 training takes, recommended information."""
+    return WorldConfig()
+
+
+def demo_world() -> WorldConfig:
+    """The world of the demo: small enough for two cores, and learnable at that size (reasons: world page)."""
+    return WorldConfig(
+        name="demo", tasks=3, positions=8, alternatives=3, intents=4, operators=12, primitives=12, kappa=3.0,
+        train_takes=76, test_takes=32, segments=12, fps=15,
+    )  # fmt: skip
+
+
+def tiny_world() -> WorldConfig:
+    """A world of seconds, for tests: eight good takes and one of every fault."""
+    return WorldConfig(
+        name="tiny", tasks=2, positions=4, alternatives=2, intents=2, operators=4, primitives=4, kappa=3.0,
+        train_takes=6, test_takes=2, takes_per_capture=1, segments=10, segment_s=1.2, fps=15, size_px=128,
+        dense_takes=1, broken_share=0.0,
+    )  # fmt: skip
+
+
+PRESETS = {"demo": demo_world, "claims": claims_world, "tiny": tiny_world}

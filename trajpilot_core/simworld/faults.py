@@ -1,0 +1,276 @@
+"""What is broken on purpose, once: every kind, the reject codes that it may give, and how the files are damaged.
+
+A fault changes files only, as real corruption would; the truth of the take stays as it was drawn.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+from schemas.rejects import RejectCode as Code
+from trajpilot_core.simworld.truth import TakeTruth
+
+Json = dict[str, Any]
+F = TypeVar("F")
+
+
+class Fault(NamedTuple):
+    """One kind of damage."""
+
+    name: str
+    codes: tuple[Code, ...]
+    """At least one of these must stand in the rejects of the take (or file)."""
+
+
+TAKE_FAULTS: tuple[Fault, ...] = (
+    Fault("video_missing", (Code.VIDEO_MISSING,)),
+    Fault("video_text", (Code.WRONG_TYPE,)),
+    Fault("video_no_index", (Code.DECODE_FAILED, Code.WRONG_TYPE)),
+    Fault("video_half", (Code.TIMESYNC_MISMATCH, Code.DECODE_FAILED, Code.FRAME_MISMATCH)),
+    Fault("video_zeros", (Code.DECODE_FAILED, Code.FRAME_MISMATCH)),
+    Fault("video_hole", (Code.FRAME_MISMATCH,)),
+    Fault("video_uneven", (Code.VFR,)),
+    Fault("trajectory_absent", (Code.NO_TRAJECTORY,)),
+    Fault("trajectory_missing", (Code.NO_TRAJECTORY,)),
+    Fault("trajectory_truncated", (Code.TRAJ_TRUNCATED,)),
+    Fault("trajectory_gap", (Code.TRAJ_GAP,)),
+    Fault("trajectory_low_quality", (Code.TRAJ_LOW_QUALITY,)),
+    Fault("trajectory_two_graphs", (Code.TRAJ_FRAME_CHANGE,)),
+    Fault("trajectory_zero_quaternion", (Code.TRAJ_QUATERNION,)),
+    Fault("trajectory_nan", (Code.TRAJ_NOT_FINITE,)),
+    Fault("trajectory_no_column", (Code.TRAJ_MALFORMED,)),
+    Fault("trajectory_page", (Code.TRAJ_MALFORMED,)),
+    Fault("trajectory_unsorted", (Code.TRAJ_UNSORTED,)),
+    Fault("calibration_missing", (Code.CALIBRATION_MISSING,)),
+    Fault("calibration_other_camera", (Code.CALIBRATION_MISSING,)),
+    Fault("timesync_missing", (Code.TIMESYNC_MISSING,)),
+    Fault("timesync_other_camera", (Code.TIMESYNC_MISSING,)),
+    Fault("timesync_mismatch", (Code.TIMESYNC_MISMATCH,)),
+    Fault("take_dropped", (Code.TAKE_DROPPED,)),
+    Fault("take_not_validated", (Code.TAKE_DROPPED,)),
+    Fault("take_unknown", (Code.TAKE_UNKNOWN,)),
+    Fault("take_malformed", (Code.RECORD_MALFORMED,)),
+    Fault("name_parent", (Code.TAKE_NAME_INVALID,)),
+    Fault("name_absolute", (Code.TAKE_NAME_INVALID,)),
+    Fault("name_nul", (Code.TAKE_NAME_INVALID,)),
+    Fault("name_long", (Code.TAKE_NAME_INVALID,)),
+    Fault("no_split", (Code.NO_SPLIT,)),
+    Fault("unlabelled", (Code.UNLABELLED,)),
+    Fault("only_rejected", (Code.ANNOTATION_REJECTED,)),
+    Fault("time_nan", (Code.TS_INVALID,)),
+    Fault("time_negative", (Code.TS_INVALID,)),
+    Fault("time_text", (Code.TS_INVALID,)),
+    Fault("time_beyond", (Code.SEGMENT_OUTSIDE,)),
+    Fault("time_at_end", (Code.SEGMENT_CLIPPED,)),
+    Fault("times_equal", (Code.SEGMENT_EMPTY,)),
+    Fault("text_empty", (Code.LABEL_EMPTY,)),
+    Fault("description_malformed", (Code.RECORD_MALFORMED,)),
+)
+CORPUS_FAULTS: tuple[Fault, ...] = (Fault("leftover_file", (Code.LEFTOVER_FILE,)),)
+FAULTS = TAKE_FAULTS + CORPUS_FAULTS
+
+NAMES = {"name_parent": "../evil", "name_absolute": "/evil", "name_nul": "evil\0take", "name_long": "evil" * 75}
+"""Hostile take names."""
+WITHOUT_FILES = (*NAMES, "take_malformed")
+"""Faults of takes of which nothing but a record exists."""
+HOLE_FRAMES = 15
+
+
+@dataclass(frozen=True)
+class TakeFiles:
+    """Content of the files of one take; None: the file does not exist."""
+
+    video: bytes | None
+    trajectory: bytes | None
+    calibration: bytes | None
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+
+def break_files(take: TakeTruth, files: TakeFiles) -> TakeFiles:
+    """Return the files of a take with its fault applied (unchanged where the fault lies elsewhere)."""
+    damage = FILE_DAMAGE.get(take.fault or "")
+    return damage(files) if damage else files
+
+
+def needs_video(take: TakeTruth) -> bool:
+    """Whether the take's frames have to be drawn at all."""
+    return take.fault not in ("video_missing", "video_text")
+
+
+def break_frames(take: TakeTruth, frames: Iterable[F]) -> Iterator[F]:
+    """Leave out the frames of the hole, where that is the fault."""
+    low = take.n_frames // 2
+    for k, frame in enumerate(frames):
+        if take.fault != "video_hole" or not low <= k < low + HOLE_FRAMES:
+            yield frame
+
+
+def frame_ticks(take: TakeTruth, ticks_per_frame: int) -> list[int] | None:
+    """Return the presentation times of the written frames in ticks, or None where they are even."""
+    even = [k * ticks_per_frame for k in range(take.n_frames)]
+    if take.fault == "video_hole":
+        return list(break_frames(take, even))
+    if take.fault == "video_uneven":
+        return [tick + (ticks_per_frame // 3 if k % 3 == 1 else 0) for k, tick in enumerate(even)]
+    return None
+
+
+def without_index(video: bytes) -> bytes:
+    """Return an mp4 whose index box is unreadable, as when a recorder stopped before it wrote one."""
+    return video.replace(b"moov", b"free", 1)
+
+
+def with_zeros(video: bytes) -> bytes:
+    """Return an mp4 with a block of zeros in its data."""
+    low, high = int(0.45 * len(video)), int(0.6 * len(video))
+    return video[:low] + bytes(high - low) + video[high:]
+
+
+def edit_rows(files: TakeFiles, edit: Callable[[list[str]], list[str]]) -> TakeFiles:
+    """Apply `edit` to the rows (without the header) of the trajectory file."""
+    assert files.trajectory is not None
+    head, *rows = files.trajectory.decode().splitlines()
+    return replace(files, trajectory=("\n".join([head, *edit(rows)]) + "\n").encode())
+
+
+def stretch(rows: list[str], seconds: float) -> range:
+    """Return the numbers of the rows in a stretch of `seconds` around the middle of the file."""
+    first, last = (int(rows[i].split(",")[1]) for i in (0, -1))
+    half = seconds * 1e6 / (last - first) * len(rows) / 2
+    return range(int(len(rows) / 2 - half), int(len(rows) / 2 + half))
+
+
+def overwrite(seconds: float, **cells: str) -> Callable[[TakeFiles], TakeFiles]:
+    """Return a damage that overwrites cells `c<column>` of the trajectory for a stretch of seconds."""
+
+    def damage(files: TakeFiles) -> TakeFiles:
+        def edit(rows: list[str]) -> list[str]:
+            for k in stretch(rows, seconds):
+                values = rows[k].split(",")
+                for column, text in cells.items():
+                    values[int(column[1:])] = text
+                rows[k] = ",".join(values)
+            return rows
+
+        return edit_rows(files, edit)
+
+    return damage
+
+
+def without_stretch(rows: list[str]) -> list[str]:
+    """Leave out 0.4 s of poses."""
+    hole = stretch(rows, 0.4)
+    return rows[: hole.start] + rows[hole.stop :]
+
+
+def second_map(rows: list[str]) -> list[str]:
+    """Give the second half of the rows another map."""
+    half, other = len(rows) // 2, "00000000-0000-5000-a000-00000000beef"
+    return rows[:half] + [",".join([other, *row.split(",")[1:]]) for row in rows[half:]]
+
+
+FILE_DAMAGE: dict[str, Callable[[TakeFiles], TakeFiles]] = {
+    "video_missing": lambda f: replace(f, video=None),
+    "video_text": lambda f: replace(f, video=b"start,end,label\n0.0,1.0,cuts\n" * 40),
+    "video_no_index": lambda f: replace(f, video=without_index(f.video or b"")),
+    "video_half": lambda f: replace(f, video=(f.video or b"")[: len(f.video or b"") // 2]),
+    "video_zeros": lambda f: replace(f, video=with_zeros(f.video or b"")),
+    "trajectory_absent": lambda f: replace(f, trajectory=None, calibration=None),
+    "trajectory_missing": lambda f: replace(f, trajectory=None),
+    "trajectory_truncated": lambda f: replace(f, trajectory=(f.trajectory or b"")[: int(0.55 * len(f.trajectory or b""))]),
+    "trajectory_gap": lambda f: edit_rows(f, without_stretch),
+    "trajectory_low_quality": overwrite(1.5, c19="0.1"),
+    "trajectory_two_graphs": lambda f: edit_rows(f, second_map),
+    "trajectory_zero_quaternion": overwrite(1.5, c6="0.000000000", c7="0.000000000", c8="0.000000000", c9="0.000000000"),
+    "trajectory_nan": overwrite(1.5, c3="nan", c4="nan", c5="nan"),
+    "trajectory_no_column": lambda f: replace(f, trajectory=(f.trajectory or b"").replace(b"qw_world_device", b"qw", 1)),
+    "trajectory_page": lambda f: replace(f, trajectory=b"<html><body>403 Forbidden</body></html>\n"),
+    "trajectory_unsorted": lambda f: edit_rows(f, lambda rows: rows[len(rows) // 2 :] + rows[: len(rows) // 2]),
+    "calibration_missing": lambda f: replace(f, calibration=None),
+    "calibration_other_camera": lambda f: replace(f, calibration=(f.calibration or b"").replace(b"camera-rgb", b"camera-slam-right")),
+}
+
+
+def break_timesync(fault: str | None, text: str, camera: str) -> str | None:
+    """Return the timesync file of a capture with its take's fault applied; None: the file does not exist."""
+    if fault == "timesync_missing":
+        return None
+    return text.replace(f"{camera}_214-1", "cam09_0") if fault == "timesync_other_camera" else text
+
+
+# --- takes.json ----------------------------------------------------------------------------------------------------
+
+
+def break_record(take: TakeTruth, record: Json) -> Json | None:
+    """Return the takes.json record with the take's fault applied; None: there is no record."""
+    if take.fault == "take_unknown":
+        return None
+    if take.fault == "take_malformed":
+        return {key: value for key, value in record.items() if key not in ("capture", "frame_aligned_videos")}
+    if take.fault in NAMES:
+        name = NAMES[take.fault]
+        return record | {"take_name": name, "root_dir": f"takes/{name}"}
+    end = record["timesync_end_idx"]
+    changes: dict[str, Json] = {
+        "take_dropped": {"is_dropped": True},
+        "take_not_validated": {"validated": False},
+        "trajectory_absent": {"has_trimmed_trajectory": False, "trimmed_trajectory_relative_path": None},
+        "timesync_mismatch": {"timesync_end_idx": end - 9},
+        "video_hole": {"timesync_end_idx": end - HOLE_FRAMES},
+    }
+    return record | changes.get(take.fault or "", {})
+
+
+# --- annotations ---------------------------------------------------------------------------------------------------
+
+
+def break_annotations(take: TakeTruth, annotations: list[Json], duration_s: float) -> list[Json]:
+    """Return the annotations of a take with its fault applied.
+
+    Faults of single descriptions are planted in every annotation of the take, so that the one that ingest chooses has them.
+    """
+    if take.fault == "unlabelled":
+        return []
+    if take.fault == "only_rejected":
+        return [a | {"rejected": True, "reject_reason": "descriptions do not match the video"} for a in annotations]
+    damage = DESCRIPTION_DAMAGE.get(take.fault or "")
+    if damage is None:
+        return annotations
+    return [a | {"descriptions": damage(in_order(a["descriptions"]), duration_s)} for a in annotations]
+
+
+def in_order(descriptions: list[Json]) -> list[Json]:
+    """Return the descriptions by time."""
+    return sorted(descriptions, key=lambda d: float(d["timestamp"]))
+
+
+def at_time(which: int, time: object) -> Callable[[list[Json], float], list[Json]]:
+    """Return a damage that replaces the time of description number `which`."""
+    return lambda found, _: replaced(found, which, {"timestamp": time})
+
+
+def replaced(found: list[Json], which: int, changes: Json) -> list[Json]:
+    """Return the descriptions with number `which` changed, plainly visible, sure and of the wearer."""
+    plain = {"ego_visible": True, "unsure": False, "subject": "C"}
+    target = {k: v for k, v in found[which].items() if k != "narration_subject"} | plain | changes
+    return [*found[: which % len(found)], target, *found[which % len(found) + 1 :]]
+
+
+def twins(found: list[Json], _: float) -> list[Json]:
+    """Give two different descriptions one time."""
+    first = replaced(found, 0, {})[0]
+    return [first, first | {"text": "C touches the table."}, *found[1:]]
+
+
+DESCRIPTION_DAMAGE: dict[str, Callable[[list[Json], float], list[Json]]] = {
+    "time_nan": at_time(1, float("nan")),
+    "time_negative": at_time(0, -3.5),
+    "time_text": at_time(1, "12 seconds"),
+    "time_beyond": lambda found, duration_s: replaced(found, -1, {"timestamp": round(duration_s + 6.0, 5)}),
+    "time_at_end": lambda found, duration_s: replaced(found, -1, {"timestamp": round(duration_s - 0.25, 5)}),
+    "times_equal": twins,
+    "text_empty": lambda found, _: replaced(found, 1, {"text": "C ."}),
+    "description_malformed": lambda found, _: ["C waits.", {"timestamp": 1.0}, *found],  # type: ignore[list-item]
+}

@@ -1,0 +1,53 @@
+"""Run independent jobs in a few spawned processes that end when their parent does."""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+import cv2
+
+from trajpilot_core.errors import WorldError
+
+
+def run_all(job: Callable[..., None], arguments: Sequence[tuple[Any, ...]], workers: int) -> Iterator[None]:
+    """Run `job(*arguments[i])` for every i and yield once per finished job, in any order.
+
+    Args:
+        job: a function at module level; its result is not used.
+        workers: processes; 1 runs the jobs here.
+
+    Raises:
+        WorldError: a process died.
+    """
+    if workers <= 1 or len(arguments) <= 1:
+        for one in arguments:
+            yield job(*one)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(workers, len(arguments)), mp_context=context, initializer=start_worker) as pool:
+        futures = [pool.submit(job, *one) for one in arguments]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BrokenProcessPool as error:
+            raise WorldError("a process that draws takes died (memory?); run again: finished takes are kept") from error
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def start_worker() -> None:
+    """Prepare a worker: one OpenCV thread, and an end as soon as the parent is gone (even by kill -9)."""
+    cv2.setNumThreads(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def end_with_parent() -> None:
+    """Wait for the parent's end, then leave at once."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,75 @@
+"""Words of the simulated world: verbs by motion primitive, things by task, places; labels and their paraphrases.
+
+A verb group shares one motion primitive, as in life: moving the head tells the verb, the picture tells the thing.
+"""
+
+import numpy as np
+
+from schemas.world import WorldConfig
+from trajpilot_core.simworld.truth import LabelTruth, stream
+
+VERBS = (
+    ("cuts", "slices"), ("wipes", "cleans"), ("lifts", "picks up"), ("turns", "rotates"), ("presses", "pushes"),
+    ("shakes", "swings"), ("opens", "unseals"), ("stirs", "mixes"), ("inspects", "examines"), ("pours", "empties"),
+    ("peels", "strips"), ("folds", "bends"), ("places", "puts down"), ("measures", "gauges"), ("hammers", "knocks"),
+    ("ties", "fastens"), ("rolls", "spins"), ("scrapes", "scratches"), ("sprays", "moistens"), ("pulls", "drags"),
+    ("labels", "marks"), ("sorts", "arranges"), ("squeezes", "clamps"), ("shifts", "moves"),
+)  # fmt: skip
+TASKS = (
+    "Cook Noodles", "Remove a Wheel", "Make Coffee", "Test Kit", "Plant Herbs", "Fix a Lamp", "Bake Bread",
+    "Pack a Parcel", "Brew Tea", "Build a Shelf", "Dress a Wound", "Make Salad", "Tune a Guitar", "Clean a Chain",
+    "Set a Table", "Print a Poster", "Sew a Bag", "Paint a Frame", "Repair a Pump", "Mix Concrete",
+)  # fmt: skip
+THINGS = (
+    "carrot", "bowl", "kettle", "filter", "swab", "bottle", "wheel", "chain", "screw", "lamp", "cable", "shelf",
+    "bracket", "tray", "dough", "pot", "soil", "leaf", "parcel", "tape", "bandage", "lid", "onion", "sponge",
+    "string", "peg", "frame", "brush", "valve", "hose", "bucket", "sack", "needle", "cloth", "button", "plate",
+    "spoon", "napkin", "paper", "roller", "towel", "jar", "pepper", "cup", "tube", "box", "rim", "nut", "fork",
+    "pedal", "socket", "switch", "board", "hinge", "tin", "whisk", "seed", "rake", "stamp", "rope",
+)  # fmt: skip
+PLACES = ("left edge", "near corner", "middle", "far side", "right edge", "back row", "upper rack", "lower rack")
+PATTERNS = ("{0} the {thing} at the {place}", "{1} the {thing} at the {place}", "{0} a {thing} near the {place}", "{1} one {thing} by the {place}")  # fmt: skip
+
+
+def draw_labels(config: WorldConfig) -> tuple[LabelTruth, ...]:
+    """Draw the labels of every task, position and alternative.
+
+    A position has one thing at one place; its alternatives are different verbs, so different primitives wherever
+    there are enough of them. Ids are random and say nothing about the label.
+
+    Returns:
+        `config.n_labels()` labels, ordered by task, position, alternative.
+    """
+    rng = stream(config, "vocabulary")
+    ids = rng.permutation(16**6)[: config.n_labels()]
+    labels: list[LabelTruth] = []
+    for task in range(config.tasks):
+        things = rng.permutation(len(THINGS))[: config.positions]
+        for position in range(config.positions):
+            place = int(rng.integers(config.places))
+            verbs = rng.permutation(config.primitives)
+            for alternative in range(config.alternatives):
+                primitive = int(verbs[alternative % config.primitives])
+                labels.append(
+                    LabelTruth(
+                        label_id=f"g{ids[len(labels)]:06x}", task=task, position=position, alternative=alternative,
+                        primitive=primitive, place=place,
+                        texts=paraphrases(primitive, THINGS[things[position]], PLACES[place], config.paraphrases),
+                    )  # fmt: skip
+                )
+    return tuple(labels)
+
+
+def paraphrases(primitive: int, thing: str, place: str, n: int) -> tuple[str, ...]:
+    """Return `n` texts of one label: two verbs of the primitive in a few sentence patterns."""
+    verbs = VERBS[primitive]
+    return tuple(pattern.format(*verbs, thing=thing, place=place) for pattern in PATTERNS[:n])
+
+
+def with_typo(text: str, rng: np.random.Generator) -> str:
+    """Return `text` with two neighbouring letters of its first word swapped (or one doubled where they are equal)."""
+    word = text.split(" ")[0]
+    at = int(rng.integers(len(word) - 1))
+    first, second = text[at], text[at + 1]
+    wrong = second + first if first != second else first + second + second
+    return text[:at] + wrong + text[at + 2 :]

@@ -1,0 +1,230 @@
+"""Write a world to disk: the layout of an Ego-Exo4D download, resumable per take, equal bytes for equal configurations.
+
+`world.json` is written last and atomically; a folder without it is unfinished. Until then `.world/` holds one marker
+per finished take and the files in progress. Nothing of the truth is written.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from schemas.base import Record, canonical_json
+from schemas.world import WorldConfig
+from trajpilot_core.errors import WorldError
+from trajpilot_core.simworld import faults
+from trajpilot_core.simworld.aria import calibration_jsonl, timesync_csv, trajectory_csv
+from trajpilot_core.simworld.motion import head_motion
+from trajpilot_core.simworld.pool import run_all
+from trajpilot_core.simworld.records import metadata_files
+from trajpilot_core.simworld.render import render_frames
+from trajpilot_core.simworld.sample import sample_world
+from trajpilot_core.simworld.truth import TakeTruth, World
+from trajpilot_core.simworld.video import TICKS_PER_FRAME, write_video
+
+VERSION = 1
+"""Raise when the bytes of a world change."""
+WORK = ".world"
+Progress = Callable[[int, int, str], None]
+
+
+class WorldSummary(Record):
+    """What `write_world` left behind."""
+
+    folder: str
+    world_digest: str
+    n_takes: int
+    n_good: int
+    n_test: int
+    """Unbroken takes of the tested split."""
+    n_broken: int
+    n_files: int
+    n_bytes: int
+    written: int
+    """Takes written by this call."""
+    reused: int
+    """Takes found finished."""
+
+
+def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progress) -> WorldSummary:
+    """Write the world of `config` under `folder` in the layout of an Ego-Exo4D download.
+
+    Idempotent: a complete world of the same configuration is left alone; an unfinished one is continued take by take and
+    ends with the same bytes, whatever the number of workers.
+
+    Args:
+        folder: corpus root; absent, empty, or begun by an earlier call with the same configuration.
+        workers: processes that draw and encode takes; 1: this process.
+        progress: called with (takes done, takes in all, what).
+
+    Raises:
+        WorldError: the folder holds something else, or a worker process died.
+    """
+    digest = world_digest(config)
+    world = sample_world(config)
+    done = finished(folder, digest)
+    if done is not None:
+        return summary(world, folder, done, written=0)
+    prepare(folder, config, digest)
+    todo = [take.index for take in world.takes if read_marker(folder, take.index) is None]
+    before = len(world.takes) - len(todo)
+    progress(before, len(world.takes), "simulated takes")
+    for n, _ in enumerate(run_all(write_take, [(config, folder, index) for index in todo], workers)):
+        progress(before + n + 1, len(world.takes), "simulated takes")
+    files = write_rest(world, folder)
+    for take in world.takes:
+        files |= read_marker(folder, take.index) or {}
+    content = {"format": 1, "simulated": True, "digest": digest, "config": config.model_dump(mode="json"), "files": dict(sorted(files.items()))}
+    put(folder, "world.json", (canonical_json(content) + "\n").encode(), durable=True)
+    shutil.rmtree(folder / WORK)
+    return summary(world, folder, files, written=len(todo))
+
+
+Files = dict[str, tuple[str, int]]
+"""Path relative to the corpus root -> (sha256, bytes)."""
+
+
+def world_digest(config: WorldConfig) -> str:
+    """Return the digest that names a world: configuration and version of this writer."""
+    return hashlib.sha256(f"{VERSION}:{config.digest()}".encode()).hexdigest()
+
+
+def summary(world: World, folder: Path, files: Files, written: int) -> WorldSummary:
+    """Count what lies in the folder."""
+    good = [take for take in world.takes if take.fault is None]
+    return WorldSummary(
+        folder=str(folder), world_digest=world_digest(world.config), n_takes=len(world.takes), n_good=len(good),
+        n_test=sum(take.split == "val" for take in good), n_broken=len(world.takes) - len(good), n_files=len(files),
+        n_bytes=sum(size for _, size in files.values()), written=written, reused=len(world.takes) - written,
+    )  # fmt: skip
+
+
+def finished(folder: Path, digest: str) -> Files | None:
+    """Return the files of a complete world of this digest, or None where there is no complete one."""
+    path = folder / "world.json"
+    if not path.exists():
+        return None
+    content = json.loads(path.read_text())
+    if content.get("digest") != digest:
+        raise WorldError(f"{folder} holds another world (world.json has digest {content.get('digest')}, wanted {digest}); choose another folder or delete it")
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder / WORK)
+    return {name: (str(sha), int(size)) for name, (sha, size) in content["files"].items()}
+
+
+def prepare(folder: Path, config: WorldConfig, digest: str) -> None:
+    """Make the folder ready: new, or begun earlier with the same configuration; leftovers of a killed run are swept up."""
+    folder.mkdir(parents=True, exist_ok=True)
+    note = folder / WORK / "begun.json"
+    if not note.exists() and any(entry.name != WORK for entry in folder.iterdir()):
+        raise WorldError(f"{folder} is not empty and was not begun by this writer; choose an empty folder for the simulated world")
+    if note.exists() and json.loads(note.read_text())["digest"] != digest:
+        raise WorldError(f"{folder} holds an unfinished world of another configuration; delete it or choose another folder")
+    shutil.rmtree(folder / WORK / "tmp", ignore_errors=True)
+    (folder / WORK / "tmp").mkdir(parents=True)
+    (folder / WORK / "takes").mkdir(exist_ok=True)
+    put(folder, f"{WORK}/begun.json", json.dumps({"digest": digest, "name": config.name}).encode())
+
+
+@lru_cache(maxsize=1)
+def known_world(config: WorldConfig) -> World:
+    """Sample the world once per process."""
+    return sample_world(config)
+
+
+def write_take(config: WorldConfig, folder: Path, index: int) -> None:
+    """Write the files of one take, then its marker."""
+    world = known_world(config)
+    take = world.takes[index]
+    files: Files = {}
+    if take.fault not in faults.WITHOUT_FILES:
+        content = faults.break_files(take, take_files(world, take, folder / WORK / "tmp"))
+        root, camera = f"takes/{take.name}", world.captures[take.capture].camera
+        for name, data in (
+            (f"{root}/frame_aligned_videos/{camera}_214-1.mp4", content.video),
+            (f"{root}/trajectory/closed_loop_trajectory.csv", content.trajectory),
+            (f"{root}/trajectory/online_calibration.jsonl", content.calibration),
+        ):
+            if data is not None:
+                files[name] = put(folder, name, data)
+    put(folder, marker(index), json.dumps(files).encode())
+
+
+def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeFiles:
+    """Draw and encode one unbroken take (a broken one only as far as its fault needs it)."""
+    motion = head_motion(world, take)
+    video = None
+    if faults.needs_video(take):
+        path = scratch / f"{take.uid}.{os.getpid()}.mp4"
+        frames = faults.break_frames(take, render_frames(world, take, motion))
+        write_video(path, frames, world.config.fps, world.config.crf, faults.frame_ticks(take, TICKS_PER_FRAME))
+        video = path.read_bytes()
+        path.unlink()
+    return faults.TakeFiles(video, trajectory_csv(world, take, motion).encode(), calibration_jsonl(world, take).encode())
+
+
+def write_rest(world: World, folder: Path) -> Files:
+    """Write captures, metadata and annotations; cheap, so always anew."""
+    files: Files = {}
+    fault_of = {take.capture: take.fault for take in world.takes}
+    for number, capture in enumerate(world.captures):
+        text = faults.break_timesync(fault_of[number], timesync_csv(world, capture), capture.camera)
+        if text is not None:
+            name = f"captures/{capture.name}/timesync.csv"
+            files[name] = put(folder, name, text.encode())
+    for name, data in metadata_files(world).items():
+        files[name] = put(folder, name, data)
+    return files
+
+
+def marker(index: int) -> str:
+    """Return the path of a take's completion marker."""
+    return f"{WORK}/takes/{index:05d}.json"
+
+
+def read_marker(folder: Path, index: int) -> Files | None:
+    """Return the files of a finished take, or None where it is not finished or a file is no longer as it was written."""
+    path = folder / marker(index)
+    if not path.exists():
+        return None
+    files = {name: (str(sha), int(size)) for name, (sha, size) in json.loads(path.read_text()).items()}
+    whole = all((folder / name).is_file() and (folder / name).stat().st_size == size for name, (_, size) in files.items())
+    return files if whole else None
+
+
+def put(folder: Path, name: str, data: bytes, durable: bool = False) -> tuple[str, int]:
+    """Write one file through a temporary name and a rename; returns its sha256 and size.
+
+    Args:
+        durable: also ask the disk to keep file and folder before returning.
+    """
+    target = folder / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder / WORK / "tmp" / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.{os.getpid()}"
+    with temporary.open("wb") as handle:
+        handle.write(data)
+        if durable:
+            handle.flush()
+            os.fsync(handle.fileno())
+    temporary.replace(target)
+    if durable:
+        sync_folder(folder)
+    return hashlib.sha256(data).hexdigest(), len(data)
+
+
+def sync_folder(folder: Path) -> None:
+    """Ask the disk to keep the folder's entries."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def corpus_files(folder: Path) -> Iterator[str]:
+    """Yield the files that world.json names, in order (for checks)."""
+    yield from json.loads((folder / "world.json").read_text())["files"]
