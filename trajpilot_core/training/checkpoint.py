@@ -98,9 +98,19 @@ def load_checkpoint(
     generator.set_state(tensors["random/batches"])
     if torch.cuda.is_available() and "random/cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random/cuda"])
-    curve = [CurvePoint.model_validate(row) for row in facts["curve"]]
-    best = _below(tensors, "best/")
-    return Progress(facts["epoch"], facts["best_epoch"], facts["best_score"], facts["scores"], curve, best)
+    return _progress(tensors, facts)
+
+
+def read_progress(folder: Path) -> Progress:
+    """Return how far the training in `folder` is, with its best weights.
+
+    Raises:
+        CheckpointError: its checkpoint is damaged.
+    """
+    try:
+        return _progress(*_read(folder / NAME))
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{folder / NAME} is damaged ({error}); delete it and run the stage again") from error
 
 
 def write_atomically(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
@@ -135,6 +145,13 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if tensors_digest(tensors) != facts["digest"]:
         raise ValueError("its digest does not match its tensors")
     return tensors, facts
+
+
+def _progress(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Progress:
+    """Build the progress that a checkpoint tells."""
+    curve = [CurvePoint.model_validate(row) for row in facts["curve"]]
+    best = _below(tensors, "best/")
+    return Progress(facts["epoch"], facts["best_epoch"], facts["best_score"], facts["scores"], curve, best)
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -32,7 +32,8 @@ def alignment_loss(z_BE: Tensor, target_BE: Tensor, ids_B: Tensor, log_temperatu
         ids_B: (B,) long, the text id of each row.
         log_temperature: scalar, log of the factor on the cosines, at most log 100 (see clamp_temperature).
     """
-    logits_BB = (z_BE.float() @ target_BE.float().T) * log_temperature.float().exp()
+    with torch.autocast(z_BE.device.type, enabled=False):  # bf16 would blur logits of up to 100 by 0.4
+        logits_BB = (z_BE.float() @ target_BE.float().T) * log_temperature.float().exp()
     positive_BB = ids_B[:, None] == ids_B[None, :]
     return 0.5 * (multi_positive_ce(logits_BB, positive_BB) + multi_positive_ce(logits_BB.T, positive_BB.T))
 

@@ -1,0 +1,131 @@
+"""Causal predictors: three checkpoints of the final chain, two of each fold's chain, per seed (paper, 3.4)."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.arrow import table_of
+from schemas.config import PredictorConfig
+from schemas.results import CurvePoint
+from trajpilot_core.errors import TrainingError
+from trajpilot_core.stages.stage import Stage, Work
+
+if TYPE_CHECKING:
+    from trajpilot_core.training.chains import Chain, ModelFile
+    from trajpilot_core.training.data import PlanningData
+    from trajpilot_core.training.fit_predictor import PredictorTask
+    from trajpilot_core.training.jobs import Job
+
+VERSION = 1  # raise when the numbers that this module writes change
+
+
+def run(work: Work) -> None:
+    """Fit every predictor of every chain and seed on the windows of its takes, keep the best epoch on dev."""
+    from trajpilot_core.training.chains import ModelFile, alignment_config, chains_of, model_key, variants_of
+    from trajpilot_core.training.data import load_planning_data
+    from trajpilot_core.training.fit_predictor import predictor_shape, task_tensors, train_predictor
+    from trajpilot_core.training.jobs import SHARED, job_result, put_tensors, run_jobs
+
+    cfg: PredictorConfig = work.config
+    data = load_planning_data(work.inputs, "predictor")
+    e_tau = ModelFile(*work.inputs.model("e_tau"))
+    jobs: dict[str, Job] = {}
+    rows: list[CurvePoint] = []
+    weights: dict[str, NDArray[np.generic]] = {}
+    shape = None
+    for chain in chains_of(data):
+        for seed in alignment_config(e_tau).seeds:
+            task = make_task(data, e_tau, chain, seed, work.runtime.device)
+            if shape is None:
+                shape = predictor_shape(task)
+                put_tensors(work.runtime.scratch / "predictor", SHARED, task_tensors(task)[0])
+            rows += floor_rows(task, chain, seed)
+            for job in chain_jobs(task, chain, seed, variants_of(chain), work):
+                jobs[model_key(chain, seed, job.variant)] = job
+    run_jobs(list(jobs.values()), train_predictor, work.runtime)
+    for key, job in jobs.items():
+        state, curve = job_result(job)
+        rows += curve
+        weights |= {f"{key}/{name}": value.numpy() for name, value in state.items()}
+    assert shape is not None
+    work.sink.model("predictors", weights, {"config": cfg.model_dump_json(), "shape": shape.to_json()})
+    work.sink.table("predictor_curves", table_of(CurvePoint, rows))
+    work.sink.reject(data.rejects)
+    kept = sum(len(windows.window_ids) for windows in data.windows.values())
+    work.sink.count(kept + len(data.rejects), kept)
+
+
+def make_task(data: "PlanningData", e_tau: "ModelFile", chain: "Chain", seed: int, device: str) -> "PredictorTask":
+    """Return the tensors of one chain and seed: its latents, the windows of its takes, and all dev windows.
+
+    Raises:
+        TrainingError: no window to fit on, or none in dev.
+    """
+    import torch
+
+    from trajpilot_core.training.chains import fit_takes, load_e_tau, trajectory_latents
+    from trajpilot_core.training.data import rows_of_takes
+    from trajpilot_core.training.fit_predictor import PredictorTask
+
+    takes = fit_takes(data, chain)
+    fit = {h: w.segments[torch.isin(w.take, takes)] for h, w in data.windows.items()}
+    dev = {h: w.segments[w.split == 1] for h, w in data.windows.items()}
+    fit, dev = ({h: s for h, s in part.items() if len(s)} for part in (fit, dev))
+    if not fit or not dev:
+        raise TrainingError(
+            f"chain {chain.name}: windows of {len(fit)} horizons to fit on and of {len(dev)} in dev; both are needed: "
+            "look at the rejects of ingest, trajectories and features"
+        )
+    encoder = load_e_tau(e_tau, chain, seed, device)
+    latents = trajectory_latents(encoder, data.controls.to(device)).cpu()
+    rows = rows_of_takes(data.segment_take, takes)
+    return PredictorTask(data.features, latents, data.labels, data.bank, rows, fit, dev, max(data.windows))
+
+
+def chain_jobs(task: "PredictorTask", chain: "Chain", seed: int, variants: tuple[str, ...], work: Work) -> "list[Job]":
+    """Write a chain's own tensors to scratch and return its trainings, one per variant."""
+    from trajpilot_core.training.fit_predictor import task_tensors
+    from trajpilot_core.training.jobs import OWN, Job, put_tensors
+
+    scratch = work.runtime.scratch / "predictor"
+    own = scratch / f"{chain.name}-s{seed}"
+    put_tensors(own, OWN, task_tensors(task)[1])
+    return [
+        Job(
+            name=f"{chain.name}/{variant}",
+            seed=seed,
+            variant=variant,
+            folder=own / variant,
+            own=own,
+            shared=scratch,
+            config=work.config.model_dump_json(),
+            device=work.runtime.device,
+        )
+        for variant in variants
+    ]
+
+
+def floor_rows(task: "PredictorTask", chain: "Chain", seed: int) -> list[CurvePoint]:
+    """Return the dev scores of the rows that need no model, as epoch 0 of `<chain>/majority` and `<chain>/previous`."""
+    from trajpilot_core.training.measures import floor_scores
+
+    labels = [{h: task.labels[segments] for h, segments in part.items()} for part in (task.fit, task.dev)]
+    scores = floor_scores(labels[0], labels[1], len(task.bank))
+    return [
+        CurvePoint(model=f"{chain.name}/{row}", seed=seed, epoch=0, split="dev", quantity=name, value=value)
+        for row, values in scores.items()
+        for name, value in values.items()
+    ]
+
+
+STAGE = Stage(
+    name="predictor",
+    reads=("takes", "segments", "windows", "controls", "features", "text_bank", "folds", "e_tau"),
+    writes=("predictors", "predictor_curves"),
+    config="predictor",
+    run=run,
+    version=VERSION,
+    summary="Fits the causal predictors, with and without trajectories.",
+    uses_gpu=True,
+)

@@ -1,0 +1,59 @@
+"""Fit E_tau for one chain and seed (paper, 3.3; docs/decisions/paper-gaps.md, D 19, 21, 23).
+
+Shapes: S segments, V labels, E text width.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from schemas.config import AlignmentConfig
+from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
+from trajpilot_core.training.chains import trajectory_latents
+from trajpilot_core.training.jobs import Job, job_tensors
+from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.losses import alignment_loss, clamp_temperature
+from trajpilot_core.training.measures import recall_at
+
+E_TAU = "e_tau"
+
+
+def train_alignment(job: Job, epoch_done: EpochDone) -> None:
+    """Fit E_tau on the job's segments and leave it in the job's checkpoint."""
+    cfg = AlignmentConfig.model_validate_json(job.config)
+    data = job_tensors(job)
+    with seeded(job.seed):
+        model = TrajectoryEncoder(cfg, data["bank"].shape[1])
+    model.scale.copy_(channel_scale(data["controls"][data["fit"]]))
+    model = model.to(job.device)
+    n_fit = len(data["fit"])
+    training = Training(
+        name=job.name,
+        seed=job.seed,
+        model=model,
+        batches=lambda generator: index_batches(n_fit, cfg.train.batch, generator),
+        loss=lambda rows: segment_loss(model, data, data["fit"][rows.to(job.device)]),
+        measure=measurer(model, data),
+        selected="dev/R@5",
+    )
+    fit(training, cfg.train, job.folder, job.device, epoch_done)
+
+
+def segment_loss(model: TrajectoryEncoder, data: dict[str, Tensor], rows: Tensor) -> Tensor:
+    """Return the alignment loss of the segments `rows` (B,) long."""
+    ids = data["labels"][rows]
+    z_BE = model(data["controls"][rows] / model.scale)
+    return alignment_loss(z_BE, data["bank"][ids], ids, clamp_temperature(model.log_temperature))
+
+
+def measurer(model: TrajectoryEncoder, data: dict[str, Tensor]) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch: R@1 and R@5 of the segments' labels in the whole bank, on train and dev."""
+
+    def measure() -> dict[str, float]:
+        scores: dict[str, float] = {}
+        for split, rows in (("train", data["fit"]), ("dev", data["dev"])):
+            latents, ids = trajectory_latents(model, data["controls"][rows]), data["labels"][rows]
+            scores |= {f"{split}/R@{k}": recall_at(latents, data["bank"], ids, k) for k in (1, 5)}
+        return scores
+
+    return measure

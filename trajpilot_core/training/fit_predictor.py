@@ -1,0 +1,146 @@
+"""Fit one causal predictor (paper, 3.4; docs/decisions/paper-gaps.md, D 1 to 16).
+
+Shapes: B batch, H horizon, S segments, C tokens of a feature, D feature width, V labels, E text width.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from schemas.config import PredictorConfig
+from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
+from trajpilot_core.training.jobs import Job, job_tensors
+from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.losses import clamp_temperature, prediction_loss
+from trajpilot_core.training.measures import mid_accuracy, nearest_labels
+
+WindowBatch = tuple[int, Tensor]
+"""Horizon, (B,) long numbers of its fitted windows."""
+
+
+@dataclass(frozen=True)
+class PredictorTask:
+    """The tensors of one chain and seed, on the device."""
+
+    features: Tensor
+    """(S, C, D) float16, raw."""
+    latents: Tensor
+    """(S, E) of this chain's E_tau."""
+    labels: Tensor
+    """(S,) long."""
+    bank: Tensor
+    """(V, E) unit norm."""
+    fit_rows: Tensor
+    """(n,) long, segments of the fitting takes, for the scale of the features."""
+    fit: dict[int, Tensor]
+    """Horizon -> (N, H) long, fitted windows as rows of segments."""
+    dev: dict[int, Tensor]
+    """Horizon -> (N, H) long."""
+    max_horizon: int
+    """Over all the windows of the data."""
+
+
+def train_predictor(job: Job, epoch_done: EpochDone) -> None:
+    """Fit the variant that the job names and leave it in the job's checkpoint."""
+    cfg = PredictorConfig.model_validate_json(job.config)
+    task = task_of(job_tensors(job))
+    with seeded(job.seed):
+        model = new_predictor(task, cfg).to(job.device)
+    training = Training(
+        name=job.name,
+        seed=job.seed,
+        model=model,
+        batches=lambda generator: window_batches(task.fit, cfg.train.batch, generator),
+        loss=lambda batch: window_loss(model, task, cfg, job.variant, batch),
+        measure=measurer(model, task, job.variant),
+        selected="dev/M@1",
+    )
+    fit(training, cfg.train, job.folder, job.device, epoch_done)
+
+
+def predictor_shape(task: PredictorTask) -> PredictorShape:
+    """Return the sizes that the data decide."""
+    return PredictorShape(task.features.shape[2], task.features.shape[1], task.bank.shape[1], task.max_horizon)
+
+
+def new_predictor(task: PredictorTask, cfg: PredictorConfig) -> CausalPredictor:
+    """Build a predictor from the global random state, with the feature scale of the fitting takes."""
+    model = CausalPredictor(cfg, predictor_shape(task))
+    mean, scale = feature_scales(task.features[task.fit_rows])
+    model.feature_mean.copy_(mean)
+    model.feature_scale.copy_(scale)
+    return model
+
+
+def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.Generator) -> list[WindowBatch]:
+    """Return one epoch: every window once, in batches of one horizon, in random order (uniform over the union, D 3)."""
+    batches = [(h, rows) for h, w in fit_windows.items() for rows in index_batches(len(w), batch, generator)]
+    return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+
+
+def window_loss(
+    model: CausalPredictor, task: PredictorTask, cfg: PredictorConfig, variant: str, batch: WindowBatch
+) -> Tensor:
+    """Return L_pred of one batch, with trajectory dropout and goal dropout per sample (D 13, 16)."""
+    horizon, rows = batch
+    segments = task.fit[horizon][rows.to(task.labels.device)]
+    latents_BHE = variant_latents(task.latents[segments], variant)
+    if variant != "no_traj":
+        latents_BHE = latents_BHE * kept(len(rows), cfg.trajectory_dropout, latents_BHE.device)[:, None, None]
+    goal_seen_B = kept(len(rows), cfg.goal_dropout, latents_BHE.device) if cfg.goal_dropout > 0 else None
+    start_BCD, goal_BCD = task.features[segments[:, 0]], task.features[segments[:, -1]]
+    predicted_BHE = model(start_BCD, goal_BCD, latents_BHE, horizon, goal_seen_B)
+    ids_BH = task.labels[segments]
+    temperature = clamp_temperature(model.log_temperature)
+    return prediction_loss(predicted_BHE, task.bank[ids_BH], ids_BH, temperature, cfg.infonce_weight, goal_seen_B)
+
+
+def variant_latents(latents_BHE: Tensor, variant: str) -> Tensor:
+    """Return the (B, H, E) trajectory input that a variant is given: traj all, endpoint_traj the ends, no_traj none."""
+    if variant == "traj":
+        return latents_BHE
+    out = torch.zeros_like(latents_BHE)
+    if variant == "endpoint_traj":
+        out[:, [0, -1]] = latents_BHE[:, [0, -1]]
+    return out
+
+
+def kept(n: int, dropout: float, device: torch.device) -> Tensor:
+    """Return (n,) bool, false with probability `dropout`, from the global random state."""
+    return torch.rand(n, device=device) >= dropout
+
+
+def measurer(model: CausalPredictor, task: PredictorTask, variant: str) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch: dev M@1 under the variant's own trajectories, per H and as their plain mean."""
+    truth = {h: task.labels[segments] for h, segments in task.dev.items()}
+
+    def predict(segments: Tensor) -> Tensor:
+        latents = variant_latents(task.latents[segments], variant)
+        out: Tensor = model(task.features[segments[:, 0]], task.features[segments[:, -1]], latents, segments.shape[1])
+        return out
+
+    def measure() -> dict[str, float]:
+        scores = mid_accuracy(nearest_labels(predict, task.dev, task.bank), truth)
+        return {f"dev/{name}": value for name, value in scores.items()}
+
+    return measure
+
+
+def task_tensors(task: PredictorTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the tensors of a task by name: those that all chains share, and its own."""
+    shared = {"features": task.features, "labels": task.labels, "bank": task.bank}
+    own = {"latents": task.latents, "fit_rows": task.fit_rows, "max_horizon": torch.tensor(task.max_horizon)}
+    own |= {f"fit/{h}": segments for h, segments in task.fit.items()}
+    return shared, own | {f"dev/{h}": segments for h, segments in task.dev.items()}
+
+
+def task_of(tensors: dict[str, Tensor]) -> PredictorTask:
+    """Build the task back from its tensors by name."""
+    windows = {
+        part: {int(k.split("/")[1]): v for k, v in sorted(tensors.items()) if k.startswith(f"{part}/")}
+        for part in ("fit", "dev")
+    }
+    plain = {name: tensors[name] for name in ("features", "latents", "labels", "bank", "fit_rows")}
+    return PredictorTask(**plain, fit=windows["fit"], dev=windows["dev"], max_horizon=int(tensors["max_horizon"]))

@@ -1,0 +1,135 @@
+"""Several trainings side by side: spawned processes on a CPU, one after the other on a GPU; the results are the same.
+
+A training takes everything from files in scratch and leaves everything in its checkpoint, so that a crash of one
+process or of all of them costs at most the epochs since the last checkpoint, and no tensor is pickled.
+"""
+
+import json
+import multiprocessing
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
+
+from schemas.results import CurvePoint
+from trajpilot_core.errors import TrainingError
+from trajpilot_core.stages.stage import Runtime
+from trajpilot_core.training.checkpoint import NAME, Progress, read_progress, read_tensors, write_atomically
+from trajpilot_core.training.loop import EpochDone
+
+POLL_S = 0.5
+SHARED, OWN, EPOCHS = "shared.safetensors", "task.safetensors", "epochs.json"
+
+
+class Job(NamedTuple):
+    """One training, told by words and files only."""
+
+    name: str
+    """`<chain>/<variant>`."""
+    seed: int
+    variant: str
+    folder: Path
+    """Private; holds the checkpoint."""
+    own: Path
+    """Folder with the task's tensors; jobs of one chain and seed share it."""
+    shared: Path
+    """Folder with the tensors that all the jobs share."""
+    config: str
+    """The stage's configuration as JSON."""
+    device: str
+
+
+Train = Callable[[Job, EpochDone], None]
+"""Must be a module-level function: a spawned process finds it by name."""
+
+
+def run_jobs(jobs: Sequence[Job], train: Train, runtime: Runtime) -> None:
+    """Run every job to its end; one that has ended before is over at once.
+
+    Raises:
+        TrainingError: a training failed, or its process died.
+    """
+    workers = min(runtime.workers, len(jobs)) if runtime.device == "cpu" else 1
+    if workers > 1:
+        _run_spawned(jobs, train, runtime, workers)
+        return
+    for number, job in enumerate(jobs):
+
+        def told(epoch: int, epochs: int, line: str, number: int = number) -> None:
+            runtime.progress(number * epochs + epoch, len(jobs) * epochs, line)
+
+        train(job, told)
+
+
+def put_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
+    """Write the inputs of trainings, so that a process can read them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / name, {key: value.cpu().contiguous() for key, value in tensors.items()}, {})
+
+
+def job_tensors(job: Job) -> dict[str, Tensor]:
+    """Read the inputs of a job onto its device."""
+    return read_tensors(job.shared / SHARED, job.device)[0] | read_tensors(job.own / OWN, job.device)[0]
+
+
+def job_result(job: Job) -> tuple[dict[str, Tensor], list[CurvePoint]]:
+    """Return the best weights and the curve of a job that has ended.
+
+    Raises:
+        TrainingError: it has not.
+    """
+    if not (job.folder / NAME).is_file():
+        raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {job.folder}; run the stage again")
+    progress: Progress = read_progress(job.folder)
+    return progress.best, progress.curve
+
+
+def _run_spawned(jobs: Sequence[Job], train: Train, runtime: Runtime, workers: int) -> None:
+    """Run the jobs in processes of their own, and tell how far they are."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        futures = [pool.submit(_in_process, job, train) for job in jobs]
+        try:
+            _watch(futures, jobs, runtime)
+        except BrokenProcessPool as error:
+            raise TrainingError(
+                "a training process ended without a word (killed, or out of memory); run again, with fewer "
+                "RunOptions.workers if memory is short: finished epochs are kept"
+            ) from error
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _watch(futures: Sequence[Future[None]], jobs: Sequence[Job], runtime: Runtime) -> None:
+    """Wait for all; raise the first error at once."""
+    open_: set[Future[None]] = set(futures)
+    while open_:
+        done, open_ = wait(open_, POLL_S, FIRST_COMPLETED)
+        for future in done:
+            future.result()
+        told = [_told(job) for job in jobs]
+        runtime.progress(sum(t[0] for t in told), sum(t[1] for t in told), "; ".join(t[2] for t in told if t[2]))
+
+
+def _in_process(job: Job, train: Train) -> None:
+    """Train in this process; how far it is goes to a small file that the parent reads."""
+    job.folder.mkdir(parents=True, exist_ok=True)
+
+    def tell(epoch: int, epochs: int, line: str) -> None:
+        temporary = job.folder / f".{EPOCHS}"
+        temporary.write_text(json.dumps([epoch, epochs, line]), encoding="utf-8")
+        temporary.replace(job.folder / EPOCHS)
+
+    train(job, tell)
+
+
+def _told(job: Job) -> tuple[int, int, str]:
+    """Epochs done, most epochs, one line; zeros before the first epoch has ended."""
+    path = job.folder / EPOCHS
+    if not path.is_file():
+        return 0, 0, ""
+    epoch, epochs, line = json.loads(path.read_text(encoding="utf-8"))
+    return int(epoch), int(epochs), str(line)

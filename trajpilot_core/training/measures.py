@@ -1,0 +1,80 @@
+"""Dev scores that select an epoch, computed on the device.
+
+Shapes: N rows, V labels, E text width, H horizon. The tables of the report come from trajpilot_core.evaluation.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+ROWS_PER_CALL = 2048
+
+
+def recall_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, k: int) -> float:
+    """Return the share of rows whose label is among the best `k` of the bank; a tie goes to the smaller id.
+
+    Args:
+        predicted_NE: (N, E) unit vectors.
+        bank_VE: (V, E) unit vectors.
+        ids_N: (N,) long, the true label of each row.
+        k: how many answers count.
+    """
+    parts = zip(predicted_NE.split(ROWS_PER_CALL), ids_N.split(ROWS_PER_CALL), strict=True)  # type: ignore[no-untyped-call]
+    hits = [_ranks(predicted, bank_VE, ids) < k for predicted, ids in parts]
+    return torch.cat(hits).double().mean().item() if hits else float("nan")
+
+
+def mid_accuracy(answers: Mapping[int, Tensor], truth: Mapping[int, Tensor]) -> dict[str, float]:
+    """Return M@1 per horizon and its plain mean over the horizons.
+
+    Args:
+        answers: horizon -> (N, H - 2) long, the label given to each mid.
+        truth: horizon -> (N, H) long, the true labels, Start and Goal included.
+    """
+    per_horizon = {h: (answers[h] == truth[h][:, 1:-1]).double().mean().item() for h in sorted(answers)}
+    scores = {f"M@1 H={h}": value for h, value in per_horizon.items()}
+    return {"M@1": sum(per_horizon.values()) / max(1, len(per_horizon)), **scores}
+
+
+def nearest_labels(
+    predict: Callable[[Tensor], Tensor], segments: Mapping[int, Tensor], bank_VE: Tensor
+) -> dict[int, Tensor]:
+    """Return horizon -> (N, H - 2) long, the bank's label nearest to each predicted mid.
+
+    Args:
+        predict: (n, H) long rows of segments -> (n, H, E) unit vectors.
+        segments: horizon -> (N, H) long.
+        bank_VE: (V, E) unit vectors.
+    """
+    found = {}
+    for horizon, rows in segments.items():
+        parts = [(predict(part)[:, 1:-1] @ bank_VE.T).argmax(-1) for part in rows.split(ROWS_PER_CALL)]  # type: ignore[no-untyped-call]
+        found[horizon] = torch.cat(parts)
+    return found
+
+
+def floor_scores(fit: Mapping[int, Tensor], dev: Mapping[int, Tensor], n_labels: int) -> dict[str, dict[str, float]]:
+    """Return the dev M@1 of two rows that need no model; a trained row must beat both (D 51).
+
+    `majority` answers every mid with the most frequent mid label of the fitted windows (ties: the smaller id);
+    `previous` answers mid t with the true label of position t - 1, which a planner does not even know.
+
+    Args:
+        fit: horizon -> (N, H) long labels of the fitted windows.
+        dev: horizon -> (N, H) long labels of the dev windows.
+        n_labels: V.
+    """
+    mids = torch.cat([labels[:, 1:-1].flatten() for labels in fit.values()])
+    most = torch.bincount(mids, minlength=n_labels).argmax()
+    majority = {h: torch.full_like(labels[:, 1:-1], int(most)) for h, labels in dev.items()}
+    previous = {h: labels[:, :-2] for h, labels in dev.items()}
+    return {"majority": mid_accuracy(majority, dev), "previous": mid_accuracy(previous, dev)}
+
+
+def _ranks(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor) -> Tensor:
+    """(N,) long rank of the true label, 0 is best."""
+    scores_NV = predicted_NE @ bank_VE.T
+    own_N1 = scores_NV.gather(1, ids_N[:, None])
+    earlier_NV = torch.arange(len(bank_VE), device=ids_N.device)[None] < ids_N[:, None]
+    return ((scores_NV > own_N1) | ((scores_NV == own_N1) & earlier_NV)).sum(1)
