@@ -1,0 +1,83 @@
+"""What the retrieved pool could give at most: recall, cosines, and the best candidate by utility.
+
+Axes: B windows of one horizon, K candidates, M middle steps, E text space. Source: paper, appendix on headroom;
+docs/decisions/paper-gaps.md (37) and docs/decisions/scorer.md (both readings of its cosine column).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from schemas.results import Headroom
+from trajpilot_core.retrieval.bank import Bank, ChainView
+from trajpilot_core.retrieval.candidates import Candidates, truth_of
+from trajpilot_core.training.scorer import Queries
+
+Sums = dict[str, float]
+
+
+def pool_sums(
+    view: ChainView, bank: Bank, keys_BK: Tensor, found: Candidates, queries: Queries, pool: int, seed: int
+) -> Sums:
+    """Return sums over B windows of the quantities of `Headroom` for the first `pool` candidates.
+
+    Args:
+        view: the final chain.
+        bank: of the windows' horizon; the random pool is drawn from it with replacement, by `seed`.
+        keys_BK: (B, 2 E) retrieval keys of the windows.
+        found: their candidates.
+        queries: their utilities.
+        pool: candidates looked at.
+        seed: of the random pool.
+    """
+    labels_BM = truth_of(view.data, found.segments)
+    mids_BPM = found.pool[:, :pool, 1:-1]
+    valid_BP = found.valid[:, :pool]
+    same_BPM = (view.data.labels[mids_BPM] == labels_BM[:, None]) & valid_BP[:, :, None]
+    any_BPMM = (view.data.labels[mids_BPM][..., None] == labels_BM[:, None, None]) & valid_BP[:, :, None, None]
+    random_entry = _random_entries(len(bank.take), len(labels_BM), pool, seed).to(labels_BM.device)
+    random_cosine = torch.einsum("bd,bpd->bp", keys_BK, bank.key[random_entry])
+    best_B = queries.utility[:, :pool].argmax(dim=1, keepdim=True)
+    own_BME = view.latents[found.segments[:, 1:-1]]
+    random_mids = bank.segments[random_entry][:, :, 1:-1]
+    cosine = found.cosine[:, :pool].masked_fill(~valid_BP, 0).sum(1) / valid_BP.sum(1).clamp_min(1)
+    sums = {
+        "same_step_recall": same_BPM.any(1).float().mean(1),
+        "any_step_recall": any_BPMM.any(2).any(1).float().mean(1),
+        "endpoint_cosine": cosine,
+        "endpoint_cosine_random": random_cosine.mean(1),
+        "best_mid_cosine": _best_mid_cosine(own_BME, view.latents[mids_BPM], valid_BP),
+        "best_mid_cosine_random": _best_mid_cosine(own_BME, view.latents[random_mids], None),
+        "oracle_m1": queries.m1.gather(1, best_B)[:, 0],
+        "oracle_mseq": (queries.m1.gather(1, best_B)[:, 0] == 1).float(),
+    }
+    return {name: float(value.double().sum()) for name, value in sums.items()} | {"n_windows": float(len(labels_BM))}
+
+
+PERCENT = ("same_step_recall", "any_step_recall", "oracle_m1", "oracle_mseq")
+
+
+def headroom_row(seed: int, horizon: int, pool: int, parts: Iterable[Sums]) -> Headroom:
+    """Turn the sums of all parts of one horizon into a row."""
+    total: Sums = defaultdict(float)
+    for part in parts:
+        for name, value in part.items():
+            total[name] += value
+    n_windows = int(total.pop("n_windows"))
+    means = {name: (100 if name in PERCENT else 1) * value / n_windows for name, value in total.items()}
+    return Headroom.model_validate({"seed": seed, "horizon": horizon, "pool": pool, "n_windows": n_windows, **means})
+
+
+def _random_entries(n: int, windows: int, pool: int, seed: int) -> Tensor:
+    """Return (windows, pool) long entries of a bank of `n`."""
+    return torch.randint(n, (windows, pool), generator=torch.Generator().manual_seed(seed))
+
+
+def _best_mid_cosine(own_BME: Tensor, other_BPME: Tensor, valid_BP: Tensor | None) -> Tensor:
+    """Return (B,): the highest mean cosine over the middle steps between a pool's trajectories and the true one."""
+    cosine_BP = torch.einsum("bme,bpme->bp", own_BME, other_BPME) / own_BME.shape[1]
+    if valid_BP is not None:
+        cosine_BP = cosine_BP.masked_fill(~valid_BP, -1.0)
+    return cosine_BP.amax(dim=1)

@@ -1,0 +1,92 @@
+"""The gate-then-rank scorer: does any retrieved trajectory beat the fallback, and which one."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from schemas.config import ScorerConfig
+
+
+class ScorerShape(NamedTuple):
+    """Widths that the data decide."""
+
+    query: int
+    """Q: pooled Start and Goal features and both endpoint latents, one after the other."""
+    embed: int
+    """E, the text space."""
+    max_mids: int
+    """M, middle steps of the longest horizon."""
+
+
+class ScorerInputs(NamedTuple):
+    """What the scorer reads of B queries. Middle steps past a query's horizon are zero and not counted."""
+
+    query: Tensor
+    fallback: Tensor
+    """Middle steps that no_traj predicts, unit norm."""
+    plans: Tensor
+    """Middle steps that each candidate's roll-out predicts, unit norm."""
+    latents: Tensor
+    """The candidates' middle trajectory latents."""
+    labels: Tensor
+    """Text embeddings of the candidates' middle labels."""
+    valid: Tensor
+    """bool: true where a candidate exists."""
+    n_mids: Tensor
+    """long: middle steps of the horizon, H - 2."""
+
+
+class GateThenRankScorer(nn.Module):
+    """Read the query, the fallback plan and K candidate plans as K + 2 tokens; answer one gate and K ranks.
+
+    Shapes: B queries, K candidates, M middle steps (padded), E text space, Q query width, D width. Candidates carry no
+    position, so permuting them permutes the ranks and leaves the gate. Source: paper, 3.5 and appendix on the scorer;
+    docs/decisions/scorer.md.
+    """
+
+    def __init__(self, config: ScorerConfig, shape: ScorerShape) -> None:
+        super().__init__()
+        width = config.width
+        self.query_in = nn.Sequential(nn.LayerNorm(shape.query), nn.Linear(shape.query, width))
+        self.plan_mean = nn.Linear(shape.embed, width)
+        self.plan_flat = nn.Linear(shape.max_mids * shape.embed, width)
+        self.latent_in = nn.Linear(shape.embed, width)
+        self.label_in = nn.Linear(shape.embed, width)
+        self.horizon = nn.Embedding(shape.max_mids + 1, width)
+        self.role = nn.Parameter(0.02 * torch.randn(3, width))
+        layer = nn.TransformerEncoderLayer(
+            width, config.heads, 4 * width, config.dropout, F.gelu, batch_first=True, norm_first=True
+        )
+        self.blocks = nn.TransformerEncoder(layer, config.layers, nn.LayerNorm(width), enable_nested_tensor=False)
+        self.dropout = nn.Dropout(config.dropout)
+        self.gate = nn.Linear(width, 1)
+        self.rank = nn.Linear(width, 1)
+
+    def forward(self, inputs: ScorerInputs) -> tuple[Tensor, Tensor]:
+        """Return gate logits (B,) and rank scores (B, K), -inf where there is no candidate."""
+        candidate_BKD = (
+            self._plan(inputs.plans, inputs.n_mids[:, None])
+            + self.latent_in(_mean_mids(inputs.latents, inputs.n_mids[:, None]))
+            + self.label_in(_mean_mids(inputs.labels, inputs.n_mids[:, None]))
+            + self.role[2]
+        )
+        fallback_BD = self._plan(inputs.fallback, inputs.n_mids) + self.role[1]
+        query_BD = self.query_in(inputs.query) + self.role[0]
+        tokens_BTD = torch.cat([query_BD[:, None], fallback_BD[:, None], candidate_BKD], dim=1)
+        tokens_BTD = self.dropout(tokens_BTD + self.horizon(inputs.n_mids)[:, None])
+        absent_BT = F.pad(~inputs.valid, (2, 0), value=False)
+        out_BTD = self.blocks(tokens_BTD, src_key_padding_mask=absent_BT)
+        rank_BK = self.rank(out_BTD[:, 2:])[..., 0].masked_fill(~inputs.valid, -torch.inf)
+        return self.gate(out_BTD[:, 0])[:, 0], rank_BK
+
+    def _plan(self, plan_xME: Tensor, n_mids_x: Tensor) -> Tensor:
+        """Project plans (..., M, E) to (..., D): their mean over the real steps and all steps in order."""
+        flat: Tensor = self.plan_flat(plan_xME.flatten(-2)) + self.plan_mean(_mean_mids(plan_xME, n_mids_x))
+        return flat
+
+
+def _mean_mids(steps_xME: Tensor, n_mids_x: Tensor) -> Tensor:
+    """Average (..., M, E) over the first `n_mids` steps; the others are zero."""
+    return steps_xME.sum(-2) / n_mids_x[..., None].to(steps_xME.dtype)

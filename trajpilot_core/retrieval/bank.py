@@ -1,0 +1,172 @@
+"""The retrieval bank: every training window of one horizon, indexed by what is known of its two ends.
+
+Axes: N windows, H positions, E text space, S segments. Source: paper, 3.5; docs/decisions/paper-gaps.md (25 to 28).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from schemas.config import ScorerConfig
+from trajpilot_core.errors import LeakError
+from trajpilot_core.retrieval.search import Exclusion, TopK, top_k
+from trajpilot_core.training.chains import (
+    Chain,
+    ChainModels,
+    ModelFiles,
+    fit_takes,
+    load_chain_models,
+    trajectory_latents,
+)
+from trajpilot_core.training.data import PlanningData
+
+FORWARD_BATCH = 512
+TRAIN = 0
+
+
+@dataclass(frozen=True)
+class ChainView:
+    """The data as one chain of models sees them."""
+
+    data: PlanningData
+    chain: Chain
+    models: ChainModels
+    latents: Tensor
+    """(S, E) trajectory latent of every segment under the chain's own E_tau."""
+
+
+class Bank(NamedTuple):
+    """Entries of one horizon."""
+
+    horizon: int
+    key: Tensor
+    """(N, 2 E) float32, unit norm."""
+    window: Tensor
+    """(N,) long, row of the window in its WindowSet."""
+    segments: Tensor
+    take: Tensor
+    """(N,) long."""
+    person: Tensor
+    """(N,) long participant codes, -1 where unknown."""
+
+
+def chain_view(data: PlanningData, files: ModelFiles, chain: Chain, seed: int, device: str) -> ChainView:
+    """Load the models of one chain and seed and encode the trajectory of every segment."""
+    models = load_chain_models(files, chain, seed, device)
+    return ChainView(data, chain, models, trajectory_latents(models.e_tau, data.controls))
+
+
+def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) -> Bank:
+    """Collect all windows of the takes that the chain was fitted on.
+
+    Raises:
+        LeakError: a take that the chain must not have seen stands among them.
+    """
+    windows = view.data.windows[horizon]
+    rows = torch.isin(windows.take, fit_takes(view.data, view.chain)).nonzero()[:, 0]
+    segments_NH = windows.segments[rows]
+    keys = torch.cat([endpoint_keys(view, part, key) for part in batches(segments_NH)] or [torch.empty(0, 1)])
+    take = windows.take[rows]
+    bank = Bank(horizon, keys, rows, segments_NH, take, person_codes(view.data)[take])
+    check_bank(bank, view)
+    return bank
+
+
+def check_bank(bank: Bank, view: ChainView) -> None:
+    """Assert that every entry comes from a training take that the chain was fitted on.
+
+    Raises:
+        LeakError: one does not.
+    """
+    data = view.data
+    foreign = (data.take_split[bank.take] != TRAIN) | ~torch.isin(bank.take, fit_takes(data, view.chain))
+    if bool(foreign.any()):
+        take = int(bank.take[foreign.nonzero()[0, 0]])
+        raise LeakError(
+            f"the bank of chain {view.chain.name}, H={bank.horizon}, holds take {data.take_ids[take]}, which is dev, "
+            "test or held out of that chain; only takes that the chain was fitted on may enter: rebuild the folds"
+        )
+
+
+def endpoint_keys(
+    view: ChainView, segments_NH: Tensor, key: Literal["action", "visual"], plan_NHE: Tensor | None = None
+) -> Tensor:
+    """Return the (N, 2 W) unit-norm keys of windows: both ends normalised, one after the other (D 25).
+
+    Args:
+        view: whose no_traj model predicts the ends for `action`.
+        segments_NH: (N, H) rows of segments.
+        key: `action`, the predicted Start and Goal embeddings, or `visual`, the pooled features.
+        plan_NHE: what no_traj predicts for them, where it is known already.
+    """
+    if key == "visual":
+        ends = view.data.features[segments_NH[:, [0, -1]]].float().mean(2)
+    else:
+        ends = (no_traj_plans(view, segments_NH) if plan_NHE is None else plan_NHE)[:, [0, -1]].float()
+    return F.normalize(F.normalize(ends, dim=-1).flatten(1), dim=-1)
+
+
+@torch.inference_mode()
+def no_traj_plans(view: ChainView, segments_NH: Tensor) -> Tensor:
+    """Return (N, H, E): the fallback, predicted by no_traj under null trajectories."""
+    size, horizon = segments_NH.shape
+    nothing = view.latents.new_zeros(size, horizon, view.latents.shape[1])
+    features = view.data.features
+    plans: Tensor = view.models.no_traj(features[segments_NH[:, 0]], features[segments_NH[:, -1]], nothing, horizon)
+    return plans
+
+
+def batches(segments_NH: Tensor, size: int = FORWARD_BATCH) -> Iterator[Tensor]:
+    """Cut (N, H) rows into parts of at most `size`; none for none."""
+    return iter(torch.split(segments_NH, size) if len(segments_NH) else ())
+
+
+def person_codes(data: PlanningData) -> Tensor:
+    """Return (takes,) long: equal numbers for equal participants, -1 where the corpus names none."""
+    names = {name: i for i, name in enumerate(sorted(set(data.participants) - {""}))}
+    return torch.tensor([names.get(name, -1) for name in data.participants], device=data.fold.device)
+
+
+def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, person: Tensor, config: ScorerConfig) -> TopK:
+    """Search the `candidates` nearest entries of each query, never one of its own take (in `strict`: participant).
+
+    Args:
+        bank: entries of the queries' horizon.
+        key_QK: (Q, 2 E) keys of the queries.
+        take: (Q,) long takes of the queries.
+        person: (Q,) long participant codes of the queries.
+        config: K, the prefetch and `strict`.
+
+    Raises:
+        LeakError: a forbidden entry came back (a fault of the search).
+    """
+    if not len(bank.take):
+        none = torch.full((len(take), config.candidates), -1, device=take.device)
+        return TopK(none, torch.full(none.shape, -torch.inf, device=take.device), 0)
+    exclude: tuple[Exclusion, ...] = (Exclusion(take, bank.take),)
+    if config.strict:
+        exclude = (*exclude, Exclusion(person, bank.person))
+    found = top_k(key_QK, bank.key, config.candidates, config.prefetch, exclude=exclude)
+    check_pool(found.index, exclude)
+    return found
+
+
+def check_pool(index_QK: Tensor, exclude: tuple[Exclusion, ...]) -> None:
+    """Assert that no candidate shares a forbidden group with its query; -1 is no candidate.
+
+    Raises:
+        LeakError: one does.
+    """
+    for group in exclude:
+        own = (group.bank[index_QK.clamp_min(0)] == group.query[:, None]) & (group.query[:, None] >= 0)
+        leaked = (own & (index_QK >= 0)).nonzero()
+        if len(leaked):
+            query, place = leaked[0].tolist()
+            raise LeakError(
+                f"candidate {place} of query {query} comes from the query's own take or participant "
+                f"(group {int(group.query[query])}); the exclusion must be masked before the search selects"
+            )

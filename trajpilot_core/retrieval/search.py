@@ -1,0 +1,180 @@
+"""Exact top-K by cosine: a coarse product, an exact rescoring, and a bound that proves that nothing was lost.
+
+Axes: Q queries, N bank entries, D key width, K results, P prefetched entries. Source: paper, 3.5;
+docs/decisions/scorer.md (coarse product, tie rule, bound).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trajpilot_core.errors import InputError
+
+QUERY_CHUNK = 256
+RESCORE_ELEMENTS = 1 << 24
+
+
+@dataclass(frozen=True)
+class TopK:
+    """Best first, ties by smaller bank index; -1 and -inf where fewer than K entries are allowed."""
+
+    index: Tensor
+    """(Q, K) long, rows of the bank."""
+    cosine: Tensor
+    """(Q, K) float32."""
+    widened: int
+    """Queries whose first prefetch could not be proven complete and was enlarged."""
+
+
+class Exclusion(NamedTuple):
+    """Entries that a query must not see: those of its own group (take, participant). -1 belongs to no group."""
+
+    query: Tensor
+    """(Q,) long."""
+    bank: Tensor
+    """(N,) long."""
+
+
+class Rounded(NamedTuple):
+    """A matrix in the coarse precision and how far it is from the exact one."""
+
+    coarse: Tensor
+    """(R, D) bf16 or float32."""
+    error: Tensor
+    """(R,) float32: L2 norm of what rounding took from each row."""
+
+
+def bf16_is_fast(device: torch.device) -> bool:
+    """Say whether the device multiplies bf16 matrices faster than float32 ones."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported())
+    flags = torch.cpu.get_capabilities()
+    return bool(flags.get("avx512_bf16", False) or flags.get("amx_bf16", False))
+
+
+def top_k(
+    query_QD: Tensor, bank_ND: Tensor, k: int, prefetch: int, *,
+    exclude: tuple[Exclusion, ...] = (), low_precision: bool | None = None, chunk: int = QUERY_CHUNK,
+) -> TopK:  # fmt: skip
+    """Return the K bank entries with the highest dot product for each query, exactly.
+
+    A product in bf16 (float32 where bf16 is slow) proposes `prefetch` entries, a float64 product rounded to float32
+    rescores them. An entry outside the proposal can be at most `coarse cut + rounding error` good; where that bound
+    reaches the K-th result, the proposal is enlarged until it does not. So the result depends neither on the
+    precision nor on `chunk`. Excluded entries are masked before anything is selected.
+
+    Args:
+        query_QD: (Q, D) float32, rows of unit norm.
+        bank_ND: (N, D) float32, rows of unit norm.
+        k: results per query.
+        prefetch: entries proposed per query, at least `k`.
+        exclude: pairs of group ids; an entry with the group of the query is not a candidate.
+        low_precision: bf16 or float32 for the coarse product; None: whichever is faster on the device.
+        chunk: queries per product.
+
+    Raises:
+        InputError: the widths of queries and bank differ, or a number is not finite.
+    """
+    _check(query_QD, bank_ND)
+    fast = bf16_is_fast(bank_ND.device) if low_precision is None else low_precision
+    bank = _round(bank_ND, torch.bfloat16 if fast else torch.float32)
+    parts = []
+    for start in range(0, query_QD.shape[0], chunk):
+        rows = slice(start, start + chunk)
+        groups = tuple(Exclusion(e.query[rows], e.bank) for e in exclude)
+        parts.append(_search(query_QD[rows], bank_ND, bank, k, max(k, prefetch), groups))
+    if not parts:
+        return TopK(torch.empty(0, k, dtype=torch.long), torch.empty(0, k), 0)
+    return TopK(
+        torch.cat([p.index for p in parts]), torch.cat([p.cosine for p in parts]), sum(p.widened for p in parts)
+    )
+
+
+def _check(query_QD: Tensor, bank_ND: Tensor) -> None:
+    """Refuse (Q, D) and (N, D) of different widths or with numbers that are not finite."""
+    if query_QD.shape[1] != bank_ND.shape[1]:
+        raise InputError(
+            f"queries are {query_QD.shape[1]} wide and the bank {bank_ND.shape[1]}; build both keys by the same rule"
+        )
+    for name, rows in (("query", query_QD), ("bank", bank_ND)):
+        bad = (~torch.isfinite(rows).all(dim=1)).nonzero()
+        if len(bad):
+            raise InputError(f"{name} key {int(bad[0])} holds NaN or infinity; see the model that made the keys")
+
+
+def _round(rows_RD: Tensor, dtype: torch.dtype) -> Rounded:
+    """Round (R, D) float32 to the coarse precision and measure the loss per row."""
+    coarse = rows_RD.to(dtype)
+    if dtype == torch.float32:
+        return Rounded(coarse, torch.zeros(rows_RD.shape[0], device=rows_RD.device))
+    return Rounded(coarse, (rows_RD - coarse.float()).norm(dim=1))
+
+
+def _search(
+    query_QD: Tensor, bank_ND: Tensor, bank: Rounded, k: int, prefetch: int, exclude: tuple[Exclusion, ...]
+) -> TopK:
+    """Search one chunk of (Q, D) queries; see `top_k`."""
+    query = _round(query_QD, bank.coarse.dtype)
+    scores_QN = query.coarse @ bank.coarse.T
+    for group in exclude:
+        scores_QN.masked_fill_((group.query[:, None] == group.bank) & (group.bank >= 0), -torch.inf)
+    first = scores_QN.topk(min(prefetch, scores_QN.shape[1]), dim=1)
+    index, cosine = _rescore(query_QD, bank_ND, first.indices, first.values, k)
+    bound = _error_bound(query, bank, first.values[:, -1])
+    open_ = first.values[:, -1].float() + bound >= cosine[:, -1]
+    open_ &= torch.isfinite(first.values[:, -1]) & (scores_QN.shape[1] > prefetch)
+    for q in open_.nonzero()[:, 0].tolist():
+        reach = scores_QN[q].float() + bound[q] >= cosine[q, -1]
+        wide = (reach & torch.isfinite(scores_QN[q])).nonzero()[:, 0][None]
+        index[q], cosine[q] = (x[0] for x in _rescore(query_QD[q : q + 1], bank_ND, wide, scores_QN[q][wide], k))
+    return TopK(index, cosine, int(open_.sum()))
+
+
+def _error_bound(query: Rounded, bank: Rounded, cut_Q: Tensor) -> Tensor:
+    """Return (Q,): how far a coarse product at or below the cut can lie below the exact one.
+
+    |q.b - q'.b'| <= |q - q'| |b| + |q'| |b - b'| by Cauchy and Schwarz, for rows of about unit norm. The bf16 output
+    adds half a unit in the last place (2^-9 below 1, 2^-8 from 1 on), float32 sums a part in 2^16.
+    """
+    largest = bank.error.max() if len(bank.error) else bank.error.new_tensor(0.0)
+    inputs = 1.01 * (query.error + largest) + 2.0**-16
+    if query.coarse.dtype == torch.float32:
+        return inputs
+    return inputs + torch.where(cut_Q < 1, 2.0**-9, 2.0**-8)
+
+
+def _rescore(query_QD: Tensor, bank_ND: Tensor, index_QP: Tensor, coarse_QP: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Rescore (Q, P) proposals exactly and return (Q, K) indices and cosines, best first, ties by smaller index.
+
+    Proposals whose coarse score is -inf are excluded ones and stay out.
+    """
+    order = index_QP.argsort(dim=1)
+    index_QP, allowed = index_QP.gather(1, order), torch.isfinite(coarse_QP.gather(1, order))
+    exact_QP = _exact(query_QD, bank_ND, index_QP).masked_fill(~allowed, -torch.inf)
+    best = exact_QP.sort(dim=1, descending=True, stable=True)
+    cosine, index = best.values[:, :k], index_QP.gather(1, best.indices[:, :k])
+    index = index.masked_fill(cosine == -torch.inf, -1)
+    missing = k - index.shape[1]
+    if missing > 0:
+        pad = (0, missing)
+        index, cosine = (
+            torch.nn.functional.pad(index, pad, value=-1),
+            torch.nn.functional.pad(cosine, pad, value=-torch.inf),
+        )
+    return index, cosine
+
+
+def _exact(query_QD: Tensor, bank_ND: Tensor, index_QP: Tensor) -> Tensor:
+    """Return (Q, P) float32 dot products of each query with its proposals.
+
+    Sums run in float64: their order depends on the block's shape, the float32 result then practically does not.
+    """
+    step = max(1, RESCORE_ELEMENTS // max(1, index_QP.shape[1] * query_QD.shape[1]))
+    rows = []
+    for start in range(0, query_QD.shape[0], step):
+        entries = bank_ND[index_QP[start : start + step]].double()
+        query = query_QD[start : start + step].double()
+        rows.append(torch.bmm(entries, query[:, :, None])[:, :, 0].float())
+    return torch.cat(rows) if rows else torch.empty(index_QP.shape, device=bank_ND.device)

@@ -1,0 +1,46 @@
+"""Scorer: retrieve candidates, roll them out, and learn when to trust one and which."""
+
+from schemas.arrow import table_of
+from schemas.config import ScorerConfig
+from schemas.results import CurvePoint
+from trajpilot_core.stages.stage import Stage, Work
+
+VERSION = 1  # raise when the numbers that this stage writes change
+
+
+def run(work: Work) -> None:
+    """Fit one scorer per seed on the held-out takes of every chain; rows in are training and dev windows."""
+    from trajpilot_core.training.chains import read_model_files
+    from trajpilot_core.training.data import SPLITS, load_planning_data
+    from trajpilot_core.training.scorer_file import pack_scorers
+    from trajpilot_core.training.scorer_fit import fit_scorer
+
+    config: ScorerConfig = work.config
+    data = load_planning_data(work.inputs, "scorer").to(work.runtime.device)
+    files = read_model_files(work.inputs)
+    fitted = {
+        seed: fit_scorer(
+            data, files, config, seed, work.runtime.scratch / f"s{seed}", work.runtime.device, work.runtime.progress
+        )
+        for seed in files.seeds
+    }
+    work.sink.model("scorers", *pack_scorers(fitted, config))
+    work.sink.table("scorer_curves", table_of(CurvePoint, [row for seed in files.seeds for row in fitted[seed].curve]))
+    split_of = dict(zip(data.take_ids, data.take_split.tolist(), strict=True))
+    test = SPLITS.index("test")
+    lost = [row for row in data.rejects if split_of[row.take] != test]
+    n_out = sum(int((windows.split != test).sum()) for windows in data.windows.values())
+    work.sink.reject(lost)
+    work.sink.count(n_out + sum(row.n_units for row in lost), n_out)
+
+
+STAGE = Stage(
+    name="scorer",
+    reads=("takes", "segments", "windows", "controls", "features", "text_bank", "folds", "e_tau", "predictors"),
+    writes=("scorers", "scorer_curves"),
+    config="scorer",
+    run=run,
+    version=VERSION,
+    summary="retrieve candidate trajectories and learn when to trust one, and which (gate then rank)",
+    uses_gpu=True,
+)

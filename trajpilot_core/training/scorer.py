@@ -1,0 +1,237 @@
+"""What the scorer learns from: queries with their candidates, the utility's targets, and the losses.
+
+Axes: N queries over all horizons, B queries of a batch, K candidates, M middle steps (padded to the longest horizon),
+E text space. Source: paper, appendix on the scorer; docs/decisions/paper-gaps.md (28 to 32); docs/decisions/scorer.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from schemas.config import ScorerConfig
+from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
+from trajpilot_core.retrieval.bank import ChainView
+from trajpilot_core.retrieval.candidates import Candidates, scores_of, truth_of
+
+NEVER = 2.0
+"""Threshold that no gate probability reaches: the row is its fallback."""
+RANKING_TIE_BREAK = 1e-3
+"""Weight of the always-open M@1 in the score that selects an epoch."""
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Queries of the scorer with everything that it reads and is judged by.
+
+    `middle` and `label` point into `latents` and `texts`, whose row 0 is zero: so K x M embeddings are not kept twice.
+    """
+
+    latents: Tensor
+    """(T, E) float32, trajectory latents of the chains' segments."""
+    texts: Tensor
+    """(1 + V, E) float32, a zero row and the label bank."""
+    query: Tensor
+    """(N, Q) float32."""
+    fallback: Tensor
+    """(N, M, E) float16."""
+    plans: Tensor
+    """(N, K, M, E) float16."""
+    middle: Tensor
+    """(N, K, M) long, row of `latents`."""
+    label: Tensor
+    """(N, K, M) long, row of `texts`."""
+    valid: Tensor
+    """(N, K) bool."""
+    n_mids: Tensor
+    """(N,) long."""
+    take: Tensor
+    """(N,) long."""
+    utility: Tensor
+    """(N, K) float32, -inf where there is no candidate."""
+    fallback_utility: Tensor
+    """(N,) float32."""
+    m1: Tensor
+    """(N, K) float32: share of middle steps that a candidate's plan gets right."""
+    fallback_m1: Tensor
+    """(N,) float32."""
+
+    def __len__(self) -> int:
+        return len(self.n_mids)
+
+
+SHARED = ("latents", "texts")
+
+
+def shape_of(view: ChainView) -> ScorerShape:
+    """Return the scorer's widths for the data and models of a chain."""
+    width = view.latents.shape[1]
+    query = 2 * view.data.features.shape[2] + 2 * width
+    return ScorerShape(query, width, view.models.traj.shape.max_horizon - 2)
+
+
+def queries_of(view: ChainView, found: Candidates, config: ScorerConfig) -> Queries:
+    """Turn the candidates of B windows of one horizon into B queries."""
+    data, truth_BM = view.data, truth_of(view.data, found.segments)
+    missing = shape_of(view).max_mids - truth_BM.shape[1]
+    candidate = scores_of(found.plans, truth_BM[:, None], data.bank, config.utility)
+    fallback_BME = found.fallback[:, 1:-1]
+    own = scores_of(fallback_BME, truth_BM, data.bank, config.utility)
+    mids_BKM = found.pool[:, :, 1:-1]
+    there_BK1 = found.valid[:, :, None].long()
+    return Queries(
+        latents=F.pad(view.latents, (0, 0, 1, 0)),
+        texts=F.pad(data.bank, (0, 0, 1, 0)),
+        query=_query_vectors(view, found.segments),
+        fallback=F.pad(fallback_BME, (0, 0, 0, missing)).half(),
+        plans=F.pad(found.plans, (0, 0, 0, missing)).half(),
+        middle=F.pad((mids_BKM + 1) * there_BK1, (0, missing)),
+        label=F.pad((data.labels[mids_BKM] + 1) * there_BK1, (0, missing)),
+        valid=found.valid,
+        n_mids=torch.full_like(found.take, truth_BM.shape[1]),
+        take=found.take,
+        utility=candidate.utility.masked_fill(~found.valid, -torch.inf),
+        fallback_utility=own.utility,
+        m1=candidate.m1,
+        fallback_m1=own.m1,
+    )
+
+
+def _query_vectors(view: ChainView, segments_BH: Tensor) -> Tensor:
+    """Return (B, Q): pooled Start and Goal features, standardised as traj does, and both endpoint latents (D 29)."""
+    ends_B2 = segments_BH[:, [0, -1]]
+    pooled = view.models.traj.standardise(view.data.features[ends_B2].mean(2))
+    return torch.cat([pooled.flatten(1), view.latents[ends_B2].flatten(1)], dim=1)
+
+
+def join(parts: Sequence[Queries]) -> Queries:
+    """Put queries of one or of several chains one after the other; equal latent tables are kept once."""
+    tables: list[Tensor] = []
+    starts: list[int] = []
+    shifted = []
+    for part in parts:
+        known = next((i for i, table in enumerate(tables) if torch.equal(table, part.latents)), len(tables))
+        if known == len(tables):
+            starts.append(sum(len(table) for table in tables))
+            tables.append(part.latents)
+        shifted.append(replace(part, middle=part.middle + starts[known]))
+    names = [field.name for field in fields(Queries) if field.name not in SHARED]
+    joined = {name: torch.cat([getattr(part, name) for part in shifted]) for name in names}
+    return replace(parts[0], latents=torch.cat(tables), **joined)
+
+
+def inputs_at(queries: Queries, rows: Tensor) -> ScorerInputs:
+    """Gather what the scorer reads of (B,) rows."""
+    return ScorerInputs(
+        query=queries.query[rows],
+        fallback=queries.fallback[rows].float(),
+        plans=queries.plans[rows].float(),
+        latents=queries.latents[queries.middle[rows]],
+        labels=queries.texts[queries.label[rows]],
+        valid=queries.valid[rows],
+        n_mids=queries.n_mids[rows],
+    )
+
+
+def gate_targets(queries: Queries, margin: float) -> Tensor:
+    """Return (N,) bool: the best candidate beats the fallback on utility by more than the margin (D 31)."""
+    return queries.utility.amax(dim=1) > queries.fallback_utility + margin
+
+
+def class_weights(positive_N: Tensor) -> tuple[float, float]:
+    """Return weights of (positive, negative) targets that give each class half of the total; 1 where one is empty."""
+    n, n_positive = len(positive_N), int(positive_N.sum())
+    if n_positive in (0, n):
+        return 1.0, 1.0
+    return n / (2 * n_positive), n / (2 * (n - n_positive))
+
+
+def scorer_loss(
+    gate_B: Tensor, rank_BK: Tensor, utility_BK: Tensor, opens_B: Tensor,
+    weights: tuple[float, float], config: ScorerConfig,
+) -> Tensor:  # fmt: skip
+    """Return the mean loss: balanced BCE of the gate, and on gate-positive rows CE to the best candidate and KL.
+
+    Args:
+        gate_B: (B,) gate logits.
+        rank_BK: (B, K) rank scores, -inf where there is no candidate.
+        utility_BK: (B, K), -inf where there is no candidate.
+        opens_B: (B,) bool gate targets.
+        weights: of positive and negative gate targets.
+        config: loss weights and the temperature of the utilities' softmax (D 32).
+    """
+    weight_B = torch.where(opens_B, weights[0], weights[1])
+    gate = F.binary_cross_entropy_with_logits(gate_B.float(), opens_B.float(), weight_B)
+    rank_BK, utility_BK = rank_BK.float()[opens_B], utility_BK[opens_B]
+    if not len(rank_BK):
+        return config.loss_weights[0] * gate
+    log_rank = rank_BK.log_softmax(dim=1)
+    best = F.nll_loss(log_rank, utility_BK.argmax(dim=1))
+    log_teacher = (utility_BK / config.utility_temperature).log_softmax(dim=1)
+    gap = (log_teacher - log_rank).masked_fill(utility_BK == -torch.inf, 0.0)
+    spread = (log_teacher.exp() * gap).sum(dim=1).mean()
+    return config.loss_weights[0] * gate + config.loss_weights[1] * best + config.loss_weights[2] * spread
+
+
+@torch.no_grad()
+def decide(scorer: GateThenRankScorer, queries: Queries, batch: int) -> tuple[Tensor, Tensor]:
+    """Return the gate probability (N,) float32 and the highest-ranked candidate (N,) long, ties by smaller place."""
+    gates, choices = [], []
+    for rows in torch.arange(len(queries), device=queries.take.device).tensor_split(range(batch, len(queries), batch)):
+        gate_B, rank_BK = scorer(inputs_at(queries, rows))
+        gates.append(torch.where(queries.valid[rows].any(1), gate_B.float().sigmoid(), 0.0))
+        choices.append(rank_BK.float().max(dim=1).indices)
+    if not gates:
+        return queries.query.new_zeros(0), queries.take
+    return torch.cat(gates), torch.cat(choices)
+
+
+def best_threshold(gate_N: Tensor, gain_N: Tensor, horizon_N: Tensor) -> float:
+    """Return the threshold, one over all horizons, of the highest M@1 (plain mean over H); ties to the higher (D 29).
+
+    Args:
+        gate_N: (N,) probabilities; a window opens where its probability reaches the threshold.
+        gain_N: (N,) M@1 of the chosen candidate minus M@1 of the fallback.
+        horizon_N: (N,) long; windows of one horizon share one unit of weight.
+    """
+    if not len(gate_N):
+        return NEVER
+    _, which, count = torch.unique(horizon_N, return_inverse=True, return_counts=True)
+    weighted = gain_N.double() / count[which].double()
+    values, place = torch.unique(gate_N, return_inverse=True)
+    gain_at = torch.zeros(len(values), dtype=torch.float64, device=gate_N.device).scatter_add_(0, place, weighted)
+    total = gain_at.flip(0).cumsum(0)
+    top = total.max(dim=0)
+    if float(top.values) <= 1e-9:
+        return NEVER
+    first = int((total >= top.values - 1e-9).nonzero()[0, 0])
+    return float(values.flip(0)[first])
+
+
+def plain_mean(value_N: Tensor, horizon_N: Tensor) -> float:
+    """Return the unweighted mean over horizons of each horizon's mean; 0 for no window."""
+    means = [value_N[horizon_N == horizon].double().mean() for horizon in torch.unique(horizon_N)]
+    return float(torch.stack(means).mean()) if means else 0.0
+
+
+def dev_scores(gate_N: Tensor, choice_N: Tensor, queries: Queries) -> dict[str, float]:
+    """Return percentages of one scorer on dev: its row at the best threshold, fallback, always open, open rate.
+
+    `selection` picks the epoch: the row's M@1, and among equals (no threshold beats the fallback yet) the ranking.
+    """
+    chosen = queries.m1.gather(1, choice_N[:, None])[:, 0]
+    chosen = torch.where(queries.valid.any(1), chosen, queries.fallback_m1)
+    threshold = best_threshold(gate_N, chosen - queries.fallback_m1, queries.n_mids)
+    opened = gate_N >= threshold
+    row = 100 * plain_mean(torch.where(opened, chosen, queries.fallback_m1), queries.n_mids)
+    always = 100 * plain_mean(chosen, queries.n_mids)
+    return {
+        "M@1": row,
+        "fallback M@1": 100 * plain_mean(queries.fallback_m1, queries.n_mids),
+        "always open M@1": always,
+        "open rate": 100 * plain_mean(opened.float(), queries.n_mids),
+        "threshold": threshold,
+        "selection": row + RANKING_TIE_BREAK * always,
+    }

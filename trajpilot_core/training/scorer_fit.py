@@ -1,0 +1,222 @@
+"""Fitting one scorer: its queries from every chain, the two temperatures, the loop, and what is kept.
+
+Source: docs/decisions/paper-gaps.md (28 to 32); docs/decisions/scorer.md.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from schemas.base import Record
+from schemas.config import ScorerConfig
+from schemas.results import CurvePoint
+from trajpilot_core.evaluation.ranking import ranks_of, truth_ranks
+from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
+from trajpilot_core.retrieval.bank import Bank, ChainView, build_bank, chain_view
+from trajpilot_core.retrieval.candidates import Candidates, find_candidates, label_votes, pool_mean, truth_of
+from trajpilot_core.training.chains import Chain, ModelFiles, chains_of, query_takes
+from trajpilot_core.training.data import SPLITS, PlanningData
+from trajpilot_core.training.loop import Training, fit, index_batches, seeded
+from trajpilot_core.training.scorer import (
+    NEVER,
+    Queries,
+    class_weights,
+    decide,
+    dev_scores,
+    gate_targets,
+    inputs_at,
+    join,
+    plain_mean,
+    queries_of,
+    scorer_loss,
+    shape_of,
+)
+
+WINDOWS_AT_ONCE = 1024
+NAME = "final/scorer"
+Progress = Callable[[int, int, str], None]
+
+
+class Decision(Record):
+    """What was chosen on dev for one seed, and what dev said."""
+
+    threshold: float
+    """A window opens where its gate probability reaches this; above 1: never."""
+    knn_temperature: float
+    pool_temperature: float
+    n_queries: int
+    n_dev: int
+    gate_positive_share: float
+    """Share of the training queries whose best candidate beats the fallback."""
+    dev: dict[str, float]
+    """Percentages on dev of the epoch that was kept; empty without dev windows or without queries."""
+
+
+class FittedScorer(NamedTuple):
+    """One scorer and its curve."""
+
+    state: dict[str, Tensor]
+    shape: ScorerShape
+    decision: Decision
+    curve: list[CurvePoint]
+
+
+class DevSet(NamedTuple):
+    """Dev queries, and M@1 of both averages at every temperature of the grid."""
+
+    queries: Queries | None
+    knn_m1: Tensor
+    pool_m1: Tensor
+
+
+def fit_scorer(
+    data: PlanningData,
+    files: ModelFiles,
+    config: ScorerConfig,
+    seed: int,
+    scratch: Path,
+    device: str,
+    progress: Progress,
+) -> FittedScorer:
+    """Collect the queries of every chain, choose the temperatures, train, and choose the threshold; all on dev.
+
+    Args:
+        data: on `device`.
+        files: frozen models of all chains.
+        config: its `train.precision` is resolved.
+        seed: which chains are read; also of the scorer's own weights, dropout and batches.
+        scratch: folder for this seed's checkpoint.
+        device: where the models run.
+        progress: told (done, total, what).
+    """
+    chains = chains_of(data)
+    final = chain_view(data, files, chains[0], seed, device)
+    dev = dev_set(final, config)
+    progress(0, 1, f"seed {seed}: dev queries {len(dev.knn_m1)}")
+    drawn = draw_queries(data, chains, config.max_queries, seed)
+    parts = []
+    for chain in chains:
+        view = final if chain == chains[0] else chain_view(data, files, chain, seed, device)
+        parts += [queries_of(view, found, config) for found in found_parts(view, drawn[chain.name], config)]
+        progress(0, 1, f"seed {seed}: candidates of chain {chain.name}")
+    train = join(parts) if parts else None
+    return train_scorer(train, dev, config, shape_of(final), seed, scratch, device, progress)
+
+
+def train_scorer(
+    train: Queries | None, dev: DevSet, config: ScorerConfig, shape: ScorerShape, seed: int,
+    scratch: Path, device: str, progress: Progress,
+) -> FittedScorer:  # fmt: skip
+    """Train one scorer; without training queries its weights stay as initialised and its gate never opens."""
+    with seeded(seed):
+        scorer = GateThenRankScorer(config, shape).to(device)
+    if train is None:
+        state = {name: value.detach().cpu().clone() for name, value in scorer.state_dict().items()}
+        return FittedScorer(state, shape, _decision(config, dev, 0, 0.0, {}), [])
+    opens = gate_targets(train, config.margin)
+    weights = class_weights(opens)
+
+    def loss(rows: Tensor) -> Tensor:
+        rows = rows.to(device)
+        gate_B, rank_BK = scorer(inputs_at(train, rows))
+        return scorer_loss(gate_B, rank_BK, train.utility[rows], opens[rows], weights, config)
+
+    def measure() -> dict[str, float]:
+        if dev.queries is None:
+            return {"dev/selection": 0.0}
+        gate_N, choice_N = decide(scorer, dev.queries, config.train.batch)
+        return {f"dev/{name}": value for name, value in dev_scores(gate_N, choice_N, dev.queries).items()}
+
+    training = Training(
+        name=NAME, seed=seed, model=scorer, selected="dev/selection", loss=loss, measure=measure,
+        batches=lambda generator: index_batches(len(train), config.train.batch, generator),
+    )  # fmt: skip
+    fitted = fit(training, config.train, scratch, device, progress)
+    kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
+    share = float(opens.float().mean())
+    return FittedScorer(fitted.state, shape, _decision(config, dev, len(train), share, kept), fitted.curve)
+
+
+def _decision(config: ScorerConfig, dev: DevSet, n_queries: int, share: float, kept: dict[str, float]) -> Decision:
+    """Gather what dev decided; without dev windows the gate stays shut and the temperatures are the grid's highest."""
+    horizon = dev.queries.n_mids if dev.queries is not None else torch.empty(0, dtype=torch.long)
+    return Decision(
+        threshold=kept.get("threshold", NEVER),
+        knn_temperature=best_temperature(config.temperatures, dev.knn_m1, horizon),
+        pool_temperature=best_temperature(config.temperatures, dev.pool_m1, horizon),
+        n_queries=n_queries,
+        n_dev=len(horizon),
+        gate_positive_share=share,
+        dev={name: value for name, value in kept.items() if name != "threshold"},
+    )
+
+
+def best_temperature(grid: tuple[float, ...], m1_NT: Tensor, horizon_N: Tensor) -> float:
+    """Return the temperature with the highest plain mean over H of (N, T) M@1; ties to the higher temperature."""
+    ranked = [(plain_mean(m1_NT[:, t], horizon_N), temperature) for t, temperature in enumerate(grid)]
+    return max(ranked)[1]
+
+
+def draw_queries(data: PlanningData, chains: tuple[Chain, ...], limit: int, seed: int) -> dict[str, dict[int, Tensor]]:
+    """Return, per chain and horizon, the rows of the windows whose takes the chain has not seen.
+
+    Where there are more than `limit` in all, a random subset of that size, drawn by `seed` over everything.
+    """
+    device = data.fold.device
+    places = []
+    for chain in chains:
+        takes = query_takes(data, chain)
+        for horizon, windows in data.windows.items():
+            places.append((chain.name, horizon, torch.isin(windows.take, takes).nonzero()[:, 0]))
+    total = sum(len(rows) for _, _, rows in places)
+    kept = torch.zeros(total, dtype=torch.bool)
+    kept[torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:limit]] = True
+    drawn: dict[str, dict[int, Tensor]] = {chain.name: {} for chain in chains}
+    parts = torch.split(kept.to(device), [len(rows) for _, _, rows in places])
+    for (name, horizon, rows), keep in zip(places, parts, strict=True):
+        drawn[name][horizon] = rows[keep]
+    return drawn
+
+
+def found_parts(view: ChainView, rows_of: dict[int, Tensor], config: ScorerConfig) -> Iterator[Candidates]:
+    """Yield the candidates of the wanted rows, horizon by horizon, in parts that fit the memory."""
+    for horizon, rows in rows_of.items():
+        if not len(rows):
+            continue
+        bank: Bank = build_bank(view, horizon, config.key)
+        for part in torch.split(rows, WINDOWS_AT_ONCE):
+            yield find_candidates(view, bank, part, config)
+
+
+def dev_set(view: ChainView, config: ScorerConfig) -> DevSet:
+    """Collect at most `max_queries` dev windows with the final chain, and try the temperatures on them."""
+    data = view.data
+    dev = SPLITS.index("dev")
+    every = {horizon: (windows.split == dev).nonzero()[:, 0] for horizon, windows in data.windows.items()}
+    total = sum(len(rows) for rows in every.values())
+    step = -(-total // config.max_queries) or 1
+    queries, knn, pool = [], [], []
+    for found in found_parts(view, {horizon: rows[::step] for horizon, rows in every.items()}, config):
+        queries.append(queries_of(view, found, config))
+        knn.append(torch.stack([_vote_m1(found, data, t) for t in config.temperatures], 1))
+        pool.append(torch.stack([_mean_m1(found, data, t) for t in config.temperatures], 1))
+    if not queries:
+        none = torch.empty(0, len(config.temperatures))
+        return DevSet(None, none, none)
+    return DevSet(join(queries), torch.cat(knn), torch.cat(pool))
+
+
+def _vote_m1(found: Candidates, data: PlanningData, temperature: float) -> Tensor:
+    """Return (B,) M@1 of kNN-labels."""
+    truth_BM = truth_of(data, found.segments)
+    votes_BMV = label_votes(found, data, temperature)[:, 1:-1]
+    return (ranks_of(votes_BMV.flatten(0, 1), truth_BM.flatten()) == 0).float().view(truth_BM.shape).mean(1)
+
+
+def _mean_m1(found: Candidates, data: PlanningData, temperature: float) -> Tensor:
+    """Return (B,) M@1 of Pool-Mean."""
+    rank = truth_ranks(pool_mean(found, temperature), truth_of(data, found.segments), data.bank)
+    return (rank == 0).float().mean(1)
