@@ -34,6 +34,7 @@ class IngestConfig(Record):
     keep_unvalidated: bool = Field(False, description="Keep takes that are not marked validated.")
     require_trajectory: bool = Field(True, description="Reject takes without a pose file.")
     paraphrase_table: str | None = Field(None, description="CSV (text,label_id) under the corpus root that groups paraphrases; None: exact normalised text (D 23).")
+    probe_timeout_s: float = Field(120.0, gt=0, description="A video whose decoder is silent for longer while its frames are counted is rejected.")
 
 
 class TrajectoryConfig(Record):
@@ -138,6 +139,8 @@ class ScorerConfig(Record):
     margin: float = Field(0.05, ge=0, description="A candidate beats the fallback by more than this utility (D 31).")
     utility_temperature: float = Field(0.1, gt=0, description="Of the teacher's softmax (D 32).")
     loss_weights: tuple[float, float, float] = Field((1.0, 1.0, 1.0), description="Gate, best candidate, rank distribution (D 32).")
+    max_queries: int = Field(65_536, ge=1, description="Training queries kept, drawn by seed where there are more: their candidate plans stay in memory (docs/decisions/scorer.md).")
+    temperatures: tuple[float, ...] = Field((0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0), min_length=1, description="Grid for the weights softmax(cos / T) of kNN-labels and Pool-Mean; T is chosen on dev (D 29).")
     train: TrainConfig = TrainConfig(epochs=30, patience=6)
 
 
@@ -158,6 +161,8 @@ class ReportConfig(Record):
     thumbnail_px: int = Field(192, ge=32, le=256, description="Long side of a thumbnail, pixels.")
     frames: bool = Field(True, description="Show frames of the videos; off where the report is passed on.")
     seed: int = Field(0, description="Of the gallery's draw.")
+    simulated: bool = Field(False, description="Copy of PipelineConfig.simulated, set by the pipeline: published values never stand beside simulated ones.")
+    config_digest: str | None = Field(None, description="Digest of the configuration of the whole run, printed in the header; set by the pipeline.")
 
 
 class PipelineConfig(Record):
@@ -187,3 +192,4 @@ class RunOptions(Record):
     force: tuple[str, ...] = Field((), description="Recompute these stages although their output is there.")
     max_reject_ratio: float = Field(0.5, ge=0, le=1, description="A stage that drops a larger share of its rows fails.")
     rehash: bool = Field(False, description="Read every input file again instead of trusting size and time.")
+    protocols: tuple[str, ...] = Field(("file", "s3"), description="Protocols that may be opened at all; anything else is refused before a library sees it.")
