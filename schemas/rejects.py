@@ -49,6 +49,7 @@ class RejectCode(StrEnum):
     VFR = "VFR"
     INPUT_UNSTABLE = "INPUT_UNSTABLE"
     WINDOW_INCOMPLETE = "WINDOW_INCOMPLETE"
+    SCENARIO_VANISHED = "SCENARIO_VANISHED"
 
 
 class Meaning(NamedTuple):
@@ -98,7 +99,15 @@ MEANING: dict[RejectCode, Meaning] = {
     RejectCode.VFR: Meaning("warn", "the video's frames are not evenly spaced", "none: frames are addressed by time"),
     RejectCode.INPUT_UNSTABLE: Meaning("drop", "the file changed while it was read", "run again when nothing writes to the corpus"),
     RejectCode.WINDOW_INCOMPLETE: Meaning("drop", "a segment of the window has no feature or no trajectory", "see the rejects of its segments"),
+    RejectCode.SCENARIO_VANISHED: Meaning("warn", "no take of the scenario is left", "see the rejects of its takes"),
 }  # fmt: skip
+
+BY_CHOICE = frozenset({
+    RejectCode.ANNOTATION_REJECTED, RejectCode.ANNOTATOR_NOT_CHOSEN, RejectCode.NOT_WEARER, RejectCode.UNSURE,
+    RejectCode.NOT_EGO_VISIBLE, RejectCode.DUPLICATE, RejectCode.TAKE_DROPPED,
+})  # fmt: skip
+"""Codes that a filter gives, not damage: a healthy Ego-Exo4D download loses most of its descriptions to them, so they are
+counted but do not say that an input is bad."""
 
 
 class Reject(Record):

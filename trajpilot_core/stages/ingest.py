@@ -1,0 +1,182 @@
+"""ingest: corpus files -> takes, segments, labels, planning windows. Decisions: docs/decisions/ingest.md."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from schemas.base import Record, fingerprint
+from schemas.config import IngestConfig
+from schemas.rejects import Reject, RejectCode
+from trajpilot_core.errors import InputError
+from trajpilot_core.readers import READERS
+from trajpilot_core.readers.corpus import Corpus, open_corpus, read_whole
+from trajpilot_core.readers.labels import read_paraphrases
+from trajpilot_core.readers.reading import Candidate, Fault, Reading, Released
+from trajpilot_core.readers.splits import dev_captures
+from trajpilot_core.readers.tables import CutTake, Labelling, Tables, cut_take, tables_of
+from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
+
+if TYPE_CHECKING:
+    from trajpilot_core.video.probe import VideoProbe
+
+VERSION = 1  # raise when the tables that this module writes change
+LOCAL_CHUNK, REMOTE_CHUNK = 256, 8
+"""Videos between two reports of progress; of a remote corpus, videos that are copied at a time."""
+
+
+def sources(_: Inputs, config: Record, data_root: str) -> list[Source]:
+    """Return the files that ingest reads, and as facts what its result depends on without being read.
+
+    Raises:
+        InputError: the corpus root, takes.json or splits.json cannot be used.
+    """
+    assert isinstance(config, IngestConfig)
+    found = READERS[config.corpus].listing(open_corpus(data_root), config)
+    table = [config.paraphrase_table] if config.paraphrase_table else []
+    facts: dict[str, JsonValue] = {
+        "present": fingerprint(list(found.present)),
+        "n_present": len(found.present),
+        "leftovers": list(found.leftovers),
+    }
+    return [Source(shard="", files=tuple(sorted({*found.files, *table})), facts=facts)]
+
+
+def run(work: Work) -> None:
+    """Read the corpus, probe the videos, and write the four tables.
+
+    Raises:
+        InputError: the metadata cannot be used, or nothing of a split is left.
+    """
+    config: IngestConfig = work.config
+    corpus = open_corpus(work.runtime.data_root)
+    label_of = Labelling(_paraphrases(corpus, config), config)
+    reading = READERS[config.corpus].read(corpus, config)
+    rejects = list(reading.rejects)
+    cut, lost = _cut_all(work, corpus, reading, label_of)
+    rejects += lost
+    _check_left(reading, cut, rejects, config)
+    dev = dev_captures((c.candidate.take.capture for c in cut if c.candidate.released == "train"), config)
+    tables = tables_of(cut, dev, config)
+    _check_training(tables, len(dev), config)
+    rejects += _vanished_scenarios(reading, cut)
+    _write(work, tables, rejects, reading.n_in)
+
+
+def _write(work: Work, tables: Tables, rejects: list[Reject], n_in: int) -> None:
+    work.sink.table("takes", tables.takes)
+    work.sink.table("segments", tables.segments)
+    work.sink.table("labels", tables.labels)
+    work.sink.table("windows", tables.windows)
+    work.sink.reject(sorted(rejects, key=_place))
+    work.sink.count(n_in, tables.segments.num_rows)
+
+
+def _place(row: Reject) -> tuple[str, str, str, int, str]:
+    return row.take, row.segment or "", row.code, row.source_offset or 0, row.detail
+
+
+def _paraphrases(corpus: Corpus, config: IngestConfig) -> dict[str, str]:
+    """Return normalised text -> label id; empty where no table is given."""
+    table = config.paraphrase_table
+    if table is None:
+        return {}
+    try:
+        return read_paraphrases(read_whole(corpus, table), table)
+    except FileNotFoundError as error:
+        raise InputError(
+            f"the paraphrase table {table} is not under {corpus.root}; put it there or set "
+            "IngestConfig.paraphrase_table to None"
+        ) from error
+
+
+def _cut_all(work: Work, corpus: Corpus, reading: Reading, label_of: Labelling) -> tuple[list[CutTake], list[Reject]]:
+    """Probe every candidate's video and cut its points into segments."""
+    from trajpilot_core.readers.videos import probe_videos
+
+    config, runtime, candidates = work.config, work.runtime, reading.candidates
+    kept: list[CutTake] = []
+    rejects: list[Reject] = []
+    size = LOCAL_CHUNK if corpus.is_local else REMOTE_CHUNK
+    for first in range(0, len(candidates), size):
+        chunk = candidates[first : first + size]
+        found = probe_videos(
+            corpus, chunk, workers=runtime.workers, timeout_s=config.probe_timeout_s, scratch=runtime.scratch
+        )
+        for candidate, probe in zip(chunk, found, strict=True):
+            cut, lost = _cut(candidate, probe, label_of, config)
+            kept += [cut] if cut else []
+            rejects += lost
+        runtime.progress(first + len(chunk), len(candidates), "videos probed")
+    return kept, rejects
+
+
+def _cut(
+    candidate: Candidate, probe: "VideoProbe | Fault", label_of: Labelling, config: IngestConfig
+) -> tuple[CutTake | None, list[Reject]]:
+    take = candidate.take
+    if isinstance(probe, Fault):
+        return None, [probe.reject(take.take_id, len(candidate.points), take.video)]
+    cut, rejects = cut_take(candidate, probe, label_of, config)
+    if probe.is_vfr:
+        vfr = Fault(RejectCode.VFR, f"{probe.n_frames} frames in {probe.duration_s:.3f} s are not evenly spaced")
+        rejects.append(vfr.reject(take.take_id, 0, take.video))
+    if cut.points:
+        return cut, rejects
+    unlabelled = Fault(RejectCode.UNLABELLED, "none of its segments can be used")
+    return None, [*rejects, unlabelled.reject(take.take_id, 0, candidate.source_file)]
+
+
+def _check_left(reading: Reading, cut: Iterable[CutTake], rejects: Sequence[Reject], config: IngestConfig) -> None:
+    """Raise InputError where no split is used at all, or one that splits.json names has no take left."""
+    named = Counter(reading.released.values())
+    if not named:
+        raise InputError(
+            f"splits.json names no take of the splits train and {config.test_split}; fetch the annotations of one "
+            "release, or set IngestConfig.test_split"
+        )
+    left = {c.candidate.released for c in cut}
+    for split in (s for s in ("train", "test") if named[s] and s not in left):
+        released = "train" if split == "train" else config.test_split
+        raise InputError(
+            f"nothing is left of the released split {released}: {named[split]} takes are named in splits.json, 0 "
+            f"can be used. {_causes(reading.released, rejects, split)}"
+        )
+
+
+def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str) -> str:
+    """Return the codes that emptied a split, each with the number of takes, an example and the advice."""
+    of: dict[RejectCode, list[Reject]] = defaultdict(list)
+    for row in rejects:
+        if row.severity == "drop" and (row.take == "" or released.get(row.take) == split):
+            of[row.code].append(row)
+    parts = []
+    for code, rows in sorted(of.items(), key=lambda item: -len(item[1])):
+        where = rows[0].take or rows[0].source_file or ""
+        n_units = sum(row.n_units for row in rows)
+        parts.append(
+            f"{code}: {len({row.take for row in rows})} takes, {n_units} descriptions "
+            f"(e.g. {where}: {rows[0].detail}; to do: {rows[0].action})"
+        )
+    return "; ".join(parts)
+
+
+def _check_training(tables: Tables, n_dev: int, config: IngestConfig) -> None:
+    splits = Counter(tables.takes.column("split").to_pylist())
+    if splits["dev"] and not splits["train"]:
+        raise InputError(
+            f"train is empty: all {n_dev} training captures that can be used went to dev, which takes at least "
+            f"{config.dev_min}; add captures or lower IngestConfig.dev_min"
+        )
+
+
+def _vanished_scenarios(reading: Reading, cut: Iterable[CutTake]) -> list[Reject]:
+    gone = reading.scenarios - {c.candidate.take.scenario for c in cut}
+    return [Fault(RejectCode.SCENARIO_VANISHED, f"no take of {s!r} can be used").reject("", 0) for s in sorted(gone)]
+
+
+STAGE = Stage(
+    name="ingest", reads=(), writes=("takes", "segments", "labels", "windows"), config="ingest", run=run,
+    version=VERSION, summary="corpus files -> takes, segments, labels, planning windows", sources=sources,
+)  # fmt: skip
