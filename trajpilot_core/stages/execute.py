@@ -51,7 +51,7 @@ def execute(
     digest_of = digests(inventory, paths_of(asked), workers=run.workers, rehash=run.rehash)
     save_inventory(folder, inventory)
     work = keyed(asked, digest_of)
-    removed = _removed(_previous(folder, stage.name), work)
+    removed = removed_shards(_previous(folder, stage.name), work)
     found = usable_manifest(folder, work)
     forced = stage.name in run.force
     if found is not None and not forced:
@@ -86,8 +86,8 @@ def _previous(folder: Folder, stage: str) -> Manifest | None:
         return None
 
 
-def _removed(previous: Manifest | None, work: Keyed) -> int:
-    """Count the shards that the output before had and this one has not."""
+def removed_shards(previous: Manifest | None, work: Keyed) -> int:
+    """Return how many shards the output before had and this one has not."""
     if previous is None:
         return 0
     before = {name for name in previous.inputs if name.startswith("shard:")}

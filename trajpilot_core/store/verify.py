@@ -1,0 +1,97 @@
+"""Read and hash everything below a root, list what is damaged, and drop it on request so that a run makes it again."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from schemas.artifacts import FileEntry, Manifest, ShardRecord
+from schemas.base import Record
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, NAME
+from trajpilot_core.store.manifest import (
+    ARTIFACTS,
+    CURRENT,
+    PACKS,
+    SHARDS,
+    current_manifest,
+    files_of,
+    manifest_path,
+    read_sealed,
+    shard_path,
+    stage_folder,
+)
+from trajpilot_core.store.verified import verified_bytes
+
+SPECIAL = {CURRENT, SHARDS, PACKS}
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One thing that is not what was committed."""
+
+    path: str
+    """Relative to the root."""
+    problem: str
+
+
+def verify(root: str, *, repair: bool, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> list[Damage]:
+    """Read every manifest, shard record and data file below a root and compare digests.
+
+    Args:
+        root: the root of a run.
+        repair: remove manifests and records that are damaged or need a damaged file; the next run makes them again.
+        allowed: protocols that may be opened.
+
+    Returns:
+        What is damaged, in a fixed order; empty when all is well. Packs are not looked at: they are rebuilt anyway.
+    """
+    folder = open_folder(root, allowed)
+    found = [damage for stage in _names(folder, ARTIFACTS) for damage in _verify_stage(folder, stage)]
+    if repair:
+        for damage in found:
+            folder.remove(damage.path)
+    return found
+
+
+def _verify_stage(folder: Folder, stage: str) -> Iterator[Damage]:
+    seen: dict[str, str | None] = {}
+    for key in _names(folder, f"{stage_folder(stage)}/{SHARDS}"):
+        yield from _verify_record(folder, stage, ShardRecord, shard_path(stage, key), seen)
+    for key in _names(folder, stage_folder(stage)):
+        if key not in SPECIAL:
+            yield from _verify_record(folder, stage, Manifest, manifest_path(stage, key), seen)
+    try:
+        current_manifest(folder, stage)
+    except StoreError as error:
+        yield Damage(f"{stage_folder(stage)}/{CURRENT}", str(error))
+
+
+def _verify_record(
+    folder: Folder, stage: str, kind: type[R], path: str, seen: dict[str, str | None]
+) -> Iterator[Damage]:
+    try:
+        record = read_sealed(folder, kind, path)
+    except StoreError as error:
+        yield Damage(path, str(error))
+        return
+    if isinstance(record, Manifest | ShardRecord):
+        problems = [_problem(folder, stage, file, seen) for file in files_of(record)]
+        bad = [problem for problem in problems if problem is not None]
+        if bad:
+            yield Damage(path, "; ".join(bad))
+
+
+def _problem(folder: Folder, stage: str, file: FileEntry, seen: dict[str, str | None]) -> str | None:
+    if file.name not in seen:
+        try:
+            verified_bytes(folder, stage_folder(stage), file)
+            seen[file.name] = None
+        except StoreError as error:
+            seen[file.name] = str(error)
+    return seen[file.name]
+
+
+def _names(folder: Folder, path: str) -> list[str]:
+    return [name for name in folder.names(path) if NAME.fullmatch(name)]
