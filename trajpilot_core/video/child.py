@@ -1,0 +1,79 @@
+"""The decoder process: reads jobs as JSON lines from stdin, reports events on stdout. Started by `isolate`.
+
+Jobs: {"kind": "probe", "path"} and {"kind": "clips", "path", "times_s" (S, N), "size_px", "backend"}.
+"""
+
+import dataclasses
+import json
+import os
+import resource
+import signal
+import sys
+from typing import IO, Any
+
+import numpy as np
+
+from trajpilot_core.video.decode import Clip, clips
+from trajpilot_core.video.isolate import SIZE_BYTES
+from trajpilot_core.video.probe import probe
+from trajpilot_core.video.table import VideoError
+
+MEMORY_BYTES = 6 << 30
+"""Address space of a decoder; a file that wants more is rejected."""
+
+
+def main() -> None:
+    """Serve jobs until stdin closes."""
+    out = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # libraries that print must not break the protocol
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it closes our pipes
+    if sys.platform == "linux":
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    try:
+        for line in sys.stdin.buffer:
+            serve(json.loads(line), out)
+    except BrokenPipeError:
+        return
+
+
+def serve(job: dict[str, Any], out: IO[bytes]) -> None:
+    """Do one job and report its events, the last of which is `done` or `failed`."""
+    try:
+        if job["kind"] == "probe":
+            _send(out, "probe", dataclasses.asdict(probe(job["path"])))
+        else:
+            _send_clips(job, out)
+    except VideoError as error:
+        _send(out, "failed", {"code": error.code, "detail": str(error)})
+    except MemoryError:
+        detail = f"{job['path']}: decoding needs more than {MEMORY_BYTES >> 30} GiB of memory"
+        _send(out, "failed", {"code": "DECODE_FAILED", "detail": detail})
+    else:
+        _send(out, "done", {})
+
+
+def _send_clips(job: dict[str, Any], out: IO[bytes]) -> None:
+    """Report every segment of a take as a clip or a fault."""
+    for index, clip in clips(job["path"], np.asarray(job["times_s"], np.float64), job["size_px"], job["backend"]):
+        if isinstance(clip, Clip):
+            _send(out, "clip", {"segment": index, "pts_s": clip.pts_s.tolist()}, clip.frames)
+        else:
+            _send(out, "fault", {"segment": index, "code": clip.code, "detail": str(clip)})
+
+
+def _send(out: IO[bytes], kind: str, values: dict[str, Any], frames: np.ndarray[Any, Any] | None = None) -> None:
+    """Write one event; blocks while the parent is busy, which is what bounds memory."""
+    if frames is not None:
+        values = {**values, "shape": frames.shape}
+    header = json.dumps({"kind": kind, **values}).encode()
+    parts: list[bytes | memoryview] = [len(header).to_bytes(SIZE_BYTES, "little") + header]
+    if frames is not None:
+        parts.append(np.ascontiguousarray(frames).data.cast("B"))
+    for part in parts:
+        rest = memoryview(part)
+        while rest:
+            rest = rest[out.write(rest) :]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Frames at given times: which frame a time means, the check that it is the one, and the backends that decode it.
+
+A frame is addressed by time and checked by its presentation time, whatever the backend; the header's frame count and
+frame indices are never used (docs/decisions/video-backend.md).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.rejects import RejectCode
+from trajpilot_core.video.pyav_backend import Image, Item, PyavReader
+from trajpilot_core.video.table import FrameTable, VideoError
+
+Times = NDArray[np.float64]
+
+
+class FrameReader(Protocol):
+    """An open video. A backend implements this; everything else is shared."""
+
+    table: FrameTable
+
+    def decode(self, wanted: Sequence[int], size_px: int) -> Iterator[Item]:
+        """Yield (pts, upright RGB image (size, size, 3) uint8, or VideoError) for rising presentation times."""
+        ...
+
+    def close(self) -> None:
+        """Close the file."""
+        ...
+
+
+@dataclass(frozen=True)
+class Clip:
+    """The frames of one segment."""
+
+    frames: Image
+    """(N, size, size, 3) uint8 RGB, upright."""
+    pts_s: Times
+    """(N,) presentation times, seconds from the first frame of the video."""
+
+
+def open_reader(path: str, backend: str) -> FrameReader:
+    """Open a video with the backend of that name (`pyav` or `decord`).
+
+    Raises:
+        VideoError: VIDEO_MISSING, WRONG_TYPE or DECODE_FAILED.
+    """
+    return _backends()[backend](path)
+
+
+def _backends() -> dict[str, Callable[[str], FrameReader]]:
+    """Name -> reader; decord is imported only when it is asked for (no wheel on every machine)."""
+
+    def decord(path: str) -> FrameReader:
+        from trajpilot_core.video.decord_backend import DecordReader
+
+        return DecordReader(path)
+
+    return {"pyav": PyavReader, "decord": decord}
+
+
+def frames(path: str, times_s: Times, size_px: int, backend: str) -> Clip:
+    """Decode the frames at `times_s` (N,) of one video in this process.
+
+    Raises:
+        VideoError: as `open_reader`; FRAME_MISMATCH where no frame lies within half a frame of a time.
+    """
+    ((_, clip),) = clips(path, np.asarray(times_s, np.float64)[None], size_px, backend)
+    if isinstance(clip, VideoError):
+        raise clip
+    return clip
+
+
+def clips(path: str, times_s: Times, size_px: int, backend: str) -> Iterator[tuple[int, Clip | VideoError]]:
+    """Decode the segments of one video in one sweep; a frame that several segments share is decoded once.
+
+    Args:
+        path: local file.
+        times_s: (S, N) wanted times, seconds from the first frame.
+        size_px: side of the square to which frames are squashed.
+        backend: see `open_reader`.
+
+    Yields (row of times_s, Clip or what is wrong with that segment), every row once, in order of time.
+
+    Raises:
+        VideoError: the whole file cannot be used.
+    """
+    with closing(open_reader(path, backend)) as reader:
+        matched, faults = match_frames(reader.table, times_s, path)
+        yield from faults.items()
+        rows = sorted((row for row in range(len(times_s)) if row not in faults), key=lambda row: tuple(matched[row]))
+        yield from _assemble(reader, matched, rows, size_px)
+
+
+def match_frames(table: FrameTable, times_s: Times, path: str) -> tuple[NDArray[np.int64], dict[int, VideoError]]:
+    """Find the frame that each time means: the nearest one, at most half a frame (and a clock tick) away.
+
+    Returns (S, N) presentation times in ticks, and the rows for which a frame is missing.
+    """
+    shown_s = (table.shown - table.shown[0]) * float(table.tick_s)
+    right = np.clip(np.searchsorted(shown_s, times_s), 1, max(1, len(shown_s) - 1))
+    right = np.minimum(right, len(shown_s) - 1)
+    left = np.maximum(right - 1, 0)
+    nearest = np.where(times_s - shown_s[left] <= shown_s[right] - times_s, left, right)
+    off_s = np.abs(shown_s[nearest] - times_s)
+    allowed_s = 0.5 / table.fps + float(table.tick_s)
+    faults = {}
+    for row in np.flatnonzero(~(off_s <= allowed_s).all(axis=1)):
+        worst = int(np.nan_to_num(off_s[row], nan=np.inf).argmax())
+        faults[int(row)] = VideoError(
+            RejectCode.FRAME_MISMATCH,
+            f"{path}: wanted {times_s[row, worst]:.4f} s, the nearest frame is {off_s[row, worst]:.4f} s away, "
+            f"allowed is {allowed_s:.4f} s",
+        )
+    return table.shown[nearest], faults
+
+
+def _assemble(
+    reader: FrameReader, matched: NDArray[np.int64], rows: list[int], size_px: int
+) -> Iterator[tuple[int, Clip | VideoError]]:
+    """Sweep the video once and yield each row when its last frame has come; rows are sorted by time."""
+    uses = Counter(int(pts) for row in rows for pts in set(matched[row].tolist()))
+    held: dict[int, Image | VideoError] = {}
+    stream = reader.decode(sorted(uses), size_px)
+    for row in rows:
+        needed = matched[row].tolist()
+        while not all(pts in held for pts in needed):
+            pts, image = next(stream)
+            held[pts] = image
+        yield row, _clip(reader.table, needed, held)
+        for pts in set(needed):
+            uses[pts] -= 1
+            if not uses[pts]:
+                del held[pts]
+
+
+def _clip(table: FrameTable, needed: list[int], held: dict[int, Image | VideoError]) -> Clip | VideoError:
+    """Stack the frames of one segment, or return the first fault among them."""
+    images = []
+    for pts in needed:
+        image = held[pts]
+        if isinstance(image, VideoError):
+            return image
+        images.append(image)
+    return Clip(np.stack(images), np.array([table.time_s(pts) for pts in needed]))

@@ -1,0 +1,86 @@
+"""Frames by presentation time with decord, selectable beside PyAV.
+
+decord addresses frames by index, so indices are derived from the packet table, and its own time of each index is compared
+before a frame is believed. Streams with pre-roll are refused, because its indices shift there
+(docs/decisions/video-backend.md).
+"""
+
+from collections.abc import Iterator, Sequence
+
+import av
+import numpy as np
+from av.video.reformatter import Interpolation, VideoReformatter
+
+from schemas.rejects import RejectCode
+from trajpilot_core.errors import InputError
+from trajpilot_core.video.pyav_backend import Image, Item
+from trajpilot_core.video.table import FrameTable, VideoError, frame_table, open_video
+
+CHUNK = 16
+"""Frames per call of decord; bounds the full-size pictures in memory."""
+
+
+class DecordReader:
+    """One open video. Satisfies `decode.FrameReader`."""
+
+    table: FrameTable
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        container, stream = open_video(path)
+        try:
+            self.table = frame_table(path, container, stream)
+        finally:
+            container.close()
+        self._scaler = VideoReformatter()
+        self._video, self._error = _open(path)
+        n_frames = len(self._video)
+        if self.table.has_preroll or n_frames != len(self.table.shown):
+            raise VideoError(
+                RejectCode.FRAME_MISMATCH,
+                f"{path}: decord counts {n_frames} frames, the packets {len(self.table.shown)}, pre-roll "
+                f"{self.table.has_preroll}; its indices cannot be trusted here, set FeatureConfig.backend to pyav",
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        del self._video
+
+    def decode(self, wanted: Sequence[int], size_px: int) -> Iterator[Item]:
+        """Yield (pts, image (size, size, 3) uint8 RGB or VideoError) for rising presentation times (ticks)."""
+        for begin in range(0, len(wanted), CHUNK):
+            part = list(wanted[begin : begin + CHUNK])
+            index = np.searchsorted(self.table.shown, part)
+            try:
+                pictures = self._video.get_batch(index.tolist()).asnumpy()
+            except (self._error, IndexError) as error:
+                fault = VideoError(RejectCode.DECODE_FAILED, f"{self.path}: decord: {str(error).splitlines()[0]}")
+                yield from ((pts, fault) for pts in part)
+                continue
+            told_s = self._video.get_frame_timestamp(index)[:, 0]
+            for pts, time_s, picture in zip(part, told_s, pictures, strict=True):
+                yield pts, self._checked(pts, float(time_s), picture, size_px)
+
+    def _checked(self, pts: int, told_s: float, picture: Image, size_px: int) -> Image | VideoError:
+        """Squash a picture (h, w, 3), if decord's own time of it is the wanted one (half a frame)."""
+        wanted_s = float(pts * self.table.tick_s)
+        if abs(told_s - wanted_s) > 0.5 / self.table.fps:
+            what = f"{self.path}: decord returned the frame at {told_s:.4f} s for {wanted_s:.4f} s"
+            return VideoError(RejectCode.FRAME_MISMATCH, what)
+        frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+        small = self._scaler.reformat(frame, size_px, size_px, "rgb24", interpolation=Interpolation.BILINEAR)
+        return small.to_ndarray().astype(np.uint8, copy=False)
+
+
+def _open(path: str):  # type: ignore[no-untyped-def]  # decord has no types
+    """Open a video with one decoder thread; returns (reader, decord's error class)."""
+    try:
+        import decord
+    except ImportError as error:
+        raise InputError(
+            "FeatureConfig.backend is decord, which is not installed (it has wheels for x86-64 only); set it to pyav"
+        ) from error
+    try:
+        return decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1), decord.DECORDError
+    except (decord.DECORDError, RuntimeError) as error:
+        raise VideoError(RejectCode.DECODE_FAILED, f"{path}: decord: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,189 @@
+"""A pool of decoder processes: a decoder that crashes or hangs costs one job, never the run.
+
+A child is a bare interpreter (`python -m trajpilot_core.video.child`) that imports neither torch nor the caller's main
+module. Jobs go in as JSON lines; events come out as length-prefixed JSON, followed by the raw bytes of the frames where
+there are any. A pipe that nobody reads stops its decoder, so memory is bounded by `ahead` clips and two clips per child.
+"""
+
+import json
+import logging
+import queue
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.rejects import RejectCode
+
+log = logging.getLogger("trajpilot")
+SIZE_BYTES = 4
+"""Every event begins with the length of its JSON, little endian."""
+COMMAND = (sys.executable, "-P", "-m", "trajpilot_core.video.child")
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that a child reported on a job.
+
+    Kinds: `clip` (a segment's frames), `fault` (a segment cannot be had), `probe`, and to end every job either `done`
+    or `failed` (the whole job is lost).
+    """
+
+    job: int
+    kind: str
+    values: dict[str, Any] = field(default_factory=dict)
+    frames: NDArray[np.uint8] | None = None
+    """(N, size, size, 3) RGB of a clip."""
+
+
+def run_jobs(
+    jobs: Sequence[dict[str, Any]], *, workers: int, timeout_s: float, ahead: int, command: Sequence[str] = COMMAND
+) -> Iterator[Event]:
+    """Run JSON jobs in child processes and yield their events; events of one job are in order, jobs interleave.
+
+    Args:
+        jobs: what `trajpilot_core.video.child` understands.
+        workers: children, each with one job at a time.
+        timeout_s: a child that is silent for longer is killed; its job fails and the child is replaced.
+        ahead: events that wait at most for the caller.
+        command: how a child is started.
+
+    Every job ends with exactly one event `done` or `failed`.
+    """
+    inbox: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+    outbox: queue.Queue[Event] = queue.Queue(maxsize=max(1, ahead))
+    n_workers = max(1, min(workers, len(jobs)))
+    for index in [*range(len(jobs)), *[None] * n_workers]:
+        inbox.put(index)
+    pool = [_Worker(jobs, inbox, outbox, timeout_s, command) for _ in range(n_workers)]
+    for worker in pool:
+        worker.start()
+    try:
+        ended = 0
+        while ended < len(jobs):
+            event = outbox.get()
+            ended += event.kind in ("done", "failed")
+            yield event
+    finally:
+        for worker in pool:
+            worker.stop(outbox)
+
+
+class _Worker(threading.Thread):
+    """Feeds one child at a time and reads what it reports."""
+
+    def __init__(
+        self, jobs: Sequence[dict[str, Any]], inbox: "queue.SimpleQueue[int | None]", outbox: "queue.Queue[Event]",
+        timeout_s: float, command: Sequence[str],
+    ) -> None:  # fmt: skip
+        super().__init__(name="trajpilot-decode", daemon=True)
+        self._jobs, self._inbox, self._outbox = jobs, inbox, outbox
+        self._timeout_s, self._command = timeout_s, command
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        """Take jobs until there are none."""
+        while (index := self._inbox.get()) is not None and not self._stopping.is_set():
+            for event in self._report(index):
+                self._outbox.put(event)
+        self._end_child()
+
+    def stop(self, outbox: "queue.Queue[Event]") -> None:
+        """End the child and the thread; what is still waiting is thrown away."""
+        self._stopping.set()
+        self._inbox.put(None)
+        child = self._child
+        if child is not None and self.is_alive():
+            child.kill()
+        while self.is_alive():
+            try:
+                outbox.get_nowait()
+            except queue.Empty:
+                self.join(timeout=0.05)
+
+    def _report(self, index: int) -> Iterator[Event]:
+        """Give one job to the child and yield its events."""
+        child = self._child if self._child is not None and self._child.poll() is None else self._begin_child()
+        try:
+            _pipe(child.stdin).write(json.dumps(self._jobs[index]).encode() + b"\n")
+            while True:
+                event = self._read(child, index)
+                yield event
+                if event.kind in ("done", "failed"):
+                    return
+        except (EOFError, BrokenPipeError, TimeoutError) as error:
+            yield Event(index, "failed", {"code": RejectCode.DECODE_FAILED, "detail": self._lost(child, index, error)})
+
+    def _read(self, child: "subprocess.Popen[bytes]", index: int) -> Event:
+        """Read one event; a silent child raises TimeoutError, a dead one EOFError."""
+        out = _pipe(child.stdout)
+        size = bytearray(SIZE_BYTES)
+        self._fill(out, memoryview(size))
+        header = bytearray(int.from_bytes(size, "little"))
+        self._fill(out, memoryview(header))
+        values = json.loads(header)
+        kind, shape, frames = values.pop("kind"), values.pop("shape", None), None
+        if shape is not None:
+            frames = np.empty(shape, np.uint8)
+            self._fill(out, frames.data.cast("B"))
+        return Event(index, kind, values, frames)
+
+    def _fill(self, out: IO[bytes], rest: memoryview) -> None:
+        """Read until `rest` is full; the pipe is unbuffered, so that select sees all that is waiting."""
+        while rest:
+            if not select.select([out], [], [], self._timeout_s)[0]:
+                raise TimeoutError
+            n_read = out.readinto(rest)  # type: ignore[attr-defined]
+            if not n_read:
+                raise EOFError
+            rest = rest[n_read:]
+
+    def _lost(self, child: "subprocess.Popen[bytes]", index: int, error: Exception) -> str:
+        """End a child that died or hangs, and say what happened to its job."""
+        hung = isinstance(error, TimeoutError)
+        if hung:
+            child.kill()
+        code = child.wait()
+        self._end_child()
+        path = self._jobs[index].get("path")
+        if hung:
+            return f"{path}: the decoder was silent for {self._timeout_s:g} s and was killed (signal {-code})"
+        how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit status {code}"
+        return f"{path}: the decoder process died with {how}"
+
+    def _begin_child(self) -> "subprocess.Popen[bytes]":
+        self._end_child()
+        self._child = subprocess.Popen(list(self._command), bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        if self._stopping.is_set():
+            self._child.kill()
+        return self._child
+
+    def _end_child(self) -> None:
+        """Close the pipes, which ends a child that is well, and wait for it."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        for pipe in (child.stdin, child.stdout):
+            try:
+                _pipe(pipe).close()
+            except BrokenPipeError:
+                log.debug("the decoder process had closed its pipe")
+        try:
+            child.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    """Return a pipe that Popen was asked for."""
+    assert pipe is not None
+    return pipe

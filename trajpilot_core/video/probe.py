@@ -1,0 +1,66 @@
+"""What a video file really holds: counted, not read from its header, and decoded at the first frame, in the middle and at the last frame."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from schemas.rejects import RejectCode
+from trajpilot_core.video.isolate import run_jobs
+from trajpilot_core.video.pyav_backend import PyavReader
+from trajpilot_core.video.table import VideoError
+
+__all__ = ["VideoError", "VideoProbe", "probe", "probe_many"]
+PROBE_PX = 32
+
+
+@dataclass(frozen=True)
+class VideoProbe:
+    """Counted facts of one video."""
+
+    n_frames: int
+    """Packets of the video stream that are shown (the pre-roll of a cut stream is not)."""
+    fps: float
+    """Nominal rate: the usual distance of two frames."""
+    duration_s: float
+    """From the first frame's start to the last frame's end."""
+    width: int
+    height: int
+    """Pixels as stored, before `rotation_deg`."""
+    rotation_deg: int
+    """Turn, counter-clockwise, that makes the picture upright; the frame readers apply it."""
+    is_vfr: bool
+    """The frames are not evenly spaced."""
+
+
+def probe(path: str) -> VideoProbe:
+    """Count the frames of a video and decode the first, the last, and the keyframe before the middle.
+
+    Raises:
+        VideoError: VIDEO_MISSING, WRONG_TYPE or DECODE_FAILED in its `code`.
+    """
+    with closing(PyavReader(path)) as reader:
+        table, shown = reader.table, reader.table.shown
+        places = {int(shown[0]), reader.keyframe_at(int(shown[len(shown) // 2])), int(shown[-1])}
+        for _, image in reader.decode(sorted(places & set(shown.tolist())), PROBE_PX):
+            if isinstance(image, VideoError):
+                raise VideoError(RejectCode.DECODE_FAILED, str(image))
+        context = reader.stream.codec_context
+        return VideoProbe(
+            n_frames=len(shown), fps=table.fps, duration_s=table.time_s(int(shown[-1])) + 1.0 / table.fps,
+            width=context.width, height=context.height, rotation_deg=reader.rotation_deg, is_vfr=table.is_vfr,
+        )  # fmt: skip
+
+
+def probe_many(paths: Sequence[str], workers: int, timeout_s: float) -> list[VideoProbe | VideoError]:
+    """Probe videos in `workers` child processes; a decoder that crashes or hangs costs its own video only.
+
+    Returns one result per path, in order. A child that dies gives DECODE_FAILED with the signal's number.
+    """
+    results: dict[int, VideoProbe | VideoError] = {}
+    jobs: list[dict[str, object]] = [{"kind": "probe", "path": path} for path in paths]
+    for event in run_jobs(jobs, workers=workers, timeout_s=timeout_s, ahead=len(jobs) + 1):
+        if event.kind == "probe":
+            results[event.job] = VideoProbe(**event.values)
+        elif event.kind == "failed":
+            results[event.job] = VideoError(RejectCode(event.values["code"]), event.values["detail"])
+    return [results[index] for index in range(len(paths))]
