@@ -135,7 +135,7 @@ def parse(content: bytes, path: str) -> PoseStream:
 def _read_csv(source: Path | bytes, path: str) -> pl.DataFrame:
     """Read the ten needed columns; a field that is absent or unreadable is null."""
     types: dict[str, pl.DataType | type[pl.DataType]] = dict.fromkeys(NUMBERS, pl.Float64)
-    types |= {STAMP: pl.Int64, GRAPH: pl.String}
+    types |= {STAMP: pl.Int64, GRAPH: pl.Categorical}
     try:
         frame = pl.scan_csv(
             source, schema_overrides=types, infer_schema=False, ignore_errors=True, truncate_ragged_lines=True
@@ -151,11 +151,11 @@ def _frame_to_stream(frame: pl.DataFrame) -> PoseStream:
     stamp = pl.when(is_readable).then(pl.col(STAMP)).forward_fill().backward_fill().fill_null(0)
     readable = frame.select(is_readable).to_series().to_numpy()
     stamp_us = frame.select(stamp).to_series().to_numpy()
-    order = np.arange(frame.height)
+    numbers = frame.select(pl.col(NUMBERS).fill_null(float("nan"))).to_numpy()
+    graph = frame[GRAPH].to_physical().fill_null(0).to_numpy()
     was_sorted = bool((stamp_us[1:] >= stamp_us[:-1]).all())
     if not was_sorted:
         order = np.argsort(stamp_us, kind="stable")
-    numbers = frame.select(pl.col(NUMBERS).fill_null(float("nan"))).to_numpy()[order]
-    graph = frame[GRAPH].cast(pl.Categorical).to_physical().fill_null(0).to_numpy()[order]
+        stamp_us, numbers, graph, readable = stamp_us[order], numbers[order], graph[order], readable[order]
     poses = Poses(numbers[:, 3:7], numbers[:, 0:3])
-    return PoseStream(stamp_us[order], poses, graph, numbers[:, 7], readable[order], was_sorted)
+    return PoseStream(stamp_us, poses, graph, numbers[:, 7], readable, was_sorted)

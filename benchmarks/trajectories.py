@@ -1,0 +1,261 @@
+"""Measure trajectory reading: a 2,000,000-row, 28-column pose file, 140 segments, from the file to the 16 x 6 controls.
+
+    python benchmarks/trajectories.py --folder <scratch> [--python-projectaria <python with projectaria-tools>]
+
+Three ways in one interleaved run, each measurement in a fresh process with imports excluded and a warm file cache; the
+medians are compared. Demands (docs/decisions/gaps.md): 40x the official reader with a scipy loop, 10x polars with the
+same resampling, at most 60 MB of memory above the imports, results within 1e-9 of scipy's.
+The official way runs only where `projectaria_tools` can be imported by the interpreter given.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from bisect import bisect_right
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROWS, SEGMENTS, SEGMENT_S, KNOTS = 2_000_000, 140, 2.0, 17
+DEMAND_OFFICIAL, DEMAND_POLARS, DEMAND_DIFFERENCE, DEMAND_MB = 40.0, 10.0, 1e-9, 60.0
+POSE = (*(f"t{a}_world_device" for a in "xyz"), *(f"q{a}_world_device" for a in "xyzw"))
+ECEF = ("geo_available", *(f"t{a}_ecef_device" for a in "xyz"), *(f"q{a}_ecef_device" for a in "xyzw"))
+HEADER = (
+    "graph_uid", "tracking_timestamp_us", "utc_timestamp_ns", *POSE,
+    *(f"device_linear_velocity_{a}_device" for a in "xyz"), *(f"angular_velocity_{a}_device" for a in "xyz"),
+    *(f"gravity_{a}_world" for a in "xyz"), "quality_score", *ECEF,
+)  # fmt: skip
+NO_ECEF = ",".join(["0", *["0.000000"] * 3, *["0.000000000"] * 3, "1.000000000"])
+FIELDS = ["%d", "%d", *["%.6f"] * 3, *["%.9f"] * 4, *["%.6f"] * 9, "1.0", NO_ECEF]
+LINE = ",".join(["ea7288b8-b6a0-012d-8156-257aba6bd796", *FIELDS]) + "\n"
+
+
+def smooth_noise(rng: np.random.Generator, t_s: np.ndarray, width: int, scale: float) -> np.ndarray:
+    """Return (N, width) sums of slow sines."""
+    frequency, phase = rng.uniform(0.05, 2.0, (6, width)), rng.uniform(0, 6.28, (6, width))
+    return scale * sum(
+        np.sin(2 * np.pi * f * t_s[:, None] + p) / (1 + 2 * f) for f, p in zip(frequency, phase, strict=True)
+    )
+
+
+def write_file(path: Path) -> None:
+    """Write the pose file: an uneven clock near 1 kHz, smooth motion, constant fields as in real files."""
+    rng = np.random.default_rng(0)
+    stamp = 149_202_610 + np.cumsum(np.clip(np.rint(rng.normal(1000, 30, ROWS)), 1, 1179)).astype(np.int64)
+    t_s = (stamp - stamp[0]) * 1e-6
+    position, velocity = smooth_noise(rng, t_s, 3, 1.0), smooth_noise(rng, t_s, 6, 0.3)
+    rotation = smooth_noise(rng, t_s, 4, 0.4) + np.array([0.5, 0.5, -0.5, 0.5])
+    rotation /= np.linalg.norm(rotation, axis=1, keepdims=True)
+    with path.with_suffix(".part").open("w") as out:
+        out.write(",".join(HEADER) + "\n")
+        for at in range(0, ROWS, 100_000):
+            part = slice(at, at + 100_000)
+            gravity = np.tile([0.0, 0.0, -9.81], (len(stamp[part]), 1))
+            floats = np.hstack([position[part], rotation[part], velocity[part], gravity]).tolist()
+            rows = zip(stamp[part].tolist(), floats, strict=True)
+            out.writelines(LINE % (us, 1686767222002923694 + us * 1000, *numbers) for us, numbers in rows)
+    path.with_suffix(".part").rename(path)
+
+
+def knots(path: Path) -> np.ndarray:
+    """Return the (S, 17) knot times, ns, of segments spread evenly over the file."""
+    with path.open("rb") as stream:
+        stream.readline()
+        first = int(stream.readline().split(b",")[1])
+        stream.seek(-2000, 2)
+        last = int(stream.readlines()[-1].split(b",")[1])
+    start = np.linspace(first + 1e4, last - SEGMENT_S * 1e6 - 1e4, SEGMENTS) * 1000
+    return np.rint(start[:, None] + SEGMENT_S * 1e9 * np.linspace(0, 1, KNOTS)).astype(np.int64)
+
+
+def memory_mb(field: str) -> float:
+    """Return this process's resident memory, MB: `VmRSS` is now, `VmHWM` the peak so far."""
+    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def relative(rotations: Any, positions: np.ndarray) -> np.ndarray:
+    """Return the (16, 6) motions of 17 poses, scipy rotations and (17, 3) positions."""
+    earlier, later = rotations[:-1], rotations[1:]
+    return np.hstack([earlier.inv().apply(np.diff(positions, axis=0)), (earlier.inv() * later).as_rotvec()])
+
+
+def scipy_loop(stamp_us: np.ndarray, pose: np.ndarray, knots_ns: np.ndarray) -> np.ndarray:
+    """Resample the usual way: slice, scipy's Slerp and np.interp, segment by segment. Returns (S, 16, 6)."""
+    from scipy.spatial.transform import Rotation, Slerp
+
+    motions = []
+    for row in knots_ns:
+        low = np.searchsorted(stamp_us * 1000, row[0], side="right") - 1
+        high = np.searchsorted(stamp_us * 1000, row[-1], side="right") + 1
+        t, t0 = stamp_us[low:high] * 1000.0 - row[0], (row - row[0]).astype(float)
+        position = np.stack([np.interp(t0, t, pose[low:high, axis]) for axis in range(3)], axis=1)
+        motions.append(relative(Slerp(t, Rotation.from_quat(pose[low:high, 3:]))(t0), position))
+    return np.array(motions)
+
+
+def stamp_ns(pose: Any) -> int:
+    """Return the time of a pose object of the official reader, ns."""
+    return round(pose.tracking_timestamp.total_seconds() * 1e6) * 1000
+
+
+def official(path: Path, knots_ns: np.ndarray) -> np.ndarray:
+    """Official reader, poses copied out of its objects around each segment only, scipy loop."""
+    from projectaria_tools.core import mps
+
+    trajectory = mps.read_closed_loop_trajectory(str(path))
+    rows: list[int] = []
+    for row in knots_ns:
+        low = bisect_right(trajectory, row[0], key=stamp_ns) - 1
+        rows.extend(range(low, bisect_right(trajectory, row[-1], key=stamp_ns) + 1))
+    pose = np.zeros((len(rows), 7))
+    for at, number in enumerate(rows):
+        transform = trajectory[number].transform_world_device
+        pose[at, :3] = transform.translation()[0]
+        pose[at, 3:] = transform.rotation().to_quat()[0][[1, 2, 3, 0]]
+    stamp_us = np.array([stamp_ns(trajectory[number]) // 1000 for number in rows])
+    return scipy_loop(stamp_us, pose, knots_ns)
+
+
+def polars_whole(path: Path, knots_ns: np.ndarray) -> np.ndarray:
+    """Polars projection of the eight columns, then our resampling of all knots at once."""
+    import polars as pl
+
+    from trajpilot_core.trajectory import controls
+    from trajpilot_core.trajectory.aria import PoseStream
+    from trajpilot_core.trajectory.se3 import Poses
+
+    frame = pl.scan_csv(path).select("tracking_timestamp_us", *POSE).collect()
+    pose, n = frame.select(POSE).to_numpy(), frame.height
+    stream = PoseStream(
+        frame["tracking_timestamp_us"].to_numpy(), Poses(pose[:, 3:], pose[:, :3]),
+        np.zeros(n, np.uint32), np.ones(n), np.ones(n, bool), True,
+    )  # fmt: skip
+    return controls.relative_motions(controls.sample(stream, controls.bracket(stream, knots_ns)), len(knots_ns))
+
+
+def ours(path: Path, knots_ns: np.ndarray, reader: str = "sparse") -> np.ndarray:
+    """Our reader with all its checks, then our resampling."""
+    from schemas.config import TrajectoryConfig
+    from trajpilot_core.trajectory import aria, controls
+
+    cfg = TrajectoryConfig()
+    request = aria.Request(knots_ns // 1000, controls.inner_gap_us(cfg))
+    stream = aria.read_poses(str(path.parent), path.name, reader, request)
+    brackets = controls.bracket(stream, knots_ns)
+    measures = controls.measure(stream, brackets)
+    faults = [controls.find_fault(measures, cfg, at) for at in range(len(knots_ns))]
+    assert brackets.covered.all(), "the segments lie inside the file"
+    assert not any(faults), faults
+    return controls.relative_motions(controls.sample(stream, brackets), len(knots_ns))
+
+
+def ours_whole(path: Path, knots_ns: np.ndarray) -> np.ndarray:
+    """Our reader made to parse the whole file."""
+    return ours(path, knots_ns, "whole")
+
+
+WAYS = {"official": official, "polars": polars_whole, "ours": ours, "ours_whole": ours_whole}
+
+
+def preload(way: str) -> None:
+    """Import what a way needs and run each library once, so that neither is measured."""
+    from scipy.spatial.transform import Rotation
+
+    Rotation.from_quat([[0.0, 0, 0, 1]]).as_rotvec()
+    if way == "official":
+        from projectaria_tools.core import mps  # noqa: F401
+
+        return
+    import io
+
+    import polars as pl
+
+    import trajpilot_core.trajectory.take  # noqa: F401
+
+    pl.read_csv(io.BytesIO(b"a,b\n1,2\n"))
+    pl.scan_csv(io.BytesIO(b"a,b\n1,2\n")).select("a").collect()
+
+
+def measure(way: str, path: Path) -> None:
+    """Run one way once and print its time, memory and where its result lies."""
+    knots_ns = knots(path)
+    preload(way)
+    before_mb, began, cpu = memory_mb("VmRSS"), time.perf_counter(), time.process_time()
+    result = WAYS[way](path, knots_ns)
+    seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu
+    np.save(path.with_name(f"{way}.npy"), result)
+    print(json.dumps({"wall_s": seconds, "cpu_s": cpu_s, "peak_mb": memory_mb("VmHWM") - before_mb}))
+
+
+def run_once(python: str, way: str, path: Path) -> dict[str, float]:
+    """Measure one way in a fresh process."""
+    command = [python, str(Path(__file__).resolve()), "--way", way, "--folder", str(path.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1],
+                          env={"PYTHONPATH": str(Path(__file__).parents[1]), "PATH": "/usr/bin:/bin"})  # fmt: skip
+    if done.returncode != 0:
+        sys.exit(f"{way} failed:\n{done.stderr}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def compare(path: Path, python_official: str | None, rounds: int) -> bool:
+    """Measure all ways in turn, print medians and ratios, and return whether the demands are met."""
+    ways = [*(["official"] if python_official else []), "polars", "ours", "ours_whole"]
+    path.read_bytes()
+    results: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way in ways:
+            python = python_official if way == "official" and python_official else sys.executable
+            results[way].append(run_once(python, way, path))
+    middle = {w: {k: statistics.median(r[k] for r in rs) for k in rs[0]} for w, rs in results.items()}
+    print(f"{ROWS} rows, {path.stat().st_size / 1e6:.0f} MB, {SEGMENTS} segments of {SEGMENT_S} s, median of {rounds}")
+    for way, m in middle.items():
+        walls = " ".join(f"{r['wall_s']:.3f}" for r in results[way])
+        print(f"{way:11s} {m['wall_s']:8.4f} s wall ({walls}) {m['cpu_s']:8.4f} s CPU {m['peak_mb']:7.0f} MB peak")
+    return _judge(path, ways, middle)
+
+
+def _judge(path: Path, ways: list[str], middle: dict[str, dict[str, float]]) -> bool:
+    """Print each demand with what was measured."""
+    own = np.load(path.with_name("ours.npy"))
+    difference = max(float(np.abs(np.load(path.with_name(f"{way}.npy")) - own).max()) for way in ways)
+    checks = [
+        ("memory above imports, MB", middle["ours"]["peak_mb"], "<=", DEMAND_MB),
+        ("largest difference between results", difference, "<=", DEMAND_DIFFERENCE),
+        ("times polars + vectorised", middle["polars"]["wall_s"] / middle["ours"]["wall_s"], ">=", DEMAND_POLARS),
+    ]
+    if "official" in ways:
+        ratio = middle["official"]["wall_s"] / middle["ours"]["wall_s"]
+        checks.append(("times official reader + scipy loop", ratio, ">=", DEMAND_OFFICIAL))
+    else:
+        print("official reader: not measured, no --python-projectaria")
+    met = [value >= demand if sign == ">=" else value <= demand for _, value, sign, demand in checks]
+    for (what, value, sign, demand), ok in zip(checks, met, strict=True):
+        print(f"{'met ' if ok else 'MISSED'} {what}: {value:.4g} (demand {sign} {demand:g})")
+    return all(met)
+
+
+def main() -> None:
+    """Write the file if it is absent, then measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="scratch folder for the 590 MB file")
+    parser.add_argument("--python-projectaria", help="interpreter that can import projectaria_tools")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--way", choices=sorted(WAYS), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    path = options.folder / "closed_loop_trajectory.csv"
+    if not path.exists():
+        write_file(path)
+    if options.way:
+        measure(options.way, path)
+        return
+    sys.exit(0 if compare(path, options.python_projectaria, options.rounds) else 1)
+
+
+if __name__ == "__main__":
+    main()
