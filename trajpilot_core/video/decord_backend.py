@@ -1,7 +1,7 @@
 """Frames by presentation time with decord, selectable beside PyAV.
 
-decord addresses frames by index, so indices are derived from the packet table, and its own time of each index is compared
-before a frame is believed. Streams with pre-roll are refused, because its indices shift there
+decord addresses frames by index, so indices are derived from the packet table, and its own time of each index is
+compared before a frame is believed. Streams with pre-roll are refused, because its indices shift there
 (docs/decisions/video-backend.md).
 """
 

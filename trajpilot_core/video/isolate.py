@@ -2,7 +2,7 @@
 
 A child is a bare interpreter (`python -m trajpilot_core.video.child`) that imports neither torch nor the caller's main
 module. Jobs go in as JSON lines; events come out as length-prefixed JSON, followed by the raw bytes of the frames where
-there are any. A pipe that nobody reads stops its decoder, so memory is bounded by `ahead` clips and two clips per child.
+there are any. A pipe that nobody reads stops its decoder, so memory is bounded: `ahead` clips and two per child.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a video file really holds: counted, not read from its header, and decoded at the first frame, in the middle and at the last frame."""
+"""What a video file really holds: counted, not read from its header, and decoded at three places."""
 
 from collections.abc import Sequence
 from contextlib import closing

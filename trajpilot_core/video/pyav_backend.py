@@ -110,7 +110,7 @@ class PyavReader:
             spoiled.update(dict.fromkeys(range(-1, len(self._keys)), str(error)))
             yield len(self.table.pts), ()
 
-    def _packets_from(self, start: int) -> Iterator[Packet[VideoStream]]:
+    def _packets_from(self, start: int) -> Iterator["Packet[VideoStream]"]:
         """Demux from packet `start`, or from a keyframe before it where the container seeks no better."""
         for target in (int(self.table.pts[start]), int(self.table.dts.min())):
             self.container.seek(target, stream=self.stream, backward=True)
