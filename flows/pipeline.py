@@ -6,7 +6,7 @@ from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.report import place_report
 from tasks.stage import run_stage
-from trajpilot_core.stages import selected
+from trajpilot_core.pipeline import selected
 
 
 @flow(name="full-pipeline", persist_result=False, validate_parameters=True)

@@ -9,7 +9,7 @@ from prefect.states import Completed
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import StageProgress, publish_outcome
-from trajpilot_core.stages import STAGES
+from trajpilot_core.pipeline import STAGES
 from trajpilot_core.stages.execute import Outcome, execute
 
 RETRY_DELAYS_S = [10, 60]

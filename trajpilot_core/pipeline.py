@@ -1,0 +1,47 @@
+"""Every stage of the pipeline, in order: the only list. Imports neither torch nor Prefect."""
+
+from schemas.config import RunOptions
+from trajpilot_core.errors import InputError
+from trajpilot_core.stages import (
+    alignment,
+    evaluation,
+    features,
+    ingest,
+    predictor,
+    report,
+    scorer,
+    text_bank,
+    trajectories,
+)
+from trajpilot_core.stages.stage import Stage
+
+STAGES: dict[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        ingest.STAGE,
+        trajectories.STAGE,
+        features.STAGE,
+        text_bank.STAGE,
+        alignment.STAGE,
+        predictor.STAGE,
+        scorer.STAGE,
+        evaluation.STAGE,
+        report.STAGE,
+    )
+}
+
+
+def selected(run: RunOptions) -> list[str]:
+    """Return the names of the stages that `run` asks for, in order.
+
+    Raises:
+        InputError: a name is not a stage.
+    """
+    names = list(STAGES)
+    asked = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
+    unknown = sorted(set(asked) - set(names))
+    if unknown:
+        raise InputError(f"no stage is called {', '.join(unknown)}; the stages are {', '.join(names)}")
+    if run.only:
+        return [name for name in names if name in run.only]
+    return names[names.index(run.from_stage) :] if run.from_stage else names
