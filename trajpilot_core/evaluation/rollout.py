@@ -19,7 +19,6 @@ from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.bank import ChainView
 from trajpilot_core.retrieval.candidates import Candidates, label_votes, pool_mean, roll_out
 from trajpilot_core.training.chains import fit_takes
-from trajpilot_core.training.data import rows_of_takes
 from trajpilot_core.training.scorer import Queries, decide
 from trajpilot_core.training.scorer_fit import Decision
 
@@ -156,15 +155,17 @@ def donors_of(segments_NH: Tensor, seed: int, shuffle: int) -> Tensor:
 
 
 def label_order(view: ChainView) -> tuple[Tensor, Tensor]:
-    """Return the RANKED + 1 most frequent labels of the fitted takes, and their shares; ties by smaller index."""
-    rows = rows_of_takes(view.data.segment_take, fit_takes(view.data, view.chain))
-    counts = torch.bincount(view.data.labels[rows], minlength=len(view.data.bank)).float()
+    """Return the RANKED + 1 most frequent mid labels of the fitted windows and their shares; ties by smaller index."""
+    takes, labels = fit_takes(view.data, view.chain), view.data.labels
+    windows = view.data.windows.values()
+    mids = [labels[w.segments[torch.isin(w.take, takes)][:, 1:-1]].flatten() for w in windows]
+    counts = torch.bincount(torch.cat(mids), minlength=len(view.data.bank)).float()
     ids, values = best((counts / counts.sum().clamp_min(1))[None], RANKED + 1)
     return ids[0], values[0]
 
 
 def majority_answers(segments_BH: Tensor, order: tuple[Tensor, Tensor]) -> Answers:
-    """Answer every position with the most frequent labels of the training takes."""
+    """Answer every position with the most frequent mid labels of the fitted windows."""
     ids, shares = (values[:RANKED].expand(*segments_BH.shape, -1) for values in order)
     return Answers("majority", ids, shares)
 

@@ -144,9 +144,6 @@ def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, person: Tensor, config: S
     Raises:
         LeakError: a forbidden entry came back (a fault of the search).
     """
-    if not len(bank.take):
-        none = torch.full((len(take), config.candidates), -1, device=take.device)
-        return TopK(none, torch.full(none.shape, -torch.inf, device=take.device), 0)
     exclude: tuple[Exclusion, ...] = (Exclusion(take, bank.take),)
     if config.strict:
         exclude = (*exclude, Exclusion(person, bank.person))
@@ -162,6 +159,8 @@ def check_pool(index_QK: Tensor, exclude: tuple[Exclusion, ...]) -> None:
         LeakError: one does.
     """
     for group in exclude:
+        if not len(group.bank):
+            continue
         own = (group.bank[index_QK.clamp_min(0)] == group.query[:, None]) & (group.query[:, None] >= 0)
         leaked = (own & (index_QK >= 0)).nonzero()
         if len(leaked):

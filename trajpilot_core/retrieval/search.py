@@ -77,6 +77,9 @@ def top_k(
     Raises:
         InputError: the widths of queries and bank differ, or a number is not finite.
     """
+    if not len(query_QD) or not len(bank_ND):
+        none = torch.full((len(query_QD), k), -1, device=bank_ND.device)
+        return TopK(none, torch.full(none.shape, -torch.inf, device=bank_ND.device), 0)
     _check(query_QD, bank_ND)
     fast = bf16_is_fast(bank_ND.device) if low_precision is None else low_precision
     bank = _round(bank_ND, torch.bfloat16 if fast else torch.float32)
@@ -85,8 +88,6 @@ def top_k(
         rows = slice(start, start + chunk)
         groups = tuple(Exclusion(e.query[rows], e.bank) for e in exclude)
         parts.append(_search(query_QD[rows], bank_ND, bank, k, max(k, prefetch), groups))
-    if not parts:
-        return TopK(torch.empty(0, k, dtype=torch.long), torch.empty(0, k), 0)
     return TopK(
         torch.cat([p.index for p in parts]), torch.cat([p.cosine for p in parts]), sum(p.widened for p in parts)
     )

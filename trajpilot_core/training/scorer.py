@@ -179,7 +179,7 @@ def scorer_loss(
 def decide(scorer: GateThenRankScorer, queries: Queries, batch: int) -> tuple[Tensor, Tensor]:
     """Return the gate probability (N,) float32 and the highest-ranked candidate (N,) long, ties by smaller place."""
     gates, choices = [], []
-    for rows in torch.arange(len(queries), device=queries.take.device).tensor_split(range(batch, len(queries), batch)):
+    for rows in torch.split(torch.arange(len(queries), device=queries.take.device), batch):
         gate_B, rank_BK = scorer(inputs_at(queries, rows))
         gates.append(torch.where(queries.valid[rows].any(1), gate_B.float().sigmoid(), 0.0))
         choices.append(rank_BK.float().max(dim=1).indices)
@@ -217,7 +217,7 @@ def plain_mean(value_N: Tensor, horizon_N: Tensor) -> float:
 
 
 def dev_scores(gate_N: Tensor, choice_N: Tensor, queries: Queries) -> dict[str, float]:
-    """Return percentages of one scorer on dev: its row at the best threshold, fallback, always open, open rate.
+    """Return shares of one scorer on dev: its row at the best threshold, fallback, always open, open rate.
 
     `selection` picks the epoch: the row's M@1, and among equals (no threshold beats the fallback yet) the ranking.
     """
@@ -225,13 +225,13 @@ def dev_scores(gate_N: Tensor, choice_N: Tensor, queries: Queries) -> dict[str, 
     chosen = torch.where(queries.valid.any(1), chosen, queries.fallback_m1)
     threshold = best_threshold(gate_N, chosen - queries.fallback_m1, queries.n_mids)
     opened = gate_N >= threshold
-    row = 100 * plain_mean(torch.where(opened, chosen, queries.fallback_m1), queries.n_mids)
-    always = 100 * plain_mean(chosen, queries.n_mids)
+    row = plain_mean(torch.where(opened, chosen, queries.fallback_m1), queries.n_mids)
+    always = plain_mean(chosen, queries.n_mids)
     return {
         "M@1": row,
-        "fallback M@1": 100 * plain_mean(queries.fallback_m1, queries.n_mids),
+        "fallback M@1": plain_mean(queries.fallback_m1, queries.n_mids),
         "always open M@1": always,
-        "open rate": 100 * plain_mean(opened.float(), queries.n_mids),
+        "open rate": plain_mean(opened.float(), queries.n_mids),
         "threshold": threshold,
         "selection": row + RANKING_TIE_BREAK * always,
     }

@@ -52,7 +52,7 @@ class Decision(Record):
     gate_positive_share: float
     """Share of the training queries whose best candidate beats the fallback."""
     dev: dict[str, float]
-    """Percentages on dev of the epoch that was kept; empty without dev windows or without queries."""
+    """Shares on dev, 0 to 1, of the epoch that was kept; empty without dev windows or without queries."""
 
 
 class FittedScorer(NamedTuple):

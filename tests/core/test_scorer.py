@@ -1,0 +1,372 @@
+"""The scorer network, its targets and losses, the choices on dev, and the stage."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planning_fixture import SCORER, TRAIN, World, model_files, planning_data
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from schemas.config import ScorerConfig
+from trajpilot_core.errors import StoreError
+from trajpilot_core.evaluation.ranking import best, truth_ranks
+from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
+from trajpilot_core.retrieval.bank import build_bank, chain_view
+from trajpilot_core.retrieval.candidates import find_candidates, scores_of
+from trajpilot_core.training.chains import ModelFile, chains_of, query_takes
+from trajpilot_core.training.scorer import (
+    NEVER,
+    best_threshold,
+    class_weights,
+    decide,
+    dev_scores,
+    gate_targets,
+    inputs_at,
+    join,
+    plain_mean,
+    queries_of,
+    scorer_loss,
+)
+from trajpilot_core.training.scorer_file import load_scorer, pack_scorers
+from trajpilot_core.training.scorer_fit import DevSet, best_temperature, draw_queries, fit_scorer, train_scorer
+
+torch.set_num_threads(1)
+SHAPE = ScorerShape(query=6, embed=8, max_mids=4)
+
+
+def quiet(done, total, what):
+    """Ignore progress."""
+
+
+def random_inputs(b=3, k=5, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    n_mids = torch.tensor([1, 3, 4])[:b]
+    there = (torch.arange(4) < n_mids[:, None]).float()[:, None, :, None]
+    plans, latents, labels = (F.normalize(torch.randn(b, k, 4, 8, generator=g), dim=-1) * there for _ in range(3))
+    fallback = F.normalize(torch.randn(b, 4, 8, generator=g), dim=-1) * there[:, 0]
+    return ScorerInputs(
+        torch.randn(b, 6, generator=g), fallback, plans, latents, labels, torch.ones(b, k, dtype=torch.bool), n_mids
+    )
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    return GateThenRankScorer(SCORER, SHAPE).eval()
+
+
+@settings(derandomize=True, deadline=None, max_examples=20)
+@given(order=st.permutations(range(5)))
+def test_permuting_the_candidates_permutes_the_ranks_and_leaves_the_gate(order):
+    inputs, scorer = random_inputs(), network()
+    gate, rank = scorer(inputs)
+    shuffled = inputs._replace(**{name: getattr(inputs, name)[:, order] for name in ("plans", "latents", "labels")})
+    other_gate, other_rank = scorer(shuffled)
+    assert_close(other_gate, gate, atol=1e-5, rtol=1e-5)
+    assert_close(other_rank, rank[:, order], atol=1e-5, rtol=1e-5)
+
+
+def test_what_stands_at_an_absent_candidate_does_not_matter():
+    inputs, scorer = random_inputs(), network()
+    valid = inputs.valid.clone()
+    valid[:, 3:] = False
+    one = scorer(inputs._replace(valid=valid))
+    other = scorer(inputs._replace(valid=valid, plans=inputs.plans.index_fill(1, torch.tensor([3, 4]), 7.0)))
+    assert_close(one, other)
+    assert (one[1][:, 3:] == -torch.inf).all()
+
+
+def test_a_query_without_any_candidate_still_gets_a_finite_gate():
+    inputs = random_inputs()
+    gate, rank = network()(inputs._replace(valid=torch.zeros_like(inputs.valid)))
+    assert gate.isfinite().all()
+    assert (rank == -torch.inf).all()
+
+
+def test_every_input_of_a_candidate_reaches_its_rank():
+    inputs, scorer = random_inputs(), network()
+    for name in ("query", "fallback", "plans", "latents", "labels"):
+        changed = inputs._replace(**{name: getattr(inputs, name).roll(1, dims=0)})
+        assert not torch.allclose(scorer(changed)[1], scorer(inputs)[1]), name
+
+
+def test_the_order_of_a_plans_steps_matters_and_not_only_their_mean():
+    inputs, scorer = random_inputs(), network()
+    swapped = inputs.plans.clone()
+    swapped[2, :, [0, 1]] = inputs.plans[2, :, [1, 0]]
+    assert not torch.allclose(scorer(inputs._replace(plans=swapped))[1][2], scorer(inputs)[1][2])
+
+
+def test_utility_is_the_papers_sum():
+    bank = torch.eye(8)
+    truth = torch.tensor([[0, 1]])
+    right, half = bank[torch.tensor([[[0, 1]], [[0, 2]]])].transpose(0, 1)[0]
+    scores = scores_of(torch.stack([right, half])[None], truth[:, None], bank, (0.1, 1.0, 0.5, 1.0))
+    # the second plan: cosine 0.5, R@1 0.5, R@5 1 (ties at cosine 0: label 1 is the first of seven), no exact sequence
+    assert_close(scores.utility[0], torch.tensor([0.1 + 1 + 0.5 + 1, 0.05 + 0.5 + 0.5]))
+    assert scores.m1.tolist() == [[1.0, 0.5]]
+    assert scores.exact.tolist() == [[1.0, 0.0]]
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(seed=st.integers(0, 999), n=st.integers(1, 6), v=st.integers(1, 9))
+def test_ranks_and_best_labels_agree_with_a_sort_that_prefers_smaller_ids(seed, n, v):
+    g = torch.Generator().manual_seed(seed)
+    scores = torch.randint(3, (n, v), generator=g).float()
+    truth = torch.randint(v, (n,), generator=g)
+    order = [sorted(range(v), key=lambda i, row=row: (-row[i], i)) for row in scores.tolist()]
+    assert best(scores, 5)[0].tolist() == [row[:5] for row in order]
+    ranks = truth_ranks(scores, truth, torch.eye(v))
+    assert ranks.tolist() == [row.index(t) for row, t in zip(order, truth.tolist(), strict=True)]
+
+
+def test_the_gate_target_needs_more_than_the_margin():
+    queries = collected()[0]
+    queries = replace(queries, utility=queries.fallback_utility[:, None] + torch.tensor([[0.05, 0.0, 0, 0, 0]]))
+    assert not gate_targets(queries, 0.051).any()
+    assert gate_targets(queries, 0.049).all()
+
+
+def test_class_weights_give_both_classes_half():
+    positive = torch.tensor([True] * 9 + [False])
+    up, down = class_weights(positive)
+    assert_close(9 * up, 5.0)
+    assert_close(1 * down, 5.0)
+    assert class_weights(torch.ones(3, dtype=torch.bool)) == (1.0, 1.0)
+
+
+def test_rank_losses_count_on_gate_positive_rows_only():
+    g = torch.Generator().manual_seed(0)
+    gate, rank, utility = (torch.randn(*size, generator=g) for size in ((4,), (4, 3), (4, 3)))
+    opens = torch.tensor([True, False, True, False])
+    other = rank.clone()
+    other[~opens] = torch.randn(2, 3, generator=g)
+    args = utility, opens, (1.0, 1.0), SCORER
+    assert_close(scorer_loss(gate, rank, *args), scorer_loss(gate, other, *args))
+    shut = torch.zeros(4, dtype=torch.bool)
+    only_gate = F.binary_cross_entropy_with_logits(gate, torch.zeros(4))
+    assert_close(scorer_loss(gate, rank, utility, shut, (1.0, 1.0), SCORER), only_gate)
+
+
+def test_the_loss_is_bce_plus_ce_plus_kl():
+    gate, rank = torch.tensor([0.3]), torch.tensor([[1.0, 0.0, -torch.inf]])
+    utility = torch.tensor([[0.2, 0.25, -torch.inf]])
+    config = SCORER.replace(loss_weights=(1.0, 2.0, 3.0), utility_temperature=0.1)
+    log_q = torch.tensor([1.0, 0.0]).log_softmax(0)
+    p = (torch.tensor([0.2, 0.25]) / 0.1).softmax(0)
+    expected = F.softplus(torch.tensor(-0.3)) - 2 * log_q[1] + 3 * (p * (p.log() - log_q)).sum()
+    assert_close(scorer_loss(gate, rank, utility, torch.tensor([True]), (1.0, 1.0), config), expected)
+
+
+def test_absent_candidates_give_finite_gradients():
+    gate, rank = torch.zeros(2, requires_grad=True), torch.zeros(2, 3, requires_grad=True)
+    absent = torch.tensor([[False, False, True], [True, True, True]])
+    utility = torch.tensor([[1.0, 0.5, 0.0], [0.0, 0.0, 0.0]]).masked_fill(absent, -torch.inf)
+    opens = torch.tensor([True, False])
+    scorer_loss(gate, rank.masked_fill(absent, -torch.inf), utility, opens, (1.0, 1.0), SCORER).backward()
+    assert gate.grad.isfinite().all()
+    assert rank.grad.isfinite().all()
+
+
+def test_the_threshold_is_the_best_and_the_highest_of_equals():
+    horizon = torch.tensor([1, 1, 1, 1])
+    gate = torch.tensor([0.9, 0.8, 0.7, 0.6])
+    assert best_threshold(gate, torch.tensor([0.5, 0.0, 0.5, -0.9]), horizon) == pytest.approx(0.7)
+    assert best_threshold(gate, torch.tensor([0.5, 0.0, 0.0, -0.9]), horizon) == pytest.approx(0.9)
+    assert best_threshold(gate, torch.tensor([-0.5, 0.0, 0.5, -0.9]), horizon) == NEVER
+    assert best_threshold(gate[:0], gate[:0], horizon[:0]) == NEVER
+
+
+def test_windows_with_one_probability_open_together():
+    gate = torch.tensor([0.9, 0.9, 0.5])
+    assert best_threshold(gate, torch.tensor([1.0, -2.0, 3.0]), torch.ones(3).long()) == pytest.approx(0.5)
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(seed=st.integers(0, 9999), n=st.integers(1, 12))
+def test_no_threshold_beats_the_chosen_one(seed, n):
+    g = torch.Generator().manual_seed(seed)
+    gate = torch.randint(5, (n,), generator=g) / 5
+    gain, horizon = torch.randint(-4, 5, (n,), generator=g) / 4, torch.randint(3, (n,), generator=g)
+    chosen = best_threshold(gate, gain, horizon)
+    value = {t: plain_mean(gain * (gate >= t), horizon) for t in [*gate.tolist(), NEVER]}
+    assert value[chosen] >= max(value.values()) - 1e-9
+    assert chosen >= max(t for t, v in value.items() if v >= value[chosen] - 1e-9) - 1e-9
+
+
+def test_the_temperature_is_the_best_on_dev_and_the_highest_of_equals():
+    m1 = torch.tensor([[0.1, 0.4, 0.4, 0.2]]).repeat(3, 1)
+    assert best_temperature((0.01, 0.1, 0.5, 1.0), m1, torch.ones(3).long()) == 0.5
+    assert best_temperature((0.01, 0.1), torch.empty(0, 2), torch.empty(0).long()) == 0.1
+
+
+def collected(split=0):
+    data = planning_data()
+    view = chain_view(data, model_files(data), chains_of(data)[0], 0, "cpu")
+    parts = []
+    for horizon, windows in data.windows.items():
+        rows = (windows.split == split).nonzero()[:6, 0]
+        parts.append(queries_of(view, find_candidates(view, build_bank(view, horizon, "action"), rows, SCORER), SCORER))
+    return join(parts), view, parts
+
+
+def test_joined_queries_read_as_they_did_alone():
+    queries, _, parts = collected()
+    assert len(queries) == sum(len(part) for part in parts)
+    second = torch.arange(len(parts[0]), len(queries))
+    for name, value in inputs_at(queries, second)._asdict().items():
+        assert_close(value, getattr(inputs_at(parts[1], torch.arange(len(parts[1]))), name), msg=name)
+    assert len(queries.latents) == len(parts[0].latents), "one table for one chain"
+
+
+def test_queries_of_two_chains_keep_their_own_latents():
+    queries, _, parts = collected()
+    other = replace(parts[0], latents=parts[0].latents * 2)
+    both = join([parts[0], other])
+    rows = torch.arange(len(parts[0]))
+    assert_close(inputs_at(both, rows + len(rows)).latents, 2 * inputs_at(both, rows).latents)
+
+
+def test_the_scorer_reads_the_candidates_own_labels_and_motions():
+    _, view, parts = collected(split=2)
+    inputs = inputs_at(parts[1], torch.arange(len(parts[1])))
+    bank = build_bank(view, 4, "action")
+    rows = (view.data.windows[4].split == 2).nonzero()[:6, 0]
+    found = find_candidates(view, bank, rows, SCORER)
+    middle = view.data.windows[4].segments[found.window][..., 1:-1]
+    assert_close(inputs.latents[:, :, :2], view.latents[middle])
+    assert_close(inputs.labels[:, :, :2], view.data.bank[view.data.labels[middle]])
+    assert torch.equal(inputs.n_mids, torch.full((6,), 2))
+
+
+def test_the_scorers_queries_come_from_takes_that_their_chain_has_not_seen():
+    data = planning_data(World(folds=3))
+    chains = chains_of(data)
+    drawn = draw_queries(data, chains, 10_000, 0)
+    assert not any(len(rows) for rows in drawn["final"].values())
+    n = 0
+    for chain in chains[1:]:
+        for horizon, rows in drawn[chain.name].items():
+            takes = data.windows[horizon].take[rows]
+            assert torch.isin(takes, query_takes(data, chain)).all()
+            assert (data.take_split[takes] == 0).all()
+            n += len(rows)
+    assert n == sum(int((windows.split == 0).sum()) for windows in data.windows.values())
+
+
+def test_the_query_limit_draws_a_subset_by_seed():
+    data = planning_data(World(folds=3))
+    drawn, again, other = (draw_queries(data, chains_of(data), 17, seed) for seed in (0, 0, 1))
+    rows = [torch.cat([r for chain in d.values() for r in chain.values()]) for d in (drawn, again, other)]
+    assert [len(r) for r in rows] == [17, 17, 17]
+    assert torch.equal(rows[0], rows[1])
+    assert not torch.equal(rows[0], rows[2])
+
+
+def easy_queries(n=200, seed=0):
+    """Queries whose best candidate carries a marked label embedding; it beats the fallback on the second half."""
+    base, _, _ = collected()
+    g = torch.Generator().manual_seed(seed)
+    rows = torch.randint(len(base), (n,), generator=g)
+    taken = {name: getattr(base, name)[rows].clone() for name in vars(base) if name not in ("latents", "texts")}
+    best_at, good = torch.randint(SCORER.candidates, (n,), generator=g), torch.arange(n) >= n // 2
+    mark = F.one_hot(best_at, SCORER.candidates).bool()
+    taken["label"] = torch.where(mark[:, :, None] & good[:, None, None], 1, 2).expand_as(taken["label"])
+    taken["utility"] = mark.float() * torch.where(good, 1.0, -1.0)[:, None]
+    taken["m1"], taken["fallback_m1"] = mark.float() * good[:, None], torch.full((n,), 0.25)
+    return replace(base, **taken | {"fallback_utility": torch.zeros(n), "valid": torch.ones(n, 5, dtype=torch.bool)})
+
+
+def test_training_learns_when_to_open_and_which_candidate():
+    train, dev = easy_queries(), easy_queries(seed=1)
+    config = SCORER.replace(train=TRAIN.replace(epochs=25, lr=5e-3))
+    shape = ScorerShape(train.query.shape[1], 16, 2)
+    fitted = train_scorer(
+        train, DevSet(dev, torch.empty(200, 7), torch.empty(200, 7)), config, shape, 0, None, "cpu", quiet
+    )
+    assert fitted.decision.dev["fallback M@1"] == pytest.approx(0.25)
+    assert fitted.decision.dev["always open M@1"] < 0.55
+    assert fitted.decision.dev["M@1"] > 0.55
+    assert 0.4 < fitted.decision.dev["open rate"] < 0.6
+
+
+def fitted_scorer(data, files, tmp_path, **changes):
+    config = SCORER.replace(**changes)
+    return fit_scorer(data, files, config, 0, Path(tmp_path), "cpu", quiet), config
+
+
+@pytest.mark.parametrize("folds", [1, 3])
+def test_a_scorer_is_fitted_and_read_back(folds, tmp_path):
+    data = planning_data(World(folds=folds))
+    files = model_files(data, folds)
+    fitted, config = fitted_scorer(data, files, tmp_path)
+    assert fitted.decision.n_dev == 27
+    held = sum(
+        int(torch.isin(w.take, query_takes(data, c)).sum()) for c in chains_of(data) for w in data.windows.values()
+    )
+    assert fitted.decision.n_queries == held
+    tensors, metadata = pack_scorers({0: fitted}, config)
+    assert all(key.startswith("final/s0/scorer/") for key in tensors)
+    model, decision = load_scorer(ModelFile(tensors, metadata), 0, "cpu")
+    assert decision == fitted.decision
+    for name, value in model.state_dict().items():
+        assert np.array_equal(value.numpy(), fitted.state[name].numpy())
+    with pytest.raises(StoreError, match="s1"):
+        load_scorer(ModelFile(tensors, metadata), 1, "cpu")
+
+
+def test_equal_inputs_give_equal_scorers(tmp_path):
+    data = planning_data()
+    files = model_files(data)
+    one, other = (fitted_scorer(data, files, tmp_path / name)[0] for name in "ab")
+    assert one.decision == other.decision
+    assert all(torch.equal(one.state[name], other.state[name]) for name in one.state)
+
+
+def test_one_held_out_take_is_enough(tmp_path):
+    data = planning_data()
+    fold = torch.where(data.fold == 0, -1, data.fold).index_fill(0, torch.tensor([0]), 0)
+    data = replace(data, fold=fold)
+    fitted, _ = fitted_scorer(data, model_files(data), tmp_path)
+    assert fitted.decision.n_queries == 9
+
+
+def test_without_queries_the_gate_stays_shut():
+    dev = DevSet(None, torch.empty(0, 7), torch.empty(0, 7))
+    fitted = train_scorer(None, dev, SCORER, SHAPE, 0, None, "cpu", quiet)
+    assert fitted.decision.threshold == NEVER
+    assert (fitted.decision.n_queries, fitted.curve) == (0, [])
+
+
+def test_test_takes_decide_nothing(tmp_path):
+    data = planning_data()
+    files = model_files(data)
+    one = fitted_scorer(data, files, tmp_path / "a")[0]
+    of_test = data.take_split[data.segment_take] == 2
+    labels = torch.where(of_test, (data.labels + 1) % len(data.bank), data.labels)
+    controls = torch.where(of_test[:, None, None], -data.controls, data.controls)
+    other = fitted_scorer(replace(data, labels=labels, controls=controls), files, tmp_path / "b")[0]
+    assert one.decision == other.decision
+    assert all(torch.equal(one.state[name], other.state[name]) for name in one.state)
+
+
+def test_dev_scores_of_a_shut_gate_are_the_fallbacks():
+    queries = replace(collected(split=1)[0], m1=torch.zeros(12, 5))
+    scores = dev_scores(torch.rand(12), torch.zeros(12, dtype=torch.long), queries)
+    assert scores["threshold"] == NEVER
+    assert scores["M@1"] == scores["fallback M@1"]
+    assert scores["open rate"] == 0
+
+
+def test_decisions_do_not_depend_on_the_batch():
+    queries, view, _ = collected(split=1)
+    torch.manual_seed(0)
+    width = queries.query.shape[1]
+    scorer = GateThenRankScorer(ScorerConfig.model_validate(SCORER.model_dump()), ScorerShape(width, 16, 2)).eval()
+    one, other = decide(scorer, queries, 3), decide(scorer, queries, 100)
+    assert_close(one[0], other[0])
+    assert torch.equal(one[1], other[1])
