@@ -65,7 +65,12 @@ def scratch_folder(run: RunOptions, work: Keyed) -> Path:
 
 def _runtime(work: Keyed, job: Job) -> Runtime:
     scratch = scratch_folder(job.run, work)
-    scratch.mkdir(parents=True, exist_ok=True)
+    try:
+        scratch.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"cannot make the scratch folder {scratch}: {error.strerror}; free the space or mend it"
+        ) from error
     return Runtime(job.run.data_root, resolve_device(job.run.device), job.run.workers, scratch, job.progress)
 
 

@@ -1,8 +1,6 @@
-"""Files checked against the sha256 of their manifest: once per process and state of a file, or with every read."""
+"""Files checked against the sha256 of their manifest, every time that they are opened."""
 
-import functools
 import hashlib
-from pathlib import Path
 
 from schemas.artifacts import FileEntry
 from trajpilot_core.errors import StoreError
@@ -24,7 +22,8 @@ def verified_bytes(folder: Folder, base: str, file: FileEntry) -> bytes:
 def verified_file(folder: Folder, base: str, file: FileEntry) -> Readable:
     """Return a file whose digest was checked: its path on this machine, or its bytes from an object store.
 
-    A local file is hashed once per process while its size, time and inode stay; its pages carry checksums besides.
+    Page checksums alone leave page headers and the footer open, so that the whole file is hashed with every opening
+    (docs/decisions/store.md has the cost).
 
     Raises:
         StoreError: absent, or other bytes than were committed.
@@ -33,18 +32,12 @@ def verified_file(folder: Folder, base: str, file: FileEntry) -> Readable:
     if path is None:
         return verified_bytes(folder, base, file)
     try:
-        state = path.stat()
-        digest = _hashed(path, state.st_size, state.st_mtime_ns, state.st_ino)
+        with path.open("rb") as handle:
+            digest = hashlib.file_digest(handle, "sha256").hexdigest()
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}; run its stage again") from error
     _compare(str(path), digest, file)
     return path
-
-
-@functools.lru_cache(maxsize=100_000)
-def _hashed(path: Path, size: int, mtime_ns: int, inode: int) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _compare(where: str, digest: str, file: FileEntry) -> None:
