@@ -38,9 +38,9 @@ class WorldConfig(Record):
     wander: float = Field(1.0, ge=0, description="Scale of slow drift, gait and breathing; independent of labels. 0: none.")
 
     scene: float = Field(1.0, ge=0, description="Scale of take-specific colours, textures and light.")
-    task_appearance: float = Field(5.0, ge=0, description="Task information in the look of the station, against unit noise (strong).")
-    position_appearance: float = Field(3.5, ge=0, description="Position information there (moderate).")
-    label_appearance: float = Field(0.8, ge=0, description="Label information there (weak).")
+    task_appearance: float = Field(8.0, ge=0, description="Task information in the look of the station, against unit noise (strong).")
+    position_appearance: float = Field(5.0, ge=0, description="Position information there (moderate).")
+    label_appearance: float = Field(1.3, ge=0, description="Label information there (weak).")
     appearance_noise: float = Field(1.0, ge=0, description="Standard deviation per coefficient of the station's look, per segment.")
     places: int = Field(6, ge=1, le=8, description="Places on the table where the acted object can stand.")
     place_fidelity: float = Field(0.5, ge=0, le=1, description="Probability that the acted object stands at its label's place, else uniform.")
@@ -54,7 +54,7 @@ class WorldConfig(Record):
 
     fps: int = Field(30, ge=5, le=60, description="Video frames per second.")
     size_px: int = Field(256, ge=64, le=1408, multiple_of=16, description="Side of the square video, pixels.")
-    crf: int = Field(26, ge=0, le=51, description="Constant rate factor of the H.264 encoder.")
+    crf: int = Field(28, ge=0, le=51, description="Constant rate factor of the H.264 encoder.")
     view_deg: float = Field(90.0, gt=30, lt=150, description="Field of view of the pinhole head camera, degrees.")
     dense_takes: int = Field(6, ge=0, description="Unbroken takes whose trajectory is written near 1 kHz with an uneven clock.")
     trajectory_hz: int = Field(100, ge=50, le=1000, description="Rate of the other trajectories (a 1 kHz row is 293 bytes).")

@@ -16,9 +16,9 @@ Float = NDArray[np.float32]
 
 FADE_S = 0.3
 """The station changes its look within this time around the boundary of two steps."""
-COLOUR_RANGE, COLOUR_SLOPE = 0.42, 0.16
-"""A look coefficient a becomes 0.5 + range * tanh(slope * a): one unit of noise is about 17 of 255 levels."""
-BOARD_PX, MAT_PX, WALL_PX = (240, 88), (240, 132), (320, 180)
+COLOUR_RANGE, COLOUR_SLOPE = 0.42, 0.11
+"""A look coefficient a becomes 0.5 + range * tanh(slope * a): one unit of noise is about 12 of 255 levels."""
+BOARD_PX, MAT_PX, WALL_PX = (300, 100), (300, 135), (320, 180)
 """Texture sizes, width and height."""
 
 
@@ -29,9 +29,9 @@ class Look:
     room: tuple[Image, ...]
     """front, left, right, back wall, floor, ceiling; each (180, 320, 3)."""
     board_grain: Float
-    """(88, 240) factor around 1."""
+    """(height, width) factor around 1."""
     mat_grain: Float
-    """(132, 240) factor around 1."""
+    """(height, width) factor around 1."""
     objects: NDArray[np.uint8]
     """(places, 3) colours of the objects on the table."""
     gain: float
@@ -51,15 +51,15 @@ def grain(rng: np.random.Generator, size: tuple[int, int], contrast: float) -> F
 
 def wall(rng: np.random.Generator, scene: float) -> Image:
     """Return one wall: a colour of the room with grain and some pictures on it; `scene` 0 leaves grey."""
-    colour = 0.5 + scene * rng.uniform(-0.3, 0.3, 3)
+    colour = 0.5 + scene * rng.uniform(-0.18, 0.18, 3)
     image = np.ones((WALL_PX[1], WALL_PX[0], 3), np.float32) * colour.astype(np.float32)
     for _ in range(7):
         x, y = int(rng.integers(0, WALL_PX[0] - 30)), int(rng.integers(0, WALL_PX[1] - 30))
         w, h = int(rng.integers(14, 70)), int(rng.integers(14, 60))
-        tint = 0.5 + scene * rng.uniform(-0.45, 0.45, 3)
+        tint = 0.5 + scene * rng.uniform(-0.3, 0.3, 3)
         image[y : y + h, x : x + w] = tint
         image[y + 3 : y + h - 3, x + 3 : x + w - 3] *= 0.5 + float(rng.random())
-    return to_bytes(image * grain(rng, WALL_PX, 0.25)[..., None])
+    return to_bytes(image * grain(rng, WALL_PX, 0.2)[..., None])
 
 
 def to_bytes(image: Float) -> Image:
@@ -82,18 +82,24 @@ def take_look(world: World, take: TakeTruth) -> Look:
 
 
 def station(look: Look, coefficients: Array) -> tuple[Image, Image]:
-    """Return the board (88, 240, 3) and the mat (132, 240, 3) of a station with look `coefficients` (LOOKS,).
+    """Return the board and the mat (height, width, 3) of a station with look `coefficients` (LOOKS,).
 
-    Colours of both come from six coefficients, the contrast of their stripes and checks from two, the width from one.
+    Three coefficients are the common colour, one sets the board's brightness against the mat's, one the contrast of
+    their stripes and checks, one the width of these.
     """
-    level = 0.5 + COLOUR_RANGE * np.tanh(COLOUR_SLOPE * coefficients)
-    period = 6.0 + 40.0 * level[8]
-    x, y = np.arange(BOARD_PX[0]), np.arange(MAT_PX[1])[:, None]
-    stripes = 1.0 + (level[6] - 0.05) * np.sign(np.sin(2 * np.pi * x / period))
-    checks = 1.0 + (level[7] - 0.05) * np.sign(np.sin(2 * np.pi * x / period) * np.sin(2 * np.pi * y / period))
-    board = level[:3] * (look.board_grain * stripes * 0.85)[..., None]
-    mat = level[3:6] * (look.mat_grain * checks * 0.85)[..., None]
+    difference, contrast, width = coefficients[3:]
+    period = 6.0 + 40.0 * level(width)
+    depth = np.float32(level(contrast) - 0.05)
+    across = np.sign(np.sin(2 * np.pi * np.arange(BOARD_PX[0]) / period)).astype(np.float32)
+    along = np.sign(np.sin(2 * np.pi * np.arange(MAT_PX[1]) / period)).astype(np.float32)
+    board = (look.board_grain * (1.0 + depth * across))[..., None] * (0.85 * level(coefficients[:3] + difference))
+    mat = (look.mat_grain * (1.0 + depth * across * along[:, None]))[..., None] * (0.85 * level(coefficients[:3] - difference))
     return to_bytes(board.astype(np.float32)), to_bytes(mat.astype(np.float32))
+
+
+def level(coefficients: Array) -> Array:
+    """Map look coefficients to colour levels in (0, 1)."""
+    return np.asarray(0.5 + COLOUR_RANGE * np.tanh(COLOUR_SLOPE * coefficients))
 
 
 def looks_at(take: TakeTruth, t_s: Array) -> tuple[Array, NDArray[np.int64]]:

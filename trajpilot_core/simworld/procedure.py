@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.world import WorldConfig
-from trajpilot_core.simworld.truth import BASES, CHANNELS, LOOKS, Array, LabelTruth, SegmentTruth, World, stream
+from trajpilot_core.simworld.truth import BASES, CHANNELS, COLOURS, LOOKS, Array, LabelTruth, SegmentTruth, World, stream
 
 LEAD_S = 0.4
 """Video before the first and after the last step, seconds."""
@@ -46,10 +46,15 @@ def draw_motion_styles(config: WorldConfig) -> Array:
 
 
 def draw_look_means(config: WorldConfig, labels: tuple[LabelTruth, ...]) -> Array:
-    """Return (V, LOOKS): task (strong) + position (moderate) + label (weak)."""
+    """Return (V, LOOKS): task (strong, colours only while they suffice) + position (moderate) + label (weak).
+
+    Tasks and positions are spread over the directions, so that no two happen to look alike.
+    """
     rng = stream(config, "look")
-    tasks = unit(rng.normal(size=(config.tasks, LOOKS)))
-    positions = unit(rng.normal(size=(config.tasks, config.positions, LOOKS)))
+    width = COLOURS if config.tasks <= 2 * COLOURS else LOOKS
+    tasks = np.zeros((config.tasks, LOOKS))
+    tasks[:, :width] = spread(rng, config.tasks, width)
+    positions = np.stack([spread(rng, config.positions, LOOKS) for _ in range(config.tasks)])
     own = unit(rng.normal(size=(len(labels), LOOKS)))
     task, position = [x.task for x in labels], [x.position for x in labels]
     return np.asarray(
@@ -57,6 +62,16 @@ def draw_look_means(config: WorldConfig, labels: tuple[LabelTruth, ...]) -> Arra
         + config.position_appearance * positions[task, position]
         + config.label_appearance * own
     )
+
+
+def spread(rng: np.random.Generator, n: int, width: int) -> Array:
+    """Return (n, width) unit vectors far from each other: randomly turned axes and their opposites, then best of 64 draws."""
+    turned = np.linalg.qr(rng.normal(size=(width, width)))[0]
+    found = [*turned, *(-turned)][:n]
+    while len(found) < n:
+        draws = unit(rng.normal(size=(64, width)))
+        found.append(draws[np.argmin((draws @ np.array(found).T).max(axis=1))])
+    return np.array(found)
 
 
 def draw_steps(world: World, rng: np.random.Generator, task: int, intent: int, n: int) -> list[int]:

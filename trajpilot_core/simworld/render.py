@@ -13,9 +13,9 @@ from trajpilot_core.simworld.truth import Array, TakeTruth, World
 
 ROOM_M = ((-2.2, 2.7), (-2.5, 2.5), (0.0, 2.7))
 """Extent of the room in x, y, z."""
-TABLE_M = ((0.5, 1.75), (-1.1, 1.1), 0.95)
+TABLE_M = ((0.4, 1.75), (-1.5, 1.5), 0.95)
 """Table top in x, y, and its height."""
-BOARD_TOP_M = 1.75
+BOARD_TOP_M = 1.95
 """Upper edge of the board that stands on the far edge of the table."""
 BOX_M, LIFT_M = 0.13, 0.16
 """Side of an object; how high the acted one is lifted."""
@@ -86,28 +86,10 @@ def draw_plane(image: Image, texture: Image, corners: Array, camera: Array) -> N
     cv2.copyTo(warped, mask, image[low[1] : high[1], low[0] : high[0]])
 
 
-BOX_FACES = ((0, 1, 3, 2), (0, 1, 5, 4), (2, 3, 7, 6), (0, 2, 6, 4), (4, 5, 7, 6))
-"""Corner numbers (bit 2: up, bit 1: left, bit 0: ahead) of bottom, right, left, near and top face; the far one is never seen."""
-BOX_SHADE = (0.4, 0.65, 0.65, 0.8, 1.0)
-
-
-def box_corners(centre: Array) -> Array:
-    """Return the (8, 3) corners of a box that stands on `centre` (3,)."""
-    offset = np.array([[ahead - 0.5, left - 0.5, up] for up in (0, 1) for left in (0, 1) for ahead in (0, 1)])
-    return centre + BOX_M * offset
-
-
-def draw_box(image: Image, corners: Array, colour: NDArray[np.uint8], camera: Array) -> None:
-    """Draw a box with (8, 3) corners in camera coordinates; faces turned away are left out."""
-    if corners[:, 2].min() < NEAR_M:
-        return
-    centre = corners.mean(axis=0)
-    points = corners @ camera.T
-    pixels = np.rint(points[:, :2] / points[:, 2:]).astype(np.int32)
-    for face, shade in zip(BOX_FACES, BOX_SHADE, strict=True):
-        middle = corners[list(face)].mean(axis=0)
-        if (middle - centre) @ middle < 0:
-            cv2.fillConvexPoly(image, pixels[list(face)], (colour * shade).tolist())
+CORNERS = np.array([[ahead - 0.5, left - 0.5, up] for up in (0, 1) for left in (0, 1) for ahead in (0, 1)])
+"""(8, 3) corners of a unit box that stands on the origin."""
+TOP, NEAR, RIGHT, LEFT = [4, 5, 7, 6], [0, 2, 6, 4], [0, 1, 5, 4], [2, 3, 7, 6]
+"""Corner numbers of the faces that can be seen from above and from the wearer's side."""
 
 
 def object_centres(take: TakeTruth, places: int, step: int, t_s: float) -> Array:
@@ -128,26 +110,34 @@ def camera_matrix(size_px: int, view_deg: float) -> Array:
 
 def render_frames(world: World, take: TakeTruth, motion: HeadMotion) -> Iterator[Image]:
     """Yield the take's frames (size_px, size_px, 3), uint8 RGB, upright, at times k / fps."""
+    return render_at(world, take, motion, np.arange(take.n_frames) / world.config.fps)
+
+
+def render_at(world: World, take: TakeTruth, motion: HeadMotion, t_s: Array) -> Iterator[Image]:
+    """Yield the views (size_px, size_px, 3), uint8 RGB, upright, at times `t_s` (N,) of the take."""
     config = world.config
-    t_s = np.arange(take.n_frames) / config.fps
     rotation, position = head_poses(motion, t_s)
     looks, steps = looks_at(take, t_s)
     look, camera, planes = take_look(world, take), camera_matrix(config.size_px, config.view_deg), room_planes()
     board, mat = station(look, looks[0])
-    for k in range(take.n_frames):
+    for k, now in enumerate(t_s.tolist()):
         if k and np.any(looks[k] != looks[k - 1]):
             board, mat = station(look, looks[k])
-        textures = (*look.room, board, mat)
         image = np.zeros((config.size_px, config.size_px, 3), np.uint8)
-        for texture, corners in zip(textures, (planes - position[k]) @ rotation[k], strict=True):
+        for texture, corners in zip((*look.room, board, mat), (planes - position[k]) @ rotation[k], strict=True):
             draw_plane(image, texture, corners, camera)
-        centres = object_centres(take, config.places, int(steps[k]), float(t_s[k]))
+        centres = object_centres(take, config.places, int(steps[k]), now)
         draw_objects(image, look, centres, camera, rotation[k], position[k])
-        yield cv2.convertScaleAbs(image, alpha=look.gain + look.gain_slope * float(t_s[k]))
+        yield cv2.convertScaleAbs(image, alpha=look.gain + look.gain_slope * now)
 
 
 def draw_objects(image: Image, look: Look, centres: Array, camera: Array, rotation: Array, position: Array) -> None:
-    """Draw the objects (places, 3), the far ones first."""
+    """Draw the objects that stand on `centres` (places, 3), the far ones first, each by the faces that are seen."""
+    corners = ((centres[:, None] + BOX_M * CORNERS - position) @ rotation) @ camera.T
+    pixels = np.rint(corners[..., :2] / corners[..., 2:]).astype(np.int32)
+    seen = corners[..., 2].min(axis=1) > NEAR_M
     for place in np.argsort(-centres[:, 0], kind="stable"):
-        corners = (box_corners(centres[place]) - position) @ rotation
-        draw_box(image, corners, look.objects[place], camera)
+        if seen[place]:
+            side = RIGHT if position[1] < centres[place, 1] else LEFT
+            for face, shade in ((side, 0.6), (NEAR, 0.8), (TOP, 1.0)):
+                cv2.fillConvexPoly(image, pixels[place, face], (look.objects[place] * shade).tolist())

@@ -16,8 +16,10 @@ CHANNELS = 6
 """Head motion channels: right, up, forward (translation units), yaw left, pitch up, roll (rotation units)."""
 BASES = 2
 """Profiles over a step that carry the motion coefficients (see motion.py)."""
-LOOKS = 9
-"""Coefficients of the station's look: board RGB, mat RGB, board stripes, mat stripes, stripe width (see appearance.py)."""
+LOOKS = 6
+"""Coefficients of the station's look: red, green, blue, board against mat, stripe contrast, stripe width (see appearance.py)."""
+COLOURS = 3
+"""The first of them are the common colour."""
 
 
 @dataclass(frozen=True)

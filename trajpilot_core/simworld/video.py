@@ -49,7 +49,7 @@ def write_video(path: Path, frames: Iterable[NDArray[np.uint8]], fps: int, crf: 
 def add_stream(container: av.container.OutputContainer, fps: int, crf: int, size_px: int) -> av.VideoStream:
     """Add the one video stream with settings that do not depend on the machine."""
     name = encoder_name()
-    fixed = {"preset": "veryfast", "crf": str(crf), "bf": "3", "x264-params": "threads=1:lookahead-threads=1"}
+    fixed = {"preset": "superfast", "crf": str(crf), "bf": "3", "x264-params": "threads=1:lookahead-threads=1"}
     options = fixed if name == "libx264" else {"qscale": "4", "bf": "2"}
     stream = container.add_stream(name, rate=fps, options=options)
     assert isinstance(stream, av.VideoStream)

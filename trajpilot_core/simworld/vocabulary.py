@@ -41,7 +41,7 @@ def draw_labels(config: WorldConfig) -> tuple[LabelTruth, ...]:
         `config.n_labels()` labels, ordered by task, position, alternative.
     """
     rng = stream(config, "vocabulary")
-    ids = rng.permutation(16**6)[: config.n_labels()]
+    ids = rng.choice(16**6, config.n_labels(), replace=False)
     labels: list[LabelTruth] = []
     for task in range(config.tasks):
         things = rng.permutation(len(THINGS))[: config.positions]
