@@ -94,7 +94,7 @@ def run_session(
     root = Path(options.root).resolve()
     options = options.replace(root=str(root))
     started = time.monotonic()
-    with logging_to(root) as log, root_lock(root, LOCK_WAIT_S):
+    with logging_to(root) as log, root_lock(str(root), LOCK_WAIT_S):
         simulated = "SIMULATED; " if config.simulated else ""
         LOG.info("TrajPilot: %s; %severything is written under %s; %s", what, simulated, root, place.describe())
         LOG.info("config %s, log %s", config.digest()[:12], log)

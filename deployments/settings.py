@@ -20,7 +20,7 @@ EMBEDDED = {
     "PREFECT_SERVER_UI_API_URL": "/api",
     "PREFECT_LOGGING_SERVER_LEVEL": "ERROR",
 }
-"""Settings of the server that a run starts for itself. The second UI asks an outside host for settings; the first does not."""
+"""Settings of the server that a run starts for itself. The newer UI calls an outside host; the older does not."""
 
 ALWAYS = {
     "DO_NOT_TRACK": "1",
@@ -63,7 +63,7 @@ def prepare_prefect(root: Path) -> PrefectPlace:
 
 
 def one_thread_per_process() -> None:
-    """Keep numeric libraries to one thread a process, unless the user says otherwise: stages run processes side by side."""
+    """Keep numeric libraries to one thread, unless the user says otherwise: stages run processes side by side."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"):
         os.environ.setdefault(name, "1")
 

@@ -3,7 +3,7 @@
 import logging
 import time
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 from uuid import UUID
 
 from prefect.artifacts import (
@@ -70,7 +70,8 @@ class StageProgress:
         """Move the progress artifact of this stage."""
         if self.artifact is None:
             key = artifact_key(f"{self.name}-progress")
-            self.artifact = create_progress_artifact(progress=percent, key=key, description=f"{self.name}: {what}")
+            made = create_progress_artifact(progress=percent, key=key, description=f"{self.name}: {what}")
+            self.artifact = cast(UUID, made)
         else:
             update_progress_artifact(self.artifact, progress=percent)
 

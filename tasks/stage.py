@@ -1,5 +1,7 @@
 """The shell of every stage: ask the store, compute what is missing, say what was done. Written once."""
 
+from typing import cast
+
 from prefect import State, Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State as StateObject
@@ -12,7 +14,7 @@ from tasks.artifacts import StageProgress, publish_outcome
 from trajpilot_core.pipeline import STAGES
 from trajpilot_core.stages.execute import Outcome, execute
 
-RETRY_DELAYS_S = [10, 60]
+RETRY_DELAYS_S: list[float] = [10.0, 60.0]
 
 
 def can_heal(task_: Task[..., object], run: TaskRun, state: StateObject) -> bool:
@@ -35,9 +37,9 @@ def as_state(outcome: Outcome) -> State[ArtifactRef]:
     cache_policy=NO_CACHE,
     persist_result=False,
 )
-def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[ArtifactRef]:
+def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> ArtifactRef:
     """Run one declared stage; the store's manifests decide what is fresh, and a retry re-enters there."""
     with StageProgress(name) as progress:
         outcome = execute(STAGES[name], config, run, STAGES, progress)
     publish_outcome(name, outcome)
-    return as_state(outcome)
+    return cast(ArtifactRef, as_state(outcome))  # Prefect takes the state and hands its data on

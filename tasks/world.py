@@ -1,6 +1,7 @@
 """The simulated world as a task: a corpus on disk in the Ego-Exo4D layout."""
 
 from pathlib import Path
+from typing import cast
 
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
@@ -12,9 +13,12 @@ from trajpilot_core.simworld.write import write_world
 
 
 @task(task_run_name="world", cache_policy=NO_CACHE, persist_result=False)
-def simulate_world(world: WorldConfig, folder: str, workers: int) -> State[str]:
+def simulate_world(world: WorldConfig, folder: str, workers: int) -> str:
     """Write the simulated world, or find it complete."""
     with StageProgress("world") as progress:
         summary = write_world(world, Path(folder), workers, progress)
-    log_line("world", summary.message(), progress.seconds)
-    return Completed(name="Cached" if summary.reused else "Completed", message=summary.message(), data=folder)
+    message = f"{summary.n_good} good takes ({summary.n_test} of them test), {summary.n_broken} broken ones; "
+    message += f"reused {summary.reused}, written {summary.written}"
+    log_line("world", message, progress.seconds)
+    state: State[str] = Completed(name="Completed" if summary.written else "Cached", message=message, data=folder)
+    return cast(str, state)  # Prefect takes the state and hands its data on

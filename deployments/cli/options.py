@@ -40,7 +40,7 @@ def configure(name: str, changes: list[str]) -> PipelineConfig:
     for change in changes:
         path, equals, text = change.partition("=")
         *parents, leaf = path.split(".")
-        place = values
+        place: object = values
         for parent in parents:
             place = place.get(parent) if isinstance(place, dict) else None
         if not equals or not isinstance(place, dict) or leaf not in place:

@@ -5,7 +5,17 @@ from pathlib import Path
 import typer
 
 from deployments.cli.options import (
-    Data, Device, Force, From, Only, Recipe, Root, Set, Workers, configure, run_options,
+    Data,
+    Device,
+    Force,
+    From,
+    Only,
+    Recipe,
+    Root,
+    Set,
+    Workers,
+    configure,
+    run_options,
 )  # fmt: skip
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig, demo_world, tiny_world
