@@ -46,11 +46,51 @@ class Metric(Record):
     metric: str
     seed: int | None
     """None when averaged over seeds."""
+    cluster: Literal["take", "capture"] = "take"
+    """What the interval resamples; `capture` rows exist where a capture holds several takes."""
     value: float
     low: float
+    """Infinite where a single cluster allows no interval."""
     high: float
     n_takes: int
     n_windows: int
+
+
+class GateRow(Record):
+    """What the gate of the scorer did; gains are M@1 of the scorer minus M@1 of no_traj, in points."""
+
+    horizon: int | None
+    """None: all windows of all horizons."""
+    seed: int
+    open_rate: float
+    """Percent of the windows whose gate trusted a retrieved trajectory."""
+    gain_opened: float
+    """Over the opened windows; 0 where none opened."""
+    gain_overall: float
+    """Over all windows; equals open_rate x gain_opened, because a closed gate answers with the fallback."""
+    harmed: float
+    """Percent of the opened windows with fewer middle steps right than the fallback."""
+    n_opened: int
+    n_windows: int
+
+
+class Outcome(Record):
+    """One window as one row of the first seed answered it: what the gallery is drawn from."""
+
+    window_id: str
+    take_id: str
+    horizon: int
+    variant: Variant
+    mid_right: int
+    """Middle steps whose decoded label is the truth."""
+    label_ids: tuple[str, ...]
+    """The truth, one per position."""
+    decoded_ids: tuple[str, ...]
+    ranks: tuple[int, ...]
+    """Place of the truth among the best five, 0 to 4; 5 where it is not among them."""
+    gate: float | None
+    opened: bool | None
+    candidate: str | None
 
 
 class Headroom(Record):

@@ -1,0 +1,90 @@
+"""Intervals over takes: windows of one take overlap, so takes are resampled, never windows.
+
+Shapes: T clusters (takes, or captures), H horizons, M metrics, B draws. Method and measured coverage:
+docs/decisions/metrics.md.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm, t
+
+Array = NDArray[np.float64]
+
+
+def draw_weights(n_clusters: int, n_draws: int, seed: int) -> Array:
+    """Return (B, T): how often each cluster stands in each resample of T clusters with replacement."""
+    generator = np.random.default_rng(seed)
+    return generator.multinomial(n_clusters, np.full(n_clusters, 1.0 / n_clusters), size=n_draws).astype(np.float64)
+
+
+def cluster_sums(values: Array, clusters: NDArray[np.int64], n_clusters: int) -> tuple[Array, Array]:
+    """Return (T, M) sums of `values` and (T,) window counts per cluster.
+
+    Args:
+        values: (N, M) values per window.
+        clusters: (N,) cluster of each window, 0 to T - 1.
+        n_clusters: T.
+    """
+    counts = np.bincount(clusters, minlength=n_clusters).astype(np.float64)
+    sums = np.stack([np.bincount(clusters, column, minlength=n_clusters) for column in values.T], axis=1)
+    return sums, counts
+
+
+def pooled(sums: Array, counts: Array) -> Array:
+    """Return (..., H + 2, M): the ratio per horizon, then their plain mean, then their mean weighted by windows.
+
+    Args:
+        sums: (..., H, M) sums over windows.
+        counts: (..., H) numbers of windows; a horizon without windows gives NaN.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        per_horizon = sums / counts[..., None]
+        sample = sums.sum(axis=-2) / counts.sum(axis=-1)[..., None]
+    plain = per_horizon.mean(axis=-2)
+    return np.concatenate([per_horizon, plain[..., None, :], sample[..., None, :]], axis=-2)
+
+
+def resampled(weights: Array, sums: Array, counts: Array) -> Array:
+    """Return (B, H + 2, M): `pooled` of every resample.
+
+    Args:
+        weights: (B, T) of `draw_weights`.
+        sums: (T, H, M) sums per cluster. For a paired difference: the difference of the two rows' sums.
+        counts: (T, H) windows per cluster.
+    """
+    n_clusters, n_horizons, n_metrics = sums.shape
+    drawn = (weights @ sums.reshape(n_clusters, -1)).reshape(-1, n_horizons, n_metrics)
+    return pooled(drawn, weights @ counts)
+
+
+def tail(confidence: float, n_clusters: int) -> float:
+    """Return the probability left out on each side, narrowed for few clusters.
+
+    A percentile interval of n clusters is too short by sqrt((n - 1) / n) and uses normal instead of t quantiles; the
+    "expanded percentile" interval mends both (Hesterberg, What Teachers Should Know About the Bootstrap, 2015, 5.3).
+    """
+    if n_clusters < 2:
+        return 0.0
+    wider = math.sqrt(n_clusters / (n_clusters - 1)) * float(t.ppf(0.5 + confidence / 2, n_clusters - 1))
+    return float(norm.cdf(-wider))
+
+
+def interval(draws: Array, n_clusters: NDArray[np.int64], confidence: float) -> tuple[Array, Array]:
+    """Return the (R, M) lower and upper ends of the intervals of R rows and M metrics.
+
+    Args:
+        draws: (B, R, M) resampled values; NaN where a resample held no window of the row.
+        n_clusters: (R,) clusters that hold a window of the row. Below 2 nothing is known: the ends are infinite.
+        confidence: nominal level, for example 0.95.
+    """
+    low, high = np.full(draws.shape[1:], -np.inf), np.full(draws.shape[1:], np.inf)
+    for row, count in enumerate(n_clusters.tolist()):
+        if count < 2:
+            continue
+        columns = draws[:, row].T
+        kept = columns[:, ~np.isnan(columns).any(axis=0)]
+        outside = tail(confidence, count)
+        low[row], high[row] = np.quantile(kept, [outside, 1 - outside], axis=1)
+    return low, high

@@ -1,0 +1,257 @@
+"""From predictions to the rows of the metrics, gate and outcomes tables.
+
+Shapes: T takes (or captures), N windows, H horizons, M metrics.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from schemas.arrow import arrow_schema
+from schemas.config import EvaluationConfig
+from schemas.results import GateRow, Metric, Outcome
+from trajpilot_core.evaluation import bootstrap
+from trajpilot_core.evaluation.blocks import Block, EvaluationError, Predictions
+from trajpilot_core.evaluation.metrics import METRICS, Codes, mid_recall, window_values
+
+REFERENCE = "no_traj"
+PAIRS: tuple[tuple[str, str], ...] = (
+    ("scorer", "endpoint_traj"), ("oracle", "endpoint_traj"), ("top1", "endpoint_traj"),
+    ("pool_mean", "endpoint_traj"), ("knn_labels", "endpoint_traj"), ("shuffled", "endpoint_traj"),
+    ("shuffled", "oracle"), ("scorer", "oracle"), ("scorer", "pool_mean"), ("scorer", "knn_labels"),
+)  # fmt: skip
+"""Paired differences beside those to no_traj. Source: docs/decisions/metrics.md."""
+OUTCOME_VARIANTS = ("no_traj", "endpoint_traj", "scorer", "oracle", "top1")
+DIGITS = 9
+"""Numbers are rounded to this many places, so that equal inputs give equal bytes whatever the order of a sum."""
+POOLINGS = ("none", "plain", "sample")
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What one variant and seed got per cluster, and on which windows."""
+
+    values: NDArray[np.float64]
+    """(T, H, M) sums over windows."""
+    counts: NDArray[np.float64]
+    """(T, H) windows."""
+    windows: tuple[Codes, ...]
+    """Per horizon, sorted."""
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Which clusters the intervals resample."""
+
+    kind: str
+    """`take` or `capture`."""
+    of_take: Codes
+    """(takes,) cluster of every take of the predictions."""
+    n: int
+
+
+def take_clusters(predictions: Predictions) -> Clusters:
+    """Every take is its own cluster."""
+    n = len(predictions.take_ids)
+    return Clusters("take", np.arange(n), n)
+
+
+def capture_clusters(predictions: Predictions, captures: Mapping[str, str]) -> Clusters | None:
+    """Takes of one capture are one cluster; None where every capture holds one take.
+
+    Args:
+        predictions: the blocks.
+        captures: take id -> capture.
+    """
+    names = sorted({captures[take] for take in predictions.take_ids})
+    if len(names) == len(predictions.take_ids):
+        return None
+    place = {name: index for index, name in enumerate(names)}
+    return Clusters("capture", np.array([place[captures[t]] for t in predictions.take_ids], dtype=np.int64), len(names))
+
+
+def sums_of(predictions: Predictions, variant: str, seed: int, clusters: Clusters) -> Sums:
+    """Sum the metrics of one variant and seed per cluster and horizon; a horizon without windows holds zeros."""
+    blocks = {block.horizon: block for block in predictions.of(variant) if block.seed == seed}
+    values, counts, windows = [], [], []
+    for horizon in predictions.horizons():
+        block = blocks.get(horizon)
+        if block is None:
+            values.append(np.zeros((clusters.n, len(METRICS))))
+            counts.append(np.zeros(clusters.n))
+            windows.append(np.zeros(0, dtype=np.int64))
+            continue
+        scores = window_values(block.labels, block.decoded, block.rankings)
+        summed, counted = bootstrap.cluster_sums(scores, clusters.of_take[block.takes], clusters.n)
+        values.append(summed)
+        counts.append(counted)
+        windows.append(block.windows)
+    return Sums(np.stack(values, axis=1), np.stack(counts, axis=1), tuple(windows))
+
+
+def same_windows(one: Sums, other: Sums) -> bool:
+    """Say whether two rows were scored on the identical windows."""
+    return all(np.array_equal(a, b) for a, b in zip(one.windows, other.windows, strict=True))
+
+
+def averaged(per_seed: list[Sums]) -> Sums:
+    """Average a row over its seeds.
+
+    Raises:
+        EvaluationError: the seeds were not scored on identical windows.
+    """
+    if not all(same_windows(per_seed[0], other) for other in per_seed):
+        raise EvaluationError("the seeds of one row were scored on different windows: they cannot be averaged")
+    return Sums(np.mean([s.values for s in per_seed], axis=0), per_seed[0].counts, per_seed[0].windows)
+
+
+def difference(row: Sums, reference: Sums) -> Sums:
+    """Return the paired difference row - reference.
+
+    Raises:
+        EvaluationError: the two rows were not scored on identical windows.
+    """
+    if not same_windows(row, reference):
+        raise EvaluationError("two rows were scored on different windows: no difference is drawn between them")
+    return Sums(row.values - reference.values, row.counts, row.windows)
+
+
+def _contrasts(predictions: Predictions, clusters: Clusters) -> Iterator[tuple[str, str | None, int | None, Sums]]:
+    """Yield (variant, reference, seed, sums): every seed, the average over seeds, and the paired differences.
+
+    A difference between rows with different windows is left out; the check `same windows` then fails.
+    """
+    means: dict[str, Sums] = {}
+    for variant in predictions.variants():
+        per_seed = [sums_of(predictions, variant, seed, clusters) for seed in predictions.seeds(variant)]
+        for seed, sums in zip(predictions.seeds(variant), per_seed, strict=True):
+            yield variant, None, seed, sums
+        if all(same_windows(per_seed[0], other) for other in per_seed):
+            means[variant] = averaged(per_seed)
+            yield variant, None, None, means[variant]
+    pairs = [(variant, REFERENCE) for variant in means if variant != REFERENCE]
+    for variant, reference in [*pairs, *PAIRS]:
+        if variant in means and reference in means and same_windows(means[variant], means[reference]):
+            yield variant, reference, None, difference(means[variant], means[reference])
+
+
+def metric_rows(predictions: Predictions, corpus: str, clusters: Clusters, cfg: EvaluationConfig) -> list[Metric]:
+    """Score every row: per horizon, and over the horizons plainly and weighted by windows, each with its interval.
+
+    Args:
+        predictions: the blocks.
+        corpus: printed in every row.
+        clusters: what the bootstrap resamples; one set of draws serves all rows, so differences are paired.
+        cfg: draws, level and seed.
+    """
+    weights = bootstrap.draw_weights(clusters.n, cfg.bootstrap, cfg.seed)
+    rows: list[Metric] = []
+    for variant, reference, seed, sums in _contrasts(predictions, clusters):
+        head = {"corpus": corpus, "variant": variant, "reference": reference, "seed": seed, "cluster": clusters.kind}
+        rows += _rows(head, sums, weights, predictions.horizons(), cfg)
+    return rows
+
+
+def _rows(
+    head: Mapping[str, str | int | None], sums: Sums, weights: NDArray[np.float64], horizons: tuple[int, ...],
+    cfg: EvaluationConfig,
+) -> list[Metric]:  # fmt: skip
+    """Build the rows of one contrast: (H + 2) x M numbers; horizons without windows are left out."""
+    held = sums.counts.sum(axis=0) > 0
+    values, counts = sums.values[:, held], sums.counts[:, held]
+    value = bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))
+    takes = (counts > 0).sum(axis=0)
+    n_takes = np.array([*takes, takes.min(), (counts.sum(axis=1) > 0).sum()])
+    low, high = bootstrap.interval(bootstrap.resampled(weights, values, counts), n_takes, cfg.confidence)
+    per_horizon = counts.sum(axis=0)
+    n_windows = [*per_horizon, per_horizon.sum(), per_horizon.sum()]
+    kept = [horizon for horizon, is_held in zip(horizons, held, strict=True) if is_held]
+    places = [*((horizon, "none") for horizon in kept), (None, "plain"), (None, "sample")]
+    return [
+        Metric.model_validate({
+            **head, "horizon": horizon, "pooling": pooling, "metric": metric,
+            "value": round(float(value[r, m]), DIGITS), "low": round(float(low[r, m]), DIGITS),
+            "high": round(float(high[r, m]), DIGITS), "n_takes": int(n_takes[r]), "n_windows": int(n_windows[r]),
+        })
+        for r, (horizon, pooling) in enumerate(places)
+        for m, metric in enumerate(METRICS)
+    ]  # fmt: skip
+
+
+def gate_rows(predictions: Predictions) -> list[GateRow]:
+    """Say per seed and horizon, and over all windows, how often the gate opened and what that gained.
+
+    Rows of the scorer without a no_traj row on the identical windows are left out.
+    """
+    fallback = {(block.seed, block.horizon): block for block in predictions.of(REFERENCE)}
+    rows: list[GateRow] = []
+    for seed in predictions.seeds("scorer"):
+        parts = []
+        for block in predictions.of("scorer"):
+            other = fallback.get((block.seed, block.horizon))
+            if block.seed == seed and other is not None and np.array_equal(other.windows, block.windows):
+                parts.append((block.horizon, gate_gains(block, other)))
+        rows += [_gate_row(horizon, seed, *part) for horizon, part in parts]
+        if parts:
+            opened, gain = (np.concatenate([part[i] for _, part in parts]) for i in (0, 1))
+            rows.append(_gate_row(None, seed, opened.astype(bool), gain))
+    return rows
+
+
+def gate_gains(scorer: Block, fallback: Block) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Return (N,) whether the gate opened and (N,) points of M@1 gained over the fallback, on the same windows."""
+    gain = mid_recall(scorer.labels, scorer.rankings, 1) - mid_recall(fallback.labels, fallback.rankings, 1)
+    return scorer.opened == 1, gain
+
+
+def _gate_row(horizon: int | None, seed: int, opened: NDArray[np.bool_], gain: NDArray[np.float64]) -> GateRow:
+    """Summarise (N,) gates and gains."""
+    inside = gain[opened]
+    return GateRow(
+        horizon=horizon, seed=seed, open_rate=round(100.0 * float(opened.mean()), DIGITS),
+        gain_opened=round(float(inside.mean()), DIGITS) if len(inside) else 0.0,
+        gain_overall=round(float(gain.mean()), DIGITS),
+        harmed=round(100.0 * float((inside < 0).mean()), DIGITS) if len(inside) else 0.0,
+        n_opened=int(opened.sum()), n_windows=len(gain),
+    )  # fmt: skip
+
+
+def outcome_table(predictions: Predictions) -> pa.Table:
+    """Return one row per window and gallery variant (columns of `schemas.results.Outcome`), first seed only."""
+    schema = arrow_schema(Outcome)
+    names = pa.array(predictions.label_ids, pa.string())
+    parts = [
+        _outcomes(block, predictions, names).cast(schema)
+        for variant in OUTCOME_VARIANTS
+        for block in predictions.of(variant)
+        if block.seed == predictions.seeds(variant)[0]
+    ]
+    return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def _outcomes(block: Block, predictions: Predictions, names: pa.Array) -> pa.Table:
+    """Return the outcomes of one block."""
+    hits = block.rankings == block.labels[..., None]
+    ranks = np.where(hits.any(axis=2), hits.argmax(axis=2), hits.shape[2])
+    right = (block.labels == block.decoded)[:, 1:-1].sum(axis=1)
+    windows, takes = pa.array(predictions.window_ids, pa.string()), pa.array(predictions.take_ids, pa.string())
+    n, is_open = len(block.windows), block.opened
+    return pa.table({
+        "window_id": windows.take(pa.array(block.windows)), "take_id": takes.take(pa.array(block.takes)),
+        "horizon": pa.array(np.full(n, block.horizon)), "variant": pa.array([block.variant] * n, pa.string()),
+        "mid_right": pa.array(right), "label_ids": _lists(names.take(pa.array(block.labels.ravel())), n),
+        "decoded_ids": _lists(names.take(pa.array(block.decoded.ravel())), n),
+        "ranks": _lists(pa.array(ranks.ravel()), n),
+        "gate": pa.array(block.gate, mask=np.isnan(block.gate)),
+        "opened": pa.array(is_open == 1, mask=is_open < 0),
+        "candidate": windows.take(pa.array(block.candidates, mask=block.candidates < 0)),
+    })  # fmt: skip
+
+
+def _lists(values: pa.Array, n: int) -> pa.ListArray:
+    """Cut (n x H,) values into n lists of H."""
+    width = len(values) // n if n else 0
+    return pa.ListArray.from_arrays(pa.array(np.arange(n + 1) * width, pa.int32()), values)

@@ -1,0 +1,262 @@
+"""Put the report together: read the tables, draw, render."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import JsonValue
+
+from schemas.arrow import rows_of
+from schemas.config import ReportConfig
+from schemas.rejects import Reject, RejectCode, reject
+from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
+from trajpilot_core.report import figures, health, latex, machine, published
+from trajpilot_core.report.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery import Drawn, Example, examples
+from trajpilot_core.report.limits import limits
+from trajpilot_core.report.load import draw_gallery, load_facts, video_files
+from trajpilot_core.report.names import MAIN
+from trajpilot_core.report.page import Page, render
+from trajpilot_core.report.tables import Results, all_tables, number, results_of
+from trajpilot_core.stages.stage import Inputs, Runtime
+
+CURVES = ("alignment", "predictor", "scorer")
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that the stage writes."""
+
+    documents: Mapping[str, bytes]
+    rejects: Sequence[Reject]
+    n_examples: int
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The small tables, as records, and of the large ones the columns that are counted."""
+
+    metrics: list[Metric]
+    judgements: list[Judgement]
+    gate: list[GateRow]
+    headroom: list[Headroom]
+    shuffles: list[ShuffleScore]
+    curves: list[tuple[str, list[CurvePoint]]]
+    rejects: dict[str, pa.Table]
+    takes: pa.Table
+    segments: pa.Table
+    labels: pa.Table
+    windows: pa.Table
+    controls: pa.Table
+    n_features: int
+    n_texts: int
+
+
+def load(inputs: Inputs, stages: Sequence[str]) -> Loaded:
+    """Read the tables."""
+    return Loaded(
+        rows_of(Metric, inputs.table("metrics")), rows_of(Judgement, inputs.table("judgements")),
+        rows_of(GateRow, inputs.table("gate")), rows_of(Headroom, inputs.table("headroom")),
+        rows_of(ShuffleScore, inputs.table("shuffles")),
+        [(stage, rows_of(CurvePoint, inputs.table(f"{stage}_curves"))) for stage in CURVES],
+        {stage: inputs.table(f"{stage}.rejects") for stage in stages},
+        inputs.table("takes", ("take_id", "corpus", "split", "scenario", "duration_s")),
+        inputs.table("segments", ("split",)), inputs.table("labels", ("n_train", "n_test")),
+        inputs.table("windows", ("split", "horizon")), inputs.table("controls", ("source", "frame", "scale")),
+        inputs.table("features", ("segment_id",)).num_rows, inputs.table("text_bank", ("label_id",)).num_rows,
+    )  # fmt: skip
+
+
+def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[str], runtime: Runtime) -> Report:
+    """Build all documents.
+
+    Args:
+        inputs: the entries that the stage declares.
+        cfg: settings of the report.
+        stages: stages whose rejects are shown.
+        runtime: where the videos lie, and how many decoders may run.
+    """
+    loaded = load(inputs, stages)
+    results = results_of(loaded.metrics, loaded.judgements)
+    drawn = draw_gallery(inputs, cfg)
+    shown = examples(drawn, load_facts(drawn, inputs))
+    files = video_files(drawn, inputs) if cfg.frames else {}
+    pictures, rejects = _pictures(shown, files, cfg, runtime)
+    page = _page(loaded, results, cfg, drawn, shown, pictures)
+    note = _note(loaded, cfg)
+    documents = {
+        "report.html": render(page),
+        "report.json": machine.dump(_json(page, loaded)),
+        "metrics.tex": latex.document(page.tables, note, with_intervals=False).encode(),
+        "metrics_intervals.tex": latex.document(page.tables, note, with_intervals=True).encode(),
+    }
+    return Report(documents, rejects, len(shown))
+
+
+def _pictures(
+    shown: Sequence[Example], files: Mapping[str, str], cfg: ReportConfig, runtime: Runtime
+) -> tuple[dict[tuple[str, float], Thumbnail], list[Reject]]:
+    """Decode the start and goal frames of the gallery, one job per video."""
+    times: dict[str, set[float]] = {}
+    for example in shown:
+        times.setdefault(example.take_id, set()).update((example.start_s, example.goal_s))
+    if "://" in runtime.data_root:
+        reason = Thumbnail(None, "frames are shown for a local data root only")
+        return {(take, time): reason for take in files for time in times[take]}, []
+    absent = {take for take in times if take not in files}
+    wanted = [
+        Wanted(take, f"{runtime.data_root}/{file}", tuple(sorted(times[take]))) for take, file in sorted(files.items())
+    ]
+    made, rejects = thumbnails(wanted, cfg.thumbnail_px, runtime.workers)
+    if cfg.frames:
+        rejects += [reject("report", RejectCode.VIDEO_MISSING, t, "the take names no video", n_units=0) for t in absent]
+    return made, rejects
+
+
+def _page(
+    loaded: Loaded, results: Results, cfg: ReportConfig, drawn: Drawn, shown: Sequence[Example],
+    pictures: Mapping[tuple[str, float], Thumbnail],
+) -> Page:  # fmt: skip
+    """Gather what the page shows."""
+    return Page(
+        title=f"TrajPilot on {_corpus(loaded, cfg)}", simulated=cfg.simulated, facts=_facts(loaded, results, cfg),
+        tables=all_tables(results), judgements=loaded.judgements, variants=results.variants(),
+        undertrained=results.undertrained, gain=figures.gain_figure(results), controls=figures.control_figure(results),
+        horizons=figures.horizon_figures(results), legends=_legends(loaded, results),
+        gate=loaded.gate, gate_chart=figures.gate_figure(loaded.gate),
+        headroom=loaded.headroom, headroom_chart=figures.headroom_figure(loaded.headroom),
+        shuffles=_shuffles(loaded.shuffles), curves=figures.curve_figures(loaded.curves),
+        counts=health.counts(loaded.takes, loaded.segments, loaded.windows),
+        flows=health.flows(_kept(loaded), loaded.rejects), problems=health.problems(loaded.rejects),
+        published=published.comparisons(results, cfg.simulated), published_source=published.SOURCE, drawn=drawn,
+        examples=shown, thumbnails=pictures, frames_shown=cfg.frames, gallery_seed=cfg.seed,
+        capture_note=_capture_note(loaded.metrics), limits=_limits(loaded, results, cfg),
+    )  # fmt: skip
+
+
+def _kept(loaded: Loaded) -> dict[str, tuple[str, int]]:
+    """Rows that the stages which drop rows wrote."""
+    scored = max((m.n_windows for m in loaded.metrics if m.pooling == "sample"), default=0)
+    return {
+        "ingest": ("action segments", loaded.segments.num_rows), "trajectories": ("segments", loaded.controls.num_rows),
+        "features": ("segments", loaded.n_features), "text_bank": ("labels", loaded.n_texts),
+        "evaluation": ("test windows", scored),
+    }  # fmt: skip
+
+
+def _legends(loaded: Loaded, results: Results) -> dict[str, Sequence[figures.LegendItem]]:
+    """Legends of the charts."""
+    variants = results.variants()
+    return {
+        "main": figures.legend([v for v in MAIN if v in variants]),
+        "gain": figures.legend([v for v in ("endpoint_traj", "scorer", "pool_mean", "oracle") if v in variants]),
+        "controls": figures.legend([v for v in variants if v not in ("endpoint_traj", "scorer")]),
+        "headroom": figures.headroom_legend(loaded.headroom),
+    }
+
+
+def _corpus(loaded: Loaded, cfg: ReportConfig) -> str:
+    """Name the corpus; a simulated one never carries the name of the real one alone."""
+    names = ", ".join(sorted({m.corpus for m in loaded.metrics}))
+    return f"a simulated world in the layout of {names}" if cfg.simulated else names
+
+
+def _note(loaded: Loaded, cfg: ReportConfig) -> str:
+    """Caption of every LaTeX table: what was measured on what."""
+    takes = max((m.n_takes for m in loaded.metrics), default=0)
+    where = "SIMULATED WORLD, not comparable with published numbers" if cfg.simulated else _corpus(loaded, cfg)
+    return f"{where}; {takes} test takes; 95 % intervals over takes; ED in steps, all else in percent"
+
+
+def _scored(loaded: Loaded) -> tuple[int, int]:
+    """Windows and takes that were scored."""
+    pooled = [m for m in loaded.metrics if m.pooling == "sample" and m.cluster == "take"]
+    return max((m.n_windows for m in pooled), default=0), max((m.n_takes for m in pooled), default=0)
+
+
+def _seeds(metrics: Sequence[Metric]) -> list[int]:
+    """Seeds of the learned rows."""
+    return sorted({m.seed for m in metrics if m.seed is not None})
+
+
+def _facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[str, str]]:
+    """What ran, on what: the header of the page."""
+    windows, takes = _scored(loaded)
+    hours = float(pc.sum(loaded.takes["duration_s"]).as_py() or 0) / 3600
+    poses = sorted({f"{r['source']}, {r['frame']} frame, {r['scale']}" for r in _distinct(loaded.controls)})
+    lost = sum(int(pc.sum(table["n_units"]).as_py() or 0) for table in loaded.rejects.values())
+    versions = ", ".join(f"{name} {version}" for name, version in machine.versions().items())
+    return [
+        ("corpus", _corpus(loaded, cfg)),
+        ("takes", f"{loaded.takes.num_rows} ({hours:.1f} h), of which {takes} test takes were scored"),
+        ("segments, labels", f"{loaded.segments.num_rows} segments, {loaded.labels.num_rows} labels"),
+        ("windows", f"{windows} test windows, {loaded.windows.num_rows} in all"),
+        ("head motion", "; ".join(poses) or "none"),
+        (
+            "rows, seeds",
+            f"{len(results.variants())} rows, seeds {', '.join(map(str, _seeds(loaded.metrics))) or 'none'}",
+        ),
+        ("lost to rejects", f"{lost} rows, see Data health"),
+        ("configuration", cfg.config_digest[:16] if cfg.config_digest else "not given"),
+        ("versions", versions),
+    ]
+
+
+def _distinct(table: pa.Table) -> list[dict[str, Any]]:
+    """Distinct rows of a narrow table."""
+    return list(table.group_by(table.column_names).aggregate([]).to_pylist())
+
+
+def _shuffles(rows: Sequence[ShuffleScore]) -> str:
+    """Say in one sentence what shuffling the middle trajectories does, over all derangements."""
+    if not rows:
+        return ""
+    horizons = sorted({row.horizon for row in rows})
+    parts = []
+    for horizon in horizons:
+        values = [row.m1 for row in rows if row.horizon == horizon]
+        parts.append(f"H={horizon} {number(mean(values))} ({number(min(values))} to {number(max(values))})")
+    return (
+        f"M@1 with shuffled middle trajectories, mean and range of {len(rows) // len(horizons)} shuffles: "
+        + ", ".join(parts)
+    )
+
+
+def _capture_note(metrics: Sequence[Metric]) -> str:
+    """Say how much wider the intervals are over captures than over takes, where there are any."""
+
+    def widths(cluster: str) -> list[float]:
+        chosen = [
+            m for m in metrics if m.cluster == cluster and m.pooling == "plain" and m.metric == "M@1" and m.seed is None
+        ]
+        return [m.high - m.low for m in chosen if m.reference is None]
+
+    takes, captures = widths("take"), widths("capture")
+    if not captures or mean(takes) == 0:
+        return ""
+    return f"Takes of one capture are related: over captures the intervals of M@1 are {mean(captures) / mean(takes):.2f} times as wide."
+
+
+def _limits(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[str]:
+    """The limits in words."""
+    lost = {stage: int(pc.sum(table["n_units"]).as_py() or 0) for stage, table in loaded.rejects.items()}
+    return limits(
+        results, loaded.judgements, simulated=cfg.simulated, n_takes=_scored(loaded)[1], n_seeds=len(_seeds(loaded.metrics)),
+        unseen_percent=health.unseen_share(loaded.labels), lost=lost, scales=[row["scale"] for row in _distinct(loaded.controls)],
+    )  # fmt: skip
+
+
+def _json(page: Page, loaded: Loaded) -> JsonValue:
+    """The report for programs."""
+    return {
+        "format": machine.FORMAT, "title": page.title, "simulated": page.simulated,
+        "facts": dict(page.facts), "metrics": machine.records(loaded.metrics),
+        "tables": [machine.table_json(table) for table in page.tables],
+        "judgements": machine.records(loaded.judgements), "gate": machine.records(loaded.gate),
+        "headroom": machine.records(loaded.headroom), "shuffles": machine.records(loaded.shuffles),
+        "undertrained": sorted(page.undertrained), "limits": list(page.limits),
+        "gallery": {name: list(windows) for name, windows in page.drawn.classes.items()},
+    }  # fmt: skip

@@ -1,0 +1,156 @@
+"""Which charts the report shows, drawn from the tables of results."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from schemas.results import CurvePoint, GateRow, Headroom, Metric
+from trajpilot_core.report.charts import Axes, Point, Series, legend_mark, line_chart, whisker_chart
+from trajpilot_core.report.names import DESCRIPTIONS, MAIN, OPEN_METRICS, row_name
+from trajpilot_core.report.tables import Results
+
+MARKS = {
+    "no_traj": "circle", "endpoint_traj": "triangle", "scorer": "square", "oracle": "diamond", "pool_mean": "circle",
+    "knn_labels": "square", "top1": "triangle", "shuffled": "diamond", "previous": "none", "majority": "none",
+}  # fmt: skip
+CURVE_STYLES = {"traj": "oracle", "no_traj": "no_traj", "endpoint_traj": "endpoint_traj", "scorer": "scorer"}
+DEV_QUANTITIES = ("M@1", "R@5", "selection")
+"""What selects the epoch that is kept, first found first."""
+POOL_STYLES = ("previous", "no_traj", "endpoint_traj", "scorer", "oracle", "pool_mean")
+
+
+class Figure(NamedTuple):
+    """One chart with its caption."""
+
+    caption: str
+    chart: Markup
+
+
+class LegendItem(NamedTuple):
+    """One entry of a legend."""
+
+    name: str
+    swatch: Markup
+
+
+def legend(variants: Sequence[str]) -> list[LegendItem]:
+    """Return the legend of some rows."""
+    return [LegendItem(row_name(v), legend_mark(v, MARKS.get(v, "circle"))) for v in variants]
+
+
+def _point(m: Metric) -> Point:
+    """Turn a metric into a point over its horizon; an infinite interval is not drawn."""
+    wide = m.low == float("-inf")
+    return Point(float(m.horizon or 0), m.value, m.value if wide else m.low, m.value if wide else m.high)
+
+
+def _series(results: Results, variant: str, reference: str | None, metric: str) -> Series:
+    """Return one row over the horizons."""
+    found = [m for m in results.find({variant}, reference) if m.metric == metric and m.horizon is not None]
+    points = tuple(_point(m) for m in sorted(found, key=lambda m: m.horizon or 0))
+    return Series(row_name(variant), variant, points, MARKS.get(variant, "circle"))
+
+
+def horizon_figures(results: Results) -> list[Figure]:
+    """Draw every open-vocabulary metric over the horizon for the paper's rows, with bands."""
+    ticks = _horizons(results)
+    figures = []
+    for metric in OPEN_METRICS:
+        series = [s for s in (_series(results, v, None, metric) for v in MAIN) if s.points]
+        axes = Axes(f"{metric} over the horizon", "horizon H (steps)", f"{metric}, %", ticks)
+        figures.append(Figure(f"{metric}: {DESCRIPTIONS[metric]}", line_chart(axes, series)))
+    return figures
+
+
+def gain_figure(results: Results) -> Figure:
+    """Draw the paired differences to No-Traj in M@1 per horizon, with whiskers."""
+    shown = [v for v in ("endpoint_traj", "scorer", "pool_mean", "oracle") if v in results.variants()]
+    series = [s for s in (_series(results, v, "no_traj", "M@1") for v in shown) if s.points]
+    axes = Axes("Difference to No-Traj in M@1", "horizon H (steps)", "points of M@1", _horizons(results))
+    return Figure("M@1 minus No-Traj’s on the same windows, 95 % intervals over takes", whisker_chart(axes, series))
+
+
+def control_figure(results: Results) -> Figure:
+    """Draw M@1 of the controls and of No-Traj and Oracle over the horizon, without bands."""
+    shown = [v for v in results.variants() if v not in ("endpoint_traj", "scorer")]
+    lines = [_series(results, v, None, "M@1") for v in shown]
+    series = [Series(s.name, s.style, s.points, s.mark, has_band=False) for s in lines if s.points]
+    axes = Axes("M@1 of the controls", "horizon H (steps)", "M@1, %", _horizons(results))
+    return Figure("M@1 of the controls, No-Traj and Oracle", line_chart(axes, series))
+
+
+def _horizons(results: Results) -> tuple[float, ...]:
+    """All horizons, as ticks."""
+    return tuple(sorted({float(m.horizon) for m in results.metrics if m.horizon is not None}))
+
+
+def gate_figure(rows: Sequence[GateRow]) -> Figure:
+    """Draw the share of opened gates over the horizon, one line per seed."""
+    seeds = sorted({row.seed for row in rows})
+    inside = [row for row in rows if row.horizon is not None]
+    series = [
+        Series(f"seed {seed}", "scorer" if i == 0 else "no_traj", tuple(
+            Point(float(r.horizon or 0), r.open_rate, r.open_rate, r.open_rate) for r in inside if r.seed == seed), "square")
+        for i, seed in enumerate(seeds)
+    ]  # fmt: skip
+    ticks = tuple(sorted({float(row.horizon) for row in inside if row.horizon is not None}))
+    return Figure("Windows whose gate trusted a retrieved trajectory",
+                  line_chart(Axes("Open rate of the gate", "horizon H (steps)", "gate open, %", ticks), series))  # fmt: skip
+
+
+def headroom_figure(rows: Sequence[Headroom]) -> Figure:
+    """Draw the same-step recall of the retrieved pool over the horizon, one line per pool size, first seed."""
+    kept = [row for row in rows if row.seed == min(r.seed for r in rows)]
+    series = [
+        Series(f"top {pool}", POOL_STYLES[i % len(POOL_STYLES)], tuple(
+            Point(float(r.horizon), *[r.same_step_recall] * 3) for r in kept if r.pool == pool), "circle")
+        for i, pool in enumerate(sorted({row.pool for row in kept}))
+    ]  # fmt: skip
+    ticks = tuple(sorted({float(row.horizon) for row in kept}))
+    axes = Axes("Headroom of the retrieved pool", "horizon H (steps)", "truth in pool, %", ticks)
+    return Figure("Middle steps whose truth some candidate has at the same place", line_chart(axes, series))
+
+
+def headroom_legend(rows: Sequence[Headroom]) -> list[LegendItem]:
+    """Return the legend of the pool sizes."""
+    pools = sorted({row.pool for row in rows})
+    return [
+        LegendItem(f"top {p}", legend_mark(POOL_STYLES[i % len(POOL_STYLES)], "circle")) for i, p in enumerate(pools)
+    ]
+
+
+def curve_figures(curves: Sequence[tuple[str, Sequence[CurvePoint]]]) -> list[Figure]:
+    """Draw, per stage, the training loss and the dev score that selects the epoch, chain `final`, first seed.
+
+    Args:
+        curves: (stage, its curve rows).
+    """
+    figures = []
+    for stage, rows in curves:
+        kept = [row for row in rows if row.model.startswith("final/") and row.seed == min(r.seed for r in rows)]
+        trained = [row for row in kept if row.epoch > 0]
+        losses = [row for row in trained if row.quantity == "loss" and row.split == "train"]
+        figures.append(_curves(f"{stage}: training loss", "loss", losses, 1.0))
+        chosen = next((q for q in DEV_QUANTITIES if any(r.quantity == q and r.split == "dev" for r in trained)), None)
+        scores = [row for row in trained if row.quantity == chosen and row.split == "dev"]
+        if chosen:
+            figures.append(_curves(f"{stage}: dev {chosen}", f"dev {chosen}, %", scores, 100.0))
+    return figures
+
+
+def _curves(title: str, y_label: str, rows: Sequence[CurvePoint], factor: float) -> Figure:
+    """Draw one quantity over the epochs, a line per model."""
+    series = []
+    for model in sorted({row.model for row in rows}):
+        name = model.removeprefix("final/")
+        points = tuple(
+            Point(float(r.epoch), *[factor * r.value] * 3)
+            for r in sorted((r for r in rows if r.model == model), key=lambda r: r.epoch)
+        )
+        series.append(Series(name, CURVE_STYLES.get(name, "scorer"), points, "none"))
+    last = max((row.epoch for row in rows), default=1)
+    step = max(1, round(last / 5))
+    names = " · ".join(line.name for line in series)
+    axes = Axes(title, "epoch", y_label, tuple(float(e) for e in range(0, last + 1, step)))
+    return Figure(f"{title} ({names})" if names else title, line_chart(axes, series))

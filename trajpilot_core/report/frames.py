@@ -1,0 +1,85 @@
+"""Thumbnails of the gallery as JPEG data URIs; a frame that cannot be had becomes its reason."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.rejects import Reject, RejectCode, reject
+from trajpilot_core.video.isolate import run_jobs
+
+JPEG_QUALITY = 82
+TIMEOUT_S = 30.0
+"""A decoder that is silent for longer is given up; the report is built without its frames."""
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A picture, or why there is none."""
+
+    uri: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Frames wanted of one video."""
+
+    take_id: str
+    path: str
+    """Local file."""
+    times_s: tuple[float, ...]
+
+
+def thumbnails(
+    wanted: Sequence[Wanted], size_px: int, workers: int
+) -> tuple[dict[tuple[str, float], Thumbnail], list[Reject]]:
+    """Decode frames in child processes, so that no video can end the report.
+
+    Args:
+        wanted: videos and times, one entry per video.
+        size_px: side of the square that frames are squashed to.
+        workers: decoders side by side.
+
+    Returns:
+        (take id, time) -> thumbnail, for every frame wanted; and the faults as rejects that cost no row.
+    """
+    jobs = [
+        {"kind": "clips", "path": w.path, "times_s": [[t] for t in w.times_s], "size_px": size_px, "backend": "pyav"}
+        for w in wanted
+    ]
+    made: dict[tuple[str, float], Thumbnail] = {}
+    rejects: list[Reject] = []
+    for event in run_jobs(jobs, workers=workers, timeout_s=TIMEOUT_S, ahead=4) if jobs else ():
+        video = wanted[event.job]
+        if event.kind == "clip" and event.frames is not None:
+            made[video.take_id, video.times_s[event.values["segment"]]] = Thumbnail(_jpeg(event.frames[0]), "")
+        elif event.kind in ("fault", "failed"):
+            lost = [video.times_s[event.values["segment"]]] if event.kind == "fault" else video.times_s
+            made |= {
+                (video.take_id, time): _missing(event.values) for time in lost if (video.take_id, time) not in made
+            }
+            rejects.append(_reject(video.take_id, event.values))
+    absent = {(w.take_id, t): Thumbnail(None, "the frame could not be decoded") for w in wanted for t in w.times_s}
+    return absent | made, sorted(rejects, key=lambda row: (row.take, row.detail))
+
+
+def _missing(values: Mapping[str, str]) -> Thumbnail:
+    """Name the fault by its code; the detail stands in the rejects table."""
+    return Thumbnail(None, f"no frame ({values['code']})")
+
+
+def _reject(take_id: str, values: Mapping[str, str]) -> Reject:
+    """A frame that is missing from the report costs no row of any table."""
+    return reject("report", RejectCode(values["code"]), take_id, values["detail"], n_units=0)
+
+
+def _jpeg(image: NDArray[np.uint8]) -> str:
+    """Encode an RGB image (size, size, 3) as a data URI."""
+    made, data = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
+    if not made:
+        raise ValueError(f"an image of shape {image.shape} could not be encoded as JPEG")
+    return "data:image/jpeg;base64," + base64.b64encode(data.tobytes()).decode()

@@ -1,0 +1,191 @@
+"""Which windows the gallery shows, by a fixed rule, and what is known about each.
+
+Rule: windows fall into three classes by the scorer's plan of the first seed: `gate wrong` (it opened, and fewer middle
+steps are right than in the fallback), `success` (all middle steps right), `failure` (the rest). Equal shares of every class
+are drawn at random by the seed of the report, whatever they look like. A class with fewer windows is not filled up.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.config import ReportConfig
+from schemas.observation import DOF, MOTIONS
+from trajpilot_core.report.names import in_order, row_name
+from trajpilot_core.report.paths import Path, integrate
+
+CLASSES = ("success", "failure", "gate wrong")
+TITLES = {
+    "success": "success: every middle step right",
+    "failure": "failure: a middle step is wrong",
+    "gate wrong": "gate wrong: it opened, and the fallback had more steps right",
+}
+SHOWN = ("no_traj", "scorer", "oracle")
+NOT_RANKED = 5
+MAX_LABEL = 160
+"""Longer labels are cut in the gallery, characters."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The windows of the gallery."""
+
+    classes: Mapping[str, tuple[str, ...]]
+    """Class -> window ids, in the order of the draw."""
+    sizes: Mapping[str, int]
+    """Class -> windows that it holds."""
+
+    def window_ids(self) -> list[str]:
+        """All windows drawn."""
+        return [window for windows in self.classes.values() for window in windows]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One answer of one row at one position: `sign` and `state` say the same as the colour."""
+
+    text: str
+    state: str
+    """`hit`, `top5` or `miss`."""
+    sign: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One row's answers on one window."""
+
+    name: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One window of the gallery, without pictures."""
+
+    window_id: str
+    take_id: str
+    take_name: str
+    title: str
+    horizon: int
+    start_s: float
+    goal_s: float
+    span_s: tuple[float, float]
+    truth: tuple[str, ...]
+    plans: tuple[Plan, ...]
+    gate: str
+    paths: tuple[Path, ...]
+    unit: str
+
+
+def draw(outcomes: pa.Table, cfg: ReportConfig) -> Drawn:
+    """Draw the windows of the gallery.
+
+    Args:
+        outcomes: columns window_id, horizon, variant, mid_right, opened.
+        cfg: number of examples and seed.
+    """
+    scorer = outcomes.filter(pc.equal(outcomes["variant"], "scorer")).sort_by("window_id")
+    plain = outcomes.filter(pc.equal(outcomes["variant"], "no_traj")).sort_by("window_id")
+    if scorer.num_rows == 0 or not scorer["window_id"].equals(plain["window_id"]):
+        return Drawn({name: () for name in CLASSES}, dict.fromkeys(CLASSES, 0))
+    right, fallback = (t["mid_right"].to_numpy() for t in (scorer, plain))
+    opened = pc.fill_null(scorer["opened"], False).to_numpy()
+    wrong = opened & (right < fallback)
+    success = ~wrong & (right == scorer["horizon"].to_numpy() - 2)
+    ids = np.array(scorer["window_id"].to_pylist(), dtype=object)
+    held = {"success": ids[success], "failure": ids[~wrong & ~success], "gate wrong": ids[wrong]}
+    shares = [cfg.examples // 3 + (i < cfg.examples % 3) for i in range(3)]
+    chosen = {
+        name: tuple(held[name][np.random.default_rng([cfg.seed, i]).permutation(len(held[name]))[: shares[i]]].tolist())
+        for i, name in enumerate(CLASSES)
+    }
+    return Drawn(chosen, {name: len(held[name]) for name in CLASSES})
+
+
+def keep(table: pa.Table, column: str, values: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the rows of a table whose `column` is one of `values`."""
+    wanted = pa.array(sorted(set(values)), pa.string())
+    return list(table.filter(pc.is_in(table[column], value_set=wanted)).to_pylist())
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The rows that the drawn windows need, by id."""
+
+    outcomes: Mapping[tuple[str, str], dict[str, Any]]
+    """(window, variant) -> row."""
+    takes: Mapping[str, dict[str, Any]]
+    segments: Mapping[str, dict[str, Any]]
+    windows: Mapping[str, dict[str, Any]]
+    controls: Mapping[str, dict[str, Any]]
+    labels: Mapping[str, str]
+
+
+def examples(drawn: Drawn, facts: Facts) -> list[Example]:
+    """Describe every drawn window, class by class."""
+    return [_example(window, name, facts) for name in CLASSES for window in drawn.classes[name]]
+
+
+def _example(window_id: str, name: str, facts: Facts) -> Example:
+    """Describe one window."""
+    window = facts.windows[window_id]
+    segments = [facts.segments[s] for s in window["segment_ids"]]
+    rows = {v: row for (w, v), row in facts.outcomes.items() if w == window_id}
+    first, last = segments[0], segments[-1]
+    take = facts.takes[window["take_id"]]
+    paths, unit = _paths(window, rows, facts)
+    return Example(
+        window_id, window["take_id"], take["name"], TITLES[name], window["horizon"],
+        (first["start_s"] + first["end_s"]) / 2, (last["start_s"] + last["end_s"]) / 2, (first["start_s"], last["end_s"]),
+        tuple(_label(i, facts) for i in rows["scorer"]["label_ids"]),
+        tuple(_plan(variant, rows[variant], facts) for variant in in_order(set(rows) & set(SHOWN))),
+        _gate(rows["scorer"]), paths, unit,
+    )  # fmt: skip
+
+
+def _label(label_id: str, facts: Facts) -> str:
+    """Return the text of a label, cut if very long."""
+    text = facts.labels.get(label_id, label_id)
+    return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
+
+
+def _plan(variant: str, row: Mapping[str, Any], facts: Facts) -> Plan:
+    """Compare one row's sequence with the truth, position by position."""
+    steps = []
+    for guess, truth, rank in zip(row["decoded_ids"], row["label_ids"], row["ranks"], strict=True):
+        state, sign = ("hit", "✓") if guess == truth else ("top5", "5") if rank < NOT_RANKED else ("miss", "✗")
+        steps.append(Step(_label(guess, facts), state, sign))
+    return Plan(row_name(variant), tuple(steps))
+
+
+def _gate(row: Mapping[str, Any]) -> str:
+    """Say what the gate did."""
+    if row["gate"] is None:
+        return "this row has no gate"
+    did = "open: a retrieved trajectory was trusted" if row["opened"] else "closed: the No-Traj answer stands"
+    return f"gate {row['gate']:.2f}, {did}"
+
+
+def _paths(
+    window: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], facts: Facts
+) -> tuple[tuple[Path, ...], str]:
+    """Integrate the middle motions of the window, of its nearest candidate, and of the one that the scorer chose."""
+    wanted = [("true", "true", window["window_id"])]
+    if "top1" in rows and rows["top1"]["candidate"]:
+        wanted.append(("nearest", "nearest retrieved", rows["top1"]["candidate"]))
+    if rows["scorer"]["candidate"]:
+        wanted.append(("chosen", "chosen by the scorer", rows["scorer"]["candidate"]))
+    paths, scales = [], set()
+    for kind, name, window_id in wanted:
+        held = [facts.controls.get(s) for s in facts.windows.get(window_id, {"segment_ids": ()})["segment_ids"][1:-1]]
+        found = [row for row in held if row is not None]
+        if not found or len(found) < len(held):
+            continue
+        motions = np.array([row["controls"] for row in found], dtype=np.float64).reshape(-1, MOTIONS, DOF)
+        paths.append(Path(kind, name, integrate(motions)))
+        scales.add(found[0]["scale"])
+    return tuple(paths), "m" if scales == {"metric"} else "(arbitrary scale)"

@@ -1,0 +1,74 @@
+"""The limits of a run in words, filled from its data: what the numbers do not show."""
+
+from collections.abc import Mapping, Sequence
+
+from schemas.results import Judgement
+from trajpilot_core.report.names import row_name
+from trajpilot_core.report.tables import Results
+
+FEW_TAKES = 40
+"""Below this number of takes, intervals over takes are too narrow. Source: docs/decisions/metrics.md."""
+
+
+def limits(
+    results: Results, judgements: Sequence[Judgement], *, simulated: bool, n_takes: int, n_seeds: int,
+    unseen_percent: float, lost: Mapping[str, int], scales: Sequence[str],
+) -> list[str]:  # fmt: skip
+    """Return the sentences that this run's data call for.
+
+    Args:
+        results: the metrics.
+        judgements: the checks of the evaluation; every claim that does not hold becomes a sentence.
+        simulated: the corpus is the simulated world.
+        n_takes: test takes that were scored.
+        n_seeds: seeds that were trained.
+        unseen_percent: share of the test steps whose label no training segment has.
+        lost: stage -> units lost to rejects.
+        scales: scales of the controls (`metric`, `arbitrary`).
+    """
+    said = [_world(simulated)]
+    if n_takes < FEW_TAKES:
+        said.append(
+            f"Only {n_takes} test takes were scored: intervals over fewer than {FEW_TAKES} takes are too narrow."
+        )
+    if n_seeds == 1:
+        said.append("One seed was trained: the intervals hold the spread over takes, not the spread over trainings.")
+    said += [_claim(judgement) for judgement in judgements if _is_open_claim(judgement)]
+    weak = [row_name(v) for v in results.variants() if v in results.undertrained]
+    if weak:
+        said.append(f"UNDERTRAINED rows prove nothing, neither for nor against: {', '.join(weak)}.")
+    if unseen_percent > 0:
+        said.append(f"{unseen_percent:.1f} % of the test steps have a label that no training segment has.")
+    n_lost = sum(lost.values())
+    if n_lost:
+        stages = ", ".join(f"{stage} {n}" for stage, n in lost.items() if n)
+        said.append(f"{n_lost} rows were lost to rejects ({stages}); they are in none of the numbers.")
+    if "arbitrary" in scales:
+        said.append(
+            "Some head motions have an arbitrary scale (estimated from video): lengths in metres mean nothing there."
+        )
+    said.append("Oracle is given the true head motion of the window. It is a condition, not an upper bound: the Scorer "
+                "reads the labels of retrieved windows and chooses among many plans, and may lie above it.")  # fmt: skip
+    return said
+
+
+def _world(simulated: bool) -> str:
+    """Say where the numbers come from."""
+    if simulated:
+        return ("The corpus is a simulated world with made-up tasks, head motion and rendering. Its numbers say how this "
+                "implementation behaves in that world; they say nothing about people, and cannot be compared with the "
+                "paper's.")  # fmt: skip
+    return "The numbers hold for the released split that was scored and for the takes whose files were on disk."
+
+
+def _is_open_claim(judgement: Judgement) -> bool:
+    """Say whether a judgement is a claim of the paper or of the demo that did not come out."""
+    return judgement.check.startswith(("claim: ", "demo: ")) and judgement.verdict != "holds"
+
+
+def _claim(judgement: Judgement) -> str:
+    """Print a claim that does not hold."""
+    claim = judgement.check.split(": ", 1)[1]
+    how = {"fails": "was not seen here", "undertrained": "cannot be judged, a model is UNDERTRAINED",
+           "not run": "could not be checked"}[judgement.verdict]  # fmt: skip
+    return f"“{claim[0].upper()}{claim[1:]}” {how}. {judgement.detail}."

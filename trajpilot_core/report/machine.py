@@ -1,0 +1,76 @@
+"""The report as JSON: the same numbers as the page, in full precision, for programs."""
+
+import json
+import math
+from collections.abc import Sequence
+from importlib import metadata
+
+from pydantic import JsonValue
+
+from schemas.base import Record
+from schemas.results import Metric
+from trajpilot_core.report.tables import ResultTable
+
+FORMAT = 1
+"""Version of the layout of report.json."""
+PACKAGES = ("torch", "numpy", "pyarrow", "transformers", "av", "prefect")
+
+
+def finite(value: JsonValue) -> JsonValue:
+    """Replace infinite numbers by null, which JSON has, in nested values."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    return [finite(inner) for inner in value] if isinstance(value, list) else value
+
+
+def records(rows: Sequence[Record]) -> list[JsonValue]:
+    """Return records as JSON values."""
+    return [finite(row.model_dump(mode="json")) for row in rows]
+
+
+def table_json(table: ResultTable) -> JsonValue:
+    """Return a printed table: every cell by its key, with its text and the number behind it."""
+    return {
+        "id": table.id,
+        "title": table.title,
+        "cells": [
+            {
+                "key": cell.key,
+                "text": cell.text,
+                "interval": cell.interval,
+                "best": cell.is_best,
+                **_numbers(cell.metric),
+            }
+            for cell in table.cells()
+        ],
+    }
+
+
+def _numbers(m: Metric) -> dict[str, JsonValue]:
+    """Return what a cell shows, in full precision."""
+    return {
+        "value": m.value,
+        "low": finite(m.low),
+        "high": finite(m.high),
+        "n_takes": m.n_takes,
+        "n_windows": m.n_windows,
+    }
+
+
+def dump(value: JsonValue) -> bytes:
+    """Serialise with sorted keys, so that equal reports have equal bytes."""
+    return (json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def script_json(value: JsonValue) -> str:
+    """Serialise for a <script type="application/json"> block: no character of it can end the block."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the libraries that decide the numbers; absent ones are left out."""
+    installed = {d.metadata["Name"].lower(): d.version for d in metadata.distributions() if d.metadata["Name"]}
+    return {name: installed[name] for name in PACKAGES if name in installed}

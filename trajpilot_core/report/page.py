@@ -1,0 +1,122 @@
+"""The HTML page: one offline file with its style, script, charts and pictures inside."""
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from pydantic import JsonValue
+
+from schemas.results import GateRow, Headroom, Judgement
+from trajpilot_core.report.figures import Figure, LegendItem
+from trajpilot_core.report.frames import Thumbnail
+from trajpilot_core.report.gallery import CLASSES, Drawn, Example
+from trajpilot_core.report.health import Count, Flow, Problem
+from trajpilot_core.report.machine import script_json
+from trajpilot_core.report.names import DESCRIPTIONS, ROWS, Row
+from trajpilot_core.report.paths import three_views
+from trajpilot_core.report.published import Comparison
+from trajpilot_core.report.tables import ResultTable, number
+
+SIGNS = {"holds": "✓", "fails": "✗", "undertrained": "!", "not run": "–"}
+GROUPS = {
+    "demo": "What the demo must show",
+    "identity": "What holds by definition",
+    "leak": "Nothing of the test was seen in training",
+    "trained": "Are the models trained?",
+    "claim": "What the paper says, and what was seen here",
+}
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything that the page shows."""
+
+    title: str
+    simulated: bool
+    facts: Sequence[tuple[str, str]]
+    tables: Sequence[ResultTable]
+    judgements: Sequence[Judgement]
+    variants: Sequence[str]
+    undertrained: frozenset[str]
+    gain: Figure
+    controls: Figure
+    horizons: Sequence[Figure]
+    legends: Mapping[str, Sequence[LegendItem]]
+    gate: Sequence[GateRow]
+    gate_chart: Figure
+    headroom: Sequence[Headroom]
+    headroom_chart: Figure
+    shuffles: str
+    curves: Sequence[Figure]
+    counts: Sequence[Count]
+    flows: Sequence[Flow]
+    problems: Sequence[Problem]
+    published: Sequence[Comparison]
+    published_source: str
+    drawn: Drawn
+    examples: Sequence[Example]
+    thumbnails: Mapping[tuple[str, float], Thumbnail]
+    frames_shown: bool
+    gallery_seed: int
+    capture_note: str
+    limits: Sequence[str]
+
+
+def render(page: Page) -> bytes:
+    """Render the page; every text from the data is escaped, and only our own script may run."""
+    files = resources.files("trajpilot_core.report").joinpath("templates")
+    style, script = (files.joinpath(name).read_text() for name in ("report.css", "report.js"))
+    environment = Environment(
+        loader=PackageLoader("trajpilot_core.report", "templates"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    text = environment.get_template("report.html.j2").render(
+        page=page, policy=policy(script), style=Markup(style), script=Markup(script),
+        data=Markup(script_json(_path_data(page.examples))), groups=judgement_groups(page.judgements), signs=SIGNS,
+        rows=_known_rows(page.variants), descriptions=DESCRIPTIONS, classes=CLASSES, number=number,
+        tables={table.id: table for table in page.tables}, views=three_views, count=_count,
+    )  # fmt: skip
+    return text.encode()
+
+
+def policy(script: str) -> str:
+    """Return the content security policy: no request anywhere, and no script but the one with this digest."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _count(value: int) -> str:
+    """Print a count with thin spaces."""
+    return f"{value:,}".replace(",", "\u202f")
+
+
+def _known_rows(variants: Sequence[str]) -> list[tuple[str, Row]]:
+    """Return the rows of this run with what they know."""
+    return [(variant, ROWS[variant]) for variant in variants if variant in ROWS]
+
+
+def judgement_groups(judgements: Sequence[Judgement]) -> list[tuple[str, list[tuple[str, Judgement]]]]:
+    """Return (title, [(text, judgement)]) per group of checks, in the order of the page."""
+    grouped = []
+    for prefix, title in GROUPS.items():
+        inside = [(j.check.split(": ", 1)[1], j) for j in judgements if j.check.startswith(f"{prefix}: ")]
+        if inside:
+            grouped.append((title, inside))
+    return grouped
+
+
+def _path_data(examples: Sequence[Example]) -> JsonValue:
+    """Return the head paths for the optional 3-D drawing, rounded to a millimetre."""
+    data: list[Any] = [
+        [{"kind": path.kind, "points": path.points_m.round(3).tolist()} for path in example.paths]
+        for example in examples
+    ]
+    return data

@@ -1,0 +1,96 @@
+"""Head paths in three dimensions, integrated from relative motions, and their static drawing in three views.
+
+Axes of the drawing: forward, left and up of the head where the path begins. The raw Aria camera frame (and its device
+frame) has x down, y left, z forward, so forward = z, left = y, up = -x.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+Array = NDArray[np.float64]
+VIEWS = (("from above", 1, 0, -1.0), ("from the left", 0, 2, 1.0), ("from behind", 1, 2, -1.0))
+"""(title, axis to the right, axis up, sign of the axis to the right); axes: 0 forward, 1 left, 2 up."""
+VIEW_PX = 170
+STYLES = {"true": "solid", "nearest": "dotted", "chosen": "dashed"}
+
+
+@dataclass(frozen=True)
+class Path:
+    """One head path."""
+
+    kind: str
+    """`true`, `nearest` (first candidate) or `chosen` (the scorer's)."""
+    name: str
+    points_m: Array
+    """(P, 3) forward, left, up."""
+
+
+def integrate(controls: Array) -> Array:
+    """Chain relative motions into positions.
+
+    Args:
+        controls: (S, 16, 6) motions of S segments: dx, dy, dz in metres, then the rotation vector in radians, each in the
+            earlier body frame.
+
+    Returns:
+        (16 S + 1, 3) positions forward, left, up in metres, in the body frame at the start. Segments are joined end to
+        start; a pause between two segments that were cut short is not drawn.
+    """
+    motions = controls.reshape(-1, 6).astype(np.float64)
+    place, turned = np.zeros(3), Rotation.identity()
+    points = [place]
+    for motion, turn in zip(motions[:, :3], Rotation.from_rotvec(motions[:, 3:]), strict=True):
+        place = place + turned.apply(motion)
+        turned = turned * turn
+        points.append(place)
+    body = np.stack(points)
+    return np.stack([body[:, 2], body[:, 1], -body[:, 0]], axis=1)
+
+
+def three_views(paths: Sequence[Path], unit: str) -> Markup:
+    """Draw all paths from above, from the left and from behind, at one scale with a bar."""
+    if not paths:
+        return Markup('<p class="empty">No path: the window has no controls.</p>')
+    everything = np.concatenate([path.points_m for path in paths])
+    centre = (everything.max(axis=0) + everything.min(axis=0)) / 2
+    extent = max(float((everything.max(axis=0) - everything.min(axis=0)).max()), 1e-3)
+    scale = (VIEW_PX - 36) / extent
+    bar = _bar_length(extent)
+    parts = [_view(index, view, paths, centre, scale) for index, view in enumerate(VIEWS)]
+    parts.append(Markup('<g class="bar"><line x1="8" x2="{x}" y1="{y}" y2="{y}"/><text class="tick" x="8" y="{t}">{text}</text></g>').format(
+        x=round(8 + bar * scale, 1), y=VIEW_PX + 10, t=VIEW_PX + 23, text=f"{bar:g} {unit}"))  # fmt: skip
+    names = ", ".join(f"{path.name} ({STYLES[path.kind]} line)" for path in paths)
+    return Markup('<svg class="paths" viewBox="0 0 {w} {h}" role="img" aria-label="Head paths from three sides: {names}">{parts}</svg>').format(
+        w=3 * VIEW_PX, h=VIEW_PX + 28, names=names, parts=Markup("").join(parts))  # fmt: skip
+
+
+def _bar_length(extent: float) -> float:
+    """Return a round length of about a third of the extent."""
+    step = 10.0 ** np.floor(np.log10(extent / 3))
+    return float(max(step * factor for factor in (1, 2, 5) if step * factor <= extent / 2))
+
+
+def _view(index: int, view: tuple[str, int, int, float], paths: Sequence[Path], centre: Array, scale: float) -> Markup:
+    """Draw one view in its own square."""
+    title, right, up, sign = view
+    middle = index * VIEW_PX + VIEW_PX / 2
+    drawn = []
+    for path in paths:
+        x = middle + sign * (path.points_m[:, right] - centre[right]) * scale
+        y = VIEW_PX / 2 + 6 - (path.points_m[:, up] - centre[up]) * scale
+        line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+        drawn.append(Markup('<g class="path {kind}"><polyline points="{line}"/><circle cx="{x}" cy="{y}" r="2.6"/></g>').format(
+            kind=path.kind, line=line, x=f"{x[-1]:.1f}", y=f"{y[-1]:.1f}"))  # fmt: skip
+    first = paths[0].points_m[0]
+    start = Markup('<path class="start" d="M{x} {y}m-4 0h8m-4-4v8"/>').format(
+        x=f"{middle + sign * (first[right] - centre[right]) * scale:.1f}",
+        y=f"{VIEW_PX / 2 + 6 - (first[up] - centre[up]) * scale:.1f}",
+    )
+    frame = Markup('<rect class="view" x="{x}" y="1" width="{w}" height="{h}"/><text class="tick" x="{t}" y="13">{title}</text>').format(
+        x=index * VIEW_PX + 2, w=VIEW_PX - 4, h=VIEW_PX - 2, t=index * VIEW_PX + 8, title=title)  # fmt: skip
+    return Markup("").join([frame, *drawn, start])

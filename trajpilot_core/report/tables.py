@@ -1,0 +1,195 @@
+"""The printed tables: one structure that HTML, LaTeX and JSON all render, so that they cannot disagree."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schemas.results import Judgement, Metric
+from trajpilot_core.evaluation.metrics import METRICS
+from trajpilot_core.report.names import MAIN, OPEN_METRICS, ROWS, SEQUENCE_METRICS, in_order, row_name
+
+TIE = 1e-9
+"""Values closer than this share the bold face."""
+USES_THE_TRUTH = frozenset({"oracle"})
+"""Rows that see the window's own middle trajectory; they are never bold."""
+TRAINED = "trained: final/"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One printed number; `metric` is the row of the metrics table that it shows."""
+
+    metric: Metric
+    is_best: bool
+
+    @property
+    def key(self) -> str:
+        """Name of the cell, the same in HTML and JSON."""
+        m = self.metric
+        place = m.pooling if m.horizon is None else str(m.horizon)
+        return "|".join((m.variant, m.reference or "", place, m.metric))
+
+    @property
+    def text(self) -> str:
+        """Value as printed; differences carry their sign."""
+        return number(self.metric.value, signed=self.metric.reference is not None)
+
+    @property
+    def interval(self) -> str:
+        """Interval as printed, empty where there is none."""
+        m = self.metric
+        if not (math.isfinite(m.low) and math.isfinite(m.high)):
+            return ""
+        signed = m.reference is not None
+        return f"{number(m.low, signed)}, {number(m.high, signed)}"
+
+    @property
+    def sign(self) -> str:
+        """`better` or `worse` where a difference's interval excludes zero, else empty."""
+        m = self.metric
+        if m.reference is None or m.low <= 0 <= m.high:
+            return ""
+        return "better" if (m.value > 0) == METRICS[m.metric].higher_is_better else "worse"
+
+
+def number(value: float, signed: bool = False) -> str:
+    """Print a number with one decimal and a true minus; a value that rounds to zero has no sign."""
+    text = f"{value:+.1f}" if signed else f"{value:.1f}"
+    return text.replace("-", "−") if float(text) != 0 else "0.0"
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One variant."""
+
+    variant: str
+    name: str
+    reference: str | None
+    is_undertrained: bool
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The rows of one horizon or pooling."""
+
+    title: str
+    n_windows: int
+    n_takes: int
+    rows: tuple[TableRow, ...]
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """One table of the report."""
+
+    id: str
+    title: str
+    metrics: tuple[str, ...]
+    groups: tuple[Group, ...]
+
+    def cells(self) -> list[Cell]:
+        """All cells, in reading order."""
+        return [cell for group in self.groups for row in group.rows for cell in row.cells]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The metrics with intervals over takes and averaged over seeds, and the variants that are not trained."""
+
+    metrics: tuple[Metric, ...]
+    undertrained: frozenset[str]
+
+    def find(self, variants: set[str], reference: str | None) -> list[Metric]:
+        """Return the rows of some variants against one reference."""
+        return [m for m in self.metrics if m.variant in variants and m.reference == reference]
+
+    def variants(self) -> list[str]:
+        """Return the variants that were scored, in the order of the tables."""
+        return in_order({m.variant for m in self.metrics if m.reference is None})
+
+    def get(self, variant: str, reference: str | None, horizon: int | str, metric: str) -> Metric | None:
+        """Return one row by its horizon or pooling, or None."""
+        for m in self.metrics:
+            place = m.pooling if m.horizon is None else m.horizon
+            if (m.variant, m.reference, place, m.metric) == (variant, reference, horizon, metric):
+                return m
+        return None
+
+
+def results_of(metrics: Sequence[Metric], judgements: Sequence[Judgement]) -> Results:
+    """Keep the metrics that are printed, and find the rows whose models are not trained."""
+    weak = {
+        judgement.check.removeprefix(TRAINED).split(",")[0]
+        for judgement in judgements
+        if judgement.check.startswith(TRAINED) and judgement.verdict != "holds"
+    }
+    undertrained = frozenset(variant for variant, row in ROWS.items() if weak & set(row.models))
+    kept = tuple(m for m in metrics if m.seed is None and m.cluster == "take")
+    return Results(kept, undertrained)
+
+
+def _place(m: Metric) -> tuple[int, str]:
+    """Order of the groups: horizons rising, then the plain mean, then the mean over windows."""
+    return (m.horizon, "") if m.horizon is not None else (1 << 16, m.pooling)
+
+
+def group_title(m: Metric) -> str:
+    """Title of the group that a metric belongs to."""
+    names = {"plain": "mean of the horizons", "sample": "mean over all windows"}
+    return f"H = {m.horizon}" if m.horizon is not None else names[m.pooling]
+
+
+def build_table(
+    id_: str, title: str, results: Results, variants: Sequence[str], metrics: Sequence[str], *,
+    reference: str | None = None, per_horizon: bool = True, pooled: bool = True,
+) -> ResultTable:  # fmt: skip
+    """Build one table of some variants and metrics; a row or group without numbers does not appear."""
+    chosen = [
+        m for m in results.find(set(variants), reference)
+        if m.metric in metrics and (per_horizon if m.horizon is not None else pooled)
+    ]  # fmt: skip
+    groups = []
+    for place in sorted({_place(m) for m in chosen}):
+        inside = [m for m in chosen if _place(m) == place]
+        rows = tuple(_row(variant, inside, metrics, results) for variant in in_order({m.variant for m in inside}))
+        groups.append(Group(group_title(inside[0]), inside[0].n_windows, inside[0].n_takes, rows))
+    return ResultTable(id_, title, tuple(metrics), tuple(groups))
+
+
+def _row(variant: str, group: Sequence[Metric], metrics: Sequence[str], results: Results) -> TableRow:
+    """Build the row of a variant; bold goes to the best row that does not see the truth, by code."""
+    own = {m.metric: m for m in group if m.variant == variant}
+    cells = tuple(Cell(own[name], _is_best(own[name], group)) for name in metrics if name in own)
+    reference = group[0].reference
+    return TableRow(variant, row_name(variant), reference, variant in results.undertrained, cells)
+
+
+def _is_best(m: Metric, group: Sequence[Metric]) -> bool:
+    """Say whether a value is the best of its column among the rows that do not see the truth."""
+    if m.reference is not None or m.variant in USES_THE_TRUTH:
+        return False
+    rivals = [o.value for o in group if o.metric == m.metric and o.variant not in USES_THE_TRUTH]
+    best = max(rivals) if METRICS[m.metric].higher_is_better else min(rivals)
+    return abs(m.value - best) <= TIE and len(rivals) > 1
+
+
+def all_tables(results: Results) -> list[ResultTable]:
+    """Return the tables of the report, in reading order; empty ones are left out."""
+    variants = results.variants()
+    others = [variant for variant in variants if variant not in MAIN]
+    against = [variant for variant in variants if variant != "no_traj"]
+    tables = [
+        build_table("overview", "All rows over all horizons", results, variants, OPEN_METRICS, per_horizon=False),
+        build_table("gain", "Difference to No-Traj, paired over takes", results, against, OPEN_METRICS,
+                    reference="no_traj", per_horizon=False),
+        build_table("horizons", "The paper's rows per horizon", results, MAIN, OPEN_METRICS, pooled=False),
+        build_table("gain-horizons", "Difference to No-Traj per horizon, paired over takes", results, against,
+                    OPEN_METRICS, reference="no_traj", pooled=False),
+        build_table("controls", "Controls per horizon", results, others, OPEN_METRICS, pooled=False),
+        build_table("sequences", "Decoded sequences", results, variants, SEQUENCE_METRICS),
+    ]  # fmt: skip
+    for reference in ("endpoint_traj", "oracle", "pool_mean", "knn_labels"):
+        title = f"Difference to {row_name(reference)}, paired over takes"
+        tables.append(build_table(f"gain-{reference}", title, results, variants, OPEN_METRICS, reference=reference))
+    return [table for table in tables if table.groups]

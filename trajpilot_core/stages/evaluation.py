@@ -1,0 +1,99 @@
+"""Evaluation: predictions of every row, metrics with intervals over takes, the gate, and the checks of itself."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.arrow import rows_of, table_of
+from schemas.config import EvaluationConfig
+from schemas.results import CurvePoint, GateRow, Judgement, Metric
+from trajpilot_core.stages.stage import Inputs, Stage, Work
+
+if TYPE_CHECKING:
+    from trajpilot_core.evaluation.blocks import Predictions
+
+VERSION = 1  # raise when the numbers that this stage writes change
+
+
+def run(work: Work) -> None:
+    """Score every row on the test windows; see `trajpilot_core.evaluation` for the parts."""
+    from trajpilot_core.evaluation.blocks import predictions_of
+    from trajpilot_core.evaluation.checks import Evidence, judge
+    from trajpilot_core.evaluation.rows import predict_all
+    from trajpilot_core.evaluation.tables import gate_rows, outcome_table
+
+    cfg: EvaluationConfig = work.config
+    rows = predict_all(work.inputs, cfg, work.runtime.device, work.runtime.progress)
+    work.sink.table("predictions", rows.predictions)
+    work.sink.table("headroom", rows.headroom)
+    work.sink.table("shuffles", rows.shuffles)
+    work.sink.reject(rows.rejects)
+    work.sink.count(rows.n_in, rows.n_out)
+    predictions = predictions_of(rows.predictions)
+    takes = work.inputs.table("takes", ["take_id", "corpus", "capture", "split"]).to_pylist()
+    metrics = score(predictions, takes, cfg)
+    evidence = Evidence(
+        predictions, metrics, {row["take_id"]: row["split"] for row in takes},
+        candidate_takes(rows.predictions, work.inputs), _folds(work.inputs), trained(work.inputs),
+    )  # fmt: skip
+    work.sink.table("metrics", table_of(Metric, metrics))
+    work.sink.table("judgements", table_of(Judgement, judge(evidence)))
+    work.sink.table("gate", table_of(GateRow, gate_rows(predictions)))
+    work.sink.table("outcomes", outcome_table(predictions))
+
+
+def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: EvaluationConfig) -> list[Metric]:
+    """Score every row with intervals over takes, and over captures where a capture holds several takes.
+
+    Args:
+        predictions: the blocks.
+        takes: rows with take_id, corpus and capture.
+        cfg: settings of the bootstrap.
+    """
+    from trajpilot_core.evaluation.tables import capture_clusters, metric_rows, take_clusters
+
+    scored = set(predictions.take_ids)
+    corpus = ", ".join(sorted({row["corpus"] for row in takes if row["take_id"] in scored}))
+    rows = metric_rows(predictions, corpus, take_clusters(predictions), cfg)
+    by_capture = capture_clusters(predictions, {row["take_id"]: row["capture"] for row in takes})
+    return rows if by_capture is None else rows + metric_rows(predictions, corpus, by_capture, cfg)
+
+
+def trained(inputs: Inputs) -> list[Judgement]:
+    """Judge the predictors of the chain that is tested (D 51), checks `trained: final/<variant>, seed <seed>`."""
+    from trajpilot_core.training.judge import judge_trained
+
+    curve = rows_of(CurvePoint, inputs.table("predictor_curves"))
+    models = sorted({(row.model, row.seed) for row in curve if row.model.startswith("final/") and row.epoch > 0})
+    return [judge_trained(curve, model, seed).replace(check=f"trained: {model}, seed {seed}") for model, seed in models]
+
+
+def candidate_takes(predictions: pa.Table, inputs: Inputs) -> dict[str, str]:
+    """Return window id -> take id of every window that served as a candidate."""
+    used = pc.unique(predictions["candidate"]).drop_null()
+    windows = inputs.table("windows", ["window_id", "take_id"])
+    kept = windows.filter(pc.is_in(windows["window_id"], value_set=used))
+    return dict(zip(kept["window_id"].to_pylist(), kept["take_id"].to_pylist(), strict=True))
+
+
+def _folds(inputs: Inputs) -> dict[str, int]:
+    """Return training take -> fold."""
+    table = inputs.table("folds", ["take_id", "fold"])
+    return dict(zip(table["take_id"].to_pylist(), table["fold"].to_pylist(), strict=True))
+
+
+STAGE = Stage(
+    name="evaluation",
+    reads=(
+        "takes", "segments", "labels", "windows", "controls", "features", "text_bank", "folds", "e_tau", "predictors",
+        "scorers", "alignment_curves", "predictor_curves", "scorer_curves",
+    ),
+    writes=("predictions", "metrics", "judgements", "headroom", "shuffles", "gate", "outcomes"),
+    config="evaluation",
+    run=run,
+    version=VERSION,
+    summary="predict every row on the test windows, score it with intervals over takes, check the result",
+    uses_gpu=True,
+)  # fmt: skip
