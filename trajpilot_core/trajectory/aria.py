@@ -106,13 +106,13 @@ def header(head: bytes, path: str) -> list[str]:
     """Return the column names of a pose file from its first bytes.
 
     Raises:
-        TakeFault: WRONG_TYPE for a web page or another format, TRAJ_MALFORMED for an empty file or absent columns.
+        TakeFault: TRAJ_MALFORMED, the file is empty, a web page or another format, or a needed column is absent.
     """
     line = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").partition(b"\n")[0]
     if not line.strip():
         raise TakeFault(RejectCode.TRAJ_MALFORMED, "the file is empty", path)
     if line.lstrip().startswith((b"<", b"{", b"PK")) or b"\0" in line:
-        raise TakeFault(RejectCode.WRONG_TYPE, f"not a CSV file, it begins with {line[:40]!r}", path)
+        raise TakeFault(RejectCode.TRAJ_MALFORMED, f"not a CSV file, it begins with {line[:40]!r}", path)
     names = next(csv.reader([line.decode("utf-8", errors="replace").strip()]))
     wrong = [name for name in COLUMNS if names.count(name) != 1]
     if wrong:
@@ -126,7 +126,7 @@ def parse(content: bytes, path: str) -> PoseStream:
     """Parse a whole pose file, header included.
 
     Raises:
-        TakeFault: WRONG_TYPE, TRAJ_MALFORMED.
+        TakeFault: TRAJ_MALFORMED.
     """
     header(content[:HEADER_BYTES], path)
     return _frame_to_stream(_read_csv(content, path))

@@ -32,6 +32,8 @@ BLOCK = 2048
 SMALL_BLOCK = 1024
 """Bytes read at once where any one line will do."""
 HEADER_LIMIT = 1 << 16
+TAIL = 64
+"""Bytes at the end of the file among which the last data must be."""
 
 
 class Row(NamedTuple):
@@ -88,7 +90,7 @@ def thin(path: Path, column: int, knots_us: NDArray[np.int64], max_inner_gap_us:
 def data_lines(descriptor: int, size: int, column: int) -> Lines | None:
     """Find the data lines of a file; None where there are none, the header is odd, or the file ends in empty lines."""
     header, newline, _ = os.pread(descriptor, HEADER_LIMIT, 0).partition(b"\n")
-    tail = os.pread(descriptor, 2, max(size - 2, 0))
+    tail = os.pread(descriptor, TAIL, max(size - TAIL, 0))
     end = size - (len(tail) - len(tail.rstrip(b"\r\n")))
     start = len(header) + 1
     if not newline or b'"' in header or start >= end or not tail.strip():
