@@ -46,6 +46,7 @@ class RejectCode(StrEnum):
     TRAJ_NOT_FINITE = "TRAJ_NOT_FINITE"
     DECODE_FAILED = "DECODE_FAILED"
     FRAME_MISMATCH = "FRAME_MISMATCH"
+    FEATURE_NOT_FINITE = "FEATURE_NOT_FINITE"
     VFR = "VFR"
     INPUT_UNSTABLE = "INPUT_UNSTABLE"
     WINDOW_INCOMPLETE = "WINDOW_INCOMPLETE"
@@ -96,6 +97,7 @@ MEANING: dict[RejectCode, Meaning] = {
     RejectCode.TRAJ_NOT_FINITE: Meaning("drop", "a pose holds NaN or infinity", "download the trajectory again"),
     RejectCode.DECODE_FAILED: Meaning("drop", "the video could not be decoded there", "download the video again"),
     RejectCode.FRAME_MISMATCH: Meaning("drop", "no frame within half a frame of a wanted time", "download the video again"),
+    RejectCode.FEATURE_NOT_FINITE: Meaning("drop", "the encoder returned NaN or infinity", "check the checkpoint's digest and FeatureConfig.precision"),
     RejectCode.VFR: Meaning("warn", "the video's frames are not evenly spaced", "none: frames are addressed by time"),
     RejectCode.INPUT_UNSTABLE: Meaning("drop", "the file changed while it was read", "run again when nothing writes to the corpus"),
     RejectCode.WINDOW_INCOMPLETE: Meaning("drop", "a segment of the window has no feature or no trajectory", "see the rejects of its segments"),

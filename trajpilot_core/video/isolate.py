@@ -13,7 +13,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -26,6 +27,9 @@ log = logging.getLogger("trajpilot")
 SIZE_BYTES = 4
 """Every event begins with the length of its JSON, little endian."""
 COMMAND = (sys.executable, "-P", "-m", "trajpilot_core.video.child")
+
+
+Job = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,13 @@ class Event:
 
 
 def run_jobs(
-    jobs: Sequence[dict[str, Any]], *, workers: int, timeout_s: float, ahead: int, command: Sequence[str] = COMMAND
+    jobs: Sequence[Job],
+    *,
+    workers: int,
+    timeout_s: float,
+    ahead: int,
+    around: Callable[[Job], AbstractContextManager[Job]] = nullcontext,
+    command: Sequence[str] = COMMAND,
 ) -> Iterator[Event]:
     """Run JSON jobs in child processes and yield their events; events of one job are in order, jobs interleave.
 
@@ -53,6 +63,7 @@ def run_jobs(
         workers: children, each with one job at a time.
         timeout_s: a child that is silent for longer is killed; its job fails and the child is replaced.
         ahead: events that wait at most for the caller.
+        around: gives the job as the child shall see it, for as long as it takes (a local copy of a remote file).
         command: how a child is started.
 
     Every job ends with exactly one event `done` or `failed`.
@@ -62,7 +73,7 @@ def run_jobs(
     n_workers = max(1, min(workers, len(jobs)))
     for index in [*range(len(jobs)), *[None] * n_workers]:
         inbox.put(index)
-    pool = [_Worker(jobs, inbox, outbox, timeout_s, command) for _ in range(n_workers)]
+    pool = [_Worker(jobs, inbox, outbox, timeout_s, around, command) for _ in range(n_workers)]
     for worker in pool:
         worker.start()
     try:
@@ -80,20 +91,21 @@ class _Worker(threading.Thread):
     """Feeds one child at a time and reads what it reports."""
 
     def __init__(
-        self, jobs: Sequence[dict[str, Any]], inbox: "queue.SimpleQueue[int | None]", outbox: "queue.Queue[Event]",
-        timeout_s: float, command: Sequence[str],
+        self, jobs: Sequence[Job], inbox: "queue.SimpleQueue[int | None]", outbox: "queue.Queue[Event]",
+        timeout_s: float, around: Callable[[Job], AbstractContextManager[Job]], command: Sequence[str],
     ) -> None:  # fmt: skip
         super().__init__(name="trajpilot-decode", daemon=True)
         self._jobs, self._inbox, self._outbox = jobs, inbox, outbox
-        self._timeout_s, self._command = timeout_s, command
+        self._timeout_s, self._around, self._command = timeout_s, around, command
         self._child: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
 
     def run(self) -> None:
         """Take jobs until there are none."""
         while (index := self._inbox.get()) is not None and not self._stopping.is_set():
-            for event in self._report(index):
-                self._outbox.put(event)
+            with self._around(self._jobs[index]) as job:
+                for event in self._report(index, job):
+                    self._outbox.put(event)
         self._end_child()
 
     def stop(self, outbox: "queue.Queue[Event]") -> None:
@@ -109,11 +121,11 @@ class _Worker(threading.Thread):
             except queue.Empty:
                 self.join(timeout=0.05)
 
-    def _report(self, index: int) -> Iterator[Event]:
+    def _report(self, index: int, job: Job) -> Iterator[Event]:
         """Give one job to the child and yield its events."""
         child = self._child if self._child is not None and self._child.poll() is None else self._begin_child()
         try:
-            _pipe(child.stdin).write(json.dumps(self._jobs[index]).encode() + b"\n")
+            _pipe(child.stdin).write(json.dumps(job).encode() + b"\n")
             while True:
                 event = self._read(child, index)
                 yield event

@@ -1,0 +1,42 @@
+"""The demo's encoder: tiny, random, frozen, in the layout of the released checkpoints."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from trajpilot_core.encoders.vjepa import SIZES, VjepaEncoder
+
+SEED = 2605
+COLOUR_GAIN, TEXTURE_GAIN, OFFSET_GAIN, BRANCH_GAIN = 2.0, 0.35, 0.3, 0.5
+"""Scales of the random weights: response to a tubelet's mean colour, to its texture, constants, residual branches."""
+WRAPPER = "module.backbone."
+
+
+def write_tiny_checkpoint(path: Path, seed: int = SEED) -> None:
+    """Write a random `tiny` encoder as a released file lies: a dictionary with `target_encoder` and wrapped names.
+
+    Same seed, same file name: same bytes. The patch embedding is drawn as a random projection of the mean colour plus
+    weaker noise kernels, so that the mean over the tokens carries coarse image statistics (docs/decisions/vjepa.md).
+    """
+    encoder = VjepaEncoder(SIZES["tiny"])
+    generator = torch.Generator().manual_seed(seed)
+    state = {name: _draw(name, value, generator) for name, value in sorted(encoder.state_dict().items())}
+    wrapped = {WRAPPER + name: value for name, value in state.items()}
+    torch.save({"target_encoder": wrapped, "epoch": 0}, path)
+
+
+def _draw(name: str, like: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw one parameter of the shape of `like`."""
+    if "norm" in name:
+        return torch.ones_like(like) if name.endswith("weight") else torch.zeros_like(like)
+    noise: Tensor = torch.randn(like.shape, generator=generator)
+    if name.startswith("patch_embed") and name.endswith("weight"):
+        pixels = like[0, 0].numel()
+        colour: Tensor = torch.randn((*like.shape[:2], 1, 1, 1), generator=generator)
+        return (COLOUR_GAIN * colour / pixels).add(noise, alpha=TEXTURE_GAIN / pixels**0.5)
+    if name.startswith("patch_embed") or name.endswith("mod_embed"):
+        return noise.mul(OFFSET_GAIN)
+    if name.endswith("bias"):
+        return torch.zeros_like(like)
+    return noise.mul(BRANCH_GAIN / like.shape[1] ** 0.5)

@@ -1,0 +1,111 @@
+"""Load V-JEPA weights from the released files: safe, strict, checked by digest. Layout: docs/decisions/vjepa.md."""
+
+import dataclasses
+import hashlib
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from trajpilot_core.encoders.vjepa import SIZES, Release, VjepaEncoder
+from trajpilot_core.errors import CheckpointError
+
+ENCODER_KEYS = ("target_encoder", "ema_encoder", "encoder")
+"""Which part of a training checkpoint is used, best first: the averaged weights before the trained ones."""
+PREFIXES = ("module.", "backbone.")
+"""Left in the names by the wrappers of the distributed training."""
+
+
+def load_encoder(path: str, model: str, interpolate_rope: bool, sha256: str | None = None) -> tuple[VjepaEncoder, str]:
+    """Build the encoder `model` (see SIZES) with the weights of a .pt or .safetensors file, in eval mode, float32.
+
+    The release (2.0 or 2.1) is read off the parameter names. Returns (encoder, sha256 of the file).
+
+    Raises:
+        CheckpointError: no such file, another digest, an unsafe or unknown layout, or weights of another size.
+    """
+    found = file_sha256(path)
+    if sha256 is not None and found != sha256:
+        raise CheckpointError(f"{path} has sha256 {found}, expected was {sha256}; download it again")
+    state = encoder_state(read_checkpoint(path), path)
+    release: Release = "2.1" if "norms_block.0.weight" in state else "2.0"
+    spec = dataclasses.replace(SIZES[model], release=release, interpolate_rope=interpolate_rope)
+    with torch.device("meta"):
+        encoder = VjepaEncoder(spec)
+    try:
+        encoder.load_state_dict(state, strict=True, assign=True)
+    except RuntimeError as error:
+        text = str(error).replace("\n\t", " ")
+        raise CheckpointError(f"{path} does not fit {model} (V-JEPA {release}): {text[:1500]}") from error
+    return encoder.float().eval().requires_grad_(False), found
+
+
+def file_sha256(path: str) -> str:
+    """Return the sha256 (hex) of a file.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        what = (
+            f"cannot read the checkpoint {path}: {error.strerror}; set FeatureConfig.checkpoint to the downloaded file"
+        )
+        raise CheckpointError(what) from error
+
+
+def read_checkpoint(path: str) -> dict[str, Any]:
+    """Read a .safetensors file, or a .pt file with weights_only=True, which runs no code of the file.
+
+    Raises:
+        CheckpointError: the file is damaged, holds more than tensors, or is no dictionary.
+    """
+    try:
+        if path.endswith(".safetensors"):
+            return dict(load_file(path))
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, SafetensorError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(
+            f"{path} was refused: {first}; only tensors in a zip-format .pt or .safetensors"
+        ) from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} holds a {type(content).__name__}; a dictionary of tensors was expected")
+    return content
+
+
+def encoder_state(content: dict[str, Any], path: str) -> dict[str, Tensor]:
+    """Pick the encoder's parameters out of a checkpoint and strip the wrappers' prefixes.
+
+    Raises:
+        CheckpointError: unknown layout; the message lists the keys that were found.
+    """
+    part: Any = next((content[key] for key in ENCODER_KEYS if key in content), content)
+    if not isinstance(part, dict) or not all(isinstance(value, Tensor) for value in part.values()):
+        raise CheckpointError(
+            f"{path} has an unknown layout: found {_names(content)}, expected one of {list(ENCODER_KEYS)} "
+            "with tensors, or the tensors themselves"
+        )
+    state = {_bare(name): value for name, value in part.items()}
+    if "patch_embed.proj.weight" not in state or not {"norm.weight", "norms_block.3.weight"} & state.keys():
+        raise CheckpointError(f"{path} is no V-JEPA encoder: found {_names(part)}")
+    return state
+
+
+def _bare(name: str) -> str:
+    """Strip the wrappers' prefixes, in any order."""
+    while name.startswith(PREFIXES):
+        name = name.split(".", 1)[1]
+    return name
+
+
+def _names(content: dict[str, Any]) -> str:
+    """List the first keys of a dictionary."""
+    names = sorted(map(str, content))
+    return ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")

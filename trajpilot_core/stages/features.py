@@ -1,0 +1,210 @@
+"""Stage `features`: the appearance of every segment, 16 frames through a frozen V-JEPA encoder."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from schemas.annotation import Take
+from schemas.arrow import rows_of
+from schemas.base import Record
+from schemas.config import FeatureConfig
+from schemas.observation import features_schema
+from schemas.rejects import Reject, RejectCode, reject
+from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
+
+if TYPE_CHECKING:
+    from trajpilot_core.encoders.embed import Embedder
+    from trajpilot_core.video.isolate import Event
+
+NAME, VERSION = "features", 1
+AHEAD = 2
+"""Batches of decoded clips that may wait for the encoder."""
+
+
+def sources(inputs: Inputs, config: Record, data_root: str) -> list[Source]:
+    """Return one source per take: its video, the weights, its frame rate and segment intervals (not their labels)."""
+    cfg = cast(FeatureConfig, config)
+    segments: dict[str, list[JsonValue]] = {}
+    table = inputs.table("segments", ["take_id", "segment_id", "start_s", "end_s"])
+    for row in table.sort_by([("take_id", "ascending"), ("segment_id", "ascending")]).to_pylist():
+        segments.setdefault(row["take_id"], []).append([row["segment_id"], row["start_s"], row["end_s"]])
+    weights = () if cfg.checkpoint is None else (str(Path(cfg.checkpoint).absolute()),)
+    takes = sorted(rows_of(Take, inputs.table("takes")), key=lambda take: take.take_id)
+    return [
+        Source(take.take_id, (take.video, *weights), {"fps": take.fps, "segments": segments.get(take.take_id, [])})
+        for take in takes
+    ]
+
+
+@dataclass
+class TakeState:
+    """What is known of one take while its clips come in; indexed like its segments."""
+
+    take_id: str
+    video: str
+    segments: list[tuple[str, float, float]]
+    waiting: int = 0
+    """Clips that are decoded and not encoded yet."""
+    ended: bool = False
+    lost: Reject | None = None
+    """Set where the whole take failed."""
+    rejects: list[Reject] = field(default_factory=list)
+    vectors: dict[int, NDArray[np.float16]] = field(default_factory=dict)
+    times_s: dict[int, list[float]] = field(default_factory=dict)
+
+
+def run(work: Work) -> None:
+    """Decode in child processes, encode here, and commit a shard as soon as its take is complete."""
+    from trajpilot_core.encoders.embed import load_embedder, torch_threads
+
+    cfg = cast(FeatureConfig, work.config)
+    if not work.pending:
+        return
+    states = [_state(source) for source in sorted(work.pending, key=lambda source: source.shard)]
+    embedder = load_embedder(cfg, work.runtime.device, work.runtime.scratch)
+    with torch_threads(cfg):
+        done, clips, began = 0, 0, time.monotonic()
+        for state in _completed(states, work, embedder):
+            table, rejects = _shard(state, embedder)
+            work.sink.shard(state.take_id, table, rejects, len(state.segments))
+            done, clips = done + 1, clips + table.num_rows
+            rate = clips / max(1e-9, time.monotonic() - began)
+            work.runtime.progress(done, len(states), f"{state.take_id} ({rate:.1f} clips/s)")
+
+
+def _state(source: Source) -> TakeState:
+    """Return the empty state of one pending take."""
+    segments = cast(list[tuple[str, float, float]], [tuple(s) for s in cast(list[Any], source.facts["segments"])])
+    return TakeState(source.shard, source.files[0], segments)
+
+
+def _completed(states: list[TakeState], work: Work, embedder: "Embedder") -> Iterator[TakeState]:
+    """Yield every take once all its clips are encoded; batches are filled across segments and takes."""
+    from trajpilot_core.video.isolate import run_jobs
+
+    cfg = embedder.config
+    fps = {source.shard: cast(float, source.facts["fps"]) for source in work.pending}
+    busy = [state for state in states if state.segments]
+    yield from (state for state in states if not state.segments)
+    jobs = [_job(state, fps[state.take_id], cfg) for state in busy]
+    batch: list[tuple[TakeState, int, NDArray[np.uint8]]] = []
+    events = run_jobs(
+        jobs, workers=work.runtime.workers, timeout_s=cfg.decode_timeout_s, ahead=AHEAD * cfg.batch,
+        around=_local_copy(work),
+    )  # fmt: skip
+    open_takes = set(range(len(busy)))
+    for event in events:
+        _note(busy[event.job], event, batch)
+        if len(batch) == cfg.batch or (len(jobs) == sum(state.ended for state in busy) and batch):
+            _encode(batch, embedder)
+        finished = sorted(at for at in open_takes if busy[at].ended and not busy[at].waiting)
+        open_takes.difference_update(finished)
+        yield from (busy[at] for at in finished)
+
+
+def _job(state: TakeState, fps: float, cfg: FeatureConfig) -> dict[str, Any]:
+    """Return what a decoder process is told about one take."""
+    from trajpilot_core.video.clips import frame_times_s
+
+    times = [frame_times_s(start_s, end_s, fps, cfg.n_frames).tolist() for _, start_s, end_s in state.segments]
+    return {"kind": "clips", "path": state.video, "times_s": times, "size_px": cfg.size_px, "backend": cfg.backend}
+
+
+def _note(state: TakeState, event: "Event", batch: list[tuple[TakeState, int, NDArray[np.uint8]]]) -> None:
+    """Enter one decoder event into the take's state and the batch."""
+    if event.frames is not None:
+        row = event.values["segment"]
+        state.times_s[row] = event.values["pts_s"]
+        state.waiting += 1
+        batch.append((state, row, event.frames))
+    elif event.kind == "fault":
+        code, detail = RejectCode(event.values["code"]), event.values["detail"]
+        state.rejects.append(_segment_reject(state, event.values["segment"], code, detail))
+    else:
+        state.ended = True
+    if event.kind == "failed":
+        code, n_units = RejectCode(event.values["code"]), len(state.segments)
+        detail = event.values["detail"]
+        state.lost = reject(NAME, code, state.take_id, detail, n_units=n_units, source_file=state.video)
+
+
+def _segment_reject(state: TakeState, row: int, code: RejectCode, detail: str) -> Reject:
+    return reject(NAME, code, state.take_id, detail, segment=state.segments[row][0], source_file=state.video)
+
+
+def _encode(batch: list[tuple[TakeState, int, NDArray[np.uint8]]], embedder: "Embedder") -> None:
+    """Encode the waiting clips and empty the batch; a vector with NaN or infinity becomes a reject."""
+    vectors = embedder.embed(np.stack([frames for _, _, frames in batch]))
+    for (state, row, _), vector in zip(batch, vectors, strict=True):
+        state.waiting -= 1
+        if np.isfinite(vector).all():
+            state.vectors[row] = vector
+        else:
+            detail = f"{int((~np.isfinite(vector)).sum())} of {len(vector)} numbers of the vector are not finite"
+            state.rejects.append(_segment_reject(state, row, RejectCode.FEATURE_NOT_FINITE, detail))
+    batch.clear()
+
+
+def _shard(state: TakeState, embedder: "Embedder") -> tuple[pa.Table, list[Reject]]:
+    """Return the features table and the rejects of one take; a take that failed has no rows."""
+    kept = [] if state.lost else sorted(state.vectors)
+    schema = features_schema(embedder.width)
+    flat = np.concatenate([state.vectors[row] for row in kept]) if kept else np.empty(0, np.float16)
+    columns = {
+        "segment_id": [state.segments[row][0] for row in kept],
+        "take_id": [state.take_id] * len(kept),
+        "encoder": [embedder.digest] * len(kept),
+        "frame_times_s": [state.times_s[row] for row in kept],
+    }
+    arrays = [pa.array(columns[name], schema.field(name).type) for name in columns]
+    arrays.append(pa.FixedSizeListArray.from_arrays(pa.array(flat, pa.float16()), embedder.width))
+    table = pa.Table.from_arrays(arrays, names=[*columns, "vector"]).select(schema.names).cast(schema)
+    rejects = [state.lost] if state.lost else sorted(state.rejects, key=lambda row: row.segment or "")
+    return table, rejects
+
+
+def _local_copy(work: Work) -> Callable[[dict[str, Any]], AbstractContextManager[dict[str, Any]]]:
+    """Return a context manager that gives a job its video on this machine (a copy where the corpus is remote)."""
+    from trajpilot_core.readers.corpus import open_corpus
+
+    corpus = open_corpus(work.runtime.data_root)
+
+    @contextmanager
+    def local(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if corpus.is_local:
+            yield {**job, "path": corpus.path(job["path"])}
+            return
+        copy = work.runtime.scratch / "videos" / job["path"].replace("/", "_")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            try:
+                corpus.fs.get_file(corpus.path(job["path"]), str(copy))
+            except FileNotFoundError:
+                copy.unlink(missing_ok=True)
+            yield {**job, "path": str(copy)}
+        finally:
+            copy.unlink(missing_ok=True)
+
+    return local
+
+
+STAGE = Stage(
+    name=NAME,
+    reads=("takes", "segments"),
+    writes=("features",),
+    config="features",
+    run=run,
+    version=VERSION,
+    summary="encode 16 frames of each segment with the frozen V-JEPA encoder",
+    shard_by="take",
+    sources=sources,
+    uses_gpu=True,
+)
