@@ -75,8 +75,8 @@ class Embedder:
         """Halve the batch, and say so the first time."""
         if self.batch == 1:
             raise InputError(
-                f"one clip of {self.config.n_frames} frames of {self.config.size_px} px does not fit into the memory of "
-                f"{self.device} with {self.config.model}: {error}; choose a smaller FeatureConfig.model"
+                f"one clip of {self.config.n_frames} frames of {self.config.size_px} px does not fit into the memory "
+                f"of {self.device} with {self.config.model}: {error}; choose a smaller FeatureConfig.model"
             ) from error
         level = logging.WARNING if self.batch == self.config.batch else logging.DEBUG
         self.batch //= 2

@@ -11,6 +11,7 @@ import signal
 import sys
 from typing import IO, Any
 
+import av.logging
 import numpy as np
 
 from trajpilot_core.video.decode import Clip, clips
@@ -26,6 +27,7 @@ def main() -> None:
     """Serve jobs until stdin closes."""
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # libraries that print must not break the protocol
+    av.logging.set_level(av.logging.FATAL)  # damage is reported as rejects
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it closes our pipes
     if sys.platform == "linux":
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))

@@ -29,6 +29,8 @@ SIZE_BYTES = 4
 COMMAND = (sys.executable, "-P", "-m", "trajpilot_core.video.child")
 
 
+CHECK_S = 0.5
+"""How often a caller who waits looks whether a worker failed."""
 Job = dict[str, Any]
 
 
@@ -79,12 +81,23 @@ def run_jobs(
     try:
         ended = 0
         while ended < len(jobs):
-            event = outbox.get()
+            try:
+                event = outbox.get(timeout=CHECK_S)
+            except queue.Empty:
+                _raise_errors(pool)
+                continue
             ended += event.kind in ("done", "failed")
             yield event
     finally:
         for worker in pool:
             worker.stop(outbox)
+
+
+def _raise_errors(pool: "Sequence[_Worker]") -> None:
+    """Raise what ended a worker, if anything did."""
+    for worker in pool:
+        if worker.error is not None:
+            raise worker.error
 
 
 class _Worker(threading.Thread):
@@ -99,14 +112,25 @@ class _Worker(threading.Thread):
         self._timeout_s, self._around, self._command = timeout_s, around, command
         self._child: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
+        self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Take jobs until there are none."""
+        """Take jobs until there are none; an error that is no decoder's is kept for the caller."""
+        try:
+            self._serve()
+        except OSError as error:
+            self.error = error
+        except BaseException as error:
+            self.error = error
+            raise
+        finally:
+            self._end_child()
+
+    def _serve(self) -> None:
         while (index := self._inbox.get()) is not None and not self._stopping.is_set():
             with self._around(self._jobs[index]) as job:
                 for event in self._report(index, job):
                     self._outbox.put(event)
-        self._end_child()
 
     def stop(self, outbox: "queue.Queue[Event]") -> None:
         """End the child and the thread; what is still waiting is thrown away."""

@@ -100,8 +100,10 @@ def open_video(path: str) -> tuple[InputContainer, VideoStream]:
     except (FFmpegError, MemoryError, ValueError) as error:
         raise VideoError(RejectCode.DECODE_FAILED, f"{path} does not open as {demuxer}: {error}") from error
     if not container.streams.video:
+        code = RejectCode.WRONG_TYPE if len(container.streams) else RejectCode.DECODE_FAILED
+        kinds = sorted({stream.type for stream in container.streams}) or "nothing"
         container.close()
-        raise VideoError(RejectCode.WRONG_TYPE, f"{path} holds no video stream")
+        raise VideoError(code, f"{path} holds no video stream, it holds {kinds}")
     stream = container.streams.video[0]
     try:
         _check_limits(path, container, stream)
