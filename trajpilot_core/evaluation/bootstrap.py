@@ -27,8 +27,9 @@ def cluster_sums(values: Array, clusters: NDArray[np.int64], n_clusters: int) ->
         clusters: (N,) cluster of each window, 0 to T - 1.
         n_clusters: T.
     """
-    counts = np.bincount(clusters, minlength=n_clusters).astype(np.float64)
-    sums = np.stack([np.bincount(clusters, column, minlength=n_clusters) for column in values.T], axis=1)
+    counts: Array = np.bincount(clusters, minlength=n_clusters).astype(np.float64)
+    columns = [np.bincount(clusters, column, minlength=n_clusters) for column in values.T]
+    sums: Array = np.stack(columns, axis=1).astype(np.float64)
     return sums, counts
 
 

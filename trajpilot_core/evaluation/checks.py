@@ -52,16 +52,33 @@ class Claim(NamedTuple):
 CLAIMS: tuple[Claim, ...] = (
     Claim("demo: Oracle is above No-Traj at every H", "oracle", "no_traj", 1, ("traj", "no_traj")),
     Claim("claim: the Scorer is above No-Traj at every H", "scorer", "no_traj", 1, ("traj", "no_traj")),
-    Claim("claim: the Scorer's plans are more often exact than No-Traj's at every H (MSeq)", "scorer", "no_traj", 1,
-          ("traj", "no_traj"), metric="MSeq"),
-    Claim("claim: the Scorer is above Endpoint-Traj at every H", "scorer", "endpoint_traj", 1,
-          ("traj", "no_traj", "endpoint_traj")),
+    Claim(
+        "claim: the Scorer's plans are more often exact than No-Traj's at every H (MSeq)",
+        "scorer",
+        "no_traj",
+        1,
+        ("traj", "no_traj"),
+        metric="MSeq",
+    ),
+    Claim(
+        "claim: the Scorer is above Endpoint-Traj at every H",
+        "scorer",
+        "endpoint_traj",
+        1,
+        ("traj", "no_traj", "endpoint_traj"),
+    ),
     Claim("claim: the Scorer is above Pool-Mean at every H", "scorer", "pool_mean", 1, ("traj", "no_traj")),
-    Claim("claim: the nearest candidate alone is below No-Traj from H=5 on", "top1", "no_traj", -1,
-          ("traj", "no_traj"), first_horizon=5),
+    Claim(
+        "claim: the nearest candidate alone is below No-Traj from H=5 on",
+        "top1",
+        "no_traj",
+        -1,
+        ("traj", "no_traj"),
+        first_horizon=5,
+    ),
     Claim("claim: shuffled trajectories are below Oracle at every H", "shuffled", "oracle", -1, ("traj",)),
-)  # fmt: skip
-"""The first is the demo's own; the paper's follow (arXiv 2605.20388, 4.2 and its appendix), then two controls of ours."""
+)
+"""The demo's own, then what the paper says (arXiv 2605.20388, experiments and appendix), with two controls of ours."""
 
 
 def judge(evidence: Evidence) -> list[Judgement]:
@@ -121,12 +138,22 @@ def identity_checks(values: Values) -> list[Judgement]:
         return found
 
     count = f"{len(values)} rows looked at"
-    ordered = [("M@1", "M@5"), ("F@1", "F@5"), ("MSeq", "M@1"), ("FSeq", "F@1"), ("FSeq", "MSeq"), ("SR", "mAcc"), ("SR", "mIoU")]  # fmt: skip
+    ordered = [
+        ("M@1", "M@5"),
+        ("F@1", "F@5"),
+        ("MSeq", "M@1"),
+        ("FSeq", "F@1"),
+        ("FSeq", "MSeq"),
+        ("SR", "mAcc"),
+        ("SR", "mIoU"),
+    ]
     return [
-        _verdict("identity: with one middle step (H=3) MSeq is M@1", faults("MSeq", "M@1", equal=True, horizon=3), count),
+        _verdict(
+            "identity: with one middle step (H=3) MSeq is M@1", faults("MSeq", "M@1", equal=True, horizon=3), count
+        ),
         *(_verdict(f"identity: {a} is at most {b}", faults(a, b), count) for a, b in ordered),
         _verdict("identity: ED lies between 0 and H", _edit_faults(values), count),
-    ]  # fmt: skip
+    ]
 
 
 def _edit_faults(values: Values) -> list[str]:
@@ -243,10 +270,15 @@ def folds_check(evidence: Evidence) -> Judgement:
 def _differences(metrics: Iterable[Metric], claim: Claim) -> list[Metric]:
     """Return the paired differences of a claim per horizon, rising."""
     found = [
-        row for row in metrics
-        if row.variant == claim.variant and row.reference == claim.reference and row.metric == claim.metric
-        and row.cluster == "take" and row.horizon is not None and row.horizon >= claim.first_horizon
-    ]  # fmt: skip
+        row
+        for row in metrics
+        if row.variant == claim.variant
+        and row.reference == claim.reference
+        and row.metric == claim.metric
+        and row.cluster == "take"
+        and row.horizon is not None
+        and row.horizon >= claim.first_horizon
+    ]
     return sorted(found, key=lambda row: row.horizon or 0)
 
 

@@ -7,7 +7,7 @@ experiments section, names them.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,11 @@ from rapidfuzz.distance import Levenshtein
 
 Codes = NDArray[np.int64]
 Values = NDArray[np.float64]
+
+
+def _percent(shares: NDArray[Any]) -> Values:
+    """Turn (N,) shares or truth values into percentages."""
+    return 100.0 * np.asarray(shares, dtype=np.float64)
 
 
 def step_recall(labels: Codes, rankings: Codes, k: int) -> Values:
@@ -28,7 +33,8 @@ def step_recall(labels: Codes, rankings: Codes, k: int) -> Values:
     Returns:
         (N,) percentages.
     """
-    return 100.0 * (rankings[..., :k] == labels[..., None]).any(axis=2).mean(axis=1)
+    hits = (rankings[..., :k] == labels[..., None]).any(axis=2)
+    return _percent(hits.mean(axis=1))
 
 
 def mid_recall(labels: Codes, rankings: Codes, k: int) -> Values:
@@ -43,7 +49,7 @@ def full_recall(labels: Codes, rankings: Codes, k: int) -> Values:
 
 def mid_exact(labels: Codes, decoded: Codes) -> Values:
     """Return MSeq per window, (N,): 100 where all positions between Start and Goal of (N, H) are right, else 0."""
-    return 100.0 * (labels[:, 1:-1] == decoded[:, 1:-1]).all(axis=1)
+    return _percent((labels[:, 1:-1] == decoded[:, 1:-1]).all(axis=1))
 
 
 def full_exact(labels: Codes, decoded: Codes) -> Values:
@@ -51,18 +57,19 @@ def full_exact(labels: Codes, decoded: Codes) -> Values:
 
     On a closed vocabulary this is the success rate SR.
     """
-    return 100.0 * (labels == decoded).all(axis=1)
+    return _percent((labels == decoded).all(axis=1))
 
 
 def mean_accuracy(labels: Codes, decoded: Codes) -> Values:
     """Return mAcc per window, (N,) percent: share of the H positions of (N, H) where the decoded sequence is right."""
-    return 100.0 * (labels == decoded).mean(axis=1)
+    return _percent((labels == decoded).mean(axis=1))
 
 
 def _first_seen(codes: Codes) -> NDArray[np.bool_]:
     """Return (N, H): true where a code stands for the first time in its row."""
     earlier = np.tril(np.ones((codes.shape[1], codes.shape[1]), dtype=bool), k=-1)
-    return ~((codes[:, :, None] == codes[:, None, :]) & earlier).any(axis=2)
+    seen: NDArray[np.bool_] = ((codes[:, :, None] == codes[:, None, :]) & earlier).any(axis=2)
+    return ~seen
 
 
 def sequence_iou(labels: Codes, decoded: Codes) -> Values:
@@ -78,7 +85,7 @@ def sequence_iou(labels: Codes, decoded: Codes) -> Values:
     distinct = _first_seen(decoded)
     shared = ((decoded[:, :, None] == labels[:, None, :]).any(axis=2) & distinct).sum(axis=1)
     union = distinct.sum(axis=1) + _first_seen(labels).sum(axis=1) - shared
-    return 100.0 * shared / union
+    return _percent(shared / union)
 
 
 def edit_distance(labels: Codes, decoded: Codes) -> Values:

@@ -58,16 +58,21 @@ class Loaded:
 def load(inputs: Inputs, stages: Sequence[str]) -> Loaded:
     """Read the tables."""
     return Loaded(
-        rows_of(Metric, inputs.table("metrics")), rows_of(Judgement, inputs.table("judgements")),
-        rows_of(GateRow, inputs.table("gate")), rows_of(Headroom, inputs.table("headroom")),
+        rows_of(Metric, inputs.table("metrics")),
+        rows_of(Judgement, inputs.table("judgements")),
+        rows_of(GateRow, inputs.table("gate")),
+        rows_of(Headroom, inputs.table("headroom")),
         rows_of(ShuffleScore, inputs.table("shuffles")),
         [(stage, rows_of(CurvePoint, inputs.table(f"{stage}_curves"))) for stage in CURVES],
         {stage: inputs.table(f"{stage}.rejects") for stage in stages},
         inputs.table("takes", ("take_id", "corpus", "split", "scenario", "duration_s")),
-        inputs.table("segments", ("split",)), inputs.table("labels", ("n_train", "n_test")),
-        inputs.table("windows", ("split", "horizon")), inputs.table("controls", ("source", "frame", "scale")),
-        inputs.table("features", ("segment_id",)).num_rows, inputs.table("text_bank", ("label_id",)).num_rows,
-    )  # fmt: skip
+        inputs.table("segments", ("split",)),
+        inputs.table("labels", ("n_train", "n_test")),
+        inputs.table("windows", ("split", "horizon")),
+        inputs.table("controls", ("source", "frame", "scale")),
+        inputs.table("features", ("segment_id",)).num_rows,
+        inputs.table("text_bank", ("label_id",)).num_rows,
+    )
 
 
 def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[str], runtime: Runtime) -> Report:
@@ -117,34 +122,57 @@ def _pictures(
 
 
 def _page(
-    loaded: Loaded, results: Results, cfg: ReportConfig, drawn: Drawn, shown: Sequence[Example],
+    loaded: Loaded,
+    results: Results,
+    cfg: ReportConfig,
+    drawn: Drawn,
+    shown: Sequence[Example],
     pictures: Mapping[tuple[str, float], Thumbnail],
-) -> Page:  # fmt: skip
+) -> Page:
     """Gather what the page shows."""
     return Page(
-        title=f"TrajPilot on {_corpus(loaded, cfg)}", simulated=cfg.simulated, facts=_facts(loaded, results, cfg),
-        tables=all_tables(results), judgements=loaded.judgements, variants=results.variants(),
-        undertrained=results.undertrained, gain=figures.gain_figure(results), controls=figures.control_figure(results),
-        horizons=figures.horizon_figures(results), legends=_legends(loaded, results),
-        gate=loaded.gate, gate_chart=figures.gate_figure(loaded.gate),
-        headroom=loaded.headroom, headroom_chart=figures.headroom_figure(loaded.headroom),
-        shuffles=_shuffles(loaded.shuffles), curves=figures.curve_figures(loaded.curves),
+        title=f"TrajPilot on {_corpus(loaded, cfg)}",
+        simulated=cfg.simulated,
+        facts=_facts(loaded, results, cfg),
+        tables=all_tables(results),
+        judgements=loaded.judgements,
+        variants=results.variants(),
+        undertrained=results.undertrained,
+        gain=figures.gain_figure(results),
+        controls=figures.control_figure(results),
+        horizons=figures.horizon_figures(results),
+        legends=_legends(loaded, results),
+        gate=loaded.gate,
+        gate_chart=figures.gate_figure(loaded.gate),
+        headroom=loaded.headroom,
+        headroom_chart=figures.headroom_figure(loaded.headroom),
+        shuffles=_shuffles(loaded.shuffles),
+        curves=figures.curve_figures(loaded.curves),
         counts=health.counts(loaded.takes, loaded.segments, loaded.windows),
-        flows=health.flows(_kept(loaded), loaded.rejects), problems=health.problems(loaded.rejects),
-        published=published.comparisons(results, cfg.simulated), published_source=published.SOURCE, drawn=drawn,
-        examples=shown, thumbnails=pictures, frames_shown=cfg.frames, gallery_seed=cfg.seed,
-        capture_note=_capture_note(loaded.metrics), limits=_limits(loaded, results, cfg),
-    )  # fmt: skip
+        flows=health.flows(_kept(loaded), loaded.rejects),
+        problems=health.problems(loaded.rejects),
+        published=published.comparisons(results, cfg.simulated),
+        published_source=published.SOURCE,
+        drawn=drawn,
+        examples=shown,
+        thumbnails=pictures,
+        frames_shown=cfg.frames,
+        gallery_seed=cfg.seed,
+        capture_note=_capture_note(loaded.metrics),
+        limits=_limits(loaded, results, cfg),
+    )
 
 
 def _kept(loaded: Loaded) -> dict[str, tuple[str, int]]:
     """Rows that the stages which drop rows wrote."""
     scored = max((m.n_windows for m in loaded.metrics if m.pooling == "sample"), default=0)
     return {
-        "ingest": ("action segments", loaded.segments.num_rows), "trajectories": ("segments", loaded.controls.num_rows),
-        "features": ("segments", loaded.n_features), "text_bank": ("labels", loaded.n_texts),
+        "ingest": ("action segments", loaded.segments.num_rows),
+        "trajectories": ("segments", loaded.controls.num_rows),
+        "features": ("segments", loaded.n_features),
+        "text_bank": ("labels", loaded.n_texts),
         "evaluation": ("test windows", scored),
-    }  # fmt: skip
+    }
 
 
 def _legends(loaded: Loaded, results: Results) -> dict[str, Sequence[figures.LegendItem]]:
@@ -237,26 +265,39 @@ def _capture_note(metrics: Sequence[Metric]) -> str:
     takes, captures = widths("take"), widths("capture")
     if not captures or mean(takes) == 0:
         return ""
-    return f"Takes of one capture are related: over captures the intervals of M@1 are {mean(captures) / mean(takes):.2f} times as wide."
+    ratio = mean(captures) / mean(takes)
+    return f"Takes of one capture are related: over captures the intervals of M@1 are {ratio:.2f} times as wide."
 
 
 def _limits(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[str]:
     """The limits in words."""
     lost = {stage: int(pc.sum(table["n_units"]).as_py() or 0) for stage, table in loaded.rejects.items()}
     return limits(
-        results, loaded.judgements, simulated=cfg.simulated, n_takes=_scored(loaded)[1], n_seeds=len(_seeds(loaded.metrics)),
-        unseen_percent=health.unseen_share(loaded.labels), lost=lost, scales=[row["scale"] for row in _distinct(loaded.controls)],
-    )  # fmt: skip
+        results,
+        loaded.judgements,
+        simulated=cfg.simulated,
+        n_takes=_scored(loaded)[1],
+        n_seeds=len(_seeds(loaded.metrics)),
+        unseen_percent=health.unseen_share(loaded.labels),
+        lost=lost,
+        scales=[row["scale"] for row in _distinct(loaded.controls)],
+    )
 
 
 def _json(page: Page, loaded: Loaded) -> JsonValue:
     """The report for programs."""
     return {
-        "format": machine.FORMAT, "title": page.title, "simulated": page.simulated,
-        "facts": dict(page.facts), "metrics": machine.records(loaded.metrics),
+        "format": machine.FORMAT,
+        "title": page.title,
+        "simulated": page.simulated,
+        "facts": dict(page.facts),
+        "metrics": machine.records(loaded.metrics),
         "tables": [machine.table_json(table) for table in page.tables],
-        "judgements": machine.records(loaded.judgements), "gate": machine.records(loaded.gate),
-        "headroom": machine.records(loaded.headroom), "shuffles": machine.records(loaded.shuffles),
-        "undertrained": sorted(page.undertrained), "limits": list(page.limits),
+        "judgements": machine.records(loaded.judgements),
+        "gate": machine.records(loaded.gate),
+        "headroom": machine.records(loaded.headroom),
+        "shuffles": machine.records(loaded.shuffles),
+        "undertrained": [*sorted(page.undertrained)],
+        "limits": [*page.limits],
         "gallery": {name: list(windows) for name, windows in page.drawn.classes.items()},
-    }  # fmt: skip
+    }

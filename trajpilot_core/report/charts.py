@@ -103,8 +103,10 @@ def whisker_chart(axes: Axes, series: Sequence[Series]) -> Markup:
         return Markup('<p class="empty">{}: nothing to draw.</p>').format(axes.title)
     ticks = nice_ticks(min(0.0, *(p.low for p in points)), max(0.0, *(p.high for p in points)))
     scale = Scale(min(axes.x_ticks) - 0.5, max(axes.x_ticks) + 0.5, ticks[0], ticks[-1])
-    body = [_frame(axes, scale, ticks), Markup('<line class="zero" x1="{}" x2="{}" y1="{y}" y2="{y}"/>').format(
-        LEFT, WIDTH - RIGHT, y=scale.y(0.0))]  # fmt: skip
+    body = [
+        _frame(axes, scale, ticks),
+        Markup('<line class="zero" x1="{}" x2="{}" y1="{y}" y2="{y}"/>').format(LEFT, WIDTH - RIGHT, y=scale.y(0.0)),
+    ]
     for index, line in enumerate(series):
         shift = (index - (len(series) - 1) / 2) * 0.19
         body.append(_whiskers(line, scale, shift))
@@ -131,19 +133,27 @@ def _short(value: float) -> str:
 def _frame(axes: Axes, scale: Scale, ticks: Sequence[float]) -> Markup:
     """Draw grid, tick labels and axis labels."""
     parts = [
-        Markup('<line class="grid" x1="{l}" x2="{r}" y1="{y}" y2="{y}"/><text class="tick" x="{t}" y="{ty}" '
-               'text-anchor="end">{text}</text>').format(
-            l=LEFT, r=WIDTH - RIGHT, y=scale.y(tick), t=LEFT - 6, ty=scale.y(tick) + 3.5, text=_short(tick))
+        Markup(
+            '<line class="grid" x1="{l}" x2="{r}" y1="{y}" y2="{y}"/><text class="tick" x="{t}" y="{ty}" '
+            'text-anchor="end">{text}</text>'
+        ).format(l=LEFT, r=WIDTH - RIGHT, y=scale.y(tick), t=LEFT - 6, ty=scale.y(tick) + 3.5, text=_short(tick))
         for tick in ticks
     ] + [
         Markup('<text class="tick" x="{x}" y="{y}" text-anchor="middle">{text}</text>').format(
-            x=scale.x(tick), y=HEIGHT - BOTTOM + 15, text=_short(tick))
+            x=scale.x(tick), y=HEIGHT - BOTTOM + 15, text=_short(tick)
+        )
         for tick in axes.x_ticks
-    ]  # fmt: skip
-    parts.append(Markup('<text class="label" x="{x}" y="{y}" text-anchor="middle">{text}</text>').format(
-        x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, text=axes.x_label))  # fmt: skip
-    parts.append(Markup('<text class="label" transform="translate(11 {y}) rotate(-90)" text-anchor="middle">{text}</text>').format(
-        y=(TOP + HEIGHT - BOTTOM) / 2, text=axes.y_label))  # fmt: skip
+    ]
+    parts.append(
+        Markup('<text class="label" x="{x}" y="{y}" text-anchor="middle">{text}</text>').format(
+            x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, text=axes.x_label
+        )
+    )
+    parts.append(
+        Markup(
+            '<text class="label" transform="translate(11 {y}) rotate(-90)" text-anchor="middle">{text}</text>'
+        ).format(y=(TOP + HEIGHT - BOTTOM) / 2, text=axes.y_label)
+    )
     return Markup("").join(parts)
 
 
@@ -161,9 +171,10 @@ def _line(line: Series, scale: Scale) -> Markup:
     path = " ".join(f"{scale.x(p.x)},{scale.y(p.y)}" for p in line.points)
     marks = Markup("").join(
         Markup("<g><title>{name}, {x}: {y:.2f}</title>{mark}</g>").format(
-            name=line.name, x=_short(p.x), y=p.y, mark=_mark(line.mark, scale.x(p.x), scale.y(p.y)))
+            name=line.name, x=_short(p.x), y=p.y, mark=_mark(line.mark, scale.x(p.x), scale.y(p.y))
+        )
         for p in (line.points if line.mark != "none" else ())
-    )  # fmt: skip
+    )
     return Markup('<g class="line {style}"><polyline points="{path}"/>{marks}</g>').format(
         style=line.style, path=path, marks=marks
     )
@@ -174,11 +185,22 @@ def _whiskers(line: Series, scale: Scale, shift: float) -> Markup:
     parts = []
     for p in line.points:
         x = scale.x(p.x + shift)
-        parts.append(Markup(
-            '<g><title>{name}, {at}: {y:+.1f} [{low:+.1f}, {high:+.1f}]</title>'
-            '<line x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>{mark}</g>'
-        ).format(name=line.name, at=_short(p.x), y=p.y, low=p.low, high=p.high, x=x, a=scale.y(p.low), b=scale.y(p.high),
-                 mark=_mark(line.mark, x, scale.y(p.y))))  # fmt: skip
+        parts.append(
+            Markup(
+                "<g><title>{name}, {at}: {y:+.1f} [{low:+.1f}, {high:+.1f}]</title>"
+                '<line x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>{mark}</g>'
+            ).format(
+                name=line.name,
+                at=_short(p.x),
+                y=p.y,
+                low=p.low,
+                high=p.high,
+                x=x,
+                a=scale.y(p.low),
+                b=scale.y(p.high),
+                mark=_mark(line.mark, x, scale.y(p.y)),
+            )
+        )
     return Markup('<g class="line {style}">{parts}</g>').format(style=line.style, parts=Markup("").join(parts))
 
 
@@ -190,5 +212,7 @@ def _mark(kind: str, x: float, y: float) -> Markup:
 
 def legend_mark(line_style: str, mark: str) -> Markup:
     """Draw the sample of a line for a legend."""
-    return Markup('<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true"><g class="line {style}">'
-                  '<polyline points="1,6 29,6"/>{mark}</g></svg>').format(style=line_style, mark=_mark(mark, 15, 6))  # fmt: skip
+    return Markup(
+        '<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true"><g class="line {style}">'
+        '<polyline points="1,6 29,6"/>{mark}</g></svg>'
+    ).format(style=line_style, mark=_mark(mark, 15, 6))

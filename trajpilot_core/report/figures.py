@@ -11,20 +11,21 @@ from trajpilot_core.report.names import DESCRIPTIONS, MAIN, OPEN_METRICS, row_na
 from trajpilot_core.report.tables import Results
 
 MARKS = {
-    "no_traj": "circle", "endpoint_traj": "triangle", "scorer": "square", "oracle": "diamond", "pool_mean": "circle",
-    "knn_labels": "square", "top1": "triangle", "shuffled": "diamond", "previous": "none", "majority": "none",
-}  # fmt: skip
+    "no_traj": "circle",
+    "endpoint_traj": "triangle",
+    "scorer": "square",
+    "oracle": "diamond",
+    "pool_mean": "circle",
+    "knn_labels": "square",
+    "top1": "triangle",
+    "shuffled": "diamond",
+    "previous": "none",
+    "majority": "none",
+}
 CURVE_STYLES = {"traj": "oracle", "no_traj": "no_traj", "endpoint_traj": "endpoint_traj", "scorer": "scorer"}
 DEV_QUANTITIES = ("M@1", "R@5", "selection")
 """What selects the epoch that is kept, first found first."""
 POOL_STYLES = ("previous", "no_traj", "endpoint_traj", "scorer", "oracle", "pool_mean")
-
-
-class Figure(NamedTuple):
-    """One chart with its caption."""
-
-    caption: str
-    chart: Markup
 
 
 class LegendItem(NamedTuple):
@@ -32,6 +33,15 @@ class LegendItem(NamedTuple):
 
     name: str
     swatch: Markup
+
+
+class Figure(NamedTuple):
+    """One chart with its caption."""
+
+    caption: str
+    chart: Markup
+    legend: Sequence[LegendItem] = ()
+    """Where the chart has its own."""
 
 
 def legend(variants: Sequence[str]) -> list[LegendItem]:
@@ -90,23 +100,35 @@ def gate_figure(rows: Sequence[GateRow]) -> Figure:
     seeds = sorted({row.seed for row in rows})
     inside = [row for row in rows if row.horizon is not None]
     series = [
-        Series(f"seed {seed}", "scorer" if i == 0 else "no_traj", tuple(
-            Point(float(r.horizon or 0), r.open_rate, r.open_rate, r.open_rate) for r in inside if r.seed == seed), "square")
+        Series(
+            f"seed {seed}",
+            "scorer" if i == 0 else "no_traj",
+            tuple(
+                Point(float(r.horizon or 0), r.open_rate, r.open_rate, r.open_rate) for r in inside if r.seed == seed
+            ),
+            "square",
+        )
         for i, seed in enumerate(seeds)
-    ]  # fmt: skip
+    ]
     ticks = tuple(sorted({float(row.horizon) for row in inside if row.horizon is not None}))
-    return Figure("Windows whose gate trusted a retrieved trajectory",
-                  line_chart(Axes("Open rate of the gate", "horizon H (steps)", "gate open, %", ticks), series))  # fmt: skip
+    return Figure(
+        "Windows whose gate trusted a retrieved trajectory",
+        line_chart(Axes("Open rate of the gate", "horizon H (steps)", "gate open, %", ticks), series),
+    )
 
 
 def headroom_figure(rows: Sequence[Headroom]) -> Figure:
     """Draw the same-step recall of the retrieved pool over the horizon, one line per pool size, first seed."""
     kept = [row for row in rows if row.seed == min(r.seed for r in rows)]
     series = [
-        Series(f"top {pool}", POOL_STYLES[i % len(POOL_STYLES)], tuple(
-            Point(float(r.horizon), *[r.same_step_recall] * 3) for r in kept if r.pool == pool), "circle")
+        Series(
+            f"top {pool}",
+            POOL_STYLES[i % len(POOL_STYLES)],
+            tuple(Point(float(r.horizon), *[r.same_step_recall] * 3) for r in kept if r.pool == pool),
+            "circle",
+        )
         for i, pool in enumerate(sorted({row.pool for row in kept}))
-    ]  # fmt: skip
+    ]
     ticks = tuple(sorted({float(row.horizon) for row in kept}))
     axes = Axes("Headroom of the retrieved pool", "horizon H (steps)", "truth in pool, %", ticks)
     return Figure("Middle steps whose truth some candidate has at the same place", line_chart(axes, series))
@@ -151,6 +173,6 @@ def _curves(title: str, y_label: str, rows: Sequence[CurvePoint], factor: float)
         series.append(Series(name, CURVE_STYLES.get(name, "scorer"), points, "none"))
     last = max((row.epoch for row in rows), default=1)
     step = max(1, round(last / 5))
-    names = " · ".join(line.name for line in series)
+    keys = [LegendItem(line.name, legend_mark(line.style, "none")) for line in series]
     axes = Axes(title, "epoch", y_label, tuple(float(e) for e in range(0, last + 1, step)))
-    return Figure(f"{title} ({names})" if names else title, line_chart(axes, series))
+    return Figure(title, line_chart(axes, series), keys)

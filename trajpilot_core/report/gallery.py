@@ -1,8 +1,8 @@
 """Which windows the gallery shows, by a fixed rule, and what is known about each.
 
 Rule: windows fall into three classes by the scorer's plan of the first seed: `gate wrong` (it opened, and fewer middle
-steps are right than in the fallback), `success` (all middle steps right), `failure` (the rest). Equal shares of every class
-are drawn at random by the seed of the report, whatever they look like. A class with fewer windows is not filled up.
+steps are right than in the fallback), `success` (all middle steps right), `failure` (the rest). Equal shares of every
+class are drawn at random by the seed of the report, whatever they look like. A class with too few is not filled up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -139,12 +139,20 @@ def _example(window_id: str, name: str, facts: Facts) -> Example:
     take = facts.takes[window["take_id"]]
     paths, unit = _paths(window, rows, facts)
     return Example(
-        window_id, window["take_id"], take["name"], TITLES[name], window["horizon"],
-        (first["start_s"] + first["end_s"]) / 2, (last["start_s"] + last["end_s"]) / 2, (first["start_s"], last["end_s"]),
+        window_id,
+        window["take_id"],
+        take["name"],
+        TITLES[name],
+        window["horizon"],
+        (first["start_s"] + first["end_s"]) / 2,
+        (last["start_s"] + last["end_s"]) / 2,
+        (first["start_s"], last["end_s"]),
         tuple(_label(i, facts) for i in rows["scorer"]["label_ids"]),
         tuple(_plan(variant, rows[variant], facts) for variant in in_order(set(rows) & set(SHOWN))),
-        _gate(rows["scorer"]), paths, unit,
-    )  # fmt: skip
+        _gate(rows["scorer"]),
+        paths,
+        unit,
+    )
 
 
 def _label(label_id: str, facts: Facts) -> str:

@@ -11,9 +11,16 @@ FEW_TAKES = 40
 
 
 def limits(
-    results: Results, judgements: Sequence[Judgement], *, simulated: bool, n_takes: int, n_seeds: int,
-    unseen_percent: float, lost: Mapping[str, int], scales: Sequence[str],
-) -> list[str]:  # fmt: skip
+    results: Results,
+    judgements: Sequence[Judgement],
+    *,
+    simulated: bool,
+    n_takes: int,
+    n_seeds: int,
+    unseen_percent: float,
+    lost: Mapping[str, int],
+    scales: Sequence[str],
+) -> list[str]:
     """Return the sentences that this run's data call for.
 
     Args:
@@ -47,17 +54,21 @@ def limits(
         said.append(
             "Some head motions have an arbitrary scale (estimated from video): lengths in metres mean nothing there."
         )
-    said.append("Oracle is given the true head motion of the window. It is a condition, not an upper bound: the Scorer "
-                "reads the labels of retrieved windows and chooses among many plans, and may lie above it.")  # fmt: skip
+    said.append(
+        "Oracle is given the true head motion of the window. It is a condition, not an upper bound: the Scorer "
+        "reads the labels of retrieved windows and chooses among many plans, and may lie above it."
+    )
     return said
 
 
 def _world(simulated: bool) -> str:
     """Say where the numbers come from."""
     if simulated:
-        return ("The corpus is a simulated world with made-up tasks, head motion and rendering. Its numbers say how this "
-                "implementation behaves in that world; they say nothing about people, and cannot be compared with the "
-                "paper's.")  # fmt: skip
+        return (
+            "The corpus is a simulated world with made-up tasks, head motion and rendering. Its numbers say how this "
+            "implementation behaves in that world; they say nothing about people, and cannot be compared with the "
+            "paper's."
+        )
     return "The numbers hold for the released split that was scored and for the takes whose files were on disk."
 
 
@@ -69,6 +80,9 @@ def _is_open_claim(judgement: Judgement) -> bool:
 def _claim(judgement: Judgement) -> str:
     """Print a claim that does not hold."""
     claim = judgement.check.split(": ", 1)[1]
-    how = {"fails": "was not seen here", "undertrained": "cannot be judged, a model is UNDERTRAINED",
-           "not run": "could not be checked"}[judgement.verdict]  # fmt: skip
+    how = {
+        "fails": "was not seen here",
+        "undertrained": "cannot be judged, a model is UNDERTRAINED",
+        "not run": "could not be checked",
+    }[judgement.verdict]
     return f"“{claim[0].upper()}{claim[1:]}” {how}. {judgement.detail}."

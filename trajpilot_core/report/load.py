@@ -26,19 +26,25 @@ def load_facts(drawn: Drawn, inputs: Inputs) -> Facts:
     """Read the rows that the drawn windows and their candidates need."""
     outcomes = keep(inputs.table("outcomes"), "window_id", drawn.window_ids())
     window_ids = [*drawn.window_ids(), *(row["candidate"] for row in outcomes if row["candidate"])]
-    windows = _by("window_id", keep(inputs.table("windows", ("window_id", "take_id", "horizon", "segment_ids")),
-                                    "window_id", window_ids))  # fmt: skip
+    windows = _by(
+        "window_id",
+        keep(inputs.table("windows", ("window_id", "take_id", "horizon", "segment_ids")), "window_id", window_ids),
+    )
     segment_ids = [s for window in windows.values() for s in window["segment_ids"]]
     names = ("segment_id", "take_id", "start_s", "end_s")
     labels = inputs.table("labels", ("label_id", "label")).to_pylist()
     return Facts(
         outcomes={(row["window_id"], row["variant"]): row for row in outcomes},
-        takes=_by("take_id", keep(inputs.table("takes", ("take_id", "name")), "take_id", [r["take_id"] for r in outcomes])),
+        takes=_by(
+            "take_id", keep(inputs.table("takes", ("take_id", "name")), "take_id", [r["take_id"] for r in outcomes])
+        ),
         segments=_by("segment_id", keep(inputs.table("segments", names), "segment_id", segment_ids)),
         windows=windows,
-        controls=_by("segment_id", keep(inputs.table("controls", ("segment_id", "scale", "controls")), "segment_id", segment_ids)),
+        controls=_by(
+            "segment_id", keep(inputs.table("controls", ("segment_id", "scale", "controls")), "segment_id", segment_ids)
+        ),
         labels={row["label_id"]: row["label"] for row in labels},
-    )  # fmt: skip
+    )
 
 
 def _by(key: str, rows: list[dict[str, Any]]) -> Mapping[str, dict[str, Any]]:

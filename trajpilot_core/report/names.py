@@ -15,11 +15,13 @@ class Row(NamedTuple):
 
 ROWS: dict[str, Row] = {
     "no_traj": Row("No-Traj", "no trajectory at all", ("no_traj",)),
-    "endpoint_traj": Row("Endpoint-Traj", "its own head motion during Start and Goal, none between", ("endpoint_traj",)),
+    "endpoint_traj": Row("Endpoint-Traj", "its own head motion during Start and Goal, none between",
+                         ("endpoint_traj",)),
     "scorer": Row("Scorer", "endpoint motion, and the middle motion of one retrieved training window, or the No-Traj "
                   "answer where the gate stays closed", ("traj", "no_traj", "scorer")),
     "oracle": Row("Oracle", "its own true head motion, middle included: a condition, not an upper bound", ("traj",)),
-    "pool_mean": Row("Pool-Mean", "similarity-weighted mean of the plans of all candidates; nothing learned", ("traj", "no_traj")),
+    "pool_mean": Row("Pool-Mean", "similarity-weighted mean of the plans of all candidates; nothing learned",
+                     ("traj", "no_traj")),
     "knn_labels": Row("kNN-labels", "weighted vote of the candidates' labels; no trajectory", ("no_traj",)),
     "top1": Row("Top-1", "the middle motion of the nearest candidate, always", ("traj", "no_traj")),
     "shuffled": Row("Shuffled", "endpoint motion, and the middle motion of another test window", ("traj",)),

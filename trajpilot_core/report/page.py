@@ -25,10 +25,10 @@ from trajpilot_core.report.tables import ResultTable, number
 SIGNS = {"holds": "✓", "fails": "✗", "undertrained": "!", "not run": "–"}
 GROUPS = {
     "demo": "What the demo must show",
-    "identity": "What holds by definition",
-    "leak": "Nothing of the test was seen in training",
-    "trained": "Are the models trained?",
     "claim": "What the paper says, and what was seen here",
+    "trained": "Are the models trained?",
+    "leak": "Nothing of the test was seen in training",
+    "identity": "What holds by definition",
 }
 
 

@@ -34,8 +34,8 @@ def integrate(controls: Array) -> Array:
     """Chain relative motions into positions.
 
     Args:
-        controls: (S, 16, 6) motions of S segments: dx, dy, dz in metres, then the rotation vector in radians, each in the
-            earlier body frame.
+        controls: (S, 16, 6) motions of S segments: dx, dy, dz in metres, then the rotation vector in radians, each in
+            the earlier body frame.
 
     Returns:
         (16 S + 1, 3) positions forward, left, up in metres, in the body frame at the start. Segments are joined end to
@@ -62,11 +62,16 @@ def three_views(paths: Sequence[Path], unit: str) -> Markup:
     scale = (VIEW_PX - 36) / extent
     bar = _bar_length(extent)
     parts = [_view(index, view, paths, centre, scale) for index, view in enumerate(VIEWS)]
-    parts.append(Markup('<g class="bar"><line x1="8" x2="{x}" y1="{y}" y2="{y}"/><text class="tick" x="8" y="{t}">{text}</text></g>').format(
-        x=round(8 + bar * scale, 1), y=VIEW_PX + 10, t=VIEW_PX + 23, text=f"{bar:g} {unit}"))  # fmt: skip
+    parts.append(
+        Markup(
+            '<g class="bar"><line x1="8" x2="{x}" y1="{y}" y2="{y}"/><text class="tick" x="8" y="{t}">{text}</text></g>'
+        ).format(x=round(8 + bar * scale, 1), y=VIEW_PX + 10, t=VIEW_PX + 23, text=f"{bar:g} {unit}")
+    )
     names = ", ".join(f"{path.name} ({STYLES[path.kind]} line)" for path in paths)
-    return Markup('<svg class="paths" viewBox="0 0 {w} {h}" role="img" aria-label="Head paths from three sides: {names}">{parts}</svg>').format(
-        w=3 * VIEW_PX, h=VIEW_PX + 28, names=names, parts=Markup("").join(parts))  # fmt: skip
+    return Markup(
+        '<svg class="paths" viewBox="0 0 {w} {h}" role="img" '
+        'aria-label="Head paths from three sides: {names}">{parts}</svg>'
+    ).format(w=3 * VIEW_PX, h=VIEW_PX + 28, names=names, parts=Markup("").join(parts))
 
 
 def _bar_length(extent: float) -> float:
@@ -84,13 +89,17 @@ def _view(index: int, view: tuple[str, int, int, float], paths: Sequence[Path], 
         x = middle + sign * (path.points_m[:, right] - centre[right]) * scale
         y = VIEW_PX / 2 + 6 - (path.points_m[:, up] - centre[up]) * scale
         line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
-        drawn.append(Markup('<g class="path {kind}"><polyline points="{line}"/><circle cx="{x}" cy="{y}" r="2.6"/></g>').format(
-            kind=path.kind, line=line, x=f"{x[-1]:.1f}", y=f"{y[-1]:.1f}"))  # fmt: skip
+        drawn.append(
+            Markup('<g class="path {kind}"><polyline points="{line}"/><circle cx="{x}" cy="{y}" r="2.6"/></g>').format(
+                kind=path.kind, line=line, x=f"{x[-1]:.1f}", y=f"{y[-1]:.1f}"
+            )
+        )
     first = paths[0].points_m[0]
     start = Markup('<path class="start" d="M{x} {y}m-4 0h8m-4-4v8"/>').format(
         x=f"{middle + sign * (first[right] - centre[right]) * scale:.1f}",
         y=f"{VIEW_PX / 2 + 6 - (first[up] - centre[up]) * scale:.1f}",
     )
-    frame = Markup('<rect class="view" x="{x}" y="1" width="{w}" height="{h}"/><text class="tick" x="{t}" y="13">{title}</text>').format(
-        x=index * VIEW_PX + 2, w=VIEW_PX - 4, h=VIEW_PX - 2, t=index * VIEW_PX + 8, title=title)  # fmt: skip
+    frame = Markup(
+        '<rect class="view" x="{x}" y="1" width="{w}" height="{h}"/><text class="tick" x="{t}" y="13">{title}</text>'
+    ).format(x=index * VIEW_PX + 2, w=VIEW_PX - 4, h=VIEW_PX - 2, t=index * VIEW_PX + 8, title=title)
     return Markup("").join([frame, *drawn, start])

@@ -50,8 +50,16 @@ def comparisons(results: Results, simulated: bool) -> list[Comparison]:
         ours = results.get(variant, None, horizon, metric)
         if ours is not None:
             outside = not ours.low <= value <= ours.high
-            rows.append(Comparison(
-                horizon, variant, metric, number(ours.value), f"{number(ours.low)}, {number(ours.high)}", f"{value:.2f}",
-                number(ours.value - value, signed=True), outside,
-            ))  # fmt: skip
+            rows.append(
+                Comparison(
+                    horizon,
+                    variant,
+                    metric,
+                    number(ours.value),
+                    f"{number(ours.low)}, {number(ours.high)}",
+                    f"{value:.2f}",
+                    number(ours.value - value, signed=True),
+                    outside,
+                )
+            )
     return rows

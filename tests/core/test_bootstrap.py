@@ -1,0 +1,107 @@
+"""Intervals over takes: what they cover, and that windows are never resampled."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trajpilot_core.evaluation import bootstrap
+
+
+def clustered(rng: np.random.Generator, n_takes: int, per_take: int) -> tuple[np.ndarray, np.ndarray]:
+    """Right or wrong (0, 100) per window, with a level per take; the true mean is 40. Returns (N, 1), (N,)."""
+    level = rng.beta(2.0, 3.0, n_takes)
+    counts = rng.integers(per_take // 2, per_take * 3 // 2, n_takes)
+    takes = np.repeat(np.arange(n_takes), counts)
+    return 100.0 * (rng.random(len(takes)) < level[takes])[:, None], takes
+
+
+def interval_of(values: np.ndarray, clusters: np.ndarray, n: int, weights: np.ndarray) -> tuple[float, float]:
+    sums, counts = bootstrap.cluster_sums(values, clusters, n)
+    draws = bootstrap.resampled(weights, sums[:, None], counts[:, None])[:, :1]
+    low, high = bootstrap.interval(draws, np.array([n]), 0.95)
+    return float(low[0, 0]), float(high[0, 0])
+
+
+def covered(n_takes: int, trials: int, by_window: bool = False) -> float:
+    rng = np.random.default_rng(7)
+    weights = bootstrap.draw_weights(n_takes, 1000, 0)
+    hits = 0
+    for _ in range(trials):
+        values, takes = clustered(rng, n_takes, 20)
+        if by_window:
+            few = np.arange(len(takes)) // max(1, len(takes) // n_takes)
+            takes = rng.permutation(np.minimum(few, n_takes - 1))
+        low, high = interval_of(values, takes, n_takes, weights)
+        hits += low <= 40.0 <= high
+    return hits / trials
+
+
+def test_a_95_percent_interval_over_50_takes_covers_the_truth_in_93_to_97_percent() -> None:
+    assert 0.93 <= covered(50, 1500) <= 0.97
+
+
+def test_few_takes_still_get_honest_intervals() -> None:
+    assert covered(12, 800) >= 0.925
+
+
+def test_ignoring_the_takes_would_be_seen() -> None:
+    """The planted fault: windows dealt to takes at random, as if they were independent."""
+    assert covered(50, 300, by_window=True) < 0.85
+
+
+def test_a_paired_difference_is_narrower_than_two_separate_intervals() -> None:
+    rng = np.random.default_rng(0)
+    values, takes = clustered(rng, 40, 20)
+    better = np.where(rng.random(values.shape) < 0.1, 100.0, values)
+    weights = bootstrap.draw_weights(40, 2000, 0)
+    low, high = interval_of(better - values, takes, 40, weights)
+    wide = interval_of(better, takes, 40, weights)
+    assert low > 0
+    assert high - low < 0.5 * (wide[1] - wide[0])
+
+
+def test_the_bootstrap_agrees_with_one_that_resamples_takes_by_hand() -> None:
+    values, takes = clustered(np.random.default_rng(3), 25, 12)
+    weights = bootstrap.draw_weights(25, 500, 1)
+    sums, counts = bootstrap.cluster_sums(values, takes, 25)
+    fast = bootstrap.resampled(weights, sums[:, None], counts[:, None])[:, 0, 0]
+    for row, got in zip(weights[:40].astype(int), fast, strict=False):
+        chosen = np.concatenate([values[takes == take, 0] for take in np.repeat(np.arange(25), row)])
+        assert got == pytest.approx(chosen.mean())
+
+
+def test_the_two_poolings_differ_as_the_window_counts_do() -> None:
+    sums, counts = np.array([[3000.0], [0.0]]), np.array([30.0, 10.0])
+    assert bootstrap.pooled(sums, counts)[:, 0].tolist() == [100, 0, 50, 75]
+
+
+def test_one_take_gives_no_interval() -> None:
+    draws = bootstrap.resampled(bootstrap.draw_weights(1, 100, 0), np.array([[[50.0]]]), np.array([[1.0]]))
+    low, high = bootstrap.interval(draws, np.array([1, 1, 1]), 0.95)
+    assert np.isneginf(low).all()
+    assert np.isposinf(high).all()
+
+
+def test_a_resample_without_windows_of_a_horizon_is_left_out() -> None:
+    """Only one of two takes has long windows: some resamples hold none of them."""
+    sums, counts = np.array([[[0.0], [50.0]], [[100.0], [0.0]]]), np.array([[1.0, 1.0], [1.0, 0.0]])
+    draws = bootstrap.resampled(bootstrap.draw_weights(2, 400, 0), sums, counts)
+    assert np.isnan(draws).any()
+    low, high = bootstrap.interval(draws, np.array([2, 2, 2, 2]), 0.95)
+    assert np.isfinite(low).all()
+    assert np.isfinite(high).all()
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(st.integers(2, 60), st.integers(0, 1000))
+def test_every_resample_holds_as_many_takes_as_there_are(n_takes: int, seed: int) -> None:
+    weights = bootstrap.draw_weights(n_takes, 50, seed)
+    assert (weights.sum(axis=1) == n_takes).all()
+    assert np.array_equal(weights, bootstrap.draw_weights(n_takes, 50, seed))
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(st.integers(2, 400))
+def test_fewer_takes_leave_less_outside(n_takes: int) -> None:
+    assert bootstrap.tail(0.95, n_takes) < bootstrap.tail(0.95, n_takes + 1) < 0.025
