@@ -221,6 +221,32 @@ def test_a_path_out_of_the_root_and_a_foreign_protocol_are_refused(tmp_path: Pat
         read_bytes("http://example.org", "poses.csv", RejectCode.NO_TRAJECTORY)
 
 
+def swap_rows(first: int, second: int) -> bytes:
+    """Return the file with two rows exchanged."""
+    lines = list(pose_lines())
+    lines[first + 1], lines[second + 1] = lines[second + 1], lines[first + 1]
+    return joined(lines)
+
+
+def test_disorder_that_a_knot_meets_is_repaired(tmp_path: Path) -> None:
+    good = compute(tmp_path, write_take(tmp_path), WHOLE)
+    knot = row_of(3.25)  # the ninth knot of segment 0002
+    done = compute(tmp_path, write_take(tmp_path, swap_rows(knot - 1, knot + 900)), SPARSE)
+    assert codes(done) == {None: "TRAJ_UNSORTED"}
+    assert np.array_equal(motions(done), motions(good))
+
+
+@pytest.mark.parametrize("at_s", np.linspace(1.6, 4.3, 10).tolist())
+def test_a_hole_between_knots_is_found_wherever_it_is(tmp_path: Path, at_s: float) -> None:
+    cfg = SPARSE.replace(max_bracket_gap_s=1.0)
+    segments: list[list[object]] = [["egoexo4d:u:0000", 0.5, 5.5], ["egoexo4d:u:0001", 5.6, 7.9]]
+    assert codes(compute(tmp_path, write_take(tmp_path), cfg, segments)) == ALL_GOOD
+    hole = without(row_of(at_s), row_of(at_s + 0.103))
+    assert codes(compute(tmp_path, write_take(tmp_path, hole), cfg, segments)) == {"0000": "TRAJ_GAP"}
+    short = without(row_of(at_s), row_of(at_s + 0.095))
+    assert codes(compute(tmp_path, write_take(tmp_path, short), cfg, segments)) == ALL_GOOD
+
+
 def test_the_limits_are_settings(tmp_path: Path) -> None:
     take = write_take(tmp_path, without(*WIDE))
     assert codes(compute(tmp_path, take, SPARSE.replace(max_bracket_gap_s=0.5, max_inner_gap_s=0.5))) == ALL_GOOD
@@ -241,9 +267,12 @@ def test_the_sparse_reader_reads_a_small_part_of_the_file(tmp_path: Path) -> Non
 @st.composite
 def odd_files(draw: st.DrawFn) -> tuple[bytes, np.ndarray, int]:
     """Draw a sorted pose file with holes, equal stamps and lines of any length, knots in and around it, and a limit."""
-    steps = draw(st.lists(st.sampled_from([0, 1, 7, 10, 11, 30, 200]), min_size=1, max_size=120))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, holes = draw(st.integers(1, 150)), draw(st.integers(0, 4))
+    steps = rng.choice([0, 1, 7, 10, 11, 30], n)
+    steps[rng.integers(0, n, holes)] = rng.integers(30, 300, holes)
     stamps = np.cumsum([1000, *steps])
-    notes = draw(st.lists(st.integers(0, 3), min_size=len(stamps), max_size=len(stamps)))
+    notes = rng.choice([0, 1, 2, 3], len(stamps), p=[0.5, 0.3, 0.18, 0.02]).tolist()
     pads = ["", "y", "y" * 90, "y" * 5000]
     rows = [
         f"{k // 40},{us},-1,{k % 7},{k % 5},{k},0,0,0,1,0.{1 + us % 9},{pads[note]}"
@@ -251,9 +280,8 @@ def odd_files(draw: st.DrawFn) -> tuple[bytes, np.ndarray, int]:
     ]
     content = "\n".join([",".join(COLUMNS), *rows]) + draw(st.sampled_from(["", "\n", "\r\n"]))
     low, high = int(stamps[0]) - 5, int(stamps[-1]) + 5
-    edges = st.lists(st.integers(low, high), min_size=4, max_size=4, unique=True).map(sorted)
-    segments = draw(st.lists(edges, min_size=1, max_size=5))
-    return content.encode(), np.array(segments), draw(st.integers(1, 250))
+    segments = np.sort(rng.integers(low, high + 1, (draw(st.integers(1, 5)), 4)), axis=1)
+    return content.encode(), segments, draw(st.integers(20, 320))
 
 
 @settings(max_examples=500, derandomize=True, deadline=None)
