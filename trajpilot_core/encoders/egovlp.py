@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoTokenizer, RobertaConfig, RobertaModel
+from transformers import RobertaConfig, RobertaModel, RobertaTokenizer
 
 from schemas.config import TextConfig
 from trajpilot_core.encoders.text import encoder_files, files_digest
@@ -47,7 +47,7 @@ def load_egovlp(folder: Path, cfg: TextConfig, device: str) -> TransformerText:
     tower = text_tower(state).to(device).eval()
     return TransformerText(
         digest=f"egovlpv2:{cfg.embedding}:{files_digest(encoder_files(cfg))}",
-        tokenizer=AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False),
+        tokenizer=RobertaTokenizer.from_pretrained(folder, local_files_only=True),
         tower=tower,
         pool=projected_pool(text_projection(state).to(device))
         if cfg.embedding == "projected"

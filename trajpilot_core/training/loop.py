@@ -201,4 +201,4 @@ def one_thread(device: str) -> Iterator[None]:
 
 def index_batches(n: int, batch: int, generator: torch.Generator) -> list[Tensor]:
     """Return the numbers 0..n-1 in random order, cut into (batch,) long tensors; the last one may be shorter."""
-    return list(torch.randperm(n, generator=generator).tensor_split(range(batch, n, batch))) if n else []
+    return list(torch.split(torch.randperm(n, generator=generator), batch)) if n else []

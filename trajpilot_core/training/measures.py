@@ -20,7 +20,7 @@ def recall_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, k: int) -> f
         ids_N: (N,) long, the true label of each row.
         k: how many answers count.
     """
-    parts = zip(predicted_NE.split(ROWS_PER_CALL), ids_N.split(ROWS_PER_CALL), strict=True)  # type: ignore[no-untyped-call]
+    parts = zip(torch.split(predicted_NE, ROWS_PER_CALL), torch.split(ids_N, ROWS_PER_CALL), strict=True)
     hits = [_ranks(predicted, bank_VE, ids) < k for predicted, ids in parts]
     return torch.cat(hits).double().mean().item() if hits else float("nan")
 
@@ -49,7 +49,7 @@ def nearest_labels(
     """
     found = {}
     for horizon, rows in segments.items():
-        parts = [(predict(part)[:, 1:-1] @ bank_VE.T).argmax(-1) for part in rows.split(ROWS_PER_CALL)]  # type: ignore[no-untyped-call]
+        parts = [(predict(part)[:, 1:-1] @ bank_VE.T).argmax(-1) for part in torch.split(rows, ROWS_PER_CALL)]
         found[horizon] = torch.cat(parts)
     return found
 

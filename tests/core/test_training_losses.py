@@ -1,0 +1,88 @@
+"""Losses against the printed formulas, in plain loops."""
+
+import math
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from trajpilot_core.training.losses import alignment_loss, clamp_temperature, cosine_loss, prediction_loss
+
+
+def printed(z: Tensor, e: Tensor, ids: Tensor, tau: float) -> float:
+    """The formula of the paper's section 3.3, term by term."""
+    n = len(z)
+    logits = [[tau * float(z[i] @ e[j]) for j in range(n)] for i in range(n)]
+
+    def mp_ce(rows: list[list[float]]) -> float:
+        total = 0.0
+        for i in range(n):
+            positive = sum(math.exp(rows[i][j]) for j in range(n) if ids[i] == ids[j])
+            total += math.log(positive) - math.log(sum(math.exp(v) for v in rows[i]))
+        return -total / n
+
+    return 0.5 * (mp_ce(logits) + mp_ce([list(column) for column in zip(*logits, strict=True)]))
+
+
+def vectors(seed: int, *shape: int) -> Tensor:
+    return F.normalize(torch.randn(*shape, generator=torch.Generator().manual_seed(seed)), dim=-1)
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(st.integers(0, 10**6), st.lists(st.integers(0, 3), min_size=1, max_size=8), st.floats(0.1, 20))
+def test_the_alignment_loss_is_the_printed_formula(seed: int, ids: list[int], tau: float) -> None:
+    z, e = vectors(seed, len(ids), 5), vectors(seed + 1, len(ids), 5)
+    got = alignment_loss(z, e, torch.tensor(ids), torch.tensor(math.log(tau)))
+    assert_close(got.item(), printed(z, e, torch.tensor(ids), tau), rtol=1e-4, atol=1e-5)
+
+
+def test_paraphrases_of_one_action_do_not_push_each_other_away() -> None:
+    e = vectors(0, 2, 8)
+    one_action, two_actions = torch.tensor([5, 5]), torch.tensor([5, 6])
+    z = F.normalize(e.sum(0, keepdim=True), dim=-1).expand(2, -1)
+    assert alignment_loss(z, e, one_action, torch.tensor(2.0)).item() < 1e-6
+    assert alignment_loss(z, e, two_actions, torch.tensor(2.0)).item() > 0.5
+
+
+def test_the_alignment_loss_is_exact_under_bf16_autocast() -> None:
+    z, e, ids = vectors(0, 64, 32), vectors(1, 64, 32), torch.arange(64)
+    plain = alignment_loss(z, e, ids, torch.tensor(math.log(100.0)))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_close(alignment_loss(z, e, ids, torch.tensor(math.log(100.0))), plain)
+
+
+def test_each_role_has_weight_one_at_every_horizon() -> None:
+    for horizon in (3, 8):
+        target = vectors(horizon, 4, horizon, 6)
+        assert_close(cosine_loss(target, target).item(), 0.0, atol=1e-5, rtol=0)
+        assert_close(cosine_loss(-target, target).item(), 6.0)
+        half = target.clone()
+        half[:, 1:-1] *= -1
+        assert_close(cosine_loss(half, target).item(), 2.0)
+
+
+def test_the_pool_mixes_roles_and_the_lambda_weights_it() -> None:
+    p, e, ids = vectors(0, 3, 4, 6), vectors(1, 3, 4, 6), torch.tensor([[0, 1, 2, 3], [0, 4, 4, 5], [6, 7, 8, 9]])
+    tau = torch.tensor(1.0)
+    pooled = printed(p.flatten(0, 1), e.flatten(0, 1), ids.flatten(), math.e)
+    assert_close(prediction_loss(p, e, ids, tau, 0.5).item(), cosine_loss(p, e).item() + 0.5 * pooled)
+
+
+def test_a_masked_goal_is_no_target() -> None:
+    p, e, ids = vectors(0, 3, 4, 6), vectors(1, 3, 4, 6), torch.arange(12).view(3, 4)
+    seen, tau = torch.tensor([True, False, True]), torch.tensor(1.0)
+    other = p.clone()
+    other[1, -1] = vectors(9, 6)
+    assert_close(prediction_loss(p, e, ids, tau, 0.5, seen), prediction_loss(other, e, ids, tau, 0.5, seen))
+    assert not torch.allclose(prediction_loss(p, e, ids, tau, 0.5), prediction_loss(other, e, ids, tau, 0.5))
+
+
+def test_the_temperature_stops_at_100_and_can_come_back() -> None:
+    parameter = nn.Parameter(torch.tensor(7.0))
+    assert_close(clamp_temperature(parameter).exp().item(), 100.0)
+    alignment_loss(vectors(0, 4, 3), vectors(1, 4, 3), torch.arange(4), clamp_temperature(parameter)).backward()
+    assert parameter.grad is not None
+    assert parameter.grad.abs() > 0
