@@ -81,6 +81,8 @@ def read_whole(corpus: Corpus, relative: str) -> bytes:
     """
     for _ in range(2):
         before = corpus.fs.info(corpus.path(relative))
+        if before["type"] == "directory":
+            raise FileNotFoundError(relative)
         content: bytes = corpus.fs.cat_file(corpus.path(relative))
         if stat(corpus, relative) == _stat(before) and len(content) == before["size"]:
             return content
