@@ -30,7 +30,8 @@ from trajpilot_core.training.scorer_fit import fit_scorer
 torch.set_num_threads(1)
 CONFIG = EvaluationConfig(shuffles=3, headroom_pools=(1, 3, 5, 64), bootstrap=100)
 VARIANTS = (
-    "no_traj", "endpoint_traj", "scorer", "oracle", "top1", "knn_labels", "pool_mean", "shuffled", "majority", "previous",
+    "no_traj", "endpoint_traj", "scorer", "oracle",
+    "top1", "knn_labels", "pool_mean", "shuffled", "majority", "previous",
 )  # fmt: skip
 SEEDS = (0, 1)
 
@@ -62,8 +63,7 @@ def view_of(made, seed=0):
 def chosen(made, variant, seed=0, horizon=4):
     """Decoded label indices (N, H) of one row, and its table."""
     data, table = made[0], made[3][0]
-    frame = table.to_pandas() if hasattr(table, "to_pandas") and False else table.to_pylist()
-    rows = [r for r in frame if (r["variant"], r["seed"], r["horizon"]) == (variant, seed, horizon)]
+    rows = [r for r in table.to_pylist() if (r["variant"], r["seed"], r["horizon"]) == (variant, seed, horizon)]
     index = {label: i for i, label in enumerate(data.label_ids)}
     return np.array([index[r["decoded_id"]] for r in rows]).reshape(-1, horizon), rows
 
@@ -331,7 +331,9 @@ class Tables:
         kept = [i for i, s in enumerate(segments) if s["segment_id"] not in lost]
         vectors = {
             "controls": (controls_schema(), "controls", data.controls.flatten(1), kept, segments, "segment_id"),
-            "features": (features_schema(data.features.shape[2]), "vector", data.features[:, 0], kept, segments, "segment_id"),
+            "features": (
+                features_schema(data.features.shape[2]), "vector", data.features[:, 0], kept, segments, "segment_id"
+            ),
             "text_bank": (text_bank_schema(data.bank.shape[1]), "vector", data.bank, range(len(data.bank)),
                           [{"label_id": i} for i in data.label_ids], "label_id"),
         }  # fmt: skip
@@ -361,7 +363,7 @@ class Tables:
 
 
 def test_predict_all_counts_the_windows_that_lack_a_segment(made):
-    data, files, scorers, (whole, _, _) = made
+    data, files, scorers, _ = made
     last_test, dev = data.segment_ids[-1], data.segment_ids[7 * 10]
     result = predict_all(Tables(data, files, scorers, {last_test: 1, dev: 1}), CONFIG, "cpu", quiet)
     assert result.n_in == sum(int((w.split == 2).sum()) for w in data.windows.values())

@@ -224,7 +224,7 @@ def test_joined_queries_read_as_they_did_alone():
 
 
 def test_queries_of_two_chains_keep_their_own_latents():
-    queries, _, parts = collected()
+    _queries, _, parts = collected()
     other = replace(parts[0], latents=parts[0].latents * 2)
     both = join([parts[0], other])
     rows = torch.arange(len(parts[0]))
@@ -363,7 +363,7 @@ def test_dev_scores_of_a_shut_gate_are_the_fallbacks():
 
 
 def test_decisions_do_not_depend_on_the_batch():
-    queries, view, _ = collected(split=1)
+    queries, _, _ = collected(split=1)
     torch.manual_seed(0)
     width = queries.query.shape[1]
     scorer = GateThenRankScorer(ScorerConfig.model_validate(SCORER.model_dump()), ScorerShape(width, 16, 2)).eval()

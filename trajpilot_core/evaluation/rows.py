@@ -23,6 +23,7 @@ from trajpilot_core.retrieval.candidates import find_candidates, truth_of
 from trajpilot_core.stages.stage import Inputs
 from trajpilot_core.training.chains import ModelFile, ModelFiles, chains_of, read_model_files
 from trajpilot_core.training.data import SPLITS, PlanningData, WindowSet, load_planning_data
+from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer import queries_of
 from trajpilot_core.training.scorer_file import load_scorer, scorer_config
 
@@ -69,7 +70,8 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     split_of = dict(zip(data.take_ids, data.take_split.tolist(), strict=True))
     rejects = [row for row in data.rejects if SPLITS[split_of[row.take]] == "test"]
     files, scorers = read_model_files(inputs), ModelFile(*inputs.model("scorers"))
-    tables = predict_rows(data.to(device), files, scorers, config, "test", device, progress)
+    with one_thread(device):
+        tables = predict_rows(data.to(device), files, scorers, config, "test", device, progress)
     n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
     return RowsResult(*tables, rejects, n_out + sum(row.n_units for row in rejects), n_out)
 

@@ -4,6 +4,8 @@ Axes: Q queries, N bank entries, D key width, K results, P prefetched entries. S
 docs/decisions/scorer.md (coarse product, tie rule, bound).
 """
 
+import functools
+import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +15,9 @@ from torch import Tensor
 from trajpilot_core.errors import InputError
 
 QUERY_CHUNK = 256
-RESCORE_ELEMENTS = 1 << 24
+RESCORE_ELEMENTS = 1 << 20
+"""Numbers gathered at once: more does not fit a core's cache."""
+ROUND_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,26 @@ class Rounded(NamedTuple):
     """(R,) float32: L2 norm of what rounding took from each row."""
 
 
+@functools.cache
 def bf16_is_fast(device: torch.device) -> bool:
-    """Say whether the device multiplies bf16 matrices faster than float32 ones."""
+    """Say whether the device multiplies bf16 matrices faster than float32 ones; a CPU is tried, its flags do not tell.
+
+    What is found does not depend on the answer, only the time does.
+    """
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported())
-    flags = torch.cpu.get_capabilities()
-    return bool(flags.get("avx512_bf16", False) or flags.get("amx_bf16", False))
+    return _product_seconds(torch.bfloat16) < _product_seconds(torch.float32)
+
+
+def _product_seconds(dtype: torch.dtype) -> float:
+    """Return the best time of three of one product (128, 512) x (512, 4096) on the CPU, in seconds."""
+    left, right = torch.ones(128, 512, dtype=dtype), torch.ones(4096, 512, dtype=dtype)
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        left @ right.T
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
 
 
 def top_k(
@@ -100,7 +118,7 @@ def _check(query_QD: Tensor, bank_ND: Tensor) -> None:
             f"queries are {query_QD.shape[1]} wide and the bank {bank_ND.shape[1]}; build both keys by the same rule"
         )
     for name, rows in (("query", query_QD), ("bank", bank_ND)):
-        bad = (~torch.isfinite(rows).all(dim=1)).nonzero()
+        bad = (~torch.isfinite(rows.sum(dim=1))).nonzero()
         if len(bad):
             raise InputError(f"{name} key {int(bad[0])} holds NaN or infinity; see the model that made the keys")
 
@@ -110,7 +128,8 @@ def _round(rows_RD: Tensor, dtype: torch.dtype) -> Rounded:
     coarse = rows_RD.to(dtype)
     if dtype == torch.float32:
         return Rounded(coarse, torch.zeros(rows_RD.shape[0], device=rows_RD.device))
-    return Rounded(coarse, (rows_RD - coarse.float()).norm(dim=1))
+    parts = zip(torch.split(rows_RD, ROUND_ROWS), torch.split(coarse, ROUND_ROWS), strict=True)
+    return Rounded(coarse, torch.cat([(exact - low.float()).norm(dim=1) for exact, low in parts]))
 
 
 def _search(

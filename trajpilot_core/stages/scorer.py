@@ -12,18 +12,18 @@ def run(work: Work) -> None:
     """Fit one scorer per seed on the held-out takes of every chain; rows in are training and dev windows."""
     from trajpilot_core.training.chains import read_model_files
     from trajpilot_core.training.data import SPLITS, load_planning_data
+    from trajpilot_core.training.loop import one_thread
     from trajpilot_core.training.scorer_file import pack_scorers
     from trajpilot_core.training.scorer_fit import fit_scorer
 
     config: ScorerConfig = work.config
-    data = load_planning_data(work.inputs, "scorer").to(work.runtime.device)
+    device, scratch, progress = work.runtime.device, work.runtime.scratch, work.runtime.progress
+    data = load_planning_data(work.inputs, "scorer").to(device)
     files = read_model_files(work.inputs)
-    fitted = {
-        seed: fit_scorer(
-            data, files, config, seed, work.runtime.scratch / f"s{seed}", work.runtime.device, work.runtime.progress
-        )
-        for seed in files.seeds
-    }
+    with one_thread(device):
+        fitted = {
+            seed: fit_scorer(data, files, config, seed, scratch / f"s{seed}", device, progress) for seed in files.seeds
+        }
     work.sink.model("scorers", *pack_scorers(fitted, config))
     work.sink.table("scorer_curves", table_of(CurvePoint, [row for seed in files.seeds for row in fitted[seed].curve]))
     split_of = dict(zip(data.take_ids, data.take_split.tolist(), strict=True))
