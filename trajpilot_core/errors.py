@@ -15,6 +15,10 @@ class StoreError(TrajPilotError):
     """An artifact is absent, damaged, or asked for by somebody who did not declare it."""
 
 
+class StoreIOError(StoreError, OSError):
+    """The disk or the object store failed under the artifact store; trying again may help."""
+
+
 class CheckpointError(TrajPilotError):
     """A weight file is not of the layout or digest that was expected."""
 

@@ -1,6 +1,7 @@
 """The executor: what is recomputed, what is reused, what is refused."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -10,13 +11,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import toy_stages as toy
-from toy_stages import INGEST, TOYS, VECTOR, options, run_toys, toys_with, tree_bytes, write_corpus
+from toy_stages import INGEST, TOYS, VECTOR, hostile_names, options, run_toys, toys_with, tree_bytes, write_corpus
 
 from schemas.config import IngestConfig, PipelineConfig
 from schemas.rejects import Reject
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.stages.execute import execute
 from trajpilot_core.stages.resolve import resolve_precision
+from trajpilot_core.stages.sink import StageSink
 from trajpilot_core.stages.stage import Source, Work
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import current_manifest
@@ -267,21 +269,36 @@ def test_a_missing_file_is_an_input_too(tmp_path: Path, corpus: Path) -> None:
     assert run_toys(run, stages)["toy_vectors"].message() == "reused 3, computed 1, removed 0, rejected 0"
 
 
-def test_shard_names_are_data_and_never_paths(tmp_path: Path) -> None:
-    def sources(inputs, config, data_root) -> list[Source]:
-        return [
-            Source(name) for name in ("../../evil", "/etc/evil", "a\0b", "x" * 300, "тake1", "a\\..\\b", ".", "con")
-        ]
+def test_200_hostile_shard_names_are_data_and_never_paths(tmp_path: Path) -> None:
+    names = sorted(
+        {name for name in hostile_names() if name.isprintable() or "\0" in name} | {"\0" * k for k in range(60)}
+    )
 
     def run_it(work: Work) -> None:
         for source in work.pending:
             work.sink.shard(source.shard, toy.VECTORS.empty_table(), [], 0)
 
-    stage = replace(VECTOR, reads=(), sources=sources, run=run_it)
+    stage = replace(VECTOR, reads=(), sources=lambda *_: [Source(name) for name in names], run=run_it)
     root = tmp_path / "deep" / "root"
-    assert execute(stage, PipelineConfig(), options(root, tmp_path), {stage.name: stage}).computed == 8
+    outcome = execute(stage, PipelineConfig(), options(root, tmp_path), {stage.name: stage})
+    assert outcome.computed == len(names) > 190
     assert {path.name for path in tmp_path.iterdir()} == {"deep"}
-    assert not [path for path in root.rglob("*") if "evil" in path.name]
+    written = [path.name for path in root.rglob("*") if path.is_file()]
+    assert all(re.fullmatch(r"data-[0-9a-f]{64}\.parquet|(record|manifest|occasion)\.json|current", n) for n in written)
+
+
+@pytest.mark.parametrize("write", ["table", "model", "document"])
+def test_200_hostile_entry_names_are_refused_even_where_a_stage_declares_them(tmp_path: Path, write: str) -> None:
+    arguments = {"table": (toy.VECTORS.empty_table(),), "model": ({}, {}), "document": (b"evil",)}[write]
+    folder = open_folder(str(tmp_path / "deep" / "root"))
+    for name in hostile_names():
+        with pytest.raises(StoreError):
+            getattr(StageSink(folder, INGEST, "key"), write)(name, *arguments)
+    stage = replace(INGEST, writes=tuple(hostile_names()))
+    for name in hostile_names() if write == "document" else ():
+        with pytest.raises(StoreError):
+            StageSink(folder, stage, "key").document(name, b"evil")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("names", [["same", "same"], ["\ud800"]])

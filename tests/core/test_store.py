@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toy_stages import hostile_names
 
 from schemas.artifacts import FileEntry, Occasion
 from trajpilot_core.errors import StoreError
@@ -197,18 +198,6 @@ def test_plain_paths_and_allowed_addresses_are_understood() -> None:
     assert parse_location("s3://bucket/prefix/").url() == "s3://bucket/prefix"
     with pytest.raises(StoreError, match="allowed are file"):
         parse_location("s3://bucket", ("file",))
-
-
-def hostile_names() -> list[str]:
-    fixed = [
-        "", ".", "..", "../x", "../../x", "/etc/x", "//x", "a/../../x", "a\0b", "x" * 300, "C:\\x", "\\\\host\\x",
-        "..\\x", "a\\..\\..\\x", "~", "~/x", "-rf", "a b", "a\nb", "a\tb", "CON:", "x:y", "x|y", "x*", "x?", "<x>",
-        '"x"', "тake", "．．/x", "‥/x", "a\u202eb", "\ud800", "é", "e\u0301", ".hidden", ".lock", ".tmp-1", "%2e%2e/x",
-        "..%2fx", "$HOME", "`x`",
-    ]  # fmt: skip
-    chance = random.Random(0)
-    parts = ["..", ".", "/", "\\", "a", "\0", "etc", "~", "∕", "x" * 120]
-    return fixed + ["".join(chance.choices(parts, k=chance.randint(2, 7))) + "/" for _ in range(200 - len(fixed))]
 
 
 @pytest.mark.parametrize("write", ["replace", "create", "remove", "read", "size", "names"])

@@ -1,5 +1,6 @@
 """The store on an object store: a moto server on this machine, spoken to through s3fs."""
 
+import hashlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +37,7 @@ def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     known = {"key": "test", "secret": "test", "endpoint_url": endpoint}
     monkeypatch.setitem(fsspec.config.conf, "s3", known)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    name = f"b{abs(hash(request.node.name)) % 10**10}"
+    name = f"b{hashlib.sha256(request.node.name.encode()).hexdigest()[:16]}"
     fsspec.filesystem("s3").mkdir(name)
     return f"s3://{name}/root"
 

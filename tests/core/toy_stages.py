@@ -1,5 +1,6 @@
 """Two toy stages, one whole and one sharded by take, declared as a real stage file declares its own."""
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -128,3 +129,16 @@ def tree_bytes(root: Path, skip: Callable[[Path], bool] = lambda path: False) ->
 def features_config(**changes: object) -> PipelineConfig:
     """Pipeline config with changes to the toy vector stage's sub-record."""
     return PipelineConfig(features=FeatureConfig(**changes))
+
+
+def hostile_names() -> list[str]:
+    """200 names that try to be paths, tricks or nothing at all."""
+    fixed = [
+        "", ".", "..", "../x", "../../x", "/etc/x", "//x", "a/../../x", "a\0b", "x" * 300, "C:\\x", "\\\\host\\x",
+        "..\\x", "a\\..\\..\\x", "~", "~/x", "-rf", "a b", "a\nb", "a\tb", "CON:", "x:y", "x|y", "x*", "x?", "<x>",
+        '"x"', "тake", "．．/x", "‥/x", "a\u202eb", "\ud800", "é", "e\u0301", ".hidden", ".lock", ".tmp-1", "%2e%2e/x",
+        "..%2fx", "$HOME", "`x`",
+    ]  # fmt: skip
+    chance = random.Random(0)
+    parts = ["..", ".", "/", "\\", "a", "\0", "etc", "~", "∕", "x" * 120]
+    return fixed + ["".join(chance.choices(parts, k=chance.randint(2, 7))) + "/" for _ in range(200 - len(fixed))]

@@ -14,7 +14,7 @@ from schemas.artifacts import Entry, Manifest, ShardRecord
 from schemas.base import fingerprint
 from schemas.config import RunOptions
 from schemas.rejects import Reject
-from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.errors import InputError, StoreError, StoreIOError
 from trajpilot_core.stages.key import Keyed, keyed, rejects_entry
 from trajpilot_core.stages.resolve import resolve_device
 from trajpilot_core.stages.sink import StageSink, check_balance, count_codes, write_rejects
@@ -68,7 +68,7 @@ def _runtime(work: Keyed, job: Job) -> Runtime:
     try:
         scratch.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(
+        raise StoreIOError(
             f"cannot make the scratch folder {scratch}: {error.strerror}; free the space or mend it"
         ) from error
     return Runtime(job.run.data_root, resolve_device(job.run.device), job.run.workers, scratch, job.progress)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trajpilot_core.errors import StoreError
+from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, check_relative, parse_location
 
 TEMPORARY = ".tmp-"
@@ -94,7 +94,7 @@ class LocalFolder:
         try:
             return target.read_bytes()
         except OSError as error:
-            raise StoreError(f"cannot read {target}: {error.strerror}") from error
+            raise StoreIOError(f"cannot read {target}: {error.strerror}") from error
 
     def size(self, path: str) -> int | None:
         """Return the size in bytes, None where there is no such file."""
@@ -150,7 +150,7 @@ def _named_failure(target: Path, size_bytes: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(
+        raise StoreIOError(
             f"cannot write {target} ({size_bytes:,} bytes): {error.strerror or error}; "
             "nothing that was committed before is lost: free the space or mend the disk and run again"
         ) from error

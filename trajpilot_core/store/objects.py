@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trajpilot_core.errors import StoreError
+from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.store.locations import Location, check_relative
 
 SINGLE_PUT_BYTES = 5 * 2**30 - 1
@@ -52,7 +52,7 @@ class ObjectFolder:
         try:
             content: bytes = self.system.cat_file(self._at(path))
         except OSError as error:
-            raise StoreError(f"cannot read {self.url}/{path}: {error}") from error
+            raise StoreIOError(f"cannot read {self.url}/{path}: {error}") from error
         return content
 
     def size(self, path: str) -> int | None:
@@ -62,14 +62,14 @@ class ObjectFolder:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StoreError(f"cannot look at {self.url}/{path}: {error}") from error
+            raise StoreIOError(f"cannot look at {self.url}/{path}: {error}") from error
 
     def replace(self, path: str, content: bytes) -> None:
         """Write the whole object, over any older one."""
         try:
             self._put(path, content, "overwrite")
         except OSError as error:
-            raise StoreError(f"cannot write {self.url}/{path} ({len(content):,} bytes): {error}") from error
+            raise StoreIOError(f"cannot write {self.url}/{path} ({len(content):,} bytes): {error}") from error
 
     def create(self, path: str, content: bytes) -> bool:
         """Write the object unless one is there (If-None-Match: *); True where this call made it."""
@@ -81,7 +81,7 @@ class ObjectFolder:
                 if status_of(error) == 412 or isinstance(error, FileExistsError):
                     return False
                 if status_of(error) != 409 or wait_s is None:
-                    raise StoreError(f"cannot write {self.url}/{path} ({len(content):,} bytes): {error}") from error
+                    raise StoreIOError(f"cannot write {self.url}/{path} ({len(content):,} bytes): {error}") from error
                 time.sleep(wait_s)
         raise AssertionError("unreachable")
 
@@ -92,7 +92,7 @@ class ObjectFolder:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise StoreError(f"cannot remove {self.url}/{path}: {error}") from error
+            raise StoreIOError(f"cannot remove {self.url}/{path}: {error}") from error
 
     def names(self, path: str) -> list[str]:
         """Return the sorted names below a prefix."""
@@ -101,7 +101,7 @@ class ObjectFolder:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise StoreError(f"cannot list {self.url}/{path}: {error}") from error
+            raise StoreIOError(f"cannot list {self.url}/{path}: {error}") from error
         names = {str(name).rstrip("/").rsplit("/", 1)[-1] for name in found}
         return sorted(name for name in names if name and not name.startswith("."))
 

@@ -3,7 +3,7 @@
 import hashlib
 
 from schemas.artifacts import FileEntry
-from trajpilot_core.errors import StoreError
+from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.parquet import Readable
 
@@ -35,7 +35,7 @@ def verified_file(folder: Folder, base: str, file: FileEntry) -> Readable:
         with path.open("rb") as handle:
             digest = hashlib.file_digest(handle, "sha256").hexdigest()
     except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror}; run its stage again") from error
+        raise StoreIOError(f"cannot read {path}: {error.strerror}; run its stage again") from error
     _compare(str(path), digest, file)
     return path
 
