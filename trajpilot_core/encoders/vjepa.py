@@ -35,7 +35,8 @@ class VjepaSpec:
     @property
     def levels(self) -> tuple[int, ...]:
         """Layers whose normed outputs form the hierarchical output; the last one is the encoder's output."""
-        return tuple((self.depth * quarter + 3) // 4 - 1 for quarter in (1, 2, 3, 4))
+        quarters = tuple((self.depth * quarter + 3) // 4 - 1 for quarter in (1, 2, 3, 4))
+        return (*quarters[:2], 37, 47) if self.depth == 48 else quarters  # 37, not 35, in the released ViT-G
 
 
 SIZES = {

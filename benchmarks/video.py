@@ -1,0 +1,183 @@
+"""CPU seconds per segment of our frame reader against decord, PyAV and OpenCV, in one interleaved run.
+
+    python benchmarks/video.py [--rounds 3] [--folder FOLDER]
+
+Every reader opens the file, decodes 16 consecutive frames a segment at 384 x 384 RGB on one thread, in a process of its
+own, and every frame's burnt-in number is checked. Demands: at least 1.3 times less CPU time than decord when segments are
+sparse, 1.5 times when they are dense, and no wrong frame (docs/decisions/video-backend.md).
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import av
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from trajpilot_core.video.decode import Clip, clips
+
+FPS, SECONDS, SIDE_PX, OUT_PX, KEYFRAME, N_FRAMES = 30, 180, 448, 384, 250, 16
+CASES = {"sparse": (24, 1.3), "dense": (150, 1.5)}
+"""Case -> (segments in the video, demanded ratio to decord)."""
+Images = NDArray[np.uint8]
+
+
+def picture(number: int, noise: Images) -> Images:
+    """Moving texture with the number as 16 blocks along the top."""
+    image = np.roll(noise, (number * 2, number * 3), axis=(0, 1)).copy()
+    bits = np.array([255 if number >> bit & 1 else 0 for bit in range(16)], np.uint8)
+    image[: SIDE_PX // 8] = np.repeat(bits, SIDE_PX // 16)[None, :, None]
+    return image
+
+
+def burnt_in(image: Images) -> int:
+    """Read the number back."""
+    x = ((np.arange(16) + 0.5) * image.shape[1] / 16).astype(int)
+    return int(sum(1 << bit for bit, lit in enumerate(image[image.shape[0] // 16, x].mean(-1) > 127) if lit))
+
+
+def make_video(path: Path) -> None:
+    """Write v448: 448 x 448 at 30 frames/s, 180 s, x264 veryfast crf 23, 3 B-frames, a keyframe every 250 frames."""
+    rng = np.random.default_rng(0)
+    noise = cv2.GaussianBlur(rng.integers(0, 255, (SIDE_PX, SIDE_PX, 3), dtype=np.uint8), (0, 0), 3)
+    with av.open(str(path), "w", options={"movflags": "+faststart"}) as container:
+        stream = container.add_stream("libx264", rate=FPS)
+        stream.width = stream.height = SIDE_PX
+        stream.pix_fmt = "yuv420p"
+        stream.options = {"preset": "veryfast", "crf": "23", "g": str(KEYFRAME), "bf": "3"}
+        for number in range(FPS * SECONDS):
+            frame = av.VideoFrame.from_ndarray(picture(number, noise), format="rgb24")
+            frame.pts = number
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+def wanted(case: str) -> NDArray[np.int64]:
+    """Return (segments, 16) frame numbers, segments evenly spread with some jitter."""
+    n_segments = CASES[case][0]
+    starts = np.linspace(0, FPS * SECONDS - N_FRAMES - 1, n_segments).astype(int)
+    jitter = np.random.default_rng(1).integers(0, 8, n_segments)
+    return np.minimum(starts + jitter, FPS * SECONDS - N_FRAMES)[:, None] + np.arange(N_FRAMES)
+
+
+def ours(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
+    """Our reader, PyAV backend."""
+    for _, clip in clips(path, numbers / FPS, OUT_PX, "pyav"):
+        if not isinstance(clip, Clip):
+            raise clip
+        yield clip.frames
+
+
+def ours_decord(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
+    """Our reader, decord backend."""
+    for _, clip in clips(path, numbers / FPS, OUT_PX, "decord"):
+        if not isinstance(clip, Clip):
+            raise clip
+        yield clip.frames
+
+
+def decord_plain(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
+    """decord as its users call it: one reader, get_batch per segment, scaled by the decoder."""
+    import decord
+
+    reader = decord.VideoReader(path, ctx=decord.cpu(0), width=OUT_PX, height=OUT_PX, num_threads=1)
+    for row in numbers:
+        yield reader.get_batch(row.tolist()).asnumpy()
+
+
+def pyav_plain(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
+    """PyAV with one seek per segment."""
+    with av.open(path) as container:
+        stream = container.streams.video[0]
+        stream.thread_type, stream.codec_context.thread_count = "NONE", 1
+        tick = int(1 / (FPS * stream.time_base))
+        for row in numbers:
+            container.seek(int(row[0]) * tick, stream=stream)
+            images: list[Images] = []
+            for frame in container.decode(stream):
+                if frame.pts >= row[0] * tick:
+                    images.append(frame.reformat(OUT_PX, OUT_PX, "rgb24", interpolation="BILINEAR").to_ndarray())
+                if len(images) == len(row):
+                    break
+            yield np.stack(images)
+
+
+def opencv_plain(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
+    """OpenCV with one seek per segment."""
+    capture = cv2.VideoCapture(path, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1])
+    for row in numbers:
+        capture.set(cv2.CAP_PROP_POS_FRAMES, int(row[0]))
+        images = [cv2.resize(capture.read()[1], (OUT_PX, OUT_PX), interpolation=cv2.INTER_LINEAR) for _ in row]
+        yield np.stack([image[:, :, ::-1] for image in images])
+
+
+READERS: dict[str, Callable[[str, NDArray[np.int64]], Iterator[Images]]] = {
+    "ours": ours, "ours (decord backend)": ours_decord, "decord": decord_plain, "PyAV, seek": pyav_plain,
+    "OpenCV, seek": opencv_plain,
+}  # fmt: skip
+
+
+def measure(reader: str, path: str, case: str) -> dict[str, float]:
+    """Run one reader in this process; CPU seconds of the process from here on, and wrong frames."""
+    cv2.setNumThreads(1)
+    if "decord" in reader:
+        import decord  # noqa: F401  # its import is not what is measured
+    numbers, before = wanted(case), resource.getrusage(resource.RUSAGE_SELF)
+    wrong = 0
+    for row, images in zip(numbers, READERS[reader](path, numbers), strict=True):
+        wrong += sum(burnt_in(image) != number for image, number in zip(images, row, strict=True))
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"cpu_s": cpu_s, "wrong": wrong, "peak_mb": after.ru_maxrss / 1024}
+
+
+def compare(path: Path, case: str, rounds: int) -> bool:
+    """Print the medians of one case; says whether the demand is met."""
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in READERS}
+    for _ in range(rounds):
+        for name in READERS:
+            command = [sys.executable, __file__, "--measure", name, "--case", case, "--video", str(path)]
+            found[name].append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+    n_segments, demand = CASES[case]
+    print(f"\n{case}: {n_segments} segments of {N_FRAMES} frames, medians of {rounds} interleaved rounds")
+    print("| reader | CPU ms a segment | wrong frames | peak MB | CPU of the reader / ours, paired |")
+    print("|---|---|---|---|---|")
+    ratio = {}
+    for name, runs in found.items():
+        ratio[name] = statistics.median(a["cpu_s"] / b["cpu_s"] for a, b in zip(runs, found["ours"], strict=True))
+        per_ms = statistics.median(run["cpu_s"] for run in runs) / n_segments * 1000
+        wrong, peak = sum(run["wrong"] for run in runs), statistics.median(run["peak_mb"] for run in runs)
+        print(f"| {name} | {per_ms:.1f} | {wrong:.0f} | {peak:.0f} | {ratio[name]:.2f} |")
+    met = ratio["decord"] >= demand and not any(run["wrong"] for run in found["ours"])
+    print(f"demand: {demand} x decord, 0 wrong frames: {'met' if met else 'NOT MET'}")
+    return met
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--measure", choices=list(READERS))
+    parser.add_argument("--case", choices=list(CASES))
+    parser.add_argument("--video")
+    asked = parser.parse_args()
+    if asked.measure:
+        print(json.dumps(measure(asked.measure, asked.video, asked.case)))
+        return 0
+    with tempfile.TemporaryDirectory() as temporary:
+        path = (asked.folder or Path(temporary)) / "v448.mp4"
+        if not path.exists():
+            make_video(path)
+        return 0 if all([compare(path, case, asked.rounds) for case in CASES]) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
