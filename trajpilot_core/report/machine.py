@@ -72,5 +72,10 @@ def script_json(value: JsonValue) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of the libraries that decide the numbers; absent ones are left out."""
-    installed = {d.metadata["Name"].lower(): d.version for d in metadata.distributions() if d.metadata["Name"]}
-    return {name: installed[name] for name in PACKAGES if name in installed}
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -25,7 +25,7 @@ from trajpilot_core.report.tables import ResultTable, number
 SIGNS = {"holds": "✓", "fails": "✗", "undertrained": "!", "not run": "–"}
 GROUPS = {
     "demo": "What the demo must show",
-    "claim": "What the paper says, and what was seen here",
+    "claim": "The paper’s claims and our controls, as seen here",
     "trained": "Are the models trained?",
     "leak": "Nothing of the test was seen in training",
     "identity": "What holds by definition",
