@@ -54,9 +54,10 @@ def controls_schema() -> pa.Schema:
     return arrow_schema(Controls, controls=pa.list_(pa.float32(), MOTIONS * DOF))
 
 
-def features_schema(width: int) -> pa.Schema:
-    """Arrow schema of the features table for vectors of `width` numbers."""
-    return arrow_schema(Feature, vector=pa.list_(pa.float16(), width))
+def features_schema(width: int, tokens: int = 1) -> pa.Schema:
+    """Arrow schema of the features table for vectors of `width` numbers, `tokens` equal parts each (metadata)."""
+    schema = arrow_schema(Feature, vector=pa.list_(pa.float16(), width))
+    return schema if tokens == 1 else schema.with_metadata({"tokens": str(tokens)})
 
 
 def text_bank_schema(width: int) -> pa.Schema:

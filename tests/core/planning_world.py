@@ -173,5 +173,4 @@ def _features(
         "segment_id": [s["segment_id"] for s in segments], "take_id": [s["take_id"] for s in segments],
         "encoder": ["none"] * len(ids), "frame_times_s": [[0.0]] * len(ids),
     }  # fmt: skip
-    made = _vectors(table, "vector", values, features_schema(values.shape[1]))
-    return made.replace_schema_metadata({"tokens": str(size.tokens)})
+    return _vectors(table, "vector", values, features_schema(values.shape[1], size.tokens))

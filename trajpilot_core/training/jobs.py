@@ -111,7 +111,8 @@ def _watch(futures: Sequence[Future[None]], jobs: Sequence[Job], runtime: Runtim
         for future in done:
             future.result()
         told = [_told(job) for job in jobs]
-        runtime.progress(sum(t[0] for t in told), sum(t[1] for t in told), "; ".join(t[2] for t in told if t[2]))
+        most = len(jobs) * max(epochs for _, epochs, _ in told)
+        runtime.progress(sum(epoch for epoch, _, _ in told), most, "; ".join(line for _, _, line in told if line))
 
 
 def _in_process(job: Job, train: Train) -> None:
