@@ -11,14 +11,19 @@ Json = dict[str, Any]
 
 TEXT_WEIGHTS = (0.55, 0.2, 0.15, 0.1)
 """How often an annotator uses the usual text of a label, its second, third and fourth."""
-OTHER_TEXTS = ("The woman A talks to C", "The man B walks to the door", "The woman A points at the table", "The man B waits")
+OTHER_TEXTS = (
+    "The woman A talks to C",
+    "The man B walks to the door",
+    "The woman A points at the table",
+    "The man B waits",
+)
 REASONS = ("descriptions do not match the video", "too few descriptions")
 SECOND_SKIPS = 0.4
 """Share of the steps that the second annotator leaves out."""
 
 
 def annotations_of(world: World, take: TakeTruth) -> list[Json]:
-    """Return the released annotation objects of one take: the first annotator, sometimes a second, sometimes a rejected one."""
+    """Return the released annotation objects of one take: one annotator, perhaps a second, perhaps a rejected one."""
     config = world.config
     rng = stream(config, "annotators", take.index)
     pool = [f"{int(x):04d}" for x in stream(config, "annotator names").integers(1000, 9999, 12)]

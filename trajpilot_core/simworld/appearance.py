@@ -93,7 +93,9 @@ def station(look: Look, coefficients: Array) -> tuple[Image, Image]:
     across = np.sign(np.sin(2 * np.pi * np.arange(BOARD_PX[0]) / period)).astype(np.float32)
     along = np.sign(np.sin(2 * np.pi * np.arange(MAT_PX[1]) / period)).astype(np.float32)
     board = (look.board_grain * (1.0 + depth * across))[..., None] * (0.85 * level(coefficients[:3] + difference))
-    mat = (look.mat_grain * (1.0 + depth * across * along[:, None]))[..., None] * (0.85 * level(coefficients[:3] - difference))
+    mat = (look.mat_grain * (1.0 + depth * across * along[:, None]))[..., None] * (
+        0.85 * level(coefficients[:3] - difference)
+    )
     return to_bytes(board.astype(np.float32)), to_bytes(mat.astype(np.float32))
 
 

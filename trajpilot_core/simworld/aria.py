@@ -1,7 +1,7 @@
 """The files that a pair of Aria glasses and its MPS service leave: closed-loop trajectory, calibration, timesync.
 
 Conventions (Project Aria documentation): device frame = left SLAM camera, x down, y left, z ahead; raw RGB camera the
-same way round, turned against it by 39.4 degrees; quaternions x, y, z, w in the trajectory and w first in the calibration.
+same way round, turned against it by 39.4 degrees; quaternions x, y, z, w in the trajectory, w first in the calibration.
 """
 
 import io
@@ -15,8 +15,10 @@ from trajpilot_core.simworld.motion import HeadMotion, head_poses
 from trajpilot_core.simworld.truth import Array, CaptureTruth, TakeTruth, World, random_uid, stream
 
 RGB_FROM_UPRIGHT = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-"""Raw RGB camera coordinates (x down, y left, z ahead) of a vector in upright coordinates (x right, y down, z ahead)."""
-ROTATION_DEVICE_RGB = Rotation.from_rotvec(np.deg2rad(39.4) * np.array([0.987, 0.105, 0.121]) / np.linalg.norm([0.987, 0.105, 0.121]))
+"""Takes upright coordinates (x right, y down, z ahead) to the raw RGB camera's (x down, y left, z ahead)."""
+ROTATION_DEVICE_RGB = Rotation.from_rotvec(
+    np.deg2rad(39.4) * np.array([0.987, 0.105, 0.121]) / np.linalg.norm([0.987, 0.105, 0.121])
+)
 TRANSLATION_DEVICE_RGB_M = np.array([-0.004, -0.012, -0.0045])
 LEAD_S = 0.35
 """Trajectory before the first and after the last frame, seconds."""
@@ -29,7 +31,10 @@ COLUMNS = (
     "angular_velocity_x_device,angular_velocity_y_device,angular_velocity_z_device,"
     "gravity_x_world,gravity_y_world,gravity_z_world,quality_score"
 )
-GEO_COLUMNS = ",geo_available,tx_ecef_device,ty_ecef_device,tz_ecef_device,qx_ecef_device,qy_ecef_device,qz_ecef_device,qw_ecef_device"
+GEO_COLUMNS = (
+    ",geo_available,tx_ecef_device,ty_ecef_device,tz_ecef_device,"
+    "qx_ecef_device,qy_ecef_device,qz_ecef_device,qw_ecef_device"
+)
 ROW = "%s,%d,%d" + ",%.6f" * 3 + ",%.9f" * 4 + ",%.6f" * 9 + ",%.1f"
 GEO_ROW = ",0,0.000000,0.000000,0.000000,0.000000000,0.000000000,0.000000000,1.000000000"
 SIMULATED_EPOCH_NS = 1_700_000_000 * 10**9
@@ -57,7 +62,9 @@ def frame_clock_ns(world: World, capture: CaptureTruth, rows: NDArray[np.int64])
     return capture.clock_ns + (rows * 10**9) // world.config.fps
 
 
-def tracking_clock_us(world: World, capture: CaptureTruth, take: TakeTruth, rng: np.random.Generator) -> NDArray[np.int64]:
+def tracking_clock_us(
+    world: World, capture: CaptureTruth, take: TakeTruth, rng: np.random.Generator
+) -> NDArray[np.int64]:
     """Return the strictly increasing device times (N,) of the take's pose rows, microseconds.
 
     Dense takes have steps near 1 ms with rows in between now and then, as real files have; the others an even step
@@ -113,7 +120,12 @@ def calibration_jsonl(world: World, take: TakeTruth) -> str:
     ]  # fmt: skip
     return "".join(
         json.dumps(
-            {"utc_timestamp_ns": -1, "tracking_timestamp_us": int(ns // 1000), "ImuCalibrations": [], "CameraCalibrations": cameras},
+            {
+                "utc_timestamp_ns": -1,
+                "tracking_timestamp_us": int(ns // 1000),
+                "ImuCalibrations": [],
+                "CameraCalibrations": cameras,
+            },
             separators=(",", ":"),
         )
         + "\n"
@@ -130,7 +142,11 @@ def projection(world: World) -> dict[str, object]:
     """Return the calibration record of the pinhole."""
     size = world.config.size_px
     focal, centre = round(focal_px(size, world.config.view_deg), 9), (size - 1) / 2
-    return {"Name": "Linear", "Description": "fx, fy, cx, cy of the written video", "Params": [focal, focal, centre, centre]}
+    return {
+        "Name": "Linear",
+        "Description": "fx, fy, cx, cy of the written video",
+        "Params": [focal, focal, centre, centre],
+    }
 
 
 def timesync_csv(world: World, capture: CaptureTruth) -> str:
@@ -143,7 +159,9 @@ def timesync_csv(world: World, capture: CaptureTruth) -> str:
     rgb, slam = f"{capture.camera}_214-1", f"{capture.camera}_1201-1"
     clock = frame_clock_ns(world, capture, np.arange(capture.rows))
     text = io.StringIO()
-    text.write(f"cam01_pts,cam01_frame_number,{slam}_capture_timestamp_ns,{rgb}_pts,{rgb}_frame_number,{rgb}_capture_timestamp_ns\n")
+    text.write(
+        f"cam01_pts,cam01_frame_number,{slam}_capture_timestamp_ns,{rgb}_pts,{rgb}_frame_number,{rgb}_capture_timestamp_ns\n"
+    )
     for k, ns in enumerate(clock.tolist()):
         side = "" if k < late else str(ns + 11_000_000)
         text.write(f"{k * 1001},{k},{side},{k},{frame0 + k},{ns}\n")

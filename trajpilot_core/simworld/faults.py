@@ -118,8 +118,9 @@ def frame_ticks(take: TakeTruth, ticks_per_frame: int) -> list[int] | None:
 
 
 def without_index(video: bytes) -> bytes:
-    """Return an mp4 whose index box is unreadable, as when a recorder stopped before it wrote one."""
-    return video.replace(b"moov", b"free", 1)
+    """Return an mp4 without its index box (moov), as when a recorder stopped before it wrote one."""
+    at = video.index(b"moov") - 4
+    return video[:at] + video[at + int.from_bytes(video[at : at + 4]) :]
 
 
 def with_zeros(video: bytes) -> bytes:
@@ -179,17 +180,25 @@ FILE_DAMAGE: dict[str, Callable[[TakeFiles], TakeFiles]] = {
     "video_zeros": lambda f: replace(f, video=with_zeros(f.video or b"")),
     "trajectory_absent": lambda f: replace(f, trajectory=None, calibration=None),
     "trajectory_missing": lambda f: replace(f, trajectory=None),
-    "trajectory_truncated": lambda f: replace(f, trajectory=(f.trajectory or b"")[: int(0.55 * len(f.trajectory or b""))]),
+    "trajectory_truncated": lambda f: replace(
+        f, trajectory=(f.trajectory or b"")[: int(0.55 * len(f.trajectory or b""))]
+    ),
     "trajectory_gap": lambda f: edit_rows(f, without_stretch),
     "trajectory_low_quality": overwrite(1.5, c19="0.1"),
     "trajectory_two_graphs": lambda f: edit_rows(f, second_map),
-    "trajectory_zero_quaternion": overwrite(1.5, c6="0.000000000", c7="0.000000000", c8="0.000000000", c9="0.000000000"),
+    "trajectory_zero_quaternion": overwrite(
+        1.5, c6="0.000000000", c7="0.000000000", c8="0.000000000", c9="0.000000000"
+    ),
     "trajectory_nan": overwrite(1.5, c3="nan", c4="nan", c5="nan"),
-    "trajectory_no_column": lambda f: replace(f, trajectory=(f.trajectory or b"").replace(b"qw_world_device", b"qw", 1)),
+    "trajectory_no_column": lambda f: replace(
+        f, trajectory=(f.trajectory or b"").replace(b"qw_world_device", b"qw", 1)
+    ),
     "trajectory_page": lambda f: replace(f, trajectory=b"<html><body>403 Forbidden</body></html>\n"),
     "trajectory_unsorted": lambda f: edit_rows(f, lambda rows: rows[len(rows) // 2 :] + rows[: len(rows) // 2]),
     "calibration_missing": lambda f: replace(f, calibration=None),
-    "calibration_other_camera": lambda f: replace(f, calibration=(f.calibration or b"").replace(b"camera-rgb", b"camera-slam-right")),
+    "calibration_other_camera": lambda f: replace(
+        f, calibration=(f.calibration or b"").replace(b"camera-rgb", b"camera-slam-right")
+    ),
 }
 
 
@@ -229,7 +238,8 @@ def break_record(take: TakeTruth, record: Json) -> Json | None:
 def break_annotations(take: TakeTruth, annotations: list[Json], duration_s: float) -> list[Json]:
     """Return the annotations of a take with its fault applied.
 
-    Faults of single descriptions are planted in every annotation of the take, so that the one that ingest chooses has them.
+    Faults of single descriptions are planted in every annotation that is long enough, so that the one that ingest
+    chooses (the longest) has them.
     """
     if take.fault == "unlabelled":
         return []
@@ -238,7 +248,10 @@ def break_annotations(take: TakeTruth, annotations: list[Json], duration_s: floa
     damage = DESCRIPTION_DAMAGE.get(take.fault or "")
     if damage is None:
         return annotations
-    return [a | {"descriptions": damage(in_order(a["descriptions"]), duration_s)} for a in annotations]
+    return [
+        a | {"descriptions": damage(in_order(a["descriptions"]), duration_s)} if len(a["descriptions"]) > 2 else a
+        for a in annotations
+    ]
 
 
 def in_order(descriptions: list[Json]) -> list[Json]:

@@ -6,18 +6,20 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from typing import Any, TypeVar
 
 import cv2
 
 from trajpilot_core.errors import WorldError
 
+T = TypeVar("T")
 
-def run_all(job: Callable[..., None], arguments: Sequence[tuple[Any, ...]], workers: int) -> Iterator[None]:
-    """Run `job(*arguments[i])` for every i and yield once per finished job, in any order.
+
+def run_all(job: Callable[..., T], arguments: Sequence[tuple[Any, ...]], workers: int) -> Iterator[T]:
+    """Run `job(*arguments[i])` for every i and yield its result, in any order.
 
     Args:
-        job: a function at module level; its result is not used.
+        job: a function at module level.
         workers: processes; 1 runs the jobs here.
 
     Raises:

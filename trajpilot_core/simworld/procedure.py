@@ -4,7 +4,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.world import WorldConfig
-from trajpilot_core.simworld.truth import BASES, CHANNELS, COLOURS, LOOKS, Array, LabelTruth, SegmentTruth, World, stream
+from trajpilot_core.simworld.truth import (
+    BASES,
+    CHANNELS,
+    COLOURS,
+    LOOKS,
+    Array,
+    LabelTruth,
+    SegmentTruth,
+    World,
+    stream,
+)
 
 LEAD_S = 0.4
 """Video before the first and after the last step, seconds."""
@@ -65,7 +75,7 @@ def draw_look_means(config: WorldConfig, labels: tuple[LabelTruth, ...]) -> Arra
 
 
 def spread(rng: np.random.Generator, n: int, width: int) -> Array:
-    """Return (n, width) unit vectors far from each other: randomly turned axes and their opposites, then best of 64 draws."""
+    """Return (n, width) unit vectors far from each other: turned axes, their opposites, then best of 64 draws."""
     turned = np.linalg.qr(rng.normal(size=(width, width)))[0]
     found = [*turned, *(-turned)][:n]
     while len(found) < n:
@@ -87,14 +97,18 @@ def draw_steps(world: World, rng: np.random.Generator, task: int, intent: int, n
     return steps
 
 
-def draw_segments(world: World, rng: np.random.Generator, task: int, intent: int, operator: int, n: int) -> tuple[SegmentTruth, ...]:
+def draw_segments(
+    world: World, rng: np.random.Generator, task: int, intent: int, operator: int, n: int
+) -> tuple[SegmentTruth, ...]:
     """Draw the steps of one take with their times, motion, look and object places.
 
     Durations and annotated times do not depend on the label.
     """
     config = world.config
     spread = config.segment_s * config.segment_spread
-    edges = LEAD_S + np.concatenate([[0.0], np.cumsum(rng.uniform(config.segment_s - spread, config.segment_s + spread, n))])
+    edges = LEAD_S + np.concatenate(
+        [[0.0], np.cumsum(rng.uniform(config.segment_s - spread, config.segment_s + spread, n))]
+    )
     segments = []
     for i, label in enumerate(draw_steps(world, rng, task, intent, n)):
         start, end = float(edges[i]), float(edges[i + 1])
@@ -106,8 +120,13 @@ def draw_segments(world: World, rng: np.random.Generator, task: int, intent: int
         late = float(np.clip(rng.normal(0.0, config.annotation_jitter_s), -reach, reach))
         segments.append(
             SegmentTruth(
-                label=label, start_s=start, end_s=end, time_s=round((start + end) / 2 + late, 5), motion=motion,
-                look=look, place=usual if rng.random() < config.place_fidelity else other,
-            )  # fmt: skip
+                label=label,
+                start_s=start,
+                end_s=end,
+                time_s=round((start + end) / 2 + late, 5),
+                motion=motion,
+                look=look,
+                place=usual if rng.random() < config.place_fidelity else other,
+            )
         )
     return tuple(segments)

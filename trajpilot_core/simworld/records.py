@@ -28,14 +28,19 @@ def take_record(world: World, take: TakeTruth) -> Json:
     return {
         "root_dir": root, "take_name": take.name, "take_uid": take.uid,
         "participant_uid": world.participants[capture.operator], "is_dropped": False, "objects": [], "best_exo": None,
-        "task_id": 1001 + take.task, "task_name": world.task_names[take.task], "task_start_sec": None, "task_end_sec": None,
+        "task_id": 1001 + take.task, "task_name": world.task_names[take.task],
+        "task_start_sec": None, "task_end_sec": None,
         "parent_task_id": 1000, "parent_task_name": "Simulated", "take_idx": int(take.name.rsplit("_", 1)[1]),
         "duration_sec": round(duration, 6), "is_narrated": True, "physical_setting_uid": 1 + take.capture,
         "timesync_start_idx": start, "timesync_end_idx": end, "validated": True, "university_name": "simulated",
         "capture_uid": capture.uid,
         "capture": {
-            "root_dir": f"captures/{capture.name}", "capture_name": capture.name, "capture_uid": capture.uid, "has_trajectory": True,
-            "cameras": [{"cam_id": camera, "is_ego": True, "device_type": "aria"}, {"cam_id": "cam01", "is_ego": False, "device_type": "gopro"}],
+            "root_dir": f"captures/{capture.name}", "capture_name": capture.name, "capture_uid": capture.uid,
+            "has_trajectory": True,
+            "cameras": [
+                {"cam_id": camera, "is_ego": True, "device_type": "aria"},
+                {"cam_id": "cam01", "is_ego": False, "device_type": "gopro"},
+            ],
         },
         "has_trimmed_trajectory": True, "has_trimmed_vrs": True, "has_trimmed_eye_gaze": False,
         "trimmed_trajectory_relative_path": "trajectory",
@@ -62,7 +67,8 @@ def captures_json(world: World) -> list[Json]:
     """Return captures.json."""
     return [
         {"capture_uid": c.uid, "capture_name": c.name, "root_dir": f"captures/{c.name}", "has_trajectory": True,
-         "participant_uid": world.participants[c.operator], "physical_setting_uid": 1 + i, "university_name": "simulated"}
+         "participant_uid": world.participants[c.operator], "physical_setting_uid": 1 + i,
+         "university_name": "simulated"}
         for i, c in enumerate(world.captures)
     ]  # fmt: skip
 
@@ -77,7 +83,9 @@ def splits_json(world: World) -> Json:
     listed = sorted((t.uid, t.split) for t in world.takes if t.fault != "no_split")
     return {
         "take_uid_to_split": dict(listed),
-        "split_to_take_uids": {name: [uid for uid, split in listed if split == name] for name in ("train", "val", "test")},
+        "split_to_take_uids": {
+            name: [uid for uid, split in listed if split == name] for name in ("train", "val", "test")
+        },
         "take_uid_to_benchmark": {uid: ["atomic_action_descriptions"] for uid, _ in listed},
     }
 

@@ -1,10 +1,9 @@
-"""Draw the room from the head camera: textured planes by homographies, boxes by polygons. Image motion obeys the pose."""
+"""Draw the room from the head camera: planes by homographies, boxes by polygons. Image motion obeys the pose."""
 
 from collections.abc import Iterator
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from trajpilot_core.simworld.appearance import Image, Look, looks_at, station, take_look
 from trajpilot_core.simworld.aria import focal_px
@@ -81,7 +80,9 @@ def draw_plane(image: Image, texture: Image, corners: Array, camera: Array) -> N
     basis = np.stack([(corners[1] - corners[0]) / width, (corners[3] - corners[0]) / height, corners[0]], axis=1)
     shift = np.array([[1.0, 0.0, -low[0]], [0.0, 1.0, -low[1]], [0.0, 0.0, 1.0]])
     size = (int(high[0] - low[0]), int(high[1] - low[1]))
-    warped = cv2.warpPerspective(texture, shift @ camera @ basis, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    warped = cv2.warpPerspective(
+        texture, shift @ camera @ basis, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+    )
     mask = cv2.fillConvexPoly(np.zeros(size[::-1], np.uint8), outline - low.astype(np.int32), 255)
     cv2.copyTo(warped, mask, image[low[1] : high[1], low[0] : high[0]])
 
@@ -128,7 +129,7 @@ def render_at(world: World, take: TakeTruth, motion: HeadMotion, t_s: Array) -> 
             draw_plane(image, texture, corners, camera)
         centres = object_centres(take, config.places, int(steps[k]), now)
         draw_objects(image, look, centres, camera, rotation[k], position[k])
-        yield cv2.convertScaleAbs(image, alpha=look.gain + look.gain_slope * now)
+        yield np.asarray(cv2.convertScaleAbs(image, alpha=look.gain + look.gain_slope * now), np.uint8)
 
 
 def draw_objects(image: Image, look: Look, centres: Array, camera: Array, rotation: Array, position: Array) -> None:

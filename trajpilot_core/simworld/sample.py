@@ -57,7 +57,9 @@ def plan_captures(config: WorldConfig) -> list[list[Member]]:
     return plan
 
 
-def draw_capture(world: World, number: int, first_take: int, members: list[Member]) -> tuple[CaptureTruth, list[TakeTruth]]:
+def draw_capture(
+    world: World, number: int, first_take: int, members: list[Member]
+) -> tuple[CaptureTruth, list[TakeTruth]]:
     """Draw one capture and its takes; `first_take` is the stream number of its first take."""
     config = world.config
     rng = stream(config, "capture", number)
@@ -71,7 +73,7 @@ def draw_capture(world: World, number: int, first_take: int, members: list[Membe
         row += take.n_frames + int(rng.integers(*GAP_ROWS))
     capture = CaptureTruth(
         uid=uid, name=name, operator=operator, camera=camera, clock_ns=int(rng.integers(10**11, 9 * 10**13)),
-        rows=row, exclusive=bool(rng.random() < 0.75), geo_columns=bool(rng.random() < 0.75),
+        rows=row, exclusive=bool(rng.random() < 0.75), geo_columns=bool(rng.random() < 0.25),
     )  # fmt: skip
     return capture, takes
 

@@ -17,7 +17,7 @@ CHANNELS = 6
 BASES = 2
 """Profiles over a step that carry the motion coefficients (see motion.py)."""
 LOOKS = 6
-"""Coefficients of the station's look: red, green, blue, board against mat, stripe contrast, stripe width (see appearance.py)."""
+"""Coefficients of the station's look: red, green, blue, board against mat, stripe contrast, stripe width."""
 COLOURS = 3
 """The first of them are the common colour."""
 

@@ -19,7 +19,9 @@ def encoder_name() -> str:
     return "libx264" if "libx264" in av.codecs_available else "mpeg4"
 
 
-def write_video(path: Path, frames: Iterable[NDArray[np.uint8]], fps: int, crf: int, ticks: Iterable[int] | None = None) -> int:
+def write_video(
+    path: Path, frames: Iterable[NDArray[np.uint8]], fps: int, crf: int, ticks: Iterable[int] | None = None
+) -> int:
     """Encode upright RGB frames (S, S, 3) as H.264 (B-frames, 4:2:0) in mp4.
 
     Args:
@@ -36,7 +38,8 @@ def write_video(path: Path, frames: Iterable[NDArray[np.uint8]], fps: int, crf: 
         for frame in frames:
             if stream is None:
                 stream = add_stream(container, fps, crf, frame.shape[0])
-            picture = av.VideoFrame.from_ndarray(cv2.cvtColor(frame, cv2.COLOR_RGB2YUV_I420), format="yuv420p")
+            planes = np.asarray(cv2.cvtColor(frame, cv2.COLOR_RGB2YUV_I420), np.uint8)
+            picture = av.VideoFrame.from_ndarray(planes, format="yuv420p")
             picture.pts = next(clock) if clock is not None else count * TICKS_PER_FRAME
             picture.time_base = Fraction(1, fps * TICKS_PER_FRAME)
             container.mux(stream.encode(picture))

@@ -28,7 +28,12 @@ THINGS = (
     "pedal", "socket", "switch", "board", "hinge", "tin", "whisk", "seed", "rake", "stamp", "rope",
 )  # fmt: skip
 PLACES = ("left edge", "near corner", "middle", "far side", "right edge", "back row", "upper rack", "lower rack")
-PATTERNS = ("{0} the {thing} at the {place}", "{1} the {thing} at the {place}", "{0} a {thing} near the {place}", "{1} one {thing} by the {place}")  # fmt: skip
+PATTERNS = (
+    "{0} the {thing} at the {place}",
+    "{1} the {thing} at the {place}",
+    "{0} a {thing} near the {place}",
+    "{1} one {thing} by the {place}",
+)
 
 
 def draw_labels(config: WorldConfig) -> tuple[LabelTruth, ...]:
@@ -52,10 +57,14 @@ def draw_labels(config: WorldConfig) -> tuple[LabelTruth, ...]:
                 primitive = int(verbs[alternative % config.primitives])
                 labels.append(
                     LabelTruth(
-                        label_id=f"g{ids[len(labels)]:06x}", task=task, position=position, alternative=alternative,
-                        primitive=primitive, place=place,
+                        label_id=f"g{ids[len(labels)]:06x}",
+                        task=task,
+                        position=position,
+                        alternative=alternative,
+                        primitive=primitive,
+                        place=place,
                         texts=paraphrases(primitive, THINGS[things[position]], PLACES[place], config.paraphrases),
-                    )  # fmt: skip
+                    )
                 )
     return tuple(labels)
 

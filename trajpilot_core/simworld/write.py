@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from schemas.base import Record, canonical_json
 from schemas.world import WorldConfig
 from trajpilot_core.errors import WorldError
@@ -53,8 +55,8 @@ class WorldSummary(Record):
 def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progress) -> WorldSummary:
     """Write the world of `config` under `folder` in the layout of an Ego-Exo4D download.
 
-    Idempotent: a complete world of the same configuration is left alone; an unfinished one is continued take by take and
-    ends with the same bytes, whatever the number of workers.
+    Idempotent: a complete world of the same configuration is left alone; an unfinished one is continued take by take
+    and ends with the same bytes, whatever the number of workers.
 
     Args:
         folder: corpus root; absent, empty, or begun by an earlier call with the same configuration.
@@ -78,7 +80,13 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
     files = write_rest(world, folder)
     for take in world.takes:
         files |= read_marker(folder, take.index) or {}
-    content = {"format": 1, "simulated": True, "digest": digest, "config": config.model_dump(mode="json"), "files": dict(sorted(files.items()))}
+    content: dict[str, JsonValue] = {
+        "format": 1,
+        "simulated": True,
+        "digest": digest,
+        "config": config.model_dump(mode="json"),
+        "files": {name: list(files[name]) for name in sorted(files)},
+    }
     put(folder, "world.json", (canonical_json(content) + "\n").encode(), durable=True)
     shutil.rmtree(folder / WORK)
     return summary(world, folder, files, written=len(todo))
@@ -110,20 +118,27 @@ def finished(folder: Path, digest: str) -> Files | None:
         return None
     content = json.loads(path.read_text())
     if content.get("digest") != digest:
-        raise WorldError(f"{folder} holds another world (world.json has digest {content.get('digest')}, wanted {digest}); choose another folder or delete it")
+        raise WorldError(
+            f"{folder} holds another world (world.json says {content.get('digest')}, wanted {digest}); "
+            "choose another folder or delete it"
+        )
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder / WORK)
     return {name: (str(sha), int(size)) for name, (sha, size) in content["files"].items()}
 
 
 def prepare(folder: Path, config: WorldConfig, digest: str) -> None:
-    """Make the folder ready: new, or begun earlier with the same configuration; leftovers of a killed run are swept up."""
+    """Make the folder ready: new, or begun earlier with the same configuration; leftovers of a kill are swept up."""
     folder.mkdir(parents=True, exist_ok=True)
     note = folder / WORK / "begun.json"
     if not note.exists() and any(entry.name != WORK for entry in folder.iterdir()):
-        raise WorldError(f"{folder} is not empty and was not begun by this writer; choose an empty folder for the simulated world")
+        raise WorldError(
+            f"{folder} is not empty and was not begun by this writer; choose an empty folder for the simulated world"
+        )
     if note.exists() and json.loads(note.read_text())["digest"] != digest:
-        raise WorldError(f"{folder} holds an unfinished world of another configuration; delete it or choose another folder")
+        raise WorldError(
+            f"{folder} holds an unfinished world of another configuration; delete it or choose another folder"
+        )
     shutil.rmtree(folder / WORK / "tmp", ignore_errors=True)
     (folder / WORK / "tmp").mkdir(parents=True)
     (folder / WORK / "takes").mkdir(exist_ok=True)
@@ -164,7 +179,9 @@ def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeFiles
         write_video(path, frames, world.config.fps, world.config.crf, faults.frame_ticks(take, TICKS_PER_FRAME))
         video = path.read_bytes()
         path.unlink()
-    return faults.TakeFiles(video, trajectory_csv(world, take, motion).encode(), calibration_jsonl(world, take).encode())
+    return faults.TakeFiles(
+        video, trajectory_csv(world, take, motion).encode(), calibration_jsonl(world, take).encode()
+    )
 
 
 def write_rest(world: World, folder: Path) -> Files:
@@ -187,12 +204,14 @@ def marker(index: int) -> str:
 
 
 def read_marker(folder: Path, index: int) -> Files | None:
-    """Return the files of a finished take, or None where it is not finished or a file is no longer as it was written."""
+    """Return the files of a finished take; None where it is unfinished or a file is no longer as it was written."""
     path = folder / marker(index)
     if not path.exists():
         return None
     files = {name: (str(sha), int(size)) for name, (sha, size) in json.loads(path.read_text()).items()}
-    whole = all((folder / name).is_file() and (folder / name).stat().st_size == size for name, (_, size) in files.items())
+    whole = all(
+        (folder / name).is_file() and (folder / name).stat().st_size == size for name, (_, size) in files.items()
+    )
     return files if whole else None
 
 
