@@ -170,6 +170,16 @@ def test_a_calibration_without_the_camera_costs_the_take(tmp_path: Path, content
     assert codes(compute(tmp_path, take, TrajectoryConfig(frame="device"))) == {}
 
 
+def test_a_segment_takes_the_calibration_nearest_to_its_middle(tmp_path: Path) -> None:
+    take, us = write_take(tmp_path), CLOCK_NS // 1000
+    segments: list[list[object]] = [["egoexo4d:u:0000", 0.5, 2.0]]
+    middle = shifted_line(us + 1_250_000, 0.5)
+    (tmp_path / CALIBRATION).write_text(middle)
+    expected = motions(compute(tmp_path, take, None, segments))
+    (tmp_path / CALIBRATION).write_text(shifted_line(us + 500_000, 3.0) + middle + shifted_line(us + 2_000_000, 4.0))
+    assert np.array_equal(motions(compute(tmp_path, take, None, segments)), expected)
+
+
 def test_a_missing_calibration_file_costs_the_take(tmp_path: Path) -> None:
     take: Take = write_take(tmp_path)
     (tmp_path / CALIBRATION).unlink()

@@ -236,6 +236,23 @@ def test_disorder_that_a_knot_meets_is_repaired(tmp_path: Path) -> None:
     assert np.array_equal(motions(done), motions(good))
 
 
+def test_the_sparse_reader_gives_up_on_a_row_that_contradicts_the_order(tmp_path: Path) -> None:
+    knots_us = (CLOCK_NS + 1_000_000_000 * np.linspace(2.5, 4.0, 17)[None]).astype(np.int64) // 1000
+    for content in (swap_rows(row_of(3.25) - 2, row_of(3.25) + 900), swapped(), pose_lines()[0] + b"\n"):
+        (tmp_path / POSES).write_bytes(content)
+        assert sparse.thin(tmp_path / POSES, COLUMNS.index("tracking_timestamp_us"), knots_us, 100_000) is None
+
+
+def test_unreadable_rows_between_knots_make_no_hole(tmp_path: Path) -> None:
+    lines, knot_rows = list(pose_lines()), np.array([row_of(t_s) for t_s in np.linspace(0.5, 5.5, 17)])
+    for row in range(knot_rows[0], knot_rows[-1], 2):
+        if np.abs(knot_rows - row).min() > 20:
+            lines[row + 1] = lines[row + 1].replace(b",-1,", b",-1,oops", 1)
+    segments: list[list[object]] = [["egoexo4d:u:0000", 0.5, 5.5]]
+    for reader in (SPARSE, WHOLE):
+        assert codes(compute(tmp_path, write_take(tmp_path, joined(lines)), reader, segments)) == ALL_GOOD
+
+
 @pytest.mark.parametrize("at_s", np.linspace(1.6, 4.3, 10).tolist())
 def test_a_hole_between_knots_is_found_wherever_it_is(tmp_path: Path, at_s: float) -> None:
     cfg = SPARSE.replace(max_bracket_gap_s=1.0)
