@@ -16,14 +16,12 @@ def demo() -> PipelineConfig:
     base = PipelineConfig()
     trained = TrainConfig(epochs=30, patience=8, batch=96, lr=1e-3, precision="auto")
     return base.replace(
-        simulated=True,
         ingest=base.ingest.replace(video="full", paraphrase_table="annotations/paraphrases.csv"),
         features=base.features.replace(model="tiny", size_px=128, batch=16),
         text_bank=base.text_bank.replace(encoder="bag_of_words", bag_width=128),
         alignment=base.alignment.replace(layers=2, width=64, hidden=128, folds=1, seeds=(0,), train=trained),
         predictor=base.predictor.replace(width=128, layers=2, heads=4, hidden=256, train=trained),
         scorer=base.scorer.replace(candidates=16, prefetch=32, width=128, train=trained),
-        report=base.report.replace(simulated=True),
     )
 
 

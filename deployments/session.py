@@ -4,10 +4,12 @@ import logging
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
 from prefect.server.api.server import SubprocessASGIServer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -17,10 +19,12 @@ from flows.demo import demo
 from flows.pipeline import full_pipeline
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig
+from trajpilot_core.errors import StoreError
 from trajpilot_core.store.lock import root_lock
 
 LOG = logging.getLogger("trajpilot")
 LOCK_WAIT_S = 3600.0
+DRAIN_S = 10.0
 
 
 class ConsoleHandler(logging.Handler):
@@ -83,8 +87,22 @@ def prefect_server(place: PrefectPlace) -> Iterator[None]:
             remember_server(place.home, server.server_process.pid)
         yield
     finally:
+        APILogWorker.drain_all(timeout=DRAIN_S)
+        EventsWorker.drain_all(timeout=DRAIN_S)
         server.stop()
         (place.home / "server.pid").unlink(missing_ok=True)
+
+
+@contextmanager
+def patient_lock(root: Path) -> Iterator[None]:
+    """Hold the root; if another run does, say so and wait for it."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(root_lock(str(root), 0.0))
+        except StoreError as busy:
+            LOG.info("waiting: %s", busy)
+            stack.enter_context(root_lock(str(root), LOCK_WAIT_S))
+        yield
 
 
 def run_session(
@@ -94,9 +112,8 @@ def run_session(
     root = Path(options.root).resolve()
     options = options.replace(root=str(root))
     started = time.monotonic()
-    with logging_to(root) as log, root_lock(str(root), LOCK_WAIT_S):
-        simulated = "SIMULATED; " if config.simulated else ""
-        LOG.info("TrajPilot: %s; %severything is written under %s; %s", what, simulated, root, place.describe())
+    with logging_to(root) as log, patient_lock(root):
+        LOG.info("TrajPilot on %s; everything is written under %s; %s", what, root, place.describe())
         LOG.info("config %s, log %s", config.digest()[:12], log)
         with prefect_server(place):
             done = full_pipeline(config, options) if world is None else demo(world, config, options)

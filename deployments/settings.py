@@ -24,13 +24,17 @@ EMBEDDED = {
 
 ALWAYS = {
     "DO_NOT_TRACK": "1",
-    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_LOGGING_LEVEL": "INFO",
     "PREFECT_LOGGING_EXTRA_LOGGERS": "trajpilot",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
     "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
     "PREFECT_PLUGINS_ENABLED": "0",
 }
+
+
+QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
+"""On the command line our own lines say what happens; Prefect's go to its UI."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ def prepare_prefect(root: Path) -> PrefectPlace:
     home = root.resolve() / "prefect"
     home.mkdir(parents=True, exist_ok=True)
     server = os.environ.get("PREFECT_API_URL") or None
-    for name, value in ALWAYS.items():
+    for name, value in {**ALWAYS, **QUIET}.items():
         os.environ.setdefault(name, value)
     if server is None:
         os.environ["PREFECT_HOME"] = str(home)

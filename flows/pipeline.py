@@ -17,5 +17,5 @@ def full_pipeline(config: PipelineConfig, run: RunOptions) -> dict[str, Artifact
     """
     done = {name: run_stage(name, config, run) for name in selected(run)}
     if "report" in done:
-        place_report(done["report"], config, run)
+        place_report(done["report"], run)
     return done

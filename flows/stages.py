@@ -14,7 +14,7 @@ def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
     def run_one(config: PipelineConfig, run: RunOptions) -> ArtifactRef:
         done = run_stage(stage, config, run)
         if stage == "report":
-            place_report(done, config, run)
+            place_report(done, run)
         return done
 
     run_one.__doc__ = f"Run the stage {stage}; the stages that it reads must have run."

@@ -9,6 +9,8 @@ from typing import Literal
 from schemas.base import Record
 
 Split = Literal["train", "dev", "test"]
+SIMULATED = "simulated"
+"""Corpus name of takes whose record says that they were simulated; every page of results then says so."""
 
 
 class Take(Record):

@@ -161,14 +161,12 @@ class ReportConfig(Record):
     thumbnail_px: int = Field(192, ge=32, le=256, description="Long side of a thumbnail, pixels.")
     frames: bool = Field(True, description="Show frames of the videos; off where the report is passed on.")
     seed: int = Field(0, description="Of the gallery's draw.")
-    simulated: bool = Field(False, description="Copy of PipelineConfig.simulated, set by the pipeline: published values never stand beside simulated ones.")
     config_digest: str | None = Field(None, description="Digest of the configuration of the whole run, printed in the header; set by the pipeline.")
 
 
 class PipelineConfig(Record):
     """What is computed. The defaults are the paper's main experiment."""
 
-    simulated: bool = Field(False, description="The corpus is the simulated world; every page of results says so.")
     ingest: IngestConfig = IngestConfig()
     trajectories: TrajectoryConfig = TrajectoryConfig()
     features: FeatureConfig = FeatureConfig()

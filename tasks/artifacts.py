@@ -90,9 +90,6 @@ def publish_outcome(name: str, outcome: Outcome) -> None:
     )
 
 
-def publish_report(report: str, simulated: bool) -> None:
+def publish_report(report: str) -> None:
     """Publish where the report lies."""
-    kind = "Simulated world: its numbers say nothing about real data.\n\n" if simulated else ""
-    create_markdown_artifact(
-        markdown=f"{kind}Report: `{report}`", key="report-place", description="Where the report lies"
-    )
+    create_markdown_artifact(markdown=f"Report: `{report}`", key="report-place", description="Where the report lies")

@@ -4,14 +4,14 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.artifacts import ArtifactRef
-from schemas.config import PipelineConfig, RunOptions
+from schemas.config import RunOptions
 from tasks.artifacts import publish_report
 from trajpilot_core.report.place import place_documents
 
 
 @task(task_run_name="place report", cache_policy=NO_CACHE, persist_result=False)
-def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -> str:
+def place_report(report: ArtifactRef, run: RunOptions) -> str:
     """Copy the report's documents to `<root>/reports` and say where they lie."""
     path = place_documents(report, run.root)
-    publish_report(path, config.simulated)
+    publish_report(path)
     return path

@@ -38,7 +38,7 @@ def run(
     options = run_options(
         root=str(root), data_root=data, only=only, from_stage=from_, force=force, workers=workers, device=device
     )
-    start(config, options, f"recipe {recipe} on {data}", None)
+    start(config, options, f"{data} (recipe {recipe})", None)
 
 
 def demo(
@@ -52,7 +52,7 @@ def demo(
     options = run_options(
         root=str(root), data_root=str(root / "world"), only=only, from_stage=from_, force=force, workers=workers
     )
-    start(config, options, "the simulated world", WORLDS[world]())
+    start(config, options, "a SIMULATED world", WORLDS[world]())
 
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:

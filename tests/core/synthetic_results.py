@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from schemas.annotation import Label, Segment, Take, Window
+from schemas.annotation import SIMULATED, Label, Segment, Take, Window
 from schemas.arrow import arrow_schema, table_of
 from schemas.config import EvaluationConfig, ReportConfig
 from schemas.observation import Controls, controls_schema
@@ -146,7 +146,7 @@ def corpus(
 def _take(take_id: str, split: str, t: int, n_segments: int) -> Take:
     return Take(
         take_id=take_id,
-        corpus="egoexo4d",
+        corpus=SIMULATED,
         name=f"kitchen_{t}",
         split=split,
         scenario=["Cooking", "Bike Repair"][t % 2],

@@ -20,7 +20,7 @@ from trajpilot_core.report.paths import Path as HeadPath
 from trajpilot_core.report.paths import integrate, three_views
 from trajpilot_core.stages import report as stage
 
-CFG = ReportConfig(simulated=True)
+CFG = ReportConfig()
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from schemas.annotation import SIMULATED
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.errors import InputError
@@ -145,7 +146,7 @@ def _take_files(uid: str, record: object, captures: dict[str, object], config: I
     capture_name, capture_root = _capture_folder(capture)
     capture_key = capture_name or as_id(take.get("capture_uid"))
     return TakeFiles(
-        uid=uid, corpus=CORPUS, take_id=take_id(uid), name=name,
+        uid=uid, corpus=_corpus_of(take), take_id=take_id(uid), name=name,
         scenario=as_text(take.get("task_name")) or as_text(take.get("parent_task_name")) or "unknown",
         participant=participant, capture=capture_key or _stand_in(uid, participant),
         camera=f"{camera}_{as_text(stream.get('stream_id')) or '214-1'}",
@@ -154,6 +155,11 @@ def _take_files(uid: str, record: object, captures: dict[str, object], config: I
         timesync_start=as_integer(take.get("timesync_start_idx")),
         timesync_end=as_integer(take.get("timesync_end_idx")),
     )  # fmt: skip
+
+
+def _corpus_of(take: dict[str, object]) -> str:
+    """Return the corpus of a take; one whose record says that it was simulated is never called real."""
+    return SIMULATED if take.get("university_name") == SIMULATED else CORPUS
 
 
 def _stand_in(uid: str, participant: str | None) -> str:

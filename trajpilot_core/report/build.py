@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import JsonValue
 
+from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import ReportConfig
 from schemas.rejects import Reject, RejectCode, reject
@@ -91,7 +92,7 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[str], runtime: Run
     files = video_files(drawn, inputs) if cfg.frames else {}
     pictures, rejects = _pictures(shown, files, cfg, runtime)
     page = _page(loaded, results, cfg, drawn, shown, pictures)
-    note = _note(loaded, cfg)
+    note = _note(loaded)
     documents = {
         "report.html": render(page),
         "report.json": machine.dump(_json(page, loaded)),
@@ -131,8 +132,8 @@ def _page(
 ) -> Page:
     """Gather what the page shows."""
     return Page(
-        title=f"TrajPilot on {_corpus(loaded, cfg)}",
-        simulated=cfg.simulated,
+        title=f"TrajPilot on {_corpus(loaded)}",
+        simulated=_simulated(loaded),
         facts=_facts(loaded, results, cfg),
         tables=all_tables(results),
         judgements=loaded.judgements,
@@ -151,7 +152,7 @@ def _page(
         counts=health.counts(loaded.takes, loaded.segments, loaded.windows),
         flows=health.flows(_kept(loaded), loaded.rejects),
         problems=health.problems(loaded.rejects),
-        published=published.comparisons(results, cfg.simulated),
+        published=published.comparisons(results),
         published_source=published.SOURCE,
         drawn=drawn,
         examples=shown,
@@ -159,7 +160,7 @@ def _page(
         frames_shown=cfg.frames,
         gallery_seed=cfg.seed,
         capture_note=_capture_note(loaded.metrics),
-        limits=_limits(loaded, results, cfg),
+        limits=_limits(loaded, results),
     )
 
 
@@ -186,16 +187,21 @@ def _legends(loaded: Loaded, results: Results) -> dict[str, Sequence[figures.Leg
     }
 
 
-def _corpus(loaded: Loaded, cfg: ReportConfig) -> str:
+def _simulated(loaded: Loaded) -> bool:
+    """Say whether any take was simulated; the takes say so themselves, no setting can hide it."""
+    return SIMULATED in loaded.takes["corpus"].to_pylist()
+
+
+def _corpus(loaded: Loaded) -> str:
     """Name the corpus; a simulated one never carries the name of the real one alone."""
     names = ", ".join(sorted({m.corpus for m in loaded.metrics}))
-    return f"a simulated world in the layout of {names}" if cfg.simulated else names
+    return "a simulated world in the file layout of Ego-Exo4D" if _simulated(loaded) else names
 
 
-def _note(loaded: Loaded, cfg: ReportConfig) -> str:
+def _note(loaded: Loaded) -> str:
     """Caption of every LaTeX table: what was measured on what."""
     takes = max((m.n_takes for m in loaded.metrics), default=0)
-    where = "SIMULATED WORLD, not comparable with published numbers" if cfg.simulated else _corpus(loaded, cfg)
+    where = "SIMULATED WORLD, not comparable with published numbers" if _simulated(loaded) else _corpus(loaded)
     return f"{where}; {takes} test takes; 95 % intervals over takes; ED in steps, all else in percent"
 
 
@@ -218,7 +224,7 @@ def _facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[st
     lost = sum(int(pc.sum(table["n_units"]).as_py() or 0) for table in loaded.rejects.values())
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions().items())
     return [
-        ("corpus", _corpus(loaded, cfg)),
+        ("corpus", _corpus(loaded)),
         ("takes", f"{loaded.takes.num_rows} ({hours:.1f} h), of which {takes} test takes were scored"),
         ("segments, labels", f"{loaded.segments.num_rows} segments, {loaded.labels.num_rows} labels"),
         ("windows", f"{windows} test windows, {loaded.windows.num_rows} in all"),
@@ -269,13 +275,13 @@ def _capture_note(metrics: Sequence[Metric]) -> str:
     return f"Takes of one capture are related: over captures the intervals of M@1 are {ratio:.2f} times as wide."
 
 
-def _limits(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[str]:
+def _limits(loaded: Loaded, results: Results) -> list[str]:
     """The limits in words."""
     lost = {stage: int(pc.sum(table["n_units"]).as_py() or 0) for stage, table in loaded.rejects.items()}
     return limits(
         results,
         loaded.judgements,
-        simulated=cfg.simulated,
+        simulated=_simulated(loaded),
         n_takes=_scored(loaded)[1],
         n_seeds=len(_seeds(loaded.metrics)),
         unseen_percent=health.unseen_share(loaded.labels),

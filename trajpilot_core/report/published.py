@@ -41,9 +41,9 @@ def published_values() -> dict[tuple[int, str, str], float]:
     }
 
 
-def comparisons(results: Results, simulated: bool) -> list[Comparison]:
+def comparisons(results: Results) -> list[Comparison]:
     """Set every published value beside ours; nothing for a simulated or another corpus."""
-    if simulated or {m.corpus for m in results.metrics} != {CORPUS}:
+    if {m.corpus for m in results.metrics} != {CORPUS}:
         return []
     rows = []
     for (horizon, variant, metric), value in published_values().items():

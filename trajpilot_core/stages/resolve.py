@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from schemas.base import Record
-from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TrainConfig
+from schemas.config import FeatureConfig, PipelineConfig, ReportConfig, RunOptions, TrainConfig
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages.stage import Stage
 
@@ -17,8 +17,8 @@ COUNT_DEVICES = (
     "raise SystemExit(0 if c.cuInit(0) == 0 and c.cuDeviceGetCount(ctypes.byref(n)) == 0 and n.value > 0 else 1)"
 )
 """Asked in a process of its own: a process that has touched the driver cannot fork workers that use it."""
-FAST_BF16 = ("avx512_bf16", "amx_bf16")
-"""CPU flags with which bf16 pays; without them it can be slower than fp32."""
+FAST_BF16 = ("amx_bf16",)
+"""CPU flags with which bf16 pays for models of our size (avx512_bf16 alone: twice as slow as fp32 at width 128)."""
 
 
 @functools.cache
@@ -89,4 +89,6 @@ def resolve_config(stage: Stage, config: PipelineConfig, run: RunOptions) -> Rec
     own = getattr(config, stage.config)
     if not isinstance(own, Record):
         raise InputError(f"stage {stage.name} names the config {stage.config!r}, which is no record of PipelineConfig")
+    if isinstance(own, ReportConfig):
+        return own.replace(config_digest=config.digest())
     return resolve_precision(own, resolve_device(run.device))
