@@ -188,6 +188,6 @@ class RunOptions(Record):
     only: tuple[str, ...] = Field((), description="Run these stages only; what they read must be there.")
     from_stage: str | None = Field(None, description="Run this stage and all after it.")
     force: tuple[str, ...] = Field((), description="Recompute these stages although their output is there.")
-    max_reject_ratio: float = Field(0.5, ge=0, le=1, description="A stage that drops a larger share of its rows fails.")
+    max_reject_ratio: float = Field(0.1, ge=0, le=1, description="A stage that loses a larger share of its rows to damage fails; what settings leave out does not count.")
     rehash: bool = Field(False, description="Read every input file again instead of trusting size and time.")
     protocols: tuple[str, ...] = Field(("file", "s3"), description="Protocols that may be opened at all; anything else is refused before a library sees it.")

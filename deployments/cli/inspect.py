@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deployments.cli.options import Data, Force, Recipe, Root, Set, configure, run_options
+from deployments.cli.run import located
 from trajpilot_core.pipeline import STAGES
 from trajpilot_core.stages import plan as planning
 from trajpilot_core.stages import status as states
@@ -23,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
 
 def status(data: Data, root: Root = Path("runs"), recipe: Recipe = "atomic", set_: Set = []) -> None:  # noqa: B006
     """Say of every stage whether it is fresh, stale or missing, and why."""
-    options = run_options(root=str(root.resolve()), data_root=data)
+    options = run_options(root=str(root.resolve()), data_root=located(data))
     rows = states.status(STAGES, configure(recipe, set_), options)
     table = Table("stage", "state", "rows", "rejected", "written", "seconds", "why", title=f"status of {root}")
     for row in rows:
@@ -36,7 +37,7 @@ def plan(
     data: Data, root: Root = Path("runs"), recipe: Recipe = "atomic", set_: Set = [], force: Force = [],  # noqa: B006
 ) -> None:  # fmt: skip
     """Say what a run would compute, in numbers, without computing it."""
-    options = run_options(root=str(root.resolve()), data_root=data, force=force)
+    options = run_options(root=str(root.resolve()), data_root=located(data), force=force)
     table = Table("stage", "state", "to compute", "removed", "why", title=f"plan for {root}")
     for row in planning.plan(STAGES, configure(recipe, set_), options):
         units = "unknown" if row.compute is None else f"{row.bound} {row.compute:,}"

@@ -20,6 +20,8 @@ from deployments.cli.options import (
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig, demo_world, tiny_world
 
+DELIBERATE = 0.6
+"""The simulated world holds many deliberately broken takes."""
 WORLDS = {"demo": demo_world, "tiny": tiny_world}
 
 
@@ -36,7 +38,13 @@ def run(
     """Run the pipeline on your own download; what is fresh is reused."""
     config = configure(recipe, set_)
     options = run_options(
-        root=str(root), data_root=data, only=only, from_stage=from_, force=force, workers=workers, device=device
+        root=str(root.resolve()),
+        data_root=located(data),
+        only=only,
+        from_stage=from_,
+        force=force,
+        workers=workers,
+        device=device,
     )
     start(config, options, f"{data} (recipe {recipe})", None)
 
@@ -50,9 +58,20 @@ def demo(
         raise typer.BadParameter(f"{world!r} is not one of {', '.join(WORLDS)}", param_hint="--world")
     config = configure("demo", set_)
     options = run_options(
-        root=str(root), data_root=str(root / "world"), only=only, from_stage=from_, force=force, workers=workers
+        root=str(root.resolve()),
+        data_root=str(root.resolve() / "world"),
+        only=only,
+        from_stage=from_,
+        force=force,
+        workers=workers,
+        max_reject_ratio=DELIBERATE,
     )
     start(config, options, "a SIMULATED world", WORLDS[world]())
+
+
+def located(data: str) -> str:
+    """Write a corpus folder out in full, so that it means the same from everywhere; an address stays as it is."""
+    return data if "://" in data else str(Path(data).resolve())
 
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:

@@ -104,7 +104,9 @@ def write_corpus(folder: Path, takes: int = 4, rows: int = 3) -> Path:
 
 def options(root: Path, corpus: Path, **changes: object) -> RunOptions:
     """Run options of a toy run."""
-    return RunOptions(root=str(root), data_root=str(corpus), device="cpu", **changes)
+    return RunOptions(
+        **{"root": str(root), "data_root": str(corpus), "device": "cpu", "max_reject_ratio": 0.5, **changes}
+    )
 
 
 def run_toys(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.artifacts import ArtifactRef, Manifest
-from schemas.rejects import MEANING, RejectCode
+from schemas.rejects import BY_CHOICE, MEANING, RejectCode
 from trajpilot_core.errors import InputError
 
 
@@ -50,15 +50,17 @@ def units_lost(rejected: Mapping[str, int]) -> int:
 
 
 def check_ratio(manifest: Manifest, allowed: float) -> None:
-    """Refuse an output that lost too large a share of its rows.
+    """Refuse an output that lost too large a share of its rows to damage (what a setting leaves out is no damage).
 
     Raises:
         InputError: names the codes and how many units each cost.
     """
-    lost = units_lost(manifest.rejected)
-    if manifest.n_in and lost / manifest.n_in > allowed:
-        codes = ", ".join(f"{code} {n:,}" for code, n in manifest.rejected.items())
+    damaged = {code: n for code, n in manifest.rejected.items() if RejectCode(code) not in BY_CHOICE}
+    chosen = manifest.n_in - units_lost(manifest.rejected) + units_lost(damaged)
+    lost = units_lost(damaged)
+    if chosen and lost / chosen > allowed:
+        codes = ", ".join(f"{code} {n:,}" for code, n in damaged.items())
         raise InputError(
-            f"stage {manifest.stage} rejects {lost:,} of {manifest.n_in:,} rows ({lost / manifest.n_in:.0%}), "
+            f"stage {manifest.stage} rejects {lost:,} of {chosen:,} rows ({lost / chosen:.0%}), "
             f"allowed are {allowed:.0%}: {codes}; mend the input, or raise RunOptions.max_reject_ratio"
         )
