@@ -193,6 +193,17 @@ def test_a_truncated_file_says_which_part_of_the_video_it_covers(tmp_path: Path)
     assert "-4.40 s of 8.00 s" in done.rejects[-1].detail
 
 
+@pytest.mark.parametrize("reader", [SPARSE, WHOLE], ids=["sparse", "whole"])
+def test_segments_without_length_outside_the_video_or_not_a_number_are_rejected(
+    tmp_path: Path, reader: TrajectoryConfig
+) -> None:
+    bounds = [(3.0, 2.0), (2.0, 2.0), (float("nan"), 2.0), (-1.0, 1.0), (7.0, 9.0), (1.0, 2.0)]
+    segments: list[list[object]] = [[f"egoexo4d:u:{k:04d}", *pair] for k, pair in enumerate(bounds)]
+    done = compute(tmp_path, write_take(tmp_path), reader, segments)
+    outside = dict.fromkeys(("0002", "0003", "0004"), "TIMESYNC_MISMATCH")
+    assert codes(done) == {"0000": "SEGMENT_EMPTY", "0001": "SEGMENT_EMPTY", **outside}
+
+
 def test_a_missing_file_costs_the_take(tmp_path: Path) -> None:
     take = write_take(tmp_path)
     (tmp_path / POSES).unlink()

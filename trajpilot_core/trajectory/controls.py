@@ -107,7 +107,7 @@ def measure(stream: PoseStream, brackets: Brackets) -> Measures:
     finite = np.isfinite(poses.t_m[rows]).all(axis=2) & np.isfinite(poses.q_xyzw[rows]).all(axis=2)
     norm_error = np.abs(np.linalg.norm(poses.q_xyzw[rows], axis=2) - 1)
     spans = zip(brackets.low[:, 0].tolist(), brackets.high[:, -1].tolist(), strict=True)
-    hole_us = [np.diff(stream.stamp_us[low : high + 1]).max() for low, high in spans]
+    hole_us = [np.diff(stream.stamp_us[low : high + 1]).max(initial=0) for low, high in spans]
     return Measures(
         unreadable=(~stream.readable[rows]).mean(axis=1),
         not_finite=(~(finite & np.isfinite(stream.quality[rows]))).mean(axis=1),

@@ -178,6 +178,8 @@ def _segment_fault(reading: Reading, take: Take, cfg: TrajectoryConfig, at: int)
     """Return why segment number `at` cannot be used, or None."""
     if not reading.known[at].all():
         return RejectCode.TIMESYNC_MISMATCH, "the timesync file has no device time for frames of the segment"
+    if reading.knots_ns[at, -1] <= reading.knots_ns[at, 0]:
+        return RejectCode.SEGMENT_EMPTY, "the segment ends before it starts"
     covered = reading.brackets.covered[at]
     if not covered.all():
         detail = f"{_coverage(reading, take)}, {covered.mean():.0%} of the segment's knots"

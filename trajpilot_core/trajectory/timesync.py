@@ -112,7 +112,7 @@ def device_times(
     frame = times_s * clock.fps
     above = np.clip(np.searchsorted(clock.frame, frame, side="right"), 1, len(clock.frame) - 1)
     low, high = clock.frame[above - 1], clock.frame[above]
-    share = (frame - low) / (high - low)
+    share = np.nan_to_num((frame - low) / (high - low))
     step_ns = clock.ns[above] - clock.ns[above - 1]
     known = (
         (high - low <= max(1.0, max_hole_s * clock.fps + 1e-6))
