@@ -2,9 +2,9 @@
 
     python benchmarks/video.py [--rounds 3] [--folder FOLDER]
 
-Every reader opens the file, decodes 16 consecutive frames a segment at 384 x 384 RGB on one thread, in a process of its
-own, and every frame's burnt-in number is checked. Demands: at least 1.3 times less CPU time than decord when segments are
-sparse, 1.5 times when they are dense, and no wrong frame (docs/decisions/video-backend.md).
+Every reader opens the file, decodes 16 consecutive frames a segment at 384 x 384 RGB on one thread, in a process of
+its own, and every frame's burnt-in number is checked. Demands: at least 1.3 times less CPU time than decord when
+segments are sparse, 1.5 times when they are dense, and no wrong frame (docs/decisions/video-backend.md).
 """
 
 import argparse
@@ -136,7 +136,7 @@ def measure(reader: str, path: str, case: str) -> dict[str, float]:
         wrong += sum(burnt_in(image) != number for image, number in zip(images, row, strict=True))
     after = resource.getrusage(resource.RUSAGE_SELF)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"cpu_s": cpu_s, "wrong": wrong, "peak_mb": after.ru_maxrss / 1024}
+    return {"cpu_s": cpu_s, "wrong": float(wrong), "peak_mb": after.ru_maxrss / 1024}
 
 
 def compare(path: Path, case: str, rounds: int) -> bool:

@@ -21,7 +21,7 @@ from trajpilot_core.errors import CheckpointError, InputError
 log = logging.getLogger("trajpilot")
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of RGB in 0..1. Source: V-JEPA 2's public evaluation code, and the paper's appendix on preprocessing."""
-RESIZE = "upright, squashed to a square by swscale bilinear, antialiased"
+RESIZE = "upright, squashed to a square by swscale bilinear, antialiased, 4:2:0 before RGB"
 
 
 @dataclass
