@@ -19,6 +19,7 @@ Only = Annotated[list[str], typer.Option("--only", help="Run this stage only (re
 From = Annotated[str | None, typer.Option("--from", help="Run this stage and all after it.")]
 Force = Annotated[list[str], typer.Option("--force", help="Recompute this stage (repeatable).")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes side by side.")]
+MaxRejects = Annotated[float, typer.Option("--max-rejects", help="Share of damaged rows at which a stage fails.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 
 

@@ -9,6 +9,7 @@ from deployments.cli.options import (
     Device,
     Force,
     From,
+    MaxRejects,
     Only,
     Recipe,
     Root,
@@ -19,6 +20,8 @@ from deployments.cli.options import (
 )  # fmt: skip
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig, demo_world, tiny_world
+from trajpilot_core.errors import InputError
+from trajpilot_core.pipeline import selected
 
 DELIBERATE = 0.6
 """The simulated world holds many deliberately broken takes."""
@@ -34,17 +37,19 @@ def add_to(app: typer.Typer) -> None:
 def run(
     data: Data, root: Root = Path("runs"), recipe: Recipe = "atomic", set_: Set = [], only: Only = [],  # noqa: B006
     from_: From = None, force: Force = [], workers: Workers = 2, device: Device = "auto",  # noqa: B006
+    max_rejects: MaxRejects = 0.1,
 ) -> None:  # fmt: skip
     """Run the pipeline on your own download; what is fresh is reused."""
     config = configure(recipe, set_)
     options = run_options(
         root=str(root.resolve()),
-        data_root=located(data),
+        data_root=check_corpus(data),
         only=only,
         from_stage=from_,
         force=force,
         workers=workers,
         device=device,
+        max_reject_ratio=max_rejects,
     )
     start(config, options, f"{data} (recipe {recipe})", None)
 
@@ -69,6 +74,14 @@ def demo(
     start(config, options, "a SIMULATED world", WORLDS[world]())
 
 
+def check_corpus(data: str) -> str:
+    """Refuse a corpus folder that is not there before anything is started."""
+    place = located(data)
+    if "://" not in place and not Path(place).is_dir():
+        raise InputError(f"--data {data} is no folder; give the folder of the download")
+    return place
+
+
 def located(data: str) -> str:
     """Write a corpus folder out in full, so that it means the same from everywhere; an address stays as it is."""
     return data if "://" in data else str(Path(data).resolve())
@@ -76,6 +89,7 @@ def located(data: str) -> str:
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
     """Prepare the place, then hand over to Prefect (imported only here: its settings come first)."""
+    selected(options)
     from deployments.settings import one_thread_per_process, prepare_prefect
 
     one_thread_per_process()

@@ -1,0 +1,122 @@
+"""The `trajpilot` command as a user starts it: any folder, any home, a taken port, a server of his own, two at once."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from schemas.world import tiny_world
+from trajpilot_core.simworld.write import write_world
+
+COMMAND = str(Path(sys.executable).parent / "trajpilot")
+INGEST = ("run", "--recipe", "demo", "--only", "ingest", "--set", "ingest.dev_min=1", "--max-rejects", "0.6")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus") / "world"
+    write_world(tiny_world(), folder, 2, lambda done, total, what: None)
+    return folder
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    """Port 4200, taken (by this test, or by somebody before it)."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            held.bind(("127.0.0.1", 4200))
+            held.listen()
+        except OSError:
+            pass
+        yield 4200
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """The environment of a new user: an empty home and none of Prefect's variables."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT") and k != "XDG_CACHE_HOME"}
+    home.mkdir(parents=True, exist_ok=True)
+    return {**kept, "HOME": str(home), **more}
+
+
+def start(arguments: tuple[str, ...], cwd: Path, env: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [COMMAND, *arguments], cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=400)
+    assert process.returncode == 0, output
+    return output
+
+
+def servers_over(home: Path) -> list[str]:
+    """Command lines of living Prefect servers whose home lies under `home`."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(home).encode() in (folder / "environ").read_bytes():
+                found.append((folder / "cmdline").read_bytes().decode(errors="replace"))
+        except OSError:
+            continue
+    return [line for line in found if "prefect.server" in line]
+
+
+def test_a_run_from_an_empty_home_and_another_folder_writes_under_its_root_only(
+    corpus: Path, tmp_path: Path, taken_port: int
+) -> None:
+    home, elsewhere, root = tmp_path / "home", tmp_path / "elsewhere", tmp_path / "root"
+    elsewhere.mkdir()
+    output = finish(start((*INGEST, "--data", str(corpus), "--root", str(root)), elsewhere, environment(home)))
+    lines = output.strip().splitlines()
+    assert lines[0].startswith("TrajPilot on ")
+    assert str(root) in lines[0]
+    assert "Traceback" not in output
+    assert (root / "artifacts" / "ingest" / "current").exists()
+    assert list(elsewhere.iterdir()) == []
+    assert [p for p in home.rglob("*") if p.is_file()] == []
+    assert servers_over(root) == []
+
+
+def test_the_servers_that_the_user_names_is_used_and_said(corpus: Path, tmp_path: Path, prefect_server: str) -> None:
+    env = environment(tmp_path / "home", PREFECT_API_URL=prefect_server, PREFECT_HOME=str(tmp_path / "own"))
+    output = finish(start((*INGEST, "--data", str(corpus), "--root", str(tmp_path / "root")), tmp_path, env))
+    assert prefect_server in output.splitlines()[0]
+    assert not (tmp_path / "root" / "prefect" / "prefect.db").exists()
+
+
+def test_of_two_runs_on_one_root_the_second_waits_and_recomputes_nothing(corpus: Path, tmp_path: Path) -> None:
+    arguments = (*INGEST, "--data", str(corpus), "--root", str(tmp_path / "root"))
+    both = [start(arguments, tmp_path, environment(tmp_path / f"home{n}")) for n in range(2)]
+    outputs = sorted((finish(process) for process in both), key=lambda text: "waiting" in text)
+    assert "waiting: " not in outputs[0]
+    assert "is in use by process" in outputs[1]
+    assert "reused 1, computed 0" in outputs[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "--data", "nowhere"), "nowhere is no folder"),
+        (("run", "--data", ".", "--only", "cooking"), "no stage is called cooking"),
+        (("run", "--data", ".", "--set", "features.size=3"), "no such setting"),
+        (("run", "--data", ".", "--set", "features.size_px=3"), "features.size_px is 3"),
+        (("run", "--data", ".", "--recipe", "soup"), "no recipe is called 'soup'"),
+    ],
+)
+def test_a_mistake_is_answered_with_one_message_and_no_traceback(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    done = subprocess.run(
+        [COMMAND, *arguments, "--root", str(tmp_path / "root")],
+        cwd=tmp_path, env=environment(tmp_path / "home"), capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stdout + done.stderr

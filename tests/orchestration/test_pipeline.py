@@ -1,0 +1,180 @@
+"""One run of the whole pipeline on a tiny simulated world, through Prefect; then runs after changes of the data."""
+
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from schemas.artifacts import ArtifactRef
+from schemas.config import PipelineConfig, RunOptions
+from schemas.world import tiny_world
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+class Made(NamedTuple):
+    """A finished run."""
+
+    config: PipelineConfig
+    run: RunOptions
+    refs: dict[str, ArtifactRef]
+
+
+def quick() -> PipelineConfig:
+    """The demo's settings with trainings of two epochs: this test is about the pipeline, not about accuracy."""
+    from deployments.recipes import demo
+
+    base = demo()
+    short = base.predictor.train.replace(epochs=2, patience=None)
+    return base.replace(
+        ingest=base.ingest.replace(dev_min=1),
+        alignment=base.alignment.replace(train=short),
+        predictor=base.predictor.replace(train=short, width=32, heads=2, hidden=64, layers=1),
+        scorer=base.scorer.replace(train=short, width=32, candidates=4, prefetch=8),
+        evaluation=base.evaluation.replace(bootstrap=200, shuffles=2),
+        report=base.report.replace(examples=3),
+    )
+
+
+@pytest.fixture(scope="module")
+def made(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    from flows.demo import demo
+
+    root = tmp_path_factory.mktemp("root")
+    run = RunOptions(root=str(root), data_root=str(root / "world"), device="cpu", max_reject_ratio=0.6)
+    config = quick()
+    return Made(config, run, demo(tiny_world(), config, run))
+
+
+def table(made: Made, stage: str, entry: str) -> pa.Table:
+    from trajpilot_core.store.files import open_folder
+    from trajpilot_core.store.manifest import current_manifest
+    from trajpilot_core.store.reading import read_entry_table
+
+    folder = open_folder(made.run.root)
+    manifest = current_manifest(folder, stage)
+    assert manifest is not None
+    return read_entry_table(folder, manifest, entry)
+
+
+def states_of(made: Made, stages: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+    """Stage -> (state name, message) of a run of these stages."""
+    from prefect import flow
+
+    from tasks.stage import run_stage
+
+    @flow(name="look")
+    def look() -> dict[str, tuple[str, str]]:
+        found = {}
+        for stage in stages:
+            state = run_stage(stage, made.config, made.run, return_state=True)
+            found[stage] = (state.name or "", state.message or "")
+        return found
+
+    return look()
+
+
+def test_every_stage_ran_and_the_report_says_that_it_is_simulated(made: Made) -> None:
+    assert list(made.refs) == [
+        "ingest", "trajectories", "features", "text_bank", "alignment", "predictor", "scorer", "evaluation", "report",
+    ]  # fmt: skip
+    page = (Path(made.run.root) / "reports" / "report.html").read_text()
+    assert "Simulated world" in page
+    assert not re.findall(r"https?://(?!www\.w3\.org)\S*", page)
+
+
+def test_each_broken_take_of_the_world_stands_in_the_rejects_with_its_code(made: Made) -> None:
+    from trajpilot_core.simworld.faults import TAKE_FAULTS
+    from trajpilot_core.simworld.sample import sample_world
+
+    codes: dict[str, set[str]] = {}
+    for stage in ("ingest", "trajectories", "features"):
+        for row in table(made, stage, f"{stage}.rejects").to_pylist():
+            codes.setdefault(row["take"], set()).add(row["code"])
+    wanted = {fault.name: set(fault.codes) for fault in TAKE_FAULTS}
+    missed = {
+        take.fault: codes.get(f"egoexo4d:{take.uid}", set())
+        for take in sample_world(tiny_world()).takes
+        if take.fault is not None and not codes.get(f"egoexo4d:{take.uid}", set()) & wanted[take.fault]
+    }
+    assert missed == {}
+
+
+def test_rows_in_equal_rows_out_plus_units_lost_in_every_manifest(made: Made) -> None:
+    from trajpilot_core.stages.outcome import units_lost
+    from trajpilot_core.store.files import open_folder
+    from trajpilot_core.store.manifest import current_manifest
+
+    for stage in made.refs:
+        manifest = current_manifest(open_folder(made.run.root), stage)
+        assert manifest is not None
+        assert manifest.n_in == manifest.n_out + units_lost(manifest.rejected), stage
+
+
+def test_a_second_run_computes_nothing_and_its_states_are_called_cached(made: Made) -> None:
+    assert {name for name, _ in states_of(made, tuple(made.refs)).values()} == {"Cached"}
+
+
+def test_changing_one_take_recomputes_the_shards_of_that_take_only(made: Made) -> None:
+    takes = table(made, "ingest", "takes").to_pylist()
+    take = next(t for t in takes if t["split"] == "test")
+    video = Path(made.run.data_root) / take["video"]
+    poses = Path(made.run.data_root) / take["trajectory"]
+    kept = video.read_bytes(), poses.read_bytes()
+    try:
+        video.write_bytes(kept[0] + b"\0\0\0\x08free")
+        poses.write_bytes(kept[1] + b"\n")
+        states = states_of(made, ("ingest", "trajectories", "features"))
+        assert "computed 1," in states["trajectories"][1]
+        assert "computed 1," in states["features"][1]
+        assert states["features"][1].startswith(
+            f"reused {made.refs['features'].rows and n_shards(made, 'features') - 1},"
+        )
+    finally:
+        video.write_bytes(kept[0])
+        poses.write_bytes(kept[1])
+
+
+def n_shards(made: Made, stage: str) -> int:
+    from trajpilot_core.store.files import open_folder
+    from trajpilot_core.store.manifest import current_manifest
+
+    manifest = current_manifest(open_folder(made.run.root), stage)
+    assert manifest is not None
+    return sum(name.startswith("shard:") for name in manifest.inputs)
+
+
+def test_changing_a_label_text_recomputes_no_feature_and_no_trajectory(made: Made, tmp_path: Path) -> None:
+    path = Path(made.run.data_root) / "annotations" / "atomic_descriptions_train.json"
+    kept = path.read_bytes()
+    document = json.loads(kept)
+    chosen = {s["annotation_uid"]: s["raw_text"] for s in table(made, "ingest", "segments").to_pylist()}
+    changed = 0
+    for annotations in document["annotations"].values():
+        for annotation in annotations:
+            for description in annotation["descriptions"] if annotation["annotation_uid"] in chosen else []:
+                if not changed and description["text"] == chosen[annotation["annotation_uid"]]:
+                    description["text"], changed = "C polishes the silver spoon.", 1
+    assert changed
+    try:
+        path.write_text(json.dumps(document))
+        states = states_of(made, ("ingest", "trajectories", "features", "text_bank"))
+        assert states["ingest"][0] == "Completed"
+        assert states["text_bank"][0] == "Completed"
+        assert "computed 0," in states["features"][1]
+        assert "computed 0," in states["trajectories"][1]
+    finally:
+        path.write_bytes(kept)
+        states_of(made, ("ingest", "text_bank"))
+
+
+def test_a_stage_whose_input_is_missing_says_which_stage_to_run(made: Made, tmp_path: Path) -> None:
+    from trajpilot_core.errors import StoreError
+    from trajpilot_core.pipeline import STAGES
+    from trajpilot_core.stages.execute import execute
+
+    with pytest.raises(StoreError, match="run ingest first"):
+        execute(STAGES["trajectories"], made.config, made.run.replace(root=str(tmp_path / "empty")), STAGES)
