@@ -1,5 +1,6 @@
 """The stage `features`: a vector for every segment, whatever its batch, or a reject that says why not."""
 
+import dataclasses
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from trajpilot_core.encoders.embed import load_embedder, normalised
 from trajpilot_core.encoders.tiny import write_tiny_checkpoint
 from trajpilot_core.encoders.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.errors import CheckpointError, InputError
+from trajpilot_core.readers import corpus as corpora
 from trajpilot_core.stages.features import STAGE, sources
 from trajpilot_core.stages.stage import Runtime, Work
 from trajpilot_core.video import isolate
@@ -183,6 +185,19 @@ def test_a_take_without_segments_is_an_empty_shard(root: Path, tmp_path: Path) -
     assert all(table.schema.equals(features_schema(128)) for table in shards.tables.values())
 
 
+def test_videos_of_a_remote_corpus_are_copied_and_the_copies_removed(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = features(root, plain(), tmp_path)
+    opened = corpora.open_corpus
+    monkeypatch.setattr(corpora, "open_corpus", lambda where: dataclasses.replace(opened(where), is_local=False))
+    tables = plain(["a", "b", "c", "gone"])
+    remote = features(root, tables, tmp_path)
+    assert remote.codes("t:gone") == [RejectCode.VIDEO_MISSING]
+    assert all(remote.tables[name].equals(local.tables[name]) for name in local.tables)
+    assert list((tmp_path / "videos").iterdir()) == []
+
+
 def damaged(root: Path, folder: Path, how: str) -> None:
     raw = (root / "a.mp4").read_bytes()
     path = folder / "bad.mp4"
@@ -226,7 +241,7 @@ def test_a_segment_after_the_end_of_the_video_is_rejected(root: Path, tmp_path: 
     assert shards.tables["t:a"].num_rows == 5
 
 
-@pytest.mark.parametrize("how", ["crash", "hang"])
+@pytest.mark.parametrize("how", ["crash", pytest.param("hang", marks=pytest.mark.slow)])
 def test_a_decoder_that_dies_costs_its_take_only(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:

@@ -96,6 +96,34 @@ def children() -> set[str]:
     }
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent's death is signalled on Linux only")
+def test_a_hung_decoder_does_not_outlive_a_killed_parent() -> None:
+    code = (
+        "from trajpilot_core.video.isolate import run_jobs\n"
+        "import sys; job = {'kind': 'probe', 'path': 'hang.mp4'}\n"
+        "list(run_jobs([job], workers=1, timeout_s=600, ahead=1, command=tuple(sys.argv[1:])))"
+    )
+    sabotage = SABOTAGED.replace("child.main()", "os.write(2, b'%d ' % os.getpid()); child.main()")
+    command = [sys.executable, "-c", code, sys.executable, "-P", "-c", sabotage]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as parent:
+        assert parent.stderr is not None
+        pid = int(os.read(parent.stderr.fileno(), 20))
+        time.sleep(1.0)
+        assert Path(f"/proc/{pid}").exists()
+        parent.kill()
+    deadline = time.monotonic() + 10
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not is_running(pid)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def test_an_error_that_is_no_decoders_reaches_the_caller(video: Path) -> None:
     @contextmanager
     def broken(job: Job):  # type: ignore[no-untyped-def]

@@ -3,6 +3,7 @@
 Jobs: {"kind": "probe", "path"} and {"kind": "clips", "path", "times_s" (S, N), "size_px", "backend"}.
 """
 
+import ctypes
 import dataclasses
 import json
 import os
@@ -19,6 +20,7 @@ from trajpilot_core.video.isolate import SIZE_BYTES
 from trajpilot_core.video.probe import probe
 from trajpilot_core.video.table import VideoError
 
+PR_SET_PDEATHSIG = 1
 MEMORY_BYTES = 6 << 30
 """Address space of a decoder; a file that wants more is rejected."""
 
@@ -31,6 +33,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it closes our pipes
     if sys.platform == "linux":
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a hung decoder does not outlive a killed parent
     try:
         for line in sys.stdin.buffer:
             serve(json.loads(line), out)

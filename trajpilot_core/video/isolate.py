@@ -173,9 +173,11 @@ class _Worker(threading.Thread):
         return Event(index, kind, values, frames)
 
     def _fill(self, out: IO[bytes], rest: memoryview) -> None:
-        """Read until `rest` is full; the pipe is unbuffered, so that select sees all that is waiting."""
+        """Read until `rest` is full; the pipe is unbuffered, so that poll sees all that is waiting."""
+        waiting = select.poll()
+        waiting.register(out, select.POLLIN)
         while rest:
-            if not select.select([out], [], [], self._timeout_s)[0]:
+            if not waiting.poll(self._timeout_s * 1000):
                 raise TimeoutError
             n_read = out.readinto(rest)  # type: ignore[attr-defined]
             if not n_read:

@@ -119,9 +119,12 @@ class PyavReader:
         for target in (int(self.table.pts[start]), int(self.table.dts.min())):
             self.container.seek(target, stream=self.stream, backward=True)
             packets = self.container.demux(self.stream)
-            first = next(packets)
+            first = next(packets, None)
+            if first is None:
+                return
             if first.pts is not None and self._index.get(first.pts, 0) <= start:
                 break
+        assert first is not None
         yield first
         yield from packets
 
