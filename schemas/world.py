@@ -38,9 +38,9 @@ class WorldConfig(Record):
     wander: float = Field(1.0, ge=0, description="Scale of slow drift, gait and breathing; independent of labels. 0: none.")
 
     scene: float = Field(1.0, ge=0, description="Scale of take-specific colours, textures and light.")
-    task_appearance: float = Field(8.0, ge=0, description="Task information in the look of the station, against unit noise (strong).")
-    position_appearance: float = Field(5.0, ge=0, description="Position information there (moderate).")
-    label_appearance: float = Field(1.3, ge=0, description="Label information there (weak).")
+    task_appearance: float = Field(10.0, ge=0, description="Task information in the look of the station, against unit noise (strong).")
+    position_appearance: float = Field(6.0, ge=0, description="Position information there (moderate).")
+    label_appearance: float = Field(1.6, ge=0, description="Label information there (weak).")
     appearance_noise: float = Field(1.0, ge=0, description="Standard deviation per coefficient of the station's look, per segment.")
     places: int = Field(6, ge=1, le=8, description="Places on the table where the acted object can stand.")
     place_fidelity: float = Field(0.5, ge=0, le=1, description="Probability that the acted object stands at its label's place, else uniform.")

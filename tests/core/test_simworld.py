@@ -13,6 +13,7 @@ from scipy import stats
 from scipy.spatial.transform import Rotation
 
 from schemas.world import WorldConfig, claims_world, demo_world, tiny_world
+from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld import aria
 from trajpilot_core.simworld.annotate import annotations_of, paraphrase_csv
 from trajpilot_core.simworld.faults import TAKE_FAULTS
@@ -115,12 +116,18 @@ def test_labels_share_primitives_and_the_alternatives_of_a_position_do_not(demo:
 
 
 def test_no_two_labels_share_a_text(demo: World) -> None:
-    for world in (demo, sample_world(claims_world())):
+    crowded = tiny_world().replace(tasks=18, positions=20, alternatives=1)
+    for world in (demo, sample_world(claims_world()), sample_world(crowded)):
         texts = [text for label in world.labels for text in label.texts]
         assert len(set(texts)) == len(texts)
         rows = paraphrase_csv(world).splitlines()
         assert rows[0] == "text,label_id"
         assert len(rows) == len(texts) + 1
+
+
+def test_more_positions_than_texts_are_refused() -> None:
+    with pytest.raises(WorldError, match="lower WorldConfig"):
+        sample_world(tiny_world().replace(tasks=20, positions=20))
 
 
 def test_without_information_the_motion_knows_nothing_of_labels() -> None:

@@ -6,6 +6,7 @@ A verb group shares one motion primitive, as in life: moving the head tells the 
 import numpy as np
 
 from schemas.world import WorldConfig
+from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld.truth import LabelTruth, stream
 
 VERBS = (
@@ -39,19 +40,28 @@ PATTERNS = (
 def draw_labels(config: WorldConfig) -> tuple[LabelTruth, ...]:
     """Draw the labels of every task, position and alternative.
 
-    A position has one thing at one place; its alternatives are different verbs, so different primitives wherever
-    there are enough of them. Ids are random and say nothing about the label.
+    A position has one thing at one place, its own over all tasks; its alternatives are different verbs, so different
+    primitives wherever there are enough of them. Ids are random and say nothing about the label.
 
     Returns:
         `config.n_labels()` labels, ordered by task, position, alternative.
+
+    Raises:
+        WorldError: there are more positions than things at places, so two labels would have one text.
     """
+    if config.tasks * config.positions > len(THINGS) * config.places:
+        raise WorldError(
+            f"{config.tasks} tasks of {config.positions} positions need more than the {len(THINGS)} things at "
+            f"{config.places} places that there are; lower WorldConfig.tasks or positions"
+        )
     rng = stream(config, "vocabulary")
     ids = rng.choice(16**6, config.n_labels(), replace=False)
     labels: list[LabelTruth] = []
+    things, first_place = rng.permutation(len(THINGS)), rng.integers(config.places, size=len(THINGS))
     for task in range(config.tasks):
-        things = rng.permutation(len(THINGS))[: config.positions]
         for position in range(config.positions):
-            place = int(rng.integers(config.places))
+            turn, which = divmod(task * config.positions + position, len(THINGS))
+            place = int(first_place[which] + turn) % config.places
             verbs = rng.permutation(config.primitives)
             for alternative in range(config.alternatives):
                 primitive = int(verbs[alternative % config.primitives])
@@ -63,7 +73,7 @@ def draw_labels(config: WorldConfig) -> tuple[LabelTruth, ...]:
                         alternative=alternative,
                         primitive=primitive,
                         place=place,
-                        texts=paraphrases(primitive, THINGS[things[position]], PLACES[place], config.paraphrases),
+                        texts=paraphrases(primitive, THINGS[things[which]], PLACES[place], config.paraphrases),
                     )
                 )
     return tuple(labels)
