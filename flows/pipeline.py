@@ -5,7 +5,7 @@ from prefect import flow
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.report import place_report
-from tasks.stage import run_stage
+from tasks.stage import stage_output
 from trajpilot_core.pipeline import selected
 
 
@@ -15,7 +15,7 @@ def full_pipeline(config: PipelineConfig, run: RunOptions) -> dict[str, Artifact
 
     ingest -> trajectories, features, text_bank -> alignment -> predictor -> scorer -> evaluation -> report
     """
-    done = {name: run_stage(name, config, run) for name in selected(run)}
+    done = {name: stage_output(name, config, run) for name in selected(run)}
     if "report" in done:
         place_report(done["report"], run)
     return done

@@ -5,14 +5,14 @@ from prefect import Flow, flow
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.report import place_report
-from tasks.stage import run_stage
+from tasks.stage import stage_output
 
 
 def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
     """Build the flow of one declared stage."""
 
     def run_one(config: PipelineConfig, run: RunOptions) -> ArtifactRef:
-        done = run_stage(stage, config, run)
+        done = stage_output(stage, config, run)
         if stage == "report":
             place_report(done, run)
         return done

@@ -37,9 +37,15 @@ def as_state(outcome: Outcome) -> State[ArtifactRef]:
     cache_policy=NO_CACHE,
     persist_result=False,
 )
-def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> ArtifactRef:
+def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[ArtifactRef]:
     """Run one declared stage; the store's manifests decide what is fresh, and a retry re-enters there."""
     with StageProgress(name) as progress:
         outcome = execute(STAGES[name], config, run, STAGES, progress)
     publish_outcome(name, outcome)
-    return cast(ArtifactRef, as_state(outcome))  # Prefect takes the state and hands its data on
+    return as_state(outcome)
+
+
+def stage_output(name: str, config: PipelineConfig, run: RunOptions) -> ArtifactRef:
+    """Run a stage as a task of the present flow and hand on the reference to what it wrote; its error is raised."""
+    state = cast(State[ArtifactRef], run_stage(name, config, run, return_state=True))
+    return state.result()

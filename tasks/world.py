@@ -1,7 +1,6 @@
 """The simulated world as a task: a corpus on disk in the Ego-Exo4D layout."""
 
 from pathlib import Path
-from typing import cast
 
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
@@ -13,7 +12,7 @@ from trajpilot_core.simworld.write import write_world
 
 
 @task(task_run_name="world", cache_policy=NO_CACHE, persist_result=False)
-def simulate_world(world: WorldConfig, folder: str, workers: int) -> str:
+def simulate_world(world: WorldConfig, folder: str, workers: int) -> State[str]:
     """Write the simulated world, or find it complete."""
     with StageProgress("world") as progress:
         summary = write_world(world, Path(folder), workers, progress)
@@ -21,4 +20,4 @@ def simulate_world(world: WorldConfig, folder: str, workers: int) -> str:
     message += f"reused {summary.reused}, written {summary.written}"
     log_line("world", message, progress.seconds)
     state: State[str] = Completed(name="Completed" if summary.written else "Cached", message=message, data=folder)
-    return cast(str, state)  # Prefect takes the state and hands its data on
+    return state

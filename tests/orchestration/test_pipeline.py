@@ -131,7 +131,7 @@ def test_changing_one_take_recomputes_the_shards_of_that_take_only(made: Made) -
         assert "computed 1," in states["trajectories"][1]
         assert "computed 1," in states["features"][1]
         assert states["features"][1].startswith(
-            f"reused {made.refs['features'].rows and n_shards(made, 'features') - 1},"
+            f"reused {n_shards(made, 'features') - 1},"
         )
     finally:
         video.write_bytes(kept[0])
