@@ -119,4 +119,5 @@ def _outcome(folder: Folder, manifest: Manifest, reused: int, computed: int, rem
         n_out=manifest.n_out,
         seconds=time.monotonic() - clock,
         cached=computed == 0,
+        sharded=any(name.startswith("shard:") for name in manifest.inputs),
     )

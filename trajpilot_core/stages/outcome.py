@@ -22,13 +22,17 @@ class Outcome:
     n_out: int
     seconds: float
     cached: bool
+    sharded: bool
 
     def lost(self) -> int:
         """Return the units that were dropped."""
         return units_lost(self.rejected)
 
     def message(self) -> str:
-        """Return the counts as people read them."""
+        """Return the counts as people read them: in shards, or in rows where the stage is computed whole."""
+        if not self.sharded:
+            done = "reused" if self.cached else "computed"
+            return f"{done}, {self.n_in:,} rows in, {self.n_out:,} out, rejected {self.lost():,}"
         return f"reused {self.reused:,}, computed {self.computed:,}, removed {self.removed:,}, rejected {self.lost():,}"
 
     def summary(self) -> list[dict[str, str | int | float]]:
