@@ -9,7 +9,7 @@ from tasks.stage import stage_output
 from trajpilot_core.pipeline import selected
 
 
-@flow(name="full-pipeline", persist_result=False, validate_parameters=True)
+@flow(name="full-pipeline", flow_run_name="full-pipeline into {run.root}", persist_result=False)
 def full_pipeline(config: PipelineConfig, run: RunOptions) -> dict[str, ArtifactRef]:
     """Run every stage (or those that `run` selects); what is fresh is reused.
 
