@@ -12,16 +12,24 @@ def atomic() -> PipelineConfig:
 
 
 def demo() -> PipelineConfig:
-    """The simulated world on two CPU cores in minutes: a small encoder, small models, cheap scorer mode."""
+    """The simulated world on two CPU cores in minutes: a small encoder, small models, cheap scorer mode.
+
+    The values of the trainings were chosen on dev takes (docs/decisions/training.md).
+    """
     base = PipelineConfig()
-    trained = TrainConfig(epochs=30, patience=8, batch=96, lr=1e-3, precision="auto")
+    aligned = TrainConfig(epochs=60, patience=15, batch=64, lr=2e-3, weight_decay=1.0)
+    predicted = TrainConfig(epochs=16, patience=6, batch=64, lr=1.5e-3, weight_decay=0.5)
+    scored = TrainConfig(epochs=12, patience=4, batch=256, lr=1e-3)
     return base.replace(
         ingest=base.ingest.replace(video="full", paraphrase_table="annotations/paraphrases.csv"),
         features=base.features.replace(model="tiny", size_px=128, batch=16),
         text_bank=base.text_bank.replace(encoder="bag_of_words", bag_width=128),
-        alignment=base.alignment.replace(layers=2, width=64, hidden=128, folds=1, seeds=(0,), train=trained),
-        predictor=base.predictor.replace(width=128, layers=2, heads=4, hidden=256, train=trained),
-        scorer=base.scorer.replace(candidates=16, prefetch=32, width=128, train=trained),
+        alignment=base.alignment.replace(
+            width=32, layers=2, heads=4, hidden=64, dropout=0.2, folds=1, seeds=(0,), train=aligned
+        ),
+        predictor=base.predictor.replace(width=128, layers=2, heads=4, hidden=256, train=predicted),
+        scorer=base.scorer.replace(candidates=16, prefetch=32, width=64, train=scored),
+        evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16)),
     )
 
 

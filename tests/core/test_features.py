@@ -157,6 +157,9 @@ def test_temporal_tokens_average_to_the_pooled_vector(root: Path, tmp_path: Path
     pooled = vectors(whole(features(root, plain(["a"]), tmp_path)))
     temporal = vectors(whole(features(root, plain(["a"]), tmp_path, CONFIG.replace(tokens="temporal"))))
     assert temporal.shape == (5, 8 * SIZES["tiny"].width)
+    assert (whole(features(root, plain(["a"]), tmp_path, CONFIG.replace(tokens="temporal"))).schema.metadata or {})[
+        b"tokens"
+    ] == b"8"
     np.testing.assert_allclose(temporal.reshape(5, 8, -1).mean(axis=1), pooled, atol=4e-3)
 
 

@@ -40,6 +40,11 @@ class Embedder:
         """Numbers per segment."""
         return vector_width(self.config)
 
+    @property
+    def tokens(self) -> int:
+        """Parts of a segment's vector."""
+        return vector_tokens(self.config)
+
     def embed(self, frames: NDArray[np.uint8]) -> NDArray[np.float16]:
         """Encode clips (B, T, size, size, 3) of RGB, B at most `batch`; returns (B, width) float16.
 
@@ -85,10 +90,14 @@ class Embedder:
             torch.cuda.empty_cache()
 
 
+def vector_tokens(cfg: FeatureConfig) -> int:
+    """Parts of a segment's vector: 1, or one per tubelet."""
+    return 1 if cfg.tokens == "pooled" else cfg.n_frames // TUBELET
+
+
 def vector_width(cfg: FeatureConfig) -> int:
     """Numbers per segment: D, or D per tubelet."""
-    width = SIZES[cfg.model].width
-    return width if cfg.tokens == "pooled" else width * (cfg.n_frames // TUBELET)
+    return SIZES[cfg.model].width * vector_tokens(cfg)
 
 
 def normalised(frames_BTHWC: Tensor) -> Tensor:

@@ -156,7 +156,7 @@ def _encode(batch: list[tuple[TakeState, int, NDArray[np.uint8]]], embedder: "Em
 def _shard(state: TakeState, embedder: "Embedder") -> tuple[pa.Table, list[Reject]]:
     """Return the features table and the rejects of one take; a take that failed has no rows."""
     kept = [] if state.lost else sorted(state.vectors)
-    schema = features_schema(embedder.width)
+    schema = features_schema(embedder.width, embedder.tokens)
     flat = np.concatenate([state.vectors[row] for row in kept]) if kept else np.empty(0, np.float16)
     columns = {
         "segment_id": [state.segments[row][0] for row in kept],
