@@ -18,7 +18,7 @@ def demo() -> PipelineConfig:
     """
     base = PipelineConfig()
     aligned = TrainConfig(epochs=60, patience=15, batch=64, lr=2e-3, weight_decay=1.0)
-    predicted = TrainConfig(epochs=16, patience=6, batch=64, lr=1.5e-3, weight_decay=0.5)
+    predicted = TrainConfig(epochs=30, patience=15, batch=64, lr=1e-3)
     scored = TrainConfig(epochs=12, patience=4, batch=256, lr=1e-3)
     return base.replace(
         ingest=base.ingest.replace(video="full", paraphrase_table="annotations/paraphrases.csv"),
@@ -27,7 +27,7 @@ def demo() -> PipelineConfig:
         alignment=base.alignment.replace(
             width=32, layers=2, heads=4, hidden=64, dropout=0.2, folds=1, seeds=(0,), train=aligned
         ),
-        predictor=base.predictor.replace(width=128, layers=2, heads=4, hidden=256, train=predicted),
+        predictor=base.predictor.replace(width=128, layers=2, heads=4, hidden=256, dropout=0.3, train=predicted),
         scorer=base.scorer.replace(candidates=16, prefetch=32, width=64, train=scored),
         evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16)),
     )

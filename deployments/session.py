@@ -20,11 +20,16 @@ from flows.pipeline import full_pipeline
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from trajpilot_core.errors import StoreError
-from trajpilot_core.store.lock import root_lock
+from trajpilot_core.store.files import sweep_temporaries
+from trajpilot_core.store.lock import require_free_space, root_lock
 
 LOG = logging.getLogger("trajpilot")
 LOCK_WAIT_S = 3600.0
 DRAIN_S = 10.0
+NEEDED_BYTES = 2 << 30
+"""The demo writes 0.3 GB; the paper's main experiment about 1 GB beside its scratch files."""
+OLD_H = 24.0
+"""Temporary files older than this belong to no living run."""
 
 
 class ConsoleHandler(logging.Handler):
@@ -115,6 +120,8 @@ def run_session(
     with logging_to(root) as log, patient_lock(root):
         LOG.info("TrajPilot on %s; everything is written under %s; %s", what, root, place.describe())
         LOG.info("config %s, log %s", config.digest()[:12], log)
+        require_free_space(root, NEEDED_BYTES, "a run")
+        sweep_temporaries(str(root), OLD_H)
         with prefect_server(place):
             done = full_pipeline(config, options) if world is None else demo(world, config, options)
         LOG.info("finished in %.0f s", time.monotonic() - started)
