@@ -92,7 +92,7 @@ class Source:
     shard: str
     """Take id, or "" where the stage is not sharded."""
     files: tuple[str, ...] = ()
-    """Paths relative to the data root (or absolute, for weights), whose sha256 enters the key. A missing file is an input too."""
+    """Paths relative to the data root (or absolute, for weights); their sha256 enters the key, also that one is missing."""
     facts: Mapping[str, JsonValue] = field(default_factory=dict)
     """Everything else that decides the content: the take's record, its segment intervals."""
 
@@ -112,7 +112,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Stage:
-    """Declaration of one stage. Key, plan, status, lineage, tasks, deployments and the README's table derive from it."""
+    """Declaration of one stage. Key, plan, status, lineage, tasks and deployments derive from it."""
 
     name: str
     reads: tuple[str, ...]
