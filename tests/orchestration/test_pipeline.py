@@ -130,9 +130,7 @@ def test_changing_one_take_recomputes_the_shards_of_that_take_only(made: Made) -
         states = states_of(made, ("ingest", "trajectories", "features"))
         assert "computed 1," in states["trajectories"][1]
         assert "computed 1," in states["features"][1]
-        assert states["features"][1].startswith(
-            f"reused {n_shards(made, 'features') - 1},"
-        )
+        assert states["features"][1].startswith(f"reused {n_shards(made, 'features') - 1},")
     finally:
         video.write_bytes(kept[0])
         poses.write_bytes(kept[1])

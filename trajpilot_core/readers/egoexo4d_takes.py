@@ -35,7 +35,7 @@ class Takes(NamedTuple):
     """Records without a uid, which nothing can be joined to."""
 
 
-class _Unusable(Exception):  # noqa: N818 - never leaves this module
+class _Unusable(Exception):
     def __init__(self, code: RejectCode, detail: str) -> None:
         super().__init__(detail)
         self.fault = Fault(code, detail)

@@ -92,7 +92,7 @@ class Source:
     shard: str
     """Take id, or "" where the stage is not sharded."""
     files: tuple[str, ...] = ()
-    """Paths relative to the data root (or absolute, for weights); their sha256 enters the key, also that one is missing."""
+    """Paths relative to the data root (or absolute, for weights); their sha256 enters the key, missing or not."""
     facts: Mapping[str, JsonValue] = field(default_factory=dict)
     """Everything else that decides the content: the take's record, its segment intervals."""
 
