@@ -11,6 +11,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("schemas", "trajpilot_core", "tasks", "flows", "deployments")
 FILES = sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
+WRITES_RELEASED_LAYOUT = "trajpilot_core/encoders/tiny.py"
+"""The demo's random checkpoint is a .pt file as the released ones are; it is read with weights_only=True like them."""
 BANNED_CALLS = {
     "pickle.load", "pickle.loads", "pickle.dump", "pickle.dumps", "cloudpickle.loads", "cloudpickle.dumps",
     "joblib.load", "joblib.dump", "yaml.load", "eval", "exec",
@@ -73,6 +75,8 @@ def test_no_function_is_over_60_lines() -> None:
 
 def test_no_module_reads_or_writes_pickles() -> None:
     found = {str(p.relative_to(ROOT)): calls for p in FILES if (calls := banned(ast.parse(p.read_text())))}
+    allowed = found.pop(WRITES_RELEASED_LAYOUT)
+    assert [call.split(": ")[1] for call in allowed] == ["torch.save"]
     assert not found
 
 

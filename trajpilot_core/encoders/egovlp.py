@@ -61,6 +61,9 @@ def load_egovlp(folder: Path, cfg: TextConfig, device: str) -> TransformerText:
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
     """Return the checkpoint's weights without the `module.` prefix of its distributed training.
 
+    Returns:
+        Parameter name -> tensor, with the shape that it was saved with.
+
     Raises:
         CheckpointError: the file needs classes that are not allowed, or has no weights.
     """

@@ -189,7 +189,7 @@ def rope_table(spec: VjepaSpec, depth: int, rows: int, columns: int) -> tuple[Te
 
 
 def positions(spec: VjepaSpec, patches: int) -> Tensor:
-    """Return the (patches,) positions of one side, scaled to the pretraining grid where the spec says so."""
+    """Return the positions of one side, shape (patches,), scaled to the pretraining grid where the spec says so."""
     plain = torch.arange(patches, dtype=torch.float32)
     if spec.release == "2.0" or not spec.interpolate_rope or patches == 1:
         return plain

@@ -133,7 +133,7 @@ def shuffled_plan(view: ChainView, segments_BH: Tensor, donors_BM: Tensor) -> Te
 
 
 def derangement(n: int, seed: int) -> Tensor:
-    """Return (n,) long without a fixed point, one random cycle; -1 everywhere for n < 2 (D 40)."""
+    """Return long of shape (n,) without a fixed point, one random cycle; -1 everywhere for n < 2 (D 40)."""
     if n < 2:
         return torch.full((n,), -1)
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
@@ -155,7 +155,11 @@ def donors_of(segments_NH: Tensor, seed: int, shuffle: int) -> Tensor:
 
 
 def label_order(view: ChainView) -> tuple[Tensor, Tensor]:
-    """Return the RANKED + 1 most frequent mid labels of the fitted windows and their shares; ties by smaller index."""
+    """Return the RANKED + 1 most frequent mid labels of the fitted windows and their shares; ties by smaller index.
+
+    Returns:
+        Long labels and float32 shares, both of shape (min(RANKED + 1, V),), most frequent first.
+    """
     takes, labels = fit_takes(view.data, view.chain), view.data.labels
     windows = view.data.windows.values()
     mids = [labels[w.segments[torch.isin(w.take, takes)][:, 1:-1]].flatten() for w in windows]

@@ -105,7 +105,7 @@ def predict_rows(
 def predict_parts(
     view: ChainView, trained: Trained, horizon: int, rows: Tensor, seed: int, config: EvaluationConfig
 ) -> Iterator[Part]:
-    """Yield the results on (N,) rows of one horizon, in parts that fit the memory."""
+    """Yield the results on `rows` (long of shape (N,)) of one horizon's windows, in parts that fit the memory."""
     windows = view.data.windows[horizon]
     bank = build_bank(view, horizon, trained.config.key)
     donors = donors_of(windows.segments[rows], config.seed, 0)

@@ -202,7 +202,7 @@ def gate_rows(predictions: Predictions) -> list[GateRow]:
 
 
 def gate_gains(scorer: Block, fallback: Block) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Return (N,) whether the gate opened and (N,) points of M@1 gained over the fallback, on the same windows."""
+    """Return whether the gate opened and the points of M@1 gained over the fallback on the same windows, shape (N,)."""
     gain = mid_recall(scorer.labels, scorer.rankings, 1) - mid_recall(fallback.labels, fallback.rankings, 1)
     return scorer.opened == 1, gain
 

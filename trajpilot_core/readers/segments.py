@@ -77,10 +77,10 @@ def fit_to_video(
 
 
 def run_numbers(is_kept: Mask) -> NDArray[np.int64]:
-    """Return the run of each kept segment, (K,) from 0: it rises by one where a lost segment stood between.
+    """Return the run of each kept segment, shape (K,), from 0: it rises by one where a lost segment stood between.
 
     Args:
-        is_kept: (N,) segments of one take in order of time.
+        is_kept: shape (N,), segments of one take in order of time.
     """
     lost_before = np.cumsum(~is_kept)[is_kept]
     return np.unique(lost_before, return_inverse=True)[1].astype(np.int64)

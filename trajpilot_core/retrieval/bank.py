@@ -126,7 +126,7 @@ def batches(segments_NH: Tensor, size: int = FORWARD_BATCH) -> Iterator[Tensor]:
 
 
 def person_codes(data: PlanningData) -> Tensor:
-    """Return (takes,) long: equal numbers for equal participants, -1 where the corpus names none."""
+    """Return long of shape (takes,): equal numbers for equal participants, -1 where the corpus names none."""
     names = {name: i for i, name in enumerate(sorted(set(data.participants) - {""}))}
     return torch.tensor([names.get(name, -1) for name in data.participants], device=data.fold.device)
 

@@ -44,7 +44,7 @@ class Candidates:
 
     @property
     def valid(self) -> Tensor:
-        """Bool: true where a candidate exists."""
+        """Bool (B, K): true where a candidate exists."""
         return self.window >= 0
 
 
@@ -60,7 +60,14 @@ class Scores(NamedTuple):
 
 
 def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerConfig) -> Candidates:
-    """Retrieve and roll out the candidates of (B,) rows of the bank's horizon, in parts that fit the memory."""
+    """Retrieve and roll out the candidates of windows of the bank's horizon, in parts that fit the memory.
+
+    Args:
+        view: the chain.
+        bank: entries of the windows' horizon.
+        rows: long, shape (B,), rows of the windows in their WindowSet.
+        config: K, the key, and how to search.
+    """
     windows = view.data.windows[bank.horizon]
     segments_BH, take = windows.segments[rows], windows.take[rows]
     fallback = _concat([no_traj_plans(view, part) for part in batches(segments_BH)], segments_BH, view)

@@ -82,7 +82,7 @@ def take_look(world: World, take: TakeTruth) -> Look:
 
 
 def station(look: Look, coefficients: Array) -> tuple[Image, Image]:
-    """Return the board and the mat (height, width, 3) of a station with look `coefficients` (LOOKS,).
+    """Return the board and the mat, uint8 of shape (height, width, 3), of a station with look `coefficients` (LOOKS,).
 
     Three coefficients are the common colour, one sets the board's brightness against the mat's, one the contrast of
     their stripes and checks, one the width of these.

@@ -58,14 +58,14 @@ def device_velocities(motion: HeadMotion, t_s: Array) -> tuple[Array, Array]:
 
 
 def frame_clock_ns(world: World, capture: CaptureTruth, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the device time in ns of timesync rows (N,)."""
+    """Return the device times in ns, shape (N,), of the timesync rows `rows`, shape (N,)."""
     return capture.clock_ns + (rows * 10**9) // world.config.fps
 
 
 def tracking_clock_us(
     world: World, capture: CaptureTruth, take: TakeTruth, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return the strictly increasing device times (N,) of the take's pose rows, microseconds.
+    """Return the strictly increasing device times of the take's pose rows, shape (N,), microseconds.
 
     Dense takes have steps near 1 ms with rows in between now and then, as real files have; the others an even step
     at `trajectory_hz` with a jitter of 2 %.

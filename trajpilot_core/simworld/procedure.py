@@ -26,7 +26,7 @@ def unit(vectors: Array) -> Array:
 
 
 def draw_preferences(config: WorldConfig) -> NDArray[np.int64]:
-    """Return (intents, tasks, positions): the alternative that each intent prefers.
+    """Return the alternative that each intent prefers, shape (intents, tasks, positions).
 
     At every position the intents are spread over the alternatives as evenly as they go.
     """
@@ -48,7 +48,7 @@ def draw_motion_labels(config: WorldConfig, labels: tuple[LabelTruth, ...]) -> A
 
 
 def draw_motion_styles(config: WorldConfig) -> Array:
-    """Return (operators, intents, CHANNELS * BASES) unit vectors."""
+    """Return unit vectors, shape (operators, intents, CHANNELS * BASES)."""
     rng = stream(config, "style")
     intents = unit(rng.normal(size=(1, config.intents, CHANNELS * BASES)))
     persons = unit(rng.normal(size=(config.operators, 1, CHANNELS * BASES)))
@@ -75,7 +75,7 @@ def draw_look_means(config: WorldConfig, labels: tuple[LabelTruth, ...]) -> Arra
 
 
 def spread(rng: np.random.Generator, n: int, width: int) -> Array:
-    """Return (n, width) unit vectors far from each other: turned axes, their opposites, then best of 64 draws."""
+    """Return far apart unit vectors, shape (n, width): turned axes, their opposites, then best of 64 draws."""
     turned = np.linalg.qr(rng.normal(size=(width, width)))[0]
     found = [*turned, *(-turned)][:n]
     while len(found) < n:

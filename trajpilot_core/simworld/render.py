@@ -94,7 +94,7 @@ TOP, NEAR, RIGHT, LEFT = [4, 5, 7, 6], [0, 2, 6, 4], [0, 1, 5, 4], [2, 3, 7, 6]
 
 
 def object_centres(take: TakeTruth, places: int, step: int, t_s: float) -> Array:
-    """Return the (places, 3) standing points of the objects: the acted one is lifted and shaken during its step."""
+    """Return where the objects stand, shape (places, 3): the acted one is lifted and shaken during its step."""
     centres = np.array([(x, y, TABLE_M[2]) for x, y in PLACES_M[:places]])
     segment = take.segments[step]
     phase = np.clip((t_s - segment.start_s) / (segment.end_s - segment.start_s), 0.0, 1.0)
@@ -115,7 +115,7 @@ def render_frames(world: World, take: TakeTruth, motion: HeadMotion) -> Iterator
 
 
 def render_at(world: World, take: TakeTruth, motion: HeadMotion, t_s: Array) -> Iterator[Image]:
-    """Yield the views (size_px, size_px, 3), uint8 RGB, upright, at times `t_s` (N,) of the take."""
+    """Yield the views, uint8 RGB of shape (size_px, size_px, 3), upright, at times `t_s` (N,) of the take."""
     config = world.config
     rotation, position = head_poses(motion, t_s)
     looks, steps = looks_at(take, t_s)
@@ -133,7 +133,16 @@ def render_at(world: World, take: TakeTruth, motion: HeadMotion, t_s: Array) -> 
 
 
 def draw_objects(image: Image, look: Look, centres: Array, camera: Array, rotation: Array, position: Array) -> None:
-    """Draw the objects that stand on `centres` (places, 3), the far ones first, each by the faces that are seen."""
+    """Draw the objects onto `image` (S, S, 3) in place, the far ones first, each by the faces that are seen.
+
+    Args:
+        image: uint8 RGB.
+        look: colours of the objects.
+        centres: shape (places, 3), where the objects stand in the room, metres.
+        camera: (3, 3) intrinsic matrix in pixels.
+        rotation: (3, 3) rotation of T_room_head.
+        position: shape (3,), translation of T_room_head, metres.
+    """
     corners = ((centres[:, None] + BOX_M * CORNERS - position) @ rotation) @ camera.T
     pixels = np.rint(corners[..., :2] / corners[..., 2:]).astype(np.int32)
     seen = corners[..., 2].min(axis=1) > NEAR_M

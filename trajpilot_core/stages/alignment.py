@@ -89,7 +89,7 @@ def chain_jobs(data: "MotionData", fold: "Tensor", chain: "Chain", cfg: Alignmen
 
     Args:
         data: the segments.
-        fold: (takes,) long.
+        fold: long, shape (takes,).
         chain: the chain.
         cfg: the stage's configuration.
         work: the stage's work.

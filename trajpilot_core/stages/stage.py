@@ -28,7 +28,7 @@ class Inputs(Protocol):
         ...
 
     def model(self, name: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
-        """Read a model that the stage declared: (parameter name -> array, metadata)."""
+        """Read a model that the stage declared: (parameter name -> array of the shape that was written, metadata)."""
         ...
 
     def document(self, name: str) -> bytes:

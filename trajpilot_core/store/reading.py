@@ -37,7 +37,7 @@ class StageInputs:
         return read_vectors([table_file(self.folder, producer, entry)], column)
 
     def model(self, name: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
-        """Read a declared model, verified: (parameter name -> array, metadata)."""
+        """Read a declared model, verified: (parameter name -> array of the shape that was written, metadata)."""
         producer, entry = self._find(name, "model")
         return parse_tensors(verified_bytes(self.folder, stage_folder(producer), entry.files[0]))
 

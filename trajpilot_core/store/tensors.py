@@ -35,7 +35,7 @@ def parse_tensors(content: bytes) -> tuple[dict[str, NDArray[np.generic]], dict[
     """Read back what `tensors_bytes` wrote. The caller has checked the digest of `content` before.
 
     Returns:
-        name -> array, and the metadata.
+        name -> array of the shape that was written, and the metadata.
 
     Raises:
         StoreError: no safetensors file, or not one of the store's.

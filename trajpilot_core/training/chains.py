@@ -42,7 +42,7 @@ def chains(folds: int) -> tuple[Chain, ...]:
 
 
 def fold_count(fold: Tensor) -> int:
-    """Return the number of folds that (takes,) long `fold` tells: 1 in the cheap mode."""
+    """Return the number of folds that `fold`, long of shape (takes,), tells: 1 in the cheap mode."""
     return int(fold.max()) + 1
 
 
@@ -57,17 +57,17 @@ def variants_of(chain: Chain) -> tuple[str, ...]:
 
 
 def fit_takes(data: PlanningData, chain: Chain) -> Tensor:
-    """Return the (n,) long takes that the chain is fitted on and that its bank holds: training, without its fold."""
+    """Return the takes, long, shape (n,), that the chain is fitted on and its bank holds: training without its fold."""
     return fitting_takes(data.take_split, data.fold, chain)
 
 
 def query_takes(data: PlanningData, chain: Chain) -> Tensor:
-    """Return the (n,) long training takes that the chain has not seen: the scorer's training queries of that chain."""
+    """Return the training takes, long of shape (n,), that the chain has not seen: the scorer's training queries."""
     return held_out_takes(data.take_split, data.fold, chain)
 
 
 def fitting_takes(take_split: Tensor, fold: Tensor, chain: Chain) -> Tensor:
-    """As fit_takes, from (takes,) split codes and (takes,) folds."""
+    """As fit_takes, from split codes and folds, both of shape (takes,)."""
     fitted = take_split == 0
     if chain.fold is not None:
         fitted = fitted & (fold != chain.fold)
@@ -75,7 +75,7 @@ def fitting_takes(take_split: Tensor, fold: Tensor, chain: Chain) -> Tensor:
 
 
 def held_out_takes(take_split: Tensor, fold: Tensor, chain: Chain) -> Tensor:
-    """As query_takes, from (takes,) split codes and (takes,) folds; none for a chain that leaves nothing out."""
+    """As query_takes, from split codes and folds, both of shape (takes,); none for a chain that leaves nothing out."""
     held = torch.zeros_like(take_split, dtype=torch.bool)
     if chain.fold is not None:
         held = (take_split == 0) & (fold == chain.fold)

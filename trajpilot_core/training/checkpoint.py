@@ -123,7 +123,7 @@ def write_atomically(path: Path, tensors: Mapping[str, Tensor], metadata: Mappin
 
 
 def read_tensors(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors and the metadata of a safetensors file."""
+    """Return the tensors by name, each of the shape that was saved, and the metadata of a safetensors file."""
     with safe_open(path, "pt", device=device) as file:
         return {key: file.get_tensor(key) for key in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
 

@@ -155,7 +155,12 @@ def load_motion_data(inputs: Inputs) -> MotionData:
 
 
 def rows_of_takes(segment_take: Tensor, takes: Tensor) -> Tensor:
-    """Return the (n,) row numbers whose take is one of `takes`; both (N,) and (T,) long."""
+    """Return the numbers of the rows whose take is one of `takes`, long of shape (n,).
+
+    Args:
+        segment_take: long, shape (N,), the take of each row.
+        takes: long, shape (T,).
+    """
     return torch.isin(segment_take, takes).nonzero().squeeze(1)
 
 

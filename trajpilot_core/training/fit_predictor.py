@@ -83,7 +83,7 @@ def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.
 def window_loss(
     model: CausalPredictor, task: PredictorTask, cfg: PredictorConfig, variant: str, batch: WindowBatch
 ) -> Tensor:
-    """Return L_pred of one batch, with trajectory dropout and goal dropout per sample (D 13, 16)."""
+    """Return L_pred of one batch, a scalar (shape ()), with trajectory and goal dropout per sample (D 13, 16)."""
     horizon, rows = batch
     segments = task.fit[horizon][rows.to(task.labels.device)]
     latents_BHE = variant_latents(task.latents[segments], variant)
@@ -108,7 +108,7 @@ def variant_latents(latents_BHE: Tensor, variant: str) -> Tensor:
 
 
 def kept(n: int, dropout: float, device: torch.device) -> Tensor:
-    """Return (n,) bool, false with probability `dropout`, from the global random state."""
+    """Return bool of shape (n,), false with probability `dropout`, from the global random state."""
     return torch.rand(n, device=device) >= dropout
 
 
@@ -117,6 +117,7 @@ def measurer(model: CausalPredictor, task: PredictorTask, variant: str) -> Calla
     truth = {h: task.labels[segments] for h, segments in task.dev.items()}
 
     def predict(segments: Tensor) -> Tensor:
+        """Return the (N, H, E) predictions for (N, H) long rows of segments."""
         latents = variant_latents(task.latents[segments], variant)
         out: Tensor = model(task.features[segments[:, 0]], task.features[segments[:, -1]], latents, segments.shape[1])
         return out
@@ -129,7 +130,7 @@ def measurer(model: CausalPredictor, task: PredictorTask, variant: str) -> Calla
 
 
 def task_tensors(task: PredictorTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors of a task by name: those that all chains share, and its own."""
+    """Return the tensors of a task by name, shapes as in PredictorTask: those that all chains share, and its own."""
     shared = {"features": task.features, "labels": task.labels, "bank": task.bank}
     own = {"latents": task.latents, "fit_rows": task.fit_rows, "max_horizon": torch.tensor(task.max_horizon)}
     own |= {f"fit/{h}": segments for h, segments in task.fit.items()}

@@ -71,12 +71,15 @@ def put_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
 
 
 def job_tensors(job: Job) -> dict[str, Tensor]:
-    """Read the inputs of a job onto its device."""
+    """Read the inputs of a job onto its device: name -> tensor of the shape that `put_tensors` was given."""
     return read_tensors(job.shared / SHARED, job.device)[0] | read_tensors(job.own / OWN, job.device)[0]
 
 
 def job_result(job: Job) -> tuple[dict[str, Tensor], list[CurvePoint]]:
     """Return the best weights and the curve of a job that has ended.
+
+    Returns:
+        Name of a parameter or buffer -> CPU tensor of its shape, and the curve.
 
     Raises:
         TrainingError: it has not.

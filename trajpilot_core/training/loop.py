@@ -200,5 +200,5 @@ def one_thread(device: str) -> Iterator[None]:
 
 
 def index_batches(n: int, batch: int, generator: torch.Generator) -> list[Tensor]:
-    """Return the numbers 0..n-1 in random order, cut into (batch,) long tensors; the last one may be shorter."""
+    """Return the numbers 0..n-1 in random order, cut into long tensors of shape (batch,); the last may be shorter."""
     return list(torch.split(torch.randperm(n, generator=generator), batch)) if n else []

@@ -123,7 +123,15 @@ def join(parts: Sequence[Queries]) -> Queries:
 
 
 def inputs_at(queries: Queries, rows: Tensor) -> ScorerInputs:
-    """Gather what the scorer reads of (B,) rows."""
+    """Gather what the scorer reads of some queries.
+
+    Args:
+        queries: N queries.
+        rows: long, shape (B,), numbers of the queries.
+
+    Returns:
+        query (B, Q), fallback (B, M, E), plans, latents and labels (B, K, M, E), valid (B, K), n_mids (B,).
+    """
     return ScorerInputs(
         query=queries.query[rows],
         fallback=queries.fallback[rows].float(),
@@ -136,12 +144,16 @@ def inputs_at(queries: Queries, rows: Tensor) -> ScorerInputs:
 
 
 def gate_targets(queries: Queries, margin: float) -> Tensor:
-    """Return (N,) bool: the best candidate beats the fallback on utility by more than the margin (D 31)."""
+    """Return bool of shape (N,): the best candidate beats the fallback on utility by more than the margin (D 31)."""
     return queries.utility.amax(dim=1) > queries.fallback_utility + margin
 
 
 def class_weights(positive_N: Tensor) -> tuple[float, float]:
-    """Return weights of (positive, negative) targets that give each class half of the total; 1 where one is empty."""
+    """Return weights of (positive, negative) targets that give each class half of the total; 1 where one is empty.
+
+    Args:
+        positive_N: bool, shape (N,).
+    """
     n, n_positive = len(positive_N), int(positive_N.sum())
     if n_positive in (0, n):
         return 1.0, 1.0
@@ -177,7 +189,7 @@ def scorer_loss(
 
 @torch.no_grad()
 def decide(scorer: GateThenRankScorer, queries: Queries, batch: int) -> tuple[Tensor, Tensor]:
-    """Return the gate probability (N,) float32 and the highest-ranked candidate (N,) long, ties by smaller place."""
+    """Return the float32 gate probability and the long top-ranked candidate, shape (N,); ties by smaller place."""
     gates, choices = [], []
     for rows in torch.split(torch.arange(len(queries), device=queries.take.device), batch):
         gate_B, rank_BK = scorer(inputs_at(queries, rows))
@@ -192,9 +204,9 @@ def best_threshold(gate_N: Tensor, gain_N: Tensor, horizon_N: Tensor) -> float:
     """Return the threshold, one over all horizons, of the highest M@1 (plain mean over H); ties to the higher (D 29).
 
     Args:
-        gate_N: (N,) probabilities; a window opens where its probability reaches the threshold.
-        gain_N: (N,) M@1 of the chosen candidate minus M@1 of the fallback.
-        horizon_N: (N,) long; windows of one horizon share one unit of weight.
+        gate_N: shape (N,), probabilities; a window opens where its probability reaches the threshold.
+        gain_N: shape (N,), M@1 of the chosen candidate minus M@1 of the fallback.
+        horizon_N: long, shape (N,); windows of one horizon share one unit of weight.
     """
     if not len(gate_N):
         return NEVER
@@ -211,7 +223,7 @@ def best_threshold(gate_N: Tensor, gain_N: Tensor, horizon_N: Tensor) -> float:
 
 
 def plain_mean(value_N: Tensor, horizon_N: Tensor) -> float:
-    """Return the unweighted mean over horizons of each horizon's mean; 0 for no window."""
+    """Return the unweighted mean over horizons of each horizon's mean; 0 for no window; arguments of shape (N,)."""
     means = [value_N[horizon_N == horizon].double().mean() for horizon in torch.unique(horizon_N)]
     return float(torch.stack(means).mean()) if means else 0.0
 
@@ -220,6 +232,11 @@ def dev_scores(gate_N: Tensor, choice_N: Tensor, queries: Queries) -> dict[str, 
     """Return shares of one scorer on dev: its row at the best threshold, fallback, always open, open rate.
 
     `selection` picks the epoch: the row's M@1, and among equals (no threshold beats the fallback yet) the ranking.
+
+    Args:
+        gate_N: shape (N,), gate probabilities.
+        choice_N: long, shape (N,), the candidate chosen for each query.
+        queries: the N dev queries.
     """
     chosen = queries.m1.gather(1, choice_N[:, None])[:, 0]
     chosen = torch.where(queries.valid.any(1), chosen, queries.fallback_m1)

@@ -120,6 +120,7 @@ def train_scorer(
     weights = class_weights(opens)
 
     def loss(rows: Tensor) -> Tensor:
+        """Return the loss of the training queries `rows`, long of shape (B,); a scalar."""
         rows = rows.to(device)
         gate_B, rank_BK = scorer(inputs_at(train, rows))
         return scorer_loss(gate_B, rank_BK, train.utility[rows], opens[rows], weights, config)

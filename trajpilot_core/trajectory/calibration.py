@@ -64,7 +64,7 @@ def _nearest(sorted_stamps: NDArray[np.int64], times_us: NDArray[np.int64]) -> N
 
 
 def extrinsics(line: bytes, label: str, tolerance: float) -> tuple[Array, Array] | None:
-    """Return (q_xyzw (4,), t_m (3,)) of one camera in a line; None where the line does not hold it."""
+    """Return q_xyzw, shape (4,), and t_m, shape (3,), of one camera in a line; None where the line does not hold it."""
     try:
         record: Any = json.loads(line)
     except ValueError:

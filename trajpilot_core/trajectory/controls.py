@@ -72,7 +72,7 @@ def bracket(stream: PoseStream, knots_ns: NDArray[np.int64]) -> Brackets:
 
 
 def part(brackets: Brackets, segments: NDArray[np.intp]) -> Brackets:
-    """Return the brackets of some of the segments."""
+    """Return the (N, K) brackets of the N segments at positions `segments`, shape (N,)."""
     return Brackets(
         brackets.low[segments],
         brackets.high[segments],

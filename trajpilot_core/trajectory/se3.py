@@ -80,10 +80,10 @@ def _sine_ratio(fraction: Array, angle: Array) -> Array:
 
 
 def interpolate(a: Poses, b: Poses, fraction: Array) -> Poses:
-    """Return the (N,) motions between a and b: lerp of the position, slerp of the rotation, fraction (N,) in 0 to 1."""
+    """Return N motions between a and b: lerp of the position, slerp of the rotation; fraction of shape (N,), 0 to 1."""
     return Poses(slerp(a.q_xyzw, b.q_xyzw, fraction), a.t_m + fraction[:, None] * (b.t_m - a.t_m))
 
 
 def take(poses: Poses, index: NDArray[np.intp]) -> Poses:
-    """Return the motions at (N,) positions."""
+    """Return the motions at the positions `index`, shape (N,)."""
     return Poses(poses.q_xyzw[index], poses.t_m[index])

@@ -99,7 +99,7 @@ def data_lines(descriptor: int, size: int, column: int) -> Lines | None:
 
 
 def needed_rows(lines: Lines, knots_us: NDArray[np.int64], max_inner_gap_us: int) -> dict[int, bytes]:
-    """Return the lines that the knots need, by offset.
+    """Return the lines that the (S, K) knots need, by offset.
 
     Raises:
         NotInOrderError: a contradiction was seen.

@@ -241,7 +241,7 @@ def poses(data_root: str, take: Take, times_s: Array, cfg: TrajectoryConfig) -> 
     Args:
         data_root: corpus root, a folder or a URL.
         take: the take.
-        times_s: (N,) rising times, N >= 2, seconds of video.
+        times_s: shape (N,), rising times, N >= 2, seconds of video.
         cfg: settings of the stage; its limits apply to the rows around the times, and to holes between them.
 
     Returns:
