@@ -103,11 +103,11 @@ def device_times(
 
     Args:
         clock: the take's frames.
-        times_s: shape (N,), seconds from the start of the video.
+        times_s: seconds from the start of the video, any shape, e.g. (S, K) knots.
         max_hole_s: longest stretch of frames without a device time that is bridged.
 
     Returns:
-        Device times, nanoseconds, and whether each is known, both of shape (N,).
+        Device times, nanoseconds, and whether each is known, both of the shape of `times_s`.
     """
     frame = times_s * clock.fps
     above = np.clip(np.searchsorted(clock.frame, frame, side="right"), 1, len(clock.frame) - 1)
