@@ -23,13 +23,17 @@ def probe_videos(
     videos = [c.take.video for c in candidates]
     with _local_copies(corpus, videos, scratch) as paths:
         found = probe_many(paths, workers, timeout_s)
-    return [_checked(corpus, *row) for row in zip(videos, found, before, strict=True)]
+    return [_checked(corpus, *row) for row in zip(videos, paths, found, before, strict=True)]
 
 
-def _checked(corpus: Corpus, video: str, found: VideoProbe | VideoError, was: Stat | None) -> VideoProbe | Fault:
+def _checked(
+    corpus: Corpus, video: str, path: str, found: VideoProbe | VideoError, was: Stat | None
+) -> VideoProbe | Fault:
     if stat(corpus, video) != was:
         return Fault(RejectCode.INPUT_UNSTABLE, "the video changed while its frames were counted")
-    return Fault(found.code, str(found)) if isinstance(found, VideoError) else found
+    if isinstance(found, VideoError):
+        return Fault(found.code, str(found).replace(path, video))  # where the corpus lies is nothing of its content
+    return found
 
 
 @contextmanager

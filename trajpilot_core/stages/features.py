@@ -115,7 +115,14 @@ def _job(state: TakeState, fps: float, cfg: FeatureConfig) -> dict[str, Any]:
     from trajpilot_core.video.clips import frame_times_s
 
     times = [frame_times_s(start_s, end_s, fps, cfg.n_frames).tolist() for _, start_s, end_s in state.segments]
-    return {"kind": "clips", "path": state.video, "times_s": times, "size_px": cfg.size_px, "backend": cfg.backend}
+    return {
+        "kind": "clips",
+        "video": state.video,
+        "path": state.video,
+        "times_s": times,
+        "size_px": cfg.size_px,
+        "backend": cfg.backend,
+    }
 
 
 def _note(state: TakeState, event: "Event", batch: list[tuple[TakeState, int, NDArray[np.uint8]]]) -> None:

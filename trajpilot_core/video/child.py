@@ -1,6 +1,7 @@
 """The decoder process: reads jobs as JSON lines from stdin, reports events on stdout. Started by `isolate`.
 
 Jobs: {"kind": "probe", "path"} and {"kind": "clips", "path", "times_s" (S, N), "size_px", "backend"}.
+With "video", messages name the file so, and not by where it lies.
 """
 
 import ctypes
@@ -49,9 +50,9 @@ def serve(job: dict[str, Any], out: IO[bytes]) -> None:
         else:
             _send_clips(job, out)
     except VideoError as error:
-        _send(out, "failed", {"code": error.code, "detail": str(error)})
+        _send(out, "failed", {"code": error.code, "detail": told(job, str(error))})
     except MemoryError:
-        detail = f"{job['path']}: decoding needs more than {MEMORY_BYTES >> 30} GiB of memory"
+        detail = f"{told(job, job['path'])}: decoding needs more than {MEMORY_BYTES >> 30} GiB of memory"
         _send(out, "failed", {"code": "DECODE_FAILED", "detail": detail})
     else:
         _send(out, "done", {})
@@ -63,7 +64,12 @@ def _send_clips(job: dict[str, Any], out: IO[bytes]) -> None:
         if isinstance(clip, Clip):
             _send(out, "clip", {"segment": index, "pts_s": clip.pts_s.tolist()}, clip.frames)
         else:
-            _send(out, "fault", {"segment": index, "code": clip.code, "detail": str(clip)})
+            _send(out, "fault", {"segment": index, "code": clip.code, "detail": told(job, str(clip))})
+
+
+def told(job: dict[str, Any], detail: str) -> str:
+    """Return a message with the file's name in the corpus in place of its path on this machine."""
+    return detail.replace(job["path"], job.get("video", job["path"]))
 
 
 def _send(out: IO[bytes], kind: str, values: dict[str, Any], frames: np.ndarray[Any, Any] | None = None) -> None:

@@ -191,7 +191,7 @@ class _Worker(threading.Thread):
             child.kill()
         code = child.wait()
         self._end_child()
-        path = self._jobs[index].get("path")
+        path = self._jobs[index].get("video", self._jobs[index].get("path"))
         if hung:
             return f"{path}: the decoder was silent for {self._timeout_s:g} s and was killed (signal {-code})"
         how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit status {code}"
