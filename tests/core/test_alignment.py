@@ -1,5 +1,6 @@
 """E_tau and its stage: size, scale, folds, freezing, and that it learns what the motion carries."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from schemas.config import AlignmentConfig, TrainConfig
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
 from trajpilot_core.stages import alignment
+from trajpilot_core.training import chains as chain_module
 from trajpilot_core.training.chains import ModelFile, chains, load_e_tau, trajectory_latents
 from trajpilot_core.training.data import load_motion_data
 from trajpilot_core.training.measures import recall_at
@@ -64,6 +66,29 @@ def test_the_stage_writes_what_it_declares(aligned: Memory) -> None:
     assert aligned.counts == (200, 200)
     told = {(r["split"], r["quantity"]) for r in aligned.tables["alignment_curves"].to_pylist()}
     assert told == {("train", "loss"), *((s, q) for s in ("train", "dev") for q in ("R@1", "R@5"))}
+
+
+def told_takes(memory: Memory) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = json.loads(memory.model("e_tau")[1]["fitted_takes"])
+    return found
+
+
+def test_the_model_names_the_takes_that_it_was_fitted_on(aligned: Memory) -> None:
+    fitted = [r["take_id"] for r in aligned.tables["folds"].to_pylist() if r["fold"] == -1]
+    assert told_takes(aligned) == {"final": sorted(fitted)}
+
+
+def test_a_fit_on_a_held_out_take_shows_in_the_model_though_the_folds_deny_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = planning_world(SIZE)
+    real = chain_module.fitting_takes
+    dev = 15
+    monkeypatch.setattr(chain_module, "fitting_takes", lambda *a: torch.cat([real(*a), torch.tensor([dev])]))
+    run_stage(alignment.STAGE, CFG.replace(folds=2, train=TRAIN.replace(epochs=1)), memory, tmp_path)
+    told = told_takes(memory)
+    assert set(told) == {"final", "fold0", "fold1"}
+    assert all(f"egoexo4d:{dev:04d}" in takes for takes in told.values())
 
 
 def test_motion_finds_its_label_on_dev_far_above_chance(aligned: Memory) -> None:

@@ -1,8 +1,10 @@
 """The predictor stage on a small procedure graph: what it writes, what helps, and that workers change nothing."""
 
+import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from planning_world import Memory, WorldSize, planning_world, run_stage
@@ -11,6 +13,7 @@ from schemas.arrow import rows_of
 from schemas.config import AlignmentConfig, PredictorConfig, TrainConfig
 from schemas.results import CurvePoint
 from trajpilot_core.stages import alignment, predictor
+from trajpilot_core.training import chains as chain_module
 from trajpilot_core.training.chains import chains_of, load_chain_models, read_model_files, trajectory_latents
 from trajpilot_core.training.data import load_planning_data
 from trajpilot_core.training.fit_predictor import kept, variant_latents
@@ -41,11 +44,40 @@ def test_true_trajectories_help_on_dev(trained: Memory) -> None:
 
 
 def test_the_stage_counts_windows_and_writes_three_checkpoints(trained: Memory) -> None:
-    windows = trained.tables["windows"].num_rows
+    windows = sum(row["split"] != "test" for row in trained.tables["windows"].to_pylist())
     assert trained.counts == (windows, windows)
     tensors, _ = trained.model("predictors")
     assert {key.rsplit("/", 1)[0] for key in tensors} == {f"final/s0/{v}" for v in ("traj", "no_traj", "endpoint_traj")}
     assert all(np.isfinite(value).all() for value in tensors.values())
+
+
+def test_lost_windows_are_rejected_once_and_test_ones_left_to_evaluation(trained: Memory, tmp_path: Path) -> None:
+    memory = Memory(dict(trained.tables), dict(trained.models))
+    looks = memory.tables["features"]
+    lost = {"egoexo4d:0000:0000", "egoexo4d:0016:0000", "egoexo4d:0021:0000"}  # of train, dev and test
+    memory.tables["features"] = looks.filter(pa.array([s not in lost for s in looks["segment_id"].to_pylist()]))
+    run_stage(predictor.STAGE, CFG.replace(train=TRAIN.replace(epochs=1)), memory, tmp_path)
+    n_in, n_out = memory.counts
+    assert n_in == trained.counts[0]
+    assert n_in - n_out == sum(row.n_units for row in memory.rejects) == 2 * 3, (
+        "one window of each horizon starts there"
+    )
+    assert {row.take for row in memory.rejects} == {"egoexo4d:0000", "egoexo4d:0016"}
+
+
+def test_the_models_name_the_takes_whose_windows_they_were_fitted_on(trained: Memory) -> None:
+    fitted = sorted(r["take_id"] for r in trained.tables["folds"].to_pylist() if r["fold"] == -1)
+    assert json.loads(trained.model("predictors")[1]["fitted_takes"]) == {"final": fitted}
+
+
+def test_a_fit_on_a_test_take_shows_in_the_models_though_the_folds_deny_it(
+    trained: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = Memory(dict(trained.tables), dict(trained.models))
+    real = chain_module.fit_takes
+    monkeypatch.setattr(chain_module, "fit_takes", lambda *a: torch.cat([real(*a), torch.tensor([21])]))
+    run_stage(predictor.STAGE, CFG.replace(train=TRAIN.replace(epochs=1)), memory, tmp_path)
+    assert "egoexo4d:0021" in json.loads(memory.model("predictors")[1]["fitted_takes"])["final"]
 
 
 def test_one_process_and_two_give_equal_bytes(trained: Memory, tmp_path: Path) -> None:

@@ -117,6 +117,16 @@ def test_the_bank_holds_every_window_of_the_fitted_takes_and_no_other(view, key)
     assert_close(bank.key.norm(dim=1), torch.ones(len(bank.key)))
 
 
+def test_an_empty_bank_lies_where_the_data_lie(view):
+    windows = view.data.windows[4]
+    none = replace(windows, take=windows.take[:0], split=windows.split[:0], segments=windows.segments[:0])
+    empty = replace(view, data=replace(view.data, windows={4: none}))
+    with torch.device("meta"):  # where a tensor would land that names no device
+        bank = build_bank(empty, 4, "action")
+    assert bank.key.device == view.latents.device
+    assert (len(bank.key), bank.key.dtype) == (0, torch.float32)
+
+
 def test_keys_are_the_two_ends_with_equal_weight(view):
     segments = view.data.windows[3].segments[:4]
     visual = endpoint_keys(view, segments, "visual")

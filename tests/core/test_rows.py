@@ -18,12 +18,14 @@ from schemas.config import EvaluationConfig
 from schemas.observation import controls_schema, features_schema, text_bank_schema
 from schemas.results import Headroom, Prediction, ShuffleScore
 from trajpilot_core.evaluation import rollout
+from trajpilot_core.evaluation.headroom import headroom_row, pool_sums
 from trajpilot_core.evaluation.rollout import derangement, donors_of, previous_answers
 from trajpilot_core.evaluation.rows import predict_all, predict_rows
-from trajpilot_core.retrieval.bank import build_bank, chain_view
+from trajpilot_core.retrieval.bank import build_bank, chain_view, endpoint_keys
 from trajpilot_core.retrieval.candidates import find_candidates, pool_mean
 from trajpilot_core.training.chains import ModelFile, chains_of, fit_takes
 from trajpilot_core.training.data import SPLITS
+from trajpilot_core.training.scorer import queries_of
 from trajpilot_core.training.scorer_file import pack_scorers
 from trajpilot_core.training.scorer_fit import fit_scorer
 
@@ -274,6 +276,35 @@ def test_headroom_agrees_with_a_count_by_hand_and_grows_with_the_pool(made):
             values = [getattr(r, name) for r in by_pool]
             assert values == sorted(values), name
         assert [r.endpoint_cosine for r in by_pool] == sorted((r.endpoint_cosine for r in by_pool), reverse=True)
+
+
+def test_windows_without_a_candidate_are_wrong_and_stand_in_no_mean_cosine(made):
+    data, view = made[0], view_of(made)
+    bank, rows = build_bank(view, 3, "action"), (data.windows[3].split == 2).nonzero()[:, 0]
+
+    def row(taken, candidates):
+        found = find_candidates(view, bank, taken, SCORER)
+        kept = torch.arange(len(taken)) < candidates
+        found = replace(
+            found,
+            window=found.window.where(kept[:, None], -1),
+            cosine=found.cosine.where(kept[:, None], -torch.inf),
+            plans=found.plans * kept[:, None, None, None],
+        )
+        queries = queries_of(view, found, SCORER)
+        keys = endpoint_keys(view, found.segments, "action", found.fallback)
+        parts = [pool_sums(view, bank, keys, found, queries, 3, 0)]
+        return headroom_row(0, 3, 3, parts)
+
+    half = len(rows) // 2
+    some, only, none = row(rows, half), row(rows[:half], half), row(rows, 0)
+    assert (data.labels[data.windows[3].segments[rows[half:], 1]] == 0).any(), "label 0 is what a zero plan says"
+    for name in ("endpoint_cosine", "best_mid_cosine"):
+        assert getattr(some, name) == pytest.approx(getattr(only, name), abs=1e-6), name
+        assert getattr(none, name) == 0, name
+    for name in ("same_step_recall", "any_step_recall", "oracle_m1", "oracle_mseq"):
+        assert getattr(some, name) == pytest.approx(getattr(only, name) * half / len(rows)), name
+        assert getattr(none, name) == 0, name
 
 
 def test_equal_inputs_give_equal_tables(made):

@@ -1,14 +1,19 @@
 """The scorer network, its targets and losses, the choices on dev, and the stage."""
 
+import gc
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_fixture import SCORER, TRAIN, World, model_files, planning_data
+from planning_fixture import ALIGNMENT, PREDICTOR, SCORER, TRAIN, World, model_files, planning_data
+from planning_world import WorldSize, planning_world, run_stage
 from torch.nn import functional as F
 from torch.testing import assert_close
 
@@ -18,6 +23,8 @@ from trajpilot_core.evaluation.ranking import best, truth_ranks
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
 from trajpilot_core.retrieval.bank import build_bank, chain_view
 from trajpilot_core.retrieval.candidates import find_candidates, scores_of
+from trajpilot_core.stages import alignment, predictor
+from trajpilot_core.stages import scorer as scorer_stage
 from trajpilot_core.training.chains import ModelFile, chains_of, query_takes
 from trajpilot_core.training.scorer import (
     NEVER,
@@ -36,7 +43,7 @@ from trajpilot_core.training.scorer_file import load_scorer, pack_scorers
 from trajpilot_core.training.scorer_fit import DevSet, best_temperature, draw_queries, fit_scorer, train_scorer
 
 torch.set_num_threads(1)
-SHAPE = ScorerShape(query=6, embed=8, max_mids=4)
+SHAPE = ScorerShape(query=22, embed=8, max_mids=4)
 
 
 def quiet(done, total, what):
@@ -50,7 +57,7 @@ def random_inputs(b=3, k=5, seed=0):
     plans, latents, labels = (F.normalize(torch.randn(b, k, 4, 8, generator=g), dim=-1) * there for _ in range(3))
     fallback = F.normalize(torch.randn(b, 4, 8, generator=g), dim=-1) * there[:, 0]
     return ScorerInputs(
-        torch.randn(b, 6, generator=g), fallback, plans, latents, labels, torch.ones(b, k, dtype=torch.bool), n_mids
+        torch.randn(b, 22, generator=g), fallback, plans, latents, labels, torch.ones(b, k, dtype=torch.bool), n_mids
     )
 
 
@@ -211,7 +218,7 @@ def collected(split=0):
     for horizon, windows in data.windows.items():
         rows = (windows.split == split).nonzero()[:6, 0]
         parts.append(queries_of(view, find_candidates(view, build_bank(view, horizon, "action"), rows, SCORER), SCORER))
-    return join(parts), view, parts
+    return join(parts, sum(len(part) for part in parts)), view, parts
 
 
 def test_joined_queries_read_as_they_did_alone():
@@ -226,9 +233,67 @@ def test_joined_queries_read_as_they_did_alone():
 def test_queries_of_two_chains_keep_their_own_latents():
     _queries, _, parts = collected()
     other = replace(parts[0], latents=parts[0].latents * 2)
-    both = join([parts[0], other])
+    both = join([parts[0], other], 2 * len(other))
     rows = torch.arange(len(parts[0]))
     assert_close(inputs_at(both, rows + len(rows)).latents, 2 * inputs_at(both, rows).latents)
+
+
+def test_parts_that_are_not_as_many_as_announced_are_refused():
+    _, _, parts = collected()
+    total = sum(len(part) for part in parts)
+    for wrong in (total - 1, total + 1):
+        with pytest.raises(ValueError, match="announced"):
+            join(parts, wrong)
+    assert join([], 0) is None
+
+
+def test_a_part_is_let_go_when_the_next_one_is_made():
+    _, _, parts = collected()
+    alive = []
+
+    def made():
+        for _ in range(6):
+            gc.collect()
+            assert sum(part() is not None for part in alive) <= 1
+            part = replace(parts[0], plans=parts[0].plans.clone())
+            alive.append(weakref.ref(part.plans))
+            yield part
+            del part
+
+    assert len(join(made(), 6 * len(parts[0]))) == 6 * len(parts[0])
+
+
+def test_an_absent_candidate_is_never_right():
+    data = planning_data()
+    view = chain_view(data, model_files(data), chains_of(data)[0], 0, "cpu")
+    bank, rows = build_bank(view, 3, "action"), (data.windows[3].split == 2).nonzero()[:, 0]
+    none = bank._replace(**{name: value[:0] for name, value in bank._asdict().items() if name != "horizon"})
+    queries = queries_of(view, find_candidates(view, none, rows, SCORER), SCORER)
+    truth = data.labels[data.windows[3].segments[rows, 1]]
+    assert (truth == 0).any(), "a zero plan ranks label 0 first: without the mask these windows would be right"
+    assert not queries.m1.any()
+
+
+def test_endpoint_latents_keep_their_share_beside_wide_features():
+    torch.manual_seed(0)
+    scorer = GateThenRankScorer(SCORER, ScorerShape(query=2 * 1664 + 2 * 768, embed=768, max_mids=4))
+    features, latents = torch.randn(3, 2 * 1664), F.normalize(torch.randn(3, 2, 768), dim=-1).flatten(1)
+    energy = scorer.normalise(torch.cat([features, latents], dim=1)).square()
+    share = energy[:, 2 * 1664 :].sum(1) / energy.sum(1)
+    assert_close(share, torch.full((3,), 1536 / (1536 + 3328)), atol=0.01, rtol=0)
+
+
+def test_the_stage_counts_what_it_uses_and_rejects_no_window_again(tmp_path):
+    memory = planning_world(WorldSize(tasks=2, steps=4, train=6, dev=2, test=2, max_horizon=4))
+    short = TRAIN.replace(epochs=1)
+    features = memory.tables["features"]
+    memory.tables["features"] = features.filter(pa.compute.not_equal(features["segment_id"], "egoexo4d:0000:0004"))
+    run_stage(alignment.STAGE, ALIGNMENT.replace(train=short), memory, tmp_path / "a")
+    run_stage(predictor.STAGE, PREDICTOR.replace(train=short), memory, tmp_path / "p")
+    lost, memory.rejects = memory.rejects, []
+    run_stage(scorer_stage.STAGE, SCORER.replace(train=short), memory, tmp_path / "s")
+    used = sum(row["split"] != "test" for row in memory.tables["windows"].to_pylist()) - len(lost)
+    assert (len(lost), memory.rejects, memory.counts) == (3 + 4, [], (used, used))
 
 
 def test_the_scorer_reads_the_candidates_own_labels_and_motions():

@@ -23,6 +23,8 @@ def pool_sums(
 ) -> Sums:
     """Return sums over B windows of the quantities of `Headroom` for the first `pool` candidates.
 
+    A window without a candidate counts as wrong in the shares and not at all in the two cosines of the pool.
+
     Args:
         view: the final chain.
         bank: of the windows' horizon; the random pool is drawn from it with replacement, by `seed`.
@@ -35,6 +37,7 @@ def pool_sums(
     labels_BM = truth_of(view.data, found.segments)
     mids_BPM = found.pool[:, :pool, 1:-1]
     valid_BP = found.valid[:, :pool]
+    some_B = valid_BP.any(1)
     same_BPM = (view.data.labels[mids_BPM] == labels_BM[:, None]) & valid_BP[:, :, None]
     any_BPMM = (view.data.labels[mids_BPM][..., None] == labels_BM[:, None, None]) & valid_BP[:, :, None, None]
     random_entry = _random_entries(len(bank.take), len(labels_BM), pool, seed).to(labels_BM.device)
@@ -43,30 +46,37 @@ def pool_sums(
     own_BME = view.latents[found.segments[:, 1:-1]]
     random_mids = bank.segments[random_entry][:, :, 1:-1]
     cosine = found.cosine[:, :pool].masked_fill(~valid_BP, 0).sum(1) / valid_BP.sum(1).clamp_min(1)
+    oracle_m1 = queries.m1.gather(1, best_B)[:, 0].where(some_B, 0.0)
     sums = {
         "same_step_recall": same_BPM.any(1).float().mean(1),
         "any_step_recall": any_BPMM.any(2).any(1).float().mean(1),
         "endpoint_cosine": cosine,
         "endpoint_cosine_random": random_cosine.mean(1),
-        "best_mid_cosine": _best_mid_cosine(own_BME, view.latents[mids_BPM], valid_BP),
+        "best_mid_cosine": _best_mid_cosine(own_BME, view.latents[mids_BPM], valid_BP).where(some_B, 0.0),
         "best_mid_cosine_random": _best_mid_cosine(own_BME, view.latents[random_mids], None),
-        "oracle_m1": queries.m1.gather(1, best_B)[:, 0],
-        "oracle_mseq": (queries.m1.gather(1, best_B)[:, 0] == 1).float(),
+        "oracle_m1": oracle_m1,
+        "oracle_mseq": (oracle_m1 == 1).float(),
+        "n_windows": torch.ones_like(cosine),
+        N_WITH_POOL: some_B.float(),
     }
-    return {name: float(value.double().sum()) for name, value in sums.items()} | {"n_windows": float(len(labels_BM))}
+    return {name: float(value.double().sum()) for name, value in sums.items()}
 
 
+N_WITH_POOL = "n_with_pool"
+"""Windows with a candidate: what the means of POOL_COSINES are taken over."""
+POOL_COSINES = ("endpoint_cosine", "best_mid_cosine")
 PERCENT = ("same_step_recall", "any_step_recall", "oracle_m1", "oracle_mseq")
 
 
 def headroom_row(seed: int, horizon: int, pool: int, parts: Iterable[Sums]) -> Headroom:
-    """Turn the sums of all parts of one horizon into a row."""
+    """Turn the sums of all parts of one horizon into a row; a cosine is 0 where no window has a candidate."""
     total: Sums = defaultdict(float)
     for part in parts:
         for name, value in part.items():
             total[name] += value
-    n_windows = int(total.pop("n_windows"))
-    means = {name: (100 if name in PERCENT else 1) * value / n_windows for name, value in total.items()}
+    n_windows, n_with_pool = int(total.pop("n_windows")), total.pop(N_WITH_POOL)
+    count = {name: max(1.0, n_with_pool) if name in POOL_COSINES else n_windows for name in total}
+    means = {name: (100 if name in PERCENT else 1) * value / count[name] for name, value in total.items()}
     return Headroom.model_validate({"seed": seed, "horizon": horizon, "pool": pool, "n_windows": n_windows, **means})
 
 

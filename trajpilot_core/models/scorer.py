@@ -13,7 +13,7 @@ class ScorerShape(NamedTuple):
     """Widths that the data decide."""
 
     query: int
-    """Q: pooled Start and Goal features and both endpoint latents, one after the other."""
+    """Q: pooled Start and Goal features, then both endpoint latents, whose width is 2 E."""
     embed: int
     """E, the text space."""
     max_mids: int
@@ -49,7 +49,9 @@ class GateThenRankScorer(nn.Module):
     def __init__(self, config: ScorerConfig, shape: ScorerShape) -> None:
         super().__init__()
         width = config.width
-        self.query_in = nn.Sequential(nn.LayerNorm(shape.query), nn.Linear(shape.query, width))
+        n_latent = 2 * shape.embed
+        self.feature_norm, self.latent_norm = nn.LayerNorm(shape.query - n_latent), nn.LayerNorm(n_latent)
+        self.query_in = nn.Linear(shape.query, width)
         self.plan_mean = nn.Linear(shape.embed, width)
         self.plan_flat = nn.Linear(shape.max_mids * shape.embed, width)
         self.latent_in = nn.Linear(shape.embed, width)
@@ -73,13 +75,19 @@ class GateThenRankScorer(nn.Module):
             + self.role[2]
         )
         fallback_BD = self._plan(inputs.fallback, inputs.n_mids) + self.role[1]
-        query_BD = self.query_in(inputs.query) + self.role[0]
+        query_BD = self.query_in(self.normalise(inputs.query)) + self.role[0]
         tokens_BTD = torch.cat([query_BD[:, None], fallback_BD[:, None], candidate_BKD], dim=1)
         tokens_BTD = self.dropout(tokens_BTD + self.horizon(inputs.n_mids)[:, None])
         absent_BT = F.pad(~inputs.valid, (2, 0), value=False)
         out_BTD = self.blocks(tokens_BTD, src_key_padding_mask=absent_BT)
         rank_BK = self.rank(out_BTD[:, 2:])[..., 0].masked_fill(~inputs.valid, -torch.inf)
         return self.gate(out_BTD[:, 0])[:, 0], rank_BK
+
+    def normalise(self, query_BQ: Tensor) -> Tensor:
+        """Normalise features and endpoint latents of (B, Q) each on its own: unit vectors would drown in one norm."""
+        n_features = self.feature_norm.normalized_shape[0]
+        features, latents = query_BQ[:, :n_features], query_BQ[:, n_features:]
+        return torch.cat([self.feature_norm(features), self.latent_norm(latents)], dim=1)
 
     def _plan(self, plan_xME: Tensor, n_mids_x: Tensor) -> Tensor:
         """Project plans (..., M, E) to (..., D): their mean over the real steps and all steps in order."""

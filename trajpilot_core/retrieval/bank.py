@@ -69,7 +69,8 @@ def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) 
     windows = view.data.windows[horizon]
     rows = torch.isin(windows.take, fit_takes(view.data, view.chain)).nonzero()[:, 0]
     segments_NH = windows.segments[rows]
-    keys = torch.cat([endpoint_keys(view, part, key) for part in batches(segments_NH)] or [torch.empty(0, 1)])
+    parts = [endpoint_keys(view, part, key) for part in batches(segments_NH)]
+    keys = torch.cat(parts) if parts else view.latents.new_zeros(0, 1)
     take = windows.take[rows]
     bank = Bank(horizon, keys, rows, segments_NH, take, person_codes(view.data)[take])
     check_bank(bank, view)
@@ -120,9 +121,9 @@ def no_traj_plans(view: ChainView, segments_NH: Tensor) -> Tensor:
     return plans
 
 
-def batches(segments_NH: Tensor, size: int = FORWARD_BATCH) -> Iterator[Tensor]:
-    """Cut (N, H) rows into parts of at most `size`; none for none."""
-    return iter(torch.split(segments_NH, size) if len(segments_NH) else ())
+def batches(rows_N: Tensor, size: int = FORWARD_BATCH) -> Iterator[Tensor]:
+    """Cut tensors with N rows, shape (N, ...), into parts of at most `size` rows; none for none."""
+    return iter(torch.split(rows_N, size) if len(rows_N) else ())
 
 
 def person_codes(data: PlanningData) -> Tensor:

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from trajpilot_core.training.data import MotionData
     from trajpilot_core.training.jobs import Job
 
-VERSION = 1  # raise when the numbers that this module writes change
+VERSION = 2  # raise when the numbers that this module writes change
 
 
 def run(work: Work) -> None:
     """Draw the folds, fit one E_tau per chain and seed on the segments of its takes, keep the best epoch on dev."""
     from trajpilot_core.training.data import load_motion_data
     from trajpilot_core.training.fit_alignment import train_alignment
-    from trajpilot_core.training.jobs import job_result, run_jobs
+    from trajpilot_core.training.jobs import fitted_takes, job_result, run_jobs
 
     cfg: AlignmentConfig = work.config
     data = load_motion_data(work.inputs)
@@ -40,7 +40,9 @@ def run(work: Work) -> None:
     }
     takes, folds = list(fold_of), list(fold_of.values())
     work.sink.table("folds", pa.table({"take_id": pa.array(takes, pa.string()), "fold": pa.array(folds, pa.int64())}))
-    work.sink.model("e_tau", weights, {"config": cfg.model_dump_json(), "text_width": str(data.bank.shape[1])})
+    about = {"config": cfg.model_dump_json(), "text_width": str(data.bank.shape[1])}
+    about["fitted_takes"] = fitted_takes(jobs, data.segment_take, data.take_ids)
+    work.sink.model("e_tau", weights, about)
     rows = [row for _, curve in results.values() for row in curve]
     work.sink.table("alignment_curves", table_of(CurvePoint, rows))
     work.sink.count(len(data.labels), len(data.labels))

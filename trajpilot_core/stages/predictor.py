@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trajpilot_core.training.fit_predictor import PredictorTask
     from trajpilot_core.training.jobs import Job
 
-VERSION = 1  # raise when the numbers that this module writes change
+VERSION = 2  # raise when the numbers that this module writes change
 
 
 def run(work: Work) -> None:
@@ -25,7 +25,7 @@ def run(work: Work) -> None:
     from trajpilot_core.training.chains import ModelFile, alignment_config, chains_of, model_key, variants_of
     from trajpilot_core.training.data import load_planning_data
     from trajpilot_core.training.fit_predictor import predictor_shape, task_tensors, train_predictor
-    from trajpilot_core.training.jobs import SHARED, job_result, put_tensors, run_jobs
+    from trajpilot_core.training.jobs import SHARED, fitted_takes, job_result, put_tensors, run_jobs
 
     cfg: PredictorConfig = work.config
     data = load_planning_data(work.inputs, "predictor")
@@ -49,11 +49,23 @@ def run(work: Work) -> None:
         rows += curve
         weights |= {f"{key}/{name}": value.numpy() for name, value in state.items()}
     assert shape is not None
-    work.sink.model("predictors", weights, {"config": cfg.model_dump_json(), "shape": shape.to_json()})
+    about = {"config": cfg.model_dump_json(), "shape": shape.to_json()}
+    about["fitted_takes"] = fitted_takes(list(jobs.values()), data.segment_take, data.take_ids)
+    work.sink.model("predictors", weights, about)
     work.sink.table("predictor_curves", table_of(CurvePoint, rows))
-    work.sink.reject(data.rejects)
-    kept = sum(len(windows.window_ids) for windows in data.windows.values())
-    work.sink.count(kept + len(data.rejects), kept)
+    count_windows(data, work)
+
+
+def count_windows(data: "PlanningData", work: Work) -> None:
+    """Count and reject the training and dev windows; this stage uses no test window, evaluation counts those."""
+    from trajpilot_core.training.data import SPLITS
+
+    test = SPLITS.index("test")
+    split_of = dict(zip(data.take_ids, data.take_split.tolist(), strict=True))
+    lost = [row for row in data.rejects if split_of[row.take] != test]
+    kept = sum(int((windows.split != test).sum()) for windows in data.windows.values())
+    work.sink.reject(lost)
+    work.sink.count(kept + sum(row.n_units for row in lost), kept)
 
 
 def make_task(data: "PlanningData", e_tau: "ModelFile", chain: "Chain", seed: int, device: str) -> "PredictorTask":

@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from schemas.results import CurvePoint
@@ -88,6 +89,26 @@ def job_result(job: Job) -> tuple[dict[str, Tensor], list[CurvePoint]]:
         raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {job.folder}; run the stage again")
     progress: Progress = read_progress(job.folder)
     return progress.best, progress.curve
+
+
+def fitted_takes(jobs: Sequence[Job], segment_take: Tensor, take_ids: Sequence[str]) -> str:
+    """Return, as a JSON object, chain name -> sorted ids of the takes whose segments its trainings were fitted on.
+
+    Read from the tensors that the jobs were given (`fit`, `fit_rows` and `fit/<H>` hold numbers of segments), not from
+    the folds that those should follow, so that a leak shows.
+
+    Args:
+        jobs: trainings whose inputs still lie in scratch.
+        segment_take: (S,) long, the take of each segment.
+        take_ids: ids of the takes.
+    """
+    found: dict[str, set[str]] = {}
+    for chain, own in sorted({(job.name.split("/")[0], job.own) for job in jobs}):
+        tensors = read_tensors(own / OWN, "cpu")[0]
+        rows = [value.flatten() for name, value in tensors.items() if name.split("/")[0] in ("fit", "fit_rows")]
+        takes = torch.unique(segment_take.cpu()[torch.cat(rows)]).tolist()
+        found.setdefault(chain, set()).update(take_ids[take] for take in takes)
+    return json.dumps({chain: sorted(takes) for chain, takes in sorted(found.items())})
 
 
 def _run_spawned(jobs: Sequence[Job], train: Train, runtime: Runtime, workers: int) -> None:

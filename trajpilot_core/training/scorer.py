@@ -4,8 +4,8 @@ Axes: N queries over all horizons, B queries of a batch, K candidates, M middle 
 E text space. Source: paper, appendix on the scorer; docs/decisions/paper-gaps.md (28 to 32); docs/decisions/scorer.md.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -54,7 +54,7 @@ class Queries:
     fallback_utility: Tensor
     """(N,) float32."""
     m1: Tensor
-    """(N, K) float32: share of middle steps that a candidate's plan gets right."""
+    """(N, K) float32: share of middle steps that a candidate's plan gets right, 0 where there is none."""
     fallback_m1: Tensor
     """(N,) float32."""
 
@@ -62,7 +62,8 @@ class Queries:
         return len(self.n_mids)
 
 
-SHARED = ("latents", "texts")
+ROWS = tuple(field.name for field in fields(Queries) if field.name not in ("latents", "texts"))
+"""Fields with one row per query."""
 
 
 def shape_of(view: ChainView) -> ScorerShape:
@@ -94,7 +95,7 @@ def queries_of(view: ChainView, found: Candidates, config: ScorerConfig) -> Quer
         take=found.take,
         utility=candidate.utility.masked_fill(~found.valid, -torch.inf),
         fallback_utility=own.utility,
-        m1=candidate.m1,
+        m1=candidate.m1.masked_fill(~found.valid, 0.0),
         fallback_m1=own.m1,
     )
 
@@ -106,20 +107,37 @@ def _query_vectors(view: ChainView, segments_BH: Tensor) -> Tensor:
     return torch.cat([pooled.flatten(1), view.latents[ends_B2].flatten(1)], dim=1)
 
 
-def join(parts: Sequence[Queries]) -> Queries:
-    """Put queries of one or of several chains one after the other; equal latent tables are kept once."""
+def join(parts: Iterable[Queries], total: int) -> Queries | None:
+    """Put queries of one or of several chains one after the other; equal latent tables are kept once.
+
+    Each part is copied to its place and let go, so that an iterator needs the memory of the result and of two parts.
+
+    Args:
+        parts: queries with their rows along the first axis, N_i each.
+        total: N, the sum of the N_i; None comes back where there is no part.
+
+    Raises:
+        ValueError: the parts hold another number of queries.
+    """
     tables: list[Tensor] = []
-    starts: list[int] = []
-    shifted = []
+    joined: dict[str, Tensor] = {}
+    at, texts = 0, None
     for part in parts:
         known = next((i for i, table in enumerate(tables) if torch.equal(table, part.latents)), len(tables))
         if known == len(tables):
-            starts.append(sum(len(table) for table in tables))
             tables.append(part.latents)
-        shifted.append(replace(part, middle=part.middle + starts[known]))
-    names = [field.name for field in fields(Queries) if field.name not in SHARED]
-    joined = {name: torch.cat([getattr(part, name) for part in shifted]) for name in names}
-    return replace(parts[0], latents=torch.cat(tables), **joined)
+        rows = {name: getattr(part, name) for name in ROWS}
+        rows["middle"] = rows["middle"] + sum(len(table) for table in tables[:known])
+        if not joined:
+            joined = {name: value.new_empty(total, *value.shape[1:]) for name, value in rows.items()}
+        if at + len(part) > total:
+            raise ValueError(f"more than the {total} queries that were announced; count the parts again")
+        for name, value in rows.items():
+            joined[name][at : at + len(part)] = value
+        at, texts = at + len(part), part.texts
+    if at != total:
+        raise ValueError(f"{at} queries where {total} were announced; count the parts again")
+    return None if texts is None else Queries(latents=torch.cat(tables), texts=texts, **joined)
 
 
 def inputs_at(queries: Queries, rows: Tensor) -> ScorerInputs:

@@ -97,12 +97,15 @@ def fit_scorer(
     dev = dev_set(final, config)
     progress(0, 1, f"seed {seed}: dev queries {len(dev.knn_m1)}")
     drawn = draw_queries(data, chains, config.max_queries, seed)
-    parts = []
-    for chain in chains:
-        view = final if chain == chains[0] else chain_view(data, files, chain, seed, device)
-        parts += [queries_of(view, found, config) for found in found_parts(view, drawn[chain.name], config)]
-        progress(0, 1, f"seed {seed}: candidates of chain {chain.name}")
-    train = join(parts) if parts else None
+
+    def parts() -> Iterator[Queries]:
+        for chain in chains:
+            view = final if chain == chains[0] else chain_view(data, files, chain, seed, device)
+            for found in found_parts(view, drawn[chain.name], config):
+                yield queries_of(view, found, config)
+            progress(0, 1, f"seed {seed}: candidates of chain {chain.name}")
+
+    train = join(parts(), sum(len(rows) for rows_of in drawn.values() for rows in rows_of.values()))
     return train_scorer(train, dev, config, shape_of(final), seed, scratch, device, progress)
 
 
@@ -199,15 +202,20 @@ def dev_set(view: ChainView, config: ScorerConfig) -> DevSet:
     every = {horizon: (windows.split == dev).nonzero()[:, 0] for horizon, windows in data.windows.items()}
     total = sum(len(rows) for rows in every.values())
     step = -(-total // config.max_queries) or 1
-    queries, knn, pool = [], [], []
-    for found in found_parts(view, {horizon: rows[::step] for horizon, rows in every.items()}, config):
-        queries.append(queries_of(view, found, config))
-        knn.append(torch.stack([_vote_m1(found, data, t) for t in config.temperatures], 1))
-        pool.append(torch.stack([_mean_m1(found, data, t) for t in config.temperatures], 1))
-    if not queries:
+    rows_of = {horizon: rows[::step] for horizon, rows in every.items()}
+    knn, pool = [], []
+
+    def parts() -> Iterator[Queries]:
+        for found in found_parts(view, rows_of, config):
+            knn.append(torch.stack([_vote_m1(found, data, t) for t in config.temperatures], 1))
+            pool.append(torch.stack([_mean_m1(found, data, t) for t in config.temperatures], 1))
+            yield queries_of(view, found, config)
+
+    queries = join(parts(), sum(len(rows) for rows in rows_of.values()))
+    if queries is None:
         none = torch.empty(0, len(config.temperatures))
         return DevSet(None, none, none)
-    return DevSet(join(queries), torch.cat(knn), torch.cat(pool))
+    return DevSet(queries, torch.cat(knn), torch.cat(pool))
 
 
 def _vote_m1(found: Candidates, data: PlanningData, temperature: float) -> Tensor:
