@@ -50,7 +50,7 @@ class Metric(Record):
     """What the interval resamples; `capture` rows exist where a capture holds several takes."""
     value: float
     low: float
-    """Infinite where a single cluster allows no interval."""
+    """Infinite where too few clusters allow no interval."""
     high: float
     n_takes: int
     n_windows: int
@@ -146,5 +146,6 @@ class Judgement(Record):
     """One check that the evaluation makes of itself."""
 
     check: str
-    verdict: Literal["holds", "fails", "undertrained", "not run"]
+    verdict: Literal["holds", "fails", "undecided", "undertrained", "not run"]
+    """A claim `fails` where an interval excludes zero on the other side; `undecided` where intervals hold zero."""
     detail: str

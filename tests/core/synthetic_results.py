@@ -15,7 +15,7 @@ from schemas.rejects import Reject, RejectCode, reject
 from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, Prediction, ShuffleScore
 from trajpilot_core.evaluation.blocks import Predictions, predictions_of
 from trajpilot_core.evaluation.checks import Evidence, judge
-from trajpilot_core.evaluation.tables import gate_rows, outcome_table
+from trajpilot_core.evaluation.tables import gate_rows, growth, outcome_table
 from trajpilot_core.stages import report
 from trajpilot_core.stages.evaluation import score
 from trajpilot_core.stages.stage import Runtime, Work
@@ -51,13 +51,16 @@ class Tables:
 
     tables: dict[str, pa.Table]
     asked: list[str] = field(default_factory=list)
+    metadata: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Of the models."""
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         self.asked.append(name)
         return self.tables[name] if columns is None else self.tables[name].select(list(columns))
 
     def model(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-        raise KeyError(name)
+        self.asked.append(name)
+        return {}, self.metadata.get(name, {})
 
     def document(self, name: str) -> bytes:
         raise KeyError(name)
@@ -368,7 +371,7 @@ def judged(trained: str = "holds") -> list[Judgement]:
     """One judgement per predictor of the chain that is tested."""
     return [
         Judgement(check=f"trained: final/{model}, seed 0", verdict=trained, detail="dev M@1 31.2 %")
-        for model in ("traj", "no_traj", "endpoint_traj")
+        for model in ("traj", "no_traj", "endpoint_traj", "scorer")
     ]
 
 
@@ -382,7 +385,15 @@ def evidence(tables: Mapping[str, pa.Table], predicted: Predictions, metrics: Se
         dict(zip(windows["window_id"].to_pylist(), windows["take_id"].to_pylist(), strict=True)),
         dict(zip(folds["take_id"].to_pylist(), folds["fold"].to_pylist(), strict=True)),
         judged(),
+        growth(predicted, "oracle", EvaluationConfig(bootstrap=300)),
+        {name: fitted(tables) for name in ("e_tau", "predictors")},
     )
+
+
+def fitted(tables: Mapping[str, pa.Table]) -> dict[str, list[str]]:
+    """What the models' metadata say in the cheap mode: the chain and its takes."""
+    folds = tables["folds"].to_pylist()
+    return {"final": sorted(row["take_id"] for row in folds if row["fold"] == -1)}
 
 
 def report_inputs(tables: dict[str, pa.Table], draws: int = 400, predicted: pa.Table | None = None) -> Tables:

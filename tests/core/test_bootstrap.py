@@ -43,6 +43,7 @@ def test_a_95_percent_interval_over_50_takes_covers_the_truth_in_93_to_97_percen
 
 def test_few_takes_still_get_honest_intervals() -> None:
     assert covered(12, 800) >= 0.925
+    assert covered(bootstrap.MIN_CLUSTERS, 800) >= 0.915
 
 
 def test_ignoring_the_takes_would_be_seen() -> None:
@@ -76,19 +77,22 @@ def test_the_two_poolings_differ_as_the_window_counts_do() -> None:
     assert bootstrap.pooled(sums, counts)[:, 0].tolist() == [100, 0, 50, 75]
 
 
-def test_one_take_gives_no_interval() -> None:
-    draws = bootstrap.resampled(bootstrap.draw_weights(1, 100, 0), np.array([[[50.0]]]), np.array([[1.0]]))
-    low, high = bootstrap.interval(draws, np.array([1, 1, 1]), 0.95)
+@pytest.mark.parametrize("n_takes", range(1, bootstrap.MIN_CLUSTERS))
+def test_too_few_takes_give_no_interval(n_takes: int) -> None:
+    weights = bootstrap.draw_weights(n_takes, 100, 0)
+    draws = bootstrap.resampled(weights, np.arange(n_takes, dtype=float)[:, None, None], np.ones((n_takes, 1)))
+    low, high = bootstrap.interval(draws, np.full(3, n_takes), 0.95)
     assert np.isneginf(low).all()
     assert np.isposinf(high).all()
 
 
 def test_a_resample_without_windows_of_a_horizon_is_left_out() -> None:
-    """Only one of two takes has long windows: some resamples hold none of them."""
-    sums, counts = np.array([[[0.0], [50.0]], [[100.0], [0.0]]]), np.array([[1.0, 1.0], [1.0, 0.0]])
-    draws = bootstrap.resampled(bootstrap.draw_weights(2, 400, 0), sums, counts)
+    """Only one of six takes has long windows: some resamples hold none of them."""
+    sums, counts = np.zeros((6, 2, 1)), np.ones((6, 2))
+    sums[:, 0, 0], sums[0, 1, 0], counts[1:, 1] = 10.0 * np.arange(6), 50.0, 0.0
+    draws = bootstrap.resampled(bootstrap.draw_weights(6, 400, 0), sums, counts)
     assert np.isnan(draws).any()
-    low, high = bootstrap.interval(draws, np.array([2, 2, 2, 2]), 0.95)
+    low, high = bootstrap.interval(draws, np.array([6, 6, 6, 6]), 0.95)
     assert np.isfinite(low).all()
     assert np.isfinite(high).all()
 

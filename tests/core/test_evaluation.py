@@ -1,17 +1,30 @@
 """Tables of the evaluation and the checks that it makes of itself; every check sees its planted fault."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from synthetic_results import SKILL, Kept, Tables, corpus, curves, evidence, headroom, judged, predictions, rejects
+from synthetic_results import (
+    SKILL,
+    Kept,
+    Tables,
+    corpus,
+    curves,
+    evidence,
+    fitted,
+    headroom,
+    judged,
+    predictions,
+    rejects,
+)
 
-from schemas.arrow import rows_of
+from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
 from schemas.rejects import RejectCode, reject
-from schemas.results import GateRow, Judgement, Metric, Outcome, Prediction
+from schemas.results import CurvePoint, GateRow, Judgement, Metric, Outcome, Prediction
 from trajpilot_core.evaluation import rows as rows_module
 from trajpilot_core.evaluation.blocks import Block, EvaluationError, Predictions, predictions_of
 from trajpilot_core.evaluation.checks import Evidence, judge
@@ -67,6 +80,15 @@ def test_blocks_do_not_depend_on_the_order_of_the_rows(table: pa.Table, blocks: 
     assert again.label_ids == blocks.label_ids
     for one, other in zip(blocks.blocks, again.blocks, strict=True):
         assert (one.variant, one.seed, one.horizon) == (other.variant, other.seed, other.horizon)
+        for name in ("windows", "takes", "labels", "decoded", "rankings", "opened", "candidates"):
+            assert np.array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_blocks_do_not_depend_on_the_chunks_of_the_table(table: pa.Table, blocks: Predictions) -> None:
+    """Every chunk has its own dictionary."""
+    again = predictions_of(pa.concat_tables([table.slice(at, 997) for at in range(0, table.num_rows, 997)]))
+    assert (again.window_ids, again.label_ids) == (blocks.window_ids, blocks.label_ids)
+    for one, other in zip(blocks.blocks, again.blocks, strict=True):
         for name in ("windows", "takes", "labels", "decoded", "rankings", "opened", "candidates"):
             assert np.array_equal(getattr(one, name), getattr(other, name))
 
@@ -299,7 +321,33 @@ def test_a_candidate_of_an_unknown_window_is_seen(sound: Evidence) -> None:
 
 def test_a_test_take_among_the_folds_is_seen(sound: Evidence) -> None:
     folds = {**sound.folds, sound.predictions.take_ids[0]: 1}
-    assert verdicts(replace(sound, folds=folds))["leak: only training takes are fitted"] == "fails"
+    assert verdicts(replace(sound, folds=folds))[FIT] == "fails"
+
+
+FIT = "leak: only training takes are fitted"
+
+
+@pytest.mark.parametrize("entry", ["e_tau", "predictors"])
+@pytest.mark.parametrize("kind", ["test", "dev", "held out"])
+def test_a_leaked_take_among_the_fitted_ones_is_seen(sound: Evidence, entry: str, kind: str) -> None:
+    take = next(t for t, f in sorted(sound.folds.items()) if f == 0)
+    splits = sound.take_split if kind == "held out" else {**sound.take_split, take: kind}
+    chains = {"final": [*sound.fitted[entry]["final"], take]}  # type: ignore[index]
+    folds = sound.folds if kind == "held out" else {t: f for t, f in sound.folds.items() if t != take}
+    wrong = replace(sound, take_split=splits, folds=folds, fitted={**sound.fitted, entry: chains})
+    assert verdicts(wrong)[FIT] == "fails"
+
+
+def test_a_chain_of_a_fold_may_not_be_fitted_on_that_fold(sound: Evidence) -> None:
+    folds = {take: i % 2 for i, take in enumerate(sorted(sound.folds))}
+    chains = {f"fold{k}": [t for t, f in folds.items() if f != k] for k in range(2)} | {"final": sorted(folds)}
+    assert verdicts(replace(sound, folds=folds, fitted=dict.fromkeys(sound.fitted, chains)))[FIT] == "holds"
+    leaked = {**chains, "fold1": sorted(folds)}
+    assert verdicts(replace(sound, folds=folds, fitted={"e_tau": chains, "predictors": leaked}))[FIT] == "fails"
+
+
+def test_fits_without_a_record_are_not_said_to_be_sound(sound: Evidence) -> None:
+    assert verdicts(replace(sound, fitted={**sound.fitted, "e_tau": None}))[FIT] == "not run"
 
 
 DEMO = "demo: Oracle is above No-Traj at every H"
@@ -317,6 +365,57 @@ def test_the_demos_claim_proves_nothing_with_an_undertrained_model(sound: Eviden
     row = next(j for j in judge(replace(sound, trained=judged("undertrained"))) if j.check == DEMO)
     assert row.verdict == "undertrained"
     assert "UNDERTRAINED: final/traj, seed 0" in row.detail
+
+
+SCORER = "claim: the Scorer is above No-Traj at every H"
+GROWS = "claim: Oracle's lead over No-Traj grows with the horizon"
+
+
+@pytest.mark.parametrize("model", ["final/scorer", "fold1/traj", "fold0/no_traj"])
+def test_an_undertrained_scorer_or_fold_proves_nothing_about_the_scorer(sound: Evidence, model: str) -> None:
+    weak = Judgement(check=f"trained: {model}, seed 0", verdict="undertrained", detail="")
+    kept = [j for j in sound.trained if j.check != weak.check]
+    found = verdicts(replace(sound, trained=[*kept, weak]))
+    assert found[SCORER] == "undertrained"
+    assert found[DEMO] == "holds"
+
+
+def with_interval(sound: Evidence, low: float, high: float) -> Evidence:
+    """All differences between scorer and no_traj get one interval."""
+    ends = {"low": low, "high": high}
+    rows = [m.replace(**ends) if (m.variant, m.reference) == ("scorer", "no_traj") else m for m in sound.metrics]
+    return replace(sound, metrics=rows)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(0.1, 2, "holds"), (-1, 2, "undecided"), (-2, -1, "fails"), (-np.inf, np.inf, "not run")],
+)
+def test_a_claim_fails_only_where_the_interval_says_so(sound: Evidence, low: float, high: float, verdict: str) -> None:
+    row = next(j for j in judge(with_interval(sound, low, high)) if j.check == SCORER)
+    assert row.verdict == verdict
+    if verdict == "not run":
+        assert row.detail == "too few takes (12)"
+
+
+def test_the_growth_of_the_lead_is_judged_by_its_own_interval(sound: Evidence) -> None:
+    assert sound.growth is not None
+    assert sound.growth.low < sound.growth.value < sound.growth.high
+    ends = {h: get(list(sound.metrics), variant="oracle", reference="no_traj", seed=None, horizon=h, metric="M@1",
+                   cluster="take") for h in (3, 8)}  # fmt: skip
+    assert sound.growth.value == pytest.approx(ends[8].value - ends[3].value)
+    for low, high, verdict in ((1.0, 2.0, "holds"), (-1.0, 2.0, "undecided"), (-2.0, -1.0, "fails")):
+        changed = replace(sound, growth=replace(sound.growth, low=low, high=high))
+        assert verdicts(changed)[GROWS] == verdict
+
+
+def test_too_few_takes_decide_nothing(world: dict[str, pa.Table]) -> None:
+    takes = sorted(set(world["windows"].filter(pc.equal(world["windows"]["split"], "test"))["take_id"].to_pylist()))
+    table = predictions(world)
+    blocks = predictions_of(table.filter(pc.is_in(table["take_id"], pa.array(takes[:4]))))
+    found = judge(evidence(world, blocks, metric_rows(blocks, "x", take_clusters(blocks), CFG)))
+    claims = [j for j in found if j.check.startswith(("claim: ", "demo: "))]
+    assert {(j.verdict, j.detail) for j in claims} == {("not run", "too few takes (4)")}
 
 
 def test_a_claim_without_its_rows_is_not_run(world: dict[str, pa.Table]) -> None:
@@ -339,7 +438,8 @@ def test_the_stage_writes_every_table_that_it_declares(
     shuffles = pa.table({"seed": pa.array([], pa.int64())})
     made = rows_module.RowsResult(table, headroom(), shuffles, [lost], 11, 10)
     monkeypatch.setattr(rows_module, "predict_all", lambda *_: made)
-    kept, inputs = Kept(), Tables({**world, **curves(), **rejects()})
+    told = {name: {"fitted_takes": json.dumps(fitted(world))} for name in stage.FITTED}
+    kept, inputs = Kept(), Tables({**world, **curves(), **rejects()}, metadata=told)
     stage.run(Work(inputs, CFG, (), kept, Runtime("", "cpu", 1, None)))  # type: ignore[arg-type]
     assert set(kept.tables) == set(stage.STAGE.writes)
     assert set(inputs.asked) <= set(stage.STAGE.reads)
@@ -347,4 +447,21 @@ def test_the_stage_writes_every_table_that_it_declares(
     assert rows_of(GateRow, kept.tables["gate"])
     checks = [row.check for row in rows_of(Judgement, kept.tables["judgements"])]
     assert "trained: final/no_traj, seed 0" in checks
+    assert "trained: final/scorer, seed 0" in checks
     assert len(checks) == len(set(checks))
+    assert {row.check: row.verdict for row in rows_of(Judgement, kept.tables["judgements"])}[FIT] == "holds"
+
+
+def test_the_scorer_is_held_against_the_floors_and_an_unfitted_one_is_undertrained() -> None:
+    floors = [
+        CurvePoint(model=f"final/{floor}", seed=0, epoch=0, split="dev", quantity="M@1", value=value)
+        for floor, value in (("majority", 0.1), ("previous", 0.2))
+    ]
+    tables = curves()
+    tables["predictor_curves"] = pa.concat_tables([tables["predictor_curves"], table_of(CurvePoint, floors)])
+    found = {j.check: j.verdict for j in stage.trained(Tables(tables))}
+    assert found["trained: final/scorer, seed 0"] == "holds"
+    for curve in (curves(undertrained=True)["scorer_curves"], tables["scorer_curves"].slice(0, 0)):
+        weak = {j.check: j.verdict for j in stage.trained(Tables({**tables, "scorer_curves": curve}))}
+        assert weak["trained: final/scorer, seed 0"] == "undertrained"
+        assert weak["trained: final/traj, seed 0"] == "holds"

@@ -13,8 +13,9 @@ from synthetic_results import Kept, Tables, built, corpus, report_inputs
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import ReportConfig
+from schemas.rejects import Reject, RejectCode, reject
 from schemas.results import Judgement, Metric
-from trajpilot_core.report import figures, published
+from trajpilot_core.report import figures, health, published
 from trajpilot_core.report.page import GROUPS
 from trajpilot_core.report.tables import all_tables, number, results_of
 from trajpilot_core.stages import report as stage
@@ -132,19 +133,22 @@ def test_a_number_changed_on_its_way_to_the_page_would_be_seen(inputs: Tables, p
     assert differ == {key for _, key in page.cells if key.startswith("oracle|")}
 
 
+TRUTH = ("oracle", "previous")
+
+
 def test_bold_is_the_best_row_that_does_not_see_the_truth(inputs: Tables) -> None:
     results = results_of(rows_of(Metric, inputs.tables["metrics"]), [])
     seen = 0
     for table in all_tables(results):
         for group in table.groups:
             for column, metric in enumerate(table.metrics):
-                cells = [row.cells[column] for row in group.rows if row.reference is None and row.variant != "oracle"]
+                cells = [row.cells[column] for row in group.rows if row.reference is None and row.variant not in TRUTH]
                 best = (min if metric == "ED" else max)([c.metric.value for c in cells], default=None)
                 assert [c.is_best for c in cells] == [
                     len(cells) > 1 and c.metric.value == pytest.approx(best) for c in cells
                 ]
                 seen += sum(c.is_best for c in cells)
-            assert not any(cell.is_best for row in group.rows if row.variant == "oracle" for cell in row.cells)
+            assert not any(cell.is_best for row in group.rows if row.variant in TRUTH for cell in row.cells)
     assert seen > 50
 
 
@@ -314,6 +318,36 @@ def test_one_take_and_no_interval_still_make_a_report(inputs: Tables) -> None:
     assert json.loads(documents["report.json"])["metrics"][0]["low"] is None
     assert "[−inf" not in documents["report.html"].decode()
     assert "inf]" not in documents["report.html"].decode()
+    cells = Reader(documents["report.html"].decode()).cells
+    assert all(text.endswith(" too few takes") for text in cells.values())
+    assert b"too few takes" in documents["metrics_intervals.tex"]
+    assert b"Infinity" not in documents["report.json"]
+
+
+def test_what_was_not_built_stands_below_the_main_table(page: Reader) -> None:
+    text = "".join(page.text)
+    assert "not built: Scorer+" in text
+    assert text.index("All rows over all horizons") < text.index("not built") < text.index("Difference to No-Traj,")
+
+
+def test_an_undecided_claim_is_neither_green_nor_red(inputs: Tables) -> None:
+    open_ = [Judgement(check="claim: x", verdict="undecided", detail="d")]
+    html = built(Tables({**inputs.tables, "judgements": table_of(Judgement, open_)}), CFG).documents["report.html"]
+    assert b'<li class="v-undecided">' in html
+    assert b'<li class="open"><b>0 of 1</b>' in html
+
+
+def test_a_window_that_three_stages_miss_is_lost_once(inputs: Tables) -> None:
+    def lost(stage_name: str, windows: tuple[str, ...]) -> pa.Table:
+        code = RejectCode.WINDOW_INCOMPLETE
+        rows = [reject(stage_name, code, "egoexo4d:take00001", f"window {w}: no feature for s") for w in windows]
+        return table_of(Reject, rows)
+
+    held = {"predictor": lost("predictor", ("t:h3:0000", "t:h3:0001")), "scorer": lost("scorer", ("t:h3:0001",))}
+    held["evaluation"] = lost("evaluation", ("t:h3:0001", "t:h4:0000"))
+    assert health.lost_units(held) == {"predictor": 2, "scorer": 0, "evaluation": 1}
+    kept = {stage: t for stage, t in inputs.tables.items() if stage.endswith(".rejects")}
+    assert sum(health.lost_units(kept).values()) == sum(sum(t["n_units"].to_pylist()) for t in kept.values())
 
 
 def test_rows_that_were_not_built_leave_no_hole(inputs: Tables) -> None:

@@ -76,11 +76,13 @@ class Predictions:
 
 
 def _encode(column: pa.ChunkedArray | pa.Array) -> tuple[Codes, list[str]]:
-    """Return (rows,) codes into the returned dictionary; -1 for null."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    encoded = pc.dictionary_encode(whole)
+    """Return (rows,) codes into the returned dictionary; -1 for null.
+
+    Chunks are encoded before they are joined: joined strings of over 2 GiB would overflow their 32-bit offsets.
+    """
+    encoded = pc.dictionary_encode(column)
     if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
+        encoded = encoded.unify_dictionaries().combine_chunks()
     codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
     return codes.astype(np.int64), encoded.dictionary.to_pylist()
 

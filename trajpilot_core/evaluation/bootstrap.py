@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from scipy.stats import norm, t
 
 Array = NDArray[np.float64]
+MIN_CLUSTERS = 6
+"""Below this many clusters no interval is given: with 2, 3, 4 and 5 clusters the nominal 95 % interval covers 55, 72,
+89 and 92 % of the time, from 6 on 93 to 94 %. Measured: docs/decisions/metrics.md."""
 
 
 def draw_weights(n_clusters: int, n_draws: int, seed: int) -> Array:
@@ -77,12 +80,12 @@ def interval(draws: Array, n_clusters: NDArray[np.int64], confidence: float) -> 
 
     Args:
         draws: (B, R, M) resampled values; NaN where a resample held no window of the row.
-        n_clusters: (R,) clusters that hold a window of the row. Below 2 nothing is known: the ends are infinite.
+        n_clusters: (R,) clusters that hold a window of the row. Below MIN_CLUSTERS the ends are infinite: no interval.
         confidence: nominal level, for example 0.95.
     """
     low, high = np.full(draws.shape[1:], -np.inf), np.full(draws.shape[1:], np.inf)
     for row, count in enumerate(n_clusters.tolist()):
-        if count < 2:
+        if count < MIN_CLUSTERS:
             continue
         columns = draws[:, row].T
         kept = columns[:, ~np.isnan(columns).any(axis=0)]

@@ -5,6 +5,8 @@ training), `trained`, `demo` (what the simulated demo must show), `claim` (what 
 Only a failed `identity`, `leak` or `demo` speaks of a fault. Source: docs/decisions/metrics.md.
 """
 
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -13,11 +15,15 @@ import numpy as np
 
 from schemas.results import Judgement, Metric
 from trajpilot_core.evaluation.blocks import Block, Predictions
-from trajpilot_core.evaluation.tables import REFERENCE, gate_gains
+from trajpilot_core.evaluation.tables import REFERENCE, Growth, gate_gains
 
 TOLERANCE = 1e-6
 """Percentage points; the tables are rounded to nine places."""
-Verdict = Literal["holds", "fails", "undertrained", "not run"]
+Verdict = Literal["holds", "fails", "undecided", "undertrained", "not run"]
+
+
+Fitted = Mapping[str, Sequence[str]]
+"""Chain -> ids of the takes that it was fitted on."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,10 @@ class Evidence:
     """Training take -> fold; -1 marks the takes fitted in the cheap mode."""
     trained: Sequence[Judgement] = field(default_factory=tuple)
     """One judgement per model, `trained: <chain>/<model>, seed <seed>`."""
+    growth: Growth | None = None
+    """Oracle's lead over No-Traj, longest horizon against shortest."""
+    fitted: Mapping[str, Fitted | None] = field(default_factory=dict)
+    """Model entry -> what its metadata say it was fitted on; None where they say nothing."""
 
 
 class Claim(NamedTuple):
@@ -44,20 +54,23 @@ class Claim(NamedTuple):
     reference: str
     sign: int
     models: tuple[str, ...]
-    """Models of the chain `final` that must be trained for the claim to mean anything."""
+    """Models that must be trained for the claim to mean anything, as `model_of` names them."""
     first_horizon: int = 3
     metric: str = "M@1"
 
 
+SCORER_MODELS = ("traj", "no_traj", "scorer", "folds/traj", "folds/no_traj")
+"""What the Scorer rests on: its own training queries come from the chains of the folds, where there are any."""
+
 CLAIMS: tuple[Claim, ...] = (
     Claim("demo: Oracle is above No-Traj at every H", "oracle", "no_traj", 1, ("traj", "no_traj")),
-    Claim("claim: the Scorer is above No-Traj at every H", "scorer", "no_traj", 1, ("traj", "no_traj")),
+    Claim("claim: the Scorer is above No-Traj at every H", "scorer", "no_traj", 1, SCORER_MODELS),
     Claim(
         "claim: the Scorer's plans are more often exact than No-Traj's at every H (MSeq)",
         "scorer",
         "no_traj",
         1,
-        ("traj", "no_traj"),
+        SCORER_MODELS,
         metric="MSeq",
     ),
     Claim(
@@ -65,9 +78,9 @@ CLAIMS: tuple[Claim, ...] = (
         "scorer",
         "endpoint_traj",
         1,
-        ("traj", "no_traj", "endpoint_traj"),
+        (*SCORER_MODELS, "endpoint_traj"),
     ),
-    Claim("claim: the Scorer is above Pool-Mean at every H", "scorer", "pool_mean", 1, ("traj", "no_traj")),
+    Claim("claim: the Scorer is above Pool-Mean at every H", "scorer", "pool_mean", 1, SCORER_MODELS),
     Claim(
         "claim: the nearest candidate alone is below No-Traj from H=5 on",
         "top1",
@@ -258,13 +271,43 @@ def bank_check(evidence: Evidence) -> Judgement:
 
 
 def folds_check(evidence: Evidence) -> Judgement:
-    """Check that the folds, which every fit is drawn from, hold training takes only."""
-    faults = [
-        f"{take} is {evidence.take_split.get(take, 'unknown')}"
-        for take in sorted(evidence.folds)
-        if evidence.take_split.get(take) != "train"
-    ]
-    return _verdict("leak: only training takes are fitted", faults, f"{len(evidence.folds)} takes in the folds")
+    """Check that folds and fits hold training takes only, and that no chain was fitted on takes that it leaves out.
+
+    Where a model's metadata name no takes, nothing is known about its fits: `not run`, unless a fault is seen.
+    """
+    check = "leak: only training takes are fitted"
+    splits = evidence.take_split
+    faults = [f"{t} is {splits.get(t, 'unknown')}" for t in sorted(evidence.folds) if splits.get(t) != "train"]
+    silent = [name for name, fitted in evidence.fitted.items() if fitted is None]
+    told = {name: fitted for name, fitted in evidence.fitted.items() if fitted is not None}
+    for name, fitted in told.items():
+        for chain, takes in fitted.items():
+            faults += [f"{name}, {chain}: {fault}" for fault in _fit_faults(chain, takes, evidence)]
+    if not faults and (silent or not told):
+        names = ", ".join(silent) or "the models"
+        return Judgement(check=check, verdict="not run", detail=f"{names}: no record of the takes that were fitted")
+    n_chains = sum(map(len, told.values()))
+    return _verdict(check, faults, f"{len(evidence.folds)} takes in the folds, {n_chains} fits looked at")
+
+
+def _fit_faults(chain: str, takes: Sequence[str], evidence: Evidence) -> list[str]:
+    """Takes of a fit that are no training takes, or that the chain leaves out.
+
+    `foldK` leaves out fold K; `final` leaves out nothing, in the cheap mode fold 0.
+    """
+    named = re.fullmatch(r"fold(\d+)", chain)
+    if named is None and chain != "final":
+        return ["no such chain"]
+    cheap = -1 in evidence.folds.values()
+    left_out = int(named[1]) if named else (0 if cheap else None)
+    faults = []
+    for take in takes:
+        split = evidence.take_split.get(take, "unknown")
+        if split != "train":
+            faults.append(f"{take} is {split}")
+        elif left_out is not None and evidence.folds.get(take) == left_out:
+            faults.append(f"{take} is held out from this fit")
+    return faults
 
 
 def _differences(metrics: Iterable[Metric], claim: Claim) -> list[Metric]:
@@ -282,43 +325,71 @@ def _differences(metrics: Iterable[Metric], claim: Claim) -> list[Metric]:
     return sorted(found, key=lambda row: row.horizon or 0)
 
 
+def model_of(check: str) -> str:
+    """Name the model of a check `trained: <chain>/<model>, seed <seed>`: its model, or `folds/<model>` of any fold."""
+    chain, _, model = check.removeprefix("trained: ").split(",")[0].partition("/")
+    return model if chain == "final" else f"folds/{model}"
+
+
 def _untrained(evidence: Evidence, models: Sequence[str]) -> list[str]:
-    """Models among `models` of the final chain, of any seed, that are not judged trained."""
+    """Models among `models`, of any seed, that are not judged trained."""
     return [
         row.check.removeprefix("trained: ")
         for row in evidence.trained
-        if row.verdict != "holds" and row.check.removeprefix("trained: final/").split(",")[0] in models
+        if row.verdict != "holds" and model_of(row.check) in models
     ]
 
 
 def claim_check(claim: Claim, evidence: Evidence) -> Judgement:
-    """Check that a paired difference excludes zero on the claimed side at every horizon, with trained models."""
+    """Check that a paired difference excludes zero on the claimed side at every horizon, with trained models.
+
+    A claim fails where an interval excludes zero on the other side, and is undecided otherwise; what the demo must show
+    either holds or fails.
+    """
     rows = _differences(evidence.metrics, claim)
     if not rows:
         return Judgement(
             check=claim.check, verdict="not run", detail=f"no difference {claim.variant} - {claim.reference}"
         )
+    verdict = _sign_verdict(rows, claim.sign)
+    if verdict == "undecided" and claim.check.startswith("demo: "):
+        verdict = "fails"
     detail = ", ".join(f"H={row.horizon}: {row.value:+.1f} [{row.low:+.1f}, {row.high:+.1f}]" for row in rows)
-    verdict: Verdict = "holds" if all(_excludes_zero(row, claim.sign) for row in rows) else "fails"
+    return _claimed(claim, evidence, verdict, f"{claim.metric} in points: {detail}", min(r.n_takes for r in rows))
+
+
+def _claimed(claim: Claim, evidence: Evidence, verdict: Verdict, detail: str, n_takes: int) -> Judgement:
+    """Word the verdict of a claim: models that are not trained prove nothing, and neither do too few takes."""
     weak = _untrained(evidence, claim.models)
-    if weak:
+    if verdict == "not run":
+        detail = f"too few takes ({n_takes})"
+    elif weak:
         verdict, detail = "undertrained", f"UNDERTRAINED: {', '.join(weak)}; {detail}"
-    return Judgement(check=claim.check, verdict=verdict, detail=f"{claim.metric} in points: {detail}")
+    return Judgement(check=claim.check, verdict=verdict, detail=detail)
 
 
-def _excludes_zero(row: Metric, sign: int) -> bool:
+def _sign_verdict(rows: Sequence[Metric | Growth], sign: int) -> Verdict:
+    """Say whether all intervals lie on the side of `sign`, one lies on the other side, or neither."""
+    if not all(math.isfinite(row.low) and math.isfinite(row.high) for row in rows):
+        return "not run"
+    if all(_excludes_zero(row, sign) for row in rows):
+        return "holds"
+    return "fails" if any(_excludes_zero(row, -sign) for row in rows) else "undecided"
+
+
+def _excludes_zero(row: Metric | Growth, sign: int) -> bool:
     """Say whether the whole interval lies on the side of `sign`."""
     return row.low > 0 if sign > 0 else row.high < 0
 
 
 def widening_check(evidence: Evidence) -> Judgement:
-    """Check that Oracle's lead over No-Traj is larger at the longest horizon than at the shortest (point estimates)."""
-    check = "claim: Oracle's lead over No-Traj grows with the horizon"
-    rows = _differences(evidence.metrics, CLAIMS[0])
-    if len(rows) < 2:
-        return Judgement(check=check, verdict="not run", detail="fewer than two horizons")
-    first, last = rows[0], rows[-1]
-    detail = f"H={first.horizon}: {first.value:+.1f}, H={last.horizon}: {last.value:+.1f} points of M@1"
-    verdict: Verdict = "holds" if last.value > first.value else "fails"
-    weak = _untrained(evidence, CLAIMS[0].models)
-    return Judgement(check=check, verdict="undertrained" if weak else verdict, detail=detail)
+    """Check that Oracle's lead over No-Traj is larger at the longest horizon than at the shortest, paired by take."""
+    claim = CLAIMS[0]._replace(check="claim: Oracle's lead over No-Traj grows with the horizon")
+    found = evidence.growth
+    if found is None:
+        return Judgement(check=claim.check, verdict="not run", detail="no such lead at two horizons")
+    detail = (
+        f"M@1 in points, lead at H={found.last} minus lead at H={found.first}: "
+        f"{found.value:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+    )
+    return _claimed(claim, evidence, _sign_verdict([found], 1), detail, found.n_takes)

@@ -1,5 +1,6 @@
 """Put the report together: read the tables, draw, render."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
@@ -19,7 +20,7 @@ from trajpilot_core.report.frames import Thumbnail, Wanted, thumbnails
 from trajpilot_core.report.gallery import Drawn, Example, examples
 from trajpilot_core.report.limits import limits
 from trajpilot_core.report.load import draw_gallery, load_facts, video_files
-from trajpilot_core.report.names import MAIN
+from trajpilot_core.report.names import MAIN, NOT_BUILT
 from trajpilot_core.report.page import Page, render
 from trajpilot_core.report.tables import Results, all_tables, number, results_of
 from trajpilot_core.stages.stage import Inputs, Runtime
@@ -221,7 +222,7 @@ def _facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[st
     windows, takes = _scored(loaded)
     hours = float(pc.sum(loaded.takes["duration_s"]).as_py() or 0) / 3600
     poses = sorted({f"{r['source']}, {r['frame']} frame, {r['scale']}" for r in _distinct(loaded.controls)})
-    lost = sum(int(pc.sum(table["n_units"]).as_py() or 0) for table in loaded.rejects.values())
+    lost = sum(health.lost_units(loaded.rejects).values())
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions().items())
     return [
         ("corpus", _corpus(loaded)),
@@ -269,15 +270,16 @@ def _capture_note(metrics: Sequence[Metric]) -> str:
         return [m.high - m.low for m in chosen if m.reference is None]
 
     takes, captures = widths("take"), widths("capture")
-    if not captures or mean(takes) == 0:
+    if not captures or not math.isfinite(mean(takes)) or mean(takes) == 0:
         return ""
+    if not math.isfinite(mean(captures)):
+        return "Takes of one capture are related, and too few captures were scored for an interval over them."
     ratio = mean(captures) / mean(takes)
     return f"Takes of one capture are related: over captures the intervals of M@1 are {ratio:.2f} times as wide."
 
 
 def _limits(loaded: Loaded, results: Results) -> list[str]:
     """The limits in words."""
-    lost = {stage: int(pc.sum(table["n_units"]).as_py() or 0) for stage, table in loaded.rejects.items()}
     return limits(
         results,
         loaded.judgements,
@@ -285,7 +287,7 @@ def _limits(loaded: Loaded, results: Results) -> list[str]:
         n_takes=_scored(loaded)[1],
         n_seeds=len(_seeds(loaded.metrics)),
         unseen_percent=health.unseen_share(loaded.labels),
-        lost=lost,
+        lost=health.lost_units(loaded.rejects),
         scales=[row["scale"] for row in _distinct(loaded.controls)],
     )
 
@@ -305,5 +307,6 @@ def _json(page: Page, loaded: Loaded) -> JsonValue:
         "shuffles": machine.records(loaded.shuffles),
         "undertrained": [*sorted(page.undertrained)],
         "limits": [*page.limits],
+        "not_built": NOT_BUILT,
         "gallery": {name: list(windows) for name, windows in page.drawn.classes.items()},
     }

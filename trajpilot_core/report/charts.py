@@ -5,7 +5,7 @@ Every text is escaped by markupsafe. Coordinates are rounded, so that equal numb
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
@@ -28,6 +28,7 @@ class Point:
     y: float
     low: float
     high: float
+    has_interval: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -187,14 +188,13 @@ def _whiskers(line: Series, scale: Scale, shift: float) -> Markup:
         x = scale.x(p.x + shift)
         parts.append(
             Markup(
-                "<g><title>{name}, {at}: {y:+.1f} [{low:+.1f}, {high:+.1f}]</title>"
+                "<g><title>{name}, {at}: {y:+.1f} {interval}</title>"
                 '<line x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>{mark}</g>'
             ).format(
                 name=line.name,
                 at=_short(p.x),
                 y=p.y,
-                low=p.low,
-                high=p.high,
+                interval=f"[{p.low:+.1f}, {p.high:+.1f}]" if p.has_interval else "too few takes",
                 x=x,
                 a=scale.y(p.low),
                 b=scale.y(p.high),

@@ -52,7 +52,9 @@ def legend(variants: Sequence[str]) -> list[LegendItem]:
 def _point(m: Metric) -> Point:
     """Turn a metric into a point over its horizon; an infinite interval is not drawn."""
     wide = m.low == float("-inf")
-    return Point(float(m.horizon or 0), m.value, m.value if wide else m.low, m.value if wide else m.high)
+    return Point(
+        float(m.horizon or 0), m.value, m.value if wide else m.low, m.value if wide else m.high, has_interval=not wide
+    )
 
 
 def _series(results: Results, variant: str, reference: str | None, metric: str) -> Series:

@@ -1,5 +1,6 @@
 """Data health: what went in, what came out of every stage, and why the rest did not."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -72,6 +73,30 @@ def _problem(stage: str, code: RejectCode, rows: pa.Table) -> Problem:
         stage, code.value, severity, meaning, action, rows.num_rows, int(pc.sum(rows["n_units"]).as_py() or 0),
         len(pc.unique(rows["take"])), tuple(samples),
     )  # fmt: skip
+
+
+WINDOW = re.compile(r"window (\S+): ")
+"""How the detail of a WINDOW_INCOMPLETE begins."""
+
+
+def lost_units(rejects: Mapping[str, pa.Table]) -> dict[str, int]:
+    """Return stage -> units lost there; a window that several stages miss counts once, at the first of them.
+
+    Args:
+        rejects: stage -> table with the columns of `schemas.rejects.Reject`, in the order of the stages.
+    """
+    seen: set[str] = set()
+    lost = {}
+    for stage, table in rejects.items():
+        is_window = pc.equal(table["code"], RejectCode.WINDOW_INCOMPLETE.value)
+        fresh = 0
+        for row in table.filter(is_window).select(("detail", "n_units")).to_pylist():
+            found = WINDOW.match(row["detail"])
+            name = found[1] if found else row["detail"]
+            fresh += 0 if name in seen else row["n_units"]
+            seen.add(name)
+        lost[stage] = fresh + int(pc.sum(table.filter(pc.invert(is_window))["n_units"]).as_py() or 0)
+    return lost
 
 
 def flows(kept: Mapping[str, tuple[str, int]], rejects: Mapping[str, pa.Table]) -> list[Flow]:

@@ -69,4 +69,4 @@ def _value(cell: Cell) -> str:
 
 def _interval(cell: Cell) -> str:
     """Print an interval in small type."""
-    return rf"\scriptsize$[{cell.interval.replace('−', '-')}]$" if cell.interval else ""
+    return rf"\scriptsize${cell.bracketed.replace('−', '-')}$" if cell.interval else rf"\scriptsize {cell.bracketed}"

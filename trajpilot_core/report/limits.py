@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from schemas.results import Judgement
+from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
 from trajpilot_core.report.names import row_name
 from trajpilot_core.report.tables import Results
 
@@ -34,12 +35,14 @@ def limits(
         scales: scales of the controls (`metric`, `arbitrary`).
     """
     said = [_world(simulated)]
-    if n_takes < FEW_TAKES:
+    if n_takes < MIN_CLUSTERS:
+        said.append(f"Only {n_takes} test takes were scored: fewer than {MIN_CLUSTERS} give no interval at all.")
+    elif n_takes < FEW_TAKES:
         said.append(
             f"Only {n_takes} test takes were scored: intervals over fewer than {FEW_TAKES} takes are too narrow."
         )
-    if n_seeds == 1:
-        said.append("One seed was trained: the intervals hold the spread over takes, not the spread over trainings.")
+    seeds = "One seed was" if n_seeds == 1 else f"{n_seeds} seeds were"
+    said.append(f"{seeds} trained: the intervals hold the spread over takes, never the spread between trainings.")
     said += [_claim(judgement) for judgement in judgements if _is_open_claim(judgement)]
     weak = [row_name(v) for v in results.variants() if v in results.undertrained]
     if weak:
@@ -82,6 +85,7 @@ def _claim(judgement: Judgement) -> str:
     claim = judgement.check.split(": ", 1)[1]
     how = {
         "fails": "was not seen here",
+        "undecided": "is undecided here, intervals hold zero",
         "undertrained": "cannot be judged, a model is UNDERTRAINED",
         "not run": "could not be checked",
     }[judgement.verdict]

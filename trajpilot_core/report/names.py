@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from trajpilot_core.evaluation.checks import SCORER_MODELS
+
 
 class Row(NamedTuple):
     """One row of the tables, for people."""
@@ -10,7 +12,7 @@ class Row(NamedTuple):
     knows: str
     """What the row is given beside the Start and Goal clips."""
     models: tuple[str, ...]
-    """Models of the chain `final` that must be trained for the row to mean anything."""
+    """Models that must be trained for the row to mean anything, as `evaluation.checks.model_of` names them."""
 
 
 ROWS: dict[str, Row] = {
@@ -18,18 +20,24 @@ ROWS: dict[str, Row] = {
     "endpoint_traj": Row("Endpoint-Traj", "its own head motion during Start and Goal, none between",
                          ("endpoint_traj",)),
     "scorer": Row("Scorer", "endpoint motion, and the middle motion of one retrieved training window, or the No-Traj "
-                  "answer where the gate stays closed", ("traj", "no_traj", "scorer")),
+                  "answer where the gate stays closed", SCORER_MODELS),
     "oracle": Row("Oracle", "its own true head motion, middle included: a condition, not an upper bound", ("traj",)),
     "pool_mean": Row("Pool-Mean", "similarity-weighted mean of the plans of all candidates; nothing learned",
                      ("traj", "no_traj")),
     "knn_labels": Row("kNN-labels", "weighted vote of the candidates' labels; no trajectory", ("no_traj",)),
     "top1": Row("Top-1", "the middle motion of the nearest candidate, always", ("traj", "no_traj")),
     "shuffled": Row("Shuffled", "endpoint motion, and the middle motion of another test window", ("traj",)),
-    "previous": Row("Previous", "repeats the label before; untrained floor", ()),
+    "previous": Row("Previous", "repeats the TRUE label of the step before, which no planner knows; untrained floor "
+                    "that sees the truth, never bold", ()),
     "majority": Row("Majority", "the most frequent training label; untrained floor", ()),
 }  # fmt: skip
 """In the order of the tables: the paper's rows, our attribution row, then controls."""
 
+NOT_BUILT = (
+    "not built: Scorer+ (a better test-time method), Scorer with permuted candidate trajectories, Scorer without "
+    "candidate labels; so where a gain of the Scorer comes from is not attributed here"
+)
+"""Rows that the design names and that this implementation lacks; printed below the main table."""
 MAIN = ("no_traj", "endpoint_traj", "scorer", "oracle")
 OPEN_METRICS = ("M@1", "M@5", "MSeq", "F@1", "F@5", "FSeq")
 """Columns of the paper's open-vocabulary table."""

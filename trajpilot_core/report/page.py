@@ -17,12 +17,12 @@ from trajpilot_core.report.frames import Thumbnail
 from trajpilot_core.report.gallery import CLASSES, Drawn, Example
 from trajpilot_core.report.health import Count, Flow, Problem
 from trajpilot_core.report.machine import script_json
-from trajpilot_core.report.names import DESCRIPTIONS, ROWS, Row
+from trajpilot_core.report.names import DESCRIPTIONS, NOT_BUILT, ROWS, Row
 from trajpilot_core.report.paths import three_views
 from trajpilot_core.report.published import Comparison
 from trajpilot_core.report.tables import ResultTable, number
 
-SIGNS = {"holds": "✓", "fails": "✗", "undertrained": "!", "not run": "–"}
+SIGNS = {"holds": "✓", "fails": "✗", "undecided": "~", "undertrained": "!", "not run": "–"}
 GROUPS = {
     "demo": "What the demo must show",
     "claim": "The paper’s claims and our controls, as seen here",
@@ -80,6 +80,7 @@ def render(page: Page) -> bytes:
         data=Markup(script_json(_path_data(page.examples))), groups=judgement_groups(page.judgements), signs=SIGNS,
         rows=_known_rows(page.variants), descriptions=DESCRIPTIONS, classes=CLASSES, number=number,
         tables={table.id: table for table in page.tables}, views=three_views, count=_count,
+        not_built=NOT_BUILT,
     )  # fmt: skip
     return text.encode()
 

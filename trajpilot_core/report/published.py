@@ -5,10 +5,11 @@ percentages, no intervals, one seed.
 """
 
 import csv
+import math
 from dataclasses import dataclass
 from importlib import resources
 
-from trajpilot_core.report.tables import Results, number
+from trajpilot_core.report.tables import TOO_FEW, Results, number
 
 FILE = "published_open_vocabulary.csv"
 CORPUS = "egoexo4d"
@@ -56,7 +57,7 @@ def comparisons(results: Results) -> list[Comparison]:
                     variant,
                     metric,
                     number(ours.value),
-                    f"{number(ours.low)}, {number(ours.high)}",
+                    f"[{number(ours.low)}, {number(ours.high)}]" if math.isfinite(ours.high) else TOO_FEW,
                     f"{value:.2f}",
                     number(ours.value - value, signed=True),
                     outside,

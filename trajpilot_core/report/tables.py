@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schemas.results import Judgement, Metric
+from trajpilot_core.evaluation.checks import model_of
 from trajpilot_core.evaluation.metrics import METRICS
 from trajpilot_core.report.names import MAIN, OPEN_METRICS, ROWS, SEQUENCE_METRICS, in_order, row_name
 
 TIE = 1e-9
 """Values closer than this share the bold face."""
-USES_THE_TRUTH = frozenset({"oracle"})
-"""Rows that see the window's own middle trajectory; they are never bold."""
-TRAINED = "trained: final/"
+USES_THE_TRUTH = frozenset({"oracle", "previous"})
+"""Rows that see the window's own middle trajectory or its true labels; they are never bold."""
+TRAINED = "trained: "
+TOO_FEW = "too few takes"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,11 @@ class Cell:
             return ""
         signed = m.reference is not None
         return f"{number(m.low, signed)}, {number(m.high, signed)}"
+
+    @property
+    def bracketed(self) -> str:
+        """Interval in brackets, or why there is none."""
+        return f"[{self.interval}]" if self.interval else TOO_FEW
 
     @property
     def sign(self) -> str:
@@ -120,7 +127,7 @@ class Results:
 def results_of(metrics: Sequence[Metric], judgements: Sequence[Judgement]) -> Results:
     """Keep the metrics that are printed, and find the rows whose models are not trained."""
     weak = {
-        judgement.check.removeprefix(TRAINED).split(",")[0]
+        model_of(judgement.check)
         for judgement in judgements
         if judgement.check.startswith(TRAINED) and judgement.verdict != "holds"
     }

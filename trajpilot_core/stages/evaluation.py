@@ -1,5 +1,6 @@
 """Evaluation: predictions of every row, metrics with intervals over takes, the gate, and the checks of itself."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ from trajpilot_core.stages.stage import Inputs, Stage, Work
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.blocks import Predictions
 
-VERSION = 1  # raise when the numbers that this stage writes change
+FITTED = ("e_tau", "predictors")
+"""Models whose metadata name the takes that they were fitted on."""
+VERSION = 2  # raise when the numbers that this stage writes change
 
 
 def run(work: Work) -> None:
@@ -22,7 +25,7 @@ def run(work: Work) -> None:
     from trajpilot_core.evaluation.blocks import predictions_of
     from trajpilot_core.evaluation.checks import Evidence, judge
     from trajpilot_core.evaluation.rows import predict_all
-    from trajpilot_core.evaluation.tables import gate_rows, outcome_table
+    from trajpilot_core.evaluation.tables import gate_rows, growth, outcome_table
 
     cfg: EvaluationConfig = work.config
     rows = predict_all(work.inputs, cfg, work.runtime.device, work.runtime.progress)
@@ -37,6 +40,7 @@ def run(work: Work) -> None:
     evidence = Evidence(
         predictions, metrics, {row["take_id"]: row["split"] for row in takes},
         candidate_takes(rows.predictions, work.inputs), _folds(work.inputs), trained(work.inputs),
+        growth(predictions, "oracle", cfg), {name: fitted_takes(work.inputs, name) for name in FITTED},
     )  # fmt: skip
     work.sink.table("metrics", table_of(Metric, metrics))
     work.sink.table("judgements", table_of(Judgement, judge(evidence)))
@@ -62,12 +66,23 @@ def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: E
 
 
 def trained(inputs: Inputs) -> list[Judgement]:
-    """Judge the predictors of the chain that is tested (D 51), checks `trained: final/<variant>, seed <seed>`."""
+    """Judge predictors of every chain, and the scorer of every seed (D 51): `trained: <chain>/<model>, seed <seed>`.
+
+    The scorer is held against the floors of the chain `final`; without a curve it was never fitted: undertrained.
+    """
     from trajpilot_core.training.judge import judge_trained
 
     curve = rows_of(CurvePoint, inputs.table("predictor_curves"))
-    models = sorted({(row.model, row.seed) for row in curve if row.model.startswith("final/") and row.epoch > 0})
+    models = sorted({(row.model, row.seed) for row in curve if row.epoch > 0})
+    models += sorted({("final/scorer", seed) for _, seed in models})
+    curve += rows_of(CurvePoint, inputs.table("scorer_curves"))
     return [judge_trained(curve, model, seed).replace(check=f"trained: {model}, seed {seed}") for model, seed in models]
+
+
+def fitted_takes(inputs: Inputs, name: str) -> dict[str, list[str]] | None:
+    """Return chain -> takes that a model entry was fitted on, from its metadata; None where they do not say."""
+    told = inputs.model(name)[1].get("fitted_takes")
+    return None if told is None else {chain: list(takes) for chain, takes in json.loads(told).items()}
 
 
 def candidate_takes(predictions: pa.Table, inputs: Inputs) -> dict[str, str]:
