@@ -44,7 +44,7 @@ lock:
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/pip install --quiet --upgrade "pip>=24" "setuptools>=77"
 	$(VENV)-lock/bin/pip install --quiet "torch==2.13.0"
-	$(VENV)-lock/bin/pip install --quiet .
+	$(VENV)-lock/bin/pip install --quiet ".[s3]"
 	$(VENV)-lock/bin/pip install --quiet ".[dev]"
 	-$(VENV)-lock/bin/pip check  # names decord, whose wheel carries an old platform tag
 	( echo "# Made by 'make lock' from pyproject.toml with the extra dev; torch may be met by any build of 2.13.0."; \
