@@ -1,12 +1,16 @@
 """One run from the command line: the lock, the log, the embedded server, the first and the last line."""
 
 import logging
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
@@ -26,6 +30,8 @@ from trajpilot_core.store.lock import require_free_space, root_lock
 LOG = logging.getLogger("trajpilot")
 LOCK_WAIT_S = 3600.0
 DRAIN_S = 10.0
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
 NEEDED_BYTES = 2 << 30
 """The demo writes 0.3 GB; the paper's main experiment about 1 GB beside its scratch files."""
 OLD_H = 24.0
@@ -87,15 +93,30 @@ def prefect_server(place: PrefectPlace) -> Iterator[None]:
         LOG.info("ended the Prefect server of an earlier run that was killed")
     server = SubprocessASGIServer()
     try:
-        server.start(timeout=STARTUP_TIMEOUT_S)
+        start_apart(server)
         if server.server_process is not None:
             remember_server(place.home, server.server_process.pid)
         yield
     finally:
-        APILogWorker.drain_all(timeout=DRAIN_S)
-        EventsWorker.drain_all(timeout=DRAIN_S)
+        drain()
         server.stop()
         (place.home / "server.pid").unlink(missing_ok=True)
+
+
+def start_apart(server: SubprocessASGIServer) -> None:
+    """Start the server in a process group of its own: Ctrl-C is for the run, which then ends the server.
+
+    Prefect starts it in the run's group; there Ctrl-C would end it first, and the run would wait for it for a minute.
+    """
+    apart = partial(subprocess.Popen, start_new_session=True)
+    with patch.object(subprocess, "Popen", apart):
+        server.start(timeout=STARTUP_TIMEOUT_S)
+
+
+def drain() -> None:
+    """Send what is left of logs and events to the server."""
+    APILogWorker.drain_all(timeout=DRAIN_S)
+    EventsWorker.drain_all(timeout=DRAIN_S)
 
 
 @contextmanager
@@ -111,6 +132,18 @@ def patient_lock(root: Path) -> Iterator[None]:
 
 
 def run_session(
+    config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None, place: PrefectPlace
+) -> None:
+    """Run the flow; Ctrl-C ends the run and its processes at once, and what is finished is kept."""
+    try:
+        run_flow(config, options, what, world, place)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted: what is finished is kept; the same command goes on from there\n")
+        sys.stderr.flush()
+        os._exit(INTERRUPTED)  # Prefect's threads would wait at exit for a server that is gone
+
+
+def run_flow(
     config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None, place: PrefectPlace
 ) -> None:
     """Run the flow between one line that says where everything goes and one that says where the report is."""

@@ -1,10 +1,12 @@
 """The `trajpilot` command as a user starts it: any folder, any home, a taken port, a server of his own, two at once."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -120,3 +122,25 @@ def test_a_mistake_is_answered_with_one_message_and_no_traceback(
     assert done.returncode == 2
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_ctrl_c_ends_the_run_and_its_server_at_once_and_says_how_to_go_on(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    process = subprocess.Popen(
+        [COMMAND, "demo", "--world", "tiny", "--root", str(root)], cwd=tmp_path, env=environment(tmp_path / "home"),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    wait_for(lambda: (root / "world" / ".world").exists(), 120.0)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted: what is finished is kept" in output
+    wait_for(lambda: servers_over(root) == [], 20.0)
+
+
+def wait_for(condition: Callable[[], bool], limit_s: float) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, f"not so within {limit_s} s"
+        time.sleep(0.2)

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -44,6 +45,7 @@ def run_all(job: Callable[..., T], arguments: Sequence[tuple[Any, ...]], workers
 def start_worker() -> None:
     """Prepare a worker: one OpenCV thread, and an end as soon as the parent is gone (even by kill -9)."""
     cv2.setNumThreads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; the worker ends with it
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
