@@ -53,8 +53,8 @@ lock:
 	rm -rf $(VENV)-lock build
 
 benchmarks: $(VENV)/installed
-	$(BIN)/python benchmarks/trajectories.py
-	$(BIN)/python benchmarks/video.py
+	$(BIN)/python benchmarks/trajectories.py --folder runs/benchmarks
+	$(BIN)/python benchmarks/video.py --folder runs/benchmarks
 	$(BIN)/python benchmarks/retrieval.py
 
 # Never touches artifacts.
