@@ -99,7 +99,7 @@ def fitted_takes(jobs: Sequence[Job], segment_take: Tensor, take_ids: Sequence[s
 
     Args:
         jobs: trainings whose inputs still lie in scratch.
-        segment_take: (S,) long, the take of each segment.
+        segment_take: shape (S,), long, the take of each segment.
         take_ids: ids of the takes.
     """
     found: dict[str, set[str]] = {}
