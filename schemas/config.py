@@ -104,6 +104,7 @@ class AlignmentConfig(Record):
     temperature: float = Field(0.07, gt=0, description="Initial; learnable, its inverse clamped at 100 (D 11).")
     folds: int = Field(5, ge=1, description="Cross-fitting by take of everything that is learned (D 28); 1: cheap mode.")
     holdout_share: float = Field(0.15, gt=0, lt=0.5, description="Cheap mode only: share of the training takes that no fit sees and that the scorer learns on (D 28).")
+    fold_share: float | None = Field(None, gt=0, lt=1, description="Share of the training takes in each fold, the others in none; None: every take is in a fold. Fewer queries, but folds' models closer to the final ones.")
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="One chain of models per seed (D 2); predictor and scorer follow.")
     train: TrainConfig = TrainConfig(epochs=200, patience=20, lr=1e-3)
 
@@ -141,6 +142,7 @@ class ScorerConfig(Record):
     loss_weights: tuple[float, float, float] = Field((1.0, 1.0, 1.0), description="Gate, best candidate, rank distribution (D 32).")
     max_queries: int = Field(65_536, ge=1, description="Training queries kept, drawn by seed where there are more: their candidate plans stay in memory (docs/decisions/scorer.md).")
     temperatures: tuple[float, ...] = Field((0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0), min_length=1, description="Grid for the weights softmax(cos / T) of kNN-labels and Pool-Mean; T is chosen on dev (D 29).")
+    ablations: tuple[Literal["no_labels", "no_motion"], ...] = Field(("no_labels", "no_motion"), description="Further scorers that are trained without the candidates' labels, and without their trajectories and plans under them.")
     train: TrainConfig = TrainConfig(epochs=30, patience=6)
 
 

@@ -5,8 +5,9 @@ from typing import Literal
 from schemas.base import Record
 
 Variant = Literal[
-    "no_traj", "endpoint_traj", "scorer", "oracle",
-    "top1", "knn_labels", "pool_mean", "shuffled", "majority", "previous",
+    "no_traj", "endpoint_traj", "scorer", "scorer_plus", "oracle",
+    "top1", "knn_labels", "pool_mean", "shuffled",
+    "scorer_permuted", "scorer_no_labels", "scorer_no_motion", "majority", "previous",
 ]  # fmt: skip
 
 
@@ -140,6 +141,53 @@ class CurvePoint(Record):
     split: Literal["train", "dev"]
     quantity: str
     value: float
+
+
+class TakeScore(Record):
+    """What one row, or the ceiling of one row, got on all windows of one horizon of one take.
+
+    Sums over windows of the percentages of each metric (docs/decisions/metrics.md), so that any average, difference
+    and interval over takes can be drawn from them.
+    """
+
+    variant: str
+    """A row of the tables, or `ceiling/<row>`."""
+    seed: int
+    take_id: str
+    horizon: int
+    n_windows: int
+    m1: float
+    m5: float
+    mseq: float
+    f1: float
+    f5: float
+    fseq: float
+
+
+class Ceiling(Record):
+    """One row of the tables against the best that anybody could do with a superset of what the row sees.
+
+    Exact inference on the simulated world's own generative model; source: docs/decisions/ceiling.md.
+    """
+
+    variant: str
+    horizon: int | None
+    """None: plain mean over horizons."""
+    metric: str
+    value: float
+    """The row, averaged over seeds."""
+    ceiling: float
+    """The optimal decision of this metric, on the same windows."""
+    difference: float
+    """value - ceiling."""
+    standard_error: float
+    """Of the paired difference, clustered by take."""
+    n_takes: int
+    n_windows: int
+    binding: bool
+    """True where a row above its ceiling fails the evaluation (M@1 and MSeq over all horizons); others warn."""
+    above: bool
+    """difference > 3 standard errors: proof of a leak."""
 
 
 class Judgement(Record):
