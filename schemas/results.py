@@ -197,3 +197,33 @@ class Judgement(Record):
     verdict: Literal["holds", "fails", "undecided", "undertrained", "not run"]
     """A claim `fails` where an interval excludes zero on the other side; `undecided` where intervals hold zero."""
     detail: str
+
+
+class LeakCheck(Record):
+    """One check that nothing in a simulated world, or in what was learned in it, gives an answer away.
+
+    Source: docs/decisions/claims-checks.md, which states every bound and its reason.
+    """
+
+    check: str
+    """`leak: <what>`."""
+    value: float
+    """What was measured, in the unit that `detail` names; for an exact rule the number of its violations."""
+    bound: float | None
+    """What `value` may be at most (at least, for p-values); None where nothing could be measured."""
+    verdict: Literal["holds", "fails", "not run"]
+    detail: str
+
+
+class GeometryScore(Record):
+    """Distances between features of one kind of pair of segments, summed over the pairs of one take.
+
+    Source: docs/decisions/claims-checks.md.
+    """
+
+    take_id: str
+    kind: Literal["adjacent", "same_take_far", "other_take_same_action", "random"]
+    distance: float
+    """Sum over the pairs."""
+    n: int
+    """Pairs."""

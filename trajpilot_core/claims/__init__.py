@@ -1,0 +1,1 @@
+"""Evidence in the simulated world: claims, ceilings, leak checks, scene geometry."""
