@@ -1,0 +1,87 @@
+"""What the claims run fixes beforehand, once and dated, and the rows that only the claims have.
+
+"Claims page" is docs/decisions/claims.md. Nothing here may change after the first run of the claims: the digest of
+`ClaimsConfig` is printed on every page that rests on it.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.base import Record
+
+FIXED_ON = "2026-11-21"
+BASE, DRAWN, NO_INFORMATION, NO_STYLE, NO_SCENE = "base", "drawn", "no_information", "no_style", "no_scene"
+WORLDS = (BASE, DRAWN, NO_INFORMATION, NO_STYLE, NO_SCENE)
+"""Rendered; the same knobs by features; kappa 0 and style 0; style 0; scene 0. Each seed is a world of its own."""
+SWEEP_ROWS = ("no_traj", "endpoint_traj", "oracle")
+"""Rows that the worlds of the sweep are scored on."""
+
+
+class ClaimsConfig(Record):
+    """Sizes, margins and levels of the claims. No other file repeats one of these numbers."""
+
+    fixed_on: str = Field(FIXED_ON, pattern=r"^\d{4}-\d{2}-\d{2}$", description="Date on which these values were fixed, before the first run.")
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="One world, with takes of its own, and one chain of models per seed.")
+    sweep_kappa: tuple[float, ...] = Field((0.0, 0.75, 1.5, 3.0), min_length=1, description="Label information in motion, of the sweep.")
+    sweep_style: tuple[float, ...] = Field((0.0, 2.0, 4.0), min_length=1, description="Intent information in motion, of the sweep; every pair with kappa is published.")
+    sweep_seed: int = Field(0, ge=0, description="The only seed of the sweep.")
+    door_train_takes: int = Field(400, ge=1, description="Training takes of a world that enters by features.")
+    door_test_takes: int = Field(240, ge=1, description="Test takes of such a world, so that the equivalence tests can decide.")
+
+    horizons: tuple[int, ...] = Field((3, 4, 5, 6, 7, 8), min_length=2, description="H; every figure over H is the plain mean of these. Source: paper, 3.1.")
+    deep_horizon: int = Field(5, ge=3, description="Top-1 is held against No-Traj from this H on: at H=3 its true endpoints can still carry it.")
+    margin: float = Field(1.5, gt=0, description="Equivalence margin, points of M@1, pooled over H.")
+    target_se: float = Field(0.46, gt=0, description="Largest standard error, points, at which an equivalence test is decided: about 90 % power at the margin.")
+    equivalence_level: float = Field(0.90, gt=0.5, lt=1, description="Level of the interval of the two one-sided tests (each at 5 %).")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="Level of every other interval.")
+    alpha: float = Field(0.05, gt=0, lt=0.5, description="Family-wise level of Holm's procedure over the five comparisons of Scorer+.")
+    aim_share: float = Field(0.5, gt=0, le=1, description="Aim of Scorer+: this share of the way from the learned No-Traj to the exact Endpoint-Traj ceiling.")
+    bootstrap: int = Field(10_000, ge=100, description="Resamples of takes, within each seed's world.")
+    bootstrap_seed: int = Field(20261121, ge=0, description="Of the resampling.")
+
+
+class GeometryScore(Record):
+    """How far apart the features of pairs of segments lie, for one take and kind of pair."""
+
+    take_id: str
+    kind: Literal["adjacent", "same_take_far", "other_take_same_action", "random"]
+    distance: float
+    """Sum over pairs of the l1 distance (mean over dimensions) between normalised features."""
+    n: int
+    """Pairs."""
+
+
+class ClaimsJob(Record):
+    """One resumable piece of the run."""
+
+    world: str
+    seed: int
+    job: str
+    status: Literal["done", "not run", "failed"]
+    seconds: float | None
+    """Wall time; None where it did not run."""
+    note: str = ""
+    """Why it was not run or what failed."""
+
+
+class ClaimsRun(Record):
+    """run.json: when, with what and on what the claims were computed."""
+
+    date: str
+    config_digest: str
+    """Of `ClaimsConfig` together with the pipeline's configuration and the worlds'."""
+    machine: str
+    """Processor, cores, memory; no host name."""
+    device: Literal["cpu", "cuda"]
+    jobs: tuple[ClaimsJob, ...]
+
+
+def sweep_world(kappa: float, style: float) -> str:
+    """Return the name of a world of the sweep."""
+    return f"sweep_k{kappa:g}_s{style:g}"
+
+
+def sweep_worlds(cfg: ClaimsConfig) -> dict[str, tuple[float, float]]:
+    """Return name -> (kappa, style) of every world of the sweep, in order of style, then kappa."""
+    return {sweep_world(kappa, style): (kappa, style) for style in cfg.sweep_style for kappa in cfg.sweep_kappa}
