@@ -41,17 +41,6 @@ class ClaimsConfig(Record):
     bootstrap_seed: int = Field(20261121, ge=0, description="Of the resampling.")
 
 
-class GeometryScore(Record):
-    """How far apart the features of pairs of segments lie, for one take and kind of pair."""
-
-    take_id: str
-    kind: Literal["adjacent", "same_take_far", "other_take_same_action", "random"]
-    distance: float
-    """Sum over pairs of the l1 distance (mean over dimensions) between normalised features."""
-    n: int
-    """Pairs."""
-
-
 class ClaimsJob(Record):
     """One resumable piece of the run."""
 
