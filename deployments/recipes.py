@@ -33,7 +33,27 @@ def demo() -> PipelineConfig:
     )
 
 
-RECIPES: dict[str, Callable[[], PipelineConfig]] = {"atomic": atomic, "demo": demo}
+def claims() -> PipelineConfig:
+    """The simulated worlds of the claims: larger than the demo, cross-fitted, the same budget for every row.
+
+    Fixed on 2026-11-21, before any test figure of these worlds was seen; trainings by dev takes
+    (docs/decisions/claims.md).
+    """
+    base = demo()
+    aligned = TrainConfig(epochs=40, patience=12, batch=128, lr=2e-3, weight_decay=1.0)
+    predicted = TrainConfig(epochs=12, patience=5, batch=128, lr=2e-3)
+    scored = TrainConfig(epochs=10, patience=4, batch=256, lr=1e-3)
+    return base.replace(
+        ingest=base.ingest.replace(central_share=0.6),
+        features=base.features.replace(n_frames=4, batch=32),
+        alignment=base.alignment.replace(folds=2, fold_share=0.25, train=aligned),
+        predictor=base.predictor.replace(width=96, hidden=192, queries=2, dropout=0.2, train=predicted),
+        scorer=base.scorer.replace(candidates=32, prefetch=48, width=64, train=scored),
+        evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16, 32)),
+    )
+
+
+RECIPES: dict[str, Callable[[], PipelineConfig]] = {"atomic": atomic, "demo": demo, "claims": claims}
 
 
 def recipe(name: str) -> PipelineConfig:

@@ -4,6 +4,7 @@ from schemas.config import RunOptions
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import (
     alignment,
+    drawn,
     evaluation,
     features,
     ingest,
@@ -29,6 +30,14 @@ STAGES: dict[str, Stage] = {
         report.STAGE,
     )
 }
+
+DRAWN_STAGES: dict[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        drawn.TABLES, drawn.FEATURES, text_bank.STAGE, alignment.STAGE, predictor.STAGE, scorer.STAGE, evaluation.STAGE,
+    )
+}  # fmt: skip
+"""For simulated worlds that enter by features (docs/decisions/claims.md)."""
 
 
 def selected(run: RunOptions) -> list[str]:

@@ -51,7 +51,8 @@ def run(work: Work) -> None:
 def draw_folds(train_takes: list[str], cfg: AlignmentConfig) -> dict[str, int]:
     """Return take_id -> fold for the training takes, by the order of sha256(seed:take) (D 28).
 
-    Cross-fitting: the takes are dealt out to folds 0 .. K-1. Cheap mode (one fold): the first `holdout_share` of them
+    Cross-fitting: the takes are dealt out to folds 0 .. K-1; with a `fold_share` each fold takes that share, and the
+    rest is -1. Cheap mode (one fold): the first `holdout_share` of them
     are fold 0, held out of every fit; the others are -1, fitted.
 
     Raises:
@@ -68,8 +69,16 @@ def draw_folds(train_takes: list[str], cfg: AlignmentConfig) -> dict[str, int]:
         held = min(len(order) - 1, max(1, round(cfg.holdout_share * len(order))))
         folds = {take: 0 if i < held else -1 for i, take in enumerate(order)}
     else:
-        folds = {take: i % cfg.folds for i, take in enumerate(order)}
+        folds = {take: fold_of_rank(i, len(order), cfg) for i, take in enumerate(order)}
     return dict(sorted(folds.items()))
+
+
+def fold_of_rank(rank: int, n_takes: int, cfg: AlignmentConfig) -> int:
+    """Return the fold of the training take of that rank; -1, fitted by every chain, past the folds' shares."""
+    if cfg.fold_share is None:
+        return rank % cfg.folds
+    fold = rank // max(1, round(cfg.fold_share * n_takes))
+    return fold if fold < cfg.folds else -1
 
 
 def make_jobs(data: "MotionData", fold_of: dict[str, int], cfg: AlignmentConfig, work: Work) -> "list[Job]":
