@@ -14,7 +14,8 @@ from schemas.observation import Controls, controls_schema
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, Prediction, ShuffleScore
 from trajpilot_core.evaluation.blocks import Predictions, predictions_of
-from trajpilot_core.evaluation.checks import Evidence, judge
+from trajpilot_core.evaluation.checks import judge
+from trajpilot_core.evaluation.evidence import Evidence
 from trajpilot_core.evaluation.tables import gate_rows, growth, outcome_table
 from trajpilot_core.stages import report
 from trajpilot_core.stages.evaluation import score

@@ -27,7 +27,8 @@ from schemas.rejects import RejectCode, reject
 from schemas.results import CurvePoint, GateRow, Judgement, Metric, Outcome, Prediction
 from trajpilot_core.evaluation import rows as rows_module
 from trajpilot_core.evaluation.blocks import Block, EvaluationError, Predictions, predictions_of
-from trajpilot_core.evaluation.checks import Evidence, judge
+from trajpilot_core.evaluation.checks import judge
+from trajpilot_core.evaluation.evidence import Evidence
 from trajpilot_core.evaluation.tables import (
     averaged,
     capture_clusters,

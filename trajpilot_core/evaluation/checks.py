@@ -5,93 +5,19 @@ training), `trained`, `demo` (what the simulated demo must show), `claim` (what 
 Only a failed `identity`, `leak` or `demo` speaks of a fault. Source: docs/decisions/metrics.md.
 """
 
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from schemas.results import Judgement, Metric
 from trajpilot_core.evaluation.blocks import Block, Predictions
-from trajpilot_core.evaluation.tables import REFERENCE, Growth, gate_gains
+from trajpilot_core.evaluation.evidence import Evidence
+from trajpilot_core.evaluation.paper_claims import claim_checks
+from trajpilot_core.evaluation.tables import REFERENCE, gate_gains
 
 TOLERANCE = 1e-6
 """Percentage points; the tables are rounded to nine places."""
-Verdict = Literal["holds", "fails", "undecided", "undertrained", "not run"]
-
-
-Fitted = Mapping[str, Sequence[str]]
-"""Chain -> ids of the takes that it was fitted on."""
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Everything that the checks look at."""
-
-    predictions: Predictions
-    metrics: Sequence[Metric]
-    take_split: Mapping[str, str]
-    """Take id -> train, dev or test."""
-    window_take: Mapping[str, str]
-    """Window id -> take id, at least of every window that served as a candidate."""
-    folds: Mapping[str, int]
-    """Training take -> fold; -1 marks the takes fitted in the cheap mode."""
-    trained: Sequence[Judgement] = field(default_factory=tuple)
-    """One judgement per model, `trained: <chain>/<model>, seed <seed>`."""
-    growth: Growth | None = None
-    """Oracle's lead over No-Traj, longest horizon against shortest."""
-    fitted: Mapping[str, Fitted | None] = field(default_factory=dict)
-    """Model entry -> what its metadata say it was fitted on; None where they say nothing."""
-
-
-class Claim(NamedTuple):
-    """A sign that a paired difference must have at every horizon from `first_horizon` on."""
-
-    check: str
-    variant: str
-    reference: str
-    sign: int
-    models: tuple[str, ...]
-    """Models that must be trained for the claim to mean anything, as `model_of` names them."""
-    first_horizon: int = 3
-    metric: str = "M@1"
-
-
-SCORER_MODELS = ("traj", "no_traj", "scorer", "folds/traj", "folds/no_traj")
-"""What the Scorer rests on: its own training queries come from the chains of the folds, where there are any."""
-
-CLAIMS: tuple[Claim, ...] = (
-    Claim("demo: Oracle is above No-Traj at every H", "oracle", "no_traj", 1, ("traj", "no_traj")),
-    Claim("claim: the Scorer is above No-Traj at every H", "scorer", "no_traj", 1, SCORER_MODELS),
-    Claim(
-        "claim: the Scorer's plans are more often exact than No-Traj's at every H (MSeq)",
-        "scorer",
-        "no_traj",
-        1,
-        SCORER_MODELS,
-        metric="MSeq",
-    ),
-    Claim(
-        "claim: the Scorer is above Endpoint-Traj at every H",
-        "scorer",
-        "endpoint_traj",
-        1,
-        (*SCORER_MODELS, "endpoint_traj"),
-    ),
-    Claim("claim: the Scorer is above Pool-Mean at every H", "scorer", "pool_mean", 1, SCORER_MODELS),
-    Claim(
-        "claim: the nearest candidate alone is below No-Traj from H=5 on",
-        "top1",
-        "no_traj",
-        -1,
-        ("traj", "no_traj"),
-        first_horizon=5,
-    ),
-    Claim("claim: shuffled trajectories are below Oracle at every H", "shuffled", "oracle", -1, ("traj",)),
-)
-"""The demo's own, then what the paper says (arXiv 2605.20388, experiments and appendix), with two controls of ours."""
 
 
 def judge(evidence: Evidence) -> list[Judgement]:
@@ -105,8 +31,7 @@ def judge(evidence: Evidence) -> list[Judgement]:
         bank_check(evidence),
         folds_check(evidence),
         *evidence.trained,
-        *(claim_check(claim, evidence) for claim in CLAIMS),
-        widening_check(evidence),
+        *claim_checks(evidence),
     ]
 
 
@@ -308,88 +233,3 @@ def _fit_faults(chain: str, takes: Sequence[str], evidence: Evidence) -> list[st
         elif left_out is not None and evidence.folds.get(take) == left_out:
             faults.append(f"{take} is held out from this fit")
     return faults
-
-
-def _differences(metrics: Iterable[Metric], claim: Claim) -> list[Metric]:
-    """Return the paired differences of a claim per horizon, rising."""
-    found = [
-        row
-        for row in metrics
-        if row.variant == claim.variant
-        and row.reference == claim.reference
-        and row.metric == claim.metric
-        and row.cluster == "take"
-        and row.horizon is not None
-        and row.horizon >= claim.first_horizon
-    ]
-    return sorted(found, key=lambda row: row.horizon or 0)
-
-
-def model_of(check: str) -> str:
-    """Name the model of a check `trained: <chain>/<model>, seed <seed>`: its model, or `folds/<model>` of any fold."""
-    chain, _, model = check.removeprefix("trained: ").split(",")[0].partition("/")
-    return model if chain == "final" else f"folds/{model}"
-
-
-def _untrained(evidence: Evidence, models: Sequence[str]) -> list[str]:
-    """Models among `models`, of any seed, that are not judged trained."""
-    return [
-        row.check.removeprefix("trained: ")
-        for row in evidence.trained
-        if row.verdict != "holds" and model_of(row.check) in models
-    ]
-
-
-def claim_check(claim: Claim, evidence: Evidence) -> Judgement:
-    """Check that a paired difference excludes zero on the claimed side at every horizon, with trained models.
-
-    A claim fails where an interval excludes zero on the other side, and is undecided otherwise; what the demo must show
-    either holds or fails.
-    """
-    rows = _differences(evidence.metrics, claim)
-    if not rows:
-        return Judgement(
-            check=claim.check, verdict="not run", detail=f"no difference {claim.variant} - {claim.reference}"
-        )
-    verdict = _sign_verdict(rows, claim.sign)
-    if verdict == "undecided" and claim.check.startswith("demo: "):
-        verdict = "fails"
-    detail = ", ".join(f"H={row.horizon}: {row.value:+.1f} [{row.low:+.1f}, {row.high:+.1f}]" for row in rows)
-    return _claimed(claim, evidence, verdict, f"{claim.metric} in points: {detail}", min(r.n_takes for r in rows))
-
-
-def _claimed(claim: Claim, evidence: Evidence, verdict: Verdict, detail: str, n_takes: int) -> Judgement:
-    """Word the verdict of a claim: models that are not trained prove nothing, and neither do too few takes."""
-    weak = _untrained(evidence, claim.models)
-    if verdict == "not run":
-        detail = f"too few takes ({n_takes})"
-    elif weak:
-        verdict, detail = "undertrained", f"UNDERTRAINED: {', '.join(weak)}; {detail}"
-    return Judgement(check=claim.check, verdict=verdict, detail=detail)
-
-
-def _sign_verdict(rows: Sequence[Metric | Growth], sign: int) -> Verdict:
-    """Say whether all intervals lie on the side of `sign`, one lies on the other side, or neither."""
-    if not all(math.isfinite(row.low) and math.isfinite(row.high) for row in rows):
-        return "not run"
-    if all(_excludes_zero(row, sign) for row in rows):
-        return "holds"
-    return "fails" if any(_excludes_zero(row, -sign) for row in rows) else "undecided"
-
-
-def _excludes_zero(row: Metric | Growth, sign: int) -> bool:
-    """Say whether the whole interval lies on the side of `sign`."""
-    return row.low > 0 if sign > 0 else row.high < 0
-
-
-def widening_check(evidence: Evidence) -> Judgement:
-    """Check that Oracle's lead over No-Traj is larger at the longest horizon than at the shortest, paired by take."""
-    claim = CLAIMS[0]._replace(check="claim: Oracle's lead over No-Traj grows with the horizon")
-    found = evidence.growth
-    if found is None:
-        return Judgement(check=claim.check, verdict="not run", detail="no such lead at two horizons")
-    detail = (
-        f"M@1 in points, lead at H={found.last} minus lead at H={found.first}: "
-        f"{found.value:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
-    )
-    return _claimed(claim, evidence, _sign_verdict([found], 1), detail, found.n_takes)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from trajpilot_core.evaluation.checks import SCORER_MODELS
+from trajpilot_core.evaluation.paper_claims import SCORER_MODELS
 
 
 class Row(NamedTuple):
@@ -12,7 +12,7 @@ class Row(NamedTuple):
     knows: str
     """What the row is given beside the Start and Goal clips."""
     models: tuple[str, ...]
-    """Models that must be trained for the row to mean anything, as `evaluation.checks.model_of` names them."""
+    """Models that must be trained for the row to mean anything, as `evaluation.paper_claims.model_of` names them."""
 
 
 ROWS: dict[str, Row] = {

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schemas.results import Judgement, Metric
-from trajpilot_core.evaluation.checks import model_of
 from trajpilot_core.evaluation.metrics import METRICS
+from trajpilot_core.evaluation.paper_claims import model_of
 from trajpilot_core.report.names import MAIN, OPEN_METRICS, ROWS, SEQUENCE_METRICS, in_order, row_name
 
 TIE = 1e-9

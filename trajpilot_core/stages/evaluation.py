@@ -23,7 +23,8 @@ VERSION = 2  # raise when the numbers that this stage writes change
 def run(work: Work) -> None:
     """Score every row on the test windows; see `trajpilot_core.evaluation` for the parts."""
     from trajpilot_core.evaluation.blocks import predictions_of
-    from trajpilot_core.evaluation.checks import Evidence, judge
+    from trajpilot_core.evaluation.checks import judge
+    from trajpilot_core.evaluation.evidence import Evidence
     from trajpilot_core.evaluation.rows import predict_all
     from trajpilot_core.evaluation.tables import gate_rows, growth, outcome_table
 
