@@ -9,7 +9,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pyarrow as pa
 import pytest
-from synthetic_results import Kept, Tables, built, corpus, report_inputs
+from synthetic_corpus import corpus
+from synthetic_results import Kept, Tables, built, report_inputs
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import ReportConfig

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
-from synthetic_results import Kept, Tables, built, corpus, report_inputs
+from synthetic_corpus import corpus
+from synthetic_results import Kept, Tables, built, report_inputs
 
 from schemas.config import ReportConfig
 from trajpilot_core.report.gallery import CLASSES, draw
