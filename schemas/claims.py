@@ -71,6 +71,11 @@ def sweep_world(kappa: float, style: float) -> str:
     return f"sweep_k{kappa:g}_s{style:g}"
 
 
+def world_seeds(cfg: ClaimsConfig, world: str) -> tuple[int, ...]:
+    """Return the seeds that `world` is planned with: one for the sweep, else all."""
+    return (cfg.sweep_seed,) if world in sweep_worlds(cfg) else cfg.seeds
+
+
 def sweep_worlds(cfg: ClaimsConfig) -> dict[str, tuple[float, float]]:
     """Return name -> (kappa, style) of every world of the sweep, in order of style, then kappa."""
     return {sweep_world(kappa, style): (kappa, style) for style in cfg.sweep_style for kappa in cfg.sweep_kappa}
