@@ -11,6 +11,8 @@ from pydantic import Field
 from schemas.base import Record
 
 Precision = Literal["auto", "fp32", "bf16"]
+Ablation = Literal["no_labels", "no_motion"]
+"""What a further scorer is trained without: the candidates' labels, or their trajectories and the plans under them."""
 
 
 class IngestConfig(Record):
@@ -142,7 +144,7 @@ class ScorerConfig(Record):
     loss_weights: tuple[float, float, float] = Field((1.0, 1.0, 1.0), description="Gate, best candidate, rank distribution (D 32).")
     max_queries: int = Field(65_536, ge=1, description="Training queries kept, drawn by seed where there are more: their candidate plans stay in memory (docs/decisions/scorer.md).")
     temperatures: tuple[float, ...] = Field((0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0), min_length=1, description="Grid for the weights softmax(cos / T) of kNN-labels and Pool-Mean; T is chosen on dev (D 29).")
-    ablations: tuple[Literal["no_labels", "no_motion"], ...] = Field(("no_labels", "no_motion"), description="Further scorers that are trained without the candidates' labels, and without their trajectories and plans under them.")
+    ablations: tuple[Ablation, ...] = Field(("no_labels", "no_motion"), description="Further scorers that are trained without the candidates' labels, and without their trajectories and plans under them.")
     train: TrainConfig = TrainConfig(epochs=30, patience=6)
 
 

@@ -4,13 +4,14 @@ Axes: B windows of one horizon H, N all of them, M middle steps, R ranked answer
 Source: paper, 4 and its appendix; docs/decisions/paper-gaps.md (15, 29, 40, 47, 51, 52); docs/decisions/scorer.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from schemas.config import ScorerConfig
+from schemas.config import Ablation, ScorerConfig
 from schemas.results import Variant
 from trajpilot_core.errors import StoreError
 from trajpilot_core.evaluation.ranking import best, best_labels
@@ -19,7 +20,7 @@ from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.bank import ChainView
 from trajpilot_core.retrieval.candidates import Candidates, label_votes, pool_mean, roll_out
 from trajpilot_core.training.chains import fit_takes
-from trajpilot_core.training.scorer import Queries, decide
+from trajpilot_core.training.scorer import Queries, decide, queries_of
 from trajpilot_core.training.scorer_fit import Decision
 
 RANKED = 5
@@ -43,37 +44,54 @@ class Answers:
     """(B,) long, row of the retrieved window that was used, -1 for the fallback."""
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A scorer and what dev decided for it."""
+class ReadyScorer(NamedTuple):
+    """A frozen scorer and what dev decided for it."""
 
     scorer: GateThenRankScorer
     decision: Decision
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The scorers of one seed."""
+
     config: ScorerConfig
+    paper: ReadyScorer
+    ablated: Mapping[Ablation, ReadyScorer]
 
 
-def all_answers(
-    view: ChainView, found: Candidates, queries: Queries, trained: Trained, donors_BM: Tensor
-) -> Iterator[Answers]:
+@dataclass(frozen=True)
+class Asked:
+    """B windows of one horizon, and everything that the rows of the tables are made from."""
+
+    found: Candidates
+    """Fallback and candidate plans."""
+    queries: Queries
+    """The same windows as the scorers read them."""
+    permuted: Candidates
+    """The candidates with the trajectories of other bank windows."""
+    donors: Tensor
+    """(B, M) long, segments whose trajectories stand in for the middles in the row `shuffled`, -1 for none."""
+
+
+def all_answers(view: ChainView, asked: Asked, trained: Trained) -> Iterator[Answers]:
     """Yield every row of the tables for B windows.
 
     Args:
         view: the final chain.
-        found: fallback and candidate plans.
-        queries: the same windows as the scorer reads them.
-        trained: scorer and decisions of the view's seed.
-        donors_BM: segments whose trajectories stand in for the middles in the shuffled row, -1 for none.
+        asked: the windows.
+        trained: scorers and decisions of the view's seed.
     """
-    data, decision = view.data, trained.decision
+    data, found, decision = view.data, asked.found, trained.paper.decision
     yield rank_plan("no_traj", found.fallback, view)
     yield rank_plan("endpoint_traj", own_plan(view, _endpoint_model(view), found.segments, with_mids=False), view)
-    yield scorer_answers(view, found, queries, trained)
+    yield from scorer_rows(view, asked, trained)
     yield rank_plan("oracle", own_plan(view, view.models.traj, found.segments, with_mids=True), view)
     nearest = _with_ends(found, found.plans[:, 0])
     yield replace(rank_plan("top1", nearest, view), window=found.window[:, 0])
     yield knn_answers(view, found, decision.knn_temperature)
     yield rank_plan("pool_mean", _with_ends(found, pool_mean(found, decision.pool_temperature)), view)
-    yield rank_plan("shuffled", shuffled_plan(view, found.segments, donors_BM), view)
+    yield rank_plan("shuffled", shuffled_plan(view, found.segments, asked.donors), view)
     order = label_order(view)
     yield majority_answers(found.segments, order)
     yield previous_answers(data.labels[found.segments], order)
@@ -97,13 +115,25 @@ def own_plan(view: ChainView, model: CausalPredictor, segments_BH: Tensor, with_
     return plan
 
 
-def scorer_answers(view: ChainView, found: Candidates, queries: Queries, trained: Trained) -> Answers:
+def scorer_rows(view: ChainView, asked: Asked, trained: Trained) -> Iterator[Answers]:
+    """Yield the paper's scorer, the same one on permuted candidates, and the ablated ones."""
+    yield scorer_answers("scorer", view, asked.found, asked.queries, trained.paper)
+    foreign = queries_of(view, asked.permuted, trained.config)
+    yield scorer_answers("scorer_permuted", view, asked.permuted, foreign, trained.paper)
+    for ablation, scorer in trained.ablated.items():
+        variant: Variant = "scorer_no_labels" if ablation == "no_labels" else "scorer_no_motion"
+        yield scorer_answers(variant, view, asked.found, asked.queries, scorer)
+
+
+def scorer_answers(
+    variant: Variant, view: ChainView, found: Candidates, queries: Queries, ready: ReadyScorer
+) -> Answers:
     """Answer with the highest-ranked candidate where the gate opens, else with the fallback (paper, 3.5)."""
-    gate, choice = decide(trained.scorer, queries, DECIDE_BATCH)
-    opened = (gate >= trained.decision.threshold) & found.valid.any(1)
+    gate, choice = decide(ready.scorer, queries, DECIDE_BATCH)
+    opened = (gate >= ready.decision.threshold) & found.valid.any(1)
     here = torch.arange(len(choice), device=choice.device)
     candidate = _with_ends(found, found.plans[here, choice])
-    answers = rank_plan("scorer", torch.where(opened[:, None, None], candidate, found.fallback), view)
+    answers = rank_plan(variant, torch.where(opened[:, None, None], candidate, found.fallback), view)
     window = torch.where(opened, found.window[here, choice], -1)
     return replace(answers, gate=gate, opened=opened, window=window)
 

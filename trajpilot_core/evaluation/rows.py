@@ -17,9 +17,18 @@ from schemas.rejects import Reject
 from schemas.results import Headroom, Prediction, ShuffleScore
 from trajpilot_core.evaluation.headroom import Sums, headroom_row, pool_sums
 from trajpilot_core.evaluation.ranking import truth_ranks
-from trajpilot_core.evaluation.rollout import Answers, Trained, all_answers, donors_of, shuffled_plan
+from trajpilot_core.evaluation.rollout import (
+    Answers,
+    Asked,
+    ReadyScorer,
+    Trained,
+    all_answers,
+    derangement,
+    donors_of,
+    shuffled_plan,
+)
 from trajpilot_core.retrieval.bank import ChainView, batches, build_bank, chain_view, endpoint_keys
-from trajpilot_core.retrieval.candidates import find_candidates, truth_of
+from trajpilot_core.retrieval.candidates import find_candidates, permuted, truth_of
 from trajpilot_core.stages.stage import Inputs
 from trajpilot_core.training.chains import ModelFile, ModelFiles, chains_of, read_model_files
 from trajpilot_core.training.data import SPLITS, PlanningData, WindowSet, load_planning_data
@@ -85,8 +94,7 @@ def predict_rows(
     total = len(files.seeds) * len(data.windows)
     for seed in files.seeds:
         view = chain_view(data, files, chains_of(data)[0], seed, device)
-        scorer, decision = load_scorer(scorers, seed, device)
-        trained = Trained(scorer, decision, scorer_config(scorers))
+        trained = load_trained(scorers, seed, device)
         for horizon, windows in data.windows.items():
             rows = (windows.split == SPLITS.index(split)).nonzero()[:, 0]
             if not len(rows):
@@ -102,6 +110,13 @@ def predict_rows(
     return whole, table_of(Headroom, headroom), table_of(ShuffleScore, shuffles)
 
 
+def load_trained(scorers: ModelFile, seed: int, device: str) -> Trained:
+    """Read the scorers of one seed."""
+    config = scorer_config(scorers)
+    ablated = {name: ReadyScorer(*load_scorer(scorers, seed, device, name)) for name in config.ablations}
+    return Trained(config, ReadyScorer(*load_scorer(scorers, seed, device)), ablated)
+
+
 def predict_parts(
     view: ChainView, trained: Trained, horizon: int, rows: Tensor, seed: int, config: EvaluationConfig
 ) -> Iterator[Part]:
@@ -109,10 +124,12 @@ def predict_parts(
     windows = view.data.windows[horizon]
     bank = build_bank(view, horizon, trained.config.key)
     donors = donors_of(windows.segments[rows], config.seed, 0)
+    strangers = derangement(len(bank.take), 1_000_003 * config.seed + horizon)
     for part, donors_BM in zip(batches(rows, WINDOWS_AT_ONCE), batches(donors, WINDOWS_AT_ONCE), strict=True):
         found = find_candidates(view, bank, part, trained.config)
         queries = queries_of(view, found, trained.config)
-        answers = all_answers(view, found, queries, trained, donors_BM)
+        asked = Asked(found, queries, permuted(view, bank, found, strangers), donors_BM)
+        answers = all_answers(view, asked, trained)
         keys = endpoint_keys(view, found.segments, trained.config.key, found.fallback)
         pools = [pool for pool in config.headroom_pools if pool <= trained.config.candidates and len(bank.take)]
         draw = 1_000_003 * config.seed + int(part[0])

@@ -22,8 +22,11 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("scorer", "endpoint_traj"), ("oracle", "endpoint_traj"), ("top1", "endpoint_traj"),
     ("pool_mean", "endpoint_traj"), ("knn_labels", "endpoint_traj"), ("shuffled", "endpoint_traj"),
     ("shuffled", "oracle"), ("scorer", "oracle"), ("scorer", "pool_mean"), ("scorer", "knn_labels"),
+    ("scorer", "scorer_permuted"), ("scorer", "scorer_no_labels"), ("scorer", "scorer_no_motion"),
+    ("scorer_plus", "pool_mean"), ("scorer_plus", "knn_labels"), ("scorer_plus", "endpoint_traj"),
+    ("scorer_plus", "scorer"),
 )  # fmt: skip
-"""Paired differences beside those to no_traj. Source: docs/decisions/metrics.md."""
+"""Paired differences beside those of every row to no_traj. Source: docs/decisions/metrics.md."""
 OUTCOME_VARIANTS = ("no_traj", "endpoint_traj", "scorer", "oracle", "top1")
 DIGITS = 9
 """Numbers are rounded to this many places, so that equal inputs give equal bytes whatever the order of a sum."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from schemas.config import ScorerConfig
+from schemas.config import Ablation, ScorerConfig
 
 
 class ScorerShape(NamedTuple):
@@ -42,11 +42,12 @@ class GateThenRankScorer(nn.Module):
     """Read the query, the fallback plan and K candidate plans as K + 2 tokens; answer one gate and K ranks.
 
     Shapes: B queries, K candidates, M middle steps (padded), E text space, Q query width, D width. Candidates carry no
-    position, so permuting them permutes the ranks and leaves the gate. Source: paper, 3.5 and appendix on the scorer;
-    docs/decisions/scorer.md.
+    position, so permuting them permutes the ranks and leaves the gate. An ablated one lacks the layers that read the
+    candidates' labels (`no_labels`), or their trajectories and the plans under them (`no_motion`). Source: paper, 3.5
+    and appendix on the scorer; docs/decisions/scorer.md.
     """
 
-    def __init__(self, config: ScorerConfig, shape: ScorerShape) -> None:
+    def __init__(self, config: ScorerConfig, shape: ScorerShape, ablation: Ablation | None = None) -> None:
         super().__init__()
         width = config.width
         n_latent = 2 * shape.embed
@@ -54,8 +55,8 @@ class GateThenRankScorer(nn.Module):
         self.query_in = nn.Linear(shape.query, width)
         self.plan_mean = nn.Linear(shape.embed, width)
         self.plan_flat = nn.Linear(shape.max_mids * shape.embed, width)
-        self.latent_in = nn.Linear(shape.embed, width)
-        self.label_in = nn.Linear(shape.embed, width)
+        self.latent_in = None if ablation == "no_motion" else nn.Linear(shape.embed, width)
+        self.label_in = None if ablation == "no_labels" else nn.Linear(shape.embed, width)
         self.horizon = nn.Embedding(shape.max_mids + 1, width)
         self.role = nn.Parameter(0.02 * torch.randn(3, width))
         layer = nn.TransformerEncoderLayer(
@@ -68,12 +69,7 @@ class GateThenRankScorer(nn.Module):
 
     def forward(self, inputs: ScorerInputs) -> tuple[Tensor, Tensor]:
         """Return gate logits (B,) and rank scores (B, K), -inf where there is no candidate."""
-        candidate_BKD = (
-            self._plan(inputs.plans, inputs.n_mids[:, None])
-            + self.latent_in(_mean_mids(inputs.latents, inputs.n_mids[:, None]))
-            + self.label_in(_mean_mids(inputs.labels, inputs.n_mids[:, None]))
-            + self.role[2]
-        )
+        candidate_BKD = self._candidates(inputs)
         fallback_BD = self._plan(inputs.fallback, inputs.n_mids) + self.role[1]
         query_BD = self.query_in(self.normalise(inputs.query)) + self.role[0]
         tokens_BTD = torch.cat([query_BD[:, None], fallback_BD[:, None], candidate_BKD], dim=1)
@@ -82,6 +78,17 @@ class GateThenRankScorer(nn.Module):
         out_BTD = self.blocks(tokens_BTD, src_key_padding_mask=absent_BT)
         rank_BK = self.rank(out_BTD[:, 2:])[..., 0].masked_fill(~inputs.valid, -torch.inf)
         return self.gate(out_BTD[:, 0])[:, 0], rank_BK
+
+    def _candidates(self, inputs: ScorerInputs) -> Tensor:
+        """Return (B, K, D): the sum of what this scorer may see of each candidate."""
+        n_mids_B1 = inputs.n_mids[:, None]
+        seen_BKD = self.role[2]
+        if self.latent_in is not None:
+            seen_BKD = seen_BKD + self._plan(inputs.plans, n_mids_B1)
+            seen_BKD = seen_BKD + self.latent_in(_mean_mids(inputs.latents, n_mids_B1))
+        if self.label_in is not None:
+            seen_BKD = seen_BKD + self.label_in(_mean_mids(inputs.labels, n_mids_B1))
+        return seen_BKD
 
     def normalise(self, query_BQ: Tensor) -> Tensor:
         """Normalise features and endpoint latents of (B, Q) each on its own: unit vectors would drown in one norm."""

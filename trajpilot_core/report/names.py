@@ -21,6 +21,12 @@ ROWS: dict[str, Row] = {
                          ("endpoint_traj",)),
     "scorer": Row("Scorer", "endpoint motion, and the middle motion of one retrieved training window, or the No-Traj "
                   "answer where the gate stays closed", SCORER_MODELS),
+    "scorer_permuted": Row("Scorer, permuted", "as Scorer, but every candidate carries the middle motion of another "
+                           "training window", SCORER_MODELS),
+    "scorer_no_labels": Row("Scorer, no labels", "as Scorer, trained without the candidates' labels",
+                            (*SCORER_MODELS, "scorer_no_labels")),
+    "scorer_no_motion": Row("Scorer, no motion", "as Scorer, trained without the candidates' motion and the plans "
+                            "under it", (*SCORER_MODELS, "scorer_no_motion")),
     "oracle": Row("Oracle", "its own true head motion, middle included: a condition, not an upper bound", ("traj",)),
     "pool_mean": Row("Pool-Mean", "similarity-weighted mean of the plans of all candidates; nothing learned",
                      ("traj", "no_traj")),
@@ -34,8 +40,7 @@ ROWS: dict[str, Row] = {
 """In the order of the tables: the paper's rows, our attribution row, then controls."""
 
 NOT_BUILT = (
-    "not built: Scorer+ (a better test-time method), Scorer with permuted candidate trajectories, Scorer without "
-    "candidate labels; so where a gain of the Scorer comes from is not attributed here"
+    "not built: Scorer+ (a better test-time method)"
 )
 """Rows that the design names and that this implementation lacks; printed below the main table."""
 MAIN = ("no_traj", "endpoint_traj", "scorer", "oracle")

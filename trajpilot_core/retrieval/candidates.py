@@ -4,7 +4,7 @@ Axes: B windows of one horizon H, M = H - 2 middle steps, K candidates, E text s
 Source: paper, 3.5 and appendix on the scorer; docs/decisions/paper-gaps.md (25 to 30, 47).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -41,6 +41,8 @@ class Candidates:
     """Rows of the retrieved windows in their WindowSet, -1 where there is none."""
     cosine: Tensor
     """Endpoint cosine, -inf where there is no candidate."""
+    motion: Tensor
+    """Segments whose middle trajectories were rolled out: those of `pool`, but for permuted candidates; 0 for none."""
 
     @property
     def valid(self) -> Tensor:
@@ -81,7 +83,30 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
     mids_BKME = view.latents[pool_BKH[:, :, 1:-1]] * valid[:, :, None, None]
     ends, plans = roll_out(view.models.traj, view, segments_BH, mids_BKME)
     plans = plans * valid[:, :, None, None]
-    return Candidates(bank.horizon, segments_BH, take, fallback, ends, plans, pool_BKH, window_BK, found.cosine)
+    return Candidates(
+        bank.horizon, segments_BH, take, fallback, ends, plans, pool_BKH, window_BK, found.cosine, motion=pool_BKH
+    )
+
+
+def permuted(view: ChainView, bank: Bank, found: Candidates, donors_N: Tensor) -> Candidates:
+    """Give every candidate the middle trajectories of another bank window, and roll out again.
+
+    Labels, cosines and windows stay; so what a scorer reads of a candidate no longer belongs together.
+
+    Args:
+        view: the chain.
+        bank: that the candidates come from, N entries.
+        found: the candidates.
+        donors_N: (N,) long, the entry whose trajectories an entry gets, -1 for none.
+    """
+    if not len(bank.take):
+        return found
+    entry_BK = torch.searchsorted(bank.window, found.window.clamp_min(0)).clamp_max(len(bank.take) - 1)
+    donor_BK = donors_N.to(entry_BK.device)[entry_BK]
+    motion_BKH = bank.segments[donor_BK.clamp_min(0)]
+    given_BK11 = (found.valid & (donor_BK >= 0))[:, :, None, None]
+    ends, plans = roll_out(view.models.traj, view, found.segments, view.latents[motion_BKH[:, :, 1:-1]] * given_BK11)
+    return replace(found, ends=ends, plans=plans * found.valid[:, :, None, None], motion=motion_BKH)
 
 
 @torch.inference_mode()

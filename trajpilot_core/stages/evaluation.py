@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FITTED = ("e_tau", "predictors")
 """Models whose metadata name the takes that they were fitted on."""
-VERSION = 2  # raise when the numbers that this stage writes change
+VERSION = 3  # raise when the numbers that this stage writes change
 
 
 def run(work: Work) -> None:
@@ -67,16 +67,17 @@ def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: E
 
 
 def trained(inputs: Inputs) -> list[Judgement]:
-    """Judge predictors of every chain, and the scorer of every seed (D 51): `trained: <chain>/<model>, seed <seed>`.
+    """Judge predictors of every chain, and the scorers of every seed (D 51): `trained: <chain>/<model>, seed <seed>`.
 
-    The scorer is held against the floors of the chain `final`; without a curve it was never fitted: undertrained.
+    Scorers are held against the floors of the chain `final`; without a curve the scorer was never fitted: undertrained.
     """
     from trajpilot_core.training.judge import judge_trained
 
     curve = rows_of(CurvePoint, inputs.table("predictor_curves"))
     models = sorted({(row.model, row.seed) for row in curve if row.epoch > 0})
-    models += sorted({("final/scorer", seed) for _, seed in models})
-    curve += rows_of(CurvePoint, inputs.table("scorer_curves"))
+    scored = rows_of(CurvePoint, inputs.table("scorer_curves"))
+    models += sorted({("final/scorer", seed) for _, seed in models} | {(row.model, row.seed) for row in scored})
+    curve += scored
     return [judge_trained(curve, model, seed).replace(check=f"trained: {model}, seed {seed}") for model, seed in models]
 
 

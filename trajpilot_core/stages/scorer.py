@@ -5,11 +5,11 @@ from schemas.config import ScorerConfig
 from schemas.results import CurvePoint
 from trajpilot_core.stages.stage import Stage, Work
 
-VERSION = 2  # raise when the numbers that this stage writes change
+VERSION = 3  # raise when the numbers that this stage writes change
 
 
 def run(work: Work) -> None:
-    """Fit one scorer per seed on the held-out takes of every chain.
+    """Fit the scorers of every seed on the held-out takes of every chain.
 
     Rows are the training and dev windows that it reads; predictor has rejected the others, so none is lost here.
     """
@@ -17,7 +17,7 @@ def run(work: Work) -> None:
     from trajpilot_core.training.data import SPLITS, load_planning_data
     from trajpilot_core.training.loop import one_thread
     from trajpilot_core.training.scorer_file import pack_scorers
-    from trajpilot_core.training.scorer_fit import fit_scorer
+    from trajpilot_core.training.scorer_fit import fit_scorers
 
     config: ScorerConfig = work.config
     device, scratch, progress = work.runtime.device, work.runtime.scratch, work.runtime.progress
@@ -25,10 +25,11 @@ def run(work: Work) -> None:
     files = read_model_files(work.inputs)
     with one_thread(device):
         fitted = {
-            seed: fit_scorer(data, files, config, seed, scratch / f"s{seed}", device, progress) for seed in files.seeds
+            seed: fit_scorers(data, files, config, seed, scratch / f"s{seed}", device, progress) for seed in files.seeds
         }
     work.sink.model("scorers", *pack_scorers(fitted, config))
-    work.sink.table("scorer_curves", table_of(CurvePoint, [row for seed in files.seeds for row in fitted[seed].curve]))
+    curves = [row for seed in files.seeds for scorer in fitted[seed].values() for row in scorer.curve]
+    work.sink.table("scorer_curves", table_of(CurvePoint, curves))
     used = sum(int((windows.split != SPLITS.index("test")).sum()) for windows in data.windows.values())
     work.sink.count(used, used)
 

@@ -80,7 +80,7 @@ def queries_of(view: ChainView, found: Candidates, config: ScorerConfig) -> Quer
     candidate = scores_of(found.plans, truth_BM[:, None], data.bank, config.utility)
     fallback_BME = found.fallback[:, 1:-1]
     own = scores_of(fallback_BME, truth_BM, data.bank, config.utility)
-    mids_BKM = found.pool[:, :, 1:-1]
+    mids_BKM, motion_BKM = found.pool[:, :, 1:-1], found.motion[:, :, 1:-1]
     there_BK1 = found.valid[:, :, None].long()
     return Queries(
         latents=F.pad(view.latents, (0, 0, 1, 0)),
@@ -88,7 +88,7 @@ def queries_of(view: ChainView, found: Candidates, config: ScorerConfig) -> Quer
         query=_query_vectors(view, found.segments),
         fallback=F.pad(fallback_BME, (0, 0, 0, missing)).half(),
         plans=F.pad(found.plans, (0, 0, 0, missing)).half(),
-        middle=F.pad((mids_BKM + 1) * there_BK1, (0, missing)),
+        middle=F.pad((motion_BKM + 1) * there_BK1, (0, missing)),
         label=F.pad((data.labels[mids_BKM] + 1) * there_BK1, (0, missing)),
         valid=found.valid,
         n_mids=torch.full_like(found.take, truth_BM.shape[1]),

@@ -1,4 +1,4 @@
-"""Fitting one scorer: its queries from every chain, the two temperatures, the loop, and what is kept.
+"""Fitting the scorers of one seed: queries from every chain, the two temperatures, the loop, and what is kept.
 
 Source: docs/decisions/paper-gaps.md (28 to 32); docs/decisions/scorer.md.
 """
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from schemas.base import Record
-from schemas.config import ScorerConfig
+from schemas.config import Ablation, ScorerConfig
 from schemas.results import CurvePoint
 from trajpilot_core.evaluation.ranking import ranks_of, truth_ranks
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
@@ -36,7 +36,8 @@ from trajpilot_core.training.scorer import (
 )
 
 WINDOWS_AT_ONCE = 1024
-NAME = "final/scorer"
+SCORER = "scorer"
+"""Variant of the paper's scorer; the ablated ones are `scorer_<ablation>`."""
 Progress = Callable[[int, int, str], None]
 
 
@@ -72,26 +73,49 @@ class DevSet(NamedTuple):
     pool_m1: Tensor
 
 
-def fit_scorer(
-    data: PlanningData,
-    files: ModelFiles,
-    config: ScorerConfig,
-    seed: int,
-    scratch: Path,
-    device: str,
+class Collected(NamedTuple):
+    """What all scorers of one seed learn from."""
+
+    train: Queries | None
+    dev: DevSet
+    shape: ScorerShape
+
+
+def fit_scorers(
+    data: PlanningData, files: ModelFiles, config: ScorerConfig, seed: int, scratch: Path, device: str,
     progress: Progress,
-) -> FittedScorer:
-    """Collect the queries of every chain, choose the temperatures, train, and choose the threshold; all on dev.
+) -> dict[str, FittedScorer]:  # fmt: skip
+    """Fit the paper's scorer and its ablations on the same queries; every choice is made on dev.
 
     Args:
         data: on `device`.
         files: frozen models of all chains.
         config: its `train.precision` is resolved.
-        seed: which chains are read; also of the scorer's own weights, dropout and batches.
-        scratch: folder for this seed's checkpoint.
+        seed: which chains are read; also of the scorers' own weights, dropout and batches.
+        scratch: folder for this seed's checkpoints.
         device: where the models run.
         progress: told (done, total, what).
+
+    Returns:
+        Variant -> scorer: `scorer`, and `scorer_<ablation>` for each ablation of the configuration.
     """
+    collected = collect(data, files, config, seed, device, progress)
+    ablations: tuple[Ablation | None, ...] = (None, *config.ablations)
+    return {
+        variant_of(ablation): train_scorer(collected, config, ablation, seed, scratch, device, progress)
+        for ablation in ablations
+    }
+
+
+def variant_of(ablation: Ablation | None) -> str:
+    """Return the row that a scorer stands for."""
+    return SCORER if ablation is None else f"{SCORER}_{ablation}"
+
+
+def collect(
+    data: PlanningData, files: ModelFiles, config: ScorerConfig, seed: int, device: str, progress: Progress
+) -> Collected:
+    """Collect the training queries of every chain and the dev queries of the final one; see `fit_scorers`."""
     chains = chains_of(data)
     final = chain_view(data, files, chains[0], seed, device)
     dev = dev_set(final, config)
@@ -106,16 +130,17 @@ def fit_scorer(
             progress(0, 1, f"seed {seed}: candidates of chain {chain.name}")
 
     train = join(parts(), sum(len(rows) for rows_of in drawn.values() for rows in rows_of.values()))
-    return train_scorer(train, dev, config, shape_of(final), seed, scratch, device, progress)
+    return Collected(train, dev, shape_of(final))
 
 
 def train_scorer(
-    train: Queries | None, dev: DevSet, config: ScorerConfig, shape: ScorerShape, seed: int,
-    scratch: Path, device: str, progress: Progress,
+    collected: Collected, config: ScorerConfig, ablation: Ablation | None, seed: int, scratch: Path, device: str,
+    progress: Progress,
 ) -> FittedScorer:  # fmt: skip
     """Train one scorer; without training queries its weights stay as initialised and its gate never opens."""
+    train, dev, shape = collected
     with seeded(seed):
-        scorer = GateThenRankScorer(config, shape).to(device)
+        scorer = GateThenRankScorer(config, shape, ablation).to(device)
     if train is None:
         state = {name: value.detach().cpu().clone() for name, value in scorer.state_dict().items()}
         return FittedScorer(state, shape, _decision(config, dev, 0, 0.0, {}), [])
@@ -135,10 +160,10 @@ def train_scorer(
         return {f"dev/{name}": value for name, value in dev_scores(gate_N, choice_N, dev.queries).items()}
 
     training = Training(
-        name=NAME, seed=seed, model=scorer, selected="dev/selection", loss=loss, measure=measure,
-        batches=lambda generator: index_batches(len(train), config.train.batch, generator),
+        name=f"final/{variant_of(ablation)}", seed=seed, model=scorer, selected="dev/selection", loss=loss,
+        measure=measure, batches=lambda generator: index_batches(len(train), config.train.batch, generator),
     )  # fmt: skip
-    fitted = fit(training, config.train, scratch, device, progress)
+    fitted = fit(training, config.train, scratch / variant_of(ablation), device, progress)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     share = float(opens.float().mean())
     return FittedScorer(fitted.state, shape, _decision(config, dev, len(train), share, kept), fitted.curve)
