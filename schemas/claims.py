@@ -1,6 +1,6 @@
 """What the claims run fixes beforehand, once and dated, and the rows that only the claims have.
 
-"Claims page" is docs/decisions/claims.md. Nothing here may change after the first run of the claims: the digest of
+Reasons: docs/decisions/claims-statistics.md. Nothing here may change after the first run of the claims: the digest of
 `ClaimsConfig` is printed on every page that rests on it.
 """
 

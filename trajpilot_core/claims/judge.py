@@ -14,7 +14,7 @@ from trajpilot_core.claims.rules import CLAIMS, Claim, Statement, Verdict, conju
 from trajpilot_core.claims.statistics import Array, Equivalence, Estimate, estimate
 from trajpilot_core.claims.tables import KINDS, Evidence
 
-GEOMETRY_STEPS = ("same take, far - adjacent", "other take, same action - same take, far", "random - other take")
+GEOMETRY_STEPS = ("same take, far − adjacent", "other take, same action − same take, far", "random − other take")
 """Names of the three differences between neighbouring kinds of pairs."""
 
 

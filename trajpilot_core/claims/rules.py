@@ -19,11 +19,11 @@ RULES: dict[Kind, str] = {
     "slope": "the interval of the least-squares slope over H lies above zero; fails where it lies below",
     "equal": "two one-sided tests on the plain mean over H: the 90 % interval, variance between seeds included, lies "
     "within the margin and the standard error is small enough; fails where the interval lies wholly outside the margin",
-    "shrinks": "the interval of (lead in this world) - (lead in the world `drawn`) lies below zero; fails where above",
+    "shrinks": "the interval of (lead in this world) − (lead in the world `drawn`) lies below zero; fails where above",
     "reported": "printed, not judged",
     "order": "each of the three differences between neighbouring mean distances has its interval above zero; fails "
     "where one has it below",
-    "swap": "the interval of (other take, same action) - (same take, far) lies below zero; fails where it lies above",
+    "swap": "the interval of (other take, same action) − (same take, far) lies below zero; fails where it lies above",
 }  # fmt: skip
 """When a statement holds. What neither holds nor fails is undecided; what lacks a planned seed is not run; and where a
 model that a row rests on is not trained, the verdict is `undertrained`, with the intervals' own verdict beside it."""
@@ -77,8 +77,8 @@ CLAIMS: tuple[Claim, ...] = (
         "oracle",
         "Oracle is above No-Traj, and its lead widens with H",
         (
-            Statement("claim", "Oracle - No-Traj > 0 at every H", "each", BASE, "oracle", "no_traj"),
-            Statement("claim", "slope of Oracle - No-Traj over H > 0", "slope", BASE, "oracle", "no_traj"),
+            Statement("claim", "Oracle − No-Traj > 0 at every H", "each", BASE, "oracle", "no_traj"),
+            Statement("claim", "slope of Oracle − No-Traj over H > 0", "slope", BASE, "oracle", "no_traj"),
             _equal("oracle", "no_traj", NO_MOTION + "Oracle and No-Traj are equivalent"),
         ),
     ),
@@ -86,7 +86,7 @@ CLAIMS: tuple[Claim, ...] = (
         "endpoint",
         "Endpoint-Traj is above No-Traj: motion during Start and Goal informs about the middle",
         (
-            Statement("claim", "Endpoint-Traj - No-Traj > 0", "mean", BASE, "endpoint_traj", "no_traj"),
+            Statement("claim", "Endpoint-Traj − No-Traj > 0", "mean", BASE, "endpoint_traj", "no_traj"),
             _equal("endpoint_traj", "no_traj", NO_MOTION + "Endpoint-Traj and No-Traj are equivalent"),
         ),
     ),
@@ -94,7 +94,7 @@ CLAIMS: tuple[Claim, ...] = (
         "scorer",
         "The Scorer is above No-Traj",
         (
-            Statement("claim", "Scorer - No-Traj > 0", "mean", BASE, "scorer", "no_traj"),
+            Statement("claim", "Scorer − No-Traj > 0", "mean", BASE, "scorer", "no_traj"),
             Statement(
                 "control",
                 "no intent in motion: the lead of the Scorer over No-Traj shrinks",
@@ -107,7 +107,7 @@ CLAIMS: tuple[Claim, ...] = (
             _equal("scorer", "scorer_permuted", NO_MOTION + "permuting the trajectories changes nothing"),
             Statement(
                 "control",
-                NO_MOTION + "Scorer - No-Traj (it also reads labels)",
+                NO_MOTION + "Scorer − No-Traj (it also reads labels)",
                 "reported",
                 NO_INFORMATION,
                 "scorer",
@@ -118,14 +118,14 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "scorer_endpoint",
         "The Scorer is above Endpoint-Traj (may fail: retrieval knows nothing of the middle beyond the endpoints)",
-        (Statement("claim", "Scorer - Endpoint-Traj > 0", "mean", BASE, "scorer", "endpoint_traj"),),
+        (Statement("claim", "Scorer − Endpoint-Traj > 0", "mean", BASE, "scorer", "endpoint_traj"),),
     ),
     Claim(
         "top1",
         "The nearest retrieved trajectory alone is worse than none",
         (
-            Statement("claim", "Top-1 - No-Traj < 0 at long H", "each", BASE, "top1", "no_traj", -1, is_deep=True),
-            Statement("claim", "Top-1 - Endpoint-Traj < 0 at every H", "each", BASE, "top1", "endpoint_traj", -1),
+            Statement("claim", "Top-1 − No-Traj < 0 at long H", "each", BASE, "top1", "no_traj", -1, is_deep=True),
+            Statement("claim", "Top-1 − Endpoint-Traj < 0 at every H", "each", BASE, "top1", "endpoint_traj", -1),
             _equal("top1", "no_traj", NO_MOTION + "Top-1 and No-Traj are equivalent"),
             _equal("top1", "endpoint_traj", NO_MOTION + "Top-1 and Endpoint-Traj are equivalent"),
         ),
@@ -134,8 +134,8 @@ CLAIMS: tuple[Claim, ...] = (
         "shuffle",
         "Foreign middle trajectories hurt: what a trajectory says is used",
         (
-            Statement("claim", "Shuffled - Oracle < 0", "mean", BASE, "shuffled", "oracle", -1),
-            Statement("claim", "Shuffled - Endpoint-Traj < 0", "mean", BASE, "shuffled", "endpoint_traj", -1),
+            Statement("claim", "Shuffled − Oracle < 0", "mean", BASE, "shuffled", "oracle", -1),
+            Statement("claim", "Shuffled − Endpoint-Traj < 0", "mean", BASE, "shuffled", "endpoint_traj", -1),
             _equal("shuffled", "oracle", NO_MOTION + "Shuffled and Oracle are equivalent"),
             _equal("shuffled", "endpoint_traj", NO_MOTION + "Shuffled and Endpoint-Traj are equivalent"),
         ),

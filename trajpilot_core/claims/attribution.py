@@ -1,0 +1,130 @@
+"""Where a gain of the Scorer comes from: the three possible sources, each with the figures that would show it.
+
+A retrieved trajectory is a function of the query's endpoints and of the training data: it tells nothing of the middle
+that the endpoints do not. A gain over No-Traj needs one of three sources: (i) inputs that No-Traj is denied, (ii)
+memory, where the parametric models underfit, (iii) joint consistency of a plan.
+Source: docs/decisions/claims-statistics.md.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from schemas.claims import BASE, ClaimsConfig
+from trajpilot_core.claims import statistics
+from trajpilot_core.claims.contrasts import contrast
+from trajpilot_core.claims.markdown import METRIC_NAMES, change, name
+from trajpilot_core.claims.statistics import Estimate, estimate
+from trajpilot_core.claims.tables import Evidence
+
+Shown = Literal["shown", "not shown", "the other way", "not run"]
+SIGNS: dict[Shown, str] = {
+    "shown": "above zero", "not shown": "not apart from zero", "the other way": "below zero", "not run": "not run",
+}  # fmt: skip
+
+
+class Lead(NamedTuple):
+    """A paired difference, plain mean over H, in the world `base`."""
+
+    row: str
+    reference: str
+    metric: str
+    figure: Estimate | None
+
+    @property
+    def shown(self) -> Shown:
+        """Say on which side of zero the interval lies."""
+        if self.figure is None:
+            return "not run"
+        if self.figure.is_above_zero():
+            return "shown"
+        return "the other way" if self.figure.is_below_zero() else "not shown"
+
+    @property
+    def text(self) -> str:
+        """The difference in words and figures."""
+        return f"{name(self.row)} − {name(self.reference)}, {METRIC_NAMES[self.metric]}: {change(self.figure)}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One possible source of a gain."""
+
+    title: str
+    needs: str
+    """What must be seen for it."""
+    leads: tuple[Lead, ...]
+    shown: Shown
+
+
+def lead(evidence: Evidence, row: str, reference: str, metric: str, cfg: ClaimsConfig) -> Lead:
+    """Return one difference in the world `base`."""
+    profile = contrast(evidence, BASE, row, reference, metric, cfg).profile
+    mean = statistics.plain_mean(len(cfg.horizons))
+    return Lead(row, reference, metric, None if profile is None else estimate(profile, mean, cfg.confidence))
+
+
+def sources(evidence: Evidence, row: str, cfg: ClaimsConfig) -> tuple[Source, ...]:
+    """Judge the sources of the gain of `row` (scorer or scorer_plus) over No-Traj.
+
+    Args:
+        evidence: the tables.
+        row: whose gain is attributed.
+        cfg: planned seeds and resampling.
+    """
+    motion = lead(evidence, "endpoint_traj", "no_traj", "m1", cfg)
+    beyond = lead(evidence, row, "endpoint_traj", "m1", cfg)
+    beyond_labels = lead(evidence, row, "knn_labels", "m1", cfg)
+    exact = lead(evidence, row, "endpoint_traj", "mseq", cfg)
+    return (
+        Source("(i) inputs that No-Traj is denied: motion of the endpoints",
+               "Endpoint-Traj above No-Traj", (motion,), motion.shown),
+        _labels(evidence, row, cfg),
+        Source("(ii) memory where the parametric models underfit",
+               f"{name(row)} above Endpoint-Traj, which has the same motion and no memory, and above kNN-labels, "
+               "which has the labels alone", (beyond, beyond_labels), _both(beyond.shown, beyond_labels.shown)),
+        Source("(iii) joint consistency of the plan",
+               f"{name(row)} above Endpoint-Traj in exact plans (MSeq) and not in single steps (M@1)",
+               (exact, beyond), _only_exact(exact.shown, beyond.shown)),
+    )  # fmt: skip
+
+
+def _labels(evidence: Evidence, row: str, cfg: ClaimsConfig) -> Source:
+    """Judge the candidates' labels as a source; the Scorer has a twin that was trained without them."""
+    title = "(i) inputs that No-Traj is denied: labels of the candidates"
+    vote = lead(evidence, "knn_labels", "no_traj", "m1", cfg)
+    if row != "scorer":
+        return Source(title, "kNN-labels above No-Traj", (vote,), vote.shown)
+    own = lead(evidence, row, "scorer_no_labels", "m1", cfg)
+    needs = "kNN-labels above No-Traj, and the Scorer above itself without labels"
+    return Source(title, needs, (vote, own), _both(vote.shown, own.shown))
+
+
+def _both(one: Shown, other: Shown) -> Shown:
+    """Say whether both differences are shown."""
+    if "not run" in (one, other):
+        return "not run"
+    return "shown" if one == other == "shown" else "not shown"
+
+
+def _only_exact(exact: Shown, steps: Shown) -> Shown:
+    """Say whether exact plans gain where single steps do not."""
+    if "not run" in (exact, steps):
+        return "not run"
+    return "shown" if exact == "shown" and steps != "shown" else "not shown"
+
+
+def attribution_text(gain: Lead, found: tuple[Source, ...]) -> str:
+    """Put the attribution into words, by rule from the figures alone."""
+    told = f"{gain.text}, {SIGNS[gain.shown]}."
+    if gain.shown == "not run":
+        return f"{name(gain.row)} − {name(gain.reference)} was not run: nothing is attributed."
+    if gain.shown == "not shown":
+        return f"{told} There is no gain to attribute."
+    if gain.shown == "the other way":
+        return f"{told} {name(gain.row)} loses to its own fallback; there is no gain to attribute."
+    shown = [source.title for source in found if source.shown == "shown"]
+    if any(source.shown == "not run" for source in found):
+        return f"{told} Rows that the attribution needs were not run."
+    if not shown:
+        return f"{told} None of the sources is shown by itself; the gain stays unexplained."
+    return f"{told} Sources whose comparisons are shown below: {'; '.join(shown)}."

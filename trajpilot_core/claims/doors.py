@@ -1,0 +1,92 @@
+"""Whether both doors of the pipeline, video files and tables of features, put the rows into the same order."""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+from schemas.claims import BASE, DRAWN, ClaimsConfig
+from trajpilot_core.claims import statistics
+from trajpilot_core.claims.contrasts import contrast
+from trajpilot_core.claims.markdown import CEILING
+from trajpilot_core.claims.rules import Verdict
+from trajpilot_core.claims.statistics import Estimate, estimate
+from trajpilot_core.claims.tables import Evidence
+
+FLOORS = ("majority", "previous")
+"""Rows that are no method, and the same through both doors by definition."""
+DOORS = (BASE, DRAWN)
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Two rows that the doors order differently, with row - reference in each."""
+
+    row: str
+    reference: str
+    by_files: Estimate
+    by_features: Estimate
+
+    def is_shown(self) -> bool:
+        """Say whether the intervals exclude zero on different sides, so that chance does not explain it."""
+        low, high = sorted((self.by_files, self.by_features), key=lambda figure: figure.value)
+        return low.is_below_zero() and high.is_above_zero()
+
+
+@dataclass(frozen=True)
+class Doors:
+    """The two orders in one metric."""
+
+    metric: str
+    figures: tuple[tuple[str, Estimate, Estimate], ...]
+    """(row, by files, by features), highest first by files."""
+    tau: float | None
+    """Kendall's rank correlation of the two orders; None below two rows."""
+    swaps: tuple[Swap, ...]
+    verdict: Verdict
+    gap: str
+
+
+def compare_doors(evidence: Evidence, metric: str, cfg: ClaimsConfig) -> Doors:
+    """Order the rows that both worlds have, in both; it fails where two rows stand in opposite order beyond chance.
+
+    Args:
+        evidence: the tables.
+        metric: one of `tables.METRICS`.
+        cfg: planned seeds and resampling.
+    """
+    mean = statistics.plain_mean(len(cfg.horizons))
+    rows = sorted(rows_of(evidence, BASE) & rows_of(evidence, DRAWN))
+    figures, gaps = [], set()
+    for row in rows:
+        found = [contrast(evidence, world, row, None, metric, cfg) for world in DOORS]
+        gaps |= {gap for _, gap in found if gap}
+        read = [estimate(profile, mean, cfg.confidence) for profile, _ in found if profile is not None]
+        figures.append((row, read[0], read[1]))
+    figures.sort(key=lambda item: (-item[1].value, item[0]))
+    swaps = tuple(
+        _swap(evidence, one[0], two[0], metric, cfg) for one, two in combinations(figures, 2) if _differ(one, two)
+    )
+    n_pairs = len(figures) * (len(figures) - 1) // 2
+    verdict: Verdict = "fails" if any(swap.is_shown() for swap in swaps) else "holds"
+    if not n_pairs or gaps:
+        verdict = "not run"
+    gap = "; ".join(sorted(gaps)) or ("" if n_pairs else "no rows that both worlds have")
+    return Doors(metric, tuple(figures), 1 - 2 * len(swaps) / n_pairs if n_pairs else None, swaps, verdict, gap)
+
+
+def rows_of(evidence: Evidence, world: str) -> set[str]:
+    """Return the rows of a world that some seed has, without ceilings and floors."""
+    held = {row for scores in evidence.scores.get(world, {}).values() for row in scores.rows}
+    return {row for row in held if not row.startswith(CEILING) and row not in FLOORS}
+
+
+def _differ(one: tuple[str, Estimate, Estimate], two: tuple[str, Estimate, Estimate]) -> bool:
+    """Say whether the doors put two rows in opposite order."""
+    return (one[1].value - two[1].value) * (one[2].value - two[2].value) < 0
+
+
+def _swap(evidence: Evidence, row: str, reference: str, metric: str, cfg: ClaimsConfig) -> Swap:
+    """Return the paired difference of two rows in both worlds."""
+    mean = statistics.plain_mean(len(cfg.horizons))
+    found = [contrast(evidence, world, row, reference, metric, cfg).profile for world in DOORS]
+    read = [estimate(profile, mean, cfg.confidence) for profile in found if profile is not None]
+    return Swap(row, reference, read[0], read[1])
