@@ -1,17 +1,16 @@
 """The paper's own numbers beside ours, on a real corpus only.
 
-Source of the file: arXiv 2605.20388, appendix "Full per-horizon results", open-vocabulary atomic planning on Ego-Exo4D;
-percentages, no intervals, one seed.
+Source: arXiv 2605.20388, appendix "Full per-horizon results", open-vocabulary atomic planning on Ego-Exo4D
+(`trajpilot_core/reproduction/tables`); percentages, no intervals, one seed.
 """
 
-import csv
 import math
 from dataclasses import dataclass
-from importlib import resources
 
 from trajpilot_core.report.tables import TOO_FEW, Results, number
+from trajpilot_core.reproduction.published import ATOMIC, HORIZONS, OPEN_METRICS, published
 
-FILE = "published_open_vocabulary.csv"
+VARIANTS = ("no_traj", "scorer", "oracle")
 CORPUS = "egoexo4d"
 SOURCE = "arXiv 2605.20388, full per-horizon results of open-vocabulary atomic planning"
 
@@ -32,13 +31,13 @@ class Comparison:
 
 
 def published_values() -> dict[tuple[int, str, str], float]:
-    """Return (horizon, variant, metric) -> the published percentage."""
-    text = resources.files("trajpilot_core.report").joinpath("templates", FILE).read_text()
+    """Return (horizon, variant, metric) -> the published percentage, of the rows that this project has too."""
+    paper = published()
     return {
-        (int(row["horizon"]), row["variant"], metric): float(value)
-        for row in csv.DictReader(text.splitlines())
-        for metric, value in row.items()
-        if metric not in ("horizon", "variant")
+        (h, variant, metric): paper.value(ATOMIC, variant, metric, h)
+        for h in HORIZONS
+        for variant in VARIANTS
+        for metric in OPEN_METRICS
     }
 
 
