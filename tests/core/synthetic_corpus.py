@@ -14,6 +14,10 @@ SKILL = {
     "no_traj": 0.30,
     "endpoint_traj": 0.38,
     "scorer": 0.36,
+    "scorer_plus": 0.50,
+    "scorer_permuted": 0.31,
+    "scorer_no_labels": 0.34,
+    "scorer_no_motion": 0.33,
     "oracle": 0.75,
     "top1": 0.28,
     "knn_labels": 0.33,
@@ -23,6 +27,8 @@ SKILL = {
     "previous": 0.08,
 }
 """Chance that a position's first answer is right; falls with the horizon for all rows but oracle."""
+GATED = ("scorer", "scorer_permuted", "scorer_no_labels", "scorer_no_motion")
+"""Rows that repeat no_traj where their gate is closed."""
 
 
 def corpus(
@@ -172,8 +178,8 @@ def predictions(
                 v: _rank(truth, p * (1 if v == "oracle" else 1 - 0.05 * (horizon - 3)), len(ids), rng)
                 for v, p in skill.items()
             }
-            if "scorer" in rankings and "no_traj" in rankings:
-                rankings["scorer"] = np.where(opened[:, None, None], rankings["scorer"], rankings["no_traj"])
+            for gated in {*GATED} & set(rankings) if "no_traj" in rankings else ():
+                rankings[gated] = np.where(opened[:, None, None], rankings[gated], rankings["no_traj"])
             for variant, ranking in rankings.items():
                 parts.append(
                     _predicted(variant, seed, horizon, chosen, truth, ranking, opened, candidates, np.array(ids))
@@ -204,7 +210,7 @@ def _predicted(
 ) -> pa.Table:
     n = truth.size
     each = np.repeat(np.arange(len(windows)), horizon)
-    gated, retrieved = variant == "scorer", variant in ("scorer", "top1")
+    gated, retrieved = variant in GATED, variant in (*GATED, "top1")
     named = opened[each] if gated else np.ones(n, dtype=bool)
     scores = pa.ListArray.from_arrays(
         np.arange(n + 1, dtype=np.int32) * 5, pa.array(np.tile([0.9, 0.8, 0.7, 0.6, 0.5], n))

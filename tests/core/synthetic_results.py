@@ -11,11 +11,12 @@ from synthetic_corpus import predictions
 from schemas.arrow import table_of
 from schemas.config import EvaluationConfig, ReportConfig
 from schemas.rejects import Reject, RejectCode, reject
-from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
+from schemas.results import Ceiling, CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
 from trajpilot_core.evaluation.blocks import Predictions, predictions_of
 from trajpilot_core.evaluation.checks import judge
 from trajpilot_core.evaluation.evidence import Evidence
 from trajpilot_core.evaluation.tables import gate_rows, growth, outcome_table
+from trajpilot_core.report.names import OPEN_METRICS
 from trajpilot_core.stages import report
 from trajpilot_core.stages.evaluation import score
 from trajpilot_core.stages.stage import Runtime, Work
@@ -129,6 +130,40 @@ def headroom() -> pa.Table:
     return table_of(Headroom, rows)
 
 
+BOUND = {"no_traj": 42.0, "majority": 42.0, "oracle": 93.0}
+"""Made-up ceiling of a row in M@1; all other rows share one."""
+ENDPOINT_BOUND = 62.0
+
+
+def ceilings(metrics: Sequence[Metric]) -> list[Ceiling]:
+    """A ceiling per row, horizon and open-vocabulary metric; the rows keep below theirs."""
+    shown = [m for m in metrics if m.reference is None and m.seed is None and m.pooling != "sample"]
+    return [
+        _ceiling(m, BOUND.get(m.variant, ENDPOINT_BOUND))
+        for m in shown
+        if m.metric in OPEN_METRICS and m.variant not in ("previous", "shuffled")
+    ]
+
+
+def _ceiling(m: Metric, bound: float) -> Ceiling:
+    """The ceiling of one figure: lower for whole sequences, higher for five answers, never below the row."""
+    bound *= {"S": 0.4, "1": 1.0, "5": 1.05}[m.metric[1 if m.metric.endswith("Seq") else 2]]
+    bound = max(bound, m.value)
+    return Ceiling(
+        variant=m.variant,
+        horizon=m.horizon,
+        metric=m.metric,
+        value=m.value,
+        ceiling=bound,
+        difference=m.value - bound,
+        standard_error=0.9,
+        n_takes=m.n_takes,
+        n_windows=m.n_windows,
+        binding=m.horizon is None and m.metric in ("M@1", "MSeq"),
+        above=False,
+    )
+
+
 def rejects() -> dict[str, pa.Table]:
     """Rejects tables of every stage; some hold rows."""
     held = {
@@ -191,6 +226,7 @@ def report_inputs(tables: dict[str, pa.Table], draws: int = 400, predicted: pa.T
     ]
     made = {
         "metrics": table_of(Metric, metrics),
+        "ceilings": table_of(Ceiling, ceilings(metrics)),
         "judgements": table_of(Judgement, judge(evidence(tables, blocks, metrics))),
         "gate": table_of(GateRow, gate_rows(blocks)),
         "outcomes": outcome_table(blocks),

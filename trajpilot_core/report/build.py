@@ -14,8 +14,10 @@ from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import ReportConfig
 from schemas.rejects import Reject, RejectCode, reject
-from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
+from schemas.results import Ceiling, CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
 from trajpilot_core.report import figures, health, latex, machine, published
+from trajpilot_core.report.attribution import ABLATIONS, absent_rows, attribution_tables
+from trajpilot_core.report.ceilings import ceilings_of
 from trajpilot_core.report.frames import Thumbnail, Wanted, thumbnails
 from trajpilot_core.report.gallery import Drawn, Example, examples
 from trajpilot_core.report.limits import limits
@@ -42,6 +44,7 @@ class Loaded:
     """The small tables, as records, and of the large ones the columns that are counted."""
 
     metrics: list[Metric]
+    ceilings: list[Ceiling]
     judgements: list[Judgement]
     gate: list[GateRow]
     headroom: list[Headroom]
@@ -61,6 +64,7 @@ def load(inputs: Inputs, stages: Sequence[str]) -> Loaded:
     """Read the tables."""
     return Loaded(
         rows_of(Metric, inputs.table("metrics")),
+        rows_of(Ceiling, inputs.table("ceilings")),
         rows_of(Judgement, inputs.table("judgements")),
         rows_of(GateRow, inputs.table("gate")),
         rows_of(Headroom, inputs.table("headroom")),
@@ -94,11 +98,12 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[str], runtime: Run
     pictures, rejects = _pictures(shown, files, cfg, runtime)
     page = _page(loaded, results, cfg, drawn, shown, pictures)
     note = _note(loaded)
+    bounds = latex.ceiling_tables(page.ceilings.tables[:1], note).encode()
     documents = {
         "report.html": render(page),
         "report.json": machine.dump(_json(page, loaded)),
-        "metrics.tex": latex.document(page.tables, note, with_intervals=False).encode(),
-        "metrics_intervals.tex": latex.document(page.tables, note, with_intervals=True).encode(),
+        "metrics.tex": latex.document(page.tables, note, with_intervals=False).encode() + bounds,
+        "metrics_intervals.tex": latex.document(page.tables, note, with_intervals=True).encode() + bounds,
     }
     return Report(documents, rejects, len(shown))
 
@@ -136,13 +141,15 @@ def _page(
         title=f"TrajPilot on {_corpus(loaded)}",
         simulated=_simulated(loaded),
         facts=_facts(loaded, results, cfg),
-        tables=all_tables(results),
+        tables=[*all_tables(results), *attribution_tables(results)],
+        ceilings=ceilings_of(loaded.ceilings, simulated=_simulated(loaded)),
         judgements=loaded.judgements,
         variants=results.variants(),
         undertrained=results.undertrained,
         gain=figures.gain_figure(results),
+        attribution=figures.attribution_figure(results),
         controls=figures.control_figure(results),
-        horizons=figures.horizon_figures(results),
+        horizons=figures.horizon_figures(results, loaded.ceilings),
         legends=_legends(loaded, results),
         gate=loaded.gate,
         gate_chart=figures.gate_figure(loaded.gate),
@@ -162,6 +169,7 @@ def _page(
         gallery_seed=cfg.seed,
         capture_note=_capture_note(loaded.metrics),
         limits=_limits(loaded, results),
+        absent_rows=absent_rows(results),
     )
 
 
@@ -181,9 +189,11 @@ def _legends(loaded: Loaded, results: Results) -> dict[str, Sequence[figures.Leg
     """Legends of the charts."""
     variants = results.variants()
     return {
-        "main": figures.legend([v for v in MAIN if v in variants]),
-        "gain": figures.legend([v for v in ("endpoint_traj", "scorer", "pool_mean", "oracle") if v in variants]),
-        "controls": figures.legend([v for v in variants if v not in ("endpoint_traj", "scorer")]),
+        "main": figures.legend([v for v in MAIN if v in variants])
+        + ([figures.bound_legend()] if loaded.ceilings else []),
+        "attribution": figures.legend([v for v in variants if v in ("no_traj", *ABLATIONS)]),
+        "gain": figures.legend([v for v in figures.GAIN if v in variants]),
+        "controls": figures.legend(figures.controls(results)),
         "headroom": figures.headroom_legend(loaded.headroom),
     }
 
@@ -283,6 +293,7 @@ def _limits(loaded: Loaded, results: Results) -> list[str]:
     return limits(
         results,
         loaded.judgements,
+        ceilings_of(loaded.ceilings, simulated=_simulated(loaded)),
         simulated=_simulated(loaded),
         n_takes=_scored(loaded)[1],
         n_seeds=len(_seeds(loaded.metrics)),
@@ -301,6 +312,8 @@ def _json(page: Page, loaded: Loaded) -> JsonValue:
         "facts": dict(page.facts),
         "metrics": machine.records(loaded.metrics),
         "tables": [machine.table_json(table) for table in page.tables],
+        "ceilings": machine.records(loaded.ceilings),
+        "ceilings_say": [page.ceilings.headline, *page.ceilings.broken],
         "judgements": machine.records(loaded.judgements),
         "gate": machine.records(loaded.gate),
         "headroom": machine.records(loaded.headroom),
@@ -308,5 +321,6 @@ def _json(page: Page, loaded: Loaded) -> JsonValue:
         "undertrained": [*sorted(page.undertrained)],
         "limits": [*page.limits],
         "not_built": NOT_BUILT,
+        "absent_rows": page.absent_rows,
         "gallery": {name: list(windows) for name, windows in page.drawn.classes.items()},
     }

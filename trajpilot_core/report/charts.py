@@ -16,6 +16,7 @@ MARKS = {
     "square": Markup('<rect x="{x0}" y="{y0}" width="6.4" height="6.4"/>'),
     "triangle": Markup('<path d="M{x} {y0}l3.9 6.8h-7.8z"/>'),
     "diamond": Markup('<path d="M{x} {y0}l4.2 4.2l-4.2 4.2l-4.2-4.2z"/>'),
+    "plus": Markup('<path d="M{x} {y0}h1.5v2.7h2.7v3h-2.7v2.7h-3v-2.7h-2.7v-3h2.7v-2.7z"/>'),
     "none": Markup(""),
 }
 
@@ -83,9 +84,9 @@ class Scale:
         return round(HEIGHT - BOTTOM - min(max(share, 0.0), 1.0) * (HEIGHT - TOP - BOTTOM), 1)
 
 
-def line_chart(axes: Axes, series: Sequence[Series]) -> Markup:
-    """Draw lines with bands; an empty chart says so."""
-    points = [point for line in series for point in line.points]
+def line_chart(axes: Axes, series: Sequence[Series], bounds: Sequence[Series] = ()) -> Markup:
+    """Draw lines with bands, and thin lines with bars where something bounds them; an empty chart says so."""
+    points = [point for line in (*series, *bounds) for point in line.points]
     if not points:
         return Markup('<p class="empty">{}: nothing to draw.</p>').format(axes.title)
     low, high = min(p.low for p in points), max(p.high for p in points)
@@ -94,7 +95,8 @@ def line_chart(axes: Axes, series: Sequence[Series]) -> Markup:
     pad = 0.03 * (max(xs) - min(xs))
     scale = Scale(min(xs) - pad, max(xs) + pad, ticks[0], ticks[-1])
     body = [_frame(axes, scale, ticks), *(_band(line, scale) for line in series if line.has_band)]
-    return _svg(axes, series, body + [_line(line, scale) for line in series])
+    body += [_bound(line, scale) for line in bounds]
+    return _svg(axes, [*series, *bounds], body + [_line(line, scale) for line in series])
 
 
 def whisker_chart(axes: Axes, series: Sequence[Series]) -> Markup:
@@ -181,6 +183,20 @@ def _line(line: Series, scale: Scale) -> Markup:
     )
 
 
+def _bound(line: Series, scale: Scale) -> Markup:
+    """Draw a bound: a thin line with a bar at every point."""
+    path = " ".join(f"{scale.x(p.x)},{scale.y(p.y)}" for p in line.points)
+    bars = Markup("").join(
+        Markup('<g><title>{name}, {x}: {y:.2f}</title><path d="M{left} {at}h14"/></g>').format(
+            name=line.name, x=_short(p.x), y=p.y, left=round(scale.x(p.x) - 7, 1), at=scale.y(p.y)
+        )
+        for p in line.points
+    )
+    return Markup('<g class="bound {style}"><polyline points="{path}"/>{bars}</g>').format(
+        style=line.style, path=path, bars=bars
+    )
+
+
 def _whiskers(line: Series, scale: Scale, shift: float) -> Markup:
     """Draw points with whiskers, moved sideways by `shift` data units."""
     parts = []
@@ -206,7 +222,7 @@ def _whiskers(line: Series, scale: Scale, shift: float) -> Markup:
 
 def _mark(kind: str, x: float, y: float) -> Markup:
     """Draw one mark centred at (x, y) pixels."""
-    half = {"square": 3.2, "triangle": 4.4, "diamond": 4.2}.get(kind, 0.0)
+    half = {"square": 3.2, "triangle": 4.4, "diamond": 4.2, "plus": 4.2}.get(kind, 0.0)
     return MARKS[kind].format(x=x, y=y, x0=round(x - half, 1), y0=round(y - half, 1))
 
 
@@ -216,3 +232,11 @@ def legend_mark(line_style: str, mark: str) -> Markup:
         '<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true"><g class="line {style}">'
         '<polyline points="1,6 29,6"/>{mark}</g></svg>'
     ).format(style=line_style, mark=_mark(mark, 15, 6))
+
+
+def legend_bound() -> Markup:
+    """Draw the sample of a bound for a legend."""
+    return Markup(
+        '<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true"><g class="bound">'
+        '<polyline points="1,6 29,6"/><path d="M8 6h14"/></g></svg>'
+    )

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from schemas.results import CurvePoint, GateRow, Headroom, Metric
-from trajpilot_core.report.charts import Axes, Point, Series, legend_mark, line_chart, whisker_chart
+from schemas.results import Ceiling, CurvePoint, GateRow, Headroom, Metric
+from trajpilot_core.report.attribution import ABLATIONS
+from trajpilot_core.report.ceilings import INFORMATION
+from trajpilot_core.report.charts import Axes, Point, Series, legend_bound, legend_mark, line_chart, whisker_chart
 from trajpilot_core.report.names import DESCRIPTIONS, MAIN, OPEN_METRICS, row_name
 from trajpilot_core.report.tables import Results
 
@@ -14,6 +16,10 @@ MARKS = {
     "no_traj": "circle",
     "endpoint_traj": "triangle",
     "scorer": "square",
+    "scorer_plus": "plus",
+    "scorer_permuted": "triangle",
+    "scorer_no_labels": "circle",
+    "scorer_no_motion": "diamond",
     "oracle": "diamond",
     "pool_mean": "circle",
     "knn_labels": "square",
@@ -22,6 +28,8 @@ MARKS = {
     "previous": "none",
     "majority": "none",
 }
+GAIN = ("endpoint_traj", "scorer", "scorer_plus", "pool_mean", "oracle")
+"""Rows of the chart of the gains."""
 CURVE_STYLES = {"traj": "oracle", "no_traj": "no_traj", "endpoint_traj": "endpoint_traj", "scorer": "scorer"}
 DEV_QUANTITIES = ("M@1", "R@5", "selection")
 """What selects the epoch that is kept, first found first."""
@@ -49,6 +57,11 @@ def legend(variants: Sequence[str]) -> list[LegendItem]:
     return [LegendItem(row_name(v), legend_mark(v, MARKS.get(v, "circle"))) for v in variants]
 
 
+def bound_legend() -> LegendItem:
+    """Return the entry of the ceilings, whose lines have the colours of their rows."""
+    return LegendItem("thin, with bars: ceiling of the row of that colour", legend_bound())
+
+
 def _point(m: Metric) -> Point:
     """Turn a metric into a point over its horizon; an infinite interval is not drawn."""
     wide = m.low == float("-inf")
@@ -64,28 +77,55 @@ def _series(results: Results, variant: str, reference: str | None, metric: str) 
     return Series(row_name(variant), variant, points, MARKS.get(variant, "circle"))
 
 
-def horizon_figures(results: Results) -> list[Figure]:
-    """Draw every open-vocabulary metric over the horizon for the paper's rows, with bands."""
+def horizon_figures(results: Results, ceilings: Sequence[Ceiling] = ()) -> list[Figure]:
+    """Draw every open-vocabulary metric over the horizon for the main rows with bands, and the ceilings where known."""
     ticks = _horizons(results)
     figures = []
     for metric in OPEN_METRICS:
         series = [s for s in (_series(results, v, None, metric) for v in MAIN) if s.points]
         axes = Axes(f"{metric} over the horizon", "horizon H (steps)", f"{metric}, %", ticks)
-        figures.append(Figure(f"{metric}: {DESCRIPTIONS[metric]}", line_chart(axes, series)))
+        bounds = _bounds(ceilings, metric)
+        figures.append(Figure(f"{metric}: {DESCRIPTIONS[metric]}", line_chart(axes, series, bounds)))
     return figures
+
+
+def _bounds(ceilings: Sequence[Ceiling], metric: str) -> list[Series]:
+    """Return the ceilings of one metric over the horizon, one line per kind of information."""
+    found = sorted((c for c in ceilings if c.metric == metric and c.horizon), key=lambda c: c.horizon or 0)
+    lines = {v: [c for c in found if c.variant == v] for v in INFORMATION}
+    return [
+        Series(f"ceiling of {row_name(v)}", v, tuple(Point(float(c.horizon or 0), *[c.ceiling] * 3) for c in held))
+        for v, held in lines.items()
+        if held
+    ]
+
+
+def attribution_figure(results: Results) -> Figure:
+    """Draw M@1 of the Scorer, of the Scorer without parts and of its fallback over the horizon, without bands."""
+    shown = [v for v in results.variants() if v in ("no_traj", *ABLATIONS)]
+    lines = [_series(results, v, None, "M@1") for v in shown]
+    series = [Series(s.name, s.style, s.points, s.mark, has_band=False) for s in lines if s.points]
+    axes = Axes("M@1 of the Scorer without parts", "horizon H (steps)", "M@1, %", _horizons(results))
+    return Figure("M@1 of the Scorer, of the Scorer without parts, and of No-Traj", line_chart(axes, series))
 
 
 def gain_figure(results: Results) -> Figure:
     """Draw the paired differences to No-Traj in M@1 per horizon, with whiskers."""
-    shown = [v for v in ("endpoint_traj", "scorer", "pool_mean", "oracle") if v in results.variants()]
+    shown = [v for v in GAIN if v in results.variants()]
     series = [s for s in (_series(results, v, "no_traj", "M@1") for v in shown) if s.points]
     axes = Axes("Difference to No-Traj in M@1", "horizon H (steps)", "points of M@1", _horizons(results))
     return Figure("M@1 minus No-Traj’s on the same windows, 95 % intervals over takes", whisker_chart(axes, series))
 
 
+def controls(results: Results) -> list[str]:
+    """Return the rows of the chart of the controls."""
+    hidden = {"endpoint_traj", "scorer_plus", *ABLATIONS}
+    return [variant for variant in results.variants() if variant not in hidden]
+
+
 def control_figure(results: Results) -> Figure:
     """Draw M@1 of the controls and of No-Traj and Oracle over the horizon, without bands."""
-    shown = [v for v in results.variants() if v not in ("endpoint_traj", "scorer")]
+    shown = controls(results)
     lines = [_series(results, v, None, "M@1") for v in shown]
     series = [Series(s.name, s.style, s.points, s.mark, has_band=False) for s in lines if s.points]
     axes = Axes("M@1 of the controls", "horizon H (steps)", "M@1, %", _horizons(results))

@@ -6,6 +6,7 @@ Every text is escaped: a label can neither run a command nor end a group.
 from collections.abc import Sequence
 
 from trajpilot_core.evaluation.metrics import METRICS
+from trajpilot_core.report.ceilings import CeilingCell, CeilingGroup, CeilingTable
 from trajpilot_core.report.tables import Cell, Group, ResultTable
 
 ESCAPES = {
@@ -70,3 +71,41 @@ def _value(cell: Cell) -> str:
 def _interval(cell: Cell) -> str:
     """Print an interval in small type."""
     return rf"\scriptsize${cell.bracketed.replace('−', '-')}$" if cell.interval else rf"\scriptsize {cell.bracketed}"
+
+
+def ceiling_tables(tables: Sequence[CeilingTable], note: str) -> str:
+    """Return the tables of the ceilings: value, ceiling, difference with its standard error; `!` marks one above it."""
+    return "".join("\n" + _ceiling_table(table, note) for table in tables)
+
+
+def _ceiling_table(table: CeilingTable, note: str) -> str:
+    """Return one table of ceilings."""
+    heads = [f"{escape(m)} & ceiling & difference" for m in table.metrics]
+    lines = [
+        r"\begin{table*}[t]", r"\centering", r"\small",
+        rf"\caption{{{escape(table.title)}; in brackets the standard error of the difference, clustered by take; "
+        rf"! marks a row above its ceiling by more than 3 of them. {escape(note)}}}", rf"\label{{tab:{table.id}}}",
+        rf"\begin{{tabular}}{{cl{'rrr' * len(table.metrics)}}}", r"\toprule",
+        " & ".join(["", "Method", *heads]) + r" \\",
+    ]  # fmt: skip
+    for group in table.groups:
+        lines += [r"\midrule", *_ceiling_group(group)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""])
+
+
+def _ceiling_group(group: CeilingGroup) -> list[str]:
+    """Return the lines of one horizon."""
+    lines = []
+    for index, row in enumerate(group.rows):
+        first = rf"\multirow{{{len(group.rows)}}}{{*}}{{{escape(group.title)}}}" if index == 0 else ""
+        lines.append(" & ".join([first, escape(row.name), *map(_bounded, row.cells)]) + r" \\")
+    return lines
+
+
+def _bounded(cell: CeilingCell | None) -> str:
+    """Print value, ceiling and difference."""
+    if cell is None:
+        return " & & "
+    mark = r"\textsuperscript{!}" if cell.row.above else ""
+    texts = (cell.value, cell.ceiling, cell.difference.replace("–", "--"))
+    return " & ".join(f"${text.replace('−', '-')}$" for text in texts) + mark

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from schemas.results import Judgement
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
+from trajpilot_core.report.ceilings import Ceilings
 from trajpilot_core.report.names import row_name
 from trajpilot_core.report.tables import Results
 
@@ -14,6 +15,7 @@ FEW_TAKES = 40
 def limits(
     results: Results,
     judgements: Sequence[Judgement],
+    ceilings: Ceilings,
     *,
     simulated: bool,
     n_takes: int,
@@ -27,6 +29,7 @@ def limits(
     Args:
         results: the metrics.
         judgements: the checks of the evaluation; every claim that does not hold becomes a sentence.
+        ceilings: what is said of the ceilings; the sentence stands here unless all are kept.
         simulated: the corpus is the simulated world.
         n_takes: test takes that were scored.
         n_seeds: seeds that were trained.
@@ -35,6 +38,8 @@ def limits(
         scales: scales of the controls (`metric`, `arbitrary`).
     """
     said = [_world(simulated)]
+    if ceilings.state != "kept":
+        said.append(ceilings.headline)
     if n_takes < MIN_CLUSTERS:
         said.append(f"Only {n_takes} test takes were scored: fewer than {MIN_CLUSTERS} give no interval at all.")
     elif n_takes < FEW_TAKES:

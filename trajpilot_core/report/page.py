@@ -12,6 +12,7 @@ from markupsafe import Markup
 from pydantic import JsonValue
 
 from schemas.results import GateRow, Headroom, Judgement
+from trajpilot_core.report.ceilings import Ceilings
 from trajpilot_core.report.figures import Figure, LegendItem
 from trajpilot_core.report.frames import Thumbnail
 from trajpilot_core.report.gallery import CLASSES, Drawn, Example
@@ -23,11 +24,15 @@ from trajpilot_core.report.published import Comparison
 from trajpilot_core.report.tables import ResultTable, number
 
 SIGNS = {"holds": "✓", "fails": "✗", "undecided": "~", "undertrained": "!", "not run": "–"}
+CEILING_SIGNS = {"below": "✓", "level": "~", "open": "–", "warn": "!", "broken": "✗"}
+GATE_IDENTITY = "identity: overall gain = open rate"
+OTHER = "Other checks"
 GROUPS = {
     "demo": "What the demo must show",
     "claim": "The paper’s claims and our controls, as seen here",
     "trained": "Are the models trained?",
     "leak": "Nothing of the test was seen in training",
+    "ceiling": "No row knows more than it can",
     "identity": "What holds by definition",
 }
 
@@ -40,10 +45,12 @@ class Page:
     simulated: bool
     facts: Sequence[tuple[str, str]]
     tables: Sequence[ResultTable]
+    ceilings: Ceilings
     judgements: Sequence[Judgement]
     variants: Sequence[str]
     undertrained: frozenset[str]
     gain: Figure
+    attribution: Figure
     controls: Figure
     horizons: Sequence[Figure]
     legends: Mapping[str, Sequence[LegendItem]]
@@ -65,6 +72,7 @@ class Page:
     gallery_seed: int
     capture_note: str
     limits: Sequence[str]
+    absent_rows: str
 
 
 def render(page: Page) -> bytes:
@@ -80,7 +88,7 @@ def render(page: Page) -> bytes:
         data=Markup(script_json(_path_data(page.examples))), groups=judgement_groups(page.judgements), signs=SIGNS,
         rows=_known_rows(page.variants), descriptions=DESCRIPTIONS, classes=CLASSES, number=number,
         tables={table.id: table for table in page.tables}, views=three_views, count=_count,
-        not_built=NOT_BUILT,
+        not_built=NOT_BUILT, ceiling_signs=CEILING_SIGNS, identity=_identity(page.judgements),
     )  # fmt: skip
     return text.encode()
 
@@ -111,7 +119,13 @@ def judgement_groups(judgements: Sequence[Judgement]) -> list[tuple[str, list[tu
         inside = [(j.check.split(": ", 1)[1], j) for j in judgements if j.check.startswith(f"{prefix}: ")]
         if inside:
             grouped.append((title, inside))
-    return grouped
+    rest = [(j.check, j) for j in judgements if j.check.split(": ")[0] not in GROUPS]
+    return grouped + ([(OTHER, rest)] if rest else [])
+
+
+def _identity(judgements: Sequence[Judgement]) -> Judgement | None:
+    """Return the check that the gain of the gate is its open rate times the gain on the opened windows, if it ran."""
+    return next((judgement for judgement in judgements if judgement.check.startswith(GATE_IDENTITY)), None)
 
 
 def _path_data(examples: Sequence[Example]) -> JsonValue:

@@ -28,8 +28,8 @@ class Cell:
     def key(self) -> str:
         """Name of the cell, the same in HTML and JSON."""
         m = self.metric
-        place = m.pooling if m.horizon is None else str(m.horizon)
-        return "|".join((m.variant, m.reference or "", place, m.metric))
+        at = m.pooling if m.horizon is None else str(m.horizon)
+        return "|".join((m.variant, m.reference or "", at, m.metric))
 
     @property
     def text(self) -> str:
@@ -74,6 +74,8 @@ class TableRow:
     reference: str | None
     is_undertrained: bool
     cells: tuple[Cell, ...]
+    note: str = ""
+    """What the row means, where its name does not say so."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,8 @@ class Results:
     def get(self, variant: str, reference: str | None, horizon: int | str, metric: str) -> Metric | None:
         """Return one row by its horizon or pooling, or None."""
         for m in self.metrics:
-            place = m.pooling if m.horizon is None else m.horizon
-            if (m.variant, m.reference, place, m.metric) == (variant, reference, horizon, metric):
+            at = m.pooling if m.horizon is None else m.horizon
+            if (m.variant, m.reference, at, m.metric) == (variant, reference, horizon, metric):
                 return m
         return None
 
@@ -136,7 +138,7 @@ def results_of(metrics: Sequence[Metric], judgements: Sequence[Judgement]) -> Re
     return Results(kept, undertrained)
 
 
-def _place(m: Metric) -> tuple[int, str]:
+def place(m: Metric) -> tuple[int, str]:
     """Order of the groups: horizons rising, then the plain mean, then the mean over windows."""
     return (m.horizon, "") if m.horizon is not None else (1 << 16, m.pooling)
 
@@ -157,8 +159,8 @@ def build_table(
         if m.metric in metrics and (per_horizon if m.horizon is not None else pooled)
     ]  # fmt: skip
     groups = []
-    for place in sorted({_place(m) for m in chosen}):
-        inside = [m for m in chosen if _place(m) == place]
+    for where in sorted({place(m) for m in chosen}):
+        inside = [m for m in chosen if place(m) == where]
         rows = tuple(_row(variant, inside, metrics, results) for variant in in_order({m.variant for m in inside}))
         groups.append(Group(group_title(inside[0]), inside[0].n_windows, inside[0].n_takes, rows))
     return ResultTable(id_, title, tuple(metrics), tuple(groups))
@@ -190,13 +192,13 @@ def all_tables(results: Results) -> list[ResultTable]:
         build_table("overview", "All rows over all horizons", results, variants, OPEN_METRICS, per_horizon=False),
         build_table("gain", "Difference to No-Traj, paired over takes", results, against, OPEN_METRICS,
                     reference="no_traj", per_horizon=False),
-        build_table("horizons", "The paper's rows per horizon", results, MAIN, OPEN_METRICS, pooled=False),
+        build_table("horizons", "The main rows per horizon", results, MAIN, OPEN_METRICS, pooled=False),
         build_table("gain-horizons", "Difference to No-Traj per horizon, paired over takes", results, against,
                     OPEN_METRICS, reference="no_traj", pooled=False),
-        build_table("controls", "Controls per horizon", results, others, OPEN_METRICS, pooled=False),
+        build_table("controls", "Ablations and controls per horizon", results, others, OPEN_METRICS, pooled=False),
         build_table("sequences", "Decoded sequences", results, variants, SEQUENCE_METRICS),
     ]  # fmt: skip
-    for reference in ("endpoint_traj", "oracle", "pool_mean", "knn_labels"):
+    for reference in ("endpoint_traj", "oracle"):
         title = f"Difference to {row_name(reference)}, paired over takes"
         tables.append(build_table(f"gain-{reference}", title, results, variants, OPEN_METRICS, reference=reference))
     return [table for table in tables if table.groups]

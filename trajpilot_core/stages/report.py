@@ -6,7 +6,7 @@ from schemas.base import Record
 from schemas.config import ReportConfig
 from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
 
-VERSION = 2  # raise when what this stage writes changes
+VERSION = 3  # raise when what this stage writes changes
 STAGES = ("ingest", "trajectories", "features", "text_bank", "alignment", "predictor", "scorer", "evaluation")
 """Stages whose rejects the report shows."""
 
@@ -35,8 +35,9 @@ def run(work: Work) -> None:
 STAGE = Stage(
     name="report",
     reads=(
-        "metrics", "judgements", "headroom", "shuffles", "gate", "outcomes", "alignment_curves", "predictor_curves",
-        "scorer_curves", "takes", "segments", "labels", "windows", "controls", "features", "text_bank",
+        "metrics", "ceilings", "judgements", "headroom", "shuffles", "gate", "outcomes", "alignment_curves",
+        "predictor_curves", "scorer_curves", "takes", "segments", "labels", "windows", "controls", "features",
+        "text_bank",
         *(f"{stage}.rejects" for stage in STAGES),
     ),
     writes=("report.html", "report.json", "metrics.tex", "metrics_intervals.tex"),

@@ -4,29 +4,59 @@
   var data = JSON.parse(document.getElementById("paths").textContent);
   var names = { true: "--oracle", nearest: "--endpoint_traj", chosen: "--scorer" };
   var dashes = { true: [], nearest: [2, 4], chosen: [7, 4] };
+  var axes = [["ahead", [1, 0, 0]], ["left", [0, 1, 0]], ["up", [0, 0, 1]]];
 
-  function draw(canvas, paths, turn) {
-    var context = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
-    var width = canvas.width, height = canvas.height, low = [1e9, 1e9, 1e9], high = [-1e9, -1e9, -1e9];
+  function bounds(paths) {
+    var low = [1e9, 1e9, 1e9], high = [-1e9, -1e9, -1e9];
     paths.forEach(function (path) { path.points.forEach(function (p) { for (var i = 0; i < 3; i++) { low[i] = Math.min(low[i], p[i]); high[i] = Math.max(high[i], p[i]); } }); });
-    var middle = low.map(function (v, i) { return (v + high[i]) / 2; });
-    var reach = Math.max(Math.hypot(high[0] - low[0], high[1] - low[1], high[2] - low[2]), 1e-3);
-    var scale = 0.85 * Math.min(width, height) / reach, ca = Math.cos(turn[0]), sa = Math.sin(turn[0]), ce = Math.cos(turn[1]), se = Math.sin(turn[1]);
+    return { middle: low.map(function (v, i) { return (v + high[i]) / 2; }), reach: Math.max(Math.hypot(high[0] - low[0], high[1] - low[1], high[2] - low[2]), 1e-3) };
+  }
+
+  // Forward, left, up -> right and up on the screen, seen from behind, turned by an azimuth and raised by an elevation.
+  function seen(p, turn) {
+    var ca = Math.cos(turn[0]), sa = Math.sin(turn[0]), depth = p[0] * ca + p[1] * sa;
+    return [p[0] * sa - p[1] * ca, p[2] * Math.cos(turn[1]) + depth * Math.sin(turn[1])];
+  }
+
+  function roundLength(most) {
+    var step = Math.pow(10, Math.floor(Math.log10(most)));
+    return step * (5 * step <= most ? 5 : 2 * step <= most ? 2 : 1);
+  }
+
+  function draw(canvas, paths, turn, unit) {
+    var style = getComputedStyle(document.documentElement), dpr = devicePixelRatio, context = canvas.getContext("2d");
+    canvas.width = Math.round(canvas.clientWidth * dpr);
+    canvas.height = Math.round(canvas.clientHeight * dpr);
+    context.scale(dpr, dpr);
+    var width = canvas.clientWidth, height = canvas.clientHeight, box = bounds(paths), scale = 0.92 * Math.min(width, height) / box.reach;
     function project(p) {
-      var f = p[0] - middle[0], l = p[1] - middle[1], u = p[2] - middle[2];
-      var right = f * sa - l * ca, depth = f * ca + l * sa;
-      return [width / 2 + scale * right, height / 2 - scale * (u * ce + depth * se)];
+      var q = seen(p.map(function (v, i) { return v - box.middle[i]; }), turn);
+      return [width / 2 + scale * q[0], height / 2 - scale * q[1]];
     }
-    context.clearRect(0, 0, width, height);
+    function line(points, dash, thick) {
+      context.setLineDash(dash);
+      context.lineWidth = thick;
+      context.beginPath();
+      points.forEach(function (q, i) { if (i) { context.lineTo(q[0], q[1]); } else { context.moveTo(q[0], q[1]); } });
+      context.stroke();
+    }
     paths.forEach(function (path) {
       context.strokeStyle = context.fillStyle = style.getPropertyValue(names[path.kind]).trim();
-      context.lineWidth = 2.5 * devicePixelRatio;
-      context.setLineDash(dashes[path.kind].map(function (d) { return d * devicePixelRatio; }));
-      context.beginPath();
-      path.points.forEach(function (p, i) { var q = project(p); if (i) { context.lineTo(q[0], q[1]); } else { context.moveTo(q[0], q[1]); } });
-      context.stroke();
-      var end = project(path.points[path.points.length - 1]);
-      context.beginPath(); context.arc(end[0], end[1], 4 * devicePixelRatio, 0, 7); context.fill();
+      var points = path.points.map(project), end = points[points.length - 1];
+      line(points, dashes[path.kind], 2.2);
+      context.beginPath(); context.arc(end[0], end[1], 4, 0, 7); context.fill();
+    });
+    context.strokeStyle = context.fillStyle = style.getPropertyValue("--ink").trim();
+    context.font = "11px sans-serif";
+    var start = project(paths[0].points[0]), bar = roundLength(box.reach / 3);
+    line([[start[0] - 5, start[1]], [start[0] + 5, start[1]]], [], 1.6);
+    line([[start[0], start[1] - 5], [start[0], start[1] + 5]], [], 1.6);
+    line([[12, height - 14], [12 + bar * scale, height - 14]], [], 2);
+    context.fillText(Number(bar.toPrecision(1)) + " " + unit, 12, height - 20);
+    axes.forEach(function (axis) {
+      var q = seen(axis[1], turn), x = width - 54, y = 50;
+      line([[x, y], [x + 26 * q[0], y - 26 * q[1]]], [], 1.2);
+      context.fillText(axis[0], x + 34 * q[0] - 10, y - 34 * q[1] + 4);
     });
   }
 
@@ -37,18 +67,22 @@
     canvas.tabIndex = 0;
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", "Head paths in 3-D; drag or use the arrow keys to turn");
-    canvas.width = canvas.clientWidth * devicePixelRatio;
-    canvas.height = canvas.clientHeight * devicePixelRatio;
-    function move(a, e) { turn = [turn[0] + a, Math.max(-1.5, Math.min(1.5, turn[1] + e))]; draw(canvas, paths, turn); }
+    function show() { draw(canvas, paths, turn, box.dataset.unit); }
+    function move(a, e) { turn = [turn[0] + a, Math.max(-1.5, Math.min(1.5, turn[1] + e))]; show(); }
+    function drop() { held = null; }
     canvas.addEventListener("pointerdown", function (event) { held = [event.clientX, event.clientY]; canvas.setPointerCapture(event.pointerId); });
     canvas.addEventListener("pointermove", function (event) { if (held) { move((event.clientX - held[0]) / 120, (event.clientY - held[1]) / 120); held = [event.clientX, event.clientY]; } });
-    canvas.addEventListener("pointerup", function () { held = null; });
+    canvas.addEventListener("pointerup", drop);
+    canvas.addEventListener("pointercancel", drop);
     canvas.addEventListener("keydown", function (event) {
       var step = { ArrowLeft: [-0.15, 0], ArrowRight: [0.15, 0], ArrowUp: [0, -0.15], ArrowDown: [0, 0.15] }[event.key];
       if (step) { event.preventDefault(); move(step[0], step[1]); }
     });
+    addEventListener("resize", show);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+    matchMedia("print").addEventListener("change", show);
     canvas.focus();
-    move(0, 0);
+    show();
   }
 
   document.querySelectorAll(".pathbox").forEach(function (box) {
@@ -59,5 +93,7 @@
     button.addEventListener("click", function () { open(box, button); });
     box.appendChild(button);
   });
-  addEventListener("beforeprint", function () { document.querySelectorAll("details").forEach(function (d) { d.open = true; }); });
+  var unfolded = [];
+  addEventListener("beforeprint", function () { unfolded = Array.from(document.querySelectorAll("details:not([open])")); unfolded.forEach(function (d) { d.open = true; }); });
+  addEventListener("afterprint", function () { unfolded.forEach(function (d) { d.open = false; }); });
 })();

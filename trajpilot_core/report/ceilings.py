@@ -1,0 +1,211 @@
+"""What can be known at most: every row beside the exact ceiling of what it sees, in a simulated world only.
+
+Source of the ceilings: docs/decisions/ceiling.md. How they are shown: docs/decisions/report.md.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from schemas.results import Ceiling
+from trajpilot_core.report.names import OPEN_METRICS, in_order, row_name
+from trajpilot_core.report.tables import TOO_FEW, number
+
+INFORMATION = ("no_traj", "endpoint_traj", "oracle")
+"""Rows that stand for all that can be seen: no motion, the endpoints' motion, all motion; per horizon only these."""
+KEY_METRICS = ("M@1", "MSeq")
+State = Literal["below", "level", "open", "warn", "broken"]
+Whole = Literal["absent", "kept", "warned", "broken", "open"]
+"""What is said of all figures together."""
+WORDS: dict[State, str] = {
+    "below": "below",
+    "level": "above, within 3 s.e.",
+    "open": TOO_FEW,
+    "warn": "ABOVE: warns",
+    "broken": "ABOVE: a leak",
+}
+
+
+class CeilingCell(NamedTuple):
+    """One row's value of one metric, its ceiling, and what follows."""
+
+    row: Ceiling
+    state: State
+
+    @property
+    def key(self) -> str:
+        """Name of the cell, the same in HTML and JSON."""
+        return "|".join((self.row.variant, str(self.row.horizon or "plain"), self.row.metric))
+
+    @property
+    def value(self) -> str:
+        """What the row got, as printed."""
+        return number(self.row.value)
+
+    @property
+    def ceiling(self) -> str:
+        """The ceiling, as printed."""
+        return number(self.row.ceiling)
+
+    @property
+    def difference(self) -> str:
+        """Value minus ceiling with its standard error, as printed."""
+        error = number(self.row.standard_error) if math.isfinite(self.row.standard_error) else "–"
+        return f"{number(self.row.difference, signed=True)} ({error})"
+
+    @property
+    def words(self) -> str:
+        """The verdict in words."""
+        return WORDS[self.state]
+
+
+class CeilingRow(NamedTuple):
+    """One row of a group; a cell per metric, None where there is no figure."""
+
+    variant: str
+    name: str
+    cells: tuple[CeilingCell | None, ...]
+
+
+class CeilingGroup(NamedTuple):
+    """The rows of one horizon, or of the plain mean over horizons."""
+
+    title: str
+    n_windows: int
+    n_takes: int
+    rows: tuple[CeilingRow, ...]
+
+
+class CeilingTable(NamedTuple):
+    """One table of ceilings."""
+
+    id: str
+    title: str
+    metrics: tuple[str, ...]
+    groups: tuple[CeilingGroup, ...]
+
+    def cells(self) -> list[CeilingCell]:
+        """All cells, in reading order."""
+        return [cell for group in self.groups for row in group.rows for cell in row.cells if cell]
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What the page says of the ceilings."""
+
+    state: Whole
+    headline: str
+    broken: tuple[str, ...]
+    """One sentence per binding figure above its ceiling."""
+    recovered: str
+    """How far the rows come from No-Traj towards the ceiling of Endpoint-Traj; empty where that cannot be said."""
+    tables: tuple[CeilingTable, ...]
+    """The main table, and all figures; none where the state is `absent`."""
+
+
+def ceilings_of(rows: Sequence[Ceiling], *, simulated: bool) -> Ceilings:
+    """Build what the page says of the ceilings.
+
+    Args:
+        rows: the table `ceilings`; empty for a recorded corpus, or where none were computed.
+        simulated: the corpus is the simulated world.
+    """
+    if not rows:
+        return Ceilings("absent", _absent(simulated), (), "", ())
+    tables = (
+        ceiling_table("ceilings", "What can be known at most (simulated world only)", rows, KEY_METRICS),
+        ceiling_table("ceilings-all", "Every row and metric against its ceiling", rows, OPEN_METRICS, whole=True),
+    )
+    broken = tuple(_sentence(row) for row in rows if state_of(row) == "broken")
+    return Ceilings(_whole_state(rows), _headline(rows), broken, recovered(rows), tables)
+
+
+def _whole_state(rows: Sequence[Ceiling]) -> Whole:
+    """Judge all figures together; those that do not bind can only warn."""
+    states = {state_of(row) for row in rows}
+    if "broken" in states:
+        return "broken"
+    if any(state_of(row) == "open" for row in rows if row.binding):
+        return "open"
+    return "warned" if "warn" in states else "kept"
+
+
+def _headline(rows: Sequence[Ceiling]) -> str:
+    """Count the figures that keep to their ceiling, and those that do not."""
+    binding = [state_of(row) for row in rows if row.binding]
+    others = [state_of(row) for row in rows if not row.binding]
+    kept = sum(state in ("below", "level") for state in binding)
+    parts = [
+        f"{kept} of {len(binding)} binding figures (M@1 and MSeq over all horizons) are not above their ceiling by "
+        "more than 3 standard errors"
+    ]
+    if "open" in binding:
+        parts.append(f"{binding.count('open')} could not be judged ({TOO_FEW})")
+    if "warn" in others:
+        parts.append(f"{others.count('warn')} of the {len(others)} other figures are, which warns")
+    return "; ".join(parts) + "."
+
+
+def state_of(row: Ceiling) -> State:
+    """Judge one figure; `above` was decided by the evaluation, by the rule of three standard errors."""
+    if row.above:
+        return "broken" if row.binding else "warn"
+    if not math.isfinite(row.standard_error):
+        return "open"
+    return "below" if row.difference <= 0 else "level"
+
+
+def ceiling_table(
+    id_: str, title: str, rows: Sequence[Ceiling], metrics: Sequence[str], *, whole: bool = False
+) -> CeilingTable:
+    """Group the figures by horizon, the plain mean first; per horizon only `INFORMATION`, unless `whole`."""
+    groups = []
+    for horizon in sorted({row.horizon for row in rows}, key=lambda h: h or 0):
+        inside = [row for row in rows if row.horizon == horizon and row.metric in metrics]
+        shown = {row.variant for row in inside if whole or horizon is None or row.variant in INFORMATION}
+        if shown:
+            lines = tuple(_row(variant, inside, metrics) for variant in in_order(shown))
+            title_ = "mean of the horizons" if horizon is None else f"H = {horizon}"
+            groups.append(CeilingGroup(title_, inside[0].n_windows, inside[0].n_takes, lines))
+    return CeilingTable(id_, title, tuple(metrics), tuple(groups))
+
+
+def _row(variant: str, rows: Sequence[Ceiling], metrics: Sequence[str]) -> CeilingRow:
+    """Gather the cells of one row."""
+    own = {row.metric: CeilingCell(row, state_of(row)) for row in rows if row.variant == variant}
+    return CeilingRow(variant, row_name(variant), tuple(own.get(metric) for metric in metrics))
+
+
+def recovered(rows: Sequence[Ceiling]) -> str:
+    """Say how far each row comes from the learned No-Traj to the ceiling of Endpoint-Traj, in M@1 over all horizons."""
+    pooled = {row.variant: row for row in rows if row.horizon is None and row.metric == "M@1"}
+    base, goal = pooled.get("no_traj"), pooled.get("endpoint_traj")
+    if base is None or goal is None or goal.ceiling <= base.value:
+        return ""
+    way = goal.ceiling - base.value
+    shares = [
+        f"{row_name(variant)} {number(100 * (pooled[variant].value - base.value) / way)} %"
+        for variant in in_order(set(pooled) - {"no_traj", "oracle"})
+        if pooled[variant].ceiling == goal.ceiling
+    ]
+    return (
+        f"From the learned No-Traj ({number(base.value)}) to the ceiling of Endpoint-Traj ({number(goal.ceiling)}), in "
+        f"M@1 over all horizons, the rows that this ceiling bounds come this far: {', '.join(shares)}."
+    )
+
+
+def _absent(simulated: bool) -> str:
+    """Say why there is no ceiling."""
+    if simulated:
+        return "No ceiling was computed for this run: nothing here bounds the rows from above."
+    return "Recorded takes have no ceiling: it needs the process that made them, which only a simulated world has."
+
+
+def _sentence(row: Ceiling) -> str:
+    """Say which row is above its ceiling, and by how much."""
+    cell = CeilingCell(row, "broken")
+    return (
+        f"{row_name(row.variant)}, {row.metric} over all horizons: {cell.value}, ceiling {cell.ceiling}, "
+        f"difference {cell.difference}"
+    )
