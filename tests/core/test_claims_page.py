@@ -86,6 +86,14 @@ def test_nothing_at_all_is_a_page_of_what_was_not_run(tmp_path: Path) -> None:
     assert "nothing is attributed" in pages["scorer.md"].decode()
 
 
+def test_tables_without_rows_are_as_good_as_none(tmp_path: Path) -> None:
+    for file in FILES:
+        write_claims_table(tmp_path, file.name, [])
+    text = render(tmp_path, CFG)["claims.md"].decode()
+    assert "**holds**" not in text
+    assert "no scores of the world base" in text
+
+
 def test_the_pages_are_written_beside_the_folder(folder: Path) -> None:
     written = write_claims_pages(folder.parent, CFG)
     assert {path.name for path in written} == PICTURES | {"claims.md", "scorer.md"}
@@ -204,6 +212,13 @@ def test_the_attribution_follows_the_figures(tmp_path: Path, level: float, words
     text = attribution_text(lead(evidence, "scorer", "no_traj", "m1", CFG), sources(evidence, "scorer", CFG))
     assert words in text
     assert "labels of the candidates" not in text
+
+
+def test_a_part_of_the_seeds_is_not_attributed(tmp_path: Path) -> None:
+    evidence = evidence_of(tmp_path, Planted(levels={BASE: INFORMED}, missing=((BASE, 2),)))
+    text = attribution_text(lead(evidence, "scorer", "no_traj", "m1", CFG), sources(evidence, "scorer", CFG))
+    assert "lacks seed 2" in text
+    assert "nothing is attributed" in text
 
 
 def test_the_config_of_the_claims_was_not_changed_after_it_was_fixed() -> None:

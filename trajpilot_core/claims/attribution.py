@@ -29,11 +29,13 @@ class Lead(NamedTuple):
     reference: str
     metric: str
     figure: Estimate | None
+    gap: str
+    """What is missing of the planned seeds; then nothing counts as shown."""
 
     @property
     def shown(self) -> Shown:
         """Say on which side of zero the interval lies."""
-        if self.figure is None:
+        if self.figure is None or self.gap:
             return "not run"
         if self.figure.is_above_zero():
             return "shown"
@@ -58,9 +60,9 @@ class Source:
 
 def lead(evidence: Evidence, row: str, reference: str, metric: str, cfg: ClaimsConfig) -> Lead:
     """Return one difference in the world `base`."""
-    profile = contrast(evidence, BASE, row, reference, metric, cfg).profile
+    profile, gap = contrast(evidence, BASE, row, reference, metric, cfg)
     mean = statistics.plain_mean(len(cfg.horizons))
-    return Lead(row, reference, metric, None if profile is None else estimate(profile, mean, cfg.confidence))
+    return Lead(row, reference, metric, None if profile is None else estimate(profile, mean, cfg.confidence), gap)
 
 
 def sources(evidence: Evidence, row: str, cfg: ClaimsConfig) -> tuple[Source, ...]:
@@ -117,7 +119,7 @@ def attribution_text(gain: Lead, found: tuple[Source, ...]) -> str:
     """Put the attribution into words, by rule from the figures alone."""
     told = f"{gain.text}, {SIGNS[gain.shown]}."
     if gain.shown == "not run":
-        return f"{name(gain.row)} − {name(gain.reference)} was not run: nothing is attributed."
+        return f"{name(gain.row)} − {name(gain.reference)} was not run ({gain.gap}): nothing is attributed."
     if gain.shown == "not shown":
         return f"{told} There is no gain to attribute."
     if gain.shown == "the other way":

@@ -57,7 +57,9 @@ class Bound(NamedTuple):
     n_seeds: int
 
     def verdict(self) -> str:
-        """Return `holds` where the row lies below its ceiling by the rule."""
+        """Return `holds` where the row lies below its ceiling by the rule; without a standard error it is not run."""
+        if not math.isfinite(self.error):
+            return "not run"
         return "fails" if self.difference > ERRORS_ALLOWED * self.error else "holds"
 
 
@@ -84,8 +86,9 @@ def _bound(world: str, row: str, metric: str, cells: list[Ceiling]) -> Bound:
 def ceilings_section(evidence: Evidence) -> str:
     """Return every binding cell of the worlds of the claims, and those of the sweep that fail."""
     bounds = ceiling_bounds(evidence)
-    told = "not run" if not bounds else "fails" if any(b.verdict() == "fails" for b in bounds) else "holds"
-    shown = [bound for bound in bounds if bound.world in WORLDS or bound.verdict() == "fails"]
+    verdicts = {bound.verdict() for bound in bounds}
+    told = next((found for found in ("fails", "not run") if found in verdicts), "holds") if bounds else "not run"
+    shown = [bound for bound in bounds if bound.world in WORLDS or bound.verdict() != "holds"]
     left_out = len(bounds) - len(shown)
     lines = [
         [b.world, name(b.row), b.metric, number(b.value), number(b.ceiling), number(b.difference, signed=True),

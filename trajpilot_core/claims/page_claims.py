@@ -40,7 +40,8 @@ In the world `{world}` (kappa 0, style 0) no motion tells a label or an intent. 
 the 90 % interval of their difference, variance between seeds included, lies within ±{margin:g} points; above a
 standard error of {target:g} points the test is undecided. Power: the chance that the test would find equivalence at
 this standard error if the true difference were zero. `between seeds` is the standard deviation beyond what takes
-explain.
+explain. Over all that three seeds can happen to show, 90 % power needs a standard error over takes of 0.30
+(`docs/decisions/claims-statistics.md`).
 """
 AIMS_TEXT = """\
 Scorer+ is this project's method on the Scorer's inputs. Aim one: above the five rows below in M@1 and in MSeq,

@@ -163,7 +163,22 @@ def headroom_section(evidence: Evidence) -> str:
         HEADROOM_TEXT,
         table(header, lines),
         picture("headroom.svg", "Headroom by pool size"),
+        _headroom_by_horizon(rows),
     )
+
+
+def _headroom_by_horizon(rows: Sequence[tuple[int, Headroom]]) -> str:
+    """Return what the largest pool could give at each H."""
+    largest = max((row.pool for _, row in rows), default=0)
+    kept = [row for _, row in rows if row.pool == largest]
+    lines = [
+        [
+            f"H={h}",
+            *(spread([getattr(r, column) for r in kept if r.horizon == h], d) for column, _, d in HEADROOM_COLUMNS),
+        ]
+        for h in sorted({row.horizon for row in kept})
+    ]
+    return section(f"K={largest}, by H", table(["", *(title for _, title, _ in HEADROOM_COLUMNS)], lines), level=3)
 
 
 def _by_seed(rows: Sequence[tuple[int, Headroom]], pool: int, column: str) -> list[float]:
