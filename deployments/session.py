@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -18,9 +19,11 @@ from prefect.server.api.server import SubprocessASGIServer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from deployments.claims import claims
 from deployments.settings import STARTUP_TIMEOUT_S, PrefectPlace, end_orphan_server, remember_server
 from flows.demo import demo
 from flows.pipeline import full_pipeline
+from schemas.claims import ClaimsConfig
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from trajpilot_core.errors import StoreError
@@ -134,29 +137,45 @@ def patient_lock(root: Path) -> Iterator[None]:
 def run_session(
     config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None, place: PrefectPlace
 ) -> None:
-    """Run the flow; Ctrl-C ends the run and its processes at once, and what is finished is kept."""
+    """Run the pipeline; Ctrl-C ends the run and its processes at once, and what is finished is kept."""
+    root = Path(options.root).resolve()
+    options = options.replace(root=str(root))
+    with interruptible(), session(root, f"TrajPilot on {what}", config.digest(), place):
+        done = full_pipeline(config, options) if world is None else demo(world, config, options)
+        if "report" in done:
+            LOG.info("report: %s   UI: trajpilot ui --root %s", root / "reports" / "report.html", root)
+
+
+def run_claims(root: Path, docs: Path, jobs: int, device: str, worlds: tuple[str, ...], place: PrefectPlace) -> None:
+    """Compute the worlds of the claims and write their pages; as `run_session`."""
+    root, docs = root.resolve(), docs.resolve()
+    with interruptible(), session(root, "The claims on SIMULATED worlds", ClaimsConfig().digest(), place):
+        run = claims(str(root), str(docs), jobs, device, worlds)
+        count = Counter(job.status for job in run.jobs)
+        LOG.info("jobs: %s", ", ".join(f"{n} {status}" for status, n in sorted(count.items())))
+        LOG.info("pages: %s   UI: trajpilot ui --root %s", docs / "claims.md", root)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Turn Ctrl-C into one line and an end at once: Prefect's threads would wait at exit for a server that is gone."""
     try:
-        run_flow(config, options, what, world, place)
+        yield
     except KeyboardInterrupt:
         sys.stderr.write("interrupted: what is finished is kept; the same command goes on from there\n")
         sys.stderr.flush()
-        os._exit(INTERRUPTED)  # Prefect's threads would wait at exit for a server that is gone
+        os._exit(INTERRUPTED)
 
 
-def run_flow(
-    config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None, place: PrefectPlace
-) -> None:
-    """Run the flow between one line that says where everything goes and one that says where the report is."""
-    root = Path(options.root).resolve()
-    options = options.replace(root=str(root))
+@contextmanager
+def session(root: Path, what: str, digest: str, place: PrefectPlace) -> Iterator[None]:
+    """Hold the root, the log and the embedded server; one line says where everything goes, one how long it took."""
     started = time.monotonic()
     with logging_to(root) as log, patient_lock(root):
-        LOG.info("TrajPilot on %s; everything is written under %s; %s", what, root, place.describe())
-        LOG.info("config %s, log %s", config.digest()[:12], log)
+        LOG.info("%s; everything is written under %s; %s", what, root, place.describe())
+        LOG.info("config %s, log %s", digest[:12], log)
         require_free_space(root, NEEDED_BYTES, "a run")
         sweep_temporaries(str(root), OLD_H)
         with prefect_server(place):
-            done = full_pipeline(config, options) if world is None else demo(world, config, options)
+            yield
         LOG.info("finished in %.0f s", time.monotonic() - started)
-        if "report" in done:
-            LOG.info("report: %s   UI: trajpilot ui --root %s", root / "reports" / "report.html", root)

@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from deployments.cli import inspect, run, server
+from deployments.cli import evidence, inspect, run, server
 from trajpilot_core.errors import TrajPilotError
 
 app = typer.Typer(
@@ -15,6 +15,7 @@ app = typer.Typer(
 )
 run.add_to(app)
 inspect.add_to(app)
+evidence.add_to(app)
 server.add_to(app)
 
 

@@ -1,0 +1,47 @@
+"""Commands `claims` and `docs`: the evidence in the simulated world, and the pages that are rendered from it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deployments.cli.options import Device
+from schemas.claims import ClaimsConfig
+
+Docs = Annotated[Path, typer.Option("--docs", help="Folder of the pages; tables lie in its folder claims.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command()(claims)
+    app.command("docs")(pages)
+
+
+def claims(
+    root: Annotated[Path, typer.Option("--root", help="Everything that is computed lies under this folder.")] = Path(
+        "runs/claims"
+    ),
+    docs: Docs = Path("docs"),
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Worlds side by side.")] = 2,
+    world: Annotated[list[str], typer.Option("--world", help="Only this world: base, or base-s0 (repeatable).")] = [],  # noqa: B006
+    device: Device = "auto",
+) -> None:
+    """Compute the simulated worlds of the claims and their controls; goes on where it stopped."""
+    from trajpilot_core.claims.worlds import chosen
+
+    chosen(ClaimsConfig(), world)
+    from deployments.settings import one_thread_per_process, prepare_prefect
+
+    one_thread_per_process()
+    place = prepare_prefect(root)
+    from deployments.session import run_claims
+
+    run_claims(root, docs, jobs, device, tuple(world), place)
+
+
+def pages(docs: Docs = Path("docs")) -> None:
+    """Render the pages of the evidence from the tables that lie beside them; computes nothing."""
+    from trajpilot_core.evidence_pages import write_pages
+
+    for path in write_pages(docs):
+        typer.echo(str(path))

@@ -1,0 +1,41 @@
+"""The claims: simulated worlds and their controls, several at a time, then the pages that rest on them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from prefect import flow
+
+from schemas.claims import ClaimsConfig, ClaimsJob, ClaimsRun
+from schemas.config import PipelineConfig
+from tasks.claims import compute_world
+from trajpilot_core.claims.collect import publish
+from trajpilot_core.claims.jobs import Place
+from trajpilot_core.claims.worlds import Recipes, chosen
+from trajpilot_core.evidence_pages import write_pages
+from trajpilot_core.stages.resolve import resolve_device
+
+
+@flow(name="claims-worlds", flow_run_name="claims into {root}", persist_result=False)
+def claims_worlds(
+    files: PipelineConfig,
+    features: PipelineConfig,
+    root: str,
+    docs: str,
+    device: str = "cpu",
+    names: Sequence[str] = (),
+) -> ClaimsRun:
+    """Compute the planned worlds (or those called `names`), then write tables and pages under `docs`.
+
+    Worlds run side by side, as many as the flow's task runner has threads, each in a process of its own. What is
+    finished is reused, so that an interrupted run goes on where it stopped.
+    """
+    config, recipes, place = ClaimsConfig(), Recipes(files, features), Place(root, resolve_device(device))
+    futures = [compute_world.submit(world, recipes, place) for world in chosen(config, names)]
+    failed: list[ClaimsJob] = []
+    for future in futures:
+        future.wait()
+        failed += cast("tuple[ClaimsJob, ...]", future.state.result(raise_on_failure=False))
+    run = publish(config, recipes, place, Path(docs) / "claims", failed)
+    write_pages(Path(docs))
+    return run

@@ -1,0 +1,41 @@
+"""The worlds of the claims as tasks: each in a process of its own, resumable stage by stage."""
+
+import logging
+import time
+from typing import cast
+
+from prefect import State, task
+from prefect.artifacts import create_table_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.states import Completed, Failed
+
+from schemas.claims import ClaimsJob
+from tasks.artifacts import artifact_key, log_line
+from trajpilot_core.claims.jobs import Place, run_apart
+from trajpilot_core.claims.worlds import PlannedWorld, Recipes
+
+LOG = logging.getLogger("trajpilot")
+
+
+@task(task_run_name="{world.name}-s{world.seed}", cache_policy=NO_CACHE, persist_result=False)
+def compute_world(world: PlannedWorld, recipes: Recipes, place: Place) -> State[tuple[ClaimsJob, ...]]:
+    """Compute one world; a failed one is reported with its reason and does not stop the others."""
+    started = time.monotonic()
+    LOG.info("%-12s started", world.folder)
+    jobs = run_apart(world, recipes, place)
+    seconds = time.monotonic() - started
+    create_table_artifact(
+        table=[{"job": job.job, "status": job.status, "seconds": job.seconds, "note": job.note} for job in jobs],
+        key=artifact_key(f"claims-{world.folder}"),
+        description=f"**{world.folder}**",
+    )
+    bad = next((job for job in jobs if job.status == "failed"), None)
+    if bad is not None:
+        message = f"{bad.job} failed: {bad.note}"
+        log_line(world.folder, message, seconds)
+        return cast("State[tuple[ClaimsJob, ...]]", Failed(message=message, data=jobs))
+    computed = sum(job.seconds is not None for job in jobs)
+    message = f"reused {len(jobs) - computed}, computed {computed} of {len(jobs)} jobs"
+    log_line(world.folder, message, seconds)
+    name = "Completed" if computed else "Cached"
+    return cast("State[tuple[ClaimsJob, ...]]", Completed(name=name, message=message, data=jobs))

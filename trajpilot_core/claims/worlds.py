@@ -1,0 +1,147 @@
+"""Which worlds the claims compute, what each is, and which stages it goes through. Source: docs/decisions/claims.md."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from schemas.claims import (
+    BASE,
+    DRAWN,
+    NO_INFORMATION,
+    NO_SCENE,
+    NO_STYLE,
+    ClaimsConfig,
+    sweep_worlds,
+)
+from schemas.config import PipelineConfig, RunOptions
+from schemas.world import WorldConfig, claims_world
+from trajpilot_core.errors import InputError, WorldError
+from trajpilot_core.pipeline import DRAWN_STAGES, STAGES
+from trajpilot_core.stages import evidence
+from trajpilot_core.stages.stage import Stage
+
+Kind = Literal["base", "control", "sweep", "scene"]
+BASE_STAGES: dict[str, Stage] = {
+    **{name: stage for name, stage in STAGES.items() if name != "report"},
+    evidence.CHECKS.name: evidence.CHECKS,
+}
+CONTROL_STAGES: dict[str, Stage] = {**DRAWN_STAGES, evidence.CHECKS.name: evidence.CHECKS}
+SWEEP_STAGES: dict[str, Stage] = {
+    **{name: stage for name, stage in DRAWN_STAGES.items() if name not in ("scorer", "evaluation")},
+    evidence.SWEEP.name: evidence.SWEEP,
+}
+SCENE_STAGES: dict[str, Stage] = {
+    **{name: DRAWN_STAGES[name] for name in ("drawn", "drawn_features", "text_bank")},
+    evidence.GEOMETRY.name: evidence.GEOMETRY,
+}
+STAGES_OF: Mapping[Kind, dict[str, Stage]] = {
+    "base": BASE_STAGES, "control": CONTROL_STAGES, "sweep": SWEEP_STAGES, "scene": SCENE_STAGES,
+}  # fmt: skip
+CHANGES: Mapping[str, dict[str, float]] = {
+    DRAWN: {}, NO_INFORMATION: {"kappa": 0.0, "style": 0.0}, NO_STYLE: {"style": 0.0}, NO_SCENE: {"scene": 0.0},
+}  # fmt: skip
+"""What differs from the base world's knobs, beside the door."""
+
+
+class PlannedWorld(NamedTuple):
+    """One world of one seed: an independent draw, with a root of its own."""
+
+    name: str
+    seed: int
+    kind: Kind
+    world: WorldConfig
+
+    @property
+    def folder(self) -> str:
+        """Name of its root under the root of the claims."""
+        return f"{self.name}-s{self.seed}"
+
+    @property
+    def stages(self) -> dict[str, Stage]:
+        """Stages that it goes through, in order."""
+        return STAGES_OF[self.kind]
+
+
+class Recipes(NamedTuple):
+    """What is computed in the worlds of files, and in those that enter by features."""
+
+    files: PipelineConfig
+    features: PipelineConfig
+
+    def of(self, world: PlannedWorld) -> PipelineConfig:
+        """Return the configuration of one world: its chain of models has the world's seed."""
+        config = self.files if world.world.door == "files" else self.features
+        return config.replace(alignment=config.alignment.replace(seeds=(world.seed,)))
+
+
+def planned(cfg: ClaimsConfig) -> tuple[PlannedWorld, ...]:
+    """Return every world to compute, the most telling first; a knob setting that two names share is computed once."""
+    first = [make(name, seed, cfg) for seed in cfg.seeds for name in (BASE, NO_INFORMATION)]
+    sweep = [make(name, cfg.sweep_seed, cfg) for name in sweep_worlds(cfg) if shared(name, cfg) is None]
+    then = [make(name, seed, cfg) for name in (DRAWN, NO_STYLE) for seed in cfg.seeds]
+    scene = [make(NO_SCENE, seed, cfg) for seed in cfg.seeds]
+    return (*first, *scene, *then, *sweep)
+
+
+def make(name: str, seed: int, cfg: ClaimsConfig) -> PlannedWorld:
+    """Return one world; each seed draws everything anew."""
+    base = claims_world()
+    base = base.replace(seed=base.seed + seed)
+    if name == BASE:
+        return PlannedWorld(name, seed, "base", base)
+    sweep = sweep_worlds(cfg)
+    changes = CHANGES.get(name) or dict(zip(("kappa", "style"), sweep.get(name, ()), strict=False))
+    kind: Kind = "scene" if name == NO_SCENE else "sweep" if name in sweep else "control"
+    door = base.replace(
+        name=name.replace(".", "_"), door="features", broken="none", broken_share=0.0,
+        train_takes=cfg.door_train_takes, test_takes=cfg.door_test_takes, **changes,
+    )  # fmt: skip
+    return PlannedWorld(name, seed, kind, door)
+
+
+def shared(name: str, cfg: ClaimsConfig) -> str | None:
+    """Return which control has the knobs of a world of the sweep, for the sweep's seed; None: it is computed itself."""
+    knobs = sweep_worlds(cfg)[name]
+    for control in (DRAWN, NO_INFORMATION, NO_STYLE):
+        world = make(control, cfg.sweep_seed, cfg).world
+        if (world.kappa, world.style) == knobs:
+            return control
+    return None
+
+
+def options_of(world: PlannedWorld, root: Path, device: str) -> RunOptions:
+    """Return where a world is computed; its broken takes are deliberate, so rejects do not stop it."""
+    place = root / world.folder
+    return RunOptions.model_validate(
+        {"root": str(place), "data_root": str(place / "world"), "workers": 1, "device": device, "max_reject_ratio": 0.5}
+    )
+
+
+def dated_world(stored: WorldConfig) -> WorldConfig:
+    """Return the world that the dated configuration asks for under the name and seed of a stored one.
+
+    Raises:
+        WorldError: the claims know no world of that name.
+    """
+    cfg = ClaimsConfig()
+    names = [*CHANGES, *sweep_worlds(cfg)]
+    name = BASE if stored.name == claims_world().name else next(
+        (name for name in names if name.replace(".", "_") == stored.name), None
+    )  # fmt: skip
+    if name is None:
+        raise WorldError(f"the claims plan no world {stored.name!r}; they plan {', '.join([BASE, *names])}")
+    return make(name, stored.seed - claims_world().seed, cfg).world
+
+
+def chosen(cfg: ClaimsConfig, names: Sequence[str]) -> tuple[PlannedWorld, ...]:
+    """Return the planned worlds called `names`, as `base` or `base-s0`; all of them where no name is given.
+
+    Raises:
+        InputError: no world is called so.
+    """
+    worlds = planned(cfg)
+    known = {name for world in worlds for name in (world.name, world.folder)}
+    unknown = sorted(set(names) - known)
+    if unknown:
+        raise InputError(f"no world is called {', '.join(unknown)}; the worlds are {', '.join(sorted(known))}")
+    return tuple(world for world in worlds if not names or {world.name, world.folder} & set(names))
