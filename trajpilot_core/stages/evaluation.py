@@ -8,21 +8,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrow import rows_of, table_of
+from schemas.base import Record
 from schemas.config import EvaluationConfig
 from schemas.results import CurvePoint, GateRow, Judgement, Metric
-from trajpilot_core.stages.stage import Inputs, Stage, Work
+from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
 
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.blocks import Predictions
+    from trajpilot_core.evaluation.ceiling import Known
 
 FITTED = ("e_tau", "predictors")
 """Models whose metadata name the takes that they were fitted on."""
-VERSION = 3  # raise when the numbers that this stage writes change
+VERSION = 4  # raise when the numbers that this stage writes change
+
+
+def sources(inputs: Inputs, config: Record, data_root: str) -> list[Source]:
+    """Name the file by which a simulated corpus describes itself; recorded ones have none, which is an input too."""
+    return [Source("", files=("world.json",))]
 
 
 def run(work: Work) -> None:
     """Score every row on the test windows; see `trajpilot_core.evaluation` for the parts."""
     from trajpilot_core.evaluation.blocks import predictions_of
+    from trajpilot_core.evaluation.ceiling import compare, row_scores, score_tables
+    from trajpilot_core.evaluation.ceiling_check import ceiling_checks
     from trajpilot_core.evaluation.checks import judge
     from trajpilot_core.evaluation.evidence import Evidence
     from trajpilot_core.evaluation.rows import predict_all
@@ -43,10 +52,24 @@ def run(work: Work) -> None:
         candidate_takes(rows.predictions, work.inputs), _folds(work.inputs), trained(work.inputs),
         growth(predictions, "oracle", cfg), {name: fitted_takes(work.inputs, name) for name in FITTED},
     )  # fmt: skip
+    known = what_is_known(work, predictions)
+    ceilings = [] if known is None else compare(predictions, known)
+    for name, table in score_tables(row_scores(predictions), known, ceilings).items():
+        work.sink.table(name, table)
     work.sink.table("metrics", table_of(Metric, metrics))
-    work.sink.table("judgements", table_of(Judgement, judge(evidence)))
+    work.sink.table("judgements", table_of(Judgement, judge(evidence) + ceiling_checks(ceilings, known)))
     work.sink.table("gate", table_of(GateRow, gate_rows(predictions)))
     work.sink.table("outcomes", outcome_table(predictions))
+
+
+def what_is_known(work: Work, predictions: "Predictions") -> "Known | None":
+    """Infer what can be known of the predicted windows; None where the corpus is no simulated one."""
+    from trajpilot_core.evaluation.ceiling import known_of_predictions, read_world
+
+    world = read_world(work.runtime.data_root)
+    if world is None:
+        return None
+    return known_of_predictions(world, predictions, work.inputs.table("segments"), work.inputs.table("windows"))
 
 
 def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: EvaluationConfig) -> list[Metric]:
@@ -107,9 +130,12 @@ STAGE = Stage(
         "takes", "segments", "labels", "windows", "controls", "features", "text_bank", "folds", "e_tau", "predictors",
         "scorers", "alignment_curves", "predictor_curves", "scorer_curves",
     ),
-    writes=("predictions", "metrics", "judgements", "headroom", "shuffles", "gate", "outcomes"),
+    writes=(
+        "predictions", "metrics", "ceilings", "judgements", "headroom", "shuffles", "gate", "outcomes", "take_scores",
+    ),
     config="evaluation",
     run=run,
+    sources=sources,
     version=VERSION,
     summary="predict every row on the test windows, score it with intervals over takes, check the result",
     uses_gpu=True,

@@ -1,0 +1,293 @@
+"""Every row of the tables against the best that anybody could do with a superset of what the row sees.
+
+Exact inference on the simulated world's own generative model; a recorded corpus has none. Shapes: T takes, H horizons,
+N windows, 6 metrics in the order of `schemas.results.TakeScore`. Source: docs/decisions/ceiling.md.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from schemas.arrow import table_of
+from schemas.results import Ceiling, TakeScore
+from schemas.world import WorldConfig
+from trajpilot_core.errors import InputError
+from trajpilot_core.evaluation.blocks import Block, Predictions
+from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS, cluster_sums
+from trajpilot_core.evaluation.metrics import full_exact, full_recall, mid_exact, mid_recall, window_values
+from trajpilot_core.readers.corpus import open_corpus, read_whole
+from trajpilot_core.simworld.known import Answered, answers
+from trajpilot_core.simworld.sample import sample_world
+from trajpilot_core.simworld.truth import World
+from trajpilot_core.simworld.visible import KINDS, Kind
+
+Array = NDArray[np.float64]
+WORLD_FILE = "world.json"
+"""What a simulated corpus says of itself, relative to the data root."""
+METRICS = ("M@1", "M@5", "MSeq", "F@1", "F@5", "FSeq")
+"""The first of the tables' metrics: those of which the optimal decision is known."""
+BINDING = ("M@1", "MSeq")
+"""Over all horizons these fail an evaluation, everything else warns."""
+ERRORS = 3.0
+"""A row is above its ceiling from this many standard errors of the paired difference on."""
+CEILING_SEED = -1
+"""Seed of the ceilings' take scores: nothing is drawn."""
+DIGITS = 9
+
+
+@dataclass(frozen=True)
+class Known:
+    """What can be known of N windows, for every kind of input."""
+
+    window_ids: tuple[str, ...]
+    take_ids: tuple[str, ...]
+    """(N,) take of every window."""
+    horizons: NDArray[np.int64]
+    """(N,)."""
+    values: Mapping[Kind, Array]
+    """(N, 6) percent: what the optimal decisions get. A sequence that is not proven the best counts as right."""
+    expected: Mapping[Kind, Array]
+    """(N, 6) percent: what they get on average, by their own probabilities."""
+    n_unproven: int
+    """Sequences that are not proven the best."""
+
+
+def ceiling_of(variant: str) -> Kind | None:
+    """Return which inputs bound a row; None for the row that is told the truth one step late.
+
+    A retrieved window says nothing of this window's middle beyond the endpoints that it was retrieved by.
+    """
+    if variant == "previous":
+        return None
+    if variant in ("no_traj", "majority"):
+        return "no_traj"
+    return "oracle" if variant == "oracle" else "endpoint_traj"
+
+
+def read_world(data_root: str) -> World | None:
+    """Return the simulated world that lies at the data root; None where the corpus is a recorded one, or is not there.
+
+    Raises:
+        InputError: there is a world.json that does not describe a world.
+    """
+    if not data_root:
+        return None
+    try:
+        content = read_whole(open_corpus(data_root), WORLD_FILE)
+    except (FileNotFoundError, InputError):
+        return None
+    try:
+        return sample_world(WorldConfig.model_validate(json.loads(content)["config"]))
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise InputError(f"{data_root}/{WORLD_FILE} describes no world: {error}; write the world anew") from error
+
+
+def known_values(world: World, segments: pa.Table, windows: pa.Table) -> Known:
+    """Say what can be known of windows of any split.
+
+    Args:
+        world: the world that the tables come from.
+        segments: the segments table.
+        windows: rows of the windows table.
+
+    Raises:
+        InputError: the tables are not of this world.
+    """
+    n = windows.num_rows
+    values = {kind: np.zeros((n, len(METRICS))) for kind in KINDS}
+    expected = {kind: np.zeros((n, len(METRICS))) for kind in KINDS}
+    n_unproven = 0
+    for answer in answers(world, segments, windows):
+        values[answer.kind][answer.rows] = _reached(answer)
+        expected[answer.kind][answer.rows] = _expected(answer)
+        n_unproven += int((~answer.decisions.is_proven).sum())
+    horizons = windows["horizon"].to_numpy().astype(np.int64)
+    ids, takes = (tuple(windows[name].to_pylist()) for name in ("window_id", "take_id"))
+    return Known(ids, takes, horizons, values, expected, n_unproven)
+
+
+def _reached(answer: Answered) -> Array:
+    """Return (W, 6): what the decisions get."""
+    truth, best = answer.truth, answer.decisions
+    mid = np.concatenate([truth[:, :1], best.mid, truth[:, -1:]], axis=1)
+    right = [mid_exact(truth, mid), full_exact(truth, best.full)]
+    in_mid, in_full = (np.where(p, r, 100.0) for p, r in zip(best.is_proven.T, right, strict=True))
+    return np.stack([
+        mid_recall(truth, best.ranking, 1), mid_recall(truth, best.ranking, 5), in_mid,
+        full_recall(truth, best.ranking, 1), full_recall(truth, best.ranking, 5), in_full,
+    ], axis=1)  # fmt: skip
+
+
+def _expected(answer: Answered) -> Array:
+    """Return (W, 6): what the decisions get on average."""
+    best = answer.decisions
+    first, five = best.chance[..., 0], best.chance.sum(axis=2)
+    parts = [
+        first[:, 1:-1].mean(1), five[:, 1:-1].mean(1), best.mid_chance, first.mean(1), five.mean(1), best.full_chance
+    ]  # fmt: skip
+    return 100.0 * np.stack(parts, axis=1)
+
+
+def known_of_predictions(world: World, predictions: Predictions, segments: pa.Table, windows: pa.Table) -> Known:
+    """Say what can be known of the windows that were predicted.
+
+    Args:
+        world: the world that the tables come from.
+        predictions: the blocks.
+        segments: the segments table.
+        windows: the windows table; windows that were not predicted are left out.
+    """
+    scored = sorted({index for block in predictions.blocks for index in block.windows.tolist()})
+    ids = pa.array([predictions.window_ids[index] for index in scored], pa.string())
+    return known_values(world, segments, windows.filter(pc.is_in(windows["window_id"], value_set=ids)))
+
+
+def ceiling_scores(known: Known) -> list[TakeScore]:
+    """Return the take scores of the ceilings: rows `ceiling/no_traj`, `ceiling/endpoint_traj`, `ceiling/oracle`."""
+    names, take = np.unique(np.array(known.take_ids, dtype=str), return_inverse=True)
+    rows: list[TakeScore] = []
+    for kind in KINDS:
+        for horizon in sorted(set(known.horizons.tolist())):
+            here = known.horizons == horizon
+            sums, counts = cluster_sums(known.values[kind][here], take[here], len(names))
+            rows += _scores(f"ceiling/{kind}", CEILING_SEED, horizon, names.tolist(), sums, counts)
+    return rows
+
+
+def row_scores(predictions: Predictions) -> list[TakeScore]:
+    """Return the take scores of every row and seed of the predictions."""
+    rows: list[TakeScore] = []
+    for block in predictions.blocks:
+        sums, counts = cluster_sums(_values(block), block.takes, len(predictions.take_ids))
+        rows += _scores(block.variant, block.seed, block.horizon, predictions.take_ids, sums, counts)
+    return rows
+
+
+def _values(block: Block) -> Array:
+    """Return (N, 6): the values of a block's windows."""
+    return window_values(block.labels, block.decoded, block.rankings)[:, : len(METRICS)]
+
+
+def _scores(
+    variant: str, seed: int, horizon: int, takes: Sequence[str], sums: Array, counts: Array
+) -> Iterator[TakeScore]:
+    """Yield one record per take that has windows, from (T, 6) sums and (T,) counts."""
+    for take in np.flatnonzero(counts).tolist():
+        m1, m5, mseq, f1, f5, fseq = (round(float(value), DIGITS) for value in sums[take])
+        yield TakeScore(
+            variant=variant, seed=seed, take_id=takes[take], horizon=horizon, n_windows=int(counts[take]),
+            m1=m1, m5=m5, mseq=mseq, f1=f1, f5=f5, fseq=fseq,
+        )  # fmt: skip
+
+
+def compare(predictions: Predictions, known: Known) -> list[Ceiling]:
+    """Hold every row, averaged over its seeds, against its ceiling on the same windows.
+
+    Returns:
+        Rows per variant, then horizon (ascending, the plain mean over horizons last), then metric.
+
+    Raises:
+        InputError: a predicted window is not among those of which something is known.
+    """
+    place = {window: i for i, window in enumerate(known.window_ids)}
+    row_of = np.array([place.get(window, -1) for window in predictions.window_ids])
+    scored = np.unique(np.concatenate([block.windows for block in predictions.blocks]))
+    if (row_of[scored] < 0).any():
+        window = predictions.window_ids[scored[row_of[scored] < 0][0]]
+        raise InputError(f"window {window} was predicted, but is not in the windows table; run the pipeline again")
+    found: list[Ceiling] = []
+    for variant in predictions.variants():
+        kind = ceiling_of(variant)
+        if kind is not None:
+            found += _compare_row(predictions, variant, known.values[kind], row_of)
+    return found
+
+
+def _compare_row(predictions: Predictions, variant: str, ceilings: Array, row_of: NDArray[np.int64]) -> list[Ceiling]:
+    """Compare one row; `row_of` leads from the windows of the predictions to the (N, 6) ceilings."""
+    shape = (2, len(predictions.take_ids), len(predictions.horizons()), len(METRICS))
+    sums, counts = np.zeros(shape), np.zeros(shape[1:3])
+    for block in predictions.of(variant):
+        at = predictions.horizons().index(block.horizon)
+        values = np.concatenate([_values(block), ceilings[row_of[block.windows]]], axis=1)
+        summed, counted = cluster_sums(values, block.takes, shape[1])
+        sums[:, :, at] += np.moveaxis(summed.reshape(shape[1], 2, -1), 1, 0)
+        counts[:, at] += counted
+    held = counts.sum(axis=0) > 0
+    horizons = [horizon for horizon, is_held in zip(predictions.horizons(), held, strict=True) if is_held]
+    return _ceiling_rows(variant, horizons, sums[:, :, held], counts[:, held], max(1, len(predictions.seeds(variant))))
+
+
+def _ceiling_rows(variant: str, horizons: Sequence[int], sums: Array, counts: Array, n_seeds: int) -> list[Ceiling]:
+    """Build the rows of one variant from (2, T, H, 6) sums of row and ceiling and (T, H) counts, over all seeds."""
+    found = []
+    parts = [([i], horizon) for i, horizon in enumerate(horizons)] + [(list(range(len(horizons))), None)]
+    for columns, horizon in parts:
+        value, ceiling, error = paired(sums[:, :, columns], counts[:, columns])
+        n_windows = round(float(counts[:, columns].sum()) / n_seeds)
+        n_takes = int((counts[:, columns].sum(axis=1) > 0).sum())
+        for m, metric in enumerate(METRICS):
+            difference = round(float(value[m] - ceiling[m]), DIGITS)
+            found.append(Ceiling(
+                variant=variant, horizon=horizon, metric=metric, value=round(float(value[m]), DIGITS),
+                ceiling=round(float(ceiling[m]), DIGITS), difference=difference,
+                standard_error=round(float(error[m]), DIGITS) if math.isfinite(error[m]) else math.inf,
+                n_takes=n_takes, n_windows=n_windows, binding=horizon is None and metric in BINDING,
+                above=bool(difference > 0 and difference > ERRORS * error[m]),
+            ))  # fmt: skip
+    return found
+
+
+def paired(sums: Array, counts: Array) -> tuple[Array, Array, Array]:
+    """Average over windows, then plainly over horizons, with the standard error of the difference over takes.
+
+    The error is that of a mean of ratios, linearised (every take's pull on the mean), with n / (n - 1) for n takes;
+    infinite below `bootstrap.MIN_CLUSTERS` takes.
+
+    Args:
+        sums: (2, T, H, M) sums over windows of one row and of another.
+        counts: (T, H) windows.
+
+    Returns:
+        (M,) averages of either, and (M,) standard errors.
+    """
+    n = counts.sum(axis=0)
+    ratios = sums.sum(axis=1) / n[:, None]
+    difference = ratios[0] - ratios[1]
+    pull = ((sums[0] - sums[1] - counts[..., None] * difference) / n[:, None]).mean(axis=1)
+    n_takes = int((counts.sum(axis=1) > 0).sum())
+    averages = ratios.mean(axis=1)
+    if n_takes < MIN_CLUSTERS:
+        return averages[0], averages[1], np.full(sums.shape[3], np.inf)
+    error = np.sqrt((pull**2).sum(axis=0) * n_takes / (n_takes - 1))
+    return averages[0], averages[1], error
+
+
+def score_tables(scores: Sequence[TakeScore], known: Known | None, ceilings: Sequence[Ceiling]) -> dict[str, pa.Table]:
+    """Return the tables `take_scores` (of the rows, then of the ceilings, where there are any) and `ceilings`."""
+    of_ceilings = [] if known is None else ceiling_scores(known)
+    return {"take_scores": table_of(TakeScore, [*scores, *of_ceilings]), "ceilings": table_of(Ceiling, ceilings)}
+
+
+def ceilings_of(world: World, tables: Mapping[str, pa.Table], split: str) -> list[TakeScore]:
+    """Return the take scores of the ceilings on all windows of one split.
+
+    Args:
+        world: the world that the tables come from.
+        tables: `segments` and `windows`.
+        split: train, dev or test.
+
+    Raises:
+        InputError: the tables are not of this world.
+    """
+    windows = tables["windows"]
+    kept: Any = pc.equal(windows["split"], split)
+    return ceiling_scores(known_values(world, tables["segments"], windows.filter(kept)))

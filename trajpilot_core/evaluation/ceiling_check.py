@@ -1,0 +1,100 @@
+"""The judgements on ceilings: no row above what can be known, and the ceilings as often right as they say.
+
+Check names begin with `ceiling`. A failed one is proof of a leak, or of a fault in the inference.
+Source: docs/decisions/ceiling.md.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from schemas.results import Ceiling, Judgement
+from trajpilot_core.evaluation.bootstrap import cluster_sums
+from trajpilot_core.evaluation.ceiling import BINDING, ERRORS, METRICS, Array, Known, paired
+from trajpilot_core.simworld.visible import KINDS, Kind
+
+CALIBRATED = 4.0
+"""Standard errors by which the ceilings may miss their own probabilities: six figures are looked at."""
+ROUNDING = 1e-6
+"""Points that a sum may be off."""
+
+
+def ceiling_checks(rows: Sequence[Ceiling], known: Known | None) -> list[Judgement]:
+    """Judge every row by its binding figures, warn of the others, and check the ceilings themselves.
+
+    Args:
+        rows: the comparison.
+        known: what it rests on; None where the corpus is no simulated one: nothing is judged.
+    """
+    if known is None:
+        return []
+    variants = list(dict.fromkeys(row.variant for row in rows))
+    return [
+        *(row_check(variant, [r for r in rows if r.variant == variant and r.binding]) for variant in variants),
+        other_cells_check(rows),
+        calibration_check(known),
+    ]
+
+
+def row_check(variant: str, rows: Sequence[Ceiling]) -> Judgement:
+    """Judge one row by M@1 and MSeq, plain means over horizons: above by 3 standard errors is proof of a leak."""
+    check = f"ceiling: {variant} lies below what can be known"
+    detail = "; ".join(_figure(row) for row in rows)
+    if any(row.above for row in rows):
+        return Judgement(check=check, verdict="fails", detail=f"{detail}: it was told what it must not know")
+    if not all(math.isfinite(row.standard_error) for row in rows):
+        return Judgement(check=check, verdict="not run", detail=f"too few takes; {detail}")
+    return Judgement(check=check, verdict="holds", detail=detail)
+
+
+def _figure(row: Ceiling) -> str:
+    """Word one comparison."""
+    place = "" if row.horizon is None else f" at H={row.horizon}"
+    error = f"standard error {row.standard_error:.2f}" if math.isfinite(row.standard_error) else "no standard error"
+    return f"{row.metric}{place} {row.value:.1f}, ceiling {row.ceiling:.1f} ({row.difference:+.1f}, {error})"
+
+
+def other_cells_check(rows: Iterable[Ceiling]) -> Judgement:
+    """Warn of single cells above their ceiling: among hundreds one may be so by chance."""
+    others = [row for row in rows if not row.binding]
+    above = [f"{row.variant}, {_figure(row)}" for row in others if row.above]
+    check = "ceiling: no other metric or horizon lies above what can be known"
+    if not above:
+        return Judgement(
+            check=check, verdict="holds", detail=f"{len(others)} figures within {ERRORS:g} standard errors"
+        )
+    more = f"; and {len(above) - 5} more" if len(above) > 5 else ""
+    return Judgement(check=check, verdict="undecided", detail=f"warning: {'; '.join(above[:5])}{more}")
+
+
+def calibration_check(known: Known) -> Judgement:
+    """Check that the exact decisions are as often right as their probabilities say: the inference fits the world."""
+    check = "ceiling: what can be known is as often right as it says"
+    measured = [line for kind in KINDS for line in _calibration(known, kind)]
+    faults = [words for words, gap, error in measured if abs(gap) > CALIBRATED * error + ROUNDING]
+    unproven = f"; {known.n_unproven} best sequences are not proven and count as right" if known.n_unproven else ""
+    if not all(math.isfinite(error) for _, _, error in measured):
+        return Judgement(check=check, verdict="not run", detail=f"too few takes{unproven}")
+    words = faults or [words for words, _, _ in measured]
+    return Judgement(check=check, verdict="fails" if faults else "holds", detail="; ".join(words) + unproven)
+
+
+def _calibration(known: Known, kind: Kind) -> list[tuple[str, float, float]]:
+    """Return for M@1 and MSeq the words, reached - expected in points, and its standard error, over all horizons."""
+    takes, take = np.unique(np.array(known.take_ids, dtype=str), return_inverse=True)
+    sums, counts = [], []
+    for horizon in sorted(set(known.horizons.tolist())):
+        here = known.horizons == horizon
+        both: Array = np.concatenate([known.values[kind][here], known.expected[kind][here]], axis=1)
+        summed, counted = cluster_sums(both, take[here], len(takes))
+        sums.append(np.moveaxis(summed.reshape(len(takes), 2, -1), 1, 0))
+        counts.append(counted)
+    reached, expected, error = paired(np.stack(sums, axis=2), np.stack(counts, axis=1))
+    found = []
+    for metric in BINDING:
+        m = METRICS.index(metric)
+        gap = float(reached[m] - expected[m])
+        words = f"{kind}, {metric}: {reached[m]:.1f}, expected {expected[m]:.1f} ({gap:+.1f})"
+        found.append((words, gap, float(error[m])))
+    return found
