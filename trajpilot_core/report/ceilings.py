@@ -187,7 +187,7 @@ def recovered(rows: Sequence[Ceiling]) -> str:
     shares = [
         f"{row_name(variant)} {number(100 * (pooled[variant].value - base.value) / way)} %"
         for variant in in_order(set(pooled) - {"no_traj", "oracle"})
-        if pooled[variant].ceiling == goal.ceiling
+        if math.isclose(pooled[variant].ceiling, goal.ceiling, abs_tol=1e-6)
     ]
     return (
         f"From the learned No-Traj ({number(base.value)}) to the ceiling of Endpoint-Traj ({number(goal.ceiling)}), in "
