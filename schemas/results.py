@@ -75,6 +75,27 @@ class GateRow(Record):
     n_windows: int
 
 
+class ScorerStudy(Record):
+    """One quantity of one scorer that was trained on a number of queries, over the test windows.
+
+    Source: docs/decisions/scorer.md.
+    """
+
+    model: str
+    """Row whose scorer it is: scorer, scorer_no_labels, scorer_no_motion, scorer_plus."""
+    seed: int
+    share: float
+    """Percent of its training queries that it was trained on: what is compared between seeds."""
+    n_queries: int
+    """How many these were."""
+    horizon: int | None
+    """None: plain mean over horizons."""
+    quantity: str
+    """M@1, MSeq, open rate, harmed (percent); or a quality of its ranking, whose name begins with `rank: `."""
+    value: float
+    n_windows: int
+
+
 class Outcome(Record):
     """One window as one row of the first seed answered it: what the gallery is drawn from."""
 

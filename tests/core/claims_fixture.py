@@ -27,6 +27,7 @@ from schemas.results import (
     Headroom,
     Judgement,
     LeakCheck,
+    ScorerStudy,
     TakeScore,
 )  # fmt: skip
 from trajpilot_core.claims.tables import KINDS, RUN_FILE, Evidence, Placed, read_evidence, write_claims_table
@@ -181,7 +182,14 @@ def small_tables() -> dict[str, list[tuple[Placed, Record]]]:
         (place, LeakCheck(check="leak: motion", value=19.0, bound=60.0, verdict="holds", detail="accuracy, %"))
         for place in of_seeds
     ]  # fmt: skip
-    return {"gate": gate, "headroom": headroom, "curves": curves, "ceilings": ceilings, "leaks": leaks}
+    study = [
+        (place, ScorerStudy(model=model, seed=place.seed, share=count / 20, n_queries=count + place.seed,
+                            horizon=None, quantity=quantity,
+                            value=value + count / 500 + place.seed, n_windows=100))
+        for place in of_seeds for model in ("scorer", "scorer_no_labels") for count in (500, 2000)
+        for quantity, value in (("M@1", 30.0), ("open rate", 60.0), ("rank: best candidate chosen", 12.0))
+    ]  # fmt: skip
+    return {"study": study, "gate": gate, "headroom": headroom, "curves": curves, "ceilings": ceilings, "leaks": leaks}
 
 
 def write_all(folder: Path, planted: Planted) -> None:

@@ -7,18 +7,28 @@ import pytest
 from claims_fixture import CFG, INFORMED, Planted, evidence_of, small_tables, with_sweep, write_all
 
 from schemas.claims import BASE, DRAWN, ClaimsConfig
-from schemas.results import GateRow, LeakCheck
+from schemas.results import GateRow, LeakCheck, ScorerStudy
 from trajpilot_core.claims.aims import judge_aims
 from trajpilot_core.claims.attribution import attribution_text, lead, sources
 from trajpilot_core.claims.doors import compare_doors
 from trajpilot_core.claims.page import FOLDER, render, write_claims_pages
 from trajpilot_core.claims.page_checks import ceiling_bounds, leaks_section
 from trajpilot_core.claims.scorer_page import gate_text, identity_text
+from trajpilot_core.claims.study import queries_text
 from trajpilot_core.claims.tables import FILES, RUN_FILE, Placed, read_evidence, write_claims_table
 from trajpilot_core.errors import InputError
 
 DOCS = Path(__file__).parents[2] / "docs"
-PICTURES = {"differences.svg", "scorer_plus.svg", "rows.svg", "sweep.svg", "curves.svg", "gate.svg", "headroom.svg"}
+PICTURES = {
+    "differences.svg",
+    "scorer_plus.svg",
+    "rows.svg",
+    "sweep.svg",
+    "curves.svg",
+    "gate.svg",
+    "headroom.svg",
+    "queries.svg",
+}
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +229,24 @@ def test_a_part_of_the_seeds_is_not_attributed(tmp_path: Path) -> None:
     text = attribution_text(lead(evidence, "scorer", "no_traj", "m1", CFG), sources(evidence, "scorer", CFG))
     assert "lacks seed 2" in text
     assert "nothing is attributed" in text
+
+
+@pytest.mark.parametrize(
+    ("many", "words"),
+    [
+        ((33.0, 31.0, 35.0), "rises in every seed"),
+        ((25.0, 20.0, 29.0), "falls in every"),
+        ((33.0, 20.0, 30.0), "moves by no common"),
+    ],
+)
+def test_what_is_said_about_more_queries_follows_the_seeds(many: tuple[float, ...], words: str) -> None:
+    rows = [
+        (seed, ScorerStudy(model="scorer", seed=seed, share=share, n_queries=100 + seed, horizon=None,
+                           quantity="M@1", value=value, n_windows=9))
+        for share, values in ((10.0, (30.0, 30.0, 30.0)), (100.0, many))
+        for seed, value in enumerate(values)
+    ]  # fmt: skip
+    assert f"from 10 to 100 % of its queries M@1 {words}" in queries_text(rows)
 
 
 def test_the_config_of_the_claims_was_not_changed_after_it_was_fixed() -> None:

@@ -10,7 +10,6 @@ from trajpilot_core.claims.markdown import (
     METRIC_NAMES,
     change,
     name,
-    number,
     picture,
     rate,
     section,
@@ -19,6 +18,7 @@ from trajpilot_core.claims.markdown import (
 )
 from trajpilot_core.claims.page_worlds import SHOWN_METRICS, reading
 from trajpilot_core.claims.plots import Key, Panel, bare_line, keys_of, sheet
+from trajpilot_core.claims.study import queries_picture, queries_section, rank_section, spread
 from trajpilot_core.claims.tables import Evidence
 from trajpilot_core.report.charts import Axes, line_chart
 
@@ -54,20 +54,18 @@ def scorer_pages(evidence: Evidence, cfg: ClaimsConfig) -> dict[str, bytes]:
         gate_section(evidence, cfg),
         headroom_section(evidence),
         inputs_section(evidence, cfg),
+        rank_section(evidence),
+        queries_section(evidence),
         attribution_section(evidence, "scorer", cfg),
         beside_section(evidence, cfg),
         attribution_section(evidence, "scorer_plus", cfg),
     ]
-    pictures = {"gate.svg": gate_picture(evidence), "headroom.svg": headroom_picture(evidence)}
+    pictures = {
+        "gate.svg": gate_picture(evidence),
+        "headroom.svg": headroom_picture(evidence),
+        "queries.svg": queries_picture(evidence),
+    }
     return {"scorer.md": "\n".join(blocks).encode()} | {f"claims/{file}": drawn for file, drawn in pictures.items()}
-
-
-def spread(values: Sequence[float], digits: int = 1, signed: bool = False) -> str:
-    """Print the mean of a value per seed with its range over the seeds."""
-    if not values:
-        return "not run"
-    ends = f"{number(min(values), digits, signed)} to {number(max(values), digits, signed)}"
-    return f"{number(sum(values) / len(values), digits, signed)} ({ends})"
 
 
 def gate_section(evidence: Evidence, cfg: ClaimsConfig) -> str:

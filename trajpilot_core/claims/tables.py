@@ -25,6 +25,7 @@ from schemas.results import (
     Headroom,
     Judgement,
     LeakCheck,
+    ScorerStudy,
     TakeScore,
 )
 from trajpilot_core.claims.statistics import Sums
@@ -52,6 +53,7 @@ FILES: tuple[File, ...] = (
     File("scores", TakeScore, False), File("gate", GateRow, False), File("headroom", Headroom, False),
     File("curves", CurvePoint, True), File("judgements", Judgement, True), File("ceilings", Ceiling, True),
     File("leaks", LeakCheck, True), File("geometry", GeometryScore, True),
+    File("study", ScorerStudy, True),
 )  # fmt: skip
 """Every table that the pages read."""
 
@@ -92,6 +94,7 @@ class Evidence:
     judgements: tuple[tuple[Placed, Judgement], ...]
     ceilings: tuple[tuple[Placed, Ceiling], ...]
     leaks: tuple[tuple[Placed, LeakCheck], ...]
+    study: tuple[tuple[Placed, ScorerStudy], ...]
     run: ClaimsRun | None
     absent: tuple[str, ...]
     """Files that are not there."""
@@ -150,6 +153,7 @@ def read_evidence(folder: Path, horizons: tuple[int, ...]) -> Evidence:
         judgements=_records(frames["judgements"], Judgement),
         ceilings=_records(frames["ceilings"], Ceiling),
         leaks=_records(frames["leaks"], LeakCheck),
+        study=_records(frames["study"], ScorerStudy),
         run=ClaimsRun.model_validate_json(run.read_bytes()) if run.is_file() else None,
         absent=tuple(
             name for name in (*(f"{file.name}.parquet" for file in FILES), RUN_FILE) if not (folder / name).is_file()
