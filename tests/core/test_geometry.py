@@ -84,19 +84,33 @@ def test_only_test_takes_are_scored_and_the_parts_do_not_matter(memory: Memory) 
     assert [s.distance for s in whole] == pytest.approx([s.distance for s in scores], rel=1e-5)
 
 
+def test_takes_segments_and_features_are_all_that_is_read(memory: Memory) -> None:
+    few = replace(copy_of(memory), tables={name: memory.table(name) for name in ("takes", "segments", "features")})
+    assert geometry.scene_geometry(few, CONFIG) == geometry.scene_geometry(memory, CONFIG)
+
+
+def test_temporal_tokens_are_averaged(memory: Memory) -> None:
+    tokens = copy_of(memory)
+    table = memory.table("features")
+    tokens.tables["features"] = table.replace_schema_metadata({"tokens": "4"})
+    assert geometry.pooled_features(tokens)[1].shape == (
+        table.num_rows,
+        geometry.pooled_features(memory)[1].shape[1] // 4,
+    )
+
+
 def test_takes_of_one_room_are_not_called_another_recording(memory: Memory) -> None:
-    data = load_planning_data(memory, "test")
-    segments = geometry.scored_segments(memory, data)
+    segments = geometry.scored_segments(memory)
     rows = np.arange(len(segments.take))
     for kind in ("other_take_same_action", "random"):
         first, second = np.nonzero(geometry.pairs_of(segments, rows, kind, CONFIG))
         assert (segments.capture[first] != segments.capture[second]).all()
-        shared = {t for t in data.take_ids if data.captures.count(data.captures[data.take_ids.index(t)]) > 1}
-        assert shared
+    own = segments.capture == segments.capture[:, None]
+    assert (own & (segments.take != segments.take[:, None])).any()
 
 
 def test_a_lost_segment_parts_neighbours(memory: Memory) -> None:
-    segments = geometry.scored_segments(memory, load_planning_data(memory, "test"))
+    segments = geometry.scored_segments(memory)
     rows = np.arange(len(segments.take))
     whole = geometry.pairs_of(segments, rows, "adjacent", CONFIG)
     run = segments.run + (segments.position >= 4)

@@ -15,23 +15,23 @@ from schemas.checks import GeometryConfig
 from schemas.results import GeometryScore
 from trajpilot_core.models.predictor import feature_scales
 from trajpilot_core.stages.stage import Inputs
-from trajpilot_core.training.data import SPLITS, PlanningData, load_planning_data, rows_of_takes
 
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Kind = Literal["adjacent", "same_take_far", "other_take_same_action", "random"]
 KINDS: tuple[Kind, ...] = ("adjacent", "same_take_far", "other_take_same_action", "random")
-READER = "scene geometry"
 
 
 @dataclass(frozen=True)
 class ScoredSegments:
-    """The segments of the test takes that have a feature and controls, N of them."""
+    """The segments of the test takes that have a feature, N of them, in order of their ids."""
 
     features: Tensor
     """(N, D) float32, pooled and standardised."""
+    take_ids: tuple[str, ...]
+    """The test takes, sorted."""
     take: Codes
-    """(N,) index into PlanningData.take_ids."""
+    """(N,) index into take_ids."""
     capture: Codes
     """(N,)."""
     run: Codes
@@ -48,15 +48,14 @@ def scene_geometry(inputs: Inputs, config: GeometryConfig) -> list[GeometryScore
     A pair within a take counts once; a pair across takes counts in the take of each of its two segments.
 
     Args:
-        inputs: takes, segments, windows, controls, features, text_bank and folds.
+        inputs: takes, segments and features.
         config: how far is far, and how much is held in memory.
 
     Returns:
         One row per test take and kind, takes in order of their ids; n = 0 where a take has no such pair.
     """
-    data = load_planning_data(inputs, READER)
-    segments = scored_segments(inputs, data)
-    sums = np.zeros((len(KINDS), len(data.take_ids)))
+    segments = scored_segments(inputs)
+    sums = np.zeros((len(KINDS), len(segments.take_ids)))
     counts = np.zeros(sums.shape, np.int64)
     n = len(segments.take)
     for rows in np.split(np.arange(n), range(config.rows, n, config.rows)):
@@ -65,26 +64,47 @@ def scene_geometry(inputs: Inputs, config: GeometryConfig) -> list[GeometryScore
             pairs = pairs_of(segments, rows, name, config)
             np.add.at(sums[kind], segments.take[rows], np.where(pairs, far, 0.0).sum(axis=1))
             np.add.at(counts[kind], segments.take[rows], pairs.sum(axis=1))
-    test = np.flatnonzero(data.take_split.numpy() == SPLITS.index("test"))
     return [
-        GeometryScore(take_id=data.take_ids[t], kind=name, distance=float(sums[kind, t]), n=int(counts[kind, t]))
-        for t in test
+        GeometryScore(take_id=take, kind=name, distance=float(sums[kind, t]), n=int(counts[kind, t]))
+        for t, take in enumerate(segments.take_ids)
         for kind, name in enumerate(KINDS)
     ]
 
 
-def scored_segments(inputs: Inputs, data: PlanningData) -> ScoredSegments:
+def scored_segments(inputs: Inputs) -> ScoredSegments:
     """Collect the test segments; their features are standardised per component on the training takes."""
-    test, train = ((data.take_split == SPLITS.index(name)).nonzero()[:, 0] for name in ("test", "train"))
-    rows = rows_of_takes(data.segment_take, test)
-    mean, scale = feature_scales(data.features[rows_of_takes(data.segment_take, train)])
-    columns = inputs.table("segments", ["segment_id", "run", "position"]).to_pylist()
-    place = {row["segment_id"]: (row["run"], row["position"]) for row in columns}
-    run, position = np.array([place[data.segment_ids[i]] for i in rows.tolist()], np.int64).reshape(-1, 2).T
-    take = data.segment_take[rows].numpy()
-    capture = np.unique(data.captures, return_inverse=True)[1]
-    features = (data.features[rows].float().mean(1) - mean) / scale
-    return ScoredSegments(features, take, capture[take], run, position, data.labels[rows].numpy())
+    takes = {row["take_id"]: row for row in inputs.table("takes", ["take_id", "split", "capture"]).to_pylist()}
+    columns = ["segment_id", "take_id", "run", "position", "label_id"]
+    place = {row["segment_id"]: row for row in inputs.table("segments", columns).to_pylist()}
+    ids, features = pooled_features(inputs)
+    split = np.array([takes[place[name]["take_id"]]["split"] for name in ids])
+    mean, scale = feature_scales(features[split == "train"][:, None])
+    rows = sorted(np.flatnonzero(split == "test").tolist(), key=lambda row: ids[row])
+    mine = [place[ids[row]] for row in rows]
+    tested = tuple(sorted(name for name, row in takes.items() if row["split"] == "test"))
+    return ScoredSegments(
+        features=(features[rows] - mean) / scale,
+        take_ids=tested,
+        take=np.searchsorted(tested, [row["take_id"] for row in mine]),
+        capture=codes([takes[row["take_id"]]["capture"] for row in mine]),
+        run=np.array([row["run"] for row in mine], np.int64),
+        position=np.array([row["position"] for row in mine], np.int64),
+        label=codes([row["label_id"] for row in mine]),
+    )
+
+
+def pooled_features(inputs: Inputs) -> tuple[list[str], Tensor]:
+    """Return the segments that have a feature, and their features (S, D), float32, the mean over their tokens."""
+    table = inputs.table("features")
+    tokens = int((table.schema.metadata or {}).get(b"tokens", b"1"))
+    flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    values = torch.from_numpy(flat.astype(np.float32)).view(table.num_rows, tokens, -1)
+    return table["segment_id"].to_pylist(), values.mean(1)
+
+
+def codes(names: list[str]) -> Codes:
+    """Return (N,) numbers, equal for equal names."""
+    return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
 
 def distances(first_RD: Tensor, second_ND: Tensor) -> Tensor:

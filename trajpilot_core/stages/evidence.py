@@ -98,7 +98,7 @@ CHECKS = Stage(
 )
 GEOMETRY = Stage(
     name="scene_geometry",
-    reads=(*TABLES, "folds"),
+    reads=("takes", "segments", "features"),
     writes=("geometry",),
     config="evaluation",
     run=measure_geometry,
