@@ -12,13 +12,12 @@ from trajpilot_core.claims.markdown import name, number, picture, section, table
 from trajpilot_core.claims.page_claims import geometry_rows
 from trajpilot_core.claims.plots import Key, Panel, bare_line, keys_of, sheet
 from trajpilot_core.claims.tables import Evidence
+from trajpilot_core.evaluation.ceiling import ERRORS
 from trajpilot_core.evaluation.paper_claims import model_of
 from trajpilot_core.report.charts import Axes, line_chart
 from trajpilot_core.report.figures import DEV_QUANTITIES
 from trajpilot_core.report.names import in_order
 
-ERRORS_ALLOWED = 3.0
-"""Standard errors by which a row may lie above its ceiling. Source: docs/decisions/ceiling.md."""
 CEILINGS_TEXT = """\
 Exact inference on the world's own generative model, given what a row may see or more. A row above its ceiling by
 more than three standard errors (paired by take, averaged over seeds, all H) is proof of a leak. Of each world the
@@ -60,7 +59,7 @@ class Bound(NamedTuple):
         """Return `holds` where the row lies below its ceiling by the rule; without a standard error it is not run."""
         if not math.isfinite(self.error):
             return "not run"
-        return "fails" if self.difference > ERRORS_ALLOWED * self.error else "holds"
+        return "fails" if self.difference > ERRORS * self.error else "holds"
 
 
 def ceiling_bounds(evidence: Evidence) -> list[Bound]:
