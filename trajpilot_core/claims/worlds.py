@@ -31,7 +31,7 @@ SWEEP_STAGES: dict[str, Stage] = {
     evidence.SWEEP.name: evidence.SWEEP,
 }
 SCENE_STAGES: dict[str, Stage] = {
-    **{name: DRAWN_STAGES[name] for name in ("drawn", "drawn_features", "text_bank")},
+    **{name: DRAWN_STAGES[name] for name in ("drawn", "drawn_features")},
     evidence.GEOMETRY.name: evidence.GEOMETRY,
 }
 STAGES_OF: Mapping[Kind, dict[str, Stage]] = {

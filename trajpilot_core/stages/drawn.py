@@ -39,7 +39,7 @@ def world_of(data_root: str) -> WorldConfig:
         config = WorldConfig.model_validate(json.loads(path.read_text(encoding="utf-8"))["config"])
     except (OSError, KeyError, ValueError) as error:
         raise WorldError(
-            f"{path} is not the description of a simulated world: {error}; write the world anew"
+            f"{path} does not describe a simulated world: {error}; write the world anew"
         ) from error
     if config.door != "features":
         raise WorldError(f"{path} is a world of the door {config.door!r}; run the ordinary stages on it")
