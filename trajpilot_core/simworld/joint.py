@@ -28,7 +28,7 @@ from trajpilot_core.simworld.inference import (
 )
 from trajpilot_core.simworld.truth import Array
 
-WIDTHS = (16, 256, 4096)
+WIDTHS = (4, 32, 256, 4096)
 """Prefixes kept per window and layer, in the first search and in those of the windows that it did not settle."""
 ROUNDING = 1e-9
 """Relative difference below which two sequences count as equally probable."""

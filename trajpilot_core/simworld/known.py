@@ -103,14 +103,21 @@ def answers(world: World, segments: pa.Table, windows: pa.Table, kinds: Sequence
         evidence = evidence_of(world, graph, [take.take for take in part])
         truth = np.concatenate([[take.take.segments[step].label for step in take.step] for take in part])
         for group in window_groups(part, [listed[i]["segment_ids"] for i in rows]):
-            for kind in kinds:
-                decisions = decide_kind(world, graph, evidence, part, group, kind)
-                found.append(Answered(kind, rows[group.rows], truth[group.segments], decisions))
+            decided = decide_kinds(world, graph, evidence, part, group, kinds)
+            found += [Answered(kind, rows[group.rows], truth[group.segments], best) for kind, best in decided.items()]
     return found
 
 
-def decide_kind(
-    world: World, graph: Graph, evidence: Evidence, takes: Sequence[TakeSteps], group: Group, kind: Kind
-) -> Decisions:
-    """Decide on windows of one shape for one kind of input."""
-    return decide(graph, evidence, seen_by(takes, group, kind, still=world.config.door == "features"))
+def decide_kinds(
+    world: World, graph: Graph, evidence: Evidence, takes: Sequence[TakeSteps], group: Group, kinds: Sequence[Kind]
+) -> dict[Kind, Decisions]:
+    """Decide on windows of one shape for every kind of input; pixels of a moving head tell no_traj its motion too."""
+    still = world.config.door == "features"
+    found: dict[Kind, Decisions] = {}
+    for kind in kinds:
+        twin = "endpoint_traj" if kind == "no_traj" else "no_traj"
+        if not still and kind != "oracle" and twin in found:
+            found[kind] = found[twin]
+        else:
+            found[kind] = decide(graph, evidence, seen_by(takes, group, kind, still))
+    return found
