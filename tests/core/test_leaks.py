@@ -79,7 +79,7 @@ def test_a_clean_world_passes_every_check_of_motion_pictures_names_and_numbers(c
     checks = leaks_world.world_checks(untrained_of(world(), clean))
     assert failed(checks) == set()
     assert {name for name, verdict in verdicts(checks).items() if verdict == "not run"} == {
-        "head motion: the trained encoder names no more labels than its latents can"
+        "head motion: the trained encoder names no more labels than the latents can"
     }
 
 
@@ -100,8 +100,8 @@ def test_head_motion_that_writes_the_label_is_found(clean: Memory) -> None:
 
     checks = leaks_world.motion_checks(untrained_of(world(), with_vectors(clean, "controls", "controls", write)))
     assert failed(checks) == {
-        "head motion: a linear probe names no more labels than its latents can",
-        "head motion tells only its latents",
+        "head motion: a linear probe names no more labels than the latents can",
+        "head motion: nothing beyond the latents",
         "head motion does not name the label",
     }
 
@@ -131,7 +131,7 @@ def test_pictures_that_show_the_label_are_found(clean: Memory) -> None:
     assert failed(
         leaks_world.picture_checks(untrained_of(world(), with_vectors(clean, "features", "vector", colour)))
     ) >= {
-        "picture features tells only its latents",
+        "picture features: nothing beyond the latents",
     }
 
 
@@ -148,7 +148,7 @@ def test_a_faint_sign_of_the_alternative_is_found_where_the_probe_alone_stays_be
     assert failed(leaks_world.picture_checks(untrained_of(drawn, memory))) == set()
     tinted = with_vectors(memory, "features", "vector", tint)
     checks = leaks_world.picture_checks(untrained_of(drawn, tinted))
-    assert failed(checks) == {"picture features tells only its latents"}
+    assert failed(checks) == {"picture features: nothing beyond the latents"}
 
 
 def test_object_colours_that_follow_the_task_or_repeat_are_found(

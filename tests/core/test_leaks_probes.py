@@ -8,7 +8,7 @@ from leaks_fixture import CHECKS, WORLD
 
 from schemas.checks import LeakConfig
 from trajpilot_core.claims import probes
-from trajpilot_core.claims.beliefs import Shown, label_beliefs
+from trajpilot_core.claims.beliefs import Shown, joint_beliefs
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.truth import Array, SegmentTruth, World
 
@@ -102,7 +102,7 @@ Glimpse = tuple[SegmentTruth, bool, bool]
 def by_enumeration(world: World, seen: list[Glimpse], at: int, operator: int) -> Array:
     """Sum over every task, intent, path of positions and choice of alternatives."""
     config = world.config
-    total = np.zeros(len(world.labels))
+    total = np.zeros((len(world.labels), config.intents))
     for path in itertools.product(range(config.positions), repeat=len(seen)):
         moves = [(b - a) % config.positions for a, b in itertools.pairwise(path)]
         weight = np.prod([config.advance[m] if m < len(config.advance) else 0.0 for m in moves])
@@ -111,7 +111,7 @@ def by_enumeration(world: World, seen: list[Glimpse], at: int, operator: int) ->
                 places = [task * config.positions + p for p in path]
                 labels = [place * config.alternatives + a for place, a in zip(places, choice, strict=True)]
                 chances = [chance(world, *pair, intent, operator) for pair in zip(seen, labels, strict=True)]
-                total[labels[at]] += weight * np.prod(chances)
+                total[labels[at], intent] += weight * np.prod(chances)
     return total / total.sum()
 
 
@@ -136,7 +136,7 @@ def test_beliefs_are_those_of_a_full_enumeration() -> None:
     operator = world.captures[take.capture].operator
     at = np.array([2, 2, 0])
     look, motion = np.array([[2, 3], [2, 2], [0, 0]]), np.array([[1, 2], [2, 2], [0, 1]])
-    found = label_beliefs(world, others, np.array([1, 1, 1]), at, Shown(look, motion))
+    found = joint_beliefs(world, others, np.array([1, 1, 1]), at, Shown(look, motion))
     steps = take.segments
     wanted = [
         by_enumeration(world, [(steps[1], False, True), (steps[2], True, True), (steps[3], True, False)], 1, operator),
@@ -144,5 +144,5 @@ def test_beliefs_are_those_of_a_full_enumeration() -> None:
         by_enumeration(world, [(steps[0], True, True), (steps[1], False, True)], 0, operator),
     ]
     assert found == pytest.approx(np.stack(wanted), abs=1e-9)
-    nothing = label_beliefs(world, others, np.array([0]), np.array([0]), Shown(None, None))
-    assert nothing[0].reshape(-1, 2).sum(axis=1) == pytest.approx(np.full(8, 1 / 8))
+    nothing = joint_beliefs(world, others, np.array([0]), np.array([0]), Shown(None, None))
+    assert nothing[0].reshape(8, -1).sum(axis=1) == pytest.approx(np.full(8, 1 / 8))

@@ -96,7 +96,7 @@ def test_an_encoder_that_knows_the_labels_is_found(run: Memory, monkeypatch: pyt
     assert failed(leaks_world.motion_checks(material)) == set()
     monkeypatch.setattr(leaks_world, "trajectory_latents", lambda *_: told)
     assert failed(leaks_world.motion_checks(material)) == {
-        "head motion: the trained encoder names no more labels than its latents can",
+        "head motion: the trained encoder names no more labels than the latents can",
         "head motion does not name the label",
     }
 

@@ -1,4 +1,4 @@
-"""What the latents that a segment shows tell of its label: exact inference, segment by segment.
+"""What the latents that a segment shows tell of its label and its take's intent: exact inference, by segment.
 
 Source: docs/decisions/claims-checks.md (probes); the inference is that of the ceilings (docs/decisions/ceiling.md).
 """
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trajpilot_core.simworld.inference import Codes, Mask, Seen, evidence_of, graph_of, marginal, messages_of
+from trajpilot_core.simworld.inference import Codes, Mask, Seen, evidence_of, graph_of, messages_of
 from trajpilot_core.simworld.truth import Array, TakeTruth, World
 
 TAKES_AT_ONCE = 32
@@ -23,8 +23,8 @@ class Shown(NamedTuple):
     """(N, 2) of head motion; None: segments show none."""
 
 
-def label_beliefs(world: World, takes: Sequence[TakeTruth], take: Codes, at: Codes, shown: Shown) -> Array:
-    """Return the exact posterior over labels of the true steps of N segments; the operator is known.
+def joint_beliefs(world: World, takes: Sequence[TakeTruth], take: Codes, at: Codes, shown: Shown) -> Array:
+    """Return the exact joint posterior over the label and the intent of N segments; the operator is known.
 
     Args:
         world: its model and parameters.
@@ -34,9 +34,9 @@ def label_beliefs(world: World, takes: Sequence[TakeTruth], take: Codes, at: Cod
         shown: what is seen.
 
     Returns:
-        (N, V), rows sum to 1.
+        (N, V, G) for V labels and G intents; each segment sums to 1.
     """
-    found = np.empty((len(take), len(world.labels)))
+    found = np.empty((len(take), len(world.labels), world.config.intents))
     graph, wanted = graph_of(world), np.unique(take)
     for first in range(0, len(wanted), TAKES_AT_ONCE):
         some = wanted[first : first + TAKES_AT_ONCE]
@@ -44,7 +44,10 @@ def label_beliefs(world: World, takes: Sequence[TakeTruth], take: Codes, at: Cod
         own = np.searchsorted(some, take[rows])
         seen = _seen(part, own, at[rows], Shown(*(None if s is None else s[rows] for s in shown)))
         evidence = evidence_of(world, graph, part)
-        found[rows] = marginal(evidence, seen, messages_of(graph, evidence, seen), seen.targets[0])
+        messages, own_step = messages_of(graph, evidence, seen), seen.targets[0]
+        around = messages.forward[own_step] * messages.backward[own_step]
+        mass = around[:, :, :, None] * evidence.weight[seen.kind[:, own_step], seen.steps[:, own_step]]
+        found[rows] = (mass / mass.sum(axis=(1, 2, 3, 4), keepdims=True)).reshape(len(rows), *found.shape[1:])
     return found
 
 

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from schemas.results import LeakCheck
-from trajpilot_core.claims.beliefs import Shown, label_beliefs
+from trajpilot_core.claims.beliefs import Shown, joint_beliefs
 from trajpilot_core.claims.material import Material, at_least, at_most, none_of, not_run
 from trajpilot_core.claims.probes import (
     NOTHING,
+    ClusterMean,
     Codes,
     Mask,
     association_p,
@@ -38,12 +39,23 @@ SEGMENT_NUMBERS = (
 )  # fmt: skip
 
 
+class Target(NamedTuple):
+    """Something that inputs may tell of a segment, and what exact inference says of it. C classes."""
+
+    name: str
+    truth: Codes
+    """(N,)."""
+    log: Array
+    """(N, C) log probabilities; zero for test segments and for those that the added probe is fitted on."""
+
+
 class Known(NamedTuple):
-    """What exact inference says of labels."""
+    """What exact inference says from some latents."""
 
     senses: str
-    log: Array
-    """(N, V) log probabilities; zero for test segments and for those that the probe is fitted on."""
+    label: Target
+    coarse: tuple[Target, ...]
+    """Task, primitive and intent: too few of their signs are seen in single labels."""
 
 
 class Halves(NamedTuple):
@@ -77,9 +89,10 @@ def motion_checks(material: Material) -> list[LeakCheck]:
     """Probe the head motion with a linear probe and with the trained encoder, and count labels per primitive."""
     steps, world = material.steps, material.world
     motion = material.data.controls[steps.row].flatten(1).double().numpy()
-    possible = Known("head motion", log_beliefs(material, Shown(None, steps.motion)))
+    possible = known_of(material, "head motion", Shown(None, steps.motion))
     checks = [*probe_checks(material, "head motion", motion, possible), encoder_check(material, possible)]
-    own = log_beliefs(material, Shown(None, np.stack([steps.at, steps.at], axis=1)))[steps.split == DEV]
+    alone = known_of(material, "head motion", Shown(None, np.stack([steps.at, steps.at], axis=1)))
+    own = alone.label.log[steps.split == DEV]
     best = 100 * float(np.exp(own).max(axis=1).mean()) if len(own) else 0.0
     named = [check.value for check in (checks[0], checks[2]) if check.bound is not None]
     shown = ", ".join(f"{value:.1f}" for value in named) or "not run"
@@ -96,23 +109,32 @@ def picture_checks(material: Material) -> list[LeakCheck]:
     """Probe the picture features; a video shows the head motion too, a still head does not."""
     steps, still = material.steps, material.world.config.door == "features"
     features = material.data.features[steps.row].float().mean(1).double().numpy()
-    known = Known(
-        "look and place" if still else "look, place and head motion",
-        log_beliefs(material, Shown(steps.look, None if still else steps.motion)),
-    )
+    senses = "look and place" if still else "look, place and head motion"
+    known = known_of(material, senses, Shown(steps.look, None if still else steps.motion))
     return probe_checks(material, "picture features", features, known)
 
 
-def log_beliefs(material: Material, shown: Shown) -> Array:
-    """Return (N, V) log probabilities by exact inference from the latents that segments show; see `Known`."""
-    steps, sound, parts = material.steps, material.sound(), halves(material)
+def known_of(material: Material, senses: str, shown: Shown) -> Known:
+    """Infer label, task, primitive and intent from the latents that segments show, where a check needs it."""
+    steps, sound, parts, labels = material.steps, material.sound(), halves(material), material.world.labels
     truths = [truth for take in sound if (truth := material.truths[take]) is not None]
     rows = np.flatnonzero(parts.late | parts.dev)
-    place = np.searchsorted(sound, steps.take[rows])
+    place = np.searchsorted(sound, steps.take)
     spans = Shown(*(None if span is None else span[rows] for span in shown))
-    found = np.zeros((len(steps.row), len(material.world.labels)))
-    found[rows] = np.log(label_beliefs(material.world, truths, place, steps.at[rows], spans) + NOTHING)
-    return found
+    joint = joint_beliefs(material.world, truths, place[rows], steps.at[rows], spans)
+
+    def target(name: str, truth: Codes, mass: Array) -> Target:
+        log = np.zeros((len(truth), mass.shape[1]))
+        log[rows] = np.log(mass + NOTHING)
+        return Target(name, truth, log)
+
+    mass_NV, coarse = joint.sum(axis=2), []
+    for name, of_label in (("task", [x.task for x in labels]), ("primitive", [x.primitive for x in labels])):
+        classes = np.array(of_label, np.int64)
+        coarse.append(target(name, classes[steps.label], mass_NV @ one_hot(classes, int(classes.max()) + 1)))
+    intent = np.array([truth.intent for truth in truths], np.int64)[place]
+    coarse.append(target("intent", intent, joint.sum(axis=1)))
+    return Known(senses, target("label", steps.label, mass_NV), tuple(coarse))
 
 
 def probe_checks(material: Material, what: str, inputs_ND: Array, known: Known) -> list[LeakCheck]:
@@ -120,7 +142,7 @@ def probe_checks(material: Material, what: str, inputs_ND: Array, known: Known) 
     steps = material.steps
     fit, dev = np.flatnonzero(steps.split == TRAIN), np.flatnonzero(steps.split == DEV)
     n_takes = [len(np.unique(steps.take[rows])) for rows in (fit, dev)]
-    names = (f"{what}: a linear probe names no more labels than its latents can", f"{what} tells only its latents")
+    names = (f"{what}: a linear probe names no more labels than the latents can", f"{what}: nothing beyond the latents")
     if min(n_takes) < MIN_CLUSTERS:
         why = f"{n_takes[0]} training and {n_takes[1]} dev takes; {MIN_CLUSTERS} of each are needed"
         return [not_run(name, why) for name in names]
@@ -139,7 +161,7 @@ def possible_check(material: Material, check: str, right: Array, known: Known) -
         known: exact inference on all segments that count.
     """
     dev = material.steps.split == DEV
-    possible = 100 * np.exp(known.log[dev]).max(axis=1)
+    possible = 100 * np.exp(known.label.log[dev]).max(axis=1)
     gap = cluster_mean(100 * right - possible, material.steps.take[dev])
     detail = (
         f"percent of {len(right)} dev segments of {gap.n_takes} takes; exact inference from {known.senses} "
@@ -153,26 +175,33 @@ def added_check(material: Material, check: str, inputs_ND: Array, known: Known) 
     """Check that exact inference gets no better when a probe of the inputs is added to it.
 
     The probe is fitted on every other training take, the two weights on the rest, the gain is measured on dev takes.
-    What depends on the latents alone can add nothing, however much of them it shows.
+    What depends on the latents alone can add nothing, however much of them it shows. Gains are in standard errors.
     """
-    steps, config = material.steps, material.config
+    worst, told = 0.0, []
+    for target in (known.label, *known.coarse):
+        gain, exact = gain_of(material, inputs_ND, target)
+        if gain.mean > 0:
+            worst = max(worst, gain.mean / gain.standard_error if gain.standard_error > 0 else float("inf"))
+        told.append(f"{target.name} {gain.mean:+.2f} ({gain.standard_error:.2f}) on {exact:.1f} percent")
+    detail = f"standard errors; points that a probe gains on exact inference from {known.senses}: {', '.join(told)}"
+    return at_most(check, worst, material.config.errors, detail)
+
+
+def gain_of(material: Material, inputs_ND: Array, target: Target) -> tuple[ClusterMean, float]:
+    """Return the points that exact inference gains on dev by a probe of the inputs, and its own percent right."""
     early, late, dev = halves(material)
-    answers = np.zeros_like(known.log)
-    answers[late | dev] = probe(inputs_ND[early], steps.label[early], inputs_ND[late | dev], answers.shape[1], config)
-    weights = weighted_sum(known.log[late], answers[late], steps.label[late], config)
-    both = weights[0] * known.log[dev] + weights[1] * answers[dev]
-    right, alone = (table.argmax(axis=1) == steps.label[dev] for table in (both, known.log[dev]))
-    gain = cluster_mean(100.0 * right - 100.0 * alone, steps.take[dev])
-    detail = (
-        f"points gained on exact inference from {known.senses} ({100 * alone.mean():.2f} percent) with the probe at "
-        f"weight {weights[1]:.3f}; standard error {gain.standard_error:.2f}"
-    )
-    return at_most(check, gain.mean, config.errors * gain.standard_error, detail)
+    take, config, n_classes = material.steps.take, material.config, target.log.shape[1]
+    answers = np.zeros_like(target.log)
+    answers[late | dev] = probe(inputs_ND[early], target.truth[early], inputs_ND[late | dev], n_classes, config)
+    weights = weighted_sum(target.log[late], answers[late], target.truth[late], config)
+    both = weights[0] * target.log[dev] + weights[1] * answers[dev]
+    right, alone = (100.0 * (table.argmax(axis=1) == target.truth[dev]) for table in (both, target.log[dev]))
+    return cluster_mean(right - alone, take[dev]), float(alone.mean())
 
 
 def encoder_check(material: Material, known: Known) -> LeakCheck:
     """Check that the trained motion encoder names no more dev labels than exact inference."""
-    check = "head motion: the trained encoder names no more labels than its latents can"
+    check = "head motion: the trained encoder names no more labels than the latents can"
     steps, data = material.steps, material.data
     dev = np.flatnonzero(steps.split == DEV)
     if len(np.unique(steps.take[dev])) < MIN_CLUSTERS or not material.has("e_tau"):
