@@ -127,6 +127,26 @@ class PredictorConfig(Record):
     train: TrainConfig = TrainConfig()
 
 
+class ScorerPlusConfig(Record):
+    """Scorer+: exact inference on a graph of observed transitions that weighs training takes by the query.
+
+    Source: docs/decisions/scorer-plus.md, which gives what dev said.
+    """
+
+    manner_directions: int = Field(12, ge=1, description="Directions of head motion in which takes differ most, against within them.")
+    label_directions: int = Field(48, ge=1, description="Directions of feature and head motion together in which labels differ most, against within them.")
+    label_shrinkage: float = Field(3.0, gt=0, description="Segments' worth of zero in the mean motion of a label.")
+    floor: float = Field(1e-3, gt=0, lt=1, description="Share of the average variance added within groups.")
+    pool_temperature: float = Field(0.05, gt=0, description="Of the weights softmax(cos / T) in the mean of the candidates' plans.")
+    backing: float = Field(1e-3, gt=0, lt=1, description="Weight of all takes alike beside those that resemble the query.")
+    plan_weight: float = Field(4.0, gt=0, description="Initial weight of each expert's cosines; learned.")
+    recognition_weight: float = Field(0.3, gt=0, description="Initial weight of the recognised ends; learned.")
+    manner_weight: float = Field(0.5, gt=0, description="Initial weight of the takes' manner; learned.")
+    label_weight: float = Field(1.0, gt=0, description="Initial weight of a take's holding a label of the ends; learned.")
+    jump: float = Field(0.03, gt=0, lt=0.5, description="Initial share of transitions never observed; learned.")
+    train: TrainConfig = TrainConfig(epochs=8, patience=3, batch=256, lr=5e-2, min_lr=1e-3, weight_decay=0.0, precision="fp32")
+
+
 class ScorerConfig(Record):
     """Retrieval bank and gate-then-rank scorer. Source: paper, 3.5 and its appendix; D 25 to 32."""
 
@@ -145,6 +165,7 @@ class ScorerConfig(Record):
     max_queries: int = Field(65_536, ge=1, description="Training queries kept, drawn by seed where there are more: their candidate plans stay in memory (docs/decisions/scorer.md).")
     temperatures: tuple[float, ...] = Field((0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0), min_length=1, description="Grid for the weights softmax(cos / T) of kNN-labels and Pool-Mean; T is chosen on dev (D 29).")
     ablations: tuple[Ablation, ...] = Field(("no_labels", "no_motion"), description="Further scorers that are trained without the candidates' labels, and without their trajectories and plans under them.")
+    plus: ScorerPlusConfig | None = Field(ScorerPlusConfig(), description="The better scorer; None: off.")
     train: TrainConfig = TrainConfig(epochs=30, patience=6)
 
 

@@ -10,7 +10,7 @@ from trajpilot_core.evaluation.rows import predict_rows
 from trajpilot_core.retrieval.bank import chain_view
 from trajpilot_core.training.chains import ModelFile, chains_of
 from trajpilot_core.training.scorer_file import pack_scorers
-from trajpilot_core.training.scorer_fit import fit_scorers
+from trajpilot_core.training.scorer_fit import FittedSeed, fit_scorers
 
 CONFIG = EvaluationConfig(shuffles=3, headroom_pools=(1, 3, 5, 64), bootstrap=100)
 SEEDS = (0, 1)
@@ -20,11 +20,17 @@ def quiet(done, total, what):
     """Ignore progress."""
 
 
+def with_threshold(fitted, threshold):
+    """The same scorers of one seed, Scorer+ included, with another threshold of the gate."""
+    scorers = {v: f._replace(decision=f.decision.replace(threshold=threshold)) for v, f in fitted.scorers.items()}
+    plus = fitted.plus and fitted.plus._replace(decision=fitted.plus.decision.replace(threshold=threshold))
+    return FittedSeed(scorers, plus)
+
+
 def scorers_of(data, files, folder: Path, config=SCORER, threshold=None):
     fitted = {seed: fit_scorers(data, files, config, seed, folder / str(seed), "cpu", quiet) for seed in files.seeds}
     if threshold is not None:
-        fitted = {s: {v: f._replace(decision=f.decision.replace(threshold=threshold)) for v, f in of_seed.items()}
-                  for s, of_seed in fitted.items()}  # fmt: skip
+        fitted = {seed: with_threshold(of_seed, threshold) for seed, of_seed in fitted.items()}
     return ModelFile(*pack_scorers(fitted, config))
 
 

@@ -22,7 +22,8 @@ from trajpilot_core.training.data import SPLITS
 
 torch.set_num_threads(1)
 VARIANTS = (
-    "no_traj", "endpoint_traj", "scorer", "scorer_permuted", "scorer_no_labels", "scorer_no_motion", "oracle",
+    "no_traj", "endpoint_traj", "scorer", "scorer_permuted", "scorer_no_labels", "scorer_no_motion", "scorer_plus",
+    "oracle",
     "top1", "knn_labels", "pool_mean", "shuffled", "majority", "previous",
 )  # fmt: skip
 

@@ -12,8 +12,9 @@ from trajpilot_core.errors import StoreError
 from trajpilot_core.evaluation import rows as rows_module
 from trajpilot_core.evaluation.rollout import derangement
 from trajpilot_core.evaluation.rows import load_trained, predict_rows
-from trajpilot_core.retrieval.bank import build_bank
+from trajpilot_core.retrieval.bank import build_bank, chain_view
 from trajpilot_core.retrieval.candidates import find_candidates, permuted, roll_out
+from trajpilot_core.training.chains import chains_of
 from trajpilot_core.training.scorer import decide, inputs_at, queries_of
 from trajpilot_core.training.scorer_file import load_scorer
 
@@ -89,7 +90,9 @@ def test_ablated_rows_are_absent_where_they_are_off(tmp_path):
     scorers = scorers_of(data, files, tmp_path, config)
     table = predict_rows(data, files, scorers, CONFIG, "test", "cpu", quiet)[0]
     assert {v for v in table["variant"].to_pylist() if v.startswith("scorer_no")} == {"scorer_no_motion"}
-    assert set(load_trained(scorers, 0, "cpu").ablated) == {"no_motion"}
+    assert set(load_trained(scorers, chain_view(data, files, chains_of(data)[0], 0, "cpu"), 0, "cpu").ablated) == {
+        "no_motion"
+    }
     with pytest.raises(StoreError, match="no_labels"):
         load_scorer(scorers, 0, "cpu", "no_labels")
 
@@ -97,7 +100,7 @@ def test_ablated_rows_are_absent_where_they_are_off(tmp_path):
 def test_the_ablated_rows_answer_with_their_own_scorers_choice(made):
     view, _, found = pool_of(made)
     queries = queries_of(view, found, SCORER)
-    for ablation, ready in load_trained(made[2], 0, "cpu").ablated.items():
+    for ablation, ready in load_trained(made[2], view, 0, "cpu").ablated.items():
         gate, choice = decide(ready.scorer, queries, 100)
         _, table = chosen(made, f"scorer_{ablation}")
         names = view.data.windows[4].window_ids

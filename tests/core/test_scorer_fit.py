@@ -33,7 +33,7 @@ from trajpilot_core.training.scorer import (
     queries_of,
 )
 from trajpilot_core.training.scorer_file import load_scorer, pack_scorers
-from trajpilot_core.training.scorer_fit import Collected, DevSet, draw_queries, fit_scorers, train_scorer
+from trajpilot_core.training.scorer_fit import Collected, DevSet, FittedSeed, draw_queries, fit_scorers, train_scorer
 
 torch.set_num_threads(1)
 SHAPE = ScorerShape(query=22, embed=8, max_mids=4)
@@ -199,7 +199,7 @@ def test_training_learns_when_to_open_and_which_candidate(tmp_path):
 
 def fitted_scorer(data, files, tmp_path, **changes):
     config = SCORER.replace(**changes)
-    return fit_scorers(data, files, config, 0, Path(tmp_path), "cpu", quiet)["scorer"], config
+    return fit_scorers(data, files, config, 0, Path(tmp_path), "cpu", quiet).scorers["scorer"], config
 
 
 @pytest.mark.parametrize("folds", [1, 3])
@@ -212,7 +212,7 @@ def test_a_scorer_is_fitted_and_read_back(folds, tmp_path):
         int(torch.isin(w.take, query_takes(data, c)).sum()) for c in chains_of(data) for w in data.windows.values()
     )
     assert fitted.decision.n_queries == held
-    tensors, metadata = pack_scorers({0: {"scorer": fitted}}, config)
+    tensors, metadata = pack_scorers({0: FittedSeed({"scorer": fitted}, None)}, config)
     assert all(key.startswith("final/s0/scorer/") for key in tensors)
     model, decision = load_scorer(ModelFile(tensors, metadata), 0, "cpu")
     assert decision == fitted.decision

@@ -17,11 +17,14 @@ from trajpilot_core.errors import StoreError
 from trajpilot_core.evaluation.ranking import best, best_labels
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.models.scorer import GateThenRankScorer
+from trajpilot_core.models.scorer_plus import ScorerPlus
 from trajpilot_core.retrieval.bank import ChainView
 from trajpilot_core.retrieval.candidates import Candidates, label_votes, pool_mean, roll_out
 from trajpilot_core.training.chains import fit_takes
 from trajpilot_core.training.scorer import Queries, decide, queries_of
 from trajpilot_core.training.scorer_fit import Decision
+from trajpilot_core.training.scorer_plus import PlusSource, plus_answers, plus_queries
+from trajpilot_core.training.scorer_plus_fit import PlusDecision
 
 RANKED = 5
 DECIDE_BATCH = 512
@@ -42,6 +45,8 @@ class Answers:
     """(B,) bool."""
     window: Tensor | None = None
     """(B,) long, row of the retrieved window that was used, -1 for the fallback."""
+    decoded: Tensor | None = None
+    """(B, H) long, the sequence that the row stands for; None: the best labels."""
 
 
 class ReadyScorer(NamedTuple):
@@ -51,6 +56,14 @@ class ReadyScorer(NamedTuple):
     decision: Decision
 
 
+class ReadyPlus(NamedTuple):
+    """Scorer+, what dev decided for it, and what it takes from the training takes."""
+
+    scorer: ScorerPlus
+    decision: PlusDecision
+    source: PlusSource
+
+
 @dataclass(frozen=True)
 class Trained:
     """The scorers of one seed."""
@@ -58,6 +71,7 @@ class Trained:
     config: ScorerConfig
     paper: ReadyScorer
     ablated: Mapping[Ablation, ReadyScorer]
+    plus: ReadyPlus | None
 
 
 @dataclass(frozen=True)
@@ -123,6 +137,25 @@ def scorer_rows(view: ChainView, asked: Asked, trained: Trained) -> Iterator[Ans
     for ablation, scorer in trained.ablated.items():
         variant: Variant = "scorer_no_labels" if ablation == "no_labels" else "scorer_no_motion"
         yield scorer_answers(variant, view, asked.found, asked.queries, scorer)
+    if trained.plus is not None:
+        yield plus_row(view, asked.found, trained.plus)
+
+
+def plus_row(view: ChainView, found: Candidates, plus: ReadyPlus) -> Answers:
+    """Answer with Scorer+ where its expected gain over the fallback reaches the threshold, else with the fallback."""
+    queries = plus_queries(plus.source, found)
+    fallback = rank_plan("scorer_plus", found.fallback, view)
+    parts = list(plus_answers(plus.scorer, queries, plus.source.graph, view.data.bank))
+    ranked = [best(part.probability.flatten(0, 1), RANKED) for part in parts]
+    ids, scores = (torch.cat([part[i] for part in ranked]).view(fallback.ids.shape) for i in (0, 1))
+    gain, decoded = torch.cat([part.gain for part in parts]), torch.cat([part.decoded for part in parts])
+    opened = gain >= plus.decision.threshold
+    return Answers(
+        "scorer_plus", torch.where(opened[:, None, None], ids, fallback.ids),
+        torch.where(opened[:, None, None], scores, fallback.scores), gate=gain, opened=opened,
+        window=torch.full_like(found.take, -1),
+        decoded=torch.where(opened[:, None], decoded, fallback.ids[:, :, 0]),
+    )  # fmt: skip
 
 
 def scorer_answers(

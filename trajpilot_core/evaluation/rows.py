@@ -20,6 +20,7 @@ from trajpilot_core.evaluation.ranking import truth_ranks
 from trajpilot_core.evaluation.rollout import (
     Answers,
     Asked,
+    ReadyPlus,
     ReadyScorer,
     Trained,
     all_answers,
@@ -34,7 +35,8 @@ from trajpilot_core.training.chains import ModelFile, ModelFiles, chains_of, rea
 from trajpilot_core.training.data import SPLITS, PlanningData, WindowSet, load_planning_data
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer import queries_of
-from trajpilot_core.training.scorer_file import load_scorer, scorer_config
+from trajpilot_core.training.scorer_file import load_plus, load_scorer, scorer_config
+from trajpilot_core.training.scorer_plus import plus_source
 
 Progress = Callable[[int, int, str], None]
 STAGE = "evaluation"
@@ -94,7 +96,7 @@ def predict_rows(
     total = len(files.seeds) * len(data.windows)
     for seed in files.seeds:
         view = chain_view(data, files, chains_of(data)[0], seed, device)
-        trained = load_trained(scorers, seed, device)
+        trained = load_trained(scorers, view, seed, device)
         for horizon, windows in data.windows.items():
             rows = (windows.split == SPLITS.index(split)).nonzero()[:, 0]
             if not len(rows):
@@ -110,11 +112,15 @@ def predict_rows(
     return whole, table_of(Headroom, headroom), table_of(ShuffleScore, shuffles)
 
 
-def load_trained(scorers: ModelFile, seed: int, device: str) -> Trained:
-    """Read the scorers of one seed."""
+def load_trained(scorers: ModelFile, view: ChainView, seed: int, device: str) -> Trained:
+    """Read the scorers of one seed, and collect what Scorer+ takes from the training takes of the final chain."""
     config = scorer_config(scorers)
     ablated = {name: ReadyScorer(*load_scorer(scorers, seed, device, name)) for name in config.ablations}
-    return Trained(config, ReadyScorer(*load_scorer(scorers, seed, device)), ablated)
+    plus = None
+    if config.plus is not None:
+        scorer, decision = load_plus(scorers, config.plus, seed, device)
+        plus = ReadyPlus(scorer, decision, plus_source(view, config.plus, with_endpoint=decision.experts == 3))
+    return Trained(config, ReadyScorer(*load_scorer(scorers, seed, device)), ablated, plus)
 
 
 def predict_parts(
@@ -170,6 +176,7 @@ def prediction_table(answers: Answers, data: PlanningData, windows: WindowSet, r
     offsets = pa.array(np.arange(0, n * horizon * ranked + 1, ranked, dtype=np.int32))
     truth = data.labels[windows.segments[rows.to(data.labels.device)]].cpu().numpy()
     scores = answers.scores.cpu().numpy().astype(np.float64)
+    decoded = ids_BHR[:, :, 0] if answers.decoded is None else answers.decoded.cpu().numpy()
     columns = {
         "window_id": window_ids.take(pa.array(repeat)),
         "take_id": pa.array(data.take_ids, pa.string()).take(pa.array(takes)),
@@ -178,7 +185,7 @@ def prediction_table(answers: Answers, data: PlanningData, windows: WindowSet, r
         "seed": pa.array(np.full(n * horizon, seed)),
         "position": pa.array(np.tile(np.arange(horizon), n)),
         "label_id": labels.take(pa.array(truth.ravel())),
-        "decoded_id": labels.take(pa.array(ids_BHR[:, :, 0].ravel())),
+        "decoded_id": labels.take(pa.array(decoded.ravel())),
         "top_ids": pa.ListArray.from_arrays(offsets, labels.take(pa.array(ids_BHR.ravel()))),
         "top_scores": pa.ListArray.from_arrays(offsets, pa.array(scores.ravel())),
         "gate": _repeated(answers.gate, horizon, n, pa.float64()),

@@ -21,8 +21,8 @@ ROWS: dict[str, Row] = {
                          ("endpoint_traj",)),
     "scorer": Row("Scorer", "endpoint motion, and the middle motion of one retrieved training window, or the No-Traj "
                   "answer where the gate stays closed", SCORER_MODELS),
-    "scorer_plus": Row("Scorer+ (ours)", "endpoint motion, and all retrieved training windows with learned weights",
-                       (*SCORER_MODELS, "scorer_plus")),
+    "scorer_plus": Row("Scorer+ (ours)", "endpoint motion, and labels and motion of all training takes with learned "
+                       "weights", (*SCORER_MODELS, "endpoint_traj", "scorer_plus")),
     "oracle": Row("Oracle", "its own true head motion, middle included: a condition, not an upper bound", ("traj",)),
     "scorer_permuted": Row("Scorer, permuted", "as Scorer, but every candidate carries the middle motion of another "
                            "training window", SCORER_MODELS),

@@ -5,7 +5,7 @@ from schemas.config import ScorerConfig
 from schemas.results import CurvePoint
 from trajpilot_core.stages.stage import Stage, Work
 
-VERSION = 3  # raise when the numbers that this stage writes change
+VERSION = 4  # raise when the numbers that this stage writes change
 
 
 def run(work: Work) -> None:
@@ -28,8 +28,7 @@ def run(work: Work) -> None:
             seed: fit_scorers(data, files, config, seed, scratch / f"s{seed}", device, progress) for seed in files.seeds
         }
     work.sink.model("scorers", *pack_scorers(fitted, config))
-    curves = [row for seed in files.seeds for scorer in fitted[seed].values() for row in scorer.curve]
-    work.sink.table("scorer_curves", table_of(CurvePoint, curves))
+    work.sink.table("scorer_curves", table_of(CurvePoint, [row for s in files.seeds for row in fitted[s].curves()]))
     used = sum(int((windows.split != SPLITS.index("test")).sum()) for windows in data.windows.values())
     work.sink.count(used, used)
 

@@ -6,33 +6,40 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from schemas.config import Ablation, ScorerConfig
+from schemas.config import Ablation, ScorerConfig, ScorerPlusConfig
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
+from trajpilot_core.models.scorer_plus import ScorerPlus
 from trajpilot_core.training.chains import Chain, ModelFile, model_key
-from trajpilot_core.training.scorer_fit import Decision, FittedScorer, variant_of
+from trajpilot_core.training.scorer_fit import SCORER, Decision, FittedScorer, FittedSeed, variant_of
+from trajpilot_core.training.scorer_plus_fit import FittedPlus, PlusDecision
 
 FINAL = Chain("final", None)
+SCORER_PLUS = "scorer_plus"
 
 
 def pack_scorers(
-    fitted: Mapping[int, Mapping[str, FittedScorer]], config: ScorerConfig
+    fitted: Mapping[int, FittedSeed], config: ScorerConfig
 ) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
     """Return the tensors and metadata of the `scorers` entry: configuration, shape, and one decision per scorer.
 
     Args:
-        fitted: seed -> variant -> scorer.
+        fitted: seed -> its scorers.
         config: that they were fitted with.
     """
     tensors: dict[str, NDArray[np.generic]] = {}
     metadata = {"config": config.model_dump_json()}
-    for seed, scorers in sorted(fitted.items()):
-        for variant, scorer in scorers.items():
+    for seed, of_seed in sorted(fitted.items()):
+        found: dict[str, FittedScorer | FittedPlus] = dict(of_seed.scorers)
+        if of_seed.plus is not None:
+            found[SCORER_PLUS] = of_seed.plus
+        for variant, scorer in found.items():
             key = model_key(FINAL, seed, variant)
             tensors |= {f"{key}/{name}": value.numpy() for name, value in scorer.state.items()}
             metadata[key] = scorer.decision.model_dump_json()
-            metadata["shape"] = json.dumps(scorer.shape._asdict(), sort_keys=True)
+        metadata["shape"] = json.dumps(of_seed.scorers[SCORER].shape._asdict(), sort_keys=True)
     return tensors, metadata
 
 
@@ -49,11 +56,33 @@ def load_scorer(
     Raises:
         StoreError: the file holds no such scorer.
     """
-    key = model_key(FINAL, seed, variant_of(ablation))
+    key = _known(file, model_key(FINAL, seed, variant_of(ablation)))
+    model = GateThenRankScorer(scorer_config(file), ScorerShape(**json.loads(file.metadata["shape"])), ablation)
+    model.load_state_dict(_state(file, key), strict=True)
+    return model.to(device).eval().requires_grad_(False), Decision.model_validate_json(file.metadata[key])
+
+
+def load_plus(file: ModelFile, config: ScorerPlusConfig, seed: int, device: str) -> tuple[ScorerPlus, PlusDecision]:
+    """Build the frozen Scorer+ of one seed and read its decision.
+
+    Raises:
+        StoreError: the file holds none.
+    """
+    key = _known(file, model_key(FINAL, seed, SCORER_PLUS))
+    decision = PlusDecision.model_validate_json(file.metadata[key])
+    model = ScorerPlus(config, decision.experts)
+    model.load_state_dict(_state(file, key), strict=True)
+    return model.to(device).eval().requires_grad_(False), decision
+
+
+def _known(file: ModelFile, key: str) -> str:
+    """Return `key`, which must be in the file."""
     if key not in file.metadata:
         raise StoreError(f"no scorer {key!r} in the file, which knows {', '.join(file.metadata)}; run the stage scorer")
-    model = GateThenRankScorer(scorer_config(file), ScorerShape(**json.loads(file.metadata["shape"])), ablation)
+    return key
+
+
+def _state(file: ModelFile, key: str) -> dict[str, Tensor]:
+    """Return the parameters below `key`."""
     start = len(key) + 1
-    state = {name[start:]: torch.tensor(value) for name, value in file.tensors.items() if name.startswith(key + "/")}
-    model.load_state_dict(state, strict=True)
-    return model.to(device).eval().requires_grad_(False), Decision.model_validate_json(file.metadata[key])
+    return {name[start:]: torch.tensor(value) for name, value in file.tensors.items() if name.startswith(key + "/")}

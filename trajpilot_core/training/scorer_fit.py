@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from schemas.base import Record
-from schemas.config import Ablation, ScorerConfig
+from schemas.config import Ablation, ScorerConfig, ScorerPlusConfig
 from schemas.results import CurvePoint
 from trajpilot_core.evaluation.ranking import ranks_of, truth_ranks
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.retrieval.bank import Bank, ChainView, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import Candidates, find_candidates, label_votes, pool_mean, truth_of
-from trajpilot_core.training.chains import Chain, ModelFiles, chains_of, query_takes
+from trajpilot_core.training.chains import Chain, ModelFiles, chains_of, query_takes, variants_of
 from trajpilot_core.training.data import SPLITS, PlanningData
 from trajpilot_core.training.loop import Training, fit, index_batches, seeded
 from trajpilot_core.training.scorer import (
@@ -34,6 +34,8 @@ from trajpilot_core.training.scorer import (
     scorer_loss,
     shape_of,
 )
+from trajpilot_core.training.scorer_plus import PlusQueries, PlusSource, gather, plus_queries, plus_source
+from trajpilot_core.training.scorer_plus_fit import FittedPlus, PlusData, fit_plus
 
 WINDOWS_AT_ONCE = 1024
 SCORER = "scorer"
@@ -79,13 +81,28 @@ class Collected(NamedTuple):
     train: Queries | None
     dev: DevSet
     shape: ScorerShape
+    plus: PlusData | None = None
+
+
+class FittedSeed(NamedTuple):
+    """The scorers of one seed."""
+
+    scorers: dict[str, FittedScorer]
+    """Variant -> scorer: `scorer`, and `scorer_<ablation>` for each ablation of the configuration."""
+    plus: FittedPlus | None
+    """Scorer+, None where it is off."""
+
+    def curves(self) -> list[CurvePoint]:
+        """Return the rows of all trainings."""
+        found = [row for scorer in self.scorers.values() for row in scorer.curve]
+        return found + (self.plus.curve if self.plus is not None else [])
 
 
 def fit_scorers(
     data: PlanningData, files: ModelFiles, config: ScorerConfig, seed: int, scratch: Path, device: str,
     progress: Progress,
-) -> dict[str, FittedScorer]:  # fmt: skip
-    """Fit the paper's scorer and its ablations on the same queries; every choice is made on dev.
+) -> FittedSeed:  # fmt: skip
+    """Fit the paper's scorer, its ablations and Scorer+ on the same queries; every choice is made on dev.
 
     Args:
         data: on `device`.
@@ -95,16 +112,17 @@ def fit_scorers(
         scratch: folder for this seed's checkpoints.
         device: where the models run.
         progress: told (done, total, what).
-
-    Returns:
-        Variant -> scorer: `scorer`, and `scorer_<ablation>` for each ablation of the configuration.
     """
     collected = collect(data, files, config, seed, device, progress)
+    plus = None
+    if collected.plus is not None and config.plus is not None:
+        plus = fit_plus(collected.plus, config.plus, seed, scratch / "scorer_plus", device, progress)
     ablations: tuple[Ablation | None, ...] = (None, *config.ablations)
-    return {
+    fitted = {
         variant_of(ablation): train_scorer(collected, config, ablation, seed, scratch, device, progress)
         for ablation in ablations
     }
+    return FittedSeed(fitted, plus)
 
 
 def variant_of(ablation: Ablation | None) -> str:
@@ -118,7 +136,8 @@ def collect(
     """Collect the training queries of every chain and the dev queries of the final one; see `fit_scorers`."""
     chains = chains_of(data)
     final = chain_view(data, files, chains[0], seed, device)
-    dev = dev_set(final, config)
+    plus = PlusCollector(chains, config)
+    dev = dev_set(final, config, plus)
     progress(0, 1, f"seed {seed}: dev queries {len(dev.knn_m1)}")
     drawn = draw_queries(data, chains, config.max_queries, seed)
 
@@ -126,11 +145,40 @@ def collect(
         for chain in chains:
             view = final if chain == chains[0] else chain_view(data, files, chain, seed, device)
             for found in found_parts(view, drawn[chain.name], config):
+                plus.add(view, found, plus.train)
                 yield queries_of(view, found, config)
             progress(0, 1, f"seed {seed}: candidates of chain {chain.name}")
 
     train = join(parts(), sum(len(rows) for rows_of in drawn.values() for rows in rows_of.values()))
-    return Collected(train, dev, shape_of(final))
+    return Collected(train, dev, shape_of(final), plus.collected(final))
+
+
+class PlusCollector:
+    """Makes the queries of Scorer+ of the candidates that pass by; nothing where it is off."""
+
+    def __init__(self, chains: tuple[Chain, ...], config: ScorerConfig) -> None:
+        self.config = config.plus
+        self.with_endpoint = all("endpoint_traj" in variants_of(chain) for chain in chains)
+        self.train: list[tuple[int, PlusQueries]] = []
+        self.dev: list[tuple[int, PlusQueries]] = []
+        self._source: PlusSource | None = None
+
+    def source(self, view: ChainView, config: ScorerPlusConfig) -> PlusSource:
+        """Return what Scorer+ takes from the training takes of a chain; the latest is kept."""
+        if self._source is None or self._source.view is not view:
+            self._source = plus_source(view, config, self.with_endpoint)
+        return self._source
+
+    def add(self, view: ChainView, found: Candidates, queries: list[tuple[int, PlusQueries]]) -> None:
+        """Append the queries of B windows."""
+        if self.config is not None:
+            queries.append((found.horizon, plus_queries(self.source(view, self.config), found)))
+
+    def collected(self, final: ChainView) -> PlusData | None:
+        """Return everything that was added."""
+        if self.config is None:
+            return None
+        return PlusData(self.source(final, self.config), gather(self.train), gather(self.dev))
 
 
 def train_scorer(
@@ -138,7 +186,7 @@ def train_scorer(
     progress: Progress,
 ) -> FittedScorer:  # fmt: skip
     """Train one scorer; without training queries its weights stay as initialised and its gate never opens."""
-    train, dev, shape = collected
+    train, dev, shape = collected.train, collected.dev, collected.shape
     with seeded(seed):
         scorer = GateThenRankScorer(config, shape, ablation).to(device)
     if train is None:
@@ -220,7 +268,7 @@ def found_parts(view: ChainView, rows_of: dict[int, Tensor], config: ScorerConfi
             yield find_candidates(view, bank, part, config)
 
 
-def dev_set(view: ChainView, config: ScorerConfig) -> DevSet:
+def dev_set(view: ChainView, config: ScorerConfig, plus: PlusCollector | None = None) -> DevSet:
     """Collect at most `max_queries` dev windows with the final chain, and try the temperatures on them."""
     data = view.data
     dev = SPLITS.index("dev")
@@ -234,6 +282,8 @@ def dev_set(view: ChainView, config: ScorerConfig) -> DevSet:
         for found in found_parts(view, rows_of, config):
             knn.append(torch.stack([_vote_m1(found, data, t) for t in config.temperatures], 1))
             pool.append(torch.stack([_mean_m1(found, data, t) for t in config.temperatures], 1))
+            if plus is not None:
+                plus.add(view, found, plus.dev)
             yield queries_of(view, found, config)
 
     queries = join(parts(), sum(len(rows) for rows in rows_of.values()))
