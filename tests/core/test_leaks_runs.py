@@ -8,19 +8,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+import torch
 from leaks_fixture import CHECKS, WORLD, all_checks, copy_of, material_of, provenance, trained, world
 from planning_world import Memory
+from torch import Tensor
 
-from schemas.config import TrainConfig
+from schemas.config import ScorerConfig, TrainConfig
 from schemas.results import LeakCheck
-from trajpilot_core.claims import leaks_choices, leaks_tables, leaks_world
+from trajpilot_core.claims import leaks_choices, leaks_scorers, leaks_tables, leaks_world
 from trajpilot_core.claims.leaks import leak_checks
 from trajpilot_core.models.alignment import channel_scale
 from trajpilot_core.models.predictor import feature_scales
-from trajpilot_core.training.chains import ModelFile
-from trajpilot_core.training.data import load_planning_data
+from trajpilot_core.retrieval import bank
+from trajpilot_core.retrieval.bank import chain_view
+from trajpilot_core.training import scorer_plus
+from trajpilot_core.training.chains import Chain, ModelFile, chains_of, read_model_files
+from trajpilot_core.training.data import PlanningData, load_planning_data
 from trajpilot_core.training.scorer import NEVER
 from trajpilot_core.training.scorer_fit import Decision
+from trajpilot_core.training.scorer_plus_fit import PlusDecision
 
 SPLITS_RULE = "no take or capture is in two splits"
 RELEASED_RULE = "no take that the world released for testing is used for training or dev"
@@ -34,8 +40,9 @@ ENCODER_EPOCH = "the stored motion encoders are those of their best dev epoch"
 PREDICTOR_EPOCH = "the stored predictors are those of their best dev epoch"
 TEMPERATURES = "temperatures of kNN-labels and Pool-Mean are the best on dev"
 THRESHOLDS = "gate thresholds are the best on dev"
-DEV_GATES = "gate thresholds are gate probabilities of dev windows"
+DEV_GATES = "gate thresholds are gate values of dev windows"
 QUERIES = "scorers learn from held-out training windows and choose on dev windows only"
+FOREIGN = "bank and Scorer+ hold nothing of dev and test takes"
 BUDGET = "every row is trained with the same budget"
 KNOBS = "the knobs of the world are those of the dated configuration"
 
@@ -59,7 +66,8 @@ def faults_of_tables(memory: Memory) -> set[str]:
 
 
 def faults_of_choices(memory: Memory) -> set[str]:
-    return failed(leaks_choices.choice_checks(material_of(memory)))
+    material = material_of(memory)
+    return failed([*leaks_choices.choice_checks(material), *leaks_scorers.scorer_checks(material)])
 
 
 def edit(memory: Memory, name: str, change: Callable[[dict[str, object]], dict[str, object]]) -> None:
@@ -75,7 +83,7 @@ def take_ids(memory: Memory, split: str) -> list[str]:
 def test_a_clean_run_passes_every_check(run: Memory) -> None:
     checks = all_checks(run)
     assert {check.verdict for check in checks.values()} == {"holds"}
-    assert len(checks) == 29
+    assert len(checks) == 30
     assert all(check.bound is not None and check.detail for check in checks.values())
 
 
@@ -85,7 +93,7 @@ def test_a_run_of_predictors_alone_says_what_it_could_not_check(run: Memory) -> 
     del few.models["scorers"], few.tables["scorer_curves"], few.tables["predictions"]
     checks = leak_checks(few, world(), provenance(), CHECKS, absent)
     silent = {check.check.removeprefix("leak: ") for check in checks if check.verdict == "not run"}
-    assert silent == {CANDIDATE_RULE, TEMPERATURES, THRESHOLDS, DEV_GATES, QUERIES}
+    assert silent == {CANDIDATE_RULE, TEMPERATURES, THRESHOLDS, DEV_GATES, QUERIES, FOREIGN}
     assert failed(checks) == set()
 
 
@@ -227,21 +235,49 @@ def test_a_model_without_a_curve_does_not_pass(planted: Memory, model: str) -> N
     assert faults_of_choices(planted) == {ENCODER_EPOCH}
 
 
-def decide(memory: Memory, **changes: object) -> None:
-    """Change what the scorer's file says was decided."""
-    about = memory.models["scorers"][1]
-    about["final/s0/scorer"] = (
-        Decision.model_validate_json(about["final/s0/scorer"]).replace(**changes).model_dump_json()
-    )
+def decide(memory: Memory, row: str = "scorer", **changes: object) -> None:
+    """Change what the scorers' file says was decided."""
+    memory.models["scorers"][1][f"final/s0/{row}"] = decision(memory, row).replace(**changes).model_dump_json()
 
 
-def decision(memory: Memory) -> Decision:
-    return Decision.model_validate_json(memory.models["scorers"][1]["final/s0/scorer"])
+def decision(memory: Memory, row: str = "scorer") -> Decision | PlusDecision:
+    kind = PlusDecision if row == "scorer_plus" else Decision
+    return kind.model_validate_json(memory.models["scorers"][1][f"final/s0/{row}"])
 
 
-def test_a_gate_threshold_that_is_no_dev_gate_is_found(planted: Memory) -> None:
-    decide(planted, threshold=decision(planted).threshold + 3e-5)
+@pytest.mark.parametrize("row", ["scorer", "scorer_no_motion", "scorer_plus"])
+def test_a_gate_threshold_that_is_no_dev_gate_is_found(planted: Memory, row: str) -> None:
+    decide(planted, row, threshold=decision(planted, row).threshold + 3e-5)
     assert faults_of_choices(planted) >= {DEV_GATES}
+
+
+def test_weights_of_scorer_plus_that_dev_did_not_choose_are_found(planted: Memory) -> None:
+    tensors = planted.models["scorers"][0]
+    for name in [name for name in tensors if name.startswith("final/s0/scorer_plus/")]:
+        tensors[name] = tensors[name] - 2.0
+    assert THRESHOLDS in faults_of_choices(planted)
+
+
+def test_foreign_takes_in_scorer_plus_or_the_bank_are_found(run: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    material = material_of(run)
+    files, config = read_model_files(run), ScorerConfig(candidates=6, prefetch=9)
+    view = chain_view(material.data, files, chains_of(material.data)[0], 0, "cpu")
+    assert leaks_scorers.foreign_parts(view, config) == []
+
+    def everybody(data: PlanningData, chain: Chain) -> Tensor:
+        return torch.arange(len(data.take_ids))
+
+    def dev(data: PlanningData, chain: Chain) -> Tensor:
+        return (data.take_split == 1).nonzero()[:, 0]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(scorer_plus, "SPLITS", ("test", "train", "dev"))
+        patched.setattr(scorer_plus, "fit_takes", dev)
+        found = leaks_scorers.foreign_parts(view, config)
+    assert {part.split(" of ")[0] for part in found} >= {"graph", "manner", "recognition"}
+    monkeypatch.setattr(bank, "fit_takes", everybody)
+    monkeypatch.setattr(bank, "check_bank", lambda *_: None)
+    assert "key of the bank, H=3" in leaks_scorers.foreign_parts(view, config)
 
 
 def test_a_gate_threshold_that_is_worse_on_dev_is_found(planted: Memory) -> None:
@@ -260,8 +296,9 @@ def test_a_temperature_that_is_worse_on_dev_is_found(planted: Memory) -> None:
 
 
 def test_queries_from_takes_that_are_not_held_out_are_found(planted: Memory) -> None:
-    decide(planted, n_queries=decision(planted).n_queries + 40)
+    decide(planted, "scorer_plus", n_queries=decision(planted).n_queries + 40)
     assert faults_of_choices(planted) == {QUERIES}
+    decide(planted, "scorer_plus", n_queries=decision(planted).n_queries)
     decide(planted, n_queries=decision(planted).n_queries - 40, n_dev=decision(planted).n_dev + 40)
     assert faults_of_choices(planted) == {QUERIES}
 
@@ -273,8 +310,9 @@ def test_a_row_that_was_stopped_before_the_others_is_found(planted: Memory, mode
     assert BUDGET in faults_of_choices(planted)
 
 
-def test_a_row_that_was_never_trained_is_found(planted: Memory) -> None:
-    kept = [r for r in planted.table("scorer_curves").to_pylist() if r["model"] != "final/scorer_no_labels"]
+@pytest.mark.parametrize("model", ["final/scorer_no_labels", "final/scorer_plus"])
+def test_a_row_that_was_never_trained_is_found(planted: Memory, model: str) -> None:
+    kept = [r for r in planted.table("scorer_curves").to_pylist() if r["model"] != model]
     planted.tables["scorer_curves"] = pa.Table.from_pylist(kept, schema=planted.table("scorer_curves").schema)
     assert faults_of_choices(planted) == {BUDGET}
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from schemas.checks import LeakConfig
 from schemas.results import LeakCheck
 from trajpilot_core.claims.leaks_choices import choice_checks
+from trajpilot_core.claims.leaks_scorers import scorer_checks
 from trajpilot_core.claims.leaks_tables import table_checks
 from trajpilot_core.claims.leaks_world import world_checks
 from trajpilot_core.claims.material import Provenance, load_material
@@ -28,4 +29,9 @@ def leak_checks(
         without: entries that this kind of run does not have; the checks that need them are `not run`.
     """
     material = load_material(inputs, world, provenance, config, without)
-    return [*world_checks(material), *table_checks(material), *choice_checks(material)]
+    return [
+        *world_checks(material),
+        *table_checks(material),
+        *choice_checks(material),
+        *scorer_checks(material),
+    ]

@@ -1,6 +1,6 @@
-"""Leak checks of choices: everything is chosen on dev, every row has the same budget, knobs are those that were dated.
+"""Leak checks of trainings: the best dev epoch is kept, every row has the same budget, knobs are those that were dated.
 
-Rules and reasons: docs/decisions/claims-checks.md. Axes: N dev windows, T temperatures.
+Rules and reasons: docs/decisions/claims-checks.md.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from schemas.arrow import rows_of
-from schemas.config import PredictorConfig, TrainConfig
+from schemas.config import PredictorConfig, ScorerConfig, TrainConfig
 from schemas.results import CurvePoint, LeakCheck
 from trajpilot_core.claims.material import Material, at_most, none_of, not_run
 from trajpilot_core.retrieval.bank import ChainView, chain_view
@@ -19,7 +19,6 @@ from trajpilot_core.training.chains import (
     ModelFiles,
     alignment_config,
     chains_of,
-    held_out_takes,
     load_predictor,
     model_key,
     read_model_files,
@@ -30,12 +29,10 @@ from trajpilot_core.training.data import SPLITS, load_motion_data
 from trajpilot_core.training.fit_predictor import variant_latents
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.measures import mid_accuracy, nearest_labels, recall_at
-from trajpilot_core.training.scorer import NEVER, Queries, best_threshold, decide, plain_mean
-from trajpilot_core.training.scorer_file import FINAL, load_scorer, scorer_config
-from trajpilot_core.training.scorer_fit import Decision, dev_set, variant_of
+from trajpilot_core.training.scorer_file import FINAL, scorer_config
+from trajpilot_core.training.scorer_fit import variant_of
 
 DEV = SPLITS.index("dev")
-DECIDE_BATCH = 512
 CPU = "cpu"
 
 
@@ -48,11 +45,10 @@ class Kept(NamedTuple):
 
 
 def choice_checks(material: Material) -> list[LeakCheck]:
-    """Run the checks of checkpoints, thresholds, temperatures, budgets and knobs."""
+    """Run the checks of checkpoints, budgets and knobs."""
     with one_thread(CPU):
         return [
             *checkpoint_checks(material),
-            *scorer_checks(material),
             budget_check(material),
             knobs_check(material),
         ]
@@ -132,125 +128,6 @@ def best_of(scores: Sequence[float]) -> float:
     return max(scores, default=float("inf"))
 
 
-class Shortfall(NamedTuple):
-    """One choice of one seed: points of dev M@1 by which it misses the best choice on dev."""
-
-    name: str
-    points: float
-    note: str
-
-
-class Choices(NamedTuple):
-    """What was chosen on dev for the scorers, held against dev."""
-
-    temperatures: list[Shortfall]
-    thresholds: list[Shortfall]
-    strange: list[str]
-    """Thresholds that are no gate probability of a dev window."""
-    counts: list[str]
-    """Numbers of queries or of dev windows that differ from what the folds leave."""
-
-
-def scorer_checks(material: Material) -> list[LeakCheck]:
-    """Check that thresholds and temperatures maximise dev M@1, and that queries are held-out training windows."""
-    names = (
-        "temperatures of kNN-labels and Pool-Mean are the best on dev",
-        "gate thresholds are the best on dev",
-        "gate thresholds are gate probabilities of dev windows",
-        "scorers learn from held-out training windows and choose on dev windows only",
-    )
-    if not material.has("e_tau", "predictors", "scorers"):
-        return [not_run(name, "this run has no scorer") for name in names]
-    files, scorers = read_model_files(material.inputs), ModelFile(*material.inputs.model("scorers"))
-    found = Choices([], [], [], [])
-    for seed in files.seeds:
-        view = chain_view(material.data, files, chains_of(material.data)[0], seed, CPU)
-        look_at_choices(material, view, scorers, seed, found)
-    if not found.thresholds:
-        return [not_run(name, "there is no dev window") for name in names]
-    bound, n = material.config.choice_tolerance, len(found.thresholds)
-    return [
-        shortfall_check(names[0], found.temperatures, bound),
-        shortfall_check(names[1], found.thresholds, bound),
-        none_of(names[2], found.strange, f"{n} thresholds"),
-        none_of(names[3], found.counts, f"{n} scorers; numbers of queries and of dev windows agree"),
-    ]
-
-
-def look_at_choices(material: Material, view: ChainView, scorers: ModelFile, seed: int, found: Choices) -> None:
-    """Make the choices of one seed again on the dev windows and add what differs to `found`."""
-    config = scorer_config(scorers)
-    dev = dev_set(view, config)
-    if dev.queries is None:
-        return
-    decision = Decision.model_validate_json(scorers.metadata[model_key(FINAL, seed, variant_of(None))])
-    averages = (
-        ("kNN-labels", decision.knn_temperature, dev.knn_m1),
-        ("Pool-Mean", decision.pool_temperature, dev.pool_m1),
-    )
-    for row, stored, m1 in averages:
-        name = f"{row}, seed {seed}"
-        found.temperatures.append(temperature_shortfall(name, stored, config.temperatures, m1, dev.queries.n_mids))
-    for ablation in (None, *config.ablations):
-        scorer, decision = load_scorer(scorers, seed, CPU, ablation)
-        gate, choice = decide(scorer, dev.queries, DECIDE_BATCH)
-        name = f"{variant_of(ablation)}, seed {seed}"
-        found.thresholds.append(threshold_shortfall(name, decision.threshold, gate, choice, dev.queries))
-        nearest = float((gate.double() - decision.threshold).abs().min())
-        if decision.threshold != NEVER and nearest > material.config.gate_tolerance:
-            found.strange.append(f"{name}: no dev gate within {nearest:.1e} of {decision.threshold:.6f}")
-        found.counts.extend(count_faults(material, name, decision, config.max_queries, len(dev.queries)))
-
-
-def shortfall_check(check: str, found: Sequence[Shortfall], bound: float) -> LeakCheck:
-    """Check that no choice misses the best one on dev."""
-    worst = max(found, key=lambda row: row.points)
-    detail = f"points of dev M@1 below the best choice, {worst.name} of {len(found)}: {worst.note}"
-    return at_most(check, worst.points, bound, detail)
-
-
-def temperature_shortfall(
-    name: str, stored: float, grid: Sequence[float], m1_NT: Tensor, horizon_N: Tensor
-) -> Shortfall:
-    """Return how far the stored temperature misses the best of the grid; (N, T) M@1 and (N,) horizons of dev."""
-    scores = {value: plain_mean(m1_NT[:, t], horizon_N) for t, value in enumerate(grid)}
-    best = max(scores, key=lambda value: scores[value])
-    points = 100 * (scores[best] - scores.get(stored, 0.0))
-    return Shortfall(name, points, f"{stored} is stored, {best} is the best of {len(scores)}")
-
-
-def threshold_shortfall(name: str, stored: float, gate_N: Tensor, choice_N: Tensor, queries: Queries) -> Shortfall:
-    """Return how far the stored threshold misses the best one.
-
-    Args:
-        name: scorer and seed.
-        stored: threshold.
-        gate_N: (N,) gate probabilities of the dev windows.
-        choice_N: (N,) chosen candidates.
-        queries: the N dev windows.
-    """
-    chosen = queries.m1.gather(1, choice_N[:, None])[:, 0]
-    gain = torch.where(queries.valid.any(1), chosen - queries.fallback_m1, 0.0)
-
-    def gained(threshold: float) -> float:
-        return plain_mean(torch.where(gate_N >= threshold, gain, 0.0), queries.n_mids)
-
-    best = best_threshold(gate_N, gain, queries.n_mids)
-    return Shortfall(name, 100 * (gained(best) - gained(stored)), f"{stored:.6f} is stored, {best:.6f} is the best")
-
-
-def count_faults(material: Material, name: str, decision: Decision, most: int, n_dev: int) -> list[str]:
-    """Compare the numbers of queries that a scorer learned from and chose on with those that the folds leave it."""
-    data = material.data
-    held = 0
-    for chain in chains_of(data):
-        takes = held_out_takes(data.take_split, data.fold, chain)
-        held += sum(int(torch.isin(windows.take, takes).sum()) for windows in data.windows.values())
-    wanted = {"n_queries": min(held, most), "n_dev": n_dev}
-    told = {"n_queries": decision.n_queries, "n_dev": decision.n_dev}
-    return [f"{name}: {key} {told[key]}, not {value}" for key, value in wanted.items() if told[key] != value]
-
-
 def budget_check(material: Material) -> LeakCheck:
     """Check that all predictors, and all scorers, have one size, one set of seeds and one rule for when to stop."""
     check = "every row is trained with the same budget"
@@ -259,23 +136,47 @@ def budget_check(material: Material) -> LeakCheck:
     file = ModelFile(*material.inputs.model("predictors"))
     train = PredictorConfig.model_validate_json(file.metadata["config"]).train
     seeds = alignment_config(ModelFile(*material.inputs.model("e_tau"))).seeds
-    faults, n = [], 0
-    for chain in chains_of(material.data):
-        for variant in variants_of(chain):
-            for seed in seeds:
-                n += 1
-                scores = curve_of(material, "predictor_curves", f"{chain.name}/{variant}", seed, "M@1")
-                faults += stop_faults(f"{chain.name}/{variant}, seed {seed}", scores, train)
-    faults += size_faults(file, seeds)
+    trainings = predictor_trainings(material, train)
     if material.has("scorers", "scorer_curves"):
-        config = scorer_config(ModelFile(*material.inputs.model("scorers")))
-        for ablation in (None, *config.ablations):
-            for seed in seeds:
-                n += 1
-                name = f"final/{variant_of(ablation)}"
-                scores = curve_of(material, "scorer_curves", name, seed, "selection")
-                faults += stop_faults(f"{name}, seed {seed}", scores, config.train)
+        trainings += scorer_trainings(scorer_config(ModelFile(*material.inputs.model("scorers"))))
+    faults = size_faults(file, seeds)
+    for entry, model, quantity, budget in trainings:
+        for seed in seeds:
+            scores = curve_of(material, entry, model, seed, quantity)
+            faults += stop_faults(f"{model}, seed {seed}", scores, budget)
+    n = len(trainings) * len(seeds)
     return none_of(check, faults, f"{n} trainings of {len(seeds)} seeds; at most {train.epochs} epochs a predictor")
+
+
+class Planned(NamedTuple):
+    """One training that every seed must have."""
+
+    entry: str
+    """Table of its curve."""
+    model: str
+    quantity: str
+    """The dev score that selects its epoch."""
+    train: TrainConfig
+
+
+def predictor_trainings(material: Material, train: TrainConfig) -> list[Planned]:
+    """Return the predictors of every chain."""
+    return [
+        Planned("predictor_curves", f"{chain.name}/{variant}", "M@1", train)
+        for chain in chains_of(material.data)
+        for variant in variants_of(chain)
+    ]
+
+
+def scorer_trainings(config: ScorerConfig) -> list[Planned]:
+    """Return the scorer, its ablations, and Scorer+, which has a budget of its own (three numbers are trained)."""
+    found = [
+        Planned("scorer_curves", f"final/{variant_of(ablation)}", "selection", config.train)
+        for ablation in (None, *config.ablations)
+    ]
+    if config.plus is not None:
+        found.append(Planned("scorer_curves", "final/scorer_plus", "log likelihood", config.plus.train))
+    return found
 
 
 def stop_faults(name: str, scores: Sequence[float], train: TrainConfig) -> list[str]:
