@@ -167,6 +167,13 @@ def test_a_chain_of_a_fold_may_not_be_fitted_on_that_fold(sound: Evidence) -> No
     assert verdicts(replace(sound, folds=folds, fitted={"e_tau": chains, "predictors": leaked}))[FIT] == "fails"
 
 
+def test_takes_in_no_fold_of_several_are_not_taken_for_the_cheap_mode(sound: Evidence) -> None:
+    folds = {take: i % 3 - 1 for i, take in enumerate(sorted(sound.folds))}
+    chains = {f"fold{k}": [t for t, f in folds.items() if f != k] for k in range(2)} | {"final": sorted(folds)}
+    found = verdicts(replace(sound, folds=folds, fitted=dict.fromkeys(sound.fitted, chains)))
+    assert (found[BANK], found[FIT]) == ("holds", "holds")
+
+
 def test_fits_without_a_record_are_not_said_to_be_sound(sound: Evidence) -> None:
     assert verdicts(replace(sound, fitted={**sound.fitted, "e_tau": None}))[FIT] == "not run"
 

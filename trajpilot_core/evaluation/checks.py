@@ -176,7 +176,7 @@ def bank_check(evidence: Evidence) -> Judgement:
     for block in evidence.predictions.blocks:
         used.update(np.unique(block.candidates[block.candidates >= 0]).tolist())
     faults, takes = [], set()
-    fitted_only = -1 in evidence.folds.values()
+    fitted_only = is_cheap(evidence)
     for index in sorted(used):
         window = evidence.predictions.window_ids[index]
         take = evidence.window_take.get(window, "unknown")
@@ -193,6 +193,11 @@ def bank_check(evidence: Evidence) -> Judgement:
     if not used:
         return Judgement(check=check, verdict="not run", detail="no row names a candidate")
     return _verdict(check, faults, f"{len(used)} candidates of {len(takes)} training takes, none of them scored")
+
+
+def is_cheap(evidence: Evidence) -> bool:
+    """Say whether there is one chain, with fold 0 held out (D 28); with more folds -1 marks takes that are in none."""
+    return max(evidence.folds.values(), default=-1) == 0
 
 
 def folds_check(evidence: Evidence) -> Judgement:
@@ -223,8 +228,7 @@ def _fit_faults(chain: str, takes: Sequence[str], evidence: Evidence) -> list[st
     named = re.fullmatch(r"fold(\d+)", chain)
     if named is None and chain != "final":
         return ["no such chain"]
-    cheap = -1 in evidence.folds.values()
-    left_out = int(named[1]) if named else (0 if cheap else None)
+    left_out = int(named[1]) if named else (0 if is_cheap(evidence) else None)
     faults = []
     for take in takes:
         split = evidence.take_split.get(take, "unknown")
