@@ -185,7 +185,7 @@ def test_a_shard_is_keyed_by_times_not_by_labels() -> None:
 def test_a_take_without_segments_is_an_empty_shard(root: Path, tmp_path: Path) -> None:
     shards = features(root, Tables(plain().takes, []), tmp_path)
     assert [table.num_rows for table in shards.tables.values()] == [0, 0, 0]
-    assert all(table.schema.equals(features_schema(128)) for table in shards.tables.values())
+    assert all(table.schema.equals(features_schema(SIZES["tiny"].width)) for table in shards.tables.values())
 
 
 def test_videos_of_a_remote_corpus_are_copied_and_the_copies_removed(

@@ -8,7 +8,7 @@ from torch import Tensor
 from trajpilot_core.encoders.vjepa import SIZES, VjepaEncoder
 
 SEED = 2605
-COLOUR_GAIN, TEXTURE_GAIN, OFFSET_GAIN, BRANCH_GAIN = 2.0, 0.35, 0.3, 0.5
+COLOUR_GAIN, TEXTURE_GAIN, OFFSET_GAIN, BRANCH_GAIN = 2.0, 1.5, 0.3, 1.0
 """Scales of the random weights: response to a tubelet's mean colour, to its texture, constants, residual branches."""
 WRAPPER = "module.backbone."
 
@@ -17,7 +17,7 @@ def write_tiny_checkpoint(path: Path, seed: int = SEED) -> None:
     """Write a random `tiny` encoder as a released file lies: a dictionary with `target_encoder` and wrapped names.
 
     Same seed, same file name: same bytes. The patch embedding is drawn as a random projection of the mean colour plus
-    weaker noise kernels, so that the mean over the tokens carries coarse image statistics (docs/decisions/vjepa.md).
+    noise kernels, so that the mean over the tokens carries coarse image statistics (docs/decisions/vjepa.md).
     """
     encoder = VjepaEncoder(SIZES["tiny"])
     generator = torch.Generator().manual_seed(seed)

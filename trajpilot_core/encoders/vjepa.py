@@ -44,7 +44,7 @@ SIZES = {
     "vit_large": VjepaSpec(1024, 24, 16, 4096),
     "vit_giant": VjepaSpec(1408, 40, 22, 6144),
     "vit_gigantic": VjepaSpec(1664, 48, 26, 8192),
-    "tiny": VjepaSpec(128, 2, 2, 512),
+    "tiny": VjepaSpec(256, 2, 4, 1024),
 }
 """FeatureConfig.model -> size. The first four are the released ones; tiny is the demo's."""
 
