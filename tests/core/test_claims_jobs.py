@@ -110,3 +110,12 @@ def test_a_world_that_fails_says_why_and_what_was_not_run(tmp_path: Path) -> Non
     assert jobs[0].status == "failed"
     assert "describes another world" in jobs[0].note
     assert {job.status for job in jobs[1:]} == {"not run"}
+
+
+def test_the_learning_curve_changes_the_training_takes_alone() -> None:
+    drawn = make(DRAWN, CFG.sweep_seed, CFG).world
+    for takes in CFG.curve_takes:
+        world = make(f"takes_{takes}", CFG.sweep_seed, CFG)
+        assert world.kind == "control"
+        assert world.world == drawn.replace(name=world.name, train_takes=takes)
+    assert CFG.door_train_takes not in CFG.curve_takes

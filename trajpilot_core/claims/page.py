@@ -22,6 +22,7 @@ from trajpilot_core.claims.page_claims import (
     equivalence_section,
     plus_picture,
 )
+from trajpilot_core.claims.page_takes import takes_picture, takes_section
 from trajpilot_core.claims.page_worlds import (
     SHOWN_METRICS,
     controls_section,
@@ -92,6 +93,7 @@ def claims_pages(evidence: Evidence, cfg: ClaimsConfig) -> dict[str, bytes]:
         rows_section(evidence, cfg),
         controls_section(evidence, cfg),
         sweep_section(evidence, cfg),
+        takes_section(evidence, cfg),
         doors_section([compare_doors(evidence, metric, cfg) for metric in SHOWN_METRICS]),
         ceilings_section(evidence),
         leaks_section(evidence),
@@ -104,6 +106,7 @@ def claims_pages(evidence: Evidence, cfg: ClaimsConfig) -> dict[str, bytes]:
         "scorer_plus.svg": plus_picture(aims, cfg),
         "rows.svg": rows_picture(evidence, cfg),
         "sweep.svg": sweep_picture(evidence, cfg),
+        "takes.svg": takes_picture(evidence, cfg),
         "curves.svg": curves_picture(evidence),
     }
     page = {"claims.md": "\n".join(blocks).encode()}

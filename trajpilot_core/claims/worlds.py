@@ -11,6 +11,7 @@ from schemas.claims import (
     NO_SCENE,
     NO_STYLE,
     ClaimsConfig,
+    curve_worlds,
     sweep_worlds,
 )
 from schemas.config import PipelineConfig, RunOptions
@@ -80,7 +81,8 @@ def planned(cfg: ClaimsConfig) -> tuple[PlannedWorld, ...]:
     sweep = [make(name, cfg.sweep_seed, cfg) for name in sweep_worlds(cfg) if shared(name, cfg) is None]
     then = [make(name, seed, cfg) for name in (DRAWN, NO_STYLE) for seed in cfg.seeds]
     scene = [make(NO_SCENE, seed, cfg) for seed in cfg.seeds]
-    return (*first, *scene, *then, *sweep)
+    curve = [make(name, cfg.sweep_seed, cfg) for name in curve_worlds(cfg)]
+    return (*first, *scene, *then, *sweep, *curve)
 
 
 def make(name: str, seed: int, cfg: ClaimsConfig) -> PlannedWorld:
@@ -94,7 +96,7 @@ def make(name: str, seed: int, cfg: ClaimsConfig) -> PlannedWorld:
     kind: Kind = "scene" if name == NO_SCENE else "sweep" if name in sweep else "control"
     door = base.replace(
         name=name.replace(".", "_"), door="features", broken="none", broken_share=0.0,
-        train_takes=cfg.door_train_takes, test_takes=cfg.door_test_takes, **changes,
+        train_takes=curve_worlds(cfg).get(name, cfg.door_train_takes), test_takes=cfg.door_test_takes, **changes,
     )  # fmt: skip
     return PlannedWorld(name, seed, kind, door)
 
@@ -124,7 +126,7 @@ def dated_world(stored: WorldConfig) -> WorldConfig:
         WorldError: the claims know no world of that name.
     """
     cfg = ClaimsConfig()
-    names = [*CHANGES, *sweep_worlds(cfg)]
+    names = [*CHANGES, *sweep_worlds(cfg), *curve_worlds(cfg)]
     name = BASE if stored.name == claims_world().name else next(
         (name for name in names if name.replace(".", "_") == stored.name), None
     )  # fmt: skip
