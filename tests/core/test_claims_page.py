@@ -24,6 +24,7 @@ PICTURES = {
     "scorer_plus.svg",
     "rows.svg",
     "sweep.svg",
+    "takes.svg",
     "curves.svg",
     "gate.svg",
     "headroom.svg",
