@@ -28,14 +28,22 @@ def claims_worlds(
     """Compute the planned worlds (or those called `names`), then write tables and pages under `docs`.
 
     Worlds run side by side, as many as the flow's task runner has threads, each in a process of its own. What is
-    finished is reused, so that an interrupted run goes on where it stopped.
+    finished is reused, so that an interrupted run goes on where it stopped. A fault of the program in one world is
+    raised in the end, after the others are published.
     """
     config, recipes, place = ClaimsConfig(), Recipes(files, features), Place(root, resolve_device(device))
     futures = [compute_world.submit(world, recipes, place) for world in chosen(config, names)]
-    failed: list[ClaimsJob] = []
+    told: list[ClaimsJob] = []
+    faults: list[Exception] = []
     for future in futures:
         future.wait()
-        failed += cast("tuple[ClaimsJob, ...]", future.state.result(raise_on_failure=False))
-    run = publish(config, recipes, place, Path(docs) / "claims", failed)
+        found = future.state.result(raise_on_failure=False)
+        if isinstance(found, Exception):
+            faults.append(found)
+        else:
+            told += cast("tuple[ClaimsJob, ...]", found)
+    run = publish(config, recipes, place, Path(docs) / "claims", told)
     write_pages(Path(docs))
+    if faults:
+        raise faults[0]
     return run
