@@ -189,8 +189,8 @@ def threshold_shortfall(name: str, stored: float, gate_N: Tensor, choice_N: Tens
     Args:
         name: scorer and seed.
         stored: threshold.
-        gate_N: (N,) gate probabilities of the dev windows.
-        choice_N: (N,) chosen candidates.
+        gate_N: shape (N,), gate probabilities of the dev windows.
+        choice_N: shape (N,), chosen candidates.
         queries: the N dev windows.
     """
     chosen = queries.m1.gather(1, choice_N[:, None])[:, 0]

@@ -241,6 +241,6 @@ def statistics_check(material: Material, check: str, found: Sequence[Statistics]
 def model_keys(
     tensors: Mapping[str, NDArray[np.generic]], chain: Chain, variants: Sequence[str], name: str
 ) -> list[str]:
-    """Return the prefixes `<chain>/s<seed>/<variant>` of the models of a chain that have a tensor of that name."""
+    """Return the prefixes `<chain>/s<seed>/<variant>` of a chain's models with a tensor of that name, any shape."""
     wanted = rf"({chain.name}/s\d+/({'|'.join(variants)}))/{name}"
     return [match[1] for key in sorted(tensors) if (match := re.fullmatch(wanted, key))]

@@ -124,6 +124,7 @@ def known_of(material: Material, senses: str, shown: Shown) -> Known:
     joint = joint_beliefs(material.world, truths, place[rows], steps.at[rows], spans)
 
     def target(name: str, truth: Codes, mass: Array) -> Target:
+        """Spread (n, C) probabilities of the rows looked at over all segments; shape (N, C)."""
         log = np.zeros((len(truth), mass.shape[1]))
         log[rows] = np.log(mass + NOTHING)
         return Target(name, truth, log)
@@ -157,7 +158,7 @@ def possible_check(material: Material, check: str, right: Array, known: Known) -
     Args:
         material: the run.
         check: name of the check.
-        right: (M,) 1 where the answer to a dev segment is right.
+        right: shape (M,), 1 where the answer to a dev segment is right.
         known: exact inference on all segments that count.
     """
     dev = material.steps.split == DEV
@@ -243,7 +244,7 @@ def label_shares(material: Material, takes: Codes) -> Array:
 
 
 def take_targets(material: Material, takes: Codes) -> Array:
-    """Return (T, tasks + V): tasks and label shares."""
+    """Return tasks and label shares, shape (T, tasks + V)."""
     return np.hstack([task_targets(material, takes), label_shares(material, takes)])
 
 
@@ -271,7 +272,7 @@ def name_checks(material: Material) -> list[LeakCheck]:
 
 
 def characters(texts: Sequence[str]) -> Array:
-    """Return (T, L + 2): the code of every character, -1 past the end, the length, and the place in the alphabet."""
+    """Return the codes of the characters, -1 past the end, the length and the place in the alphabet: shape (T, L + 2)."""
     longest = max(map(len, texts), default=0)
     rank = np.unique(texts, return_inverse=True)[1].tolist()
     rows = [

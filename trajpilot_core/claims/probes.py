@@ -71,6 +71,7 @@ def _minimise(loss: Callable[[], Tensor], parameters: Sequence[Tensor], cfg: Lea
     optimizer = torch.optim.LBFGS(parameters, max_iter=cfg.probe_steps, line_search_fn="strong_wolfe")
 
     def step() -> Tensor:
+        """Return the loss, a scalar (shape ()), with its gradients filled in."""
         optimizer.zero_grad()
         value = loss()
         value.backward()  # type: ignore[no-untyped-call]
@@ -88,7 +89,7 @@ def standardised(fit_ND: Array, score_MD: Array) -> tuple[Tensor, Tensor]:
 
 
 def cluster_mean(value_N: Array, take_N: Codes) -> ClusterMean:
-    """Return the mean of (N,) values, and its standard error with the (N,) takes as clusters."""
+    """Return the mean of values of shape (N,), and its standard error with the takes, (N,), as clusters."""
     _, take = np.unique(take_N, return_inverse=True)
     n_takes = int(take.max(initial=-1)) + 1
     mean = float(value_N.mean()) if len(value_N) else float("nan")
@@ -132,10 +133,12 @@ def grouped_p(values_ND: Array, labels_N: Codes, block_N: Codes, cfg: LeakConfig
     size = np.maximum(np.bincount(labels_N, minlength=n_groups), 1)
 
     def statistic(labels: Codes) -> Array:
+        """Return the variance between labels (N,) per column, shape (D,)."""
         sums = np.stack([np.bincount(labels, column, minlength=n_groups) for column in values.T])
         return np.asarray((sums**2 / size).sum(axis=1))
 
     def permuted() -> Codes:
+        """Return the labels with whole takes exchanged, shape (N,)."""
         labels = labels_N.copy()
         for rows in strata:
             labels[rows] = labels_N[rows[rng.permutation(len(rows))]]
@@ -154,7 +157,7 @@ def equal_blocks(block_N: Codes) -> list[Codes]:
 
 
 def largest_p(statistics: Iterable[Array]) -> float:
-    """Return the rank of the first statistic among all, (D,) each, by its largest column in units of its own spread."""
+    """Return the rank of the first statistic of shape (D,) among all by its largest column, in units of its spread."""
     table = np.stack(list(statistics))
     spread = table.std(axis=0)
     moving = spread > 1e-9 * np.abs(table).max(axis=0, initial=0.0)

@@ -144,19 +144,19 @@ def minus(one: Profile, other: Profile) -> Profile:
 
 
 def plain_mean(n: int) -> Array:
-    """Return the weights (H,) of the plain mean over `n` horizons."""
+    """Return the weights of shape (H,) of the plain mean over `n` horizons."""
     return np.full(n, 1.0 / n)
 
 
 def only(n: int, place: int) -> Array:
-    """Return the weights (H,) that pick one horizon."""
+    """Return the weights of shape (H,) that pick one horizon."""
     weights: Array = np.zeros(n)
     weights[place] = 1.0
     return weights
 
 
 def slope_weights(horizons: Sequence[int]) -> Array:
-    """Return the weights (H,) whose product with a profile is its least-squares slope, per step of horizon."""
+    """Return the weights, shape (H,), whose product with a profile is its least-squares slope per step of horizon."""
     steps: Array = np.asarray(horizons, dtype=np.float64)
     centred: Array = steps - steps.mean()
     weights: Array = centred / float((centred**2).sum())
@@ -168,7 +168,7 @@ def estimate(of: Profile, weights_H: Array, confidence: float) -> Estimate:
 
     Args:
         of: the profile.
-        weights_H: (H,) what the figure is: a mean over horizons, one horizon, a slope; weight zero leaves one out.
+        weights_H: shape (H,), what the figure is: a mean over horizons, one horizon, a slope; weight zero leaves one out.
         confidence: level of the interval over takes.
     """
     used = weights_H != 0
@@ -193,7 +193,7 @@ def _per_seed(of: Profile, points_S: Array) -> tuple[tuple[int, float], ...]:
 def two_sided_p(draws_B: Array) -> float:
     """Return the bootstrap p-value of zero: twice the smaller share of draws on either side, with one draw added.
 
-    It is the level at which a percentile interval would just touch zero; with B draws it is at least 2 / (B + 1).
+    It is the level at which a percentile interval would just touch zero; with draws of shape (B,) it is at least 2 / (B + 1).
     """
     kept = draws_B[~np.isnan(draws_B)]
     smaller = min(int((kept <= 0).sum()), int((kept >= 0).sum()))
@@ -206,7 +206,7 @@ def ratio(top: Profile, bottom: Profile, weights_H: Array, confidence: float) ->
     Args:
         top: the numerator.
         bottom: the denominator, of the same world and seeds.
-        weights_H: (H,) read off both.
+        weights_H: shape (H,), read off both.
         confidence: level of the interval over takes.
     """
     tops, bottoms = top.points @ weights_H, bottom.points @ weights_H
@@ -231,7 +231,7 @@ def equivalence(of: Profile, weights_H: Array, cfg: ClaimsConfig) -> Equivalence
 
     Args:
         of: profile of a paired difference.
-        weights_H: (H,) the figure that is tested.
+        weights_H: shape (H,), the figure that is tested.
         cfg: margin and level.
     """
     points_S, draws_SB = of.points @ weights_H, of.draws @ weights_H
@@ -254,7 +254,7 @@ def equivalence(of: Profile, weights_H: Array, cfg: ClaimsConfig) -> Equivalence
 
 
 def between_variance(points_S: Array, within_S: Array) -> float:
-    """Return DerSimonian and Laird's estimate of the variance between seeds, 0 where takes alone explain the spread."""
+    """Return DerSimonian and Laird's variance between seeds, 0 where takes alone explain the spread; shapes (S,)."""
     if len(points_S) < 2 or not (within_S > 0).all():
         return float(points_S.var(ddof=1)) if len(points_S) > 1 else 0.0
     weights = 1.0 / within_S

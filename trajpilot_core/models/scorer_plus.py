@@ -91,5 +91,5 @@ class ScorerPlus(nn.Module):
         return probability_BHV, best_middles(graph, potentials.unary, potentials.edges, jump)
 
     def jump_share(self) -> Tensor:
-        """Return the scalar share of transitions that were never observed; at most 1/2."""
+        """Return the share of transitions that were never observed, a scalar (shape ()); at most 1/2."""
         return self.jump.exp().clamp_max(0.5)

@@ -97,7 +97,7 @@ def permuted(view: ChainView, bank: Bank, found: Candidates, donors_N: Tensor) -
         view: the chain.
         bank: that the candidates come from, N entries.
         found: the candidates.
-        donors_N: (N,) long, the entry whose trajectories an entry gets, -1 for none.
+        donors_N: long, shape (N,), the entry whose trajectories an entry gets, -1 for none.
     """
     if not len(bank.take):
         return found

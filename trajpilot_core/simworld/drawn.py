@@ -124,7 +124,7 @@ def still_frames(world: World, take: TakeTruth, t_s: Array) -> NDArray[np.uint8]
 
 
 def by_take(segments: pa.Table) -> dict[str, tuple[list[str], Array, Array]]:
-    """Return take id -> its segment ids, and their (S,) starts and ends in seconds, by position."""
+    """Return take id -> its segment ids, and their starts and ends, shape (S,), in seconds, by position."""
     found: dict[str, tuple[list[str], Array, Array]] = {}
     rows = segments.select(["take_id", "segment_id", "start_s", "end_s"]).sort_by("segment_id").to_pylist()
     grouped: dict[str, list[tuple[str, float, float]]] = {}

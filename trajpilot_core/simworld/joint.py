@@ -126,6 +126,7 @@ def windows_of(problem: Problem, rows: Codes) -> Problem:
     """Return the problem of some of its windows."""
 
     def cut(array: Array) -> Array:
+        """Return the wanted rows of an array of shape (W, ...), or an array that all windows share."""
         return array[rows] if len(array) == len(problem.total) else array
 
     moves = tuple(tuple(Move(move.by, cut(move.weight)) for move in step) for step in problem.moves)
@@ -160,7 +161,7 @@ def search(problem: Problem, known: Array, width: int) -> tuple[Codes, Array, Ar
 
 
 def first_positions(problem: Problem, known: Array, width: int, left: Array) -> Prefixes:
-    """Return the positions at which the first decoded step can stand."""
+    """Return the positions at which the first decoded step can stand; `known` and `left` have shape (W,)."""
     most = problem.evidence.largest[problem.kinds[:, 0], problem.steps[:, 0]] * problem.rest[0]
     bound = (problem.start * most).sum(axis=-1)
     window, task, position = np.nonzero(bound > known[:, None, None] * (1 + ROUNDING))
@@ -170,7 +171,7 @@ def first_positions(problem: Problem, known: Array, width: int, left: Array) -> 
 
 
 def advance(problem: Problem, before: Prefixes, m: int, known: Array, width: int, left: Array) -> Prefixes:
-    """Return the positions to which prefixes can move for decoded step `m`, its label still open."""
+    """Return the positions to which prefixes can move for decoded step `m`, its label still open; shapes as there."""
     most = problem.evidence.largest[problem.kinds[:, m], problem.steps[:, m]] * problem.rest[m]
     n_positions, parts = most.shape[2], []
     for move in problem.moves[m - 1]:
@@ -189,7 +190,7 @@ def advance(problem: Problem, before: Prefixes, m: int, known: Array, width: int
 
 
 def choose(problem: Problem, moved: Prefixes, m: int, known: Array, width: int, left: Array) -> Prefixes:
-    """Return the prefixes with every alternative of decoded step `m`."""
+    """Return the prefixes with every alternative of decoded step `m`; `known` and `left` have shape (W,)."""
     window, task, position = moved.window, moved.task, moved.position
     weight = problem.evidence.weight[problem.kinds[window, m], problem.steps[window, m], task, position]
     message = moved.message[:, None] * weight
@@ -208,7 +209,7 @@ def joined(parts: list[Prefixes]) -> Prefixes:
 
 
 def widest(prefixes: Prefixes, width: int, left: Array) -> Prefixes:
-    """Keep the `width` highest bounds of every window; `left` (W,) learns the highest bound that was left out."""
+    """Keep the `width` highest bounds of every window; `left`, shape (W,), learns the highest one left out."""
     order = np.lexsort((-prefixes.bound, prefixes.window))
     window = prefixes.window[order]
     first = np.searchsorted(window, window)

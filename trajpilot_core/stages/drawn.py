@@ -38,9 +38,7 @@ def world_of(data_root: str) -> WorldConfig:
     try:
         config = WorldConfig.model_validate(json.loads(path.read_text(encoding="utf-8"))["config"])
     except (OSError, KeyError, ValueError) as error:
-        raise WorldError(
-            f"{path} does not describe a simulated world: {error}; write the world anew"
-        ) from error
+        raise WorldError(f"{path} does not describe a simulated world: {error}; write the world anew") from error
     if config.door != "features":
         raise WorldError(f"{path} is a world of the door {config.door!r}; run the ordinary stages on it")
     return config
