@@ -272,7 +272,7 @@ def name_checks(material: Material) -> list[LeakCheck]:
 
 
 def characters(texts: Sequence[str]) -> Array:
-    """Return the codes of the characters, -1 past the end, the length and the place in the alphabet: shape (T, L + 2)."""
+    """Return shape (T, L + 2): codes of the characters, -1 past the end, the length, the place in the alphabet."""
     longest = max(map(len, texts), default=0)
     rank = np.unique(texts, return_inverse=True)[1].tolist()
     rows = [

@@ -168,7 +168,7 @@ def estimate(of: Profile, weights_H: Array, confidence: float) -> Estimate:
 
     Args:
         of: the profile.
-        weights_H: shape (H,), what the figure is: a mean over horizons, one horizon, a slope; weight zero leaves one out.
+        weights_H: shape (H,), what the figure is: a mean over horizons, one of them, a slope; zero leaves one out.
         confidence: level of the interval over takes.
     """
     used = weights_H != 0
@@ -193,7 +193,7 @@ def _per_seed(of: Profile, points_S: Array) -> tuple[tuple[int, float], ...]:
 def two_sided_p(draws_B: Array) -> float:
     """Return the bootstrap p-value of zero: twice the smaller share of draws on either side, with one draw added.
 
-    It is the level at which a percentile interval would just touch zero; with draws of shape (B,) it is at least 2 / (B + 1).
+    It is the level at which a percentile interval would just touch zero; at least 2 / (B + 1) for draws of shape (B,).
     """
     kept = draws_B[~np.isnan(draws_B)]
     smaller = min(int((kept <= 0).sum()), int((kept >= 0).sum()))
