@@ -145,5 +145,9 @@ def chosen(cfg: ClaimsConfig, names: Sequence[str]) -> tuple[PlannedWorld, ...]:
     known = {name for world in worlds for name in (world.name, world.folder)}
     unknown = sorted(set(names) - known)
     if unknown:
-        raise InputError(f"no world is called {', '.join(unknown)}; the worlds are {', '.join(sorted(known))}")
+        names_only = sorted({world.name for world in worlds})
+        raise InputError(
+            f"no world is called {', '.join(unknown)}; the worlds are {', '.join(names_only)}, one seed of them is "
+            f"called like {worlds[0].folder}"
+        )
     return tuple(world for world in worlds if not names or {world.name, world.folder} & set(names))
