@@ -7,11 +7,11 @@ import pyarrow as pa
 
 from schemas.arrow import table_of
 from schemas.base import Record
-from schemas.checks import GeometryConfig, LeakConfig
+from schemas.checks import GeometryConfig, LeakConfig, StudyConfig
 from schemas.claims import ClaimsConfig
-from schemas.results import GeometryScore, LeakCheck
+from schemas.results import GeometryScore, LeakCheck, ScorerStudy
 from trajpilot_core.errors import WorldError
-from trajpilot_core.stages import evaluation
+from trajpilot_core.stages import evaluation, scorer
 from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
 
 if TYPE_CHECKING:
@@ -85,6 +85,21 @@ def score_sweep(work: Work) -> None:
     work.sink.count(table.num_rows, table.num_rows)
 
 
+def study_sources(inputs: Inputs, config: Record, data_root: str) -> list[Source]:
+    """State the shares of the queries."""
+    return [Source("", facts={"study": StudyConfig().digest()})]
+
+
+def study_scorer(work: Work) -> None:
+    """Study the paper's scorer: its ranking, and what more queries change."""
+    from trajpilot_core.training.scorer_study import study
+
+    runtime = work.runtime
+    rows = study(work.inputs, work.config, StudyConfig(), runtime.scratch, runtime.device, runtime.progress)
+    work.sink.table("study", table_of(ScorerStudy, rows))
+    work.sink.count(len(rows), len(rows))
+
+
 TABLES = ("takes", "segments", "windows", "controls", "features", "text_bank")
 CHECKS = Stage(
     name="leak_checks",
@@ -115,5 +130,16 @@ SWEEP = Stage(
     version=VERSION,
     summary="score the rows that need no scorer against their ceilings",
     sources=check_sources,
+    uses_gpu=True,
+)
+STUDY = Stage(
+    name="scorer_study",
+    reads=scorer.STAGE.reads,
+    writes=("study",),
+    config="scorer",
+    run=study_scorer,
+    version=VERSION,
+    summary="train the paper's scorer on parts of its queries and report on its gate and its ranking",
+    sources=study_sources,
     uses_gpu=True,
 )
