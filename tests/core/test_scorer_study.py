@@ -1,4 +1,4 @@
-"""The study of the paper's scorer: parts of the queries; qualities of ranking and gate, worked by hand where possible."""
+"""The study of the paper's scorer: parts of the queries, qualities of ranking and gate, some worked by hand."""
 
 import math
 from dataclasses import replace
