@@ -127,24 +127,43 @@ class PredictorConfig(Record):
     train: TrainConfig = TrainConfig()
 
 
-class ScorerPlusConfig(Record):
-    """Scorer+: exact inference on a graph of observed transitions that weighs training takes by the query.
+class EffectsConfig(Record):
+    """Segments as the sum of effects of labels, effects of takes, and noise. Source: docs/decisions/scorer-plus.md."""
 
-    Source: docs/decisions/scorer-plus.md, which gives what dev said.
+    steps: int = Field(20, ge=1, description="Turns between labels and takes, first by least squares, then by expectation.")
+    floor: float = Field(1e-3, gt=0, lt=1, description="Share of the average noise added to all, so that it can be inverted.")
+
+
+class ScorerPlusConfig(Record):
+    """Scorer+: exact inference on a chain of roles whose preferences come from takes that resemble the query.
+
+    The weights are where learning begins. Source of all: docs/decisions/scorer-plus.md, which gives what dev said.
     """
 
-    manner_directions: int = Field(12, ge=1, description="Directions of head motion in which takes differ most, against within them.")
-    label_directions: int = Field(48, ge=1, description="Directions of feature and head motion together in which labels differ most, against within them.")
-    label_shrinkage: float = Field(3.0, gt=0, description="Segments' worth of zero in the mean motion of a label.")
-    floor: float = Field(1e-3, gt=0, lt=1, description="Share of the average variance added within groups.")
+    effects: EffectsConfig = EffectsConfig()
+    look_directions: int = Field(16, ge=1, description="Directions of the features in which labels' looks are compared.")
+    motion_directions: int = Field(96, ge=1, description="Directions of the head motion in which takes are compared; 96: all.")
+    recognition_directions: int = Field(48, ge=1, description="Directions of features and motion together in which ends are recognised.")
+    tempering: float = Field(0.5, gt=0, le=1, description="Factor of the log likelihoods of both ends before one is summed out.")
+    look_smoothing: float = Field(0.1, gt=0, description="Weight of the looks' distance in the kernel that smooths contexts.")
     pool_temperature: float = Field(0.05, gt=0, description="Of the weights softmax(cos / T) in the mean of the candidates' plans.")
-    backing: float = Field(1e-3, gt=0, lt=1, description="Weight of all takes alike beside those that resemble the query.")
-    plan_weight: float = Field(4.0, gt=0, description="Initial weight of each expert's cosines; learned.")
-    recognition_weight: float = Field(0.3, gt=0, description="Initial weight of the recognised ends; learned.")
-    manner_weight: float = Field(0.5, gt=0, description="Initial weight of the takes' manner; learned.")
-    label_weight: float = Field(1.0, gt=0, description="Initial weight of a take's holding a label of the ends; learned.")
-    jump: float = Field(0.03, gt=0, lt=0.5, description="Initial share of transitions never observed; learned.")
-    train: TrainConfig = TrainConfig(epochs=8, patience=3, batch=256, lr=5e-2, min_lr=1e-3, weight_decay=0.0, precision="fp32")
+    sparse: float = Field(0.3, gt=0, description="Share of the common counts added to a take's before takes are compared.")
+    kept_labels: int = Field(24, ge=1, description="Labels per step among which the best sequence is sought.")
+    beam: int = Field(64, ge=1, description="Best sequences that are compared.")
+    coupled_takes: int = Field(96, ge=1, description="Takes whose plans may explain a whole sequence.")
+    plan: float = Field(2.0, gt=0, description="Each expert's cosines.")
+    recognition: float = Field(1.0, gt=0, description="What the ends were recognised as.")
+    manner: float = Field(0.8, gt=0, description="Head motion in the weights of takes.")
+    holds: float = Field(2.5, gt=0, description="Log odds that a take which holds a label of an end resembles the query.")
+    clash: float = Field(0.5, gt=0, description="Motion of a label against motion of a take.")
+    look: float = Field(0.05, gt=0, description="Looks in the roles.")
+    context: float = Field(4.0, gt=0, description="Contexts in the roles.")
+    common: float = Field(0.1, gt=0, description="Counts of all takes alike beside those of takes that resemble the query.")
+    prior: float = Field(0.8, gt=0, lt=10, description="Preferences as prior of the Start label.")
+    kinship: float = Field(1.5, gt=0, description="Log likelihood of one take's labels under another's in their kinship.")
+    own: float = Field(0.4, gt=0, lt=1, description="A take's own counts against those of its kin.")
+    jump: float = Field(0.03, gt=0, lt=0.5, description="Share of the steps that lead anywhere.")
+    train: TrainConfig = TrainConfig(epochs=6, patience=3, batch=256, lr=5e-2, min_lr=1e-3, weight_decay=0.0, precision="fp32")
 
 
 class ScorerConfig(Record):

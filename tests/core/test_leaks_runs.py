@@ -21,7 +21,7 @@ from trajpilot_core.models.alignment import channel_scale
 from trajpilot_core.models.predictor import feature_scales
 from trajpilot_core.retrieval import bank
 from trajpilot_core.retrieval.bank import chain_view
-from trajpilot_core.training import scorer_plus
+from trajpilot_core.training import scorer_plus_lore
 from trajpilot_core.training.chains import Chain, ModelFile, chains_of, read_model_files
 from trajpilot_core.training.data import PlanningData, load_planning_data
 from trajpilot_core.training.scorer import NEVER
@@ -271,10 +271,9 @@ def test_foreign_takes_in_scorer_plus_or_the_bank_are_found(run: Memory, monkeyp
         return (data.take_split == 1).nonzero()[:, 0]
 
     with monkeypatch.context() as patched:
-        patched.setattr(scorer_plus, "SPLITS", ("test", "train", "dev"))
-        patched.setattr(scorer_plus, "fit_takes", dev)
+        patched.setattr(scorer_plus_lore, "fit_takes", dev)
         found = leaks_scorers.foreign_parts(view, config)
-    assert {part.split(" of ")[0] for part in found} >= {"graph", "manner", "recognition"}
+    assert {part.split(" of ")[0] for part in found} >= {"lore", "motion", "recognition"}
     monkeypatch.setattr(bank, "fit_takes", everybody)
     monkeypatch.setattr(bank, "check_bank", lambda *_: None)
     assert "key of the bank, H=3" in leaks_scorers.foreign_parts(view, config)

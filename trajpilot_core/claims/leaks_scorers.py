@@ -20,8 +20,9 @@ from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer import NEVER, Queries, best_threshold, decide, plain_mean
 from trajpilot_core.training.scorer_file import FINAL, load_plus, load_scorer, scorer_config
 from trajpilot_core.training.scorer_fit import Decision, PlusCollector, dev_set, variant_of
-from trajpilot_core.training.scorer_plus import plus_dev_scores, plus_source
+from trajpilot_core.training.scorer_plus import plus_dev_scores
 from trajpilot_core.training.scorer_plus_fit import PlusDecision
+from trajpilot_core.training.scorer_plus_lore import plus_source
 
 CPU = "cpu"
 DECIDE_BATCH = 512
@@ -104,7 +105,7 @@ def look_at_choices(material: Material, view: ChainView, scorers: ModelFile, see
     data = collector.collected(view)
     if data is not None and config.plus is not None:
         plus, chosen = load_plus(scorers, config.plus, seed, CPU)
-        scores = plus_dev_scores(plus, data.dev, data.source.graph, view.data.bank)
+        scores = plus_dev_scores(plus, data.dev, data.lore[FINAL.name])
         look_at_plus(material, f"scorer_plus, seed {seed}", chosen, scores, found)
         found.counts.extend(
             count_faults(material, f"scorer_plus, seed {seed}", chosen, config.max_queries, len(dev.queries))
@@ -134,8 +135,8 @@ def foreign_parts(view: ChainView, config: ScorerConfig) -> list[str]:
         banks = [build_bank(one, horizon, config.key) for one in (view, other)]
         changed += [f"{name} of the bank, H={horizon}" for name in differing(*banks)]
     if config.plus is not None:
-        sources = [plus_source(one, config.plus, with_endpoint=False) for one in (view, other)]
-        for part in ("graph", "takes", "allowed", "manner", "recognition"):
+        sources = [plus_source(one, config, with_endpoint=False) for one in (view, other)]
+        for part in ("lore", "takes", "motion", "recognition"):
             mine, theirs = (getattr(source, part) for source in sources)
             changed += [f"{part} of Scorer+ ({name})" for name in differing(mine, theirs)]
     return changed

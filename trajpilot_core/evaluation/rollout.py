@@ -23,8 +23,9 @@ from trajpilot_core.retrieval.candidates import Candidates, label_votes, pool_me
 from trajpilot_core.training.chains import fit_takes
 from trajpilot_core.training.scorer import Queries, decide, queries_of
 from trajpilot_core.training.scorer_fit import Decision
-from trajpilot_core.training.scorer_plus import PlusSource, plus_answers, plus_queries
+from trajpilot_core.training.scorer_plus import plus_answers, plus_queries
 from trajpilot_core.training.scorer_plus_fit import PlusDecision
+from trajpilot_core.training.scorer_plus_lore import PlusSource
 
 RANKED = 5
 DECIDE_BATCH = 512
@@ -145,7 +146,7 @@ def plus_row(view: ChainView, found: Candidates, plus: ReadyPlus) -> Answers:
     """Answer with Scorer+ where its expected gain over the fallback reaches the threshold, else with the fallback."""
     queries = plus_queries(plus.source, found)
     fallback = rank_plan("scorer_plus", found.fallback, view)
-    parts = list(plus_answers(plus.scorer, queries, plus.source.graph, view.data.bank))
+    parts = list(plus_answers(plus.scorer, queries, plus.source.lore))
     ranked = [best(part.probability.flatten(0, 1), RANKED) for part in parts]
     ids, scores = (torch.cat([part[i] for part in ranked]).view(fallback.ids.shape) for i in (0, 1))
     gain, decoded = torch.cat([part.gain for part in parts]), torch.cat([part.decoded for part in parts])

@@ -36,7 +36,7 @@ from trajpilot_core.training.data import SPLITS, PlanningData, WindowSet, load_p
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer import queries_of
 from trajpilot_core.training.scorer_file import load_plus, load_scorer, scorer_config
-from trajpilot_core.training.scorer_plus import plus_source
+from trajpilot_core.training.scorer_plus_lore import plus_source
 
 Progress = Callable[[int, int, str], None]
 STAGE = "evaluation"
@@ -119,7 +119,7 @@ def load_trained(scorers: ModelFile, view: ChainView, seed: int, device: str) ->
     plus = None
     if config.plus is not None:
         scorer, decision = load_plus(scorers, config.plus, seed, device)
-        plus = ReadyPlus(scorer, decision, plus_source(view, config.plus, with_endpoint=decision.experts == 3))
+        plus = ReadyPlus(scorer, decision, plus_source(view, config, with_endpoint=decision.experts == 3))
     return Trained(config, ReadyScorer(*load_scorer(scorers, seed, device)), ablated, plus)
 
 

@@ -1,18 +1,48 @@
-"""Scorer+: a product of experts over label sequences, on a graph that weighs training takes by the query.
+"""Scorer+: what the training takes know, weighed by the query, as one model of the query's label sequence.
 
 Source: docs/decisions/scorer-plus.md.
 """
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from schemas.config import ScorerPlusConfig
-from trajpilot_core.models.step_graph import StepGraph, best_middles, edge_probabilities, marginals
+from trajpilot_core.models.role_chain import (
+    TINY,
+    RoleChain,
+    best_middles,
+    coupling,
+    kept_chain,
+    labels_of,
+    marginals,
+    role_kernel,
+    role_moves,
+    with_ends,
+)
 
 ENDS, MIDDLES = 0, 1
+
+
+@dataclass(frozen=True)
+class Lore:
+    """What the training takes of one chain of models know, in closed form."""
+
+    bank: Tensor
+    """(V, E) label embeddings."""
+    counts: Tensor
+    """(T, V) float32, how often each take holds each label."""
+    follows: Tensor
+    """(V, V) float32, how often the column's label follows the row's."""
+    look: Tensor
+    """(V, V) squared distances of the labels' looks."""
+    context: Tensor
+    """(V, V) likeness of the labels' contexts."""
+    clash: Tensor
+    """(V, T) product of the label's and the take's effects on head motion."""
 
 
 class PlusInputs(NamedTuple):
@@ -21,53 +51,56 @@ class PlusInputs(NamedTuple):
     plans: Tensor
     """(B, X, H, E) what each expert predicts, unit norm: no_traj, the mean of the candidates' plans, endpoint_traj."""
     recognised: Tensor
-    """(B, 2, V) log likelihood ratios of the labels of Start and Goal, from their own clip and motion, best 0."""
+    """(B, 2, V) log likelihood ratios of the labels of Start and Goal, from both clips and motions, the best 0."""
     manner: Tensor
-    """(B, T) log likelihood ratios of the training takes, by the motion of both ends; -inf for takes not to be seen."""
+    """(B, T) log likelihood ratios of the takes, from the motion of both ends; -inf for takes not to be seen."""
 
 
-class Potentials(NamedTuple):
-    """A query's model of its label sequence."""
+class Reading(NamedTuple):
+    """A query's model of its sequence, and what it is made of."""
 
-    unary: Tensor
-    """(B, H, V) log potentials of single steps."""
-    edges: Tensor
-    """(E, B) probabilities of transitions."""
+    chain: RoleChain
+    weight: Tensor
+    """(B, T) weights of the takes, rows sum to 1 (or 0 where none may be seen)."""
+    share: Tensor
+    """(T, V) each take's preference of a label within its role."""
 
 
 class ScorerPlus(nn.Module):
-    """Weigh training takes by manner and by labels that the query's ends may have; infer the sequence on their steps.
+    """Weigh training takes by how the query moves and what its ends may be; infer its sequence on their preferences.
 
-    Every parameter is one positive number (its logarithm is learned), so that a few thousand queries determine them.
+    Every parameter is the logarithm of one positive number, so that a few thousand queries determine them.
 
     Shapes: B queries, X experts, H steps, E text space, V labels, T training takes.
     """
 
     def __init__(self, config: ScorerPlusConfig, experts: int) -> None:
         super().__init__()
-        self.backing = config.backing
-        self.plan = nn.Parameter(torch.full((experts, 2), math.log(config.plan_weight)))
-        self.recognition = nn.Parameter(torch.tensor(math.log(config.recognition_weight)))
-        self.manner = nn.Parameter(torch.tensor(math.log(config.manner_weight)))
-        self.has_label = nn.Parameter(torch.tensor(math.log(config.label_weight)))
-        self.jump = nn.Parameter(torch.tensor(math.log(config.jump)))
+        self.config = config
+        self.plan = nn.Parameter(torch.full((experts, 2), math.log(config.plan)))
+        self.recognition, self.manner = _weight(config.recognition), _weight(config.manner)
+        self.holds, self.clash = _weight(config.holds), _weight(config.clash)
+        self.look, self.context = _weight(config.look), _weight(config.context)
+        self.common, self.prior = _weight(config.common), _weight(config.prior)
+        self.kinship, self.own = _weight(config.kinship), _weight(config.own)
+        self.jump = _weight(config.jump)
 
-    def potentials(self, inputs: PlusInputs, graph: StepGraph, bank_VE: Tensor) -> Potentials:
-        """Return the potentials of B queries.
-
-        Args:
-            inputs: the queries.
-            graph: transitions of the training takes.
-            bank_VE: (V, E) label embeddings.
-        """
-        unary_BHV = self._unary(inputs, bank_VE)
-        ends_B2V = unary_BHV[:, [0, -1]].softmax(-1)
-        has_BT = (ends_B2V @ graph.has_label.T).sum(1)
-        allowed_BT = inputs.manner > -torch.inf
-        logit_BT = self.manner.exp() * inputs.manner.masked_fill(~allowed_BT, 0.0) + self.has_label.exp() * has_BT
-        weight_BT = logit_BT.masked_fill(~allowed_BT, -1e30).softmax(-1) * allowed_BT
-        backing_BT = self.backing * allowed_BT / allowed_BT.sum(1, keepdim=True).clamp_min(1)
-        return Potentials(unary_BHV, edge_probabilities(graph, weight_BT + backing_BT))
+    def read(self, inputs: PlusInputs, lore: Lore) -> Reading:
+        """Return the model of B queries' sequences."""
+        kernel_VV = role_kernel(lore.look, lore.context, self.look.exp(), self.context.exp())
+        preference_TV = self._preferences(lore, kernel_VV)
+        unary_BHV = self._unary(inputs, lore.bank)
+        weight_BT = self._weights(inputs.manner, unary_BHV[:, [0, -1]].softmax(-1), lore)
+        taken_BV = (weight_BT @ (-self.clash.exp() * lore.clash).exp().T).clamp_min(TINY).log()
+        preference_BV = weight_BT @ preference_TV + self._common(lore)
+        prior_BV = self.prior.exp() * (preference_BV / preference_BV.sum(1, keepdim=True) + 1e-4).log()
+        unary_BHV = torch.cat([
+            unary_BHV[:, :1] + (taken_BV + prior_BV)[:, None], unary_BHV[:, 1:-1], unary_BHV[:, -1:] + taken_BV[:, None]
+        ], dim=1)  # fmt: skip
+        potential_HVB = (unary_BHV - unary_BHV.amax(-1, keepdim=True)).exp().permute(1, 2, 0)
+        jump = self.jump.exp().clamp_max(0.5)
+        chain = RoleChain(potential_HVB, kernel_VV, role_moves(lore.follows, kernel_VV), preference_BV.T, jump)
+        return Reading(chain, weight_BT, _shares(preference_TV + self._common(lore), kernel_VV))
 
     def _unary(self, inputs: PlusInputs, bank_VE: Tensor) -> Tensor:
         """Return (B, H, V): the weighted cosines of all experts, and what the ends were recognised as."""
@@ -78,18 +111,59 @@ class ScorerPlus(nn.Module):
         first_B1V, last_B1V = unary_BHV[:, :1] + seen_B2V[:, :1], unary_BHV[:, -1:] + seen_B2V[:, 1:]
         return torch.cat([first_B1V, unary_BHV[:, 1:-1], last_B1V], dim=1)
 
-    def forward(self, inputs: PlusInputs, graph: StepGraph, bank_VE: Tensor) -> Tensor:
-        """Return (B, H, V): the probability of each label at each step; arguments as of `potentials`."""
-        potentials = self.potentials(inputs, graph, bank_VE)
-        return marginals(graph, potentials.unary, potentials.edges, self.jump_share())
+    def _common(self, lore: Lore) -> Tensor:
+        """Return (V,): the preference that stands beside the takes' own, from all of them alike."""
+        return self.common.exp() * lore.counts.mean(0) + 1e-6
 
-    def answer(self, inputs: PlusInputs, graph: StepGraph, bank_VE: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the probabilities (B, H, V), and the (B, H) long sequence whose middles are most probable together."""
-        potentials = self.potentials(inputs, graph, bank_VE)
-        jump = self.jump_share()
-        probability_BHV = marginals(graph, potentials.unary, potentials.edges, jump)
-        return probability_BHV, best_middles(graph, potentials.unary, potentials.edges, jump)
+    def _preferences(self, lore: Lore, kernel_VV: Tensor) -> Tensor:
+        """Return (T, V): each take's counts, mixed with those of takes that prefer the same labels within the roles."""
+        share_TV = _shares(lore.counts + self.config.sparse * lore.counts.mean(0) + 1e-6, kernel_VV).log()
+        alike_TT = lore.counts @ share_TV.T
+        others = torch.eye(len(alike_TT), dtype=torch.bool, device=alike_TT.device)
+        kin_TT = (self.kinship.exp() * (alike_TT + alike_TT.T) / 2).masked_fill(others, -1e30).softmax(1)
+        own = self.own.exp().clamp_max(1.0)
+        return own * lore.counts + (1 - own) * kin_TT @ lore.counts
 
-    def jump_share(self) -> Tensor:
-        """Return the share of transitions that were never observed, a scalar (shape ()); at most 1/2."""
-        return self.jump.exp().clamp_max(0.5)
+    def _weights(self, manner_BT: Tensor, ends_B2V: Tensor, lore: Lore) -> Tensor:
+        """Return (B, T): softmax of how well each take explains the motion and the labels of both ends.
+
+        Args:
+            manner_BT: log likelihood ratios; -inf where a take must not be seen.
+            ends_B2V: probabilities of the labels of Start and Goal.
+            lore: which labels a take holds, and how labels and takes move together.
+        """
+        allowed_BT = manner_BT > -torch.inf
+        fits_VT = (self.holds.exp() * (lore.counts > 0).float().T - self.clash.exp() * lore.clash).exp()
+        logit_BT = self.manner.exp() * manner_BT.masked_fill(~allowed_BT, 0.0)
+        logit_BT = logit_BT + (ends_B2V @ fits_VT).clamp_min(TINY).log().sum(1)
+        return logit_BT.masked_fill(~allowed_BT, -1e30).softmax(-1) * allowed_BT
+
+    def forward(self, inputs: PlusInputs, lore: Lore) -> Tensor:
+        """Return (B, H, V): the probability of each label at each step."""
+        return marginals(self.read(inputs, lore).chain)
+
+    def answer(self, inputs: PlusInputs, lore: Lore) -> tuple[Tensor, Tensor]:
+        """Return the probabilities (B, H, V), and the (B, H) long sequence whose middles are most probable together.
+
+        A single middle step is its marginal's best.
+        """
+        reading = self.read(inputs, lore)
+        probability_BHV = marginals(reading.chain)
+        kept = kept_chain(reading.chain, probability_BHV, self.config.kept_labels)
+        places_BNM, score_BN = best_middles(kept, self.config.beam)
+        labels_BNM = labels_of(kept, places_BNM)
+        best_B = (score_BN + coupling(labels_BNM, reading.weight, reading.share, self.config.coupled_takes)).argmax(1)
+        decoded_BH = with_ends(kept, places_BNM[torch.arange(len(best_B), device=best_B.device), best_B])
+        if labels_BNM.shape[2] == 1:
+            decoded_BH[:, 1] = probability_BHV[:, 1].max(dim=-1).indices
+        return probability_BHV, decoded_BH
+
+
+def _weight(start: float) -> nn.Parameter:
+    """Return a learned positive number, held as its logarithm."""
+    return nn.Parameter(torch.tensor(math.log(start)))
+
+
+def _shares(preference_xV: Tensor, kernel_VV: Tensor) -> Tensor:
+    """Return (..., V): preferences against those of everything that can stand in the same place."""
+    return preference_xV / (preference_xV @ kernel_VV.T).clamp_min(TINY)

@@ -5,7 +5,7 @@ from schemas.config import ScorerConfig
 from schemas.results import CurvePoint
 from trajpilot_core.stages.stage import Stage, Work
 
-VERSION = 4  # raise when the numbers that this stage writes change
+VERSION = 5  # raise when the numbers that this stage writes change
 
 
 def run(work: Work) -> None:

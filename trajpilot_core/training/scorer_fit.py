@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from schemas.base import Record
-from schemas.config import Ablation, ScorerConfig, ScorerPlusConfig
+from schemas.config import Ablation, ScorerConfig
 from schemas.results import CurvePoint
 from trajpilot_core.evaluation.ranking import ranks_of, truth_ranks
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
+from trajpilot_core.models.scorer_plus import Lore
 from trajpilot_core.retrieval.bank import Bank, ChainView, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import Candidates, find_candidates, label_votes, pool_mean, truth_of
 from trajpilot_core.training.chains import Chain, ModelFiles, chains_of, query_takes, variants_of
@@ -34,8 +35,9 @@ from trajpilot_core.training.scorer import (
     scorer_loss,
     shape_of,
 )
-from trajpilot_core.training.scorer_plus import PlusQueries, PlusSource, gather, plus_queries, plus_source
+from trajpilot_core.training.scorer_plus import Part, PlusQueries, gather, plus_queries
 from trajpilot_core.training.scorer_plus_fit import FittedPlus, PlusData, fit_plus
+from trajpilot_core.training.scorer_plus_lore import PlusSource, plus_source
 
 WINDOWS_AT_ONCE = 1024
 SCORER = "scorer"
@@ -157,28 +159,32 @@ class PlusCollector:
     """Makes the queries of Scorer+ of the candidates that pass by; nothing where it is off."""
 
     def __init__(self, chains: tuple[Chain, ...], config: ScorerConfig) -> None:
-        self.config = config.plus
+        self.config = config
         self.with_endpoint = all("endpoint_traj" in variants_of(chain) for chain in chains)
-        self.train: list[tuple[int, PlusQueries]] = []
-        self.dev: list[tuple[int, PlusQueries]] = []
+        self.train: list[tuple[Part, PlusQueries]] = []
+        self.dev: list[tuple[Part, PlusQueries]] = []
+        self._lore: dict[str, Lore] = {}
         self._source: PlusSource | None = None
 
-    def source(self, view: ChainView, config: ScorerPlusConfig) -> PlusSource:
+    def add(self, view: ChainView, found: Candidates, queries: list[tuple[Part, PlusQueries]]) -> None:
+        """Append the queries of B windows."""
+        if self.config.plus is not None:
+            queries.append((Part(view.chain.name, found.horizon), plus_queries(self.source(view), found)))
+
+    def source(self, view: ChainView) -> PlusSource:
         """Return what Scorer+ takes from the training takes of a chain; the latest is kept."""
         if self._source is None or self._source.view is not view:
-            self._source = plus_source(view, config, self.with_endpoint)
+            self._source = plus_source(view, self.config, self.with_endpoint)
+            self._lore[view.chain.name] = self._source.lore
         return self._source
-
-    def add(self, view: ChainView, found: Candidates, queries: list[tuple[int, PlusQueries]]) -> None:
-        """Append the queries of B windows."""
-        if self.config is not None:
-            queries.append((found.horizon, plus_queries(self.source(view, self.config), found)))
 
     def collected(self, final: ChainView) -> PlusData | None:
         """Return everything that was added."""
-        if self.config is None:
+        if self.config.plus is None:
             return None
-        return PlusData(self.source(final, self.config), gather(self.train), gather(self.dev))
+        if final.chain.name not in self._lore:
+            self.source(final)
+        return PlusData(3 if self.with_endpoint else 2, self._lore, gather(self.train), gather(self.dev))
 
 
 def train_scorer(

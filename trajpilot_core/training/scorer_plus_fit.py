@@ -13,11 +13,12 @@ from torch import Tensor
 from schemas.base import Record
 from schemas.config import ScorerPlusConfig
 from schemas.results import CurvePoint
-from trajpilot_core.models.scorer_plus import ScorerPlus
+from trajpilot_core.models.scorer_plus import Lore, ScorerPlus
 from trajpilot_core.training.loop import Training, fit, index_batches, seeded
 from trajpilot_core.training.scorer import NEVER
-from trajpilot_core.training.scorer_plus import PlusQueries, PlusSource, plus_dev_scores, plus_loss
+from trajpilot_core.training.scorer_plus import Part, PlusQueries, plus_dev_scores, plus_loss
 
+FINAL = "final"
 NAME = "final/scorer_plus"
 Progress = Callable[[int, int, str], None]
 
@@ -44,12 +45,14 @@ class FittedPlus(NamedTuple):
 
 
 class PlusData(NamedTuple):
-    """What Scorer+ of one seed learns from, by horizon."""
+    """What Scorer+ of one seed learns from."""
 
-    source: PlusSource
-    """Of the chain `final`: graph and bank."""
-    train: Mapping[int, PlusQueries]
-    dev: Mapping[int, PlusQueries]
+    experts: int
+    """Plans that are read: 3 with endpoint_traj, 2 where chains of queries lack it."""
+    lore: Mapping[str, Lore]
+    """Chain -> what its takes know; dev is read with that of `final`."""
+    train: Mapping[Part, PlusQueries]
+    dev: Mapping[Part, PlusQueries]
 
 
 def fit_plus(
@@ -65,36 +68,34 @@ def fit_plus(
         device: where the tensors lie.
         progress: told (done, total, what).
     """
-    graph, bank = data.source.graph, data.source.view.data.bank
-    experts = 2 if data.source.endpoint_model is None else 3
     n_queries, n_dev = (sum(len(q) for q in queries.values()) for queries in (data.train, data.dev))
     with seeded(seed):
-        scorer = ScorerPlus(config, experts).to(device)
+        scorer = ScorerPlus(config, data.experts).to(device)
     if not n_queries:
         state = {name: value.detach().cpu().clone() for name, value in scorer.state_dict().items()}
-        none = PlusDecision(threshold=NEVER, experts=experts, n_queries=0, n_dev=n_dev, dev={})
+        none = PlusDecision(threshold=NEVER, experts=data.experts, n_queries=0, n_dev=n_dev, dev={})
         return FittedPlus(state, none, [])
 
     def measure() -> dict[str, float]:
         if not n_dev:
             return {"dev/log likelihood": 0.0}
-        return {f"dev/{name}": value for name, value in plus_dev_scores(scorer, data.dev, graph, bank).items()}
+        return {f"dev/{name}": value for name, value in plus_dev_scores(scorer, data.dev, data.lore[FINAL]).items()}
 
     training = Training(
         name=NAME, seed=seed, model=scorer, selected="dev/log likelihood", measure=measure,
         batches=lambda generator: _batches(data.train, config.train.batch, generator),
-        loss=lambda batch: plus_loss(scorer, data.train[batch[0]], batch[1].to(device), graph, bank),
+        loss=lambda batch: plus_loss(scorer, data.train[batch[0]], batch[1].to(device), data.lore[batch[0].chain]),
     )  # fmt: skip
     fitted = fit(training, config.train, scratch, device, progress)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     decision = PlusDecision(
-        threshold=kept.get("threshold", NEVER), experts=experts, n_queries=n_queries, n_dev=n_dev,
+        threshold=kept.get("threshold", NEVER), experts=data.experts, n_queries=n_queries, n_dev=n_dev,
         dev={name: value for name, value in kept.items() if name != "threshold"} if n_dev else {},
     )  # fmt: skip
     return FittedPlus(fitted.state, decision, fitted.curve)
 
 
-def _batches(queries: Mapping[int, PlusQueries], batch: int, generator: torch.Generator) -> list[tuple[int, Tensor]]:
-    """Return one epoch: every query once, in batches of one horizon, (H, (B,) long), in random order."""
-    found = [(h, rows) for h, held in queries.items() for rows in index_batches(len(held), batch, generator)]
+def _batches(queries: Mapping[Part, PlusQueries], batch: int, generator: torch.Generator) -> list[tuple[Part, Tensor]]:
+    """Return one epoch: every query once, in batches of one part and (B,) long rows, in random order."""
+    found = [(part, rows) for part, held in queries.items() for rows in index_batches(len(held), batch, generator)]
     return [found[i] for i in torch.randperm(len(found), generator=generator).tolist()]
