@@ -41,7 +41,7 @@ def claims() -> PipelineConfig:
     """
     base = demo()
     aligned = TrainConfig(epochs=40, patience=12, batch=128, lr=2e-3, weight_decay=1.0)
-    predicted = TrainConfig(epochs=14, patience=4, batch=128, lr=2e-3)
+    predicted = TrainConfig(epochs=10, patience=3, batch=128, lr=2e-3)
     scored = TrainConfig(epochs=10, patience=4, batch=256, lr=1e-3)
     return base.replace(
         ingest=base.ingest.replace(central_share=0.6),

@@ -23,13 +23,13 @@ class ClaimsConfig(Record):
 
     fixed_on: str = Field(FIXED_ON, pattern=r"^\d{4}-\d{2}-\d{2}$", description="Date on which these values were fixed, before the first run.")
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="One world, with takes of its own, and one chain of models per seed.")
-    sweep_kappa: tuple[float, ...] = Field((0.0, 0.75, 1.5, 3.0), min_length=1, description="Label information in motion, of the sweep.")
+    sweep_kappa: tuple[float, ...] = Field((0.0, 1.5, 3.0), min_length=1, description="Label information in motion, of the sweep.")
     sweep_style: tuple[float, ...] = Field((0.0, 2.0, 4.0), min_length=1, description="Intent information in motion, of the sweep; every pair with kappa is published.")
     sweep_seed: int = Field(0, ge=0, description="The only seed of the sweep and of the learning curve.")
-    door_train_takes: int = Field(400, ge=1, description="Training takes of a world that enters by features.")
+    door_train_takes: int = Field(300, ge=1, description="Training takes of a world that enters by features.")
     door_test_takes: int = Field(240, ge=1, description="Test takes of such a world, so that the equivalence tests can decide.")
 
-    curve_takes: tuple[int, ...] = Field((100, 200, 800), description="Training takes of further worlds with the knobs of `drawn`: the learning curve; `door_train_takes` is its remaining point.")
+    curve_takes: tuple[int, ...] = Field((75, 150, 600), description="Training takes of further worlds with the knobs of `drawn`: the learning curve; `door_train_takes` is its remaining point.")
 
     horizons: tuple[int, ...] = Field((3, 4, 5, 6, 7, 8), min_length=2, description="H; every figure over H is the plain mean of these. Source: paper, 3.1.")
     deep_horizon: int = Field(5, ge=3, description="Top-1 is held against No-Traj from this H on: at H=3 its true endpoints can still carry it.")

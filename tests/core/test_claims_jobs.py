@@ -59,7 +59,7 @@ def test_seeds_are_worlds_of_their_own_and_controls_differ_in_their_knob_alone()
 
 
 def test_a_stored_world_is_held_against_the_dated_one() -> None:
-    world = make("sweep_k0.75_s4", 0, CFG).world
+    world = make("sweep_k1.5_s4", 0, CFG).world
     assert dated_world(world) == world
     assert dated_world(world.replace(rho=0.5)) == world
     with pytest.raises(WorldError, match="plan no world"):

@@ -76,7 +76,7 @@ DECISIONS = (
              fields("predictor", "temperature", "infonce_weight"),
              (f"{LOSSES}:prediction_loss", f"{LOSSES}:MAX_TEMPERATURE")),
     Decision(12, "form of the multi-positive loss", "sum over positives inside the logarithm", (),
-             (f"{LOSSES}:multi_positive_ce",)),
+             (f"{LOSSES}:alignment_loss",)),
     Decision(13, "what trajectory dropout drops", "per sample, all trajectory inputs at once",
              ("predictor.trajectory_dropout",), (f"{FIT}:window_loss",)),
     Decision(14, "what stands for no trajectory", "the zero vector", (), (f"{FIT}:variant_latents",)),

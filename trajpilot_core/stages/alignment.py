@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trajpilot_core.training.data import MotionData
     from trajpilot_core.training.jobs import Job
 
-VERSION = 2  # raise when the numbers that this module writes change
+VERSION = 3  # raise when the numbers that this module writes change
 
 
 def run(work: Work) -> None:

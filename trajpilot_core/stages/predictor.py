@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trajpilot_core.training.fit_predictor import PredictorTask
     from trajpilot_core.training.jobs import Job
 
-VERSION = 2  # raise when the numbers that this module writes change
+VERSION = 3  # raise when the numbers that this module writes change
 
 
 def run(work: Work) -> None:

@@ -1,6 +1,6 @@
 """Losses as pure functions.
 
-Shapes: B batch, E text width, H horizon, P pooled tokens (B x H).
+Shapes: B batch, E text width, H horizon, U distinct ids of a batch.
 """
 
 import math
@@ -12,30 +12,27 @@ MAX_TEMPERATURE = 100.0
 """Largest factor on the cosines (docs/decisions/paper-gaps.md, D 11)."""
 
 
-def multi_positive_ce(logits_BB: Tensor, positive_BB: Tensor) -> Tensor:
-    """Return -mean_i [ log sum over positives j of exp(l_ij) - log sum over all j of exp(l_ij) ] (paper, 3.3).
-
-    Args:
-        logits_BB: (B, B) float.
-        positive_BB: (B, B) bool; every row has at least one true.
-    """
-    positives = logits_BB.masked_fill(~positive_BB, float("-inf")).logsumexp(dim=1)
-    return (logits_BB.logsumexp(dim=1) - positives).mean()
-
-
 def alignment_loss(z_BE: Tensor, target_BE: Tensor, ids_B: Tensor, log_temperature: Tensor) -> Tensor:
     """Return the symmetric multi-positive cross-entropy of (B, E) unit vectors; equal ids are positives (paper, 3.3).
 
+    Both directions average -[log sum over the positives of exp(l) - log sum over all of exp(l)]. Rows of one id have
+    one target, so each distinct target is compared once and counted as often as it stands there.
+
     Args:
         z_BE: predictions, unit norm.
-        target_BE: frozen text embeddings, unit norm.
+        target_BE: frozen text embeddings, unit norm; rows of equal ids must be equal (one vector per label, D 23).
         ids_B: (B,) long, the text id of each row.
         log_temperature: scalar, log of the factor on the cosines, at most log 100 (see clamp_temperature).
     """
+    _, which_B, count_U = torch.unique(ids_B, return_inverse=True, return_counts=True)
+    target_UE = target_BE.new_zeros(len(count_U), target_BE.shape[1]).index_copy(0, which_B, target_BE)
     with torch.autocast(z_BE.device.type, enabled=False):  # bf16 would blur logits of up to 100 by 0.4
-        logits_BB = (z_BE.float() @ target_BE.float().T) * log_temperature.float().exp()
-    positive_BB = ids_B[:, None] == ids_B[None, :]
-    return 0.5 * (multi_positive_ce(logits_BB, positive_BB) + multi_positive_ce(logits_BB.T, positive_BB.T))
+        logits_BU = (z_BE.float() @ target_UE.float().T) * log_temperature.float().exp()
+    counted_BU = logits_BU + count_U.log()
+    rows = counted_BU.logsumexp(dim=1) - counted_BU.gather(1, which_B[:, None])[:, 0]
+    own_BU = which_B[:, None] == torch.arange(len(count_U), device=ids_B.device)
+    columns_U = logits_BU.logsumexp(dim=0) - logits_BU.masked_fill(~own_BU, float("-inf")).logsumexp(dim=0)
+    return 0.5 * (rows.mean() + (columns_U * count_U).sum() / len(ids_B))
 
 
 def cosine_loss(predicted_BHE: Tensor, target_BHE: Tensor, goal_seen_B: Tensor | None = None) -> Tensor:
