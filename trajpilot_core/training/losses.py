@@ -32,7 +32,8 @@ def alignment_loss(z_BE: Tensor, target_BE: Tensor, ids_B: Tensor, log_temperatu
     rows = counted_BU.logsumexp(dim=1) - counted_BU.gather(1, which_B[:, None])[:, 0]
     own_BU = which_B[:, None] == torch.arange(len(count_U), device=ids_B.device)
     columns_U = logits_BU.logsumexp(dim=0) - logits_BU.masked_fill(~own_BU, float("-inf")).logsumexp(dim=0)
-    return 0.5 * (rows.mean() + (columns_U * count_U).sum() / len(ids_B))
+    loss: Tensor = 0.5 * (rows.mean() + (columns_U * count_U).sum() / len(ids_B))
+    return loss
 
 
 def cosine_loss(predicted_BHE: Tensor, target_BHE: Tensor, goal_seen_B: Tensor | None = None) -> Tensor:
