@@ -9,6 +9,7 @@ from schemas.annotation import SIMULATED, Label, Segment, Take, Window
 from schemas.arrow import arrow_schema, table_of
 from schemas.observation import Controls, controls_schema
 from schemas.results import Prediction
+from trajpilot_core.evaluation.checks import GATED
 
 SKILL = {
     "no_traj": 0.30,
@@ -27,8 +28,8 @@ SKILL = {
     "previous": 0.08,
 }
 """Chance that a position's first answer is right; falls with the horizon for all rows but oracle."""
-GATED = ("scorer", "scorer_permuted", "scorer_no_labels", "scorer_no_motion")
-"""Rows that repeat no_traj where their gate is closed."""
+NAMED = ("scorer", "scorer_permuted", "scorer_no_labels", "scorer_no_motion", "top1")
+"""Rows that name the candidate that they use."""
 
 
 def corpus(
@@ -210,7 +211,7 @@ def _predicted(
 ) -> pa.Table:
     n = truth.size
     each = np.repeat(np.arange(len(windows)), horizon)
-    gated, retrieved = variant in GATED, variant in (*GATED, "top1")
+    gated, retrieved = variant in GATED, variant in NAMED
     named = opened[each] if gated else np.ones(n, dtype=bool)
     scores = pa.ListArray.from_arrays(
         np.arange(n + 1, dtype=np.int32) * 5, pa.array(np.tile([0.9, 0.8, 0.7, 0.6, 0.5], n))

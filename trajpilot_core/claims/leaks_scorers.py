@@ -81,7 +81,7 @@ def scorer_checks(material: Material) -> list[LeakCheck]:
 def look_at_choices(material: Material, view: ChainView, scorers: ModelFile, seed: int, found: Choices) -> None:
     """Make the choices of one seed again on the dev windows and add what differs to `found`."""
     config = scorer_config(scorers)
-    collector = PlusCollector(chains_of(material.data), config)
+    collector = PlusCollector(config)
     dev = dev_set(view, config, collector)
     if dev.queries is None:
         return
@@ -135,7 +135,7 @@ def foreign_parts(view: ChainView, config: ScorerConfig) -> list[str]:
         banks = [build_bank(one, horizon, config.key) for one in (view, other)]
         changed += [f"{name} of the bank, H={horizon}" for name in differing(*banks)]
     if config.plus is not None:
-        sources = [plus_source(one, config, with_endpoint=False) for one in (view, other)]
+        sources = [plus_source(one, config) for one in (view, other)]
         for part in ("lore", "takes", "motion", "recognition"):
             mine, theirs = (getattr(source, part) for source in sources)
             changed += [f"{part} of Scorer+ ({name})" for name in differing(mine, theirs)]

@@ -119,7 +119,7 @@ def load_trained(scorers: ModelFile, view: ChainView, seed: int, device: str) ->
     plus = None
     if config.plus is not None:
         scorer, decision = load_plus(scorers, config.plus, seed, device)
-        plus = ReadyPlus(scorer, decision, plus_source(view, config, with_endpoint=decision.experts == 3))
+        plus = ReadyPlus(scorer, decision, plus_source(view, config))
     return Trained(config, ReadyScorer(*load_scorer(scorers, seed, device)), ablated, plus)
 
 

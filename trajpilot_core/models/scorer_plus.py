@@ -25,6 +25,7 @@ from trajpilot_core.models.role_chain import (
 )
 
 ENDS, MIDDLES = 0, 1
+EXPERTS = 3
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class PlusInputs(NamedTuple):
     """What Scorer+ reads of B queries of one horizon H."""
 
     plans: Tensor
-    """(B, X, H, E) what each expert predicts, unit norm: no_traj, the mean of the candidates' plans, endpoint_traj."""
+    """(B, X, H, E) what each expert predicts, unit norm: no_traj, the mean of the candidates' plans, and endpoint_traj
+    where the chain has it (then X is 3, else 2)."""
     recognised: Tensor
     """(B, 2, V) log likelihood ratios of the labels of Start and Goal, from both clips and motions, the best 0."""
     manner: Tensor
@@ -74,10 +76,10 @@ class ScorerPlus(nn.Module):
     Shapes: B queries, X experts, H steps, E text space, V labels, T training takes.
     """
 
-    def __init__(self, config: ScorerPlusConfig, experts: int) -> None:
+    def __init__(self, config: ScorerPlusConfig) -> None:
         super().__init__()
         self.config = config
-        self.plan = nn.Parameter(torch.full((experts, 2), math.log(config.plan)))
+        self.plan = nn.Parameter(torch.tensor([[config.plan_ends, config.plan_middles]] * EXPERTS).log())
         self.recognition, self.manner = _weight(config.recognition), _weight(config.manner)
         self.holds, self.clash = _weight(config.holds), _weight(config.clash)
         self.look, self.context = _weight(config.look), _weight(config.context)
@@ -104,7 +106,7 @@ class ScorerPlus(nn.Module):
 
     def _unary(self, inputs: PlusInputs, bank_VE: Tensor) -> Tensor:
         """Return (B, H, V): the weighted cosines of all experts, and what the ends were recognised as."""
-        weight_X2 = self.plan.exp()
+        weight_X2 = self.plan.exp()[: inputs.plans.shape[1]]
         weight_XH = weight_X2[:, [ENDS, *[MIDDLES] * (inputs.plans.shape[2] - 2), ENDS]]
         unary_BHV = torch.einsum("bxhe,xh->bhe", inputs.plans, weight_XH) @ bank_VE.T
         seen_B2V = self.recognition.exp() * inputs.recognised

@@ -70,7 +70,7 @@ def load_plus(file: ModelFile, config: ScorerPlusConfig, seed: int, device: str)
     """
     key = _known(file, model_key(FINAL, seed, SCORER_PLUS))
     decision = PlusDecision.model_validate_json(file.metadata[key])
-    model = ScorerPlus(config, decision.experts)
+    model = ScorerPlus(config)
     model.load_state_dict(_state(file, key), strict=True)
     return model.to(device).eval().requires_grad_(False), decision
 

@@ -18,7 +18,7 @@ from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.models.scorer_plus import Lore
 from trajpilot_core.retrieval.bank import Bank, ChainView, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import Candidates, find_candidates, label_votes, pool_mean, truth_of
-from trajpilot_core.training.chains import Chain, ModelFiles, chains_of, query_takes, variants_of
+from trajpilot_core.training.chains import Chain, ModelFiles, chains_of, query_takes
 from trajpilot_core.training.data import SPLITS, PlanningData
 from trajpilot_core.training.loop import Training, fit, index_batches, seeded
 from trajpilot_core.training.scorer import (
@@ -138,7 +138,7 @@ def collect(
     """Collect the training queries of every chain and the dev queries of the final one; see `fit_scorers`."""
     chains = chains_of(data)
     final = chain_view(data, files, chains[0], seed, device)
-    plus = PlusCollector(chains, config)
+    plus = PlusCollector(config)
     dev = dev_set(final, config, plus)
     progress(0, 1, f"seed {seed}: dev queries {len(dev.knn_m1)}")
     drawn = draw_queries(data, chains, config.max_queries, seed)
@@ -158,9 +158,8 @@ def collect(
 class PlusCollector:
     """Makes the queries of Scorer+ of the candidates that pass by; nothing where it is off."""
 
-    def __init__(self, chains: tuple[Chain, ...], config: ScorerConfig) -> None:
+    def __init__(self, config: ScorerConfig) -> None:
         self.config = config
-        self.with_endpoint = all("endpoint_traj" in variants_of(chain) for chain in chains)
         self.train: list[tuple[Part, PlusQueries]] = []
         self.dev: list[tuple[Part, PlusQueries]] = []
         self._lore: dict[str, Lore] = {}
@@ -174,7 +173,7 @@ class PlusCollector:
     def source(self, view: ChainView) -> PlusSource:
         """Return what Scorer+ takes from the training takes of a chain; the latest is kept."""
         if self._source is None or self._source.view is not view:
-            self._source = plus_source(view, self.config, self.with_endpoint)
+            self._source = plus_source(view, self.config)
             self._lore[view.chain.name] = self._source.lore
         return self._source
 
@@ -184,7 +183,7 @@ class PlusCollector:
             return None
         if final.chain.name not in self._lore:
             self.source(final)
-        return PlusData(3 if self.with_endpoint else 2, self._lore, gather(self.train), gather(self.dev))
+        return PlusData(self._lore, gather(self.train), gather(self.dev))
 
 
 def train_scorer(

@@ -28,8 +28,6 @@ class PlusDecision(Record):
 
     threshold: float
     """A window opens where its expected gain reaches this; above 1: never."""
-    experts: int
-    """Plans that are read: 3 with endpoint_traj, 2 where chains of queries lack it."""
     n_queries: int
     n_dev: int
     dev: dict[str, float]
@@ -47,8 +45,6 @@ class FittedPlus(NamedTuple):
 class PlusData(NamedTuple):
     """What Scorer+ of one seed learns from."""
 
-    experts: int
-    """Plans that are read: 3 with endpoint_traj, 2 where chains of queries lack it."""
     lore: Mapping[str, Lore]
     """Chain -> what its takes know; dev is read with that of `final`."""
     train: Mapping[Part, PlusQueries]
@@ -70,10 +66,10 @@ def fit_plus(
     """
     n_queries, n_dev = (sum(len(q) for q in queries.values()) for queries in (data.train, data.dev))
     with seeded(seed):
-        scorer = ScorerPlus(config, data.experts).to(device)
+        scorer = ScorerPlus(config).to(device)
     if not n_queries:
         state = {name: value.detach().cpu().clone() for name, value in scorer.state_dict().items()}
-        none = PlusDecision(threshold=NEVER, experts=data.experts, n_queries=0, n_dev=n_dev, dev={})
+        none = PlusDecision(threshold=NEVER, n_queries=0, n_dev=n_dev, dev={})
         return FittedPlus(state, none, [])
 
     def measure() -> dict[str, float]:
@@ -89,7 +85,7 @@ def fit_plus(
     fitted = fit(training, config.train, scratch, device, progress)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     decision = PlusDecision(
-        threshold=kept.get("threshold", NEVER), experts=data.experts, n_queries=n_queries, n_dev=n_dev,
+        threshold=kept.get("threshold", NEVER), n_queries=n_queries, n_dev=n_dev,
         dev={name: value for name, value in kept.items() if name != "threshold"} if n_dev else {},
     )  # fmt: skip
     return FittedPlus(fitted.state, decision, fitted.curve)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from schemas.config import ScorerConfig, ScorerPlusConfig
-from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.models.role_chain import context_likeness
 from trajpilot_core.models.scorer_plus import Lore, PlusInputs
 from trajpilot_core.retrieval.bank import ChainView, person_codes
@@ -35,20 +34,17 @@ class PlusSource:
     """Of labels and takes on head motion."""
     recognition: Effects
     """Of labels and takes on features and head motion."""
-    endpoint_model: CausalPredictor | None
-    """Read where every chain of queries has it."""
     strict: bool
     """Takes of the query's own participant are not seen either."""
     config: ScorerPlusConfig
 
 
-def plus_source(view: ChainView, config: ScorerConfig, with_endpoint: bool) -> PlusSource:
+def plus_source(view: ChainView, config: ScorerConfig) -> PlusSource:
     """Fit everything in closed form on the takes that a chain was fitted on.
 
     Args:
         view: the chain.
         config: `plus` must be set.
-        with_endpoint: whether endpoint_traj is an expert.
 
     Raises:
         ValueError: Scorer+ is off.
@@ -73,8 +69,7 @@ def plus_source(view: ChainView, config: ScorerConfig, with_endpoint: bool) -> P
     context_VV = context_likeness(follows_VV, (-plus.look_smoothing * look_VV).softmax(1))
     lore = Lore(data.bank, counts_TV, follows_VV, look_VV, context_VV, motion.label @ motion.take.T)
     recognition = effects(endpoint_vectors(data, rows), plus.recognition_directions)
-    endpoint = view.models.endpoint_traj if with_endpoint else None
-    return PlusSource(view, lore, takes, motion, recognition, endpoint, config.strict, plus)
+    return PlusSource(view, lore, takes, motion, recognition, config.strict, plus)
 
 
 def follow_counts(data: PlanningData, takes: Tensor) -> Tensor:
@@ -101,11 +96,11 @@ def plus_inputs(source: PlusSource, found: Candidates) -> PlusInputs:
     middles_BME = pool_mean(found, source.config.pool_temperature)
     plans = [found.fallback, torch.cat([found.ends[:, :1], middles_BME, found.ends[:, 1:]], dim=1)]
     ends_B2 = segments_BH[:, [0, -1]]
-    if source.endpoint_model is not None:
+    if source.view.models.endpoint_traj is not None:
         latents_BHE = torch.zeros_like(found.fallback)
         latents_BHE[:, [0, -1]] = source.view.latents[ends_B2]
         first, last = (data.features[rows] for rows in ends_B2.unbind(1))
-        plans.append(source.endpoint_model(first, last, latents_BHE, segments_BH.shape[1]))
+        plans.append(source.view.models.endpoint_traj(first, last, latents_BHE, segments_BH.shape[1]))
     manner_BT = take_ratios(source.motion, placed(source.motion, data.controls[ends_B2].flatten(2)))
     ends_B2W = placed(source.recognition, endpoint_vectors(data, ends_B2))
     recognised_B2V = below_best(label_ratios(source.recognition, ends_B2W, source.config.tempering))
