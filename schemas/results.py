@@ -248,3 +248,16 @@ class GeometryScore(Record):
     """Sum over the pairs."""
     n: int
     """Pairs."""
+
+
+class GoalProgress(Record):
+    """How many true plans of one take come closer to the goal with every middle step, in the space of the features.
+
+    Source: paper, appendix on goal progress; docs/decisions/claims-checks.md.
+    """
+
+    take_id: str
+    horizon: int
+    n_windows: int
+    monotone: int
+    """Windows whose middle steps lie ever closer to the Goal."""

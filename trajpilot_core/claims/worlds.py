@@ -25,6 +25,7 @@ Kind = Literal["base", "control", "sweep", "scene"]
 BASE_STAGES: dict[str, Stage] = {
     **{name: stage for name, stage in STAGES.items() if name != "report"},
     evidence.CHECKS.name: evidence.CHECKS,
+    evidence.PROGRESS.name: evidence.PROGRESS,
     evidence.STUDY.name: evidence.STUDY,
 }
 CONTROL_STAGES: dict[str, Stage] = {**DRAWN_STAGES, evidence.CHECKS.name: evidence.CHECKS}

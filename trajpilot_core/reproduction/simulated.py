@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from schemas.config import EvaluationConfig
-from schemas.results import GateRow, Headroom, TakeScore
+from schemas.results import GateRow, GoalProgress, Headroom, TakeScore
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.bootstrap import Array, draw_weights, interval
 from trajpilot_core.reproduction.finding import (
@@ -33,11 +33,11 @@ COLUMNS = {
     "scores": ("world", *TakeScore.model_fields),
     "gate": ("world", *GateRow.model_fields),
     "headroom": ("world", *Headroom.model_fields),
+    "goal_progress": ("world", "seed", *GoalProgress.model_fields),
 }
 ROWS = {"no_traj": "No-Traj", "scorer": "Scorer", "oracle": "Oracle"}
 NOT_RUN = {
     9: "Oracle's predictor with a zero trajectory is no row of ours; No-Traj is always a checkpoint of its own.",
-    11: "Distances to the goal in the feature space are not measured by any of our stages.",
 }
 """Contradictions that a run of ours could speak to and none does."""
 
@@ -49,6 +49,7 @@ class ClaimsData:
     scores: pl.DataFrame | None
     gate: pl.DataFrame | None
     headroom: pl.DataFrame | None
+    goal_progress: pl.DataFrame | None
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,30 @@ def gate_arithmetic(data: ClaimsData) -> Ours | None:
     )
 
 
+def monotone_by_chance(data: ClaimsData) -> Ours | None:
+    """No. 11: the fraction of true plans that approach the goal, against random order."""
+    if data.goal_progress is None:
+        return None
+    counted = data.goal_progress.rename({"monotone": "share"}).with_columns(pl.lit("plans").alias("variant"))
+    share = estimate(board(counted, "share", ("plans",)), lambda m: 100 * m["plans"], EvaluationConfig())
+    chance = np.array([100 / math.factorial(h - 2) for h in share.horizons])
+    near = [
+        h for h, c, low, high in zip(share.horizons, chance, share.low, share.high, strict=True) if low <= c <= high
+    ]
+    return Ours(
+        (
+            by_horizon(
+                {
+                    "monotone, %": share.printed(),
+                    "random order, 100 / (H − 2)!": printed(dict(zip(share.horizons, chance.tolist(), strict=True))),
+                }
+            ),
+        ),
+        "All test windows of the simulated worlds. The interval holds the fraction of random order at "
+        f"{name_horizons(near)}.",
+    )
+
+
 def cosine_of_pools(data: ClaimsData) -> Ours | None:
     """No. 12: both readings of the cosine by pool size, at H = 5."""
     if data.headroom is None:
@@ -263,6 +288,7 @@ SPEAKS: dict[int, Callable[[ClaimsData], Ours | None]] = {
     2: recovery,
     3: oracle_as_bound,
     4: gate_arithmetic,
+    11: monotone_by_chance,
     12: cosine_of_pools,
     18: endpoints_predicted,
     22: unopened_gate,

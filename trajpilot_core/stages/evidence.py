@@ -9,7 +9,7 @@ from schemas.arrow import table_of
 from schemas.base import Record
 from schemas.checks import GeometryConfig, LeakConfig, StudyConfig
 from schemas.claims import ClaimsConfig
-from schemas.results import GeometryScore, LeakCheck, ScorerStudy
+from schemas.results import GeometryScore, GoalProgress, LeakCheck, ScorerStudy
 from trajpilot_core.errors import WorldError
 from trajpilot_core.stages import evaluation, scorer
 from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
@@ -68,6 +68,15 @@ def measure_geometry(work: Work) -> None:
     work.sink.count(len(rows), len(rows))
 
 
+def measure_progress(work: Work) -> None:
+    """Count the true plans that come closer to the goal with every step."""
+    from trajpilot_core.claims.goal_progress import goal_progress
+
+    rows = goal_progress(work.inputs)
+    work.sink.table("goal_progress", table_of(GoalProgress, rows))
+    work.sink.count(len(rows), len(rows))
+
+
 def score_sweep(work: Work) -> None:
     """Predict the rows that need no scorer on the test windows, and hold them against their ceilings."""
     from trajpilot_core.claims.sweep import predict_sweep
@@ -120,6 +129,15 @@ GEOMETRY = Stage(
     version=VERSION,
     summary="measure distances between features by recording and by action",
     sources=check_sources,
+)
+PROGRESS = Stage(
+    name="goal_progress",
+    reads=("takes", "segments", "windows", "features"),
+    writes=("goal_progress",),
+    config="evaluation",
+    run=measure_progress,
+    version=VERSION,
+    summary="count the true plans that come closer to the goal with every step",
 )
 SWEEP = Stage(
     name="sweep",
