@@ -8,7 +8,7 @@ import pytest
 
 from trajpilot_core.errors import InputError
 from trajpilot_core.reproduction.page import NAME, render, table, write_reproduction
-from trajpilot_core.reproduction.simulated import SPEAKS, read_claims
+from trajpilot_core.reproduction.simulated import NOT_RUN, SPEAKS, read_claims
 
 DOCS = Path(__file__).parents[2] / "docs"
 HORIZONS, SEEDS, TAKES = (3, 5, 8), (0, 1, 2), 8
@@ -50,11 +50,20 @@ def headroom() -> pl.DataFrame:
     ])  # fmt: skip
 
 
+def progress() -> pl.DataFrame:
+    return pl.DataFrame([
+        {"world": "base", "seed": seed, "take_id": f"t{t:02}", "horizon": h, "n_windows": 24,
+         "monotone": 24 if h == 3 else 6}
+        for seed in SEEDS for t in range(12) for h in HORIZONS
+    ])  # fmt: skip
+
+
 @pytest.fixture
 def claims(tmp_path: Path) -> Path:
     folder = tmp_path / "claims"
     folder.mkdir()
-    for name, frame in (("scores", scores()), ("gate", gate()), ("headroom", headroom())):
+    tables = {"scores": scores(), "gate": gate(), "headroom": headroom(), "goal_progress": progress()}
+    for name, frame in tables.items():
         frame.write_parquet(folder / f"{name}.parquet")
     return folder
 
@@ -78,7 +87,7 @@ def test_writing_puts_the_page_into_the_folder(tmp_path: Path, claims: Path) -> 
 def test_without_runs_every_simulated_section_says_not_run(tmp_path: Path) -> None:
     page = render(tmp_path).decode()
     parts = page.split("#### Simulated world, no. ")[1:]
-    assert len(parts) == len(SPEAKS) + 2
+    assert len(parts) == len(SPEAKS) + len(NOT_RUN)
     assert all("Not run" in part.splitlines()[2] for part in parts)
     assert "not comparable" not in page
     assert render(None) == render(tmp_path)
@@ -118,6 +127,12 @@ def test_the_gate_identity_is_checked_on_our_own_rows(claims: Path) -> None:
     )
     gate().with_columns(gain_overall=pl.col("gain_overall") + 1.5).write_parquet(claims / "gate.parquet")
     assert "is 1.500000 points" in section(render(claims).decode(), 4)
+
+
+def test_plans_that_approach_the_goal_stand_beside_random_order(claims: Path) -> None:
+    ours = section(render(claims).decode(), 11)
+    assert "| monotone, % | 100.0 [100.0, 100.0] | 25.0 [25.0, 25.0] |" in ours
+    assert "The interval holds the fraction of random order at H = 3." in ours
 
 
 def test_both_readings_of_the_cosine_are_printed(claims: Path) -> None:
