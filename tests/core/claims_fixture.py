@@ -45,7 +45,7 @@ BLIND: dict[str, float] = {row: 25.0 for row in INFORMED if row != "majority"} |
 NO_INTENT = INFORMED | {"scorer": 26.0, "endpoint_traj": 27.0, "scorer_plus": 27.0}
 DISTANCES = (1.0, 2.0, 3.0, 4.0)
 SWAPPED = (1.0, 3.0, 2.0, 4.0)
-MODELS = ("no_traj", "endpoint_traj", "traj", "scorer")
+MODELS = ("no_traj", "endpoint_traj", "traj", "scorer", "scorer_plus", "scorer_no_labels", "scorer_no_motion")
 
 
 @dataclass

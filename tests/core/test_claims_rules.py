@@ -9,7 +9,6 @@ from schemas.claims import BASE, NO_INFORMATION, NO_SCENE, NO_STYLE
 from trajpilot_core.claims.contrasts import contrast
 from trajpilot_core.claims.judge import Judged, judge_claims
 from trajpilot_core.claims.rules import CLAIMS, RULES, conjunction
-from trajpilot_core.errors import InputError
 
 BUILT = tuple(claim.key for claim in CLAIMS if claim.statements)
 PRECISE = {"noise": 1.0, "n_takes": 40}
@@ -117,14 +116,22 @@ def test_a_model_that_is_not_trained_withholds_the_verdicts_that_rest_on_it(tmp_
 def test_rows_scored_on_different_windows_are_never_subtracted(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, Planted(levels={BASE: INFORMED}))
     evidence.scores[BASE][0].counts["oracle"][0, 0] += 1
-    with pytest.raises(InputError, match="different windows"):
-        contrast(evidence, BASE, "oracle", "no_traj", "m1", CFG)
+    found = contrast(evidence, BASE, "oracle", "no_traj", "m1", CFG)
+    assert found.profile is not None
+    assert found.profile.seeds == (1, 2)
+    assert found.gap == "oracle and no_traj scored on different windows (base, seed 0)"
 
 
 def test_every_kind_of_statement_has_its_rule_in_words() -> None:
     kinds = {statement.kind for claim in CLAIMS for statement in claim.statements}
     assert kinds == set(RULES)
     assert all(claim.statements or claim.not_built for claim in CLAIMS)
+
+
+def test_a_claim_without_a_control_says_why() -> None:
+    for claim in CLAIMS:
+        has_control = any(statement.role == "control" for statement in claim.statements)
+        assert bool(claim.no_control) == (bool(claim.statements) and not has_control), claim.key
 
 
 def test_one_failure_fails_a_conjunction_and_what_is_only_reported_does_not_count() -> None:

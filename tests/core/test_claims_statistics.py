@@ -53,6 +53,36 @@ def test_intervals_over_takes_within_seeds_cover_the_truth() -> None:
     assert 0.90 <= hits / 200 <= 0.99
 
 
+def pairs_across(rng: np.random.Generator, n_takes: int) -> Sums:
+    """Distances of all pairs of takes, the sum of an effect of either and some noise around 0, summed per take."""
+    effect = rng.normal(0, 1, n_takes)
+    noise = np.triu(rng.normal(0, 0.3, (n_takes, n_takes)), 1)
+    distances = effect[:, None] + effect + noise + noise.T
+    np.fill_diagonal(distances, 0.0)
+    return Sums(distances.sum(axis=1, keepdims=True), np.full((n_takes, 1), n_takes - 1.0))
+
+
+def test_intervals_over_pairs_of_takes_cover_the_truth_and_per_take_ones_would_not() -> None:
+    """The planted fault: without doubled deviations a 95 % interval covers some 70 %."""
+    hits = dict.fromkeys((True, False), 0)
+    for trial in range(300):
+        of = statistics.profile("w", {0: pairs_across(np.random.default_rng(trial), 60)}, CFG)
+        for is_across in hits:
+            read = estimate(statistics.with_both_takes(of, np.array([is_across])), np.ones(1), 0.95)
+            hits[is_across] += read.low <= 0.0 <= read.high
+    assert 0.92 <= hits[True] / 300 <= 0.98
+    assert hits[False] / 300 < 0.80
+
+
+def test_pairs_within_a_take_keep_their_resamples() -> None:
+    of = profile_of((5.0, 6.0))
+    is_across = np.arange(N_H) % 2 == 1
+    wide = statistics.with_both_takes(of, is_across)
+    assert np.array_equal(wide.draws[..., ~is_across], of.draws[..., ~is_across])
+    assert np.allclose(wide.draws[..., is_across].std(axis=1), 2 * of.draws[..., is_across].std(axis=1))
+    assert np.array_equal(wide.points, of.points)
+
+
 def test_two_worlds_share_no_draws_and_the_rows_of_one_world_share_all() -> None:
     one, same, other = (statistics.world_weights(w, 0, 30, 100, 1) for w in ("a", "a", "b"))
     assert np.array_equal(one, same)
@@ -78,6 +108,20 @@ def test_a_p_value_is_small_only_where_the_draws_leave_zero() -> None:
     assert statistics.two_sided_p(draws) == pytest.approx(2 * 101 / 2000, abs=2e-3)
     assert statistics.two_sided_p(draws - 9.0) == pytest.approx(1.0, abs=5e-3)
     assert statistics.two_sided_p(draws + 5.0) == pytest.approx(2 / 2000)
+
+
+def test_the_last_bit_of_a_draw_decides_no_p_value() -> None:
+    """The planted fault: draws at zero that another order of a sum has moved to either side."""
+    zeros, others = np.zeros(40), np.linspace(1.0, 2.0, 59)
+    moved = {statistics.two_sided_p(np.concatenate([zeros + bit, others])) for bit in (0.0, 1e-15, -1e-15)}
+    assert moved == {2 * 41 / 100}
+
+
+def test_rows_that_answer_alike_have_no_power() -> None:
+    alike = statistics.equivalence(exact((0.0, 0.0, 0.0), (0.0, 0.0, 0.0)), MEAN, CFG)
+    assert math.isnan(alike.power)
+    assert statistics.has_nothing_to_compare(exact((0.1, 0.0, 0.2), (1.0, 0.0, 1.0)))
+    assert not statistics.has_nothing_to_compare(exact((0.1, 0.0, 0.2), (1.0, 1.0, 1.0)))
 
 
 def test_p_values_of_nothing_are_spread_evenly() -> None:

@@ -76,7 +76,7 @@ def _comparisons(evidence: Evidence, metric: str, cfg: ClaimsConfig) -> list[Com
     adjusted = statistics.holm([1.0 if figure is None else figure.p for figure, _, _ in read])
     found = []
     for rival, (figure, per_horizon, gap), p in zip(RIVALS, read, adjusted, strict=True):
-        verdict, note = _with_doubts(_holm_verdict(figure, p, cfg), gap, untrained(evidence, BASE, (PLUS, rival)))
+        verdict, note = _with_doubts(_holm_verdict(figure, p, cfg), gap, untrained(evidence, BASE, (PLUS, rival), cfg))
         found.append(Comparison(rival, metric, figure, per_horizon, p, verdict, note))
     return found
 
@@ -105,7 +105,7 @@ def _share(evidence: Evidence, metric: str, cfg: ClaimsConfig) -> Share:
     """
     top = contrast(evidence, BASE, PLUS, "no_traj", metric, cfg)
     way = contrast(evidence, BASE, TARGET, "no_traj", metric, cfg)
-    gap, weak = top.gap or way.gap, untrained(evidence, BASE, (PLUS, "no_traj"))
+    gap, weak = top.gap or way.gap, untrained(evidence, BASE, (PLUS, "no_traj"), cfg)
     if top.profile is None or way.profile is None or top.profile.seeds != way.profile.seeds:
         return Share(metric, None, "not run", gap)
     mean = statistics.plain_mean(len(cfg.horizons))

@@ -11,14 +11,15 @@ from typing import Literal, NamedTuple
 
 from schemas.claims import BASE, ClaimsConfig
 from trajpilot_core.claims import statistics
-from trajpilot_core.claims.contrasts import contrast
+from trajpilot_core.claims.contrasts import contrast, untrained
 from trajpilot_core.claims.markdown import METRIC_NAMES, change, name
 from trajpilot_core.claims.statistics import Estimate, estimate
 from trajpilot_core.claims.tables import Evidence
 
-Shown = Literal["shown", "not shown", "the other way", "not run"]
+Shown = Literal["shown", "not shown", "the other way", "undertrained", "not run"]
 SIGNS: dict[Shown, str] = {
     "shown": "above zero", "not shown": "not apart from zero", "the other way": "below zero", "not run": "not run",
+    "undertrained": "undertrained",
 }  # fmt: skip
 
 
@@ -31,15 +32,24 @@ class Lead(NamedTuple):
     figure: Estimate | None
     gap: str
     """What is missing of the planned seeds; then nothing counts as shown."""
+    weak: tuple[str, ...] = ()
+    """Models of either row that are not trained; then nothing counts as shown either."""
 
     @property
     def shown(self) -> Shown:
         """Say on which side of zero the interval lies."""
         if self.figure is None or self.gap:
             return "not run"
+        if self.weak:
+            return "undertrained"
         if self.figure.is_above_zero():
             return "shown"
         return "the other way" if self.figure.is_below_zero() else "not shown"
+
+    @property
+    def doubt(self) -> str:
+        """What is missing, or which models are not trained; empty where the interval speaks for itself."""
+        return self.gap or (f"UNDERTRAINED: {', '.join(self.weak)}" if self.weak else "")
 
     @property
     def text(self) -> str:
@@ -62,7 +72,8 @@ def lead(evidence: Evidence, row: str, reference: str, metric: str, cfg: ClaimsC
     """Return one difference in the world `base`."""
     profile, gap = contrast(evidence, BASE, row, reference, metric, cfg)
     mean = statistics.plain_mean(len(cfg.horizons))
-    return Lead(row, reference, metric, None if profile is None else estimate(profile, mean, cfg.confidence), gap)
+    figure = None if profile is None else estimate(profile, mean, cfg.confidence)
+    return Lead(row, reference, metric, figure, gap, untrained(evidence, BASE, (row, reference), cfg))
 
 
 def sources(evidence: Evidence, row: str, cfg: ClaimsConfig) -> tuple[Source, ...]:
@@ -101,17 +112,25 @@ def _labels(evidence: Evidence, row: str, cfg: ClaimsConfig) -> Source:
     return Source(title, needs, (vote, own), _both(vote.shown, own.shown))
 
 
+def _withheld(*found: Shown) -> Shown | None:
+    """Return why nothing may be said of several differences together; None where it may."""
+    withheld: tuple[Shown, ...] = ("not run", "undertrained")
+    return next((why for why in withheld if why in found), None)
+
+
 def _both(one: Shown, other: Shown) -> Shown:
     """Say whether both differences are shown."""
-    if "not run" in (one, other):
-        return "not run"
+    withheld = _withheld(one, other)
+    if withheld is not None:
+        return withheld
     return "shown" if one == other == "shown" else "not shown"
 
 
 def _only_exact(exact: Shown, steps: Shown) -> Shown:
     """Say whether exact plans gain where single steps do not."""
-    if "not run" in (exact, steps):
-        return "not run"
+    withheld = _withheld(exact, steps)
+    if withheld is not None:
+        return withheld
     return "shown" if exact == "shown" and steps != "shown" else "not shown"
 
 
@@ -120,6 +139,9 @@ def attribution_text(gain: Lead, found: tuple[Source, ...]) -> str:
     told = f"{gain.text}, {SIGNS[gain.shown]}."
     if gain.shown == "not run":
         return f"{name(gain.row)} − {name(gain.reference)} was not run ({gain.gap}): nothing is attributed."
+    weak = dict.fromkeys([*gain.weak, *(model for source in found for lead in source.leads for model in lead.weak)])
+    if gain.shown == "undertrained":
+        return f"{told} Models that it rests on are not trained ({', '.join(gain.weak)}): nothing is attributed."
     if gain.shown == "not shown":
         return f"{told} There is no gain to attribute."
     if gain.shown == "the other way":
@@ -127,6 +149,8 @@ def attribution_text(gain: Lead, found: tuple[Source, ...]) -> str:
     shown = [source.title for source in found if source.shown == "shown"]
     if any(source.shown == "not run" for source in found):
         return f"{told} Rows that the attribution needs were not run."
+    if weak:
+        return f"{told} Models that the attribution needs are not trained ({', '.join(weak)}): nothing is attributed."
     if not shown:
         return f"{told} None of the sources is shown by itself; the gain stays unexplained."
     return f"{told} Sources whose comparisons are shown below: {'; '.join(shown)}."

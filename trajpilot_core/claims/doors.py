@@ -5,7 +5,7 @@ from itertools import combinations
 
 from schemas.claims import BASE, DRAWN, ClaimsConfig
 from trajpilot_core.claims import statistics
-from trajpilot_core.claims.contrasts import contrast
+from trajpilot_core.claims.contrasts import contrast, untrained
 from trajpilot_core.claims.markdown import CEILING
 from trajpilot_core.claims.rules import Verdict
 from trajpilot_core.claims.statistics import Estimate, estimate
@@ -43,10 +43,14 @@ class Doors:
     swaps: tuple[Swap, ...]
     verdict: Verdict
     gap: str
+    """What is missing, or which models are not trained and what the intervals say, for the reader."""
 
 
 def compare_doors(evidence: Evidence, metric: str, cfg: ClaimsConfig) -> Doors:
-    """Order the rows that both worlds have, in both; it fails where two rows stand in opposite order beyond chance.
+    """Order the rows that both worlds have, in both.
+
+    It holds where no two rows stand in opposite order, fails where two do beyond chance, and is undecided where chance
+    explains every such pair.
 
     Args:
         evidence: the tables.
@@ -60,17 +64,25 @@ def compare_doors(evidence: Evidence, metric: str, cfg: ClaimsConfig) -> Doors:
         found = [contrast(evidence, world, row, None, metric, cfg) for world in DOORS]
         gaps |= {gap for _, gap in found if gap}
         read = [estimate(profile, mean, cfg.confidence) for profile, _ in found if profile is not None]
-        figures.append((row, read[0], read[1]))
+        if len(read) == len(DOORS):
+            figures.append((row, read[0], read[1]))
     figures.sort(key=lambda item: (-item[1].value, item[0]))
-    swaps = tuple(
-        _swap(evidence, one[0], two[0], metric, cfg) for one, two in combinations(figures, 2) if _differ(one, two)
-    )
+    found_swaps = [_swap(evidence, a[0], b[0], metric, cfg) for a, b in combinations(figures, 2) if _differ(a, b)]
+    swaps = tuple(swap for swap, _ in found_swaps if swap is not None)
+    gaps |= {gap for _, gap in found_swaps if gap}
     n_pairs = len(figures) * (len(figures) - 1) // 2
-    verdict: Verdict = "fails" if any(swap.is_shown() for swap in swaps) else "holds"
-    if not n_pairs or gaps:
-        verdict = "not run"
     gap = "; ".join(sorted(gaps)) or ("" if n_pairs else "no rows that both worlds have")
-    return Doors(metric, tuple(figures), 1 - 2 * len(swaps) / n_pairs if n_pairs else None, swaps, verdict, gap)
+    weak = [model for world in DOORS for model in untrained(evidence, world, rows, cfg)]
+    tau = 1 - 2 * len(swaps) / n_pairs if n_pairs else None
+    return Doors(metric, tuple(figures), tau, swaps, *_verdict(swaps, gap, weak))
+
+
+def _verdict(swaps: tuple[Swap, ...], gap: str, weak: list[str]) -> tuple[Verdict, str]:
+    """Return the verdict on two orders, and why it is withheld."""
+    shown: Verdict = "fails" if any(swap.is_shown() for swap in swaps) else "undecided" if swaps else "holds"
+    if gap:
+        return "not run", gap
+    return ("undertrained", f"UNDERTRAINED: {', '.join(weak)}; by the intervals: {shown}") if weak else (shown, "")
 
 
 def rows_of(evidence: Evidence, world: str) -> set[str]:
@@ -84,9 +96,10 @@ def _differ(one: tuple[str, Estimate, Estimate], two: tuple[str, Estimate, Estim
     return (one[1].value - two[1].value) * (one[2].value - two[2].value) < 0
 
 
-def _swap(evidence: Evidence, row: str, reference: str, metric: str, cfg: ClaimsConfig) -> Swap:
-    """Return the paired difference of two rows in both worlds."""
+def _swap(evidence: Evidence, row: str, reference: str, metric: str, cfg: ClaimsConfig) -> tuple[Swap | None, str]:
+    """Return the paired difference of two rows in both worlds, and what is missing of it."""
     mean = statistics.plain_mean(len(cfg.horizons))
-    found = [contrast(evidence, world, row, reference, metric, cfg).profile for world in DOORS]
-    read = [estimate(profile, mean, cfg.confidence) for profile in found if profile is not None]
-    return Swap(row, reference, read[0], read[1])
+    found = [contrast(evidence, world, row, reference, metric, cfg) for world in DOORS]
+    read = [estimate(profile, mean, cfg.confidence) for profile, _ in found if profile is not None]
+    gap = "; ".join(gap for _, gap in found if gap)
+    return (Swap(row, reference, *read) if len(read) == len(DOORS) else None), gap

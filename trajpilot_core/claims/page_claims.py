@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from schemas.claims import BASE, NO_INFORMATION, ClaimsConfig
+from schemas.claims import BASE, DRAWN, NO_INFORMATION, ClaimsConfig
 from trajpilot_core.claims.aims import AIM_METRICS, PLUS, RIVALS, Aims, Comparison
 from trajpilot_core.claims.judge import Finding, Judged
 from trajpilot_core.claims.markdown import (
@@ -25,14 +25,15 @@ from trajpilot_core.report.charts import Axes, Series, whisker_chart
 
 DIGITS = {"slope": 2, "equal": 2, "order": 3, "swap": 3}
 """Places after the point of a statement's figures; others have one."""
-UNITS = {"slope": "points per step", "order": "distance", "swap": "distance"}
-"""Units of a statement's figures; others are points of M@1."""
+BROKEN = f"the same in `{DRAWN}` [95 %]"
+"""Heading of the difference that a control must break; without it there is nothing to break."""
 RULES_TEXT = """\
 Intervals are 95 % over takes (resampled within each seed's world, seeds averaged); those of equivalence tests are
 90 %, with the variance between seeds. A sign is therefore shown for takes of these worlds; whether it holds in
 other worlds is what the single seeds tell. What neither holds nor fails is *undecided*; without every planned seed
-it is *not run*; where a model that a row rests on is not trained to its dev optimum it is *undertrained*, with what
-the intervals say beside it. The rules were fixed before the first run (`trajpilot_core/claims/rules.py`; reasons:
+it is *not run*; where a model that a row rests on is not trained to its dev optimum, or was not judged, it is
+*undertrained*, with what the intervals say beside it. The rules were fixed before any test figure of a row was looked
+at; those on controls were tightened the same day, likewise unseen (`trajpilot_core/claims/rules.py`; reasons:
 `docs/decisions/claims-statistics.md`).
 """
 EQUIVALENCE_TEXT = """\
@@ -56,12 +57,12 @@ def claims_section(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> str:
     lead = "Verdicts of the claims: " + ", ".join(f"{what} {n}" for what, n in sorted(counted.items())) + "."
     summary = [
         [row.claim.text, verdict(row.verdict("claim") or "not built"), verdict(row.verdict("control") or "–"),
-         f"not built: {row.claim.not_built}" if row.claim.not_built else ""]
+         _summary_note(row)]
         for row in judged
     ]  # fmt: skip
     details = [line for row in judged for line in _statement_rows(row)]
     per_horizon = [line for row in judged for finding in row.findings for line in _part_rows(finding, cfg)]
-    header = ["claim", "statement", "world", "figure", "unit", "each seed", "takes", "verdict", "note"]
+    header = ["claim", "statement", "world", "figure", "unit", "each seed", BROKEN, "takes", "verdict", "note"]
     rules = "\n".join(f"- **{kind}**: {text}." for kind, text in RULES.items()) + "\n"
     return section(
         "Claims and the controls that must break them",
@@ -78,24 +79,32 @@ def claims_section(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> str:
     )
 
 
+def _summary_note(row: Judged) -> str:
+    """Say what of a claim is not built, and why no world must break it."""
+    said = (("not built", row.claim.not_built), ("no control", row.claim.no_control))
+    return "; ".join(f"{what}: {why}" for what, why in said if why)
+
+
 def _statement_rows(row: Judged) -> list[list[str]]:
     """Return a line per statement."""
     if not row.findings:
-        return [[row.claim.text, "", "", "", "", "", "", "not built", row.claim.not_built]]
+        return [[row.claim.text, "", "", "", "", "", "", "", "not built", row.claim.not_built]]
     return [
         [row.claim.text if place == 0 else "", *_statement_cells(finding)] for place, finding in enumerate(row.findings)
     ]
 
 
 def _statement_cells(finding: Finding) -> list[str]:
-    """Return statement, world, figure, unit, seeds, takes, verdict, note."""
+    """Return statement, world, figure, unit, seeds, the difference that a control must break, takes, verdict, note."""
     statement, figure = finding.statement, finding.headline
     digits = DIGITS.get(statement.kind, 1)
-    world = f"{statement.world} − {statement.against}" if statement.against else statement.world
+    is_shrinking = statement.kind == "shrinks"
+    world = f"{statement.world} − {statement.against}" if is_shrinking else statement.world
+    broken = change(finding.broken, digits) if statement.against else ""
     takes = str(figure.n_takes) if figure else ""
     return [
         f"{statement.role}: {statement.text} ({statement.kind})", world, change(figure, digits),
-        UNITS.get(statement.kind, "points"), seeds(figure, digits), takes, verdict(finding.verdict), finding.note,
+        finding.unit, seeds(figure, digits), broken, takes, verdict(finding.verdict), finding.note,
     ]  # fmt: skip
 
 
@@ -125,7 +134,9 @@ def equivalence_section(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> str:
         [
             name(f.statement.row) + " − " + name(f.statement.reference),
             *_equivalence_cells(f.headline),
+            change(f.broken),
             verdict(f.verdict),
+            f.note,
         ]
         for row in judged
         for f in row.findings
@@ -133,7 +144,9 @@ def equivalence_section(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> str:
     ]
     header = ["difference", "M@1, points [90 %]", "standard error", "between seeds", "power, %", "each seed", "takes"]
     lead = EQUIVALENCE_TEXT.format(world=NO_INFORMATION, margin=cfg.margin, target=cfg.target_se)
-    return section("Equivalence where motion tells nothing", lead, table([*header, "verdict"], rows), level=3)
+    return section(
+        "Equivalence where motion tells nothing", lead, table([*header, BROKEN, "verdict", "note"], rows), level=3
+    )
 
 
 def _equivalence_cells(figure: Equivalence | Estimate | None) -> list[str]:

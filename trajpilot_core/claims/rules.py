@@ -1,4 +1,4 @@
-"""What is claimed, the control that must break it, and how each is judged: fixed here, before any figure is seen.
+"""What is claimed, the control that must break it, and how each is judged: fixed before a test figure was looked at.
 
 A verdict is drawn from intervals alone. Source of the claims: the paper (arXiv 2605.20388); of controls, margins and
 rules: docs/decisions/claims-statistics.md. Parts of a claim that this implementation lacks say so.
@@ -13,13 +13,19 @@ Verdict = Literal["holds", "fails", "undecided", "undertrained", "not run", "not
 Role = Literal["claim", "control"]
 Kind = Literal["each", "mean", "slope", "equal", "shrinks", "reported", "order", "swap"]
 
+NOTHING_TO_BREAK = "nothing to break"
 RULES: dict[Kind, str] = {
     "each": "at every H tested the interval lies on the claimed side of zero; fails where one lies on the other side",
     "mean": "the interval of the plain mean over H lies on the claimed side of zero; fails where it lies on the other",
     "slope": "the interval of the least-squares slope over H lies above zero; fails where it lies below",
     "equal": "two one-sided tests on the plain mean over H: the 90 % interval, variance between seeds included, lies "
-    "within the margin and the standard error is small enough; fails where the interval lies wholly outside the margin",
-    "shrinks": "the interval of (lead in this world) − (lead in the world `drawn`) lies below zero; fails where above",
+    "within the margin and the standard error is small enough; fails where the interval lies wholly outside the "
+    f"margin. {NOTHING_TO_BREAK.capitalize()}, and so never more than undecided, where the same difference in the "
+    "world `drawn` (95 %, plain mean over H) does not exclude zero on the claimed side, or where in some seed the rows "
+    "answer alike everywhere",
+    "shrinks": "the interval of (lead in this world) − (lead in the world `drawn`) lies below zero; fails where above. "
+    f"{NOTHING_TO_BREAK.capitalize()}, and so never more than undecided, where the lead in `drawn` does not exclude "
+    "zero on the claimed side",
     "reported": "printed, not judged",
     "order": "each of the three differences between neighbouring mean distances has its interval above zero; fails "
     "where one has it below",
@@ -44,7 +50,7 @@ class Statement(NamedTuple):
     """Tested from `ClaimsConfig.deep_horizon` on only."""
     metric: str = "m1"
     against: str = ""
-    """Reference world of `shrinks`."""
+    """World in which the difference must be there for the control to break anything; of `shrinks` the reference too."""
 
 
 class Claim(NamedTuple):
@@ -55,11 +61,13 @@ class Claim(NamedTuple):
     statements: tuple[Statement, ...] = ()
     not_built: str = ""
     """Parts that this implementation lacks."""
+    no_control: str = ""
+    """Why no world must break it; empty where one must, or where nothing is built."""
 
 
-def _equal(row: str, reference: str, text: str) -> Statement:
-    """Control: without information in motion two rows are equivalent."""
-    return Statement("control", text, "equal", NO_INFORMATION, row, reference)
+def _equal(row: str, reference: str, text: str, sign: int = 1) -> Statement:
+    """Control: without information in motion two rows are equivalent; `sign` is that of their claimed difference."""
+    return Statement("control", text, "equal", NO_INFORMATION, row, reference, sign, against=DRAWN)
 
 
 NO_MOTION = "no information in motion: "
@@ -119,6 +127,8 @@ CLAIMS: tuple[Claim, ...] = (
         "scorer_endpoint",
         "The Scorer is above Endpoint-Traj (may fail: retrieval knows nothing of the middle beyond the endpoints)",
         (Statement("claim", "Scorer − Endpoint-Traj > 0", "mean", BASE, "scorer", "endpoint_traj"),),
+        no_control="no world takes away all that the Scorer may be ahead by: without information in motion it still "
+        "reads the candidates' labels",
     ),
     Claim(
         "top1",
@@ -126,8 +136,8 @@ CLAIMS: tuple[Claim, ...] = (
         (
             Statement("claim", "Top-1 − No-Traj < 0 at long H", "each", BASE, "top1", "no_traj", -1, is_deep=True),
             Statement("claim", "Top-1 − Endpoint-Traj < 0 at every H", "each", BASE, "top1", "endpoint_traj", -1),
-            _equal("top1", "no_traj", NO_MOTION + "Top-1 and No-Traj are equivalent"),
-            _equal("top1", "endpoint_traj", NO_MOTION + "Top-1 and Endpoint-Traj are equivalent"),
+            _equal("top1", "no_traj", NO_MOTION + "Top-1 and No-Traj are equivalent", -1),
+            _equal("top1", "endpoint_traj", NO_MOTION + "Top-1 and Endpoint-Traj are equivalent", -1),
         ),
     ),
     Claim(
@@ -136,8 +146,8 @@ CLAIMS: tuple[Claim, ...] = (
         (
             Statement("claim", "Shuffled − Oracle < 0", "mean", BASE, "shuffled", "oracle", -1),
             Statement("claim", "Shuffled − Endpoint-Traj < 0", "mean", BASE, "shuffled", "endpoint_traj", -1),
-            _equal("shuffled", "oracle", NO_MOTION + "Shuffled and Oracle are equivalent"),
-            _equal("shuffled", "endpoint_traj", NO_MOTION + "Shuffled and Endpoint-Traj are equivalent"),
+            _equal("shuffled", "oracle", NO_MOTION + "Shuffled and Oracle are equivalent", -1),
+            _equal("shuffled", "endpoint_traj", NO_MOTION + "Shuffled and Endpoint-Traj are equivalent", -1),
         ),
         "the l1 part: needs the latent predictor",
     ),

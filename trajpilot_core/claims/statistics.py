@@ -7,7 +7,7 @@ their differences are paired; two worlds share none. Reasons and formulas: docs/
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -85,7 +85,10 @@ class Equivalence:
     low: float
     high: float
     power: float
-    """Chance that the tests would find equivalence at this standard error if the true difference were zero, percent."""
+    """Chance that the tests would find equivalence at this standard error if the true difference were zero, percent.
+
+    Not a number where the standard error is zero: nothing was there to test.
+    """
     per_seed: tuple[tuple[int, float], ...]
     n_takes: int
     n_windows: int
@@ -143,6 +146,29 @@ def minus(one: Profile, other: Profile) -> Profile:
     )
 
 
+def with_both_takes(of: Profile, is_across_H: NDArray[np.bool_]) -> Profile:
+    """Double the deviations of resamples whose sums run over pairs of takes, each pair counted in both of them.
+
+    Such a mean depends on every take twice, as either end of its pairs, and resampling sums per take moves one end
+    only: to first order (Hajek's projection) half of what takes make of it. Source: docs/decisions/claims-checks.md.
+
+    Args:
+        of: the profile.
+        is_across_H: shape (H,), true where a pair joins two takes.
+    """
+    factor_H = np.where(is_across_H, 2.0, 1.0)
+    centre_S1H = of.points[:, None]
+    return replace(of, draws=centre_S1H + factor_H * (of.draws - centre_S1H))
+
+
+def has_nothing_to_compare(of: Profile) -> bool:
+    """Say whether in some seed a paired difference is exactly zero in every resample: two rows that answer alike."""
+    return any(
+        not np.nan_to_num(points).any() and not np.nan_to_num(draws).any()
+        for points, draws in zip(of.points, of.draws, strict=True)
+    )
+
+
 def plain_mean(n: int) -> Array:
     """Return the weights of shape (H,) of the plain mean over `n` horizons."""
     return np.full(n, 1.0 / n)
@@ -194,8 +220,9 @@ def two_sided_p(draws_B: Array) -> float:
     """Return the bootstrap p-value of zero: twice the smaller share of draws on either side, with one draw added.
 
     It is the level at which a percentile interval would just touch zero; at least 2 / (B + 1) for draws of shape (B,).
+    Draws are rounded like every figure: one that is zero but for the order of a sum counts on both sides.
     """
-    kept = draws_B[~np.isnan(draws_B)]
+    kept = np.round(draws_B[~np.isnan(draws_B)], DIGITS)
     smaller = min(int((kept <= 0).sum()), int((kept >= 0).sum()))
     return min(1.0, 2.0 * (smaller + 1) / (len(kept) + 1))
 
@@ -242,10 +269,10 @@ def equivalence(of: Profile, weights_H: Array, cfg: ClaimsConfig) -> Equivalence
     error = math.sqrt(of_takes + of_seeds)
     quantile = float(t.ppf(0.5 + cfg.equivalence_level / 2, _freedom(of_takes, of_seeds, takes_S)))
     value = float(points_S.mean())
-    power = 2.0 * float(norm.cdf(cfg.margin / error - quantile)) - 1.0 if error > 0 else 1.0
+    chance = max(2.0 * float(norm.cdf(cfg.margin / error - quantile)) - 1.0, 0.0) if error > 0 else math.nan
     rounded = {
         "value": value, "standard_error": error, "between": math.sqrt(between), "low": value - quantile * error,
-        "high": value + quantile * error, "power": 100.0 * max(power, 0.0),
+        "high": value + quantile * error, "power": 100.0 * chance,
     }  # fmt: skip
     return Equivalence(
         **{name: round(number, DIGITS) for name, number in rounded.items()},
