@@ -45,7 +45,8 @@ class ScoredSegments:
 def scene_geometry(inputs: Inputs, config: GeometryConfig) -> list[GeometryScore]:
     """Measure distances between features of four kinds of pairs of test segments, summed per take.
 
-    A pair within a take counts once; a pair across takes counts in the take of each of its two segments.
+    A pair within a take counts once; a pair across takes counts in the take of each of its two segments, so that
+    resamples of its sums need `statistics.with_both_takes`.
 
     Args:
         inputs: takes, segments and features.
