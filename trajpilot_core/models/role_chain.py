@@ -131,8 +131,8 @@ def labels_of(kept: Kept, places_BNM: Tensor) -> Tensor:
 def coupling(labels_BNM: Tensor, weight_BT: Tensor, share_TV: Tensor, most: int) -> Tensor:
     """Return (B, N): how much likelier the labels are together, under one take's preferences, than each by itself.
 
-    log sum_t w_t prod_m p_t(a_m) - sum_m log sum_t w_t p_t(a_m): 0 for a single middle step. It tells sequences that
-    one plan explains from those that mix the plans of several takes.
+    log sum_t w_t prod_m p_t(a_m) - sum_m log sum_t w_t p_t(a_m): 0 for a single middle step, and 0 where no take has
+    weight. It tells sequences that one plan explains from those that mix the plans of several takes.
 
     Args:
         labels_BNM: sequences of middle labels.
@@ -141,12 +141,15 @@ def coupling(labels_BNM: Tensor, weight_BT: Tensor, share_TV: Tensor, most: int)
         most: how many.
     """
     weight_BX, take_BX = weight_BT.topk(min(most, weight_BT.shape[1]), dim=1)
+    hidden_BX = weight_BX <= 0
     weight_BX = (weight_BX / weight_BX.sum(1, keepdim=True).clamp_min(TINY)).clamp_min(TINY).log()
+    weight_BX = weight_BX.masked_fill(hidden_BX, -torch.inf)
     flat = labels_BNM.flatten(1)[:, None].expand(-1, take_BX.shape[1], -1)
     log_BXNM = share_TV[take_BX].gather(2, flat).view(*take_BX.shape, *labels_BNM.shape[1:]).clamp_min(1e-6).log()
     together_BN = torch.logsumexp(weight_BX[:, :, None] + log_BXNM.sum(3), dim=1)
     apart_BNM = torch.logsumexp(weight_BX[:, :, None, None] + log_BXNM, dim=1)
-    return together_BN - apart_BNM.sum(2)
+    coupled_BN: Tensor = together_BN - apart_BNM.sum(2)
+    return coupled_BN.masked_fill(hidden_BX.all(1, keepdim=True), 0.0)
 
 
 def with_ends(kept: Kept, places_BM: Tensor) -> Tensor:

@@ -26,6 +26,8 @@ from trajpilot_core.models.role_chain import (
 
 ENDS, MIDDLES = 0, 1
 EXPERTS = 3
+LARGEST_LOG_ODDS = 40.0
+"""Log odds of labels and takes are cut here: beyond, sums of odds or their gradients would overflow."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class ScorerPlus(nn.Module):
         preference_TV = self._preferences(lore, kernel_VV)
         unary_BHV = self._unary(inputs, lore.bank)
         weight_BT = self._weights(inputs.manner, unary_BHV[:, [0, -1]].softmax(-1), lore)
-        taken_BV = (weight_BT @ (-self.clash.exp() * lore.clash).exp().T).clamp_min(TINY).log()
+        taken_BV = (weight_BT @ _odds(-self.clash.exp() * lore.clash).T).clamp_min(TINY).log()
         preference_BV = weight_BT @ preference_TV + self._common(lore)
         prior_BV = self.prior.exp() * (preference_BV / preference_BV.sum(1, keepdim=True) + 1e-4).log()
         unary_BHV = torch.cat([
@@ -135,7 +137,7 @@ class ScorerPlus(nn.Module):
             lore: which labels a take holds, and how labels and takes move together.
         """
         allowed_BT = manner_BT > -torch.inf
-        fits_VT = (self.holds.exp() * (lore.counts > 0).float().T - self.clash.exp() * lore.clash).exp()
+        fits_VT = _odds(self.holds.exp() * (lore.counts > 0).float().T - self.clash.exp() * lore.clash)
         logit_BT = self.manner.exp() * manner_BT.masked_fill(~allowed_BT, 0.0)
         logit_BT = logit_BT + (ends_B2V @ fits_VT).clamp_min(TINY).log().sum(1)
         return logit_BT.masked_fill(~allowed_BT, -1e30).softmax(-1) * allowed_BT
@@ -164,6 +166,11 @@ class ScorerPlus(nn.Module):
 def _weight(start: float) -> nn.Parameter:
     """Return a learned positive number, held as its logarithm."""
     return nn.Parameter(torch.tensor(math.log(start)))
+
+
+def _odds(log_VT: Tensor) -> Tensor:
+    """Return (V, T): odds of their logarithms."""
+    return log_VT.clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS).exp()
 
 
 def _shares(preference_xV: Tensor, kernel_VV: Tensor) -> Tensor:

@@ -16,6 +16,8 @@ from torch import Tensor
 from schemas.config import EffectsConfig
 
 TINY = 1e-30
+LOST_AT_ONCE = 65_536
+"""How many sums that a product of exponentials has lost are taken again in one call."""
 
 
 class Sizes(NamedTuple):
@@ -148,9 +150,16 @@ def label_ratios(effects: Effects, ends_B2W: Tensor, tempering: float) -> Tensor
 
 
 def _summed_out(of_other_B2V: Tensor, both_VV: Tensor) -> Tensor:
-    """Return (B, 2, V): log of the sum over the other end's labels of exp(its own + what both share)."""
+    """Return (B, 2, V): log of the sum over the other end's labels of exp(its own + what both share).
+
+    As a product of exponentials, which is fast; the few sums that are lost in it are taken exactly.
+    """
     highest_V = both_VV.amax(1)
     shared_VV = (both_VV - highest_V[:, None]).exp()
     top_B21 = of_other_B2V.amax(-1, keepdim=True)
-    summed_B2V: Tensor = ((of_other_B2V - top_B21).exp() @ shared_VV.T).clamp_min(TINY).log()
-    return top_B21 + highest_V + summed_B2V
+    summed_B2V = (of_other_B2V - top_B21).exp() @ shared_VV.T
+    out_B2V: Tensor = top_B21 + highest_V + summed_B2V.clamp_min(TINY).log()
+    for lost_N3 in torch.split((summed_B2V < TINY).nonzero(), LOST_AT_ONCE):
+        query, end, label = lost_N3.unbind(1)
+        out_B2V[query, end, label] = torch.logsumexp(of_other_B2V[query, end] + both_VV[label], dim=1)
+    return out_B2V

@@ -66,12 +66,12 @@ def load_plus(file: ModelFile, config: ScorerPlusConfig, seed: int, device: str)
     """Build the frozen Scorer+ of one seed and read its decision.
 
     Raises:
-        StoreError: the file holds none.
+        StoreError: the file holds none, or one of other parameters.
     """
     key = _known(file, model_key(FINAL, seed, SCORER_PLUS))
     decision = PlusDecision.model_validate_json(file.metadata[key])
     model = ScorerPlus(config)
-    model.load_state_dict(_state(file, key), strict=True)
+    model.load_state_dict(_fitting(_state(file, key), model, key), strict=True)
     return model.to(device).eval().requires_grad_(False), decision
 
 
@@ -80,6 +80,16 @@ def _known(file: ModelFile, key: str) -> str:
     if key not in file.metadata:
         raise StoreError(f"no scorer {key!r} in the file, which knows {', '.join(file.metadata)}; run the stage scorer")
     return key
+
+
+def _fitting(state: dict[str, Tensor], model: ScorerPlus, key: str) -> dict[str, Tensor]:
+    """Return `state`, whose names and shapes must be the model's (torch would read a vector as a scalar)."""
+    have, allowed = ({name: tuple(v.shape) for name, v in s.items()} for s in (state, model.state_dict()))
+    wrong = sorted(name for name in have | allowed if have.get(name) != allowed.get(name))
+    if wrong:
+        found = "; ".join(f"{name} is {have.get(name, 'absent')}, not {allowed.get(name, 'known')}" for name in wrong)
+        raise StoreError(f"{key}: {found} (shapes of parameters); it is of another version: run the stage scorer again")
+    return state
 
 
 def _state(file: ModelFile, key: str) -> dict[str, Tensor]:
