@@ -9,8 +9,8 @@ from prefect import flow
 from schemas.claims import ClaimsConfig, ClaimsJob, ClaimsRun
 from schemas.config import PipelineConfig
 from tasks.claims import compute_world
-from trajpilot_core.claims.collect import publish
-from trajpilot_core.claims.jobs import Place
+from trajpilot_core.claims.collect import publish, refuse_before
+from trajpilot_core.claims.jobs import Place, failure
 from trajpilot_core.claims.worlds import Recipes, chosen
 from trajpilot_core.evidence_pages import write_pages
 from trajpilot_core.stages.resolve import resolve_device
@@ -29,20 +29,26 @@ def claims_worlds(
 
     Worlds run side by side, as many as the flow's task runner has threads, each in a process of its own. What is
     finished is reused, so that an interrupted run goes on where it stopped. A fault of the program in one world is
-    raised in the end, after the others are published.
+    published as the failure of that world, and raised in the end.
+
+    Raises:
+        InputError: the tables under `docs` hold a world and seed that this run will not have; nothing is written.
     """
     config, recipes, place = ClaimsConfig(), Recipes(files, features), Place(root, resolve_device(device))
-    futures = [compute_world.submit(world, recipes, place) for world in chosen(config, names)]
+    worlds, folder = chosen(config, names), Path(docs) / "claims"
+    refuse_before(config, place, folder, worlds)
+    futures = [compute_world.submit(world, recipes, place) for world in worlds]
     told: list[ClaimsJob] = []
     faults: list[Exception] = []
-    for future in futures:
+    for world, future in zip(worlds, futures, strict=True):
         future.wait()
         found = future.state.result(raise_on_failure=False)
         if isinstance(found, Exception):
             faults.append(found)
+            told.append(failure(world, f"a fault of the program: {type(found).__name__}: {found}"))
         else:
             told += cast("tuple[ClaimsJob, ...]", found)
-    run = publish(config, recipes, place, Path(docs) / "claims", told)
+    run = publish(config, recipes, place, folder, told)
     write_pages(Path(docs))
     if faults:
         raise faults[0]

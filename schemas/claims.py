@@ -1,7 +1,8 @@
 """What the claims run fixes beforehand, once and dated, and the rows that only the claims have.
 
-Reasons: docs/decisions/claims-statistics.md. Nothing here may change after the first run of the claims: the digest of
-`ClaimsConfig` is printed on every page that rests on it.
+Reasons: docs/decisions/claims-statistics.md. The values of `ClaimsConfig` were fixed before any test figure of a row was
+looked at. Sizes were then cut for their cost, after one control world had been evaluated, unseen. Nothing may change
+once a figure has been looked at: the digest of `ClaimsConfig` is printed on every page that rests on it.
 """
 
 from typing import Literal
@@ -18,10 +19,14 @@ SWEEP_ROWS = ("no_traj", "endpoint_traj", "oracle")
 """Rows that the worlds of the sweep are scored on."""
 
 
+RUN_DIGEST = "d167b0f0e55c559817d82ed7564e82b9699539ab9f8f00f5bbf82bff96f3d8d7"
+"""Digest of `ClaimsConfig`, of both recipes and of every world (`collect.digest_of`), as they were fixed."""
+
+
 class ClaimsConfig(Record):
     """Sizes, margins and levels of the claims. No other file repeats one of these numbers."""
 
-    fixed_on: str = Field(FIXED_ON, pattern=r"^\d{4}-\d{2}-\d{2}$", description="Date on which these values were fixed, before the first run.")
+    fixed_on: str = Field(FIXED_ON, pattern=r"^\d{4}-\d{2}-\d{2}$", description="Date on which these values were fixed, before any test figure of a row was looked at.")
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="One world, with takes of its own, and one chain of models per seed.")
     sweep_kappa: tuple[float, ...] = Field((0.0, 1.5, 3.0), min_length=1, description="Label information in motion, of the sweep.")
     sweep_style: tuple[float, ...] = Field((0.0, 2.0, 4.0), min_length=1, description="Intent information in motion, of the sweep; every pair with kappa is published.")
@@ -51,21 +56,80 @@ class ClaimsJob(Record):
     job: str
     status: Literal["done", "not run", "failed"]
     seconds: float | None
-    """Wall time; None where it did not run."""
+    """Wall time; None where it did not run, where nobody timed it, or where `shared_with` says who counts it."""
     note: str = ""
     """Why it was not run or what failed."""
+    started: str = ""
+    """Time (UTC, ISO 8601) at which what it left behind was begun; empty where it is not known."""
+    shared_with: str = ""
+    """World and seed (as in `base, seed 0`) that count the seconds of the output that this job only linked."""
+
+
+class WorldMade(Record):
+    """Beside the files of a world: when it was made, for worlds that one call made from beginning to end."""
+
+    started: str
+    """UTC, ISO 8601."""
+    seconds: float
+
+
+class WorldSize(Record):
+    """How large one world of the run is; its seeds are equally large."""
+
+    world: str
+    recipe: Literal["files", "features"]
+    """Which of the two recipes is computed in it: that of its door."""
+    train_takes: int
+    """Dev takes included."""
+    test_takes: int
+    labels: int
+    segments: int
+    """Steps of a take, one more or less at random."""
+
+
+class RecipeSize(Record):
+    """How large the models of one recipe are, and what they learn on. Budgets are the most epochs of a training."""
+
+    recipe: Literal["files", "features"]
+    video: str
+    """What is encoded: side in pixels and frames a second of the video, or how frames are drawn."""
+    encoder: str
+    """Of the clips: size, frames per segment, side of the input in pixels."""
+    text_encoder: str
+    learned_on: str
+    """Which training takes the scorers learn on."""
+    alignment: tuple[int, int, int]
+    """Width, layers and epochs of E_tau."""
+    predictor: tuple[int, int, int]
+    """Width, layers and epochs of each predictor."""
+    scorer: tuple[int, int, int]
+    """Width, layers and epochs of the Scorer."""
+    candidates: int
+    """K, retrieved per query."""
 
 
 class ClaimsRun(Record):
     """run.json: when, with what and on what the claims were computed."""
 
     date: str
+    """On which the tables were gathered."""
     config_digest: str
     """Of `ClaimsConfig` together with the pipeline's configuration and the worlds'."""
     machine: str
-    """Processor, cores, memory; no host name."""
+    """Processor, cores, memory, system of the machine that gathered the tables; no host name."""
     device: Literal["cpu", "cuda"]
+    """Of the call that gathered the tables."""
     jobs: tuple[ClaimsJob, ...]
+    first_started: str = ""
+    """Earliest `started` of the jobs."""
+    last_started: str = ""
+    """Latest `started` of the jobs."""
+    elsewhere: int = 0
+    """Jobs that another machine computed."""
+    version: str = ""
+    """Of this project, with the commit of the checkout where there is one: of the code that gathered the tables."""
+    worlds: tuple[WorldSize, ...] = ()
+    recipes: tuple[RecipeSize, ...] = ()
 
 
 def sweep_world(kappa: float, style: float) -> str:
@@ -86,3 +150,8 @@ def sweep_worlds(cfg: ClaimsConfig) -> dict[str, tuple[float, float]]:
 def curve_worlds(cfg: ClaimsConfig) -> dict[str, int]:
     """Return name -> training takes of every further world of the learning curve."""
     return {f"takes_{takes}": takes for takes in cfg.curve_takes}
+
+
+def full_worlds(cfg: ClaimsConfig) -> tuple[str, ...]:
+    """Return the worlds that are scored on every row and go through every leak check."""
+    return (BASE, DRAWN, NO_INFORMATION, NO_STYLE, *curve_worlds(cfg))

@@ -3,16 +3,18 @@
 A job is one stage of one world. The stages' store makes it resumable: run again, it goes on where it stopped.
 """
 
+import datetime
 import multiprocessing
 import os
 import shutil
+import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import NamedTuple
 
-from schemas.claims import ClaimsJob
+from schemas.claims import ClaimsJob, WorldMade
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.claims.worlds import PlannedWorld, Recipes, options_of
 from trajpilot_core.errors import TrajPilotError
@@ -24,6 +26,10 @@ from trajpilot_core.stages.stage import Stage
 from trajpilot_core.store.lock import root_lock
 
 WORLD_JOB = "world"
+PROCESS_JOB = "process"
+"""Stands for a world of which nobody knows how far it came."""
+MADE_FILE = "world_made.json"
+"""In the root of a world: `schemas.claims.WorldMade`."""
 SHARED_STAGE = "drawn_features"
 """Its key holds nothing of the motion, so worlds of one seed share its output."""
 LOCK_WAIT_S = 3600.0
@@ -46,7 +52,12 @@ def run_apart(world: PlannedWorld, recipes: Recipes, place: Place) -> tuple[Clai
             return pool.submit(run_world, world, recipes, place).result()
         except BrokenProcessPool:
             note = "its process ended without a word (killed, or out of memory); run again"
-            return (_job(world, "process", "failed", None, note),)
+            return (failure(world, note),)
+
+
+def failure(world: PlannedWorld, note: str) -> ClaimsJob:
+    """Return the failure of a world as a whole; what was finished before it is found in the store."""
+    return _job(world, PROCESS_JOB, "failed", None, note)
 
 
 def run_world(world: PlannedWorld, recipes: Recipes, place: Place) -> tuple[ClaimsJob, ...]:
@@ -68,8 +79,8 @@ def run_world(world: PlannedWorld, recipes: Recipes, place: Place) -> tuple[Clai
 def run_job(world: PlannedWorld, name: str, config: PipelineConfig, options: RunOptions) -> ClaimsJob:
     """Run one job; the seconds are those of the run that computed its output, not of this look at it."""
     if name == WORLD_JOB:
-        make_world(world, Path(options.data_root))
-        return _job(world, name, "done", None, "")
+        made = make_world(world, Path(options.root), Path(options.data_root))
+        return _job(world, name, "done", None if made is None else made.seconds, "")
     if name == SHARED_STAGE:
         share_features(Path(options.root))
     stages: dict[str, Stage] = world.stages
@@ -77,20 +88,44 @@ def run_job(world: PlannedWorld, name: str, config: PipelineConfig, options: Run
     return _job(world, name, "done", None if outcome.cached else round(outcome.seconds, 1), "")
 
 
-def make_world(world: PlannedWorld, folder: Path) -> None:
-    """Write the world's files, or its description where it enters by features; a finished one is left alone."""
+def make_world(world: PlannedWorld, root: Path, folder: Path) -> WorldMade | None:
+    """Write the world's files, or its description where it enters by features; a finished one is left alone.
+
+    Returns:
+        When it was made, which is kept in `root` too; None where this call did not make all of it.
+    """
+    started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     if world.world.door == "features":
+        is_whole = not (folder / "world.json").exists()
         describe_world(world.world, folder)
     else:
-        write_world(world.world, folder, 1, _no_progress)
+        summary = write_world(world.world, folder, 1, _no_progress)
+        is_whole = summary.written == summary.n_takes
+    if not is_whole:
+        return None
+    seconds = round(time.monotonic() - clock, 1)
+    made = WorldMade(started=started.isoformat(timespec="seconds"), seconds=seconds)
+    (root / MADE_FILE).write_text(made.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return made
+
+
+def read_made(root: Path) -> WorldMade | None:
+    """Return when the world of a root was made; None where nobody timed it."""
+    path = root / MADE_FILE
+    return WorldMade.model_validate_json(path.read_bytes()) if path.is_file() else None
 
 
 def share_features(root: Path) -> None:
-    """Link the features that another world of this seed has computed into `root`; keys decide whether they fit."""
+    """Link the features that another world of this seed has computed into `root`; keys decide whether they fit.
+
+    A folder whose name begins with a dot is the unfinished copy of a world that links at this moment.
+    """
     seed = root.name.rsplit("-", 1)[-1]
     for other in sorted(root.parent.glob(f"*-{seed}")):
         for manifest in sorted((other / "artifacts" / SHARED_STAGE).glob("*/manifest.json")):
             source = manifest.parent
+            if source.name.startswith("."):
+                continue
             target = root / "artifacts" / SHARED_STAGE / source.name
             if not (target / manifest.name).exists() and source != target:
                 temporary = target.with_name(f".{source.name}.{os.getpid()}")

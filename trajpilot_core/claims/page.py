@@ -6,15 +6,8 @@ from schemas.claims import ClaimsConfig
 from trajpilot_core.claims.aims import judge_aims
 from trajpilot_core.claims.doors import compare_doors
 from trajpilot_core.claims.judge import judge_claims
-from trajpilot_core.claims.page_checks import (
-    ceilings_section,
-    cost_section,
-    curves_picture,
-    geometry_section,
-    leaks_section,
-    run_section,
-    training_section,
-)
+from trajpilot_core.claims.page_ceilings import ceilings_section
+from trajpilot_core.claims.page_checks import curves_picture, geometry_section, training_section
 from trajpilot_core.claims.page_claims import (
     aims_section,
     claims_section,
@@ -22,6 +15,8 @@ from trajpilot_core.claims.page_claims import (
     equivalence_section,
     plus_picture,
 )
+from trajpilot_core.claims.page_leaks import leaks_section, self_checks_section
+from trajpilot_core.claims.page_run import cost_section, header, run_section
 from trajpilot_core.claims.page_takes import takes_picture, takes_section
 from trajpilot_core.claims.page_worlds import (
     SHOWN_METRICS,
@@ -95,8 +90,9 @@ def claims_pages(evidence: Evidence, cfg: ClaimsConfig) -> dict[str, bytes]:
         sweep_section(evidence, cfg),
         takes_section(evidence, cfg),
         doors_section([compare_doors(evidence, metric, cfg) for metric in SHOWN_METRICS]),
-        ceilings_section(evidence),
-        leaks_section(evidence),
+        ceilings_section(evidence, cfg),
+        leaks_section(evidence, cfg),
+        self_checks_section(evidence, cfg),
         run_section(evidence, cfg),
         training_section(evidence),
         cost_section(evidence),
@@ -111,18 +107,3 @@ def claims_pages(evidence: Evidence, cfg: ClaimsConfig) -> dict[str, bytes]:
     }
     page = {"claims.md": "\n".join(blocks).encode()}
     return page | {f"{FOLDER}/{file}": drawn for file, drawn in pictures.items()}
-
-
-def header(evidence: Evidence, cfg: ClaimsConfig) -> str:
-    """Say when, on what and with what the figures were computed."""
-    run = evidence.run
-    when = "not run" if run is None else f"{run.date}, on {run.machine} ({run.device.upper()})"
-    digest = "–" if run is None else f"`{run.config_digest[:12]}`"
-    return (
-        f"- Run: {when}. Digest of the run's configuration: {digest}.\n"
-        f"- Sizes, margins and rules fixed on {cfg.fixed_on}, before the first run; digest `{cfg.digest()[:12]}`.\n"
-        f"- {len(cfg.seeds)} seeds ({', '.join(map(str, cfg.seeds))}): each a world of its own, with its own models. "
-        f"Intervals: {cfg.bootstrap:,} resamples of takes within each seed's world.\n"
-        "- `trajpilot claims` computes what is missing and renders this page from the tables in `docs/claims/`; "
-        "a test renders it again and compares the bytes.\n"
-    )

@@ -36,8 +36,10 @@ is the exact ceiling of what the row may see, or more, averaged over the same wi
 lie above it except by chance.
 """
 CONTROLS_TEXT = """\
-The plain mean over H in the rendered world, in the same world through the other door, and where the head's motion
-tells no intent, or nothing at all. Each world has its own takes.
+The plain mean over H in the rendered world, in a world of the same knobs through the other door, and where the head's
+motion tells no intent, or nothing at all. Each world has its own takes. `base` differs from the others in more than
+the door: it has more takes for training, and its scorers learn on cross-fitted candidates, theirs on takes that are
+held out (*What was run*). Controls are therefore compared with `drawn`, which has their recipe.
 """
 SWEEP_TEXT = """\
 All pairs of kappa (label information in motion) and style (intent information in motion), one seed, through the
@@ -46,7 +48,9 @@ exact.
 """
 DOORS_TEXT = """\
 The same knobs through both doors: video files that are decoded and encoded, and tables whose frames show a still
-head. Rule, fixed beforehand: it fails where two rows stand in opposite order and both intervals exclude zero. `tau`
+head. Two other things differ: the number of takes, and how the scorers' training takes are set aside (*What was
+run*); an order that differs may come from any of the three. Rule: it fails where two rows stand in opposite order and
+both intervals exclude zero, is undecided where chance explains every such pair, and holds where there is none. `tau`
 is Kendall's rank correlation of the two orders.
 """
 
@@ -186,7 +190,7 @@ def doors_section(compared: Sequence[Doors]) -> str:
         ]
         if swaps:
             blocks.append(table(["pair in opposite order", f"`{BASE}`, points", f"`{DRAWN}`, points", ""], swaps))
-    return section("Both doors put the rows into the same order", *blocks)
+    return section("Do both doors give the same order?", *blocks)
 
 
 def rows_picture(evidence: Evidence, cfg: ClaimsConfig) -> bytes:

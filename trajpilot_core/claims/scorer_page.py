@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from schemas.claims import BASE, DRAWN, NO_INFORMATION, NO_STYLE, ClaimsConfig
+from schemas.claims import BASE, DRAWN, NO_INFORMATION, NO_STYLE, ClaimsConfig, world_seeds
 from schemas.results import GateRow, Headroom
-from trajpilot_core.claims.attribution import Source, attribution_text, lead, sources
+from trajpilot_core.claims.attribution import SIGNS, Source, attribution_text, lead, sources
 from trajpilot_core.claims.markdown import (
     METRIC_NAMES,
     change,
@@ -31,12 +31,13 @@ GATE_TEXT = """\
 A closed gate answers with the fallback, so by definition the overall gain is the open rate times the gain on the
 opened windows; both sides are computed apart and printed. `harmed`: opened windows with fewer middle steps right
 than the fallback. Gains are points of M@1 over No-Traj, over windows. Values are means over the seeds, the range
-over seeds in brackets.
+over seeds in brackets, and how many of the planned seeds there are where some are missing.
 """
 HEADROOM_TEXT = """\
 What the K nearest training windows could give: middle steps whose truth stands at the same step, or at any middle
 step, of some candidate, and the best candidate chosen by the truth (a diagnostic, no method). Plain mean over H;
-means over seeds, the range over seeds in brackets. `random`: a pool of the same size drawn at random.
+means over seeds, the range over seeds in brackets, and how many of the planned seeds there are where some are
+missing. `random`: a pool of the same size drawn at random.
 """
 INPUTS_TEXT = """\
 Scorers that were trained without an input, and the trained Scorer that is shown the candidates' trajectories in a
@@ -52,17 +53,17 @@ def scorer_pages(evidence: Evidence, cfg: ClaimsConfig) -> dict[str, bytes]:
         "> **Simulated world**, that of `docs/claims.md`: nothing here may stand beside the paper's numbers.\n",
         f"World `{BASE}`, {len(cfg.seeds)} seeds planned, unless a line says otherwise.\n",
         gate_section(evidence, cfg),
-        headroom_section(evidence),
+        headroom_section(evidence, cfg),
         inputs_section(evidence, cfg),
-        rank_section(evidence),
-        queries_section(evidence),
+        rank_section(evidence, cfg),
+        queries_section(evidence, cfg),
         attribution_section(evidence, "scorer", cfg),
         beside_section(evidence, cfg),
         attribution_section(evidence, "scorer_plus", cfg),
     ]
     pictures = {
         "gate.svg": gate_picture(evidence),
-        "headroom.svg": headroom_picture(evidence),
+        "headroom.svg": headroom_picture(evidence, cfg),
         "queries.svg": queries_picture(evidence),
     }
     return {"scorer.md": "\n".join(blocks).encode()} | {f"claims/{file}": drawn for file, drawn in pictures.items()}
@@ -74,11 +75,11 @@ def gate_section(evidence: Evidence, cfg: ClaimsConfig) -> str:
     for place, row in evidence.gate:
         if place.world == BASE:
             by_horizon[row.horizon].append(row)
-    lines = [_gate_line(f"H={h}", by_horizon[h]) for h in cfg.horizons if by_horizon[h]]
-    lines += [_gate_line("all windows", by_horizon[None])] if by_horizon[None] else []
+    n = len(world_seeds(cfg, BASE))
+    lines = [_gate_line(f"H={h}", by_horizon[h], n) for h in cfg.horizons]
+    lines.append(_gate_line("all windows", by_horizon[None], n))
     others = [
-        _gate_line(f"`{world}`", [row for place, row in evidence.gate if place.world == world and row.horizon is None])
-        for world in GATE_WORLDS
+        _gate_line(f"`{world}`", _over_all(evidence, world), len(world_seeds(cfg, world))) for world in GATE_WORLDS
     ]
     header = ["open, %", "gain on opened", "open rate × gain on opened", "overall gain", "harmed, %", "windows"]
     return section(
@@ -88,17 +89,23 @@ def gate_section(evidence: Evidence, cfg: ClaimsConfig) -> str:
     )  # fmt: skip
 
 
+def _over_all(evidence: Evidence, world: str) -> list[GateRow]:
+    """Return the gate of a world over all its windows, a row per seed."""
+    return [row for place, row in evidence.gate if place.world == world and row.horizon is None]
+
+
 def _product(row: GateRow) -> float:
     """Return open rate times gain on the opened windows, points."""
     return row.open_rate / 100.0 * row.gain_opened
 
 
-def _gate_line(title: str, rows: Sequence[GateRow]) -> list[str]:
-    """Return one line of the gate's table."""
+def _gate_line(title: str, rows: Sequence[GateRow], planned: int) -> list[str]:
+    """Return one line of the gate's table, of the seeds that are there."""
     return [
-        title, spread([r.open_rate for r in rows]), spread([r.gain_opened for r in rows], 1, True),
-        spread([_product(r) for r in rows], 2, True), spread([r.gain_overall for r in rows], 2, True),
-        spread([r.harmed for r in rows]), str(sum(r.n_windows for r in rows)),
+        title, spread([r.open_rate for r in rows], planned), spread([r.gain_opened for r in rows], planned, 1, True),
+        spread([_product(r) for r in rows], planned, 2, True),
+        spread([r.gain_overall for r in rows], planned, 2, True),
+        spread([r.harmed for r in rows], planned), str(sum(r.n_windows for r in rows)),
     ]  # fmt: skip
 
 
@@ -129,7 +136,7 @@ def gate_text(by_horizon: dict[int | None, list[GateRow]], cfg: ClaimsConfig) ->
     )
     return (
         f"At H={cfg.horizons[-1]} the gate opens {moved} at H={cfg.horizons[0]} ({rates[1]:.1f} and {rates[0]:.1f} %). "
-        f"On the windows where it opens the Scorer {told} ({spread(gains, 1, True)} points)."
+        f"On the windows where it opens the Scorer {told} ({spread(gains, len(cfg.seeds), 1, True)} points)."
     )
 
 
@@ -146,12 +153,12 @@ HEADROOM_COLUMNS = (
 """(column of `Headroom`, heading, places after the point)."""
 
 
-def headroom_section(evidence: Evidence) -> str:
+def headroom_section(evidence: Evidence, cfg: ClaimsConfig) -> str:
     """Return what the pool could give, by its size."""
     rows = [(place.seed, row) for place, row in evidence.headroom if place.world == BASE]
-    pools = sorted({row.pool for _, row in rows})
+    pools, n = sorted({row.pool for _, row in rows}), len(world_seeds(cfg, BASE))
     lines = [
-        [str(pool), *(spread(_by_seed(rows, pool, column), digits) for column, _, digits in HEADROOM_COLUMNS),
+        [str(pool), *(spread(_by_seed(rows, pool, c, cfg), n, digits) for c, _, digits in HEADROOM_COLUMNS),
          str(sum(row.n_windows for _, row in rows if row.pool == pool))]
         for pool in pools
     ]  # fmt: skip
@@ -161,31 +168,34 @@ def headroom_section(evidence: Evidence) -> str:
         HEADROOM_TEXT,
         table(header, lines),
         picture("headroom.svg", "Headroom by pool size"),
-        _headroom_by_horizon(rows),
+        _headroom_by_horizon(rows, n),
     )
 
 
-def _headroom_by_horizon(rows: Sequence[tuple[int, Headroom]]) -> str:
+def _headroom_by_horizon(rows: Sequence[tuple[int, Headroom]], planned: int) -> str:
     """Return what the largest pool could give at each H."""
-    largest = max((row.pool for _, row in rows), default=0)
+    if not rows:
+        return "By H: not run."
+    largest = max(row.pool for _, row in rows)
     kept = [row for _, row in rows if row.pool == largest]
-    lines = [
-        [
-            f"H={h}",
-            *(spread([getattr(r, column) for r in kept if r.horizon == h], d) for column, _, d in HEADROOM_COLUMNS),
-        ]
-        for h in sorted({row.horizon for row in kept})
-    ]
+    lines = [[f"H={h}", *_headroom_cells(kept, h, planned)] for h in sorted({row.horizon for row in kept})]
     return section(f"K={largest}, by H", table(["", *(title for _, title, _ in HEADROOM_COLUMNS)], lines), level=3)
 
 
-def _by_seed(rows: Sequence[tuple[int, Headroom]], pool: int, column: str) -> list[float]:
-    """Return the plain mean over H of one column, per seed."""
-    values: dict[int, list[float]] = defaultdict(list)
+def _headroom_cells(rows: Sequence[Headroom], horizon: int, planned: int) -> list[str]:
+    """Return every column at one H, of the seeds that are there."""
+    held = [row for row in rows if row.horizon == horizon]
+    return [spread([getattr(row, column) for row in held], planned, d) for column, _, d in HEADROOM_COLUMNS]
+
+
+def _by_seed(rows: Sequence[tuple[int, Headroom]], pool: int, column: str, cfg: ClaimsConfig) -> list[float]:
+    """Return the plain mean over H of one column, per seed; a seed that lacks an H does not count."""
+    values: dict[int, dict[int, float]] = defaultdict(dict)
     for seed, row in rows:
         if row.pool == pool:
-            values[seed].append(float(getattr(row, column)))
-    return [sum(found) / len(found) for _, found in sorted(values.items())]
+            values[seed][row.horizon] = float(getattr(row, column))
+    whole = [found for _, found in sorted(values.items()) if set(found) == set(cfg.horizons)]
+    return [sum(found.values()) / len(found) for found in whole]
 
 
 def inputs_section(evidence: Evidence, cfg: ClaimsConfig) -> str:
@@ -196,8 +206,9 @@ def inputs_section(evidence: Evidence, cfg: ClaimsConfig) -> str:
             found = lead(evidence, "scorer", row, metric, cfg)
             takes = str(found.figure.n_takes) if found.figure else ""
             difference = f"Scorer − {name(row)}"
-            lines.append([difference, METRIC_NAMES[metric], change(found.figure), seeds(found.figure), takes])
-    header = ["difference", "metric", "points [95 %]", "each seed", "takes"]
+            cells = [change(found.figure), seeds(found.figure), takes, SIGNS[found.shown], found.doubt]
+            lines.append([difference, METRIC_NAMES[metric], *cells])
+    header = ["difference", "metric", "points [95 %]", "each seed", "takes", "interval", "note"]
     return section("What each input adds", INPUTS_TEXT, table(header, lines))
 
 
@@ -206,7 +217,7 @@ def attribution_section(evidence: Evidence, row: str, cfg: ClaimsConfig) -> str:
     gain, found = lead(evidence, row, "no_traj", "m1", cfg), sources(evidence, row, cfg)
     lines = [_source_line(source) for source in found]
     return section(
-        f"Where the gain of {name(row)} comes from",
+        f"Has {name(row)} a gain over No-Traj, and from where?",
         attribution_text(gain, found),
         table(["possible source", "needs", "figures", "verdict"], lines),
         "A retrieved trajectory is a function of the query's endpoints and the training data: against an exact model "
@@ -260,7 +271,7 @@ def gate_picture(evidence: Evidence) -> bytes:
     return sheet(panels, keys)
 
 
-def headroom_picture(evidence: Evidence) -> bytes:
+def headroom_picture(evidence: Evidence, cfg: ClaimsConfig) -> bytes:
     """Draw recalls and the best candidate over the size of the pool, means over seeds and H."""
     rows = [(place.seed, row) for place, row in evidence.headroom if place.world == BASE]
     pools = sorted({row.pool for _, row in rows})
@@ -270,7 +281,8 @@ def headroom_picture(evidence: Evidence) -> bytes:
     )  # fmt: skip
     series = []
     for column, title, style in named if pools else ():
-        values = [(float(pool), _by_seed(rows, pool, column)) for pool in pools]
-        series.append(bare_line(title, style, [(pool, sum(found) / len(found)) for pool, found in values], "circle"))
+        values = [(float(pool), _by_seed(rows, pool, column, cfg)) for pool in pools]
+        means = [(pool, sum(found) / len(found)) for pool, found in values if found]
+        series.append(bare_line(title, style, means, "circle"))
     axes = Axes("Headroom by pool size", "candidates K", "%", tuple(map(float, pools)))
     return sheet([Panel("What the pool could give (simulated world)", line_chart(axes, series))], keys_of(series))

@@ -130,6 +130,14 @@ def write_claims_table(folder: Path, name: str, rows: Iterable[tuple[Placed, Rec
     return path
 
 
+def places_of(folder: Path, file: File) -> set[Placed]:
+    """Return the worlds and seeds that a table in `folder` holds; none where it is absent."""
+    frame = _frame(folder, file)
+    if frame is None:
+        return set()
+    return {Placed(world, seed) for world, seed in frame.select("world", "world_seed").unique().iter_rows()}
+
+
 def read_evidence(folder: Path, horizons: tuple[int, ...]) -> Evidence:
     """Read what is there.
 
