@@ -10,8 +10,9 @@ from schemas.claims import BASE, DRAWN
 from schemas.results import GateRow, ScorerStudy
 from trajpilot_core.claims.aims import judge_aims
 from trajpilot_core.claims.attribution import attribution_text, lead, sources
-from trajpilot_core.claims.doors import compare_doors
+from trajpilot_core.claims.doors import compare_doors, pairs
 from trajpilot_core.claims.page import FOLDER, render, write_claims_pages
+from trajpilot_core.claims.page_worlds import doors_section
 from trajpilot_core.claims.scorer_page import gate_text, identity_text
 from trajpilot_core.claims.study import queries_text
 from trajpilot_core.claims.tables import FILES, RUN_FILE, Placed, read_evidence, write_claims_table
@@ -185,6 +186,19 @@ def test_doors_that_order_two_rows_differently_beyond_chance_are_seen(tmp_path: 
 def test_doors_with_the_same_order_agree(tmp_path: Path) -> None:
     doors = compare_doors(evidence_of(tmp_path, Planted(levels={BASE: INFORMED, DRAWN: INFORMED})), "m1", CFG)
     assert doors.verdict == "holds"
+
+
+def test_the_second_pair_of_doors_is_the_largest_world_of_the_curve_on_its_one_seed(tmp_path: Path) -> None:
+    planned, nearer = pairs(CFG)
+    assert (planned, nearer) == ((BASE, DRAWN), (BASE, "takes_600"))
+    swapped = INFORMED | {"scorer": 25.0, "no_traj": 35.0}
+    evidence = evidence_of(tmp_path, Planted(levels={BASE: INFORMED, DRAWN: INFORMED, nearer[1]: swapped}))
+    one, other = (compare_doors(evidence, "m1", CFG, worlds) for worlds in (planned, nearer))
+    assert (one.seeds, one.verdict) == (CFG.seeds, "holds")
+    assert (other.seeds, other.verdict) == ((CFG.sweep_seed,), "fails")
+    page = doors_section([one, other])
+    assert page.count("Added after the first tables had been seen") == 1
+    assert "`base` and `takes_600`, seed 0" in page
 
 
 def gate_row(horizon: int | None, rate: float, gain: float, overall: float) -> GateRow:

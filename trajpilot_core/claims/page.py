@@ -4,7 +4,7 @@ from pathlib import Path
 
 from schemas.claims import ClaimsConfig
 from trajpilot_core.claims.aims import judge_aims
-from trajpilot_core.claims.doors import compare_doors
+from trajpilot_core.claims.doors import compare_doors, pairs
 from trajpilot_core.claims.judge import judge_claims
 from trajpilot_core.claims.page_ceilings import ceilings_section
 from trajpilot_core.claims.page_checks import curves_picture, geometry_section, training_section
@@ -89,7 +89,9 @@ def claims_pages(evidence: Evidence, cfg: ClaimsConfig) -> dict[str, bytes]:
         controls_section(evidence, cfg),
         sweep_section(evidence, cfg),
         takes_section(evidence, cfg),
-        doors_section([compare_doors(evidence, metric, cfg) for metric in SHOWN_METRICS]),
+        doors_section(
+            [compare_doors(evidence, metric, cfg, worlds) for worlds in pairs(cfg) for metric in SHOWN_METRICS]
+        ),
         ceilings_section(evidence, cfg),
         leaks_section(evidence, cfg),
         self_checks_section(evidence, cfg),

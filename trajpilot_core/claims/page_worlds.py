@@ -53,6 +53,11 @@ run*); an order that differs may come from any of the three. Rule: it fails wher
 both intervals exclude zero, is undecided where chance explains every such pair, and holds where there is none. `tau`
 is Kendall's rank correlation of the two orders.
 """
+NEARER_TEXT = """\
+Added after the first tables had been seen, because the final models of `{drawn}` are fitted on little more than half
+as many takes as those of `{base}`: the largest world of the learning curve, of one seed, whose models are fitted on
+somewhat more.
+"""
 
 
 def reading(
@@ -160,10 +165,18 @@ def _sweep_line(
     return [f"{style:g}", f"{kappa:g}", *levels, *leads, str(_takes(evidence, world) or "")]
 
 
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Name seeds."""
+    return f"seed{'s' if len(seeds) != 1 else ''} {', '.join(map(str, seeds))}"
+
+
 def doors_section(compared: Sequence[Doors]) -> str:
     """Return the order of the rows through both doors."""
     blocks = [DOORS_TEXT]
     for doors in compared:
+        base, by_door = doors.worlds
+        if by_door != DRAWN and NEARER_TEXT.format(base=base, drawn=DRAWN) not in blocks:
+            blocks.append(NEARER_TEXT.format(base=base, drawn=DRAWN))
         by_features = sorted(doors.figures, key=lambda item: (-item[2].value, item[0]))
         rank = {row: place + 1 for place, (row, _, _) in enumerate(by_features)}
         lines = [
@@ -184,12 +197,12 @@ def doors_section(compared: Sequence[Doors]) -> str:
         ]  # fmt: skip
         tau = "–" if doors.tau is None else number(doors.tau, 2)
         blocks += [
-            f"### {METRIC_NAMES[doors.metric]}\n",
+            f"### {METRIC_NAMES[doors.metric]}: `{base}` and `{by_door}`, {seeds_text(doors.seeds)}\n",
             f"Same order: {verdict(doors.verdict)}; tau {tau}; {len(doors.swaps)} pairs differ. {doors.gap}".strip(),
-            table(["place", "row", f"`{BASE}`, %", "place", f"`{DRAWN}`, %", "takes"], lines),
+            table(["place", "row", f"`{base}`, %", "place", f"`{by_door}`, %", "takes"], lines),
         ]
         if swaps:
-            blocks.append(table(["pair in opposite order", f"`{BASE}`, points", f"`{DRAWN}`, points", ""], swaps))
+            blocks.append(table(["pair in opposite order", f"`{base}`, points", f"`{by_door}`, points", ""], swaps))
     return section("Do both doors give the same order?", *blocks)
 
 
