@@ -56,7 +56,14 @@ def test_windows_are_counted_per_take_as_by_plain_loops() -> None:
 @pytest.mark.parametrize(("share", "held"), [(6, True), (1, False)])
 def test_the_page_says_whether_the_fraction_is_that_of_random_order(share: int, held: bool) -> None:
     rows = [
-        {"world": "base", "seed": 0, "take_id": f"t{t:02}", "horizon": 5, "n_windows": 36, "monotone": share + off}
+        {
+            "world": "base",
+            "world_seed": 0,
+            "take_id": f"t{t:02}",
+            "horizon": 5,
+            "n_windows": 36,
+            "monotone": share + off,
+        }
         for t, off in enumerate((-1, 1) * 15)
     ]
     ours = SPEAKS[11](ClaimsData(None, None, None, pl.DataFrame(rows)))

@@ -52,7 +52,7 @@ def headroom() -> pl.DataFrame:
 
 def progress() -> pl.DataFrame:
     return pl.DataFrame([
-        {"world": "base", "seed": seed, "take_id": f"t{t:02}", "horizon": h, "n_windows": 24,
+        {"world": "base", "world_seed": seed, "take_id": f"t{t:02}", "horizon": h, "n_windows": 24,
          "monotone": 24 if h == 3 else 6}
         for seed in SEEDS for t in range(12) for h in HORIZONS
     ])  # fmt: skip

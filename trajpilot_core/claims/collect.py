@@ -31,6 +31,7 @@ ENTRIES = {
     "leaks": ("leaks",),
     "geometry": ("geometry",),
     "study": ("study",),
+    "goal_progress": ("goal_progress",),
 }
 """Published table -> entries of the store that it gathers."""
 

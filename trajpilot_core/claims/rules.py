@@ -80,7 +80,13 @@ CLAIMS: tuple[Claim, ...] = (
             Statement("control", "scene strength 0: the second and the third swap", "swap", NO_SCENE),
         ),
     ),
-    Claim("l1_to_goal", "l1 distance to the goal says little about the action", (), "needs the latent predictor"),
+    Claim(
+        "l1_to_goal",
+        "l1 distance to the goal says little about the action",
+        (),
+        "its correlation with accuracy needs the latent predictor; how many plans approach the goal stands in "
+        "docs/reproduction.md, no. 11",
+    ),
     Claim(
         "oracle",
         "Oracle is above No-Traj, and its lead widens with H",

@@ -22,6 +22,7 @@ from schemas.results import (
     CurvePoint,
     GateRow,
     GeometryScore,
+    GoalProgress,
     Headroom,
     Judgement,
     LeakCheck,
@@ -53,7 +54,7 @@ FILES: tuple[File, ...] = (
     File("scores", TakeScore, False), File("gate", GateRow, False), File("headroom", Headroom, False),
     File("curves", CurvePoint, True), File("judgements", Judgement, True), File("ceilings", Ceiling, True),
     File("leaks", LeakCheck, True), File("geometry", GeometryScore, True),
-    File("study", ScorerStudy, True),
+    File("study", ScorerStudy, True), File("goal_progress", GoalProgress, True),
 )  # fmt: skip
 """Every table that the pages read."""
 

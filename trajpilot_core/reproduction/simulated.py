@@ -33,7 +33,7 @@ COLUMNS = {
     "scores": ("world", *TakeScore.model_fields),
     "gate": ("world", *GateRow.model_fields),
     "headroom": ("world", *Headroom.model_fields),
-    "goal_progress": ("world", "seed", *GoalProgress.model_fields),
+    "goal_progress": ("world", "world_seed", *GoalProgress.model_fields),
 }
 ROWS = {"no_traj": "No-Traj", "scorer": "Scorer", "oracle": "Oracle"}
 NOT_RUN = {
@@ -215,7 +215,9 @@ def monotone_by_chance(data: ClaimsData) -> Ours | None:
     """No. 11: the fraction of true plans that approach the goal, against random order."""
     if data.goal_progress is None:
         return None
-    counted = data.goal_progress.rename({"monotone": "share"}).with_columns(pl.lit("plans").alias("variant"))
+    counted = data.goal_progress.rename({"monotone": "share", "world_seed": "seed"}).with_columns(
+        pl.lit("plans").alias("variant")
+    )
     share = estimate(board(counted, "share", ("plans",)), lambda m: 100 * m["plans"], EvaluationConfig())
     chance = np.array([100 / math.factorial(h - 2) for h in share.horizons])
     near = [
