@@ -15,8 +15,10 @@ from trajpilot_core.claims.tables import RUN_FILE, read_evidence
 from trajpilot_core.claims.worlds import Recipes
 
 STATEMENTS = "3294cdcab5ceb2f9ee199433fb61e99a1ca27422cfa85b0971b1f8595a01291c"
-"""Digest of `rules.CLAIMS`: what is claimed, with its worlds, rows, signs and kinds. After the first run the reason of one claim
-that is not built was reworded."""
+"""Digest of `rules.CLAIMS`: what is claimed, with its worlds, rows, signs and kinds.
+
+After the first run the reason why one claim is not built was reworded.
+"""
 
 
 def statements_digest(claims_of: Sequence[Claim]) -> str:
