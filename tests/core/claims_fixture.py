@@ -24,6 +24,7 @@ from schemas.results import (
     CurvePoint,
     GateRow,
     GeometryScore,
+    GoalProgress,
     Headroom,
     Judgement,
     LeakCheck,
@@ -189,7 +190,12 @@ def small_tables() -> dict[str, list[tuple[Placed, Record]]]:
         for place in of_seeds for model in ("scorer", "scorer_no_labels") for count in (500, 2000)
         for quantity, value in (("M@1", 30.0), ("open rate", 60.0), ("rank: best candidate chosen", 12.0))
     ]  # fmt: skip
-    return {"study": study, "gate": gate, "headroom": headroom, "curves": curves, "ceilings": ceilings, "leaks": leaks}
+    progress = [
+        (place, GoalProgress(take_id=f"t{t:02}", horizon=h, n_windows=24, monotone=12))
+        for place in of_seeds for t in range(12) for h in CFG.horizons
+    ]  # fmt: skip
+    few = {"study": study, "leaks": leaks, "goal_progress": progress}
+    return {**few, "gate": gate, "headroom": headroom, "curves": curves, "ceilings": ceilings}
 
 
 def write_all(folder: Path, planted: Planted) -> None:
