@@ -33,6 +33,13 @@ ALWAYS = {
 }
 
 
+HEARTBEAT_S = 30
+"""Seconds between signs of life of a deployed run: the shortest that Prefect allows."""
+SILENT_S = 120
+"""A run that gave no sign of life for so long is marked as crashed (the automation of `trajpilot deploy`)."""
+PLACE = {"data_root": "TRAJPILOT_DATA", "root": "TRAJPILOT_ROOT", "recipe": "TRAJPILOT_RECIPE"}
+"""Fields of RunOptions whose defaults a deployment takes from its environment."""
+
 QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 """On the command line our own lines say what happens; Prefect's go to its UI."""
 
@@ -64,6 +71,23 @@ def prepare_prefect(root: Path) -> PrefectPlace:
         os.environ.update(EMBEDDED)
         os.environ.pop("PREFECT_API_DATABASE_CONNECTION_URL", None)
     return PrefectPlace(home=home, server=server)
+
+
+def deployed_place() -> dict[str, str]:
+    """Return what the environment of a deployment says about its data, its root and its recipe."""
+    return {field: os.environ[name] for field, name in PLACE.items() if os.environ.get(name)}
+
+
+def server_of_deployments() -> str | None:
+    """Return the URL of the Prefect server that deployments go to; None: none is named."""
+    return os.environ.get("PREFECT_API_URL") or None
+
+
+def deploying_environment(folder: Path, place: dict[str, str]) -> dict[str, str]:
+    """Return the environment in which Prefect reads deployments/prefect.yaml; `place` has the keys of PLACE."""
+    stated = {name: place.get(field, "") for field, name in PLACE.items()}
+    beats = {"TRAJPILOT_HEARTBEAT_S": str(HEARTBEAT_S)}
+    return {**os.environ, **ALWAYS, **stated, **beats, "PWD": str(folder)}
 
 
 def one_thread_per_process() -> None:

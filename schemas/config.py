@@ -6,11 +6,16 @@ What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from schemas.base import Record
 
 Precision = Literal["auto", "fp32", "bf16"]
+RecipeName = Literal[
+    "atomic", "demo", "soak", "claims", "claims_controls",
+    "keystep", "goalstep", "egoper", "atomic_anticipation", "epic_kitchens", "basketball",
+]  # fmt: skip
+"""Named experiments (deployments/recipes.py): the paper's benchmarks, and those on simulated worlds."""
 Ablation = Literal["no_labels", "no_motion"]
 """What a further scorer is trained without: the candidates' labels, or their trajectories and the plans under them."""
 
@@ -223,16 +228,23 @@ class PipelineConfig(Record):
     report: ReportConfig = ReportConfig()
 
 
+STAGE_NAMES = tuple(PipelineConfig.model_fields)
+"""One sub-record per stage, in order."""
+ONE_STAGE: dict[str, JsonValue] = {"type": "string", "enum": list(STAGE_NAMES)}
+"""What a form offers where a stage is asked for."""
+
+
 class RunOptions(Record):
     """Where and how a run happens; never part of a key."""
 
+    recipe: RecipeName = Field("atomic", description="Named experiment that holds wherever the configuration says nothing else.")
     root: str = Field("runs", description="Everything that is written lies under this folder.")
     data_root: str = Field("", description="Folder (or s3:// prefix) of the downloaded corpus.")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where the models run.")
     workers: int = Field(2, ge=1, le=64, description="Processes for decoding and for trainings side by side.")
-    only: tuple[str, ...] = Field((), description="Run these stages only; what they read must be there.")
-    from_stage: str | None = Field(None, description="Run this stage and all after it.")
-    force: tuple[str, ...] = Field((), description="Recompute these stages although their output is there.")
+    only: tuple[str, ...] = Field((), json_schema_extra={"items": ONE_STAGE}, description="Run these stages only; what they read must be there.")
+    from_stage: str | None = Field(None, json_schema_extra={"anyOf": [ONE_STAGE, {"type": "null"}]}, description="Run this stage and all after it.")
+    force: tuple[str, ...] = Field((), json_schema_extra={"items": ONE_STAGE}, description="Recompute these stages although their output is there.")
     max_reject_ratio: float = Field(0.1, ge=0, le=1, description="A stage that loses a larger share of its rows to damage fails; what settings leave out does not count.")
     rehash: bool = Field(False, description="Read every input file again instead of trusting size and time.")
     protocols: tuple[str, ...] = Field(("file", "s3"), description="Protocols that may be opened at all; anything else is refused before a library sees it.")

@@ -103,4 +103,13 @@ def tiny_world() -> WorldConfig:
     )  # fmt: skip
 
 
-PRESETS = {"demo": demo_world, "claims": claims_world, "tiny": tiny_world}
+def soak_world() -> WorldConfig:
+    """A world for the tests of crashes and of the whole stack: twelve good takes, none broken."""
+    return WorldConfig(
+        name="soak", tasks=2, positions=4, alternatives=2, intents=2, operators=4, primitives=4, kappa=3.0,
+        train_takes=9, test_takes=3, takes_per_capture=1, segments=8, segment_s=1.0, fps=10, size_px=96,
+        dense_takes=1, broken="none", broken_share=0.0,
+    )  # fmt: skip
+
+
+PRESETS = {"demo": demo_world, "claims": claims_world, "tiny": tiny_world, "soak": soak_world}

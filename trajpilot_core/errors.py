@@ -11,6 +11,10 @@ class InputError(TrajPilotError):
     """An input as a whole cannot be used (a single bad record is a reject, not an error)."""
 
 
+class NotBuiltError(InputError):
+    """An experiment of the paper needs parts that this project does not have yet."""
+
+
 class StoreError(TrajPilotError):
     """An artifact is absent, damaged, or asked for by somebody who did not declare it."""
 

@@ -1,0 +1,57 @@
+"""The flows as they are deployed: a recipe, what a run changes in it, and where it runs.
+
+Both parameters state only what differs: `config` from the recipe that `run` names, `run` from the deployment's own
+defaults, which `trajpilot deploy` sets. So `prefect deployment run full-pipeline` needs no parameters. The form in the UI
+begins with the values of the deployment's recipe; only what is changed there counts (docs/decisions/recipes.md).
+"""
+
+from typing import Any, TypeVar, cast
+
+from prefect import Flow, flow, runtime
+
+from deployments.recipes import recipe
+from deployments.settings import deployed_place
+from flows import pipeline, stages
+from schemas.changes import differences, over
+from schemas.config import PipelineConfig, RunOptions
+from tasks.announce import announce
+
+T = TypeVar("T")
+DEFAULTS = RunOptions.model_validate(deployed_place())
+PREFILLED = recipe(DEFAULTS.recipe)
+
+
+def run_name() -> str:
+    """Name a run after its flow, recipe, choice of stages and root."""
+    stated = runtime.flow_run.parameters.get("run", {})
+    asked = stated if isinstance(stated, RunOptions) else RunOptions.model_validate(stated)
+    run = over(DEFAULTS, asked)
+    chosen = [*(f"only {name}" for name in run.only), *([f"from {run.from_stage}"] if run.from_stage else [])]
+    chosen += [f"force {name}" for name in run.force]
+    return f"{runtime.flow_run.flow_name} · {', '.join([run.recipe, *chosen])} · {run.root}"
+
+
+def deployed(inner: Flow[[PipelineConfig, RunOptions], T]) -> Flow[[PipelineConfig, RunOptions], T]:
+    """Return `inner` with a recipe and what is changed in it, in place of a whole configuration."""
+
+    def as_asked(config: PipelineConfig = PREFILLED, run: RunOptions = DEFAULTS) -> T:
+        run = over(DEFAULTS, run)
+        base = recipe(run.recipe)
+        whole = over(base, config, prefill=PREFILLED)
+        announce(run.recipe, differences(base, whole), whole)
+        return cast(T, cast(Any, inner.fn)(whole, run))
+
+    as_asked.__doc__ = inner.description
+    return flow(name=inner.name, flow_run_name=run_name, persist_result=False)(as_asked)
+
+
+full_pipeline = deployed(pipeline.full_pipeline)
+ingest = deployed(stages.ingest)
+trajectories = deployed(stages.trajectories)
+features = deployed(stages.features)
+text_bank = deployed(stages.text_bank)
+alignment = deployed(stages.alignment)
+predictor = deployed(stages.predictor)
+scorer = deployed(stages.scorer)
+evaluation = deployed(stages.evaluation)
+report = deployed(stages.report)
