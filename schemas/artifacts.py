@@ -75,3 +75,19 @@ class Occasion(Record):
     started: str
     seconds: float
     host: str
+
+
+class UnitSources(Record):
+    """What one unit of a stage, a take or the whole of it, was made from outside the store."""
+
+    files: dict[str, str]
+    """Path -> digest."""
+    facts: dict[str, str]
+    """Name of a fact -> fingerprint of its value."""
+
+
+class SourceNotes(Record):
+    """Side file: what every unit was made from, so that `status` can name what changed; decides nothing."""
+
+    units: dict[str, UnitSources]
+    """By shard; the one unit of a stage that is not sharded is called ""."""

@@ -1,7 +1,6 @@
 """Every stage of the pipeline, in order: the only list. Imports neither torch nor Prefect."""
 
 from schemas.config import RunOptions
-from trajpilot_core.errors import InputError
 from trajpilot_core.stages import (
     alignment,
     drawn,
@@ -14,6 +13,7 @@ from trajpilot_core.stages import (
     text_bank,
     trajectories,
 )
+from trajpilot_core.stages.select import selected_of
 from trajpilot_core.stages.stage import Stage
 
 STAGES: dict[str, Stage] = {
@@ -46,11 +46,4 @@ def selected(run: RunOptions) -> list[str]:
     Raises:
         InputError: a name is not a stage.
     """
-    names = list(STAGES)
-    asked = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
-    unknown = sorted(set(asked) - set(names))
-    if unknown:
-        raise InputError(f"no stage is called {', '.join(unknown)}; the stages are {', '.join(names)}")
-    if run.only:
-        return [name for name in names if name in run.only]
-    return names[names.index(run.from_stage) :] if run.from_stage else names
+    return selected_of(STAGES, run)

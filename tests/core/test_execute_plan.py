@@ -49,7 +49,7 @@ def test_plan_says_exactly_at_most_and_unknown(tmp_path: Path, corpus: Path) -> 
     rows = planned(run)
     assert rows["toy_vectors"].state == "stale"
     assert rows["toy_vectors"].work() == "at most 1"
-    assert rows["toy_vectors"].why == "1 file is new or changed: take2.txt"
+    assert rows["toy_vectors"].why == "1 take touched: take2 (take2.txt)"
     assert rows["toy_sum"].state == "unknown"
     assert rows["toy_sum"].why == "unknown until toy_vectors ran"
     changed = planned(run, config=toy.features_config(batch=3))

@@ -11,10 +11,12 @@ from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.errors import StoreError
 from trajpilot_core.stages.compute import Job, Progress, compute, scratch_folder
 from trajpilot_core.stages.key import Keyed, ask, keyed, paths_of
+from trajpilot_core.stages.notes import write_notes
 from trajpilot_core.stages.outcome import Outcome, check_ratio, units_lost
 from trajpilot_core.stages.stage import Stage, no_progress
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.inventory import digests, load_inventory, save_inventory
+from trajpilot_core.store.lock import in_use
 from trajpilot_core.store.manifest import (
     commit_manifest,
     current_manifest,
@@ -26,6 +28,8 @@ from trajpilot_core.store.manifest import (
 )
 
 __all__ = ["Outcome", "execute"]
+GC_WAIT_S = 600.0
+"""How long a stage waits for a `gc` at work."""
 
 
 def execute(
@@ -44,6 +48,13 @@ def execute(
         StoreError: an input is not there or damaged, or the stage broke its declaration.
         InputError: the stage rejects more than RunOptions.max_reject_ratio, or its files change while it runs.
     """
+    with in_use(run.root, GC_WAIT_S, run.protocols):
+        return _execute(stage, config, run, stages, progress)
+
+
+def _execute(
+    stage: Stage, config: PipelineConfig, run: RunOptions, stages: Mapping[str, Stage], progress: Progress
+) -> Outcome:
     clock = time.monotonic()
     folder = open_folder(run.root, run.protocols)
     inventory = load_inventory(folder, run.data_root, run.protocols)
@@ -63,6 +74,7 @@ def execute(
     check_ratio(manifest, run.max_reject_ratio)
     computed = max(1, len(work.shard_keys)) - reused
     occasion = _occasion(manifest, reused, computed, removed, clock)
+    write_notes(folder, asked, manifest.key, digest_of)
     manifest = commit_manifest(folder, manifest, occasion, replace=forced or unusable)
     shutil.rmtree(scratch_folder(run, work), ignore_errors=True)
     return _outcome(folder, manifest, reused, computed, removed, clock)

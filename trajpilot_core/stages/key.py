@@ -4,7 +4,7 @@ A key is over content and settings only: stage, version, own config, fingerprint
 facts of what is read from outside. Nothing of where or when enters it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -19,6 +19,8 @@ from trajpilot_core.store.files import Folder
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import StageInputs
 
+Currents = Callable[[Folder, str], Manifest | None]
+"""(root, stage) -> its output that counts."""
 KEY_CHARACTERS = 32
 """128 bits of a sha256: short enough for every file system, far beyond chance."""
 
@@ -67,8 +69,16 @@ def producers(stages: Mapping[str, Stage]) -> dict[str, str]:
     return found
 
 
-def resolve_inputs(folder: Folder, stage: Stage, stages: Mapping[str, Stage]) -> StageInputs:
+def resolve_inputs(
+    folder: Folder, stage: Stage, stages: Mapping[str, Stage], currents: Currents = current_manifest
+) -> StageInputs:
     """Bind the declared entries of a stage to what counts now.
+
+    Args:
+        folder: the root.
+        stage: whose inputs.
+        stages: all stages by name.
+        currents: how to find the output that counts; one that remembers saves reading large manifests twice.
 
     Raises:
         StoreError: nobody writes an entry, its stage has not run, or what it wrote is damaged.
@@ -81,7 +91,7 @@ def resolve_inputs(folder: Folder, stage: Stage, stages: Mapping[str, Stage]) ->
             raise StoreError(f"stage {stage.name} reads {name!r}, which no stage writes; correct Stage.reads")
         producer = writer[name]
         if producer not in manifests:
-            manifests[producer] = current_manifest(folder, producer)
+            manifests[producer] = currents(folder, producer)
         manifest = manifests[producer]
         if manifest is None or name not in manifest.entries:
             raise StoreError(
@@ -92,15 +102,22 @@ def resolve_inputs(folder: Folder, stage: Stage, stages: Mapping[str, Stage]) ->
     return StageInputs(folder, stage.name, entries)
 
 
-def ask(folder: Folder, stage: Stage, config: PipelineConfig, run: RunOptions, stages: Mapping[str, Stage]) -> Asked:
-    """Resolve everything about a stage but the digests of its files.
+def ask(
+    folder: Folder,
+    stage: Stage,
+    config: PipelineConfig,
+    run: RunOptions,
+    stages: Mapping[str, Stage],
+    currents: Currents = current_manifest,
+) -> Asked:
+    """Resolve everything about a stage but the digests of its files; `currents` as in `resolve_inputs`.
 
     Raises:
         StoreError: an input is not there (see `resolve_inputs`).
         InputError: the stage's sources contradict each other, or a sharded stage has none.
     """
     own = resolve_config(stage, config, run)
-    inputs = resolve_inputs(folder, stage, stages)
+    inputs = resolve_inputs(folder, stage, stages, currents)
     found = stage.sources(inputs, own, run.data_root) if stage.sources is not None else []
     sources = tuple(sorted(found, key=lambda source: source.shard))
     _check_sources(stage, sources)

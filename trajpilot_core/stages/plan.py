@@ -1,26 +1,27 @@
 """What a run would do, from looks alone: files are stat'ed, not read. Imports neither torch nor Prefect."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from schemas.artifacts import Manifest
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.stages.compute import finished_shards
+from trajpilot_core.stages.estimate import NOTHING, UNKNOWN, Estimate, estimate
 from trajpilot_core.stages.execute import removed_shards, usable_manifest
-from trajpilot_core.stages.key import Asked, Keyed, ask, keyed, paths_of, producers
+from trajpilot_core.stages.key import Keyed, ask, keyed, paths_of, producers
+from trajpilot_core.stages.outcome import units_lost
+from trajpilot_core.stages.resolve import resolve_config
+from trajpilot_core.stages.select import selected_of
 from trajpilot_core.stages.stage import Stage
+from trajpilot_core.stages.why import UNREAD, own_reasons, reasons
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.inventory import Inventory, load_inventory
 from trajpilot_core.store.manifest import current_manifest, missing_files
 
 State = Literal["fresh", "stale", "missing", "unknown"]
 Bound = Literal["exactly", "at most", "unknown"]
-UNREAD = "unread"
-"""Stands for the digest of a file that only reading would tell."""
-SHOWN = 3
-"""Changes that `why` spells out before it counts the rest."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +30,46 @@ class PlanRow:
 
     stage: str
     state: State
+    """`unknown`: fresh or stale, a stage before it decides."""
     why: str
     compute: int | None
     """Units to compute, None where nobody can know yet."""
     bound: Bound
+    """Of `compute`."""
     removed: int
+    """Units of the output that counts which are no longer asked for."""
+    reused: int | None = None
+    """Units that are there already; at least so many where `compute` is at most."""
+    rejected: int | None = None
+    """Rows lost in the units that are reused; what is computed may lose more."""
+    asked: bool = True
+    """The run asks for this stage (--only, --from)."""
+    cost: Estimate = UNKNOWN
+    current: Manifest | None = field(default=None, repr=False)
+    """The output that counts, as it was found."""
 
     def work(self) -> str:
         """Return the amount of work as people read it."""
         return "unknown" if self.compute is None else f"{self.bound} {self.compute:,}"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the rows of one plan share; every manifest is read once."""
+
+    folder: Folder
+    inventory: Inventory
+    stages: Mapping[str, Stage]
+    config: PipelineConfig
+    run: RunOptions
+    writer: Mapping[str, str]
+    seen: dict[str, Manifest | None] = field(default_factory=dict)
+
+    def current(self, folder: Folder, stage: str) -> Manifest | None:
+        """Return the output of a stage that counts; StoreError where it is damaged."""
+        if stage not in self.seen:
+            self.seen[stage] = current_manifest(folder, stage)
+        return self.seen[stage]
 
 
 def plan(stages: Mapping[str, Stage], config: PipelineConfig, run: RunOptions) -> list[PlanRow]:
@@ -46,92 +78,108 @@ def plan(stages: Mapping[str, Stage], config: PipelineConfig, run: RunOptions) -
     Args:
         stages: all stages by name, producers before their readers.
         config: what would be computed.
-        run: where; `force` counts as work.
+        run: where; `force` counts as work, `only` and `from_stage` say what is asked for.
 
     Raises:
         StoreError: the root cannot be opened, or two stages write one entry.
+        InputError: a stage that is asked for is none.
     """
+    asked = selected_of(stages, run)
     folder = open_folder(run.root, run.protocols)
     inventory = load_inventory(folder, run.data_root, run.protocols)
-    writer = producers(stages)
+    look = Look(folder, inventory, stages, config, run, producers(stages))
     rows: dict[str, PlanRow] = {}
     for stage in stages.values():
-        before = dict.fromkeys(writer[name] for name in stage.reads if name in writer)
-        waits = [name for name in before if name not in rows or rows[name].state != "fresh"]
-        current, damage = _current(folder, stage.name)
-        if waits:
-            state: State = "missing" if current is None else "unknown"
-            rows[stage.name] = PlanRow(stage.name, state, f"unknown until {waits[0]} ran", None, "unknown", 0)
-        else:
-            rows[stage.name] = damage or _plan_stage(folder, inventory, stage, config, run, stages, current)
+        before = dict.fromkeys(look.writer[name] for name in stage.reads if name in look.writer)
+        waits = [name for name in before if name not in rows or (rows[name].state != "fresh" and rows[name].asked)]
+        found = _waiting(look, stage, waits[0]) if waits else _ready(look, stage)
+        rows[stage.name] = replace(found, asked=stage.name in asked)
     return list(rows.values())
 
 
-def _current(folder: Folder, stage: str) -> tuple[Manifest | None, PlanRow | None]:
+def _waiting(look: Look, stage: Stage, first: str) -> PlanRow:
+    """Say what is sure of a stage whose inputs a run would make anew."""
+    current, damage = _current(look, stage)
+    why = [*damage, *_own(look, stage, current), f"unknown until {first} ran"]
+    state: State = "missing" if current is None and not damage else "unknown" if len(why) == 1 else "stale"
+    compute = 1 if stage.shard_by is None else None
+    cost = estimate(look.folder, stage.name, current, compute, 0)
+    bound: Bound = "unknown" if compute is None else "at most"
+    return PlanRow(stage.name, state, "; ".join(why), compute, bound, 0, cost=cost, current=current)
+
+
+def _current(look: Look, stage: Stage) -> tuple[Manifest | None, list[str]]:
     try:
-        return current_manifest(folder, stage), None
+        return look.current(look.folder, stage.name), []
     except StoreError as error:
-        return None, PlanRow(stage, "stale", str(error), None, "unknown", 0)
+        return None, [str(error)]
 
 
-def _plan_stage(
-    folder: Folder,
-    inventory: Inventory,
-    stage: Stage,
-    config: PipelineConfig,
-    run: RunOptions,
-    stages: Mapping[str, Stage],
-    current: Manifest | None,
-) -> PlanRow:
-    state: State = "missing" if current is None else "stale"
-    try:
-        asked = ask(folder, stage, config, run, stages)
-    except (StoreError, InputError) as error:
-        return PlanRow(stage.name, state, str(error), None, "unknown", 0)
-    known = {path: inventory.known(path) for path in paths_of(asked)}
-    unread = [path for path, digest in known.items() if digest is None]
-    work = keyed(asked, {path: digest or UNREAD for path, digest in known.items()})
-    removed = removed_shards(current, work)
-    forced = stage.name in run.force
-    if not forced and not unread and current is not None and current.key == work.key and usable_manifest(folder, work):
-        return PlanRow(stage.name, "fresh", "nothing changed", 0, "exactly", 0)
-    why = "forced" if forced else _why(folder, current, work, unread)
-    compute = _units(folder, work, asked, set(unread), forced=forced)
-    return PlanRow(stage.name, state, why, compute, "at most" if unread else "exactly", removed)
-
-
-def _units(folder: Folder, work: Keyed, asked: Asked, unread: set[str], *, forced: bool) -> int:
-    if asked.stage.shard_by is None:
-        return 1 if forced or unread or usable_manifest(folder, work) is None else 0
-    if forced:
-        return len(asked.sources)
-    done = finished_shards(work, folder)
-    return sum(source.shard not in done or not unread.isdisjoint(source.files) for source in asked.sources)
-
-
-def _why(folder: Folder, current: Manifest | None, work: Keyed, unread: list[str]) -> str:
+def _own(look: Look, stage: Stage, current: Manifest | None) -> list[str]:
     if current is None:
-        return "never ran"
-    reasons = []
-    if current.version != work.asked.stage.version:
-        reasons.append(f"version {current.version} -> {work.asked.stage.version}")
-    now = work.asked.config.model_dump(mode="json")
-    names = sorted(name for name in {*now, *current.config} if now.get(name) != current.config.get(name))
-    reasons += [f"{name} {current.config.get(name)!r} -> {now.get(name)!r}" for name in names[:SHOWN]]
-    if unread:
-        reasons.append(_listed("file is new or changed", "files are new or changed", unread))
-    changed = sorted(name for name, print_ in work.inputs.items() if current.inputs.get(name) != print_)
-    if changed and not (unread or names):
-        reasons.append(_listed("input is new or changed", "inputs are new or changed", changed))
-    gone = sorted(set(current.inputs) - set(work.inputs))
-    if gone:
-        reasons.append(_listed("input is gone", "inputs are gone", gone))
-    if not reasons:
-        missing = missing_files(folder, current.stage, current)
-        reasons.append(_listed("file of the output is gone", "files of the output are gone", missing))
-    return "; ".join(reasons)
+        return []
+    own = resolve_config(stage, look.config, look.run).model_dump(mode="json")
+    missing = missing_files(look.folder, stage.name, current)
+    gone = [f"{len(missing):,} files of the output are gone, {missing[0]} for one"] if missing else []
+    return own_reasons(current, stage.version, own) + gone
 
 
-def _listed(one: str, many: str, names: list[str]) -> str:
-    shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-    return f"{len(names):,} {one if len(names) == 1 else many}: {shown}"
+def _ready(look: Look, stage: Stage) -> PlanRow:
+    """Compare a stage whose inputs are there with its output."""
+    current, damage = _current(look, stage)
+    state: State = "missing" if current is None and not damage else "stale"
+    try:
+        asked = ask(look.folder, stage, look.config, look.run, look.stages, look.current)
+    except (StoreError, InputError) as error:
+        why = "; ".join([*damage, str(error)])
+        return PlanRow(stage.name, state, why, None, "unknown", 0, current=current)
+    known = {path: look.inventory.known(path) for path in paths_of(asked)}
+    work = keyed(asked, {path: digest or UNREAD for path, digest in known.items()})
+    unread = {path for path, digest in known.items() if digest is None}
+    forced = stage.name in look.run.force
+    same = not forced and not unread and current is not None and current.key == work.key
+    if same and current is not None and not missing_files(look.folder, stage.name, current):
+        return _fresh(current, len(work.shard_keys))
+    return _stale(look, work, current, state, unread, _causes(look, work, current, damage, forced=forced))
+
+
+def _fresh(current: Manifest, n_shards: int) -> PlanRow:
+    lost = units_lost(current.rejected)
+    return PlanRow(
+        current.stage, "fresh", "nothing changed", 0, "exactly", 0, max(1, n_shards), lost, cost=NOTHING,
+        current=current,
+    )  # fmt: skip
+
+
+def _causes(look: Look, work: Keyed, current: Manifest | None, damage: list[str], *, forced: bool) -> list[str]:
+    if current is None:
+        return damage or ["never ran"]
+    digest_of = {path: look.inventory.known(path) or UNREAD for path in paths_of(work.asked)}
+    found = reasons(look.folder, current, work, digest_of, look.writer)
+    return (["forced"] if forced else []) + found
+
+
+def _stale(
+    look: Look, work: Keyed, current: Manifest | None, state: State, unread: set[str], why: list[str]
+) -> PlanRow:
+    """Count what a stage that is not fresh would reuse and compute."""
+    name, n_units = work.asked.stage.name, max(1, len(work.shard_keys))
+    forced = name in look.run.force
+    done, lost = (0, 0) if forced else _done(look.folder, work, unread)
+    removed = removed_shards(current, work)
+    if done == n_units:
+        why = [*why, "a run only puts it together again" if work.shard_keys else "an output of before fits"]
+    cost = estimate(look.folder, name, current, n_units - done, removed)
+    bound: Bound = "at most" if unread and not forced else "exactly"
+    text = "; ".join(why)
+    return PlanRow(name, state, text, n_units - done, bound, removed, done, lost, cost=cost, current=current)
+
+
+def _done(folder: Folder, work: Keyed, unread: set[str]) -> tuple[int, int]:
+    """Return the units that are there already, and the rows that were lost in them."""
+    if work.asked.stage.shard_by is None:
+        found = None if unread else usable_manifest(folder, work)
+        return (0, 0) if found is None else (1, units_lost(found.rejected))
+    touched = {source.shard for source in work.asked.sources if not unread.isdisjoint(source.files)}
+    done = {shard: record for shard, record in finished_shards(work, folder).items() if shard not in touched}
+    return len(done), sum(units_lost(record.rejected) for record in done.values())

@@ -49,7 +49,8 @@ def status(stages: Mapping[str, Stage], config: PipelineConfig, run: RunOptions)
 
 
 def _status_row(folder: Folder, row: PlanRow) -> StatusRow:
-    manifest, occasion = _found(folder, row.stage)
+    manifest = row.current
+    occasion = None if manifest is None else _occasion(folder, manifest)
     return StatusRow(
         plan=row,
         rows=None if manifest is None else manifest.n_out,
@@ -60,12 +61,18 @@ def _status_row(folder: Folder, row: PlanRow) -> StatusRow:
     )
 
 
-def _found(folder: Folder, stage: str) -> tuple[Manifest | None, Occasion | None]:
+def _occasion(folder: Folder, manifest: Manifest) -> Occasion | None:
     try:
-        manifest = current_manifest(folder, stage)
-        return manifest, None if manifest is None else read_occasion(folder, stage, manifest.key)
+        return read_occasion(folder, manifest.stage, manifest.key)
     except StoreError:
-        return None, None
+        return None
+
+
+def _found(folder: Folder, stage: str) -> Manifest | None:
+    try:
+        return current_manifest(folder, stage)
+    except StoreError:
+        return None
 
 
 def lineage(stages: Mapping[str, Stage], run: RunOptions) -> list[LineageRow]:
@@ -76,7 +83,7 @@ def lineage(stages: Mapping[str, Stage], run: RunOptions) -> list[LineageRow]:
     """
     folder = open_folder(run.root, run.protocols)
     writer = producers(stages)
-    manifests = {name: _found(folder, name)[0] for name in stages}
+    manifests = {name: _found(folder, name) for name in stages}
     rows: list[LineageRow] = []
     for manifest in manifests.values():
         if manifest is not None:

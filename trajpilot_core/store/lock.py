@@ -1,4 +1,4 @@
-"""One writer per root, and room on the disk. Correctness does not depend on either: commits are atomic anyway."""
+"""One run per root, nobody beside `gc`, and room on the disk. Commits are atomic whether anything is locked or not."""
 
 import contextlib
 import datetime
@@ -14,6 +14,8 @@ from trajpilot_core.errors import StoreError
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, parse_location
 
 POLL_S = 0.2
+IN_USE = ".in-use"
+"""Shared by every stage at work below a root, by whatever worker; `gc` takes it alone."""
 
 
 @contextlib.contextmanager
@@ -61,6 +63,63 @@ def _acquire(handle: IO[str], folder: Path, wait_s: float) -> None:
     handle.truncate(0)
     handle.write(f"process {os.getpid()}, started {started}\n")
     handle.flush()
+
+
+@contextlib.contextmanager
+def in_use(root: str, wait_s: float, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Iterator[None]:
+    """Keep `gc` away while a stage works; any number of stages may work at a time.
+
+    Where no lock can be had (a folder that may not be written, an object store), nothing is locked.
+
+    Args:
+        root: folder that the stage writes to.
+        wait_s: how long to wait for a `gc` at work, seconds.
+        allowed: protocols that may be opened.
+
+    Raises:
+        StoreError: a `gc` is still at work.
+    """
+    location = parse_location(root, allowed)
+    with contextlib.ExitStack() as stack:
+        if location.protocol == "file":
+            folder = Path(location.path)
+            with contextlib.suppress(OSError):
+                folder.mkdir(parents=True, exist_ok=True)
+                _share(stack.enter_context((folder / IN_USE).open("a")), folder, wait_s)
+        yield
+
+
+def _share(handle: IO[str], folder: Path, wait_s: float) -> None:
+    end_s = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            if time.monotonic() >= end_s:
+                raise StoreError(f"`gc` is at work under {folder}; waited {wait_s:.0f} s; wait for it") from error
+            time.sleep(min(POLL_S, max(0.0, end_s - time.monotonic())))
+
+
+@contextlib.contextmanager
+def alone(root: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Iterator[None]:
+    """Hold a local root against every run and every stage, or refuse at once.
+
+    Raises:
+        StoreError: a run or a stage is at work there, or the root lies where nothing can be locked.
+    """
+    location = parse_location(root, allowed)
+    if location.protocol != "file":
+        raise StoreError(f"{root} cannot be locked: it is no folder of this machine; use a rule of the store itself")
+    folder = Path(location.path)
+    with root_lock(root, 0.0, allowed), (folder / IN_USE).open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreError(f"a stage is at work under {folder}; wait until it is done") from error
+        except OSError as error:
+            raise StoreError(f"{folder} cannot be locked ({error.strerror}); nothing is removed there") from error
+        yield
 
 
 def require_free_space(path: Path, bytes_needed: int, what: str) -> None:

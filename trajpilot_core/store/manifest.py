@@ -3,6 +3,7 @@
     artifacts/<stage>/current                      which key counts now, replaced atomically
     artifacts/<stage>/<key>/manifest.json          written last, never changes
     artifacts/<stage>/<key>/occasion.json          clock, host, what was reused: not part of the truth
+    artifacts/<stage>/<key>/sources.json           digests of the input files by take: says why, decides nothing
     artifacts/<stage>/<key>/data-<sha256>.*        immutable files
     artifacts/<stage>/shards/<shard key>/record.json  completion marker of one shard, beside its data
     artifacts/<stage>/packs/<sha256>.parquet       derived, disposable
@@ -27,6 +28,9 @@ FORMAT = 1
 ARTIFACTS = "artifacts"
 CURRENT = "current"
 SHARDS, PACKS = "shards", "packs"
+MANIFEST, RECORD = "manifest.json", "record.json"
+OCCASION, SOURCES = "occasion.json", "sources.json"
+"""Side files of a manifest."""
 R = TypeVar("R", bound=Record)
 
 
@@ -37,12 +41,12 @@ def stage_folder(stage: str) -> str:
 
 def manifest_path(stage: str, key: str) -> str:
     """Return the path of a manifest, relative to the root."""
-    return f"{stage_folder(stage)}/{key}/manifest.json"
+    return f"{stage_folder(stage)}/{key}/{MANIFEST}"
 
 
 def shard_path(stage: str, key: str) -> str:
     """Return the path of a shard's record, relative to the root."""
-    return f"{stage_folder(stage)}/{SHARDS}/{key}/record.json"
+    return f"{stage_folder(stage)}/{SHARDS}/{key}/{RECORD}"
 
 
 def seal(record: Record) -> bytes:
@@ -139,14 +143,14 @@ def commit_manifest(folder: Folder, manifest: Manifest, occasion: Occasion, *, r
         folder.replace(path, content)
     elif not folder.create(path, content):
         manifest = read_manifest(folder, manifest.stage, manifest.key) or manifest
-    folder.replace(f"{stage_folder(manifest.stage)}/{manifest.key}/occasion.json", seal(occasion))
+    folder.replace(f"{stage_folder(manifest.stage)}/{manifest.key}/{OCCASION}", seal(occasion))
     point_to(folder, manifest.stage, manifest.key)
     return manifest
 
 
 def read_occasion(folder: Folder, stage: str, key: str) -> Occasion | None:
     """Return the side file of a key, None where there is none."""
-    return read_sealed(folder, Occasion, f"{stage_folder(stage)}/{key}/occasion.json")
+    return read_sealed(folder, Occasion, f"{stage_folder(stage)}/{key}/{OCCASION}")
 
 
 def write_data(folder: Folder, stage: str, place: str, suffix: str, content: bytes, rows: int) -> FileEntry:

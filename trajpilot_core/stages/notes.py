@@ -1,0 +1,39 @@
+"""Notes beside a manifest: the files and facts that every unit was made from. They explain keys and decide nothing."""
+
+from collections.abc import Mapping
+
+from schemas.artifacts import SourceNotes, UnitSources
+from schemas.base import fingerprint
+from trajpilot_core.errors import StoreError
+from trajpilot_core.stages.key import Asked
+from trajpilot_core.stages.stage import Source
+from trajpilot_core.store.files import Folder
+from trajpilot_core.store.manifest import SOURCES, read_sealed, seal, stage_folder
+
+
+def unit_sources(source: Source, digest_of: Mapping[str, str]) -> UnitSources:
+    """Return the digests of one unit's files and the fingerprints of its facts.
+
+    Args:
+        source: the unit.
+        digest_of: input file -> digest.
+    """
+    return UnitSources(
+        files={path.encode(errors="backslashreplace").decode(): digest_of[path] for path in source.files},
+        facts={name: fingerprint(value) for name, value in source.facts.items()},
+    )
+
+
+def write_notes(folder: Folder, asked: Asked, key: str, digest_of: Mapping[str, str]) -> None:
+    """Write what every unit of a stage is made from, beside the manifest of `key`."""
+    notes = SourceNotes(units={source.shard: unit_sources(source, digest_of) for source in asked.sources})
+    folder.replace(f"{stage_folder(asked.stage.name)}/{key}/{SOURCES}", seal(notes))
+
+
+def read_notes(folder: Folder, stage: str, key: str) -> dict[str, UnitSources]:
+    """Return what every unit was made from; empty where nobody noted it or the notes are damaged."""
+    try:
+        notes = read_sealed(folder, SourceNotes, f"{stage_folder(stage)}/{key}/{SOURCES}")
+    except StoreError:
+        return {}
+    return {} if notes is None else notes.units

@@ -1,0 +1,174 @@
+"""Why a stage is not fresh: its settings, version, takes, files and inputs against those of the output that counts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from schemas.artifacts import Manifest, UnitSources
+from schemas.base import fingerprint
+from trajpilot_core.stages.differences import changed_settings, takes_behind
+from trajpilot_core.stages.key import Asked, Keyed, shard_key, stage_identity
+from trajpilot_core.stages.notes import read_notes, unit_sources
+from trajpilot_core.store.files import Folder
+from trajpilot_core.store.manifest import current_manifest, missing_files
+
+SHOWN = 3
+"""Names that a reason spells out before it counts the rest."""
+UNREAD = "unread"
+"""Stands for the digest of a file that was touched since it was read; only reading would tell whether it changed."""
+
+
+@dataclass(frozen=True)
+class TakeChanges:
+    """In which takes the sources of a sharded stage differ from those of its output."""
+
+    changed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Take -> the files and facts that changed, as far as they were noted."""
+    touched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The same of takes with a file that only reading would judge."""
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+def own_reasons(current: Manifest, asked_version: int, config: Mapping[str, JsonValue]) -> list[str]:
+    """Return the reasons that lie in the stage itself: its code version and its settings, old -> new.
+
+    Args:
+        current: the output that counts.
+        asked_version: version of the stage's code.
+        config: the stage's settings as JSON, nothing left to `auto`.
+    """
+    reasons = [] if current.version == asked_version else [f"version {current.version} -> {asked_version}"]
+    changed = changed_settings(current.config, config)
+    reasons += [f"{name} {old} -> {new}" for name, (old, new) in list(changed.items())[:SHOWN]]
+    if len(changed) > SHOWN:
+        reasons.append(f"and {len(changed) - SHOWN} more settings")
+    return reasons
+
+
+def reasons(
+    folder: Folder, current: Manifest, work: Keyed, digest_of: Mapping[str, str], writer: Mapping[str, str]
+) -> list[str]:
+    """Return every reason why an output is not what a run would make now; empty where there is none.
+
+    Args:
+        folder: the root.
+        current: the output that counts.
+        work: what would be made now.
+        digest_of: input file -> digest, UNREAD where only reading would tell.
+        writer: entry name -> stage that writes it.
+    """
+    asked = work.asked
+    own = own_reasons(current, asked.stage.version, asked.config.model_dump(mode="json"))
+    if asked.stage.shard_by is None:
+        found = own + _file_reasons(folder, current, asked, digest_of)
+    else:
+        changes = take_changes(folder, current, work, digest_of)
+        moot = bool(own) and len(changes.changed) == len(asked.sources)  # settings decide which files are read
+        found = own + ([] if moot else _take_reasons(changes, asked.stage.shard_by))
+    found += _entry_reasons(folder, current, work, writer)
+    missing = missing_files(folder, current.stage, current)
+    return found + _listed("file of the output is gone", "files of the output are gone", missing)
+
+
+def take_changes(folder: Folder, current: Manifest, work: Keyed, digest_of: Mapping[str, str]) -> TakeChanges:
+    """Compare the takes of a sharded stage with those of its output, settings and version left aside."""
+    before = {name.removeprefix("shard:"): key for name, key in current.inputs.items() if name.startswith("shard:")}
+    identity: dict[str, JsonValue] = {
+        "stage": current.stage, "version": current.version, "config": dict(current.config),
+    }  # fmt: skip
+    same = identity == stage_identity(work.asked)
+    now = {source.shard: source for source in work.asked.sources}
+    moved = [
+        source
+        for shard, source in now.items()
+        if shard in before
+        and before[shard] != (work.shard_keys[shard] if same else shard_key(identity, source, digest_of))
+    ]
+    notes = read_notes(folder, current.stage, current.key) if moved else {}
+    causes = {source.shard: _causes(notes.get(source.shard), unit_sources(source, digest_of)) for source in moved}
+    touched = {source.shard for source in moved if any(digest_of[path] == UNREAD for path in source.files)}
+    return TakeChanges(
+        {shard: why for shard, why in causes.items() if shard not in touched},
+        {shard: why for shard, why in causes.items() if shard in touched},
+        tuple(sorted(set(now) - set(before))),
+        tuple(sorted(set(before) - set(now))),
+    )
+
+
+def _causes(before: UnitSources | None, now: UnitSources) -> tuple[str, ...]:
+    """Return the files and facts of a unit that differ; without notes those whose file was touched."""
+    if before is None:
+        return tuple(path for path, digest in now.files.items() if digest == UNREAD)
+    files = [path for path, digest in now.files.items() if before.files.get(path) != digest]
+    files += sorted(set(before.files) - set(now.files))
+    return (*files, *(name for name in sorted({*before.facts, *now.facts}) if _differs(before.facts, now.facts, name)))
+
+
+def _differs(before: Mapping[str, str], now: Mapping[str, str], name: str) -> bool:
+    return before.get(name) != now.get(name)
+
+
+def _take_reasons(changes: TakeChanges, unit: str) -> list[str]:
+    found = _caused(unit, "changed", changes.changed) + _caused(unit, "touched", changes.touched)
+    for what, names in (("new", changes.added), ("gone", changes.removed)):
+        found += _listed(f"{unit} {what}", f"{unit}s {what}", names)
+    return found
+
+
+def _caused(unit: str, what: str, causes: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Name units with their causes, or the causes once where they are the same for all."""
+    shared = set(causes.values())
+    if len(shared) == 1 and len(causes) > 1:
+        names = list(causes)
+        after = f" ({', '.join(next(iter(shared))[:SHOWN])})" if any(shared) else ""
+    else:
+        names = [f"{name} ({', '.join(why[:SHOWN])})" if why else name for name, why in causes.items()]
+        after = ""
+    return [f"{reason}{after}" for reason in _listed(f"{unit} {what}", f"{unit}s {what}", names)]
+
+
+def _file_reasons(folder: Folder, current: Manifest, asked: Asked, digest_of: Mapping[str, str]) -> list[str]:
+    """Return what changed among the files and facts of a stage that is not sharded."""
+    before = {n.removeprefix("file:"): digest for n, digest in current.inputs.items() if n.startswith("file:")}
+    now = {path: digest_of[path] for source in asked.sources for path in source.files}
+    changed = sorted(path for path in now if path in before and before[path] != now[path] != UNREAD)
+    touched = sorted(path for path in now if path in before and now[path] == UNREAD)
+    found = _listed("file changed", "files changed", changed) + _listed("file touched", "files touched", touched)
+    found += _listed("file new", "files new", sorted(set(now) - set(before)))
+    found += _listed("file gone", "files gone", sorted(set(before) - set(now)))
+    return found + _fact_reasons(folder, current, asked, digest_of)
+
+
+def _fact_reasons(folder: Folder, current: Manifest, asked: Asked, digest_of: Mapping[str, str]) -> list[str]:
+    if not asked.sources or current.inputs.get("facts") == fingerprint(dict(asked.sources[0].facts)):
+        return []
+    noted = read_notes(folder, current.stage, current.key).get("")
+    now = unit_sources(asked.sources[0], digest_of).facts
+    names = sorted(now) if noted is None else [name for name in sorted(now) if _differs(noted.facts, now, name)]
+    return [f"what is there changed ({', '.join(names)})"]
+
+
+def _entry_reasons(folder: Folder, current: Manifest, work: Keyed, writer: Mapping[str, str]) -> list[str]:
+    """Return the inputs from other stages that changed, and in which takes where the stage itself has none."""
+    entries = work.asked.inputs.entries
+    changed = [name for name, (_, entry) in sorted(entries.items()) if current.inputs.get(name) != entry.fingerprint]
+    if work.asked.stage.shard_by is not None:
+        return _listed("input changed", "inputs changed", changed)
+    found = []
+    for name in changed[:SHOWN]:
+        now = current_manifest(folder, writer[name])
+        known = name in current.inputs and now is not None
+        takes = takes_behind(folder, now, name, current.inputs[name]) if known and now is not None else None
+        where = f" in {_listed('take', 'takes', takes)[0]}" if takes else ""
+        found.append(f"input {name} changed{where}")
+    return found + ([f"and {len(changed) - SHOWN} more inputs"] if len(changed) > SHOWN else [])
+
+
+def _listed(one: str, many: str, names: Sequence[str]) -> list[str]:
+    """Return `3 takes changed: a, b, c`, or nothing for no name."""
+    if not names:
+        return []
+    shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+    return [f"{len(names):,} {one if len(names) == 1 else many}: {shown}"]

@@ -1,0 +1,94 @@
+"""What a root remembers beside the outputs that count: earlier outputs of a stage, and what an output was made from."""
+
+from collections.abc import Iterator, Mapping
+
+from schemas.artifacts import Manifest, Occasion
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.files import Folder
+from trajpilot_core.store.locations import NAME
+from trajpilot_core.store.manifest import (
+    ARTIFACTS,
+    CURRENT,
+    PACKS,
+    SHARDS,
+    current_manifest,
+    read_manifest,
+    read_occasion,
+    stage_folder,
+)
+
+SPECIAL = {CURRENT, SHARDS, PACKS}
+"""Names in a stage's folder that are no keys."""
+
+
+def stages_of(folder: Folder) -> list[str]:
+    """Return the stages that ever wrote something below a root, sorted."""
+    return [name for name in folder.names(ARTIFACTS) if NAME.fullmatch(name)]
+
+
+def keys_of(folder: Folder, stage: str) -> list[str]:
+    """Return the keys of a stage that have a folder, sorted; whether a folder holds a manifest is another question."""
+    return [name for name in folder.names(stage_folder(stage)) if NAME.fullmatch(name) and name not in SPECIAL]
+
+
+def occasions_of(folder: Folder, stage: str) -> list[tuple[str, Occasion]]:
+    """Return (key, occasion) of everything that a stage ever committed, the latest first."""
+    found = []
+    for key in keys_of(folder, stage):
+        try:
+            occasion = read_occasion(folder, stage, key)
+        except StoreError:
+            continue
+        if occasion is not None:
+            found.append((key, occasion))
+    return sorted(found, key=lambda item: item[1].started, reverse=True)
+
+
+def manifests_of(folder: Folder, stage: str) -> Iterator[Manifest]:
+    """Yield the manifests of a stage that can be read: the one that counts, then the others, the latest first."""
+    first: str | None = None
+    try:
+        current = current_manifest(folder, stage)
+    except StoreError:
+        current = None
+    if current is not None:
+        first = current.key
+        yield current
+    dated = [key for key, _ in occasions_of(folder, stage)]
+    for key in [*dated, *sorted(set(keys_of(folder, stage)) - set(dated))]:
+        try:
+            manifest = None if key == first else read_manifest(folder, stage, key)
+        except StoreError:
+            continue
+        if manifest is not None:
+            yield manifest
+
+
+def find_manifest(folder: Folder, stage: str, entry: str, fingerprint: str) -> Manifest | None:
+    """Return the output of a stage that holds an entry of this content, None where it is no longer there."""
+    for manifest in manifests_of(folder, stage):
+        if entry in manifest.entries and manifest.entries[entry].fingerprint == fingerprint:
+            return manifest
+    return None
+
+
+def made_from(folder: Folder, manifest: Manifest, writer: Mapping[str, str]) -> dict[str, Manifest]:
+    """Return stage -> the output that went into `manifest`, itself included; stages that are gone are left out.
+
+    Args:
+        folder: the root.
+        manifest: whose history is asked for.
+        writer: entry name -> stage that writes it.
+    """
+    found = {manifest.stage: manifest}
+    waiting = [manifest]
+    while waiting:
+        reader = waiting.pop()
+        for name in sorted(reader.inputs):
+            stage = writer.get(name)
+            if stage is not None and stage not in found:
+                source = find_manifest(folder, stage, name, reader.inputs[name])
+                if source is not None:
+                    found[stage] = source
+                    waiting.append(source)
+    return found
