@@ -1,8 +1,8 @@
 """The flows as they are deployed: a recipe, what a run changes in it, and where it runs.
 
 Both parameters state only what differs: `config` from the recipe that `run` names, `run` from the deployment's own
-defaults, which `trajpilot deploy` sets. So `prefect deployment run full-pipeline` needs no parameters. The form in the UI
-begins with the values of the deployment's recipe; only what is changed there counts (docs/decisions/recipes.md).
+defaults, which `trajpilot deploy` sets. So `prefect deployment run full-pipeline` needs no parameters. The form in the
+UI begins with the values of the deployment's recipe; only what is changed there counts (docs/decisions/recipes.md).
 """
 
 from typing import Any, TypeVar, cast
@@ -12,6 +12,7 @@ from prefect import Flow, flow, runtime
 from deployments.recipes import recipe
 from deployments.settings import deployed_place
 from flows import pipeline, stages
+from flows import watch as watching
 from schemas.changes import differences, over
 from schemas.config import PipelineConfig, RunOptions
 from tasks.announce import announce
@@ -55,3 +56,4 @@ predictor = deployed(stages.predictor)
 scorer = deployed(stages.scorer)
 evaluation = deployed(stages.evaluation)
 report = deployed(stages.report)
+watch = deployed(watching.watch)

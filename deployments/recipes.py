@@ -88,7 +88,9 @@ def not_built(name: RecipeName, what: str, parts: tuple[str, ...]) -> NoReturn:
     Raises:
         NotBuiltError: always.
     """
-    raise NotBuiltError(f"recipe {name} ({what}) cannot run: not built yet: {'; '.join(parts)}. Built: {', '.join(BUILT)}")
+    raise NotBuiltError(
+        f"recipe {name} ({what}) cannot run: not built yet: {'; '.join(parts)}. Built: {', '.join(BUILT)}"
+    )
 
 
 HEADS = "closed-vocabulary heads and their decoding with a transition prior"

@@ -83,11 +83,16 @@ def server_of_deployments() -> str | None:
     return os.environ.get("PREFECT_API_URL") or None
 
 
+def prefect_without_noise() -> None:
+    """Apply the settings that hold for every use of Prefect here; before its first import."""
+    for name, value in ALWAYS.items():
+        os.environ.setdefault(name, value)
+
+
 def deploying_environment(folder: Path, place: dict[str, str]) -> dict[str, str]:
     """Return the environment in which Prefect reads deployments/prefect.yaml; `place` has the keys of PLACE."""
     stated = {name: place.get(field, "") for field, name in PLACE.items()}
-    beats = {"TRAJPILOT_HEARTBEAT_S": str(HEARTBEAT_S)}
-    return {**os.environ, **ALWAYS, **stated, **beats, "PWD": str(folder)}
+    return {**os.environ, **ALWAYS, **stated, "PWD": str(folder)}
 
 
 def one_thread_per_process() -> None:

@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from deployments.cli import evidence, inspect, run, server
+from deployments.cli import deploy, evidence, inspect, run, server, upkeep
 from trajpilot_core.errors import TrajPilotError
 
 app = typer.Typer(
@@ -17,6 +17,8 @@ run.add_to(app)
 inspect.add_to(app)
 evidence.add_to(app)
 server.add_to(app)
+deploy.add_to(app)
+upkeep.add_to(app)
 
 
 def main() -> None:

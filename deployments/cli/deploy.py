@@ -1,0 +1,54 @@
+"""Command `deploy`: everything that a Prefect server needs to run the pipeline."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deployments.cli.run import located
+from deployments.recipes import recipe as named
+from trajpilot_core.errors import InputError
+
+
+class Pools(StrEnum):
+    """What runs a flow."""
+
+    process = "process"
+    docker = "docker"
+    kubernetes = "kubernetes"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command()(deploy)
+
+
+def deploy(
+    data: Annotated[str, typer.Option("--data", envvar="TRAJPILOT_DATA", help="Folder of the corpus.")] = "",
+    root: Annotated[Path, typer.Option("--root", envvar="TRAJPILOT_ROOT", help="Where runs write.")] = Path("runs"),
+    recipe: Annotated[str, typer.Option("--recipe", envvar="TRAJPILOT_RECIPE", help="Named experiment.")] = "atomic",
+    pools: Annotated[Pools, typer.Option("--pools", help="What runs a flow.")] = Pools.process,
+) -> None:  # fmt: skip
+    """Deploy to the Prefect server that PREFECT_API_URL names: work pools, deployments, the crash automation.
+
+    Places are as the workers see them. They become the defaults of every deployed run.
+    """
+    from deployments.settings import prefect_without_noise, server_of_deployments
+
+    server = server_of_deployments()
+    if server is None:
+        raise InputError(
+            "PREFECT_API_URL is not set, so there is no server to deploy to; start one with `prefect server start` "
+            "and set PREFECT_API_URL=http://127.0.0.1:4200/api"
+        )
+    named(recipe)
+    prefect_without_noise()
+    from deployments import deploy as deploying
+
+    place = {"data_root": located(data) if data else "", "root": str(root.resolve()), "recipe": recipe}
+    deploying.deploy(place, pools.value)
+    where = f"data {place['data_root'] or '(none)'}, root {place['root']}"
+    typer.echo(f"deployed to {server}: recipe {recipe}, {where}")
+    typer.echo("workers:  " + "   ".join(f"prefect worker start --pool {pool}" for pool in deploying.POOLS))
+    typer.echo("run:      prefect deployment run full-pipeline")

@@ -1,0 +1,17 @@
+"""Look whether the data root has changed, and say so to Prefect; the automation that listens runs the pipeline."""
+
+from prefect import flow
+
+from schemas.config import PipelineConfig, RunOptions
+from tasks.announce import announce_change
+from trajpilot_core.pipeline import STAGES
+from trajpilot_core.stages.watch import noticed
+
+
+@flow(name="watch", persist_result=False)
+def watch(config: PipelineConfig, run: RunOptions) -> tuple[str, ...]:
+    """Look once whether a run would have work to do; files are looked at, not read."""
+    news = noticed(STAGES, config, run)
+    if news:
+        announce_change(run.data_root, news)
+    return news

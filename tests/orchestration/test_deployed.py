@@ -1,0 +1,211 @@
+"""What is deployed: parameters as forms, recipes, pools, the automation. Needs no server."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+
+from deployments.recipes import BUILT, MISSING, RECIPES, demo, recipe
+from schemas.changes import differences, over
+from schemas.config import STAGE_NAMES, PipelineConfig, RecipeName, RunOptions
+from trajpilot_core.errors import NotBuiltError
+from trajpilot_core.pipeline import STAGES
+
+GPU_STAGES = {"features", "text-bank", "alignment", "predictor", "scorer", "evaluation"}
+
+
+@pytest.fixture(scope="module")
+def form() -> dict[str, Any]:
+    """The schema of which the UI makes its form, and by which the server checks parameters."""
+    from prefect.utilities.callables import parameter_schema
+
+    from deployments.deployed import full_pipeline
+
+    return parameter_schema(full_pipeline).model_dump()
+
+
+@pytest.fixture(scope="module")
+def declared() -> dict[str, dict[str, Any]]:
+    path = Path(__file__).parents[2] / "deployments" / "prefect.yaml"
+    return {item["name"]: item for item in yaml.safe_load(path.read_text())["deployments"]}
+
+
+def refused(parameters: dict[str, Any], form: dict[str, Any]) -> str:
+    from prefect.utilities.schema_tools.validation import ValidationError, validate
+
+    with pytest.raises(ValidationError) as error:
+        validate(parameters, form, raise_on_error=True)
+    return str(error.value)
+
+
+def test_the_form_asks_for_config_and_run_and_neither_is_required(form: dict[str, Any]) -> None:
+    assert list(form["properties"]) == ["config", "run"]
+    assert form["required"] == []
+
+
+def test_every_group_and_field_of_the_form_has_a_title_a_place_and_a_description(form: dict[str, Any]) -> None:
+    groups = form["definitions"]
+    assert groups["IngestConfig"]["title"] == "Ingest"
+    assert groups["RunOptions"]["title"] == "Run options"
+    for name, group in groups.items():
+        assert group["title"]
+        assert group["description"], name
+        places = [field["position"] for field in group["properties"].values()]
+        assert places == list(range(len(places))), name
+        for field, schema in group["properties"].items():
+            assert "$ref" in schema or schema["title"] == field, (name, field)
+            group_of_its_own = "Config" in json.dumps(schema)
+            assert group_of_its_own or schema["description"], (name, field)
+
+
+def test_choices_are_drop_downs_and_numbers_have_bounds(form: dict[str, Any]) -> None:
+    run = form["definitions"]["RunOptions"]["properties"]
+    assert run["recipe"]["enum"] == list(get_args(RecipeName))
+    assert run["only"]["items"]["enum"] == run["force"]["items"]["enum"] == list(STAGES)
+    assert {"type": "string", "enum": list(STAGES)} in run["from_stage"]["anyOf"]
+    features = form["definitions"]["FeatureConfig"]["properties"]
+    assert features["backend"]["enum"] == ["pyav", "decord"]
+    assert (features["size_px"]["minimum"], features["size_px"]["multipleOf"]) == (32, 16)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "field"),
+    [
+        ({"config": {"features": {"size_px": 17}}}, "config.features.size_px"),
+        ({"config": {"features": {"backend": "vlc"}}}, "config.features.backend"),
+        ({"config": {"alignment": {"train": {"epochs": 0}}}}, "config.alignment.train.epochs"),
+        ({"config": {"features": {"size": 64}}}, "config.features"),
+        ({"run": {"recipe": "soup"}}, "run.recipe"),
+        ({"run": {"workers": 0}}, "run.workers"),
+        ({"run": {"only": ["cooking"]}}, "run.only[0]"),
+        ({"run": {"from_stage": "cooking"}}, "run.from_stage"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_the_name_of_its_field(
+    parameters: dict[str, Any], field: str, form: dict[str, Any]
+) -> None:
+    assert f"field '{field}'" in refused(parameters, form)
+
+
+def test_the_values_of_every_recipe_that_is_built_are_accepted(form: dict[str, Any]) -> None:
+    from prefect.utilities.schema_tools.validation import validate
+
+    for name in BUILT:
+        validate({"config": recipe(name).model_dump(mode="json")}, form, raise_on_error=True)
+
+
+def test_each_name_of_a_recipe_is_a_recipe_and_the_stages_have_one_sub_record_each() -> None:
+    assert tuple(RECIPES) == get_args(RecipeName)
+    assert tuple(STAGES) == STAGE_NAMES
+
+
+@pytest.mark.parametrize("name", sorted(MISSING))
+def test_a_benchmark_that_waits_for_parts_names_them(name: RecipeName) -> None:
+    with pytest.raises(NotBuiltError) as error:
+        recipe(name)
+    assert all(part in str(error.value) for part in MISSING[name][1])
+
+
+def test_what_is_stated_in_part_stands_over_the_recipe() -> None:
+    stated = PipelineConfig.model_validate({"alignment": {"train": {"epochs": 3}}, "features": {"size_px": 384}})
+    whole = over(demo(), stated, prefill=PipelineConfig())
+    assert whole.alignment.train == demo().alignment.train.replace(epochs=3)
+    assert whole.features == demo().features.replace(size_px=384)
+    assert [str(change) for change in differences(demo(), whole)] == [
+        "features.size_px 128 -> 384",
+        "alignment.train.epochs 60 -> 3",
+    ]
+
+
+def test_a_form_that_was_filled_in_beforehand_changes_only_what_was_touched() -> None:
+    base = PipelineConfig()
+    touched = base.model_dump(mode="json")
+    touched["scorer"]["candidates"] = 7
+    touched["scorer"]["plus"] = None
+    whole = over(demo(), PipelineConfig.model_validate(touched), prefill=base)
+    assert whole == demo().replace(scorer=demo().scorer.replace(candidates=7, plus=None))
+
+
+def test_nothing_stated_is_the_recipe_itself() -> None:
+    assert over(demo(), PipelineConfig(), prefill=PipelineConfig()) == demo()
+    assert differences(demo(), demo()) == ()
+
+
+def test_run_options_keep_the_place_of_the_deployment() -> None:
+    place = RunOptions(root="/artifacts", data_root="/data", recipe="demo")
+    assert over(place, RunOptions.model_validate({"only": ["features"]})) == place.replace(only=("features",))
+
+
+def test_every_stage_is_deployed_under_its_own_name_on_the_pool_that_fits_it(declared: dict[str, Any]) -> None:
+    stages = {name.replace("_", "-") for name in STAGES}
+    assert set(declared) == stages | {"full-pipeline", "claims", "watch"}
+    for name, item in declared.items():
+        wanted = "trajpilot-gpu" if name in GPU_STAGES | {"full-pipeline"} else "trajpilot-cpu"
+        assert item["work_pool"]["name"] == wanted, name
+        assert item["work_pool"]["work_queue_name"] == "default"
+
+
+def test_each_entrypoint_is_a_flow_of_the_name_under_which_it_is_deployed(declared: dict[str, Any]) -> None:
+    import importlib
+
+    from prefect import Flow
+
+    for name, item in declared.items():
+        path, _, function = item["entrypoint"].partition(":")
+        found = getattr(importlib.import_module(path.removesuffix(".py").replace("/", ".")), function)
+        assert isinstance(found, Flow)
+        assert found.name == name
+
+
+def test_schedules_and_triggers_are_off(declared: dict[str, Any]) -> None:
+    assert [s["active"] for item in declared.values() for s in item.get("schedules", [])] == [False, False]
+    assert [t["enabled"] for item in declared.values() for t in item.get("triggers", [])] == [False]
+    from tasks.announce import DATA_CHANGED
+
+    assert declared["full-pipeline"]["triggers"][0]["expect"] == [DATA_CHANGED]
+
+
+def test_a_silent_run_is_marked_as_crashed_after_several_heartbeats_and_within_five_minutes(
+    declared: dict[str, Any],
+) -> None:
+    from deployments.deploy import crash_automation
+    from deployments.settings import HEARTBEAT_S
+
+    within = crash_automation().trigger.within  # type: ignore[union-attr]
+    assert timedelta(seconds=3 * HEARTBEAT_S) < within < timedelta(seconds=300 - HEARTBEAT_S)
+    for item in declared.values():
+        assert item["work_pool"]["job_variables"]["env"]["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] == str(HEARTBEAT_S)
+
+
+def placeholders(value: Any) -> set[str]:
+    """Names between double braces, at any depth."""
+    import re
+
+    return set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(value)))
+
+
+@pytest.mark.parametrize("name", ["docker-cpu", "docker-gpu", "kubernetes-cpu", "kubernetes-gpu"])
+def test_the_job_templates_declare_what_they_use_run_as_nobody_special_and_keep_data_read_only(name: str) -> None:
+    from prefect.client.schemas.actions import WorkPoolCreate
+
+    path = Path(__file__).parents[2] / "deployments" / "pools" / f"{name}.json"
+    template = json.loads(path.read_text())
+    WorkPoolCreate(name="x", type=name.split("-")[0], base_job_template=template)
+    job, variables = template["job_configuration"], template["variables"]["properties"]
+    assert placeholders(job) == set(variables)
+    assert variables["image"]["default"] == "trajpilot:0.1.0"
+    assert variables["env"]["default"]["DO_NOT_TRACK"] == "1"
+    assert "AUTH" not in json.dumps(variables["env"])
+    if name.startswith("docker"):
+        assert job["privileged"] is False
+        assert [v for v in variables["volumes"]["default"] if "/data" in v.split(":")] == ["/srv/trajpilot/data:/data:ro"]
+        assert (variables["env"]["default"]["NVIDIA_VISIBLE_DEVICES"] == "void") is name.endswith("cpu")
+        return
+    pod = job["job_manifest"]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    (container,) = pod["containers"]
+    assert {m["mountPath"] for m in container["volumeMounts"] if m.get("readOnly")} == {"/data"}
+    assert ("nvidia.com/gpu" in container["resources"]["limits"]) is name.endswith("gpu")
