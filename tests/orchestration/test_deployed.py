@@ -201,7 +201,9 @@ def test_the_job_templates_declare_what_they_use_run_as_nobody_special_and_keep_
     assert "AUTH" not in json.dumps(variables["env"])
     if name.startswith("docker"):
         assert job["privileged"] is False
-        assert [v for v in variables["volumes"]["default"] if "/data" in v.split(":")] == ["/srv/trajpilot/data:/data:ro"]
+        assert [v for v in variables["volumes"]["default"] if "/data" in v.split(":")] == [
+            "/srv/trajpilot/data:/data:ro"
+        ]
         assert (variables["env"]["default"]["NVIDIA_VISIBLE_DEVICES"] == "void") is name.endswith("cpu")
         return
     pod = job["job_manifest"]["spec"]["template"]["spec"]

@@ -1,0 +1,156 @@
+"""docker-compose.yml against the Compose Specification's schema and our own rules. No engine runs here."""
+
+import copy
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compose_file import FILE, MissingVariable, as_started, as_written
+from compose_rules import RULES, SECRET
+from jsonschema import Draft7Validator
+
+Change = Callable[[dict[str, Any]], Any]
+GIVEN = {"TRAJPILOT_LOGIN": "a:b", "TRAJPILOT_DATABASE_PASSWORD": "c", "TRAJPILOT_DATA_FOLDER": "/srv/data"}
+SCHEMA = json.loads((Path(__file__).parent / "compose-spec" / "compose-spec.json").read_text())
+CHECKOUT = FILE.parent
+
+
+def broken_rules(compose: dict[str, Any]) -> set[str]:
+    return {rule.__name__ for rule in RULES if list(rule(compose))}
+
+
+def set_environment(service: str, key: str, value: str | None) -> Change:
+    def change(compose: dict[str, Any]) -> None:
+        environment = compose["services"][service]["environment"]
+        environment.pop(key, None) if value is None else environment.update({key: value})
+
+    return change
+
+
+def set_key(service: str, key: str, value: Any) -> Change:
+    return lambda compose: compose["services"][service].update({key: value})
+
+
+def test_the_file_keeps_the_compose_specification() -> None:
+    assert [error.message for error in Draft7Validator(SCHEMA).iter_errors(as_written())] == []
+    assert [error.message for error in Draft7Validator(SCHEMA).iter_errors(as_started(GIVEN))] == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        set_key("server", "port", ["4200"]),
+        set_key("server", "healthcheck", "curl"),
+        set_key("database", "cap_drop", "ALL"),
+        lambda compose: compose.update(service={}),
+    ],
+)
+def test_the_specification_sees_a_planted_fault(change: Change) -> None:
+    compose = as_written()
+    change(compose)
+    assert list(Draft7Validator(SCHEMA).iter_errors(compose))
+
+
+def test_the_file_keeps_our_rules() -> None:
+    assert [line for rule in RULES for line in rule(as_written())] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        ("no_default_passwords", set_environment("database", "POSTGRES_PASSWORD", "postgres")),
+        ("no_default_passwords", set_environment("database", "POSTGRES_PASSWORD", "${X:-postgres}")),
+        ("no_default_passwords", set_environment("server", "PREFECT_SERVER_API_AUTH_STRING", "${X}")),
+        ("login_is_required", set_environment("server", "PREFECT_SERVER_API_AUTH_STRING", None)),
+        ("login_is_required", set_environment("worker-gpu", "PREFECT_API_AUTH_STRING", None)),
+        ("published_on_loopback_only", set_key("server", "ports", ["4200:4200"])),
+        ("published_on_loopback_only", set_key("database", "ports", ["0.0.0.0:5432:5432"])),
+        ("published_on_loopback_only", set_key("worker-cpu", "network_mode", "host")),
+        ("images_are_pinned", set_key("database", "image", "postgres:latest")),
+        ("images_are_pinned", set_key("database", "image", "postgres")),
+        ("images_are_pinned", set_key("database", "image", "postgres:17")),
+        ("one_image_of_ours", set_key("server", "image", "prefecthq/prefect:3.8.8")),
+        ("health_is_checked", set_key("worker-cpu", "healthcheck", {})),
+        ("nobody_is_root", set_key("server", "user", "0:0")),
+        ("nobody_is_root", set_key("server", "user", "root")),
+        ("nobody_is_root", set_key("server", "privileged", True)),
+        ("nobody_is_root", set_key("server", "cap_drop", [])),
+        ("nobody_is_root", set_key("server", "security_opt", [])),
+        ("data_is_read_only", set_key("worker-cpu", "volumes", ["/srv/data:/data", "artifacts:/artifacts"])),
+        ("data_is_read_only", set_key("worker-cpu", "volumes", ["/srv/data:/data:ro"])),
+        ("data_is_read_only", set_key("server", "volumes", ["/var/run/docker.sock:/var/run/docker.sock"])),
+        ("telemetry_is_off", set_environment("worker-gpu", "DO_NOT_TRACK", None)),
+        ("telemetry_is_off", set_environment("server", "PREFECT_SERVER_ANALYTICS_ENABLED", "true")),
+        ("telemetry_is_off", set_environment("server", "PREFECT_SERVER_UI_V2_ENABLED", None)),
+    ],
+)
+def test_each_rule_sees_its_planted_fault(rule: str, change: Change) -> None:
+    compose = copy.deepcopy(as_written())
+    change(compose)
+    assert rule in broken_rules(compose)
+
+
+@pytest.mark.parametrize("name", sorted(GIVEN))
+def test_nothing_starts_while_a_password_or_the_data_folder_is_missing(name: str) -> None:
+    with pytest.raises(MissingVariable, match=rf"{name}.*set {name}"):
+        as_started({**GIVEN, name: ""})
+
+
+def test_the_example_names_every_variable_and_holds_no_secret() -> None:
+    lines = (CHECKOUT / ".env.example").read_text().splitlines()
+    named = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    used = set(re.findall(r"\$\{(\w+)", FILE.read_text()))
+    assert used <= set(named)
+    assert {name: named[name] for name in GIVEN} == dict.fromkeys(GIVEN, "")
+
+
+def test_workers_and_server_have_the_settings_of_the_embedded_ones() -> None:
+    from deployments.settings import ALWAYS, EMBEDDED
+
+    compose = as_written()["services"]
+    for key, value in ALWAYS.items():
+        if key != "PREFECT_LOGGING_LEVEL":
+            assert compose["worker-cpu"]["environment"][key] == value, key
+    for key in ("PREFECT_SERVER_ANALYTICS_ENABLED", "PREFECT_SERVER_UI_V2_ENABLED", "PREFECT_SERVER_UI_API_URL"):
+        assert compose["server"]["environment"][key] == EMBEDDED[key]
+
+
+def test_every_pool_has_a_worker_and_the_gpu_pool_has_one_with_and_one_without_a_gpu() -> None:
+    from deployments.deploy import POOLS
+
+    compose = as_written()["services"]
+    pools = {
+        n: s["command"][s["command"].index("--pool") + 1]
+        for n, s in compose.items()
+        if "--pool" in s.get("command", [])
+    }
+    assert set(pools.values()) == set(POOLS)
+    assert pools["worker-gpu"] == pools["worker-no-gpu"] == "trajpilot-gpu"
+    assert "deploy" in compose["worker-gpu"]
+    assert "deploy" not in compose["worker-no-gpu"]
+
+
+def test_the_dockerfile_pins_its_base_builds_the_lock_and_ends_without_root() -> None:
+    lines = (CHECKOUT / "Dockerfile").read_text().splitlines()
+    (base,) = [line for line in lines if line.startswith("FROM")]
+    assert re.fullmatch(r"FROM python:3\.11\.\d+-slim-bookworm(@sha256:[0-9a-f]{64})?", base)
+    assert "RUN pip install --requirement requirements.lock" in lines
+    user = max(k for k, line in enumerate(lines) if line.startswith("USER"))
+    assert lines[user] == f"USER {as_written()['services']['server']['user']}"
+    assert not [line for line in lines[user:] if line.startswith(("RUN", "COPY", "ADD"))]
+    assert not [line for line in lines if line.startswith(("ENV", "ARG")) and SECRET.search(line)]
+
+
+def test_what_the_dockerfile_copies_is_let_through_and_nothing_else() -> None:
+    copied = {
+        part for line in (CHECKOUT / "Dockerfile").read_text().splitlines() if line.startswith("COPY")
+        for part in line.split()[1:-1]
+    }  # fmt: skip
+    let_through = {line[1:] for line in (CHECKOUT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert copied == let_through
+    assert all((CHECKOUT / name).exists() for name in copied)
+    packages = sorted(name for name in copied if (CHECKOUT / name).is_dir())
+    assert packages == ["deployments", "flows", "schemas", "tasks", "trajpilot_core"]
