@@ -37,15 +37,24 @@ def configure(name: str, changes: list[str]) -> PipelineConfig:
     Raises:
         InputError: a change names no field, or a value that the field does not allow.
     """
-    values = recipe(name).model_dump()
-    for change in changes:
-        path, equals, text = change.partition("=")
+    return change(recipe(name), changes)
+
+
+def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
+    """Return `config` with changes such as `features.size_px=256`.
+
+    Raises:
+        InputError: a change names no field, or a value that the field does not allow.
+    """
+    values = config.model_dump()
+    for wanted in changes:
+        path, equals, text = wanted.partition("=")
         *parents, leaf = path.split(".")
         place: object = values
         for parent in parents:
             place = place.get(parent) if isinstance(place, dict) else None
         if not equals or not isinstance(place, dict) or leaf not in place:
-            raise InputError(f"--set {change}: no such setting; write for example --set features.size_px=256")
+            raise InputError(f"--set {wanted}: no such setting; write for example --set features.size_px=256")
         place[leaf] = read_value(text)
     try:
         return PipelineConfig.model_validate(values)

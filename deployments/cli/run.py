@@ -22,6 +22,7 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig, demo_world, tiny_world
 from trajpilot_core.errors import InputError
 from trajpilot_core.pipeline import selected
+from trajpilot_core.stages.last import remember_run
 
 DELIBERATE = 0.6
 """The simulated world holds many deliberately broken takes."""
@@ -94,6 +95,7 @@ def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldCo
 
     one_thread_per_process()
     place = prepare_prefect(Path(options.root))
+    remember_run(config, options)
     from deployments.session import run_session
 
     run_session(config, options, what, world, place)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.annotation import Label, Segment, Take, Window
 from schemas.arrow import arrow_schema, table_of
@@ -28,6 +29,8 @@ TEST_TAKES = 842
 RECORD_BYTES = 6_000
 """Of one take in takes.json, as in the release."""
 HORIZON = 4
+SETTINGS = ("text_bank.encoder=bag_of_words",)
+"""What differs from the defaults, which ask for downloaded weights."""
 SHARD = pa.table({"value": pa.array([1.0], pa.float32())})
 
 
@@ -135,14 +138,14 @@ def windows_table(segments: pa.Table) -> pa.Table:
 
 def outcomes_table(windows: pa.Table) -> pa.Table:
     """Outcomes of two rows on as many windows as six horizons give."""
-    test = windows.filter(pa.compute.equal(windows["split"], "test"))
+    test = windows.filter(pc.equal(windows["split"], "test"))
     parts = []
     for horizon in range(3, 9):
         for variant in ("no_traj", "scorer"):
             n = test.num_rows
             labels = pa.ListArray.from_arrays(np.arange(n + 1, dtype=np.int32) * 3, pa.array(["label00001"] * 3 * n))
             ranks = pa.ListArray.from_arrays(np.arange(n + 1, dtype=np.int32) * 3, pa.array([1] * 3 * n))
-            ids = pa.compute.binary_join_element_wise(test["window_id"], f"h{horizon}", "")
+            ids = pc.binary_join_element_wise(test["window_id"], f"h{horizon}", "")
             parts.append(
                 pa.table({
                     "window_id": ids, "take_id": test["take_id"], "horizon": [horizon] * n, "variant": [variant] * n,
@@ -200,10 +203,16 @@ def pretended(stage: Stage) -> Stage:
     return replace(stage, run=run)
 
 
-def write_root(root: Path, corpus: Path, config: PipelineConfig | None = None) -> RunOptions:
+def config() -> PipelineConfig:
+    """The defaults with SETTINGS."""
+    base = PipelineConfig()
+    return base.replace(text_bank=base.text_bank.replace(encoder="bag_of_words"))
+
+
+def write_root(root: Path, corpus: Path) -> RunOptions:
     """Run all stages so that the real ones are found fresh; returns the options of the run."""
     options = RunOptions(root=str(root), data_root=str(corpus), device="cpu")
     stages = {name: pretended(stage) for name, stage in STAGES.items()}
     for stage in stages.values():
-        execute(stage, config or PipelineConfig(), options, stages)
+        execute(stage, config(), options, stages)
     return options

@@ -10,7 +10,7 @@ from schemas.config import PipelineConfig
 from trajpilot_core.errors import StoreError
 from trajpilot_core.stages.plan import PlanRow, plan
 from trajpilot_core.stages.status import lineage, status
-from trajpilot_core.store import inventory
+from trajpilot_core.store import inventory, packs
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
@@ -125,6 +125,9 @@ def test_a_damaged_pack_is_built_again_and_a_damaged_shard_is_named(tmp_path: Pa
     manifest = current_manifest(folder, "toy_vectors")
     assert manifest is not None
     table = read_entry_table(folder, manifest, "toy_vectors")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(packs, "_build", lambda *_: pytest.fail("a pack that is there was built again"))
+        assert read_entry_table(folder, manifest, "toy_vectors") == table
     (pack,) = (root / "artifacts/toy_vectors/packs").glob("*.parquet")
     pack.write_bytes(b"x" * pack.stat().st_size)
     assert read_entry_table(folder, manifest, "toy_vectors") == table

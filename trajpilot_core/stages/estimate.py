@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from schemas.artifacts import Manifest
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.history import occasions_of
-from trajpilot_core.store.manifest import PACKS, files_of, stage_folder
+from trajpilot_core.store.manifest import files_of
+from trajpilot_core.store.packs import pack_label
 
 
 @dataclass(frozen=True)
@@ -64,5 +65,5 @@ def _bytes(folder: Folder, current: Manifest | None, compute: int) -> int | None
 
 
 def _is_packed(folder: Folder, current: Manifest) -> bool:
-    labels = (f"{stage_folder(current.stage)}/{PACKS}/{entry.fingerprint}.json" for entry in current.entries.values())
+    labels = (pack_label(current.stage, entry) for entry in current.entries.values())
     return any(folder.size(label) is not None for label in labels)

@@ -210,3 +210,27 @@ def moved(inventory: Inventory, digest_of: Mapping[str, str]) -> list[str]:
     return sorted(
         path for path, digest in digest_of.items() if digest != UNREADABLE and inventory.known(path) != digest
     )
+
+
+def recheck(inventory: Inventory) -> dict[str, str]:
+    """Read every remembered file again; return address -> what is wrong, sorted, nothing where all is as it was read.
+
+    A file with other bytes under the same size and time is damage that no look can see.
+    """
+    found = {address: _changed(inventory, seen) for address, seen in sorted(inventory.seen.items())}
+    return {address: wrong for address, wrong in found.items() if wrong is not None}
+
+
+def _changed(inventory: Inventory, seen: Seen) -> str | None:
+    is_local = seen.path.startswith("/")
+    state = _look_local(seen.path) if is_local else inventory._look_remote(seen.path)
+    if state is None:
+        return "is gone since it was read" if seen.sha256 != UNREADABLE else None
+    if state != seen.state():
+        return "was changed or touched since it was read; the next run reads it again"
+    try:
+        with Path(seen.path).open("rb") if is_local else inventory.system().open(seen.path, "rb") as handle:
+            digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    return None if digest == seen.sha256 else "is DAMAGED: other bytes, with the size and the time that it had"

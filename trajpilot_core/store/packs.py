@@ -8,11 +8,29 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from schemas.artifacts import Entry, FileEntry
+from schemas.base import Record
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.manifest import PACKS, read_sealed, seal, stage_folder, write_data
 from trajpilot_core.store.parquet import Readable, open_parquet, read_table, tables_bytes
 from trajpilot_core.store.verified import verified_file
+
+
+class Pack(Record):
+    """Label of a pack. The file is a field of its own: a sealed record's `sha256` is that of the record."""
+
+    file: FileEntry
+
+
+def pack_label(stage: str, entry: Entry) -> str:
+    """Return the path of the label of a sharded table's pack, relative to the root."""
+    return f"{stage_folder(stage)}/{PACKS}/{entry.fingerprint}.json"
+
+
+def known_pack(folder: Folder, stage: str, entry: Entry) -> FileEntry | None:
+    """Return the pack of a table as its label says, None where there is none; StoreError where it is damaged."""
+    label = read_sealed(folder, Pack, pack_label(stage, entry))
+    return None if label is None else label.file
 
 
 def pack_of(folder: Folder, stage: str, entry: Entry) -> Readable:
@@ -23,15 +41,13 @@ def pack_of(folder: Folder, stage: str, entry: Entry) -> Readable:
     """
     if not entry.files:
         raise StoreError(f"{stage} has no shard at all; see {stage}.rejects and the rejects of the stages before it")
-    base = stage_folder(stage)
-    label = f"{base}/{PACKS}/{entry.fingerprint}.json"
     try:
-        packed = read_sealed(folder, FileEntry, label)
+        packed = known_pack(folder, stage, entry)
         if packed is not None:
-            return verified_file(folder, base, packed)
+            return verified_file(folder, stage_folder(stage), packed)
     except StoreError:
-        folder.remove(label)
-    return _build(folder, stage, entry, label)
+        folder.remove(pack_label(stage, entry))
+    return _build(folder, stage, entry, pack_label(stage, entry))
 
 
 def _build(folder: Folder, stage: str, entry: Entry, label: str) -> Readable:
@@ -40,7 +56,7 @@ def _build(folder: Folder, stage: str, entry: Entry, label: str) -> Readable:
         schema = first.schema_arrow
     content = tables_bytes(_shards(folder, base, entry), schema)
     packed = write_data(folder, stage, PACKS, "parquet", content, entry.rows)
-    folder.replace(label, seal(packed))
+    folder.replace(label, seal(Pack(file=packed)))
     return verified_file(folder, base, packed)
 
 

@@ -4,16 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from schemas.artifacts import FileEntry, Manifest, ShardRecord
+from schemas.artifacts import FileEntry, Manifest, Occasion, ShardRecord, SourceNotes
 from schemas.base import Record
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.history import keys_of, stages_of
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, NAME
 from trajpilot_core.store.manifest import (
-    ARTIFACTS,
     CURRENT,
-    PACKS,
+    OCCASION,
     SHARDS,
+    SOURCES,
     current_manifest,
     files_of,
     manifest_path,
@@ -23,7 +24,6 @@ from trajpilot_core.store.manifest import (
 )
 from trajpilot_core.store.verified import verified_bytes
 
-SPECIAL = {CURRENT, SHARDS, PACKS}
 R = TypeVar("R", bound=Record)
 
 
@@ -32,8 +32,10 @@ class Damage:
     """One thing that is not what was committed."""
 
     path: str
-    """Relative to the root."""
+    """The manifest, record or side file that is damaged or needs what is damaged, relative to the root."""
     problem: str
+    files: tuple[str, ...] = ()
+    """Data files that are damaged or missing, relative to the root; empty where `path` itself is damaged."""
 
 
 def verify(root: str, *, repair: bool, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> list[Damage]:
@@ -46,9 +48,15 @@ def verify(root: str, *, repair: bool, allowed: tuple[str, ...] = ALLOWED_PROTOC
 
     Returns:
         What is damaged, in a fixed order; empty when all is well. Packs are not looked at: they are rebuilt anyway.
+
+    Raises:
+        StoreError: nothing was ever written below the root.
     """
     folder = open_folder(root, allowed)
-    found = [damage for stage in _names(folder, ARTIFACTS) for damage in _verify_stage(folder, stage)]
+    stages = stages_of(folder)
+    if not stages:
+        raise StoreError(f"{folder.url} holds no artifact; give the --root of a run")
+    found = [damage for stage in stages for damage in _verify_stage(folder, stage)]
     if repair:
         for damage in found:
             folder.remove(damage.path)
@@ -57,11 +65,12 @@ def verify(root: str, *, repair: bool, allowed: tuple[str, ...] = ALLOWED_PROTOC
 
 def _verify_stage(folder: Folder, stage: str) -> Iterator[Damage]:
     seen: dict[str, str | None] = {}
-    for key in _names(folder, f"{stage_folder(stage)}/{SHARDS}"):
+    for key in [name for name in folder.names(f"{stage_folder(stage)}/{SHARDS}") if NAME.fullmatch(name)]:
         yield from _verify_record(folder, stage, ShardRecord, shard_path(stage, key), seen)
-    for key in _names(folder, stage_folder(stage)):
-        if key not in SPECIAL:
-            yield from _verify_record(folder, stage, Manifest, manifest_path(stage, key), seen)
+    for key in keys_of(folder, stage):
+        yield from _verify_record(folder, stage, Manifest, manifest_path(stage, key), seen)
+        for kind, name in ((Occasion, OCCASION), (SourceNotes, SOURCES)):
+            yield from _verify_record(folder, stage, kind, f"{stage_folder(stage)}/{key}/{name}", seen)
     try:
         current_manifest(folder, stage)
     except StoreError as error:
@@ -77,10 +86,11 @@ def _verify_record(
         yield Damage(path, str(error))
         return
     if isinstance(record, Manifest | ShardRecord):
-        problems = [_problem(folder, stage, file, seen) for file in files_of(record)]
-        bad = [problem for problem in problems if problem is not None]
+        problems = {file.name: _problem(folder, stage, file, seen) for file in files_of(record)}
+        bad = {name: problem for name, problem in problems.items() if problem is not None}
         if bad:
-            yield Damage(path, "; ".join(bad))
+            files = tuple(f"{stage_folder(stage)}/{name}" for name in bad)
+            yield Damage(path, "; ".join(bad.values()), files)
 
 
 def _problem(folder: Folder, stage: str, file: FileEntry, seen: dict[str, str | None]) -> str | None:
@@ -91,7 +101,3 @@ def _problem(folder: Folder, stage: str, file: FileEntry, seen: dict[str, str | 
         except StoreError as error:
             seen[file.name] = str(error)
     return seen[file.name]
-
-
-def _names(folder: Folder, path: str) -> list[str]:
-    return [name for name in folder.names(path) if NAME.fullmatch(name)]

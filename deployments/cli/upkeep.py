@@ -1,0 +1,132 @@
+"""Commands that keep a root in order: `verify`, `gc`. They import neither torch nor Prefect."""
+
+import contextlib
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from deployments.cli.inspect import disk
+from deployments.cli.options import Root
+from schemas.config import RunOptions
+from trajpilot_core.errors import InputError
+from trajpilot_core.store import garbage
+from trajpilot_core.store import verify as verifying
+from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.inventory import load_inventory, recheck
+from trajpilot_core.store.lock import alone
+
+Repair = Annotated[bool, typer.Option("--repair", help="Drop what is damaged; the next run makes it again.")]
+Inputs = Annotated[bool, typer.Option("--inputs", help="Read the files of the corpus again, too.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Remove it; without this nothing is changed.")]
+KeepH = Annotated[
+    float, typer.Option("--keep-h", min=0, help="Keep what is younger, hours: a run that broke off goes on from there.")
+]
+Paths = Annotated[bool, typer.Option("--paths", help="Print every path.")]
+SAID = {
+    "temporary": "left by a writer that was killed",
+    "output": "an output of before: nothing that counts is made from it",
+    "unfinished": "files without a manifest, of a run that did not end",
+    "shard": "shards that no output that counts holds",
+    "pack": "packs of tables that are gone; they are made again when read",
+    "stray": "data that its manifest does not name",
+    "scratch": "checkpoints of a computation that broke off",
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command()(verify)
+    app.command()(gc)
+
+
+def verify(root: Root = Path("runs"), repair: Repair = False, inputs: Inputs = False) -> None:
+    """Read and hash everything that was written under a root; damage is listed and ends with status 1."""
+    place = str(root.resolve())
+    with alone(place) if repair else contextlib.nullcontext():
+        damage = verifying.verify(place, repair=repair)
+    bad = damaged_files(damage)
+    for path, problem in bad.items():
+        typer.echo(f"{path}: {problem}")
+    read = recheck_inputs(place) if inputs else {}
+    for path, problem in read.items():
+        typer.echo(f"{path} {problem}")
+    if not bad and not read:
+        typer.echo(f"everything under {root} is whole" + (", and the corpus is as it was read" if inputs else ""))
+        return
+    then = "dropped; run again" if repair else "verify --repair drops what needs them, the next run makes it again"
+    typer.echo(f"{len(bad)} damaged or missing files under {root}" + (f" ({then})" if bad else ""))
+    sys.exit(1)
+
+
+def damaged_files(damage: list[verifying.Damage]) -> dict[str, str]:
+    """Return every damaged or missing file once, with what needs it."""
+    needed: dict[str, list[str]] = {}
+    for item in damage:
+        for path in item.files:
+            needed.setdefault(path, []).append(item.path)
+    own = {item.path: item.problem for item in damage if not item.files}
+    return own | {path: f"damaged or missing, needed by {', '.join(by)}" for path, by in needed.items()}
+
+
+def recheck_inputs(place: str) -> dict[str, str]:
+    """Read the files of the corpus that runs below a root have read, and return what is wrong with them."""
+    allowed = RunOptions().protocols
+    inventory = load_inventory(open_folder(place, allowed), "", allowed)
+    if not inventory.seen:
+        raise InputError(f"no file of a corpus was ever read by a run below {place}")
+    return recheck(inventory)
+
+
+def gc(root: Root = Path("runs"), yes: Yes = False, keep_h: KeepH = 24.0, paths: Paths = False) -> None:
+    """Show what nothing refers to any more, and remove it with --yes; refused while a run or a stage is at work."""
+    place = str(root.resolve())
+    if not Path(place).is_dir():
+        raise InputError(f"{root} is no folder; give the --root of a run")
+    found = garbage.remove_garbage(place, keep_h) if yes else garbage.find_garbage(place, keep_h)
+    console = Console()
+    if found.items:
+        console.print(table_of(found, root))
+    for path in [item.path for item in found.items] if paths else []:
+        typer.echo(path)
+    for line in notes(found, keep_h):
+        console.print(line, highlight=False, soft_wrap=True)
+    size = disk(sum(item.bytes for item in found.items))
+    n = sum(len(item.files) for item in found.items)
+    if yes:
+        console.print(f"removed {n:,} files, {size}", highlight=False)
+    else:
+        console.print(
+            f"dry run: {n:,} files, {size} would go; nothing was changed, --yes removes them", highlight=False
+        )
+
+
+def table_of(found: garbage.Garbage, root: Path) -> Table:
+    """Sum up what was found by stage and kind."""
+    files: Counter[tuple[str, str]] = Counter()
+    sizes: Counter[tuple[str, str]] = Counter()
+    for item in found.items:
+        files[item.stage, item.kind] += len(item.files)
+        sizes[item.stage, item.kind] += item.bytes
+    table = Table("stage", "what", "files", "size", title=f"unreferenced under {root}")
+    for stage, kind in sorted(files):
+        table.add_row(stage or "-", SAID[kind], f"{files[stage, kind]:,}", disk(sizes[stage, kind]))
+    return table
+
+
+def notes(found: garbage.Garbage, keep_h: float) -> list[str]:
+    """Say what was not touched and why."""
+    lines = []
+    if found.young:
+        size = disk(sum(item.bytes for item in found.young))
+        n = sum(len(item.files) for item in found.young)
+        lines.append(f"kept: {n:,} unreferenced files, {size}, younger than {keep_h:g} h (--keep-h 0 takes them too)")
+    lines += [f"left alone, damaged: {reason}; see `trajpilot verify`" for reason in found.damaged]
+    if found.left:
+        shown = ", ".join(found.left[:3]) + (", ..." if len(found.left) > 3 else "")
+        lines.append(f"left alone, {len(found.left):,} files that are none of the store's: {shown}")
+    return lines
