@@ -1,12 +1,13 @@
 # make demo   sets up everything, runs the full pipeline on the simulated world, says where the report lies
 # make test   sets up everything, passes the tests
+# make stack-test   the stack of docker-compose.yml as processes, with PostgreSQL and a browser
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 ROOT ?= runs/demo
 PACKAGES := schemas trajpilot_core tasks flows deployments
 
-.PHONY: demo test check format lock clean demo-clean benchmarks
+.PHONY: demo test stack-test check format lock clean demo-clean benchmarks
 
 $(VENV)/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python >= 3.11 is needed, found {v.major}.{v.minor}; set PYTHON=/path/to/python3.11")'
@@ -25,14 +26,19 @@ test: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile -m "not stack"
+
+# The processes of docker-compose.yml with their environment, over a PostgreSQL of their own: docs/operations.md.
+# Needs PostgreSQL and Chromium (Debian: apt-get install postgresql chromium).
+stack-test: $(VENV)/installed
+	$(BIN)/pytest -m stack -p no:xdist -x tests/orchestration/test_stack.py
 
 check: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu and not stack"
 
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .

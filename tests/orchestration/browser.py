@@ -1,0 +1,110 @@
+"""A headless Chromium that a test drives over its DevTools protocol: enough to read a page and to photograph it."""
+
+import base64
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+from urllib.request import urlopen
+
+from websockets.sync.client import ClientConnection, connect
+
+START_S = 120.0
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+    "--disable-background-networking", "--window-size=1400,1800", "--remote-debugging-port=0",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)  # fmt: skip
+
+
+class Page:
+    """One tab."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket, self.last = socket, 0
+        self.requested: list[str] = []
+        """Every address that the page asked for."""
+        self("Page.enable")
+        self("Network.enable")
+
+    def __call__(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Send one command and return its result."""
+        self.last += 1
+        self.socket.send(json.dumps({"id": self.last, "method": method, "params": parameters}))
+        while True:
+            message = json.loads(self.socket.recv(timeout=60))
+            if message.get("method") == "Network.requestWillBeSent":
+                self.requested.append(message["params"]["request"]["url"])
+            if message.get("id") == self.last:
+                if "error" in message:
+                    raise RuntimeError(f"{method}: {message['error']}")
+                return dict(message["result"])
+
+    def run(self, script: str) -> Any:
+        """Return the value of a script in the page."""
+        return self("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
+
+    def text(self) -> str:
+        """Return what a person could read on the page."""
+        return str(self.run("document.body ? document.body.innerText : ''"))
+
+    def open(self, url: str, wanted: str, limit_s: float = 60.0) -> str:
+        """Open an address and wait until its text holds `wanted`; return the text."""
+        self("Page.navigate", url=url)
+        return self.wait(lambda text: wanted in text, f"{url} shows no {wanted!r}", limit_s)
+
+    def wait(self, enough: Callable[[str], bool], complaint: str, limit_s: float) -> str:
+        """Wait until the page's text is enough."""
+        end = time.monotonic() + limit_s
+        while True:
+            text = self.text()
+            if enough(text):
+                return text
+            assert time.monotonic() < end, f"{complaint}; it shows:\n{text[:3000]}"
+            time.sleep(0.5)
+
+    def photograph(self, path: Path) -> None:
+        """Write what the window shows as a PNG."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(base64.b64decode(self("Page.captureScreenshot", format="png")["data"]))
+
+    def outside(self) -> list[str]:
+        """Return the requests that went anywhere but to this machine."""
+        here = {"127.0.0.1", "localhost", None, ""}
+        return [u for u in self.requested if u.startswith(("http", "ws")) and urlparse(u).hostname not in here]
+
+
+@contextmanager
+def browser(folder: Path) -> Iterator[Page]:
+    """Start Chromium with its profile in `folder`; it is ended by its process group."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert program, "no Chromium on this machine"
+    log = (folder / "chromium.log").open("wb")
+    process = subprocess.Popen(
+        [program, *FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"],
+        stdout=log, stderr=log, start_new_session=True,
+    )  # fmt: skip
+    from stack_processes import end
+
+    try:
+        with connect(page_address(folder / "profile" / "DevToolsActivePort"), max_size=None) as socket:
+            yield Page(socket)
+    finally:
+        end(process)
+        log.close()
+
+
+def page_address(note: Path) -> str:
+    """Return the address of the first tab, when Chromium has said its port."""
+    limit = time.monotonic() + START_S
+    while not note.exists() or not note.read_text().strip():
+        assert time.monotonic() < limit, f"Chromium did not start within {START_S} s"
+        time.sleep(0.2)
+    port = note.read_text().split()[0]
+    tabs = json.load(urlopen(f"http://127.0.0.1:{port}/json/list", timeout=30))
+    return str(next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page"))

@@ -1,0 +1,246 @@
+"""The services of docker-compose.yml as plain processes: the same commands, the same environment, the same order.
+
+Nothing of them is repeated here. What a container would change is said in `Ground`: names of hosts, ports, folders.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compose_file import FILE, as_started
+
+CHECKOUT = FILE.parent
+STARTED = ("database", "server", "deployer", "worker-cpu", "worker-no-gpu")
+HEALTHY_S = 300.0
+END_S = 30.0
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def end(process: subprocess.Popen[Any], first: int = signal.SIGTERM) -> None:
+    """End a process and what it started, by the id of its group; also what is left of the group without it."""
+    for number, limit_s in ((first, END_S), (signal.SIGKILL, 5.0)):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        limit = time.monotonic() + limit_s
+        while group_lives(process) and time.monotonic() < limit:
+            time.sleep(0.1)
+    process.wait(timeout=END_S)
+
+
+def group_lives(process: subprocess.Popen[Any]) -> bool:
+    """Whether a process of the group is left."""
+    process.poll()
+    try:
+        os.killpg(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def processes_of(mark: Path) -> dict[int, str]:
+    """Process id -> command line of every living process whose environment or arguments name the folder `mark`."""
+    found = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (place / "cmdline").read_bytes()
+            if line and str(mark).encode() in (place / "environ").read_bytes() + line:
+                found[int(place.name)] = line.replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+    found.pop(os.getpid(), None)
+    return found
+
+
+def kill_all_of(mark: Path) -> None:
+    """Kill, by id, what a service started outside its own group; the folder is this test's own."""
+    for pid in processes_of(mark):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def postgres_programs() -> Path:
+    """Folder of Debian's newest PostgreSQL."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda p: int(p.parts[-3]))
+    assert found, "PostgreSQL is not installed: apt-get install postgresql"
+    return found[-1].parent
+
+
+@dataclass
+class Ground:
+    """What stands in for the containers' network and volumes: loopback ports and folders below one temporary folder."""
+
+    folder: Path
+    port: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in STARTED})
+    login: str = field(default_factory=lambda: f"stack:{secrets.token_hex(12)}")
+    password: str = field(default_factory=lambda: secrets.token_hex(12))
+
+    @property
+    def url(self) -> str:
+        """Address of the server."""
+        return f"http://127.0.0.1:{self.port['server']}"
+
+    def variables(self) -> dict[str, str]:
+        """What a user would write to .env."""
+        return {
+            "TRAJPILOT_LOGIN": self.login,
+            "TRAJPILOT_DATABASE_PASSWORD": self.password,
+            "TRAJPILOT_DATA_FOLDER": str(self.folder / "data"),
+            "TRAJPILOT_RECIPE": "soak",
+        }
+
+    def replaced(self, service: str) -> dict[str, tuple[str, str]]:
+        """Variable -> what it is in a container, and what stands for it here."""
+        return {
+            "PREFECT_API_URL": ("http://server:4200/api", f"{self.url}/api"),
+            "PREFECT_SERVER_DATABASE_HOST": ("database", "127.0.0.1"),
+            "PREFECT_SERVER_DATABASE_PORT": ("5432", str(self.port["database"])),
+            "PREFECT_WORKER_WEBSERVER_PORT": ("8080", str(self.port[service])),
+            "TRAJPILOT_DATA": ("/data", str(self.folder / "data")),
+            "TRAJPILOT_ROOT": ("/artifacts", str(self.folder / "artifacts")),
+        }
+
+    def environment(self, service: str, declared: dict[str, str]) -> dict[str, str]:
+        """The environment of a service: its own, and the little that an image gives."""
+        stated = dict(declared)
+        for name, (container, here) in self.replaced(service).items():
+            if name in stated:
+                assert stated[name] == container, f"{service}: {name} is {stated[name]}, not {container}"
+                stated[name] = here
+        home = self.folder / "home" / service
+        home.mkdir(parents=True, exist_ok=True)
+        programs = [str(Path(sys.executable).parent), str(postgres_programs()), os.environ["PATH"]]
+        kept = {name: os.environ[name] for name in ("PYTHONPATH", "LANG") if name in os.environ}
+        return {**kept, "PATH": ":".join(programs), "HOME": str(home), "PGPORT": str(self.port["database"]), **stated}
+
+    def arguments(self, service: str, command: list[str]) -> list[str]:
+        """A command with the server's address in a container replaced by the one here."""
+        if service != "server":
+            return command
+        port = str(self.port["server"])
+        return [
+            a.replace("0.0.0.0", "127.0.0.1").replace(":4200/", f":{port}/") if a != "4200" else port for a in command
+        ]
+
+
+class Stack:
+    """The running services."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self.services: dict[str, Any] = as_started(ground.variables())["services"]
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.logs = ground.folder / "logs"
+        self.logs.mkdir()
+
+    def environment(self, service: str) -> dict[str, str]:
+        """The environment in which a service runs here."""
+        return self.ground.environment(service, self.services[service].get("environment", {}))
+
+    def start_all(self) -> None:
+        """Start the services, each when what it depends on is as it asks."""
+        for name in STARTED:
+            for other, wanted in self.services[name].get("depends_on", {}).items():
+                self.wait(other, wanted["condition"])
+            self.start(name)
+        for name in STARTED:
+            if "healthcheck" in self.services[name]:
+                self.wait(name, "service_healthy")
+
+    def start(self, name: str) -> None:
+        """Start one service in a process group of its own; its output goes to a log."""
+        if name == "database":
+            self.processes[name] = self.start_database()
+            self.wait(name, "service_healthy")
+            self.postgres("createdb", "--username=trajpilot", self.services[name]["environment"]["POSTGRES_DB"])
+            return
+        command = self.ground.arguments(name, self.services[name]["command"])
+        self.processes[name] = self.popen(name, command, self.environment(name))
+
+    def popen(self, name: str, command: list[str], environment: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
+        """Start a process whose output goes to its log."""
+        with (self.logs / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(
+                command, cwd=CHECKOUT, env=environment, stdout=log, stderr=log, start_new_session=True, **more
+            )
+
+    def start_database(self) -> subprocess.Popen[bytes]:
+        """Make a cluster as the image does, and start it, as the user postgres where we are root."""
+        declared = self.services["database"]["environment"]
+        place = self.ground.folder / "database"
+        place.mkdir(exist_ok=True)
+        secret = self.ground.folder / "database.password"
+        secret.write_text(declared["POSTGRES_PASSWORD"])
+        who: dict[str, Any] = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.getuid() == 0 else {}
+        if who:
+            shutil.chown(place, "postgres", "postgres")
+            shutil.chown(secret, "postgres", "postgres")
+        environment = self.environment("database")
+        cluster = place / "cluster"
+        if not cluster.exists():
+            init = ["initdb", *declared["POSTGRES_INITDB_ARGS"].split(), "--auth-local=scram-sha-256"]
+            init += [f"--username={declared['POSTGRES_USER']}", f"--pwfile={secret}", "--pgdata", str(cluster)]
+            subprocess.run(init, check=True, env=environment, cwd=place, stdout=subprocess.DEVNULL, **who)
+        listen = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={place}"]
+        command = ["postgres", "-D", str(cluster), "-p", str(self.ground.port["database"]), *listen]
+        return self.popen("database", command, environment, **who)
+
+    def postgres(self, program: str, *arguments: str) -> str:
+        """Run one of PostgreSQL's programs against the cluster and return what it says."""
+        environment = {**self.environment("database"), "PGPASSWORD": self.ground.password, "PGHOST": "127.0.0.1"}
+        done = subprocess.run([program, *arguments], env=environment, check=True, capture_output=True, text=True)
+        return done.stdout
+
+    def wait(self, name: str, condition: str) -> None:
+        """Wait until a service is healthy by its own check, or has ended well."""
+        limit = time.monotonic() + HEALTHY_S
+        process = self.processes[name]
+        while True:
+            if condition == "service_completed_successfully" and process.poll() == 0:
+                return
+            if condition == "service_healthy" and self.is_healthy(name):
+                return
+            failed = process.poll() not in (None, 0) or (condition == "service_healthy" and process.poll() is not None)
+            assert not failed, f"{name} ended:\n{self.tail(name)}"
+            assert time.monotonic() < limit, f"{name} is not {condition} within {HEALTHY_S} s:\n{self.tail(name)}"
+            time.sleep(1.0)
+
+    def is_healthy(self, name: str) -> bool:
+        """Ask the service's own health check."""
+        kind, *command = self.services[name]["healthcheck"]["test"]
+        assert kind == "CMD"
+        command = self.ground.arguments(name, command)
+        asked = subprocess.run(command, env=self.environment(name), capture_output=True, check=False, timeout=60)
+        return asked.returncode == 0
+
+    def tail(self, name: str) -> str:
+        """The last lines that a service wrote."""
+        return (self.logs / f"{name}.log").read_text(errors="replace")[-3000:]
+
+    def end_all(self) -> None:
+        """End every service in reverse order; the database by its fast way."""
+        for name, process in reversed(self.processes.items()):
+            end(process, signal.SIGINT if name == "database" else signal.SIGTERM)
+        kill_all_of(self.ground.folder)
+
+    def kill(self, name: str) -> None:
+        """Kill a service with all that it started, as a crash of its machine would."""
+        kill_all_of(self.ground.folder / "home" / name)
+        end(self.processes[name], signal.SIGKILL)
