@@ -13,9 +13,10 @@ from deployments.recipes import recipe
 from deployments.settings import deployed_place
 from flows import pipeline, stages
 from flows import watch as watching
-from schemas.changes import differences, over
+from schemas.changes import over
 from schemas.config import PipelineConfig, RunOptions
 from tasks.announce import announce
+from trajpilot_core.stages.last import remember_run
 
 T = TypeVar("T")
 DEFAULTS = RunOptions.model_validate(deployed_place())
@@ -39,7 +40,8 @@ def deployed(inner: Flow[[PipelineConfig, RunOptions], T]) -> Flow[[PipelineConf
         run = over(DEFAULTS, run)
         base = recipe(run.recipe)
         whole = over(base, config, prefill=PREFILLED)
-        announce(run.recipe, differences(base, whole), whole)
+        announce(run.recipe, base, whole)
+        remember_run(whole, run)
         return cast(T, cast(Any, inner.fn)(whole, run))
 
     as_asked.__doc__ = inner.description

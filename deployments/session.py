@@ -20,13 +20,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from deployments.claims import claims
+from deployments.recipes import recipe
 from deployments.settings import STARTUP_TIMEOUT_S, PrefectPlace, end_orphan_server, remember_server
 from flows.demo import demo
 from flows.pipeline import full_pipeline
 from schemas.claims import ClaimsConfig
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig
+from tasks.announce import headline
 from trajpilot_core.errors import StoreError
+from trajpilot_core.stages.differences import changed_settings
 from trajpilot_core.store.files import sweep_temporaries
 from trajpilot_core.store.lock import require_free_space, root_lock
 
@@ -140,7 +143,9 @@ def run_session(
     """Run the pipeline; Ctrl-C ends the run and its processes at once, and what is finished is kept."""
     root = Path(options.root).resolve()
     options = options.replace(root=str(root))
-    with interruptible(), session(root, f"TrajPilot on {what}", config.digest(), place):
+    told = changed_settings(recipe(options.recipe).model_dump(mode="json"), config.model_dump(mode="json"))
+    said = headline(options.recipe, told, config)
+    with interruptible(), session(root, f"TrajPilot on {what}", said, place):
         done = full_pipeline(config, options) if world is None else demo(world, config, options)
         if "report" in done:
             LOG.info("report: %s   UI: trajpilot ui --root %s", root / "reports" / "report.html", root)
@@ -149,7 +154,10 @@ def run_session(
 def run_claims(root: Path, docs: Path, jobs: int, device: str, worlds: tuple[str, ...], place: PrefectPlace) -> None:
     """Compute the worlds of the claims and write their pages; as `run_session`."""
     root, docs = root.resolve(), docs.resolve()
-    with interruptible(), session(root, "The claims on SIMULATED worlds", ClaimsConfig().digest(), place):
+    with (
+        interruptible(),
+        session(root, "The claims on SIMULATED worlds", f"config {ClaimsConfig().digest()[:12]}", place),
+    ):
         run = claims(str(root), str(docs), jobs, device, worlds)
         count = Counter(job.status for job in run.jobs)
         LOG.info("jobs: %s", ", ".join(f"{n} {status}" for status, n in sorted(count.items())))
@@ -168,12 +176,12 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def session(root: Path, what: str, digest: str, place: PrefectPlace) -> Iterator[None]:
+def session(root: Path, what: str, said: str, place: PrefectPlace) -> Iterator[None]:
     """Hold the root, the log and the embedded server; one line says where everything goes, one how long it took."""
     started = time.monotonic()
     with logging_to(root) as log, patient_lock(root):
         LOG.info("%s; everything is written under %s; %s", what, root, place.describe())
-        LOG.info("config %s, log %s", digest[:12], log)
+        LOG.info("%s; log %s", said, log)
         require_free_space(root, NEEDED_BYTES, "a run")
         sweep_temporaries(str(root), OLD_H)
         with prefect_server(place):

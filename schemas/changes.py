@@ -1,36 +1,10 @@
-"""What a run changes in its recipe, and how to say it."""
+"""What a run changes in its recipe."""
 
 from typing import Any, TypeVar
 
-from pydantic import JsonValue
-
 from schemas.base import Record
-from schemas.config import PipelineConfig
 
 R = TypeVar("R", bound=Record)
-
-
-class Change(Record):
-    """One setting that differs."""
-
-    setting: str
-    """Dotted, as in `--set`."""
-    before: JsonValue
-    after: JsonValue
-
-    def __str__(self) -> str:
-        return f"{self.setting} {self.before} -> {self.after}"
-
-
-def differences(before: PipelineConfig, after: PipelineConfig) -> tuple[Change, ...]:
-    """Return every setting that has another value in `after`, in order of declaration."""
-    old, new = flat(before.model_dump(mode="json")), flat(after.model_dump(mode="json"))
-    names = [*old, *(name for name in new if name not in old)]
-    return tuple(
-        Change(setting=name, before=old.get(name), after=new.get(name))
-        for name in names
-        if old.get(name) != new.get(name)
-    )
 
 
 def over(base: R, stated: R, prefill: R | None = None) -> R:
@@ -64,15 +38,4 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
             found.update({name: below} if below else {})
         elif name not in before or old != value:
             found[name] = value
-    return found
-
-
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, JsonValue]:
-    """Write nested settings with dotted names."""
-    found: dict[str, JsonValue] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            found.update(flat(value, f"{prefix}{name}."))
-        else:
-            found[f"{prefix}{name}"] = value
     return found

@@ -1,12 +1,13 @@
 """What a run is: its recipe, what it changes there, and the fingerprint of its configuration."""
 
 import logging
+from collections.abc import Mapping
 
 from prefect.artifacts import create_table_artifact
 from prefect.events import emit_event
 
-from schemas.changes import Change
 from schemas.config import PipelineConfig
+from trajpilot_core.stages.differences import changed_settings
 
 LOG = logging.getLogger("trajpilot")
 DATA_CHANGED = "trajpilot.data-root.changed"
@@ -15,20 +16,20 @@ SHOWN = 6
 """Changes that the log names; the artifact has all."""
 
 
-def headline(recipe: str, changes: tuple[Change, ...], config: PipelineConfig) -> str:
-    """Say it in one line."""
-    told = ", ".join(str(change) for change in changes[:SHOWN])
+def headline(recipe: str, changes: Mapping[str, tuple[str, str]], config: PipelineConfig) -> str:
+    """Say in one line what runs."""
+    told = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in [*changes.items()][:SHOWN])
     rest = f" and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
-    return (
-        f"recipe {recipe}, {f'changed: {told}{rest}' if changes else 'nothing changed'}; config {config.digest()[:12]}"
-    )
+    said = f"changed: {told}{rest}" if changes else "nothing changed"
+    return f"recipe {recipe}, {said}; config {config.digest()[:12]}"
 
 
-def announce(recipe: str, changes: tuple[Change, ...], config: PipelineConfig) -> None:
-    """Log what runs, and publish it with every changed setting."""
+def announce(recipe: str, base: PipelineConfig, config: PipelineConfig) -> None:
+    """Log what runs, and publish it with every setting that differs from its recipe `base`."""
+    changes = changed_settings(base.model_dump(mode="json"), config.model_dump(mode="json"))
     said = headline(recipe, changes, config)
     LOG.info("%s", said)
-    rows = [{"setting": c.setting, f"recipe {recipe}": str(c.before), "this run": str(c.after)} for c in changes]
+    rows = [{"setting": name, f"recipe {recipe}": old, "this run": new} for name, (old, new) in changes.items()]
     create_table_artifact(table=rows, key="configuration", description=f"{said} (full digest {config.digest()})")
 
 

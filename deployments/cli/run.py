@@ -19,14 +19,15 @@ from deployments.cli.options import (
     run_options,
 )  # fmt: skip
 from schemas.config import PipelineConfig, RunOptions
-from schemas.world import WorldConfig, demo_world, tiny_world
+from schemas.world import WorldConfig, demo_world, soak_world, tiny_world
 from trajpilot_core.errors import InputError
 from trajpilot_core.pipeline import selected
 from trajpilot_core.stages.last import remember_run
 
 DELIBERATE = 0.6
 """The simulated world holds many deliberately broken takes."""
-WORLDS = {"demo": demo_world, "tiny": tiny_world}
+WORLDS = {"demo": (demo_world, "demo"), "tiny": (tiny_world, "demo"), "soak": (soak_world, "soak")}
+"""Simulated worlds, each with its recipe."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -45,6 +46,7 @@ def run(
     options = run_options(
         root=str(root.resolve()),
         data_root=check_corpus(data),
+        recipe=recipe,
         only=only,
         from_stage=from_,
         force=force,
@@ -52,27 +54,29 @@ def run(
         device=device,
         max_reject_ratio=max_rejects,
     )
-    start(config, options, f"{data} (recipe {recipe})", None)
+    start(config, options, data, None)
 
 
 def demo(
-    root: Root = Path("runs/demo"), world: str = typer.Option("demo", help="World to simulate: demo or tiny."),
+    root: Root = Path("runs/demo"), world: str = typer.Option("demo", help="World to simulate: demo, tiny or soak."),
     set_: Set = [], only: Only = [], from_: From = None, force: Force = [], workers: Workers = 2,  # noqa: B006
 ) -> None:  # fmt: skip
     """Simulate a world and run the whole pipeline on it, offline."""
     if world not in WORLDS:
         raise typer.BadParameter(f"{world!r} is not one of {', '.join(WORLDS)}", param_hint="--world")
-    config = configure("demo", set_)
+    simulated, recipe = WORLDS[world]
+    config = configure(recipe, set_)
     options = run_options(
         root=str(root.resolve()),
         data_root=str(root.resolve() / "world"),
+        recipe=recipe,
         only=only,
         from_stage=from_,
         force=force,
         workers=workers,
         max_reject_ratio=DELIBERATE,
     )
-    start(config, options, "a SIMULATED world", WORLDS[world]())
+    start(config, options, "a SIMULATED world", simulated())
 
 
 def check_corpus(data: str) -> str:
