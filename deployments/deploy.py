@@ -5,13 +5,15 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from prefect.automations import AutomationCore, EventTrigger, Posture
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.client.schemas.objects import StateType
 from prefect.events.actions import ChangeFlowRunState
+from prefect.exceptions import ObjectNotFound
+from prefect.workers.process import ProcessWorker
 
 from deployments.settings import SILENT_S, deploying_environment
 from trajpilot_core.errors import InputError
@@ -41,12 +43,30 @@ def deploy(place: dict[str, str], kind: PoolKind) -> None:
 
 
 def make_pool(client: SyncPrefectClient, name: str, kind: PoolKind) -> None:
-    """Make a work pool, or bring it up to date."""
-    pool = WorkPoolCreate(name=name, type=kind)
-    if kind != "process":
-        template = json.loads((TEMPLATES / f"{kind}-{name.removeprefix('trajpilot-')}.json").read_text())
-        pool = WorkPoolCreate(name=name, type=kind, base_job_template=template)
-    client.create_work_pool(pool, overwrite=True)
+    """Make a work pool, or bring its job template up to date; its pause and its limits stay as the user set them.
+
+    Raises:
+        InputError: there is a pool of that name and another kind.
+    """
+    template = job_template(name, kind)
+    try:
+        present = client.read_work_pool(name)
+    except ObjectNotFound:
+        client.create_work_pool(WorkPoolCreate(name=name, type=kind, base_job_template=template))
+        return
+    if present.type != kind:
+        raise InputError(
+            f"work pool {name} is of type {present.type}, not {kind}; a pool keeps its type: delete it first "
+            f"(prefect work-pool delete {name}) or deploy with --pools {present.type}"
+        )
+    client.update_work_pool(name, WorkPoolUpdate(base_job_template=template))
+
+
+def job_template(name: str, kind: PoolKind) -> dict[str, Any]:
+    """Return the job template of a pool: Prefect's own for processes, ours for containers."""
+    if kind == "process":
+        return ProcessWorker.get_default_base_job_template()
+    return dict(json.loads((TEMPLATES / f"{kind}-{name.removeprefix('trajpilot-')}.json").read_text()))
 
 
 def declare(place: dict[str, str]) -> None:
@@ -79,7 +99,7 @@ def crash_automation() -> AutomationCore:
 
 def install_crash_automation(client: SyncPrefectClient) -> None:
     """Install the automation once, or bring it up to date."""
-    wanted = crash_automation()
+    wanted = AutomationCore.model_validate(crash_automation().model_dump())  # every field is stated, as PUT needs
     present = client.read_automations_by_name(CRASHED)
     if present:
         client.update_automation(present[0].id, wanted)
