@@ -12,9 +12,10 @@ from typing import Any
 from urllib.parse import urlparse
 from urllib.request import urlopen
 
+from stack_processes import PATIENCE, end
 from websockets.sync.client import ClientConnection, connect
 
-START_S = 120.0
+START_S = 120.0 * PATIENCE
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
     "--disable-background-networking", "--window-size=1400,1800", "--remote-debugging-port=0",
@@ -37,7 +38,7 @@ class Page:
         self.last += 1
         self.socket.send(json.dumps({"id": self.last, "method": method, "params": parameters}))
         while True:
-            message = json.loads(self.socket.recv(timeout=60))
+            message = json.loads(self.socket.recv(timeout=60 * PATIENCE))
             if message.get("method") == "Network.requestWillBeSent":
                 self.requested.append(message["params"]["request"]["url"])
             if message.get("id") == self.last:
@@ -60,12 +61,12 @@ class Page:
 
     def wait(self, enough: Callable[[str], bool], complaint: str, limit_s: float) -> str:
         """Wait until the page's text is enough."""
-        end = time.monotonic() + limit_s
+        limit = time.monotonic() + limit_s * PATIENCE
         while True:
             text = self.text()
             if enough(text):
                 return text
-            assert time.monotonic() < end, f"{complaint}; it shows:\n{text[:3000]}"
+            assert time.monotonic() < limit, f"{complaint}; it shows:\n{text[:3000]}"
             time.sleep(0.5)
 
     def photograph(self, path: Path) -> None:
@@ -87,10 +88,8 @@ def browser(folder: Path) -> Iterator[Page]:
     log = (folder / "chromium.log").open("wb")
     process = subprocess.Popen(
         [program, *FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"],
-        stdout=log, stderr=log, start_new_session=True,
+        stdout=log, stderr=log, process_group=0,
     )  # fmt: skip
-    from stack_processes import end
-
     try:
         with connect(page_address(folder / "profile" / "DevToolsActivePort"), max_size=None) as socket:
             yield Page(socket)

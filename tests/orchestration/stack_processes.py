@@ -19,7 +19,9 @@ from compose_file import FILE, as_started
 
 CHECKOUT = FILE.parent
 STARTED = ("database", "server", "deployer", "worker-cpu", "worker-no-gpu")
-HEALTHY_S = 300.0
+PATIENCE = float(os.environ.get("TRAJPILOT_STACK_PATIENCE", "1"))
+"""Multiplies every limit; for machines that are busy with something else."""
+HEALTHY_S = 300.0 * PATIENCE
 END_S = 30.0
 
 
@@ -178,7 +180,7 @@ class Stack:
         """Start a process whose output goes to its log."""
         with (self.logs / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
-                command, cwd=CHECKOUT, env=environment, stdout=log, stderr=log, start_new_session=True, **more
+                command, cwd=CHECKOUT, env=environment, stdout=log, stderr=log, process_group=0, **more
             )
 
     def start_database(self) -> subprocess.Popen[bytes]:
@@ -227,7 +229,9 @@ class Stack:
         kind, *command = self.services[name]["healthcheck"]["test"]
         assert kind == "CMD"
         command = self.ground.arguments(name, command)
-        asked = subprocess.run(command, env=self.environment(name), capture_output=True, check=False, timeout=60)
+        asked = subprocess.run(
+            command, env=self.environment(name), capture_output=True, check=False, timeout=60 * PATIENCE
+        )
         return asked.returncode == 0
 
     def tail(self, name: str) -> str:

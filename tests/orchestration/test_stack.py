@@ -19,15 +19,15 @@ from typing import Any
 
 import pytest
 from browser import Page, browser
-from stack_processes import CHECKOUT, Ground, Stack, postgres_programs, processes_of
+from stack_processes import CHECKOUT, PATIENCE, Ground, Stack, postgres_programs, processes_of
 
 from schemas.world import soak_world
 from trajpilot_core.simworld.write import write_world
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(int(1500 * PATIENCE))]
 KEPT = CHECKOUT / "runs" / "stack-test"
-RUN_S = 600.0
-CRASHED_S = 300.0
+RUN_S = 600.0 * PATIENCE
+CRASHED_S = 300.0 * PATIENCE
 STAGES = ("ingest", "trajectories", "features", "text_bank", "alignment", "predictor", "scorer", "evaluation", "report")
 Say = Callable[[str], None]
 
@@ -49,7 +49,7 @@ class Client:
             headers={"Content-Type": "application/json", "Authorization": f"Basic {token}"},
             method=method,
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=60 * PATIENCE) as answer:
             text = answer.read()
         return json.loads(text) if text else None
 
@@ -161,7 +161,7 @@ def test_everything_is_deployed_once_and_deploying_again_changes_nothing(client:
         "TrajPilot: run when the data root changes",
     ]
     again = stack.popen("deployer", stack.services["deployer"]["command"], stack.environment("deployer"))
-    assert again.wait(timeout=300) == 0, stack.tail("deployer")
+    assert again.wait(timeout=RUN_S) == 0, stack.tail("deployer")
     assert deployed() == before
 
 
@@ -267,7 +267,7 @@ def test_a_killed_worker_s_run_is_marked_as_crashed_and_the_next_run_goes_on(
     client: Client, stack: Stack, say: Say
 ) -> None:
     run_id = client.run_deployment("full-pipeline", run={"force": ["features", "predictor"]})
-    client.until(lambda run: "Running" in client.task_states(run["id"]).values(), run_id, 180.0)
+    client.until(lambda run: "Running" in client.task_states(run["id"]).values(), run_id, RUN_S)
     killed = time.monotonic()
     stack.kill("worker-no-gpu")
     run = client.finished(run_id, CRASHED_S)
