@@ -84,7 +84,7 @@ def crash_automation() -> AutomationCore:
     trigger = EventTrigger(
         after={"prefect.flow-run.heartbeat"},
         expect={"prefect.flow-run.*"},
-        match={"prefect.resource.id": ["prefect.flow-run.*"]},  # type: ignore[arg-type]
+        match={"prefect.resource.id": ["prefect.flow-run.*"]},
         for_each={"prefect.resource.id"},
         posture=Posture.Proactive,
         threshold=1,

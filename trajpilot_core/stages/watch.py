@@ -3,6 +3,8 @@
 import json
 from collections.abc import Mapping
 
+from pydantic import JsonValue
+
 from schemas.base import canonical_json, fingerprint
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.stages.plan import plan
@@ -29,7 +31,7 @@ def noticed(stages: Mapping[str, Stage], config: PipelineConfig, run: RunOptions
     seen, told = last_look(folder)
     digest = fingerprint([*found, *(listing(run) if found else ())])
     news = bool(found) and digest == seen and digest != told
-    note = {"seen": digest, "told": digest if news else told if found else None}
+    note: dict[str, JsonValue] = {"seen": digest, "told": digest if news else told if found else None}
     folder.replace(NOTE, canonical_json(note).encode())
     return found if news else ()
 
