@@ -8,7 +8,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, t
 
 Array = NDArray[np.float64]
 MIN_CLUSTERS = 6
@@ -71,6 +70,8 @@ def tail(confidence: float, n_clusters: int) -> float:
     """
     if n_clusters < 2:
         return 0.0
+    from scipy.stats import norm, t  # a second of loading that whoever only looks at tables is spared
+
     wider = math.sqrt(n_clusters / (n_clusters - 1)) * float(t.ppf(0.5 + confidence / 2, n_clusters - 1))
     return float(norm.cdf(-wider))
 

@@ -1,5 +1,6 @@
 """A downloaded corpus: a local folder or an s3 prefix whose files are read whole, and never beyond its root."""
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,11 +58,27 @@ def open_corpus(data_root: str) -> Corpus:
 
 def listing(corpus: Corpus, folder: str) -> dict[str, Stat]:
     """Return name -> (size, change) of the files in a folder; empty where the folder is absent."""
+    if corpus.is_local:
+        return _local_listing(corpus.path(folder))
     try:
         entries = corpus.fs.ls(corpus.path(folder), detail=True)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     return {entry["name"].rsplit("/", 1)[-1]: _stat(entry) for entry in entries if _is_file(corpus, entry)}
+
+
+def _local_listing(folder: str) -> dict[str, Stat]:
+    """List a folder of this machine: a release has thousands, which fsspec lists three times slower."""
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name: _local_stat(entry) for entry in entries if entry.is_file()}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+
+
+def _local_stat(entry: os.DirEntry[str]) -> Stat:
+    found = entry.stat()
+    return found.st_size, str(found.st_mtime)
 
 
 def stat(corpus: Corpus, relative: str) -> Stat | None:

@@ -7,7 +7,6 @@ counted is the description: each one of the files that are read ends as a point 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from schemas.config import IngestConfig
@@ -107,8 +106,8 @@ def _folder_names(corpus: Corpus) -> Names:
 
 
 def _is_there(names: Names, path: str) -> bool:
-    place = PurePosixPath(path)
-    return place.name in names(str(place.parent))
+    folder, _, name = path.rpartition("/")
+    return name in names(folder)
 
 
 def _read_annotations(corpus: Corpus, path: str) -> tuple[list[tuple[str, object, Fault | None]], list[Reject]]:
@@ -209,9 +208,7 @@ def _leftovers(known: _Corpus) -> Iterator[tuple[str, str]]:
     for uid, take in known.takes.usable.items():
         if used_split(known.splits.get(uid), known.config) is not None:
             paths = [take.video, *take.optional()]
-            folders |= {
-                str(PurePosixPath(path).parent): "" if path == take.timesync else take.take_id for path in paths
-            }
+            folders |= {path.rpartition("/")[0]: "" if path == take.timesync else take.take_id for path in paths}
     for folder, owner in folders.items():
         yield from ((owner, f"{folder}/{name}") for name in leftovers(known.names(folder)))
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
 Array = NDArray[np.float64]
 VIEWS = (("from above", 1, 0, -1.0), ("from the left", 0, 2, 1.0), ("from behind", 1, 2, -1.0))
@@ -42,6 +41,8 @@ def integrate(controls: Array) -> Array:
         start; a pause between two segments that were cut short is not drawn.
     """
     motions = controls.reshape(-1, 6).astype(np.float64)
+    from scipy.spatial.transform import Rotation  # half a second that a look at what is stale is spared
+
     place, turned = np.zeros(3), Rotation.identity()
     points = [place]
     for motion, turn in zip(motions[:, :3], Rotation.from_rotvec(motions[:, 3:]), strict=True):

@@ -1,5 +1,6 @@
 """What differs between two outputs of one stage: settings by name, and takes."""
 
+import re
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -15,6 +16,9 @@ from trajpilot_core.store.reading import read_entry_table
 BETWEEN = "\x1f"
 """Joins the columns of a row into one text (the separator of units in ASCII; no label holds it)."""
 TAKE = "take_id"
+DIGEST = re.compile(r"'[0-9a-f]{64}'")
+LONGEST = 60
+"""Characters of a value that are shown."""
 
 
 def flat(config: Mapping[str, JsonValue], front: str = "") -> dict[str, JsonValue]:
@@ -37,7 +41,9 @@ def changed_settings(before: Mapping[str, JsonValue], now: Mapping[str, JsonValu
 
 def _shown(config: Mapping[str, JsonValue], name: str) -> str:
     text = repr(config[name]) if name in config else "-"
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    if DIGEST.fullmatch(text):
+        return text[1:13]
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def takes_behind(folder: Folder, now: Manifest, entry: str, before: str) -> list[str] | None:

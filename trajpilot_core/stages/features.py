@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import JsonValue
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
@@ -18,6 +17,7 @@ from schemas.base import Record
 from schemas.config import FeatureConfig
 from schemas.observation import features_schema
 from schemas.rejects import Reject, RejectCode, reject
+from trajpilot_core.stages.intervals import INTERVAL, intervals_by_take
 from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
 
 if TYPE_CHECKING:
@@ -32,10 +32,7 @@ AHEAD = 2
 def sources(inputs: Inputs, config: Record, data_root: str) -> list[Source]:
     """Return one source per take: its video, the weights, its frame rate and segment intervals (not their labels)."""
     cfg = cast(FeatureConfig, config)
-    segments: dict[str, list[JsonValue]] = {}
-    table = inputs.table("segments", ["take_id", "segment_id", "start_s", "end_s"])
-    for row in table.sort_by([("take_id", "ascending"), ("segment_id", "ascending")]).to_pylist():
-        segments.setdefault(row["take_id"], []).append([row["segment_id"], row["start_s"], row["end_s"]])
+    segments = intervals_by_take(inputs.table("segments", INTERVAL))
     weights = () if cfg.checkpoint is None else (str(Path(cfg.checkpoint).absolute()),)
     takes = sorted(rows_of(Take, inputs.table("takes")), key=lambda take: take.take_id)
     return [
@@ -213,5 +210,6 @@ STAGE = Stage(
     summary="encode 16 frames of each segment with the frozen V-JEPA encoder",
     shard_by="take",
     sources=sources,
+    pure_sources=True,
     uses_gpu=True,
 )

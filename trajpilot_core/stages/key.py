@@ -118,7 +118,8 @@ def ask(
     """
     own = resolve_config(stage, config, run)
     inputs = resolve_inputs(folder, stage, stages, currents)
-    found = stage.sources(inputs, own, run.data_root) if stage.sources is not None else []
+    root = "" if stage.pure_sources else run.data_root
+    found = stage.sources(inputs, own, root) if stage.sources is not None else []
     sources = tuple(sorted(found, key=lambda source: source.shard))
     _check_sources(stage, sources)
     return Asked(stage, own, inputs, sources)

@@ -46,4 +46,5 @@ STAGE = Stage(
     version=VERSION,
     summary="one offline HTML page with tables, charts, data health and a gallery; the same numbers as JSON and LaTeX",
     sources=sources,
+    pure_sources=True,
 )  # fmt: skip

@@ -128,4 +128,7 @@ class Stage:
     shard_by: str | None = None
     sources: Callable[[Inputs, Record, str], list[Source]] | None = None
     """(declared inputs, own config, data root) -> what is read from outside the store. Must not import torch."""
+    pure_sources: bool = False
+    """`sources` rests on the declared inputs and the config alone (it is given no data root), so that equal ones need
+    no second look: `status` of a large corpus takes seconds."""
     uses_gpu: bool = False

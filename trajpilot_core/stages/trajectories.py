@@ -12,6 +12,7 @@ from schemas.annotation import Take
 from schemas.arrow import rows_of
 from schemas.base import Record
 from schemas.config import TrajectoryConfig
+from trajpilot_core.stages.intervals import INTERVAL, intervals_by_take
 from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
 
 if TYPE_CHECKING:
@@ -32,10 +33,7 @@ GROUP = 16
 def sources(inputs: Inputs, config: Record, data_root: str) -> list[Source]:
     """Return one source per take: its pose, timesync and calibration files, the fields used, the segment intervals."""
     cfg = cast(TrajectoryConfig, config)
-    segments: dict[str, list[JsonValue]] = {}
-    table = inputs.table("segments", ["take_id", "segment_id", "start_s", "end_s"])
-    for row in table.sort_by([("take_id", "ascending"), ("segment_id", "ascending")]).to_pylist():
-        segments.setdefault(row["take_id"], []).append([row["segment_id"], row["start_s"], row["end_s"]])
+    segments = intervals_by_take(inputs.table("segments", INTERVAL))
     takes = sorted(rows_of(Take, inputs.table("takes")), key=lambda take: take.take_id)
     return [_source(take, segments.get(take.take_id, []), cfg) for take in takes]
 
@@ -88,4 +86,5 @@ STAGE = Stage(
     summary="resample each segment's head motion to 16 relative 6-DoF motions",
     shard_by="take",
     sources=sources,
+    pure_sources=True,
 )

@@ -4,6 +4,7 @@ Hashing starts only when a file's time lies a moment back, so that a later write
 """
 
 import hashlib
+import os
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -76,17 +77,23 @@ class Inventory:
     def look(self, path: str) -> State | None:
         """Stat an input file; None where it is absent, or where its path is one that nobody may open."""
         try:
-            address = self.address(path)
+            return self._look_at(self.address(path))
         except StoreError:
             return None
+
+    def _look_at(self, address: str) -> State | None:
         return _look_local(address) if address.startswith("/") else self._look_remote(address)
 
     def known(self, path: str) -> str | None:
         """Return the digest of an input file from a look alone; None where only reading would tell."""
-        state = self.look(path)
+        try:
+            address = self.address(path)
+        except StoreError:
+            return ABSENT
+        state = self._look_at(address)
         if state is None:
             return ABSENT
-        seen = self.seen.get(self.address(path))
+        seen = self.seen.get(address)
         return seen.sha256 if seen is not None and seen.state() == state else None
 
     def system(self) -> Any:
@@ -109,7 +116,7 @@ class Inventory:
 
 def _look_local(address: str) -> State | None:
     try:
-        found = Path(address).stat()
+        found = os.stat(address)  # noqa: PTH116 (a plan looks at ten thousand files)
     except (OSError, ValueError):
         return None
     return State(found.st_size, found.st_mtime_ns, found.st_ino)
