@@ -83,6 +83,11 @@ def server_of_deployments() -> str | None:
     return os.environ.get("PREFECT_API_URL") or None
 
 
+def server_login() -> tuple[str | None, bool]:
+    """Return the login that clients send to the server (`user:password`), and whether an API key overrides it."""
+    return os.environ.get("PREFECT_API_AUTH_STRING") or None, bool(os.environ.get("PREFECT_API_KEY"))
+
+
 def prefect_without_noise() -> None:
     """Apply the settings that hold for every use of Prefect here; before its first import."""
     for name, value in ALWAYS.items():

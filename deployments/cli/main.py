@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from deployments.cli import deploy, evidence, inspect, run, server, upkeep
+from deployments.cli import compare, deploy, doctor, evidence, inspect, run, server, upkeep
 from trajpilot_core.errors import TrajPilotError
 
 app = typer.Typer(
@@ -19,6 +19,8 @@ evidence.add_to(app)
 server.add_to(app)
 deploy.add_to(app)
 upkeep.add_to(app)
+doctor.add_to(app)
+compare.add_to(app)
 
 
 def main() -> None:

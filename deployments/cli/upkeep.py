@@ -17,6 +17,7 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.store import garbage
 from trajpilot_core.store import verify as verifying
 from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.history import stages_of
 from trajpilot_core.store.inventory import load_inventory, recheck
 from trajpilot_core.store.lock import alone
 
@@ -47,6 +48,8 @@ def add_to(app: typer.Typer) -> None:
 def verify(root: Root = Path("runs"), repair: Repair = False, inputs: Inputs = False) -> None:
     """Read and hash everything that was written under a root; damage is listed and ends with status 1."""
     place = str(root.resolve())
+    if not stages_of(open_folder(place)):
+        raise InputError(f"{root} holds no artifact; give the --root of a run")
     with alone(place) if repair else contextlib.nullcontext():
         damage = verifying.verify(place, repair=repair)
     bad = damaged_files(damage)

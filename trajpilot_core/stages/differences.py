@@ -60,14 +60,14 @@ def takes_behind(folder: Folder, now: Manifest, entry: str, before: str) -> list
         if old is None:
             return None
         if any(name.startswith("shard:") for name in now.inputs):
-            return differing(_by_take(old, entry), _by_take(now, entry))
+            return differing(content_by_take(old, entry), content_by_take(now, entry))
         tables = [read_entry_table(folder, manifest, entry) for manifest in (old, now)]
     except StoreError:
         return None
     return None if any(TAKE not in table.column_names for table in tables) else takes_of_rows(*tables)
 
 
-def _by_take(manifest: Manifest, entry: str) -> dict[str, str]:
+def content_by_take(manifest: Manifest, entry: str) -> dict[str, str]:
     """Return take -> content of its shard; the files of a sharded entry lie under the keys of their shards."""
     content = {file.name.split("/")[1]: file.sha256 for file in manifest.entries[entry].files}
     shards = {name.removeprefix("shard:"): key for name, key in manifest.inputs.items() if name.startswith("shard:")}

@@ -1,0 +1,95 @@
+"""Command `compare`: two runs against each other."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from schemas.annotation import SIMULATED
+from trajpilot_core.errors import InputError
+from trajpilot_core.pipeline import STAGES
+
+if TYPE_CHECKING:
+    from trajpilot_core.compare import InputDifference
+    from trajpilot_core.evaluation.paired import PairedMetric, Pairing
+
+Run = Annotated[str, typer.Argument(help="Root of a run, or ROOT@KEY for an evaluation of before.")]
+Metrics = Annotated[
+    list[str], typer.Option("--metric", help="Metric to compare (repeatable): M@1, M@5, MSeq, F@1, F@5, FSeq.")
+]
+SHOWN = 5
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command()(compare)
+
+
+def compare(first: Run, second: Run, metric: Metrics = ["M@1", "MSeq"]) -> None:  # noqa: B006
+    """Compare settings, inputs and metrics of two runs; differences are second - first, paired over takes."""
+    from trajpilot_core import compare as comparing
+    from trajpilot_core.evaluation.paired import FIELDS
+
+    wrong = [name for name in metric if name not in FIELDS]
+    if wrong:
+        raise InputError(f"--metric {wrong[0]}: no such metric; there are {', '.join(FIELDS)}")
+    sides = [comparing.open_side(name, STAGES) for name in (first, second)]
+    console = Console()
+    if any(SIMULATED in comparing.corpora_of(side) for side in sides):
+        console.print("These runs are on a SIMULATED world; their numbers say nothing about real data.")
+    settings = comparing.settings(sides[0], sides[1], STAGES)
+    table = Table("setting", "first", "second", title="settings that differ")
+    for name, (one, other) in settings.items():
+        table.add_row(escape(name), escape(one), escape(other))
+    console.print(table if settings else "settings: the same")
+    for line in input_lines(comparing.inputs(*sides)):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    show_metrics(console, comparing.metrics(*sides), metric)
+
+
+def input_lines(found: "InputDifference") -> list[str]:
+    """Say in which takes the data differ."""
+    parts = {"takes of the first run only": found.only_first, "takes of the second run only": found.only_second}
+    parts |= {"takes in another split": found.moved}
+    parts |= {f"takes whose {entry} differ": takes for entry, takes in found.changed.items()}
+    lines = [f"inputs: {len(takes):,} {what}: {listed(takes)}" for what, takes in parts.items() if takes]
+    lines += [f"inputs: {entry} of one run are gone and cannot be compared" for entry in found.unknown]
+    return lines or ["inputs: the same"]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name the first few."""
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+
+
+def show_metrics(console: Console, found: "Pairing", wanted: Sequence[str]) -> None:
+    """Print the paired metrics, and what could not be paired."""
+    if found.unpaired:
+        n = len(found.unpaired)
+        text = f"metrics: {n:,} takes were scored by one run only, or on other windows: {listed(found.unpaired)}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    for which, rows in (("first", found.only_first), ("second", found.only_second)):
+        if rows:
+            console.print(f"metrics: only the {which} run has the rows {', '.join(rows)}", highlight=False)
+    if not found.metrics:
+        console.print("metrics: no take was scored by both runs on the same windows; nothing is compared")
+        return
+    title = f"metrics on {found.n_takes:,} takes, mean over horizons, percent; 95 % intervals over takes"
+    table = Table("row", "metric", "first", "second", "second - first", "interval", "", title=title)
+    for row in found.metrics:
+        if row.metric in wanted:
+            table.add_row(row.variant, row.metric, f"{row.first:.2f}", f"{row.second:.2f}", *difference(row))
+    console.print(table)
+    console.print("The intervals are of single differences: among many, one in twenty excludes zero by chance.")
+
+
+def difference(row: "PairedMetric") -> tuple[str, str, str]:
+    """Write a difference, its interval, and what the interval says."""
+    if math.isinf(row.low):
+        return f"{row.difference:+.2f}", f"none: {row.n_takes} takes are too few", ""
+    said = "higher" if row.low > 0 else "lower" if row.high < 0 else "equal" if row.low == row.high else "undecided"
+    return f"{row.difference:+.2f}", f"{row.low:+.2f} to {row.high:+.2f}", said

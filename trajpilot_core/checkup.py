@@ -1,0 +1,219 @@
+"""What a machine, a root and a corpus must have, against what is there. Nothing is changed; imports no torch."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from packaging.requirements import Requirement
+
+from schemas.config import IngestConfig, PipelineConfig
+from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.readers import READERS
+from trajpilot_core.readers.corpus import Corpus, open_corpus, stat
+from trajpilot_core.readers.egoexo4d_takes import TRAJECTORY
+from trajpilot_core.stages.resolve import resolve_device
+from trajpilot_core.store.lock import root_lock
+
+Verdict = Literal["ok", "note", "bad"]
+PROJECT = "trajpilot"
+PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+PYTHON = (3, 11)
+MEMORY_BYTES = 3 * 10**9
+"""What the demo takes; the models of the paper take more, on a GPU."""
+NAMED = 3
+"""Missing things that are named."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    what: str
+    expected: str
+    found: str
+    verdict: Verdict
+    """`note`: runs go on, but the user should know."""
+    todo: str = ""
+    """What mends it."""
+
+
+def check_python() -> Finding:
+    """Look at the interpreter."""
+    found = sys.version_info[:2]
+    name = f"{found[0]}.{found[1]} at {sys.executable}"
+    verdict: Verdict = "ok" if found >= PYTHON else "bad"
+    return Finding("Python", f">= {PYTHON[0]}.{PYTHON[1]}", name, verdict, "" if verdict == "ok" else "install 3.11")
+
+
+def check_packages(declared: Sequence[str] | None = None) -> list[Finding]:
+    """Compare what is installed with what the project declares; one row where all is well, else one for each fault.
+
+    Args:
+        declared: requirements such as `numpy>=2.0`; None: those of the checkout, or of the installed project.
+    """
+    try:
+        wanted = [Requirement(text) for text in (declared_here() if declared is None else declared)]
+    except metadata.PackageNotFoundError:
+        return [Finding("packages", f"{PROJECT} installed", "it is not", "bad", "pip install -e . in the checkout")]
+    needed = [one for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
+    bad = [finding for one in needed if (finding := _package_fault(one)) is not None]
+    return bad or [Finding("packages", f"{len(needed)} as declared", "all there", "ok")]
+
+
+def declared_here() -> list[str]:
+    """Return the requirements of this checkout; where it is installed without one, those that were declared then."""
+    if PYPROJECT.exists():
+        declared = tomllib.loads(PYPROJECT.read_text())["project"]["dependencies"]
+        return [str(text) for text in declared]
+    return metadata.requires(PROJECT) or []
+
+
+def _package_fault(wanted: Requirement) -> Finding | None:
+    try:
+        found = metadata.version(wanted.name)
+    except metadata.PackageNotFoundError:
+        found = "absent"
+    if found != "absent" and wanted.specifier.contains(found.split("+")[0], prereleases=True):
+        return None
+    todo = "pip install -r requirements.lock"
+    return Finding(f"package {wanted.name}", str(wanted.specifier) or "installed", found, "bad", todo)
+
+
+def check_device(device: str) -> Finding:
+    """Look for a GPU that torch can use.
+
+    Args:
+        device: auto, cpu or cuda, as a run would be given it.
+    """
+    build = "absent" if importlib.util.find_spec("torch") is None else metadata.version("torch")
+    try:
+        used = resolve_device(device)
+    except InputError as error:
+        return Finding("GPU", "one, for --device cuda", f"torch {build}; {gpus()}", "bad", str(error))
+    expected = "one that torch can use" if device == "cuda" else "none is needed; used where it is"
+    idle = used == "cpu" and device == "auto" and gpus() != "no driver"
+    todo = "install the CUDA build of torch to use it" if idle else ""
+    return Finding("GPU", expected, f"{used}; torch {build}; {gpus()}", "note" if idle else "ok", todo)
+
+
+def gpus() -> str:
+    """Say what the driver shows."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return "no driver"
+    asked = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"the driver does not answer ({type(error).__name__})"
+    found = "; ".join(line.strip() for line in done.stdout.splitlines() if line.strip())
+    return found if done.returncode == 0 and found else "no driver"
+
+
+def check_memory() -> Finding:
+    """Look at the memory that is free."""
+    expected = f">= {MEMORY_BYTES / 1e9:.0f} GB free"
+    listing = Path("/proc/meminfo")
+    if not listing.exists():
+        return Finding("memory", expected, "this system does not say", "note")
+    lines = dict(line.split(":", 1) for line in listing.read_text().splitlines() if ":" in line)
+    free = int(lines.get("MemAvailable", "0 kB").split()[0]) * 1024
+    todo = "end other programs, or take a smaller recipe" if free < MEMORY_BYTES else ""
+    return Finding("memory", expected, f"{free / 1e9:.1f} GB", "note" if todo else "ok", todo)
+
+
+def check_root(root: Path, needed_bytes: int) -> list[Finding]:
+    """Look at the folder that a run writes to: room, permission, and who else is at it.
+
+    Args:
+        root: it need not exist yet.
+        needed_bytes: what a run asks for before it starts.
+    """
+    place = next(folder for folder in (root, *root.parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    room = free >= needed_bytes
+    found = [
+        Finding(
+            "disk", f">= {needed_bytes / 1e9:.1f} GB under {root}", f"{free / 1e9:.1f} GB", "ok" if room else "bad",
+            "" if room else "free some, `trajpilot gc` for one, or choose another --root",
+        )
+    ]  # fmt: skip
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            found.append(Finding("root", f"{place} can be written", "it can", "ok"))
+    except OSError as error:
+        return [*found, Finding("root", f"{place} can be written", str(error.strerror), "bad", "mend its permissions")]
+    return [*found, *(_holder(root) if root.exists() else [])]
+
+
+def _holder(root: Path) -> Iterator[Finding]:
+    try:
+        with root_lock(str(root), 0.0):
+            return
+    except StoreError as error:
+        yield Finding("run", "none is at work", str(error), "note", "a second run waits for it")
+
+
+def check_corpus(data_root: str, config: IngestConfig) -> list[Finding]:
+    """Look at the corpus: the takes that its metadata name, and the files of theirs that are there.
+
+    Args:
+        data_root: folder or address.
+        config: which corpus, which splits.
+    """
+    try:
+        corpus = open_corpus(data_root)
+        listed = READERS[config.corpus].listing(corpus, config)
+    except (InputError, StoreError) as error:
+        return [Finding("data root", f"a download of {config.corpus}", "it cannot be used", "bad", str(error))]
+    videos = [path for path in listed.files if path.endswith(".mp4")]
+    documents = [path for path in listed.files if path not in videos]
+    poses = sum(path.endswith(TRAJECTORY) for path in listed.present)
+    found = [_files("annotations", documents, corpus), _files("videos", videos, corpus)]
+    found.append(_share("pose files", poses, len(videos), [], "takes without one are used without trajectory only"))
+    if listed.leftovers:
+        named = ", ".join(listed.leftovers[:NAMED])
+        found.append(Finding("leftovers", "none", f"{len(listed.leftovers):,}: {named}", "note", "download them again"))
+    return found
+
+
+def _files(what: str, paths: Sequence[str], corpus: Corpus) -> Finding:
+    missing = [path for path in paths if stat(corpus, path) is None and not path.endswith("captures.json")]
+    return _share(what, len(paths) - len(missing), len(paths), missing, "download them; ingest rejects such takes")
+
+
+def _share(what: str, there: int, expected: int, missing: Sequence[str], todo: str) -> Finding:
+    if there >= expected:
+        return Finding(what, f"{expected:,}", f"{there:,}", "ok")
+    named = f"; missing for one: {', '.join(missing[:NAMED])}" if missing else ""
+    return Finding(what, f"{expected:,}", f"{there:,}{named}", "bad" if there == 0 else "note", todo)
+
+
+def check_weights(config: PipelineConfig) -> list[Finding]:
+    """Look for the weights that the settings name."""
+    from trajpilot_core.encoders.text import encoder_files
+
+    found = []
+    if config.features.model != "tiny":
+        files = [] if config.features.checkpoint is None else [config.features.checkpoint]
+        found.append(_weights("features", files, "set features.checkpoint to the V-JEPA 2.1 weights"))
+    try:
+        files = list(encoder_files(config.text_bank))
+    except InputError as error:
+        return [*found, Finding("weights of text_bank", "there", "not named", "bad", str(error))]
+    return found + ([_weights("text_bank", files, "see TextConfig.model")] if files else [])
+
+
+def _weights(stage: str, files: Sequence[str], todo: str) -> Finding:
+    missing = [path for path in files if not Path(path).is_file()]
+    if files and not missing:
+        return Finding(f"weights of {stage}", "there", ", ".join(Path(path).name for path in files[:NAMED]), "ok")
+    return Finding(f"weights of {stage}", "there", ", ".join(missing[:NAMED]) or "not named", "bad", todo)

@@ -1,0 +1,129 @@
+"""Two evaluations against each other: the takes that both scored, paired, with intervals over takes.
+
+Shapes: T takes, H horizons, M metrics. Method: docs/decisions/metrics.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from schemas.config import EvaluationConfig
+from trajpilot_core.evaluation import bootstrap
+
+Array = NDArray[np.float64]
+FIELDS = {"M@1": "m1", "M@5": "m5", "MSeq": "mseq", "F@1": "f1", "F@5": "f5", "FSeq": "fseq"}
+"""Metric -> column of the take scores."""
+CEILING = "ceiling/"
+
+
+@dataclass(frozen=True)
+class PairedMetric:
+    """One metric of one row in two evaluations, in percent, averaged over seeds and plainly over horizons."""
+
+    variant: str
+    metric: str
+    first: float
+    second: float
+    difference: float
+    """second - first."""
+    low: float
+    """Infinite where too few takes allow no interval."""
+    high: float
+    n_takes: int
+    n_windows: int
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """What two evaluations have in common, and the metrics on it."""
+
+    metrics: tuple[PairedMetric, ...]
+    n_takes: int
+    """Takes that are compared: scored by both on equally many windows of every horizon."""
+    unpaired: tuple[str, ...]
+    """Other takes that one of them scored, sorted."""
+    only_first: tuple[str, ...]
+    """Rows that the second lacks."""
+    only_second: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One row of one evaluation."""
+
+    values: Array
+    """(T, H, M) sums over windows, averaged over seeds."""
+    counts: Array
+    """(T, H) windows."""
+
+
+def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig) -> Pairing:
+    """Compare two tables of take scores row by row.
+
+    Args:
+        first: columns of `schemas.results.TakeScore`.
+        second: the same of another evaluation.
+        cfg: draws, level and seed of the bootstrap.
+    """
+    tables = [table.filter(pc.invert(pc.starts_with(table["variant"], CEILING))) for table in (first, second)]
+    takes = sorted({take for table in tables for take in pc.unique(table["take_id"]).to_pylist()})
+    horizons = sorted({h for table in tables for h in pc.unique(table["horizon"]).to_pylist()})
+    rows = [set(pc.unique(table["variant"]).to_pylist()) for table in tables]
+    scored = {name: [scores_of(table, name, takes, horizons) for table in tables] for name in sorted(rows[0] & rows[1])}
+    common = np.ones(len(takes), dtype=bool)
+    for one, other in scored.values():
+        common &= (one.counts == other.counts).all(axis=1) & (one.counts.sum(axis=1) > 0)
+    metrics: list[PairedMetric] = []
+    if common.any():
+        weights = bootstrap.draw_weights(int(common.sum()), cfg.bootstrap, cfg.seed)
+        for name, (one, other) in scored.items():
+            metrics += _metrics(name, one, other, common, weights, cfg)
+    left = tuple(take for take, is_common in zip(takes, common.tolist(), strict=True) if not (is_common and scored))
+    return Pairing(
+        tuple(metrics), len(takes) - len(left), left, tuple(sorted(rows[0] - rows[1])), tuple(sorted(rows[1] - rows[0]))
+    )
+
+
+def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Sequence[int]) -> Scores:
+    """Return the scores of one row by take and horizon; zero windows where it has none.
+
+    Args:
+        table: columns of `schemas.results.TakeScore`.
+        variant: the row.
+        takes: (T) sorted ids.
+        horizons: (H) sorted.
+    """
+    rows = table.filter(pc.equal(table["variant"], variant))
+    at_take = pc.index_in(rows["take_id"], value_set=pa.array(takes, pa.string())).to_numpy()
+    at_horizon = np.searchsorted(np.array(horizons), rows["horizon"].to_numpy())
+    n_seeds = max(1, len(pc.unique(rows["seed"])))
+    shape = (len(takes), len(horizons))
+    counts, values = np.zeros(shape), np.zeros((*shape, len(FIELDS)))
+    np.add.at(counts, (at_take, at_horizon), rows["n_windows"].to_numpy())
+    columns = np.stack([rows[column].to_numpy() for column in FIELDS.values()], axis=1)
+    np.add.at(values, (at_take, at_horizon), columns)
+    return Scores(values / n_seeds, counts / n_seeds)
+
+
+def _metrics(
+    name: str, one: Scores, other: Scores, common: NDArray[np.bool_], weights: Array, cfg: EvaluationConfig
+) -> list[PairedMetric]:
+    """Draw the paired differences of one row over the (T,) common takes; horizons without windows are left out."""
+    held = one.counts[common].sum(axis=0) > 0
+    counts = one.counts[common][:, held]
+    first, second = (scores.values[common][:, held] for scores in (one, other))
+    n_takes = np.array([(counts > 0).sum(axis=0).min()])
+    draws = bootstrap.resampled(weights, second - first, counts)[:, [-2]]
+    low, high = bootstrap.interval(draws, n_takes, cfg.confidence)
+    points = [bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))[-2] for values in (first, second)]
+    return [
+        PairedMetric(
+            name, metric, float(points[0][m]), float(points[1][m]), float(points[1][m] - points[0][m]),
+            float(low[0, m]), float(high[0, m]), int(n_takes[0]), int(counts.sum()),
+        )
+        for m, metric in enumerate(FIELDS)
+    ]  # fmt: skip
