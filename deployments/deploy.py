@@ -98,10 +98,11 @@ def crash_automation() -> AutomationCore:
 
 
 def install_crash_automation(client: SyncPrefectClient) -> None:
-    """Install the automation once, or bring it up to date."""
-    wanted = AutomationCore.model_validate(crash_automation().model_dump())  # every field is stated, as PUT needs
+    """Install the automation once, or bring it up to date; one that the user paused stays paused."""
+    wanted = crash_automation()
     present = client.read_automations_by_name(CRASHED)
-    if present:
-        client.update_automation(present[0].id, wanted)
-    else:
+    if not present:
         client.create_automation(wanted)
+        return
+    stated = {**wanted.model_dump(exclude={"owner_resource"}), "enabled": present[0].enabled}
+    client.update_automation(present[0].id, AutomationCore.model_validate(stated))  # PUT needs every field stated
