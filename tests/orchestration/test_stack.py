@@ -112,11 +112,11 @@ def stack(say: Say) -> Iterator[Stack]:
     """The running stack over a simulated download of twelve takes."""
     folder = Path(tempfile.mkdtemp(prefix="trajpilot-stack-"))
     folder.chmod(0o711)
-    write_world(soak_world(), folder / "data", 2, lambda done, total, what: None)
-    (folder / "artifacts").mkdir()
-    say(f"world written; PostgreSQL {postgres_programs().parent.name}")
     running = Stack(Ground(folder))
     try:
+        write_world(soak_world(), folder / "data", 2, lambda done, total, what: None)
+        (folder / "artifacts").mkdir()
+        say(f"world written; PostgreSQL {postgres_programs().parent.name}")
         running.start_all()
         say("every service is healthy by its own check")
         yield running
