@@ -15,13 +15,14 @@ from schemas.base import fingerprint
 from schemas.config import RunOptions
 from schemas.rejects import Reject
 from trajpilot_core.errors import InputError, StoreError, StoreIOError
+from trajpilot_core.stages.finished import finished_shards
 from trajpilot_core.stages.key import Keyed, keyed, rejects_entry
 from trajpilot_core.stages.resolve import resolve_device
 from trajpilot_core.stages.sink import StageSink, check_balance, count_codes, write_rejects
 from trajpilot_core.stages.stage import Runtime, Source, Work
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.inventory import UNSTABLE, Inventory, moved
-from trajpilot_core.store.manifest import FORMAT, entry_of, missing_files, read_sealed, shard_path, stage_folder
+from trajpilot_core.store.manifest import FORMAT, entry_of, stage_folder
 from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.verified import verified_file
 
@@ -110,24 +111,6 @@ def _compute_sharded(work: Keyed, job: Job) -> tuple[Manifest, int]:
         work = keyed(work.asked, {**job.digest_of, **now})  # a key that no later run asks for
     records = [done[source.shard] for source in work.asked.sources]
     return _fold(work, job.folder, records), len(records) - len(pending)
-
-
-def finished_shards(work: Keyed, folder: Folder) -> dict[str, ShardRecord]:
-    """Return the shards of a stage that are committed already, by name."""
-    stage = work.asked.stage.name
-    found = {shard: usable_shard(folder, stage, key) for shard, key in work.shard_keys.items()}
-    return {shard: record for shard, record in found.items() if record is not None}
-
-
-def usable_shard(folder: Folder, stage: str, key: str) -> ShardRecord | None:
-    """Return the record of a finished shard whose files are all there; None means: compute."""
-    try:
-        record = read_sealed(folder, ShardRecord, shard_path(stage, key))
-    except StoreError:
-        return None
-    if record is None or missing_files(folder, stage, record):
-        return None
-    return record
 
 
 def _compute_shards(work: Keyed, job: Job, pending: tuple[Source, ...]) -> StageSink:

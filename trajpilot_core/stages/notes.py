@@ -11,6 +11,11 @@ from trajpilot_core.store.files import Folder
 from trajpilot_core.store.manifest import SOURCES, read_sealed, seal, stage_folder
 
 
+def spelled(path: str) -> str:
+    """Return a path as notes can hold it: what is no valid text is escaped."""
+    return path.encode(errors="backslashreplace").decode()
+
+
 def unit_sources(source: Source, digest_of: Mapping[str, str]) -> UnitSources:
     """Return the digests of one unit's files and the fingerprints of its facts.
 
@@ -19,7 +24,7 @@ def unit_sources(source: Source, digest_of: Mapping[str, str]) -> UnitSources:
         digest_of: input file -> digest.
     """
     return UnitSources(
-        files={path.encode(errors="backslashreplace").decode(): digest_of[path] for path in source.files},
+        files={spelled(path): digest_of[path] for path in source.files},
         facts={name: fingerprint(value) for name, value in source.facts.items()},
     )
 

@@ -7,10 +7,10 @@ from typing import Literal
 from schemas.artifacts import Manifest
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.errors import InputError, StoreError
-from trajpilot_core.stages.compute import finished_shards
 from trajpilot_core.stages.differences import flat
 from trajpilot_core.stages.estimate import NOTHING, UNKNOWN, Estimate, estimate
 from trajpilot_core.stages.execute import removed_shards, usable_manifest
+from trajpilot_core.stages.finished import finished_shards
 from trajpilot_core.stages.key import Keyed, ask, keyed, paths_of, producers
 from trajpilot_core.stages.notes import read_notes
 from trajpilot_core.stages.outcome import units_lost
@@ -19,8 +19,9 @@ from trajpilot_core.stages.select import selected_of
 from trajpilot_core.stages.stage import Stage
 from trajpilot_core.stages.why import UNREAD, own_reasons, reasons
 from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.history import keys_of
 from trajpilot_core.store.inventory import Inventory, load_inventory
-from trajpilot_core.store.manifest import current_manifest, missing_files
+from trajpilot_core.store.manifest import SHARDS, current_manifest, missing_files, stage_folder
 
 State = Literal["fresh", "stale", "missing", "unknown"]
 Bound = Literal["exactly", "at most", "unknown"]
@@ -198,9 +199,14 @@ def _stale(
     if done == n_units:
         why = [*why, "a run only puts it together again" if work.shard_keys else "an output of before fits"]
     cost = estimate(look.folder, name, current, n_units - done, removed)
-    bound: Bound = "at most" if unread and not forced else "exactly"
+    bound: Bound = "at most" if unread and not forced and _has_outputs(look.folder, name) else "exactly"
     text = "; ".join(why)
     return PlanRow(name, state, text, n_units - done, bound, removed, done, lost, cost=cost, current=current)
+
+
+def _has_outputs(folder: Folder, stage: str) -> bool:
+    """Say whether a stage ever finished anything that a touched file could turn out to fit."""
+    return bool(keys_of(folder, stage) or folder.names(f"{stage_folder(stage)}/{SHARDS}"))
 
 
 def _done(folder: Folder, work: Keyed, unread: set[str]) -> tuple[int, int]:

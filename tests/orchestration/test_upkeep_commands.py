@@ -1,0 +1,176 @@
+"""status, plan, verify, gc, doctor and compare as a user types them, on a root that holds the first stage."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+sys.path.append(str(Path(__file__).parents[1] / "core"))
+import egoexo_fixture as egoexo
+
+from deployments.cli.main import app
+from deployments.recipes import atomic
+from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.pipeline import STAGES
+from trajpilot_core.stages.execute import execute
+from trajpilot_core.stages.last import remember_run
+from trajpilot_core.store.lock import root_lock
+
+WIDE = {"COLUMNS": "400", "PREFECT_API_URL": ""}
+DEV = ("--set", "ingest.dev_min=1")
+
+
+def ask(*arguments: object) -> Result:
+    result = CliRunner(env=WIDE).invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def cells(result: Result, first: str) -> list[str]:
+    """The other cells of a table's row."""
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.stdout.splitlines() if "│" in line]
+    return next(row[1:] for row in rows if row[0] == first)
+
+
+def configuration() -> PipelineConfig:
+    base = atomic()
+    return base.replace(ingest=base.ingest.replace(dev_min=1))
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> tuple[Path, Path]:
+    """(corpus, root): ingest ran, and was remembered."""
+    corpus = egoexo.healthy(tmp_path / "corpus").write()
+    run = RunOptions(root=str(tmp_path / "root"), data_root=str(corpus), device="cpu", workers=1, max_reject_ratio=1.0)
+    remember_run(configuration(), run)
+    execute(STAGES["ingest"], configuration(), run, STAGES)
+    return corpus, tmp_path / "root"
+
+
+def test_status_says_fresh_missing_and_why_with_and_without_saying_the_run_again(made: tuple[Path, Path]) -> None:
+    corpus, root = made
+    for arguments in (("--data", corpus, *DEV), ()):
+        result = ask("status", "--root", root, *arguments)
+        assert cells(result, "ingest")[0] == "fresh"
+        assert cells(result, "trajectories")[0] == "missing"
+        assert cells(result, "trajectories")[-1] == "never ran"
+    changed = cells(ask("status", "--root", root, "--set", "ingest.max_horizon=4"), "ingest")
+    assert (changed[0], changed[-1]) == ("stale", "max_horizon 8 -> 4")
+
+
+def test_status_of_a_root_that_nobody_ran_in_asks_for_the_data(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="name the corpus with --data"):
+        ask("status", "--root", tmp_path)
+
+
+def test_plan_counts_what_is_asked_for_only(made: tuple[Path, Path]) -> None:
+    _, root = made
+    result = ask("plan", "--root", root, "--only", "trajectories")
+    assert cells(result, "trajectories")[2] == "exactly 4"
+    assert cells(result, "features")[2:4] == ["-", "-"]
+    assert cells(result, "features")[-1].startswith("not asked for; ")
+    assert cells(ask("plan", "--root", root, "--from", "features"), "trajectories")[-1].startswith("not asked for; ")
+    forced = cells(ask("plan", "--root", root, "--force", "ingest"), "ingest")
+    assert (forced[0], forced[2], forced[-1]) == ("stale", "exactly 1", "forced")
+    with pytest.raises(InputError, match="no stage is called cooking"):
+        ask("plan", "--root", root, "--only", "cooking")
+
+
+def test_a_touched_and_a_gone_video_are_named(made: tuple[Path, Path]) -> None:
+    corpus, root = made
+    video = corpus / "takes/train_1/frame_aligned_videos/downscaled/448/aria02_214-1.mp4"
+    os.utime(video)
+    touched = cells(ask("status", "--root", root), "ingest")
+    assert touched[0] == "stale"
+    assert touched[-1] == f"1 file touched: {video.relative_to(corpus)}"
+    video.unlink()
+    assert cells(ask("status", "--root", root), "ingest")[-1] == f"1 file changed: {video.relative_to(corpus)}"
+
+
+def data_file(root: Path) -> Path:
+    return sorted(root.glob("artifacts/ingest/*/data-*.parquet"))[0]
+
+
+def test_verify_names_a_damaged_and_a_missing_file_and_ends_with_status_1(made: tuple[Path, Path]) -> None:
+    _, root = made
+    whole = ask("verify", "--root", root)
+    assert (whole.exit_code, "is whole" in whole.stdout) == (0, True)
+    file = data_file(root)
+    kept = file.read_bytes()
+    file.write_bytes(bytes([kept[0] ^ 1]) + kept[1:])
+    damaged = ask("verify", "--root", root)
+    assert damaged.exit_code == 1
+    assert f"{file.relative_to(root)}: damaged or missing, needed by artifacts/ingest/" in damaged.stdout
+    file.unlink()
+    missing = ask("verify", "--root", root)
+    assert missing.exit_code == 1
+    assert file.name in missing.stdout
+    status = cells(ask("status", "--root", root), "ingest")
+    assert (status[0], status[-1]) == ("stale", f"1 file of the output is gone: {file.parent.name}/{file.name}")
+    assert ask("verify", "--root", root, "--repair").exit_code == 1
+    assert ask("verify", "--root", root).exit_code == 1  # the pointer leads nowhere until a run mends it
+
+
+def test_verify_of_nothing_is_an_error_and_repair_waits_for_no_run(tmp_path: Path, made: tuple[Path, Path]) -> None:
+    with pytest.raises(InputError, match="holds no artifact"):
+        ask("verify", "--root", tmp_path / "nowhere")
+    with root_lock(str(made[1]), 0.0), pytest.raises(StoreError, match="in use by"):
+        ask("verify", "--root", made[1], "--repair")
+
+
+def test_verify_of_the_inputs_sees_damage_that_no_look_can_see(made: tuple[Path, Path]) -> None:
+    corpus, root = made
+    assert ask("verify", "--root", root, "--inputs").exit_code == 0
+    path = corpus / "annotations/atomic_descriptions_train.json"
+    kept = path.stat()
+    path.write_bytes(path.read_bytes().replace(b"C does step", b"C does stop", 1))
+    os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    assert cells(ask("status", "--root", root), "ingest")[0] == "fresh"
+    found = ask("verify", "--root", root, "--inputs")
+    assert found.exit_code == 1
+    assert f"{path} is DAMAGED" in found.stdout
+
+
+def test_gc_shows_first_and_removes_with_yes(made: tuple[Path, Path]) -> None:
+    corpus, root = made
+    other = configuration().replace(ingest=configuration().ingest.replace(max_horizon=4))
+    run = RunOptions(root=str(root), data_root=str(corpus), device="cpu", workers=1, max_reject_ratio=1.0)
+    before = {path for path in root.rglob("*") if path.is_file()}
+    execute(STAGES["ingest"], other, run, STAGES)
+    young = ask("gc", "--root", root)
+    assert "dry run: 0 files" in young.stdout
+    assert "younger than 24 h" in young.stdout
+    dry = ask("gc", "--root", root, "--keep-h", "0", "--paths")
+    assert cells(dry, "ingest")[0] == "an output of before: nothing that counts is made from it"
+    assert "nothing was changed, --yes removes them" in dry.stdout
+    assert before <= {path for path in root.rglob("*") if path.is_file()}
+    done = ask("gc", "--root", root, "--keep-h", "0", "--yes")
+    assert "removed " in done.stdout
+    assert data_file(root) not in before
+    assert ask("verify", "--root", root).exit_code == 0
+    with pytest.raises(InputError, match="is no folder"):
+        ask("gc", "--root", root / "nowhere")
+
+
+def test_doctor_ends_with_status_1_where_something_stops_a_run(made: tuple[Path, Path]) -> None:
+    _, root = made
+    asked = ("doctor", "--root", root, "--set", "text_bank.encoder=bag_of_words", "--set", "features.model=tiny")
+    well = ask(*asked)
+    assert well.exit_code == 0, well.stdout
+    assert cells(well, "videos")[:3] == ["4", "4", "ok"]
+    ill = ask("doctor", "--root", root, "--data", root / "nowhere")
+    assert ill.exit_code == 1
+    assert cells(ill, "data root")[2] == "bad"
+    assert "checks stop a run" in ill.stdout
+
+
+def test_compare_says_what_it_needs(made: tuple[Path, Path]) -> None:
+    with pytest.raises(InputError, match="holds no evaluation"):
+        ask("compare", made[1], made[1])
+    with pytest.raises(InputError, match="no such metric"):
+        ask("compare", made[1], made[1], "--metric", "accuracy")
