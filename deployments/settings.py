@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from trajpilot_core.errors import StoreIOError
+
 STARTUP_TIMEOUT_S = 120
 """The default of 20 s is too short for a first start on a small machine."""
 
@@ -58,9 +60,16 @@ class PrefectPlace:
 
 
 def prepare_prefect(root: Path) -> PrefectPlace:
-    """Point Prefect at `root` before its first import; a user's own PREFECT_API_URL and settings are respected."""
+    """Point Prefect at `root` before its first import; a user's own PREFECT_API_URL and settings are respected.
+
+    Raises:
+        StoreIOError: the root cannot be written.
+    """
     home = root.resolve() / "prefect"
-    home.mkdir(parents=True, exist_ok=True)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreIOError(f"cannot write to {home}: {error.strerror}; mend it or choose another --root") from error
     server = os.environ.get("PREFECT_API_URL") or None
     for name, value in {**ALWAYS, **QUIET}.items():
         os.environ.setdefault(name, value)

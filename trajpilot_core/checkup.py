@@ -130,13 +130,16 @@ def check_memory() -> Finding:
     return Finding("memory", expected, f"{free / 1e9:.1f} GB", "note" if todo else "ok", todo)
 
 
-def check_root(root: Path, needed_bytes: int) -> list[Finding]:
+def check_root(address: str, needed_bytes: int) -> list[Finding]:
     """Look at the folder that a run writes to: room, permission, and who else is at it.
 
     Args:
-        root: it need not exist yet.
+        address: it need not exist yet; of an object store nothing is known.
         needed_bytes: what a run asks for before it starts.
     """
+    if "://" in address:
+        return [Finding("root", "can be written", f"{address}: only a run finds out", "note")]
+    root = Path(address)
     place = next(folder for folder in (root, *root.parents) if folder.exists())
     free = shutil.disk_usage(place).free
     room = free >= needed_bytes
@@ -160,6 +163,8 @@ def _holder(root: Path) -> Iterator[Finding]:
             return
     except StoreError as error:
         yield Finding("run", "none is at work", str(error), "note", "a second run waits for it")
+    except OSError as error:
+        yield Finding("run", "none is at work", f"the lock: {error.strerror}", "bad", "mend its permissions")
 
 
 def check_corpus(data_root: str, config: IngestConfig) -> list[Finding]:

@@ -23,6 +23,10 @@ class StoreIOError(StoreError, OSError):
     """The disk or the object store failed under the artifact store; trying again may help."""
 
 
+class VersionError(StoreError):
+    """An artifact is whole, but another version of this project wrote it."""
+
+
 class CheckpointError(TrajPilotError):
     """A weight file is not of the layout or digest that was expected."""
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from deployments.cli.tables import say, table_of
 from schemas.annotation import SIMULATED
 from trajpilot_core.errors import InputError
 from trajpilot_core.pipeline import STAGES
@@ -42,12 +42,12 @@ def compare(first: Run, second: Run, metric: Metrics = ["M@1", "MSeq"]) -> None:
     if any(SIMULATED in comparing.corpora_of(side) for side in sides):
         console.print("These runs are on a SIMULATED world; their numbers say nothing about real data.")
     settings = comparing.settings(sides[0], sides[1], STAGES)
-    table = Table("setting", "first", "second", title="settings that differ")
+    table = table_of(console, ("setting", "first", "second"), "settings that differ")
     for name, (one, other) in settings.items():
         table.add_row(escape(name), escape(one), escape(other))
     console.print(table if settings else "settings: the same")
     for line in input_lines(comparing.inputs(*sides)):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(console, line)
     show_metrics(console, comparing.metrics(*sides), metric)
 
 
@@ -71,15 +71,15 @@ def show_metrics(console: Console, found: "Pairing", wanted: Sequence[str]) -> N
     if found.unpaired:
         n = len(found.unpaired)
         text = f"metrics: {n:,} takes were scored by one run only, or on other windows: {listed(found.unpaired)}"
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        say(console, text)
     for which, rows in (("first", found.only_first), ("second", found.only_second)):
         if rows:
-            console.print(f"metrics: only the {which} run has the rows {', '.join(rows)}", highlight=False)
+            say(console, f"metrics: only the {which} run has the rows {', '.join(rows)}")
     if not found.metrics:
         console.print("metrics: no take was scored by both runs on the same windows; nothing is compared")
         return
     title = f"metrics on {found.n_takes:,} takes, mean over horizons, percent; 95 % intervals over takes"
-    table = Table("row", "metric", "first", "second", "second - first", "interval", "", title=title)
+    table = table_of(console, ("row", "metric", "first", "second", "second - first", "interval", ""), title)
     for row in found.metrics:
         if row.metric in wanted:
             table.add_row(row.variant, row.metric, f"{row.first:.2f}", f"{row.second:.2f}", *difference(row))

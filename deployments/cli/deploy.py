@@ -1,12 +1,11 @@
 """Command `deploy`: everything that a Prefect server needs to run the pipeline."""
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from deployments.cli.run import located
+from deployments.cli.options import located
 from deployments.recipes import recipe as named
 from trajpilot_core.errors import InputError
 
@@ -26,7 +25,7 @@ def add_to(app: typer.Typer) -> None:
 
 def deploy(
     data: Annotated[str, typer.Option("--data", envvar="TRAJPILOT_DATA", help="Folder of the corpus.")] = "",
-    root: Annotated[Path, typer.Option("--root", envvar="TRAJPILOT_ROOT", help="Where runs write.")] = Path("runs"),
+    root: Annotated[str, typer.Option("--root", envvar="TRAJPILOT_ROOT", help="Where runs write.")] = "runs",
     recipe: Annotated[str, typer.Option("--recipe", envvar="TRAJPILOT_RECIPE", help="Named experiment.")] = "atomic",
     pools: Annotated[Pools, typer.Option("--pools", help="What runs a flow.")] = Pools.process,
 ) -> None:  # fmt: skip
@@ -46,7 +45,7 @@ def deploy(
     prefect_without_noise()
     from deployments import deploy as deploying
 
-    place = {"data_root": located(data) if data else "", "root": str(root.resolve()), "recipe": recipe}
+    place = {"data_root": located(data) if data else "", "root": located(root), "recipe": recipe}
     deploying.deploy(place, pools.value)
     where = f"data {place['data_root'] or '(none)'}, root {place['root']}"
     typer.echo(f"deployed to {server}: recipe {recipe}, {where}")

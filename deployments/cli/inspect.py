@@ -9,11 +9,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from deployments.cli.options import Device, Force, From, Only, Root, Set, change, run_options
-from deployments.cli.run import located
+from deployments.cli.options import Device, Force, From, Only, Root, Set, change, check_corpus, located, run_options
+from deployments.cli.tables import disk, moment, number, say, show, time
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig
 from trajpilot_core.errors import InputError
@@ -39,38 +37,38 @@ def add_to(app: typer.Typer) -> None:
 
 
 def status(
-    data: MaybeData = None, root: Root = Path("runs"), recipe: MaybeRecipe = None, set_: Set = [],  # noqa: B006
+    data: MaybeData = None, root: Root = "runs", recipe: MaybeRecipe = None, set_: Set = [],  # noqa: B006
     device: Device = "auto",
 ) -> None:  # fmt: skip
     """Say of every stage whether it is fresh, stale or missing, and why."""
-    config, where = asked(root, data, recipe, set_, device)
-    options = run_options(root=str(root.resolve()), **where)
-    table = Table("stage", "state", "rows", "rejected", "written", "seconds", "why", title=f"status of {root}")
+    config, where = asked(root, data and check_corpus(data), recipe, set_, device)
+    options = run_options(root=located(root), **where)
     with no_collector():
         rows = states.status(STAGES, config, options)
-    for row in rows:
-        numbers = (number(row.rows), number(row.rejected), row.started or "", number(row.seconds))
-        table.add_row(row.plan.stage, coloured(row.plan.state), *numbers, escape(row.plan.why))
-    Console().print(table)
+    columns = ("stage", "state", "rows", "rejected", "written (UTC)", "seconds", "why")
+    cells = [
+        (row.plan.stage, coloured(row.plan.state), number(row.rows), number(row.rejected), moment(row.started),
+         number(row.seconds), row.plan.why)
+        for row in rows
+    ]  # fmt: skip
+    show(Console(), columns, cells, f"status of {root}")
 
 
 def plan(
-    data: MaybeData = None, root: Root = Path("runs"), recipe: MaybeRecipe = None, set_: Set = [],  # noqa: B006
+    data: MaybeData = None, root: Root = "runs", recipe: MaybeRecipe = None, set_: Set = [],  # noqa: B006
     only: Only = [], from_: From = None, force: Force = [], device: Device = "auto",  # noqa: B006
 ) -> None:  # fmt: skip
     """Say what a run would compute, in numbers, without computing it."""
-    config, where = asked(root, data, recipe, set_, device)
-    options = run_options(root=str(root.resolve()), only=only, from_stage=from_, force=force, **where)
-    columns = ("stage", "state", "reused", "to compute", "removed", "rejected", "time", "disk", "why")
-    table = Table(*columns, title=f"plan for {root}")
+    config, where = asked(root, data and check_corpus(data), recipe, set_, device)
+    options = run_options(root=located(root), only=only, from_stage=from_, force=force, **where)
     with no_collector():
         rows = planning.plan(STAGES, config, options)
-    for row in rows:
-        why = row.why if row.asked else f"not asked for; {row.why}"
-        table.add_row(row.stage, coloured(row.state), *numbers_of(row), escape(why))
+    columns = ("stage", "state", "reused", "to compute", "removed", "rejected", "time", "disk", "why")
+    why = [row.why if row.asked else f"not asked for; {row.why}" for row in rows]
+    cells = [(row.stage, coloured(row.state), *numbers_of(row), text) for row, text in zip(rows, why, strict=True)]
     console = Console()
-    console.print(table)
-    console.print(total([row for row in rows if row.asked], root), highlight=False, soft_wrap=True)
+    show(console, columns, cells, f"plan for {root}")
+    say(console, total([row for row in rows if row.asked], options.root))
 
 
 @contextlib.contextmanager
@@ -86,14 +84,14 @@ def no_collector() -> Iterator[None]:
 
 
 def asked(
-    root: Path, data: str | None, recipe: str | None, changes: list[str], device: str
+    root: str, data: str | None, recipe: str | None, changes: list[str], device: str
 ) -> tuple[PipelineConfig, dict[str, str]]:
     """Return the settings and the place that a command asks about: what it says, else what the last run here had.
 
     Raises:
         InputError: no data is named and no run is remembered, or a setting is wrong.
     """
-    last = recall_run(str(root.resolve()))
+    last = recall_run(located(root))
     if data is None and last is None:
         raise InputError(f"no run below {root} is remembered; name the corpus with --data, and the --recipe")
     place = last.data_root if data is None and last is not None else located(data or "")
@@ -123,14 +121,14 @@ def numbers_of(row: planning.PlanRow) -> tuple[str, ...]:
     return (
         reused,
         row.work(),
-        number(row.removed),
+        "unknown" if row.removed is None else number(row.removed),
         rejected,
         front + time(row.cost.seconds),
         front + disk(row.cost.bytes),
     )
 
 
-def total(rows: list[planning.PlanRow], root: Path) -> str:
+def total(rows: list[planning.PlanRow], root: str) -> str:
     """Say what all stages that are asked for take together, and how much of that is known."""
     todo = [row for row in rows if row.compute != 0]
     if not todo:
@@ -138,40 +136,16 @@ def total(rows: list[planning.PlanRow], root: Path) -> str:
     cost = NOTHING
     for row in rows:
         cost = cost.plus(row.cost)
-    unknown = [row.stage for row in todo if row.cost.seconds is None]
+    unknown = [row.stage for row in todo if None in (row.cost.seconds, row.cost.bytes)]
     bound = "about" if all(row.bound == "exactly" for row in todo) else "up to"
     known = f"in all: {bound} {time(cost.seconds)} and {disk(cost.bytes)}"
-    rest = f", and what {', '.join(unknown)} take: that never ran here or waits for a stage" if unknown else ""
-    place = next(folder for folder in (root.resolve(), *root.resolve().parents) if folder.exists())
+    rest = f", and more for {', '.join(unknown)}: unknown, never ran here or waits for a stage" if unknown else ""
+    if "://" in root:
+        return known + rest
+    place = next(folder for folder in (Path(root), *Path(root).parents) if folder.exists())
     return f"{known}{rest}; {disk(shutil.disk_usage(place).free)} are free"
 
 
 def coloured(state: str) -> str:
     """Write a state in its colour."""
     return f"[{STYLES[state]}]{state}[/]"
-
-
-def time(seconds: float | None) -> str:
-    """Write a duration for people."""
-    if seconds is None:
-        return "unknown"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def disk(size: float | None) -> str:
-    """Write a number of bytes for people."""
-    if size is None:
-        return "unknown"
-    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= step:
-            return f"{size / step:.1f} {unit}"
-    return f"{size:.0f} B"
-
-
-def number(value: float | None) -> str:
-    """Write a number for a table; nothing for None."""
-    if value is None:
-        return ""
-    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"

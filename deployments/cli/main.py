@@ -4,6 +4,7 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from deployments.cli import compare, deploy, doctor, evidence, inspect, run, server, upkeep
 from trajpilot_core.errors import TrajPilotError
@@ -29,6 +30,6 @@ def main() -> None:
         app()
     except TrajPilotError as error:
         Console(stderr=True, highlight=False, soft_wrap=True).print(
-            f"[bold red]error:[/] {type(error).__name__}: {error}"
+            f"[bold red]error:[/] {type(error).__name__}: {escape(str(error))}"
         )
         sys.exit(2)

@@ -11,7 +11,7 @@ from deployments.recipes import recipe
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.errors import InputError
 
-Root = Annotated[Path, typer.Option("--root", help="Everything that is written lies under this folder.")]
+Root = Annotated[str, typer.Option("--root", help="Everything that is written lies under this folder.")]
 Data = Annotated[str, typer.Option("--data", help="Folder of the downloaded corpus.")]
 Recipe = Annotated[str, typer.Option("--recipe", help="Named experiment: atomic (the paper's main one) or demo.")]
 Set = Annotated[list[str], typer.Option("--set", help="Change one thing: features.size_px=256 (repeatable).")]
@@ -21,6 +21,32 @@ Force = Annotated[list[str], typer.Option("--force", help="Recompute this stage 
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes side by side.")]
 MaxRejects = Annotated[float, typer.Option("--max-rejects", help="Share of damaged rows at which a stage fails.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+
+
+def located(place: str) -> str:
+    """Write a folder out in full, so that it means the same from everywhere; an address stays as it is."""
+    return place if "://" in place else str(Path(place).resolve())
+
+
+def local_root(root: str) -> Path:
+    """Return the folder of a run that is started here: its log and its server need one on this machine.
+
+    Raises:
+        InputError: an address of an object store.
+    """
+    if "://" in root:
+        raise InputError(
+            f"--root {root} is no folder of this machine; give one, or deploy with that root and run by the server"
+        )
+    return Path(root).resolve()
+
+
+def check_corpus(data: str) -> str:
+    """Refuse a corpus folder that is not there before anything is started."""
+    place = located(data)
+    if "://" not in place and not Path(place).is_dir():
+        raise InputError(f"--data {data} is no folder; give the folder of the download")
+    return place
 
 
 def read_value(text: str) -> object:

@@ -15,12 +15,13 @@ from deployments.cli.options import (
     Root,
     Set,
     Workers,
+    check_corpus,
     configure,
+    local_root,
     run_options,
 )  # fmt: skip
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig, demo_world, soak_world, tiny_world
-from trajpilot_core.errors import InputError
 from trajpilot_core.pipeline import selected
 from trajpilot_core.stages.last import remember_run
 
@@ -37,14 +38,14 @@ def add_to(app: typer.Typer) -> None:
 
 
 def run(
-    data: Data, root: Root = Path("runs"), recipe: Recipe = "atomic", set_: Set = [], only: Only = [],  # noqa: B006
+    data: Data, root: Root = "runs", recipe: Recipe = "atomic", set_: Set = [], only: Only = [],  # noqa: B006
     from_: From = None, force: Force = [], workers: Workers = 2, device: Device = "auto",  # noqa: B006
     max_rejects: MaxRejects = 0.1,
 ) -> None:  # fmt: skip
     """Run the pipeline on your own download; what is fresh is reused."""
     config = configure(recipe, set_)
     options = run_options(
-        root=str(root.resolve()),
+        root=str(local_root(root)),
         data_root=check_corpus(data),
         recipe=recipe,
         only=only,
@@ -58,7 +59,7 @@ def run(
 
 
 def demo(
-    root: Root = Path("runs/demo"), world: str = typer.Option("demo", help="World to simulate: demo, tiny or soak."),
+    root: Root = "runs/demo", world: str = typer.Option("demo", help="World to simulate: demo, tiny or soak."),
     set_: Set = [], only: Only = [], from_: From = None, force: Force = [], workers: Workers = 2,  # noqa: B006
 ) -> None:  # fmt: skip
     """Simulate a world and run the whole pipeline on it, offline."""
@@ -67,8 +68,8 @@ def demo(
     simulated, recipe = WORLDS[world]
     config = configure(recipe, set_)
     options = run_options(
-        root=str(root.resolve()),
-        data_root=str(root.resolve() / "world"),
+        root=str(local_root(root)),
+        data_root=str(local_root(root) / "world"),
         recipe=recipe,
         only=only,
         from_stage=from_,
@@ -77,19 +78,6 @@ def demo(
         max_reject_ratio=DELIBERATE,
     )
     start(config, options, "a SIMULATED world", simulated())
-
-
-def check_corpus(data: str) -> str:
-    """Refuse a corpus folder that is not there before anything is started."""
-    place = located(data)
-    if "://" not in place and not Path(place).is_dir():
-        raise InputError(f"--data {data} is no folder; give the folder of the download")
-    return place
-
-
-def located(data: str) -> str:
-    """Write a corpus folder out in full, so that it means the same from everywhere; an address stays as it is."""
-    return data if "://" in data else str(Path(data).resolve())
 
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:

@@ -2,12 +2,11 @@
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from deployments.cli.options import Root
+from deployments.cli.options import Root, local_root
 from trajpilot_core.errors import InputError
 
 
@@ -17,13 +16,13 @@ def add_to(app: typer.Typer) -> None:
 
 
 def ui(
-    root: Root = Path("runs"),
+    root: Root = "runs",
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 4200,
 ) -> None:
     """Open the Prefect UI over the runs of a root, until Ctrl-C."""
     from deployments.settings import server_environment
 
-    home = root.resolve() / "prefect"
+    home = local_root(root) / "prefect"
     if not home.exists():
         raise InputError(f"{home} is not there: no run was made under {root}; give the --root of a run")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from deployments.cli.inspect import disk
-from deployments.cli.options import Root
+from deployments.cli.options import Root, located
+from deployments.cli.tables import disk, say, table_of
 from schemas.config import RunOptions
 from trajpilot_core.errors import InputError
 from trajpilot_core.store import garbage
@@ -45,29 +45,28 @@ def add_to(app: typer.Typer) -> None:
     app.command()(gc)
 
 
-def verify(root: Root = Path("runs"), repair: Repair = False, inputs: Inputs = False) -> None:
+def verify(root: Root = "runs", repair: Repair = False, inputs: Inputs = False) -> None:
     """Read and hash everything that was written under a root; damage is listed and ends with status 1."""
-    place = str(root.resolve())
+    place = located(root)
     if not stages_of(open_folder(place)):
         raise InputError(f"{root} holds no artifact; give the --root of a run")
     with alone(place) if repair else contextlib.nullcontext():
         damage = verifying.verify(place, repair=repair)
-    bad = damaged_files(damage)
-    for path, problem in bad.items():
-        typer.echo(f"{path}: {problem}")
+    sure, unsure = (damaged_files([item for item in damage if item.is_sure == is_sure]) for is_sure in (True, False))
     read = recheck_inputs(place) if inputs else {}
-    for path, problem in read.items():
-        typer.echo(f"{path} {problem}")
-    if not bad and not read:
-        typer.echo(f"everything under {root} is whole" + (", and the corpus is as it was read" if inputs else ""))
-        return
-    then = "dropped; run again" if repair else "verify --repair drops what needs them, the next run makes it again"
-    typer.echo(f"{len(bad)} damaged or missing files under {root}" + (f" ({then})" if bad else ""))
-    sys.exit(1)
+    for path, problem in [*sure.items(), *unsure.items(), *read.items()]:
+        typer.echo(f"{path}: {problem}")
+    then = "dropped; run again" if repair else "--repair drops what needs them, the next run makes it again"
+    told = [f"{len(sure):,} damaged or missing under {root}: {then}"] if sure else []
+    told += [f"{len(unsure):,} that could not be read: kept"] if unsure else []
+    told += [f"{len(read):,} in the corpus not as read"] if read else []
+    whole = f"everything under {root} is whole" + (", and the corpus is as it was read" if inputs else "")
+    typer.echo("\n".join(told) or whole)
+    sys.exit(1 if told else 0)
 
 
 def damaged_files(damage: list[verifying.Damage]) -> dict[str, str]:
-    """Return every damaged or missing file once, with what needs it."""
+    """Return every file once that is damaged, missing or not to be read, with what needs it."""
     needed: dict[str, list[str]] = {}
     for item in damage:
         for path in item.files:
@@ -85,37 +84,33 @@ def recheck_inputs(place: str) -> dict[str, str]:
     return recheck(inventory)
 
 
-def gc(root: Root = Path("runs"), yes: Yes = False, keep_h: KeepH = 24.0, paths: Paths = False) -> None:
+def gc(root: Root = "runs", yes: Yes = False, keep_h: KeepH = 24.0, paths: Paths = False) -> None:
     """Show what nothing refers to any more, and remove it with --yes; refused while a run or a stage is at work."""
-    place = str(root.resolve())
-    if not Path(place).is_dir():
+    place = located(root)
+    if "://" not in place and not Path(place).is_dir():
         raise InputError(f"{root} is no folder; give the --root of a run")
     found = garbage.remove_garbage(place, keep_h) if yes else garbage.find_garbage(place, keep_h)
     console = Console()
     if found.items:
-        console.print(table_of(found, root))
+        console.print(summed(console, found, root))
     for path in [item.path for item in found.items] if paths else []:
         typer.echo(path)
     for line in notes(found, keep_h):
-        console.print(line, highlight=False, soft_wrap=True)
+        say(console, line)
     size = disk(sum(item.bytes for item in found.items))
     n = sum(len(item.files) for item in found.items)
-    if yes:
-        console.print(f"removed {n:,} files, {size}", highlight=False)
-    else:
-        console.print(
-            f"dry run: {n:,} files, {size} would go; nothing was changed, --yes removes them", highlight=False
-        )
+    dry = f"dry run: {n:,} files, {size} would go; nothing was changed, --yes removes them"
+    say(console, f"removed {n:,} files, {size}" if yes else dry)
 
 
-def table_of(found: garbage.Garbage, root: Path) -> Table:
+def summed(console: Console, found: garbage.Garbage, root: str) -> Table:
     """Sum up what was found by stage and kind."""
     files: Counter[tuple[str, str]] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
     for item in found.items:
         files[item.stage, item.kind] += len(item.files)
         sizes[item.stage, item.kind] += item.bytes
-    table = Table("stage", "what", "files", "size", title=f"unreferenced under {root}")
+    table = table_of(console, ("stage", "what", "files", "size"), f"unreferenced under {root}")
     for stage, kind in sorted(files):
         table.add_row(stage or "-", SAID[kind], f"{files[stage, kind]:,}", disk(sizes[stage, kind]))
     return table

@@ -50,18 +50,18 @@ def test_a_gpu_is_bad_only_where_it_is_asked_for_and_noted_where_it_lies_idle(mo
 
 def test_disk_permission_and_another_run_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "runs" / "new"
-    assert verdicts(checkup.check_root(root, 1)) == {"disk": "ok", "root": "ok"}
+    assert verdicts(checkup.check_root(str(root), 1)) == {"disk": "ok", "root": "ok"}
     assert not root.exists()
-    assert verdicts(checkup.check_root(root, 10**18))["disk"] == "bad"
+    assert verdicts(checkup.check_root(str(root), 10**18))["disk"] == "bad"
     root.mkdir(parents=True)
     with root_lock(str(root), 0.0):
-        assert verdicts(checkup.check_root(root, 1))["run"] == "note"
+        assert verdicts(checkup.check_root(str(root), 1))["run"] == "note"
 
     def refused(**_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(checkup.tempfile, "TemporaryFile", refused)
-    assert verdicts(checkup.check_root(root, 1))["root"] == "bad"
+    assert verdicts(checkup.check_root(str(root), 1))["root"] == "bad"
 
 
 def test_a_whole_corpus_is_ok_and_each_missing_part_is_named(tmp_path: Path) -> None:

@@ -1,17 +1,19 @@
 """Plan, status, lineage and verify: what a run would do, what is there, what is damaged."""
 
+import json
 from pathlib import Path
 
 import pytest
 import toy_stages as toy
 from toy_stages import TOYS, VECTOR, options, run_toys, toys_with, tree_bytes, write_corpus
 
+from schemas.base import fingerprint
 from schemas.config import PipelineConfig
-from trajpilot_core.errors import StoreError
+from trajpilot_core.errors import StoreError, StoreIOError, VersionError
 from trajpilot_core.stages.plan import PlanRow, plan
 from trajpilot_core.stages.status import lineage, status
 from trajpilot_core.store import inventory, packs
-from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.files import LocalFolder, open_folder
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
 from trajpilot_core.store.verify import verify
@@ -136,3 +138,36 @@ def test_a_damaged_pack_is_built_again_and_a_damaged_shard_is_named(tmp_path: Pa
     shard.write_bytes(shard.read_bytes()[:-1] + b"?")
     with pytest.raises(StoreError, match=shard.name):
         read_entry_table(folder, manifest, "toy_vectors")
+
+
+def test_repair_never_drops_what_could_not_be_read(tmp_path: Path, corpus: Path, monkeypatch) -> None:
+    """A disk that does not answer is no damage: what is on it may be whole."""
+    run = options(tmp_path / "root", corpus)
+    run_toys(run)
+    before = tree_bytes(tmp_path / "root")
+    kept = LocalFolder.read
+
+    def failing(folder: LocalFolder, path: str) -> bytes:
+        if "/toy_vectors/" in path:
+            raise StoreIOError(f"cannot read {path}: Input/output error")
+        return kept(folder, path)
+
+    monkeypatch.setattr(LocalFolder, "read", failing)
+    found = verify(run.root, repair=True)
+    monkeypatch.undo()
+    assert found
+    assert not any(item.is_sure for item in found)
+    assert tree_bytes(tmp_path / "root") == before
+
+
+def test_repair_never_drops_what_another_version_wrote(tmp_path: Path, corpus: Path) -> None:
+    run = options(tmp_path / "root", corpus)
+    done = run_toys(run)
+    path = Path(done["toy_sum"].ref.uri)
+    body = {name: value for name, value in json.loads(path.read_bytes()).items() if name != "sha256"}
+    path.write_text(json.dumps({**body, "new": 1, "sha256": fingerprint({**body, "new": 1})}))
+    with pytest.raises(VersionError, match="whole, but not as this version writes it"):
+        current_manifest(open_folder(run.root), "toy_sum")
+    assert [item.is_sure for item in verify(run.root, repair=True)] == [False, False]
+    assert path.exists()
+    assert planned(run)["toy_sum"].state == "stale"

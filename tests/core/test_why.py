@@ -153,6 +153,55 @@ def test_a_stage_that_waits_says_what_is_sure_already(run: RunOptions, corpus: P
     assert rows["toy_vectors"].work() == "unknown"
 
 
+def test_a_forced_stage_that_waits_is_computed_for_sure_and_how_much_a_sharded_one_loses_is_unknown(
+    run: RunOptions, corpus: Path
+) -> None:
+    rows = planned(run.replace(force=("toy_ingest", "toy_vectors", "toy_sum")))
+    assert rows["toy_sum"].why == "forced; unknown until toy_vectors ran"
+    assert (rows["toy_sum"].state, rows["toy_sum"].work(), rows["toy_sum"].removed) == ("stale", "exactly 1", 0)
+    assert rows["toy_vectors"].why == "forced; unknown until toy_ingest ran"
+    (corpus / "takes.txt").write_text("take0")
+    assert planned(run)["toy_vectors"].removed is None
+    assert run_toys(run)["toy_vectors"].removed == 4
+
+
+def test_a_stage_that_waits_names_the_files_of_its_takes_that_changed(run: RunOptions, corpus: Path) -> None:
+    (corpus / "takes.txt").write_text("take0 take1 take2 take3 take4 take5")
+    (corpus / "take1.txt").write_text("4 4")
+    (corpus / "take3.txt").unlink()
+    row = planned(run)["toy_vectors"]
+    told = "1 take changed: take3 (take3.txt missing); 1 take touched: take1 (take1.txt)"
+    assert (row.state, row.why) == ("stale", f"{told}; unknown until toy_ingest ran")
+
+
+def test_a_file_that_is_missing_and_one_that_came_are_called_so(run: RunOptions, corpus: Path) -> None:
+    kept = (corpus / "take3.txt").read_text()
+    (corpus / "take3.txt").unlink()
+    assert why(run, "toy_vectors") == "1 take changed: take3 (take3.txt missing)"
+    listed = toys_with(INGEST, sources=lambda *_: [Source("", ("takes.txt", "take3.txt"))])
+    run_toys(run, listed, until="toy_ingest")
+    (corpus / "take3.txt").write_text(kept)
+    assert why(run, "toy_ingest", listed) == "1 file new: take3.txt"
+    (corpus / "takes.txt").unlink()
+    assert why(run, "toy_ingest", listed) == "1 file missing: takes.txt; 1 file new: take3.txt"
+
+
+def test_takes_that_all_changed_are_named_beside_a_setting_and_files_that_the_setting_chooses_are_not(
+    run: RunOptions, corpus: Path
+) -> None:
+    for take in range(5):
+        (corpus / f"take{take}.txt").unlink()
+    text = why(run, "toy_vectors", config=features_config(batch=3))
+    assert text.startswith("batch 8 -> 3; 5 takes changed: take0 (take0.txt missing), ")
+
+    def with_more(inputs, config, root) -> list[Source]:
+        return [replace(s, files=(*s.files, "takes.txt")) for s in toy.vector_sources(inputs, config, root)]
+
+    write_corpus(corpus, takes=5)
+    run_toys(run)
+    assert why(run, "toy_vectors", toys_with(VECTOR, sources=with_more), features_config(batch=3)) == "batch 8 -> 3"
+
+
 def test_plan_of_some_stages_takes_the_others_as_they_are(run: RunOptions, corpus: Path) -> None:
     (corpus / "takes.txt").write_text("take0")
     rows = planned(run.replace(only=("toy_vectors",)))

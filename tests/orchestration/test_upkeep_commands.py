@@ -1,5 +1,6 @@
 """status, plan, verify, gc, doctor and compare as a user types them, on a root that holds the first stage."""
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 sys.path.append(str(Path(__file__).parents[1] / "core"))
 import egoexo_fixture as egoexo
 
-from deployments.cli.main import app
+from deployments.cli.main import app, main
 from deployments.recipes import atomic
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.errors import InputError, StoreError
@@ -68,6 +69,57 @@ def test_status_of_a_root_that_nobody_ran_in_asks_for_the_data(tmp_path: Path) -
         ask("status", "--root", tmp_path)
 
 
+def test_a_wrong_place_is_refused_before_anything_is_looked_at(made: tuple[Path, Path]) -> None:
+    for command in ("status", "plan"):
+        with pytest.raises(InputError, match="--data nowhere is no folder"):
+            ask(command, "--root", made[1], "--data", "nowhere")
+    with pytest.raises(InputError, match="device is 'tpu'"):
+        ask("doctor", "--root", made[1], "--device", "tpu")
+    with pytest.raises(InputError, match="is no folder of this machine"):
+        ask("run", "--data", made[0], "--root", "s3://bucket/prefix")
+    with pytest.raises(StoreError, match="cannot write to /proc/"):
+        ask("run", "--data", made[0], "--root", "/proc/nowhere")
+
+
+def test_the_root_of_an_object_store_is_opened_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written out as a folder it would be `s3:` in the current one, and empty."""
+    opened: list[str] = []
+
+    def noting(url: str, *_: object) -> None:
+        opened.append(url)
+        raise StoreError("no bucket here")
+
+    monkeypatch.setattr("deployments.cli.upkeep.open_folder", noting)
+    monkeypatch.setattr("trajpilot_core.stages.last.open_folder", noting)
+    for command in ("verify", "status", "plan", "doctor"):
+        with contextlib.suppress(StoreError, InputError):
+            ask(command, "--root", "s3://bucket/prefix")
+    assert opened == ["s3://bucket/prefix"] * 4
+
+
+def test_an_error_whose_text_looks_like_markup_is_printed_as_it_is(
+    made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["trajpilot", "plan", "--root", str(made[1]), "--set", "[/x]=3"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "error: InputError: --set [/x]=3: no such setting" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_tables_lose_no_word_at_any_width(made: tuple[Path, Path], width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus, root = made
+    os.utime(corpus / "takes/train_1/frame_aligned_videos/downscaled/448/aria02_214-1.mp4")
+    monkeypatch.setitem(WIDE, "COLUMNS", str(width))
+    for command in ("status", "plan", "doctor"):
+        shown = ask(command, "--root", root).stdout
+        assert "…" not in shown, shown
+        assert all(len(line) <= width for line in shown.splitlines() if "│" in line)
+    plan = ask("plan", "--root", root).stdout
+    assert "ingest: 1 file touched: takes/train_1/frame_aligned_videos/downscaled/448/aria02_214-1.mp4" in plan
+    assert "│trajectories│" in plan.replace(" ", "")
+
+
 def test_plan_counts_what_is_asked_for_only(made: tuple[Path, Path]) -> None:
     _, root = made
     result = ask("plan", "--root", root, "--only", "trajectories")
@@ -89,7 +141,7 @@ def test_a_touched_and_a_gone_video_are_named(made: tuple[Path, Path]) -> None:
     assert touched[0] == "stale"
     assert touched[-1] == f"1 file touched: {video.relative_to(corpus)}"
     video.unlink()
-    assert cells(ask("status", "--root", root), "ingest")[-1] == f"1 file changed: {video.relative_to(corpus)}"
+    assert cells(ask("status", "--root", root), "ingest")[-1] == f"1 file missing: {video.relative_to(corpus)}"
 
 
 def data_file(root: Path) -> Path:
@@ -133,7 +185,7 @@ def test_verify_of_the_inputs_sees_damage_that_no_look_can_see(made: tuple[Path,
     assert cells(ask("status", "--root", root), "ingest")[0] == "fresh"
     found = ask("verify", "--root", root, "--inputs")
     assert found.exit_code == 1
-    assert f"{path} is DAMAGED" in found.stdout
+    assert f"{path}: DAMAGED" in found.stdout
 
 
 def test_gc_shows_first_and_removes_with_yes(made: tuple[Path, Path]) -> None:

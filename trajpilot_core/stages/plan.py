@@ -17,7 +17,7 @@ from trajpilot_core.stages.outcome import units_lost
 from trajpilot_core.stages.resolve import resolve_config
 from trajpilot_core.stages.select import selected_of
 from trajpilot_core.stages.stage import Stage
-from trajpilot_core.stages.why import UNREAD, own_reasons, reasons
+from trajpilot_core.stages.why import UNREAD, gone_reasons, noted_reasons, own_reasons, reasons
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.history import keys_of
 from trajpilot_core.store.inventory import Inventory, load_inventory
@@ -39,8 +39,8 @@ class PlanRow:
     """Units to compute, None where nobody can know yet."""
     bound: Bound
     """Of `compute`."""
-    removed: int
-    """Units of the output that counts which are no longer asked for."""
+    removed: int | None
+    """Units of the output that counts which are no longer asked for; None where nobody can know yet."""
     reused: int | None = None
     """Units that are there already; at least so many where `compute` is at most."""
     rejected: int | None = None
@@ -103,12 +103,16 @@ def plan(stages: Mapping[str, Stage], config: PipelineConfig, run: RunOptions) -
 def _waiting(look: Look, stage: Stage, first: str) -> PlanRow:
     """Say what is sure of a stage whose inputs a run would make anew."""
     current, damage = _current(look, stage)
-    why = [*damage, *_own(look, stage, current), f"unknown until {first} ran"]
-    state: State = "missing" if current is None and not damage else "unknown" if len(why) == 1 else "stale"
-    compute = 1 if stage.shard_by is None else None
+    forced, whole = stage.name in look.run.force, stage.shard_by is None
+    sure = [*_forced(look, stage), *damage, *_own(look, stage, current)]
+    if current is not None:
+        sure += noted_reasons(look.folder, current, stage.shard_by, look.inventory.known)
+    state: State = "missing" if current is None and not damage else "stale" if sure else "unknown"
+    compute = 1 if whole else None
     cost = estimate(look.folder, stage.name, current, compute, 0)
-    bound: Bound = "unknown" if compute is None else "at most"
-    return PlanRow(stage.name, state, "; ".join(why), compute, bound, 0, cost=cost, current=current)
+    bound: Bound = "unknown" if compute is None else "exactly" if forced else "at most"
+    why, removed = "; ".join([*sure, f"unknown until {first} ran"]), 0 if whole or current is None else None
+    return PlanRow(stage.name, state, why, compute, bound, removed, cost=cost, current=current)
 
 
 def _current(look: Look, stage: Stage) -> tuple[Manifest | None, list[str]]:
@@ -118,13 +122,15 @@ def _current(look: Look, stage: Stage) -> tuple[Manifest | None, list[str]]:
         return None, [str(error)]
 
 
+def _forced(look: Look, stage: Stage) -> list[str]:
+    return ["forced"] if stage.name in look.run.force else []
+
+
 def _own(look: Look, stage: Stage, current: Manifest | None) -> list[str]:
     if current is None:
         return []
     own = resolve_config(stage, look.config, look.run).model_dump(mode="json")
-    missing = missing_files(look.folder, stage.name, current)
-    gone = [f"{len(missing):,} files of the output are gone, {missing[0]} for one"] if missing else []
-    return own_reasons(current, stage.version, own) + gone
+    return own_reasons(current, stage.version, own) + gone_reasons(look.folder, current)
 
 
 def _ready(look: Look, stage: Stage) -> PlanRow:
@@ -136,16 +142,17 @@ def _ready(look: Look, stage: Stage) -> PlanRow:
     try:
         asked = ask(look.folder, stage, look.config, look.run, look.stages, look.current)
     except (StoreError, InputError) as error:
-        why = "; ".join([*damage, str(error)])
-        return PlanRow(stage.name, state, why, None, "unknown", 0, current=current)
+        why = "; ".join([*_forced(look, stage), *damage, *_own(look, stage, current), str(error)])
+        removed = 0 if stage.shard_by is None or current is None else None
+        return PlanRow(stage.name, state, why, None, "unknown", removed, current=current)
     known = {path: look.inventory.known(path) for path in paths_of(asked)}
     work = keyed(asked, {path: digest or UNREAD for path, digest in known.items()})
     unread = {path for path, digest in known.items() if digest is None}
-    forced = stage.name in look.run.force
+    forced = _forced(look, stage)
     same = not forced and not unread and current is not None and current.key == work.key
     if same and current is not None and not missing_files(look.folder, stage.name, current):
         return _fresh(current)
-    return _stale(look, work, current, state, unread, _causes(look, work, current, damage, forced=forced))
+    return _stale(look, work, current, state, unread, forced + _causes(look, work, current, damage))
 
 
 def _same(look: Look, stage: Stage, current: Manifest) -> bool:
@@ -180,12 +187,11 @@ def _fresh(current: Manifest) -> PlanRow:
     )  # fmt: skip
 
 
-def _causes(look: Look, work: Keyed, current: Manifest | None, damage: list[str], *, forced: bool) -> list[str]:
+def _causes(look: Look, work: Keyed, current: Manifest | None, damage: list[str]) -> list[str]:
     if current is None:
         return damage or ["never ran"]
     digest_of = {path: look.inventory.known(path) or UNREAD for path in paths_of(work.asked)}
-    found = reasons(look.folder, current, work, digest_of, look.writer)
-    return (["forced"] if forced else []) + found
+    return reasons(look.folder, current, work, digest_of, look.writer)
 
 
 def _stale(

@@ -1,16 +1,17 @@
 """Why a stage is not fresh: its settings, version, takes, files and inputs against those of the output that counts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
 from schemas.artifacts import Manifest, UnitSources
 from schemas.base import fingerprint
-from trajpilot_core.stages.differences import changed_settings, takes_behind
+from trajpilot_core.stages.differences import changed_settings, differing, takes_behind
 from trajpilot_core.stages.key import Asked, Keyed, shard_key, stage_identity
 from trajpilot_core.stages.notes import read_notes, unit_sources
 from trajpilot_core.store.files import Folder
+from trajpilot_core.store.inventory import ABSENT
 from trajpilot_core.store.manifest import current_manifest, missing_files
 
 SHOWN = 3
@@ -43,7 +44,8 @@ def own_reasons(current: Manifest, asked_version: int, config: Mapping[str, Json
     changed = changed_settings(current.config, config)
     reasons += [f"{name} {old} -> {new}" for name, (old, new) in list(changed.items())[:SHOWN]]
     if len(changed) > SHOWN:
-        reasons.append(f"and {len(changed) - SHOWN} more settings")
+        more = len(changed) - SHOWN
+        reasons.append(f"and {more} more {'setting' if more == 1 else 'settings'}")
     return reasons
 
 
@@ -64,12 +66,37 @@ def reasons(
     if asked.stage.shard_by is None:
         found = own + _file_reasons(folder, current, asked, digest_of)
     else:
-        changes = take_changes(folder, current, work, digest_of)
-        moot = bool(own) and len(changes.changed) == len(asked.sources)  # settings decide which files are read
-        found = own + ([] if moot else _take_reasons(changes, asked.stage.shard_by))
-    found += _entry_reasons(folder, current, work, writer)
+        found = own + _take_reasons(take_changes(folder, current, work, digest_of), asked.stage.shard_by)
+    return [*found, *_entry_reasons(folder, current, work, writer), *gone_reasons(folder, current)]
+
+
+def gone_reasons(folder: Folder, current: Manifest) -> list[str]:
+    """Name the files of an output that are absent or of another size; empty where all are there."""
     missing = missing_files(folder, current.stage, current)
-    return found + _listed("file of the output is gone", "files of the output are gone", missing)
+    return _listed("file of the output is gone", "files of the output are gone", missing)
+
+
+def noted_reasons(folder: Folder, current: Manifest, unit: str | None, known: Callable[[str], str | None]) -> list[str]:
+    """Name what changed among the files that an output was made from, as far as they were noted.
+
+    Args:
+        folder: the root.
+        current: the output that counts, of a stage whose inputs a run would make anew.
+        unit: what it is sharded by.
+        known: input file -> digest, None where only reading would tell.
+    """
+    causes: dict[str, tuple[str, ...]] = {}
+    touched: set[str] = set()
+    for shard, noted in read_notes(folder, current.stage, current.key).items():
+        files = {path: known(path) or UNREAD for path in noted.files}
+        if files != noted.files:
+            causes[shard] = _causes(noted, UnitSources(files=files, facts=noted.facts))
+            touched |= {shard} if UNREAD in files.values() else set()
+    if unit is None:
+        paths = [path for why in causes.values() for path in why]
+        return _listed("file changed", "files changed", paths)
+    changed = {shard: why for shard, why in causes.items() if shard not in touched}
+    return _take_reasons(TakeChanges(changed, {shard: causes[shard] for shard in causes if shard in touched}), unit)
 
 
 def take_changes(folder: Folder, current: Manifest, work: Keyed, digest_of: Mapping[str, str]) -> TakeChanges:
@@ -87,8 +114,14 @@ def take_changes(folder: Folder, current: Manifest, work: Keyed, digest_of: Mapp
         and before[shard] != (work.shard_keys[shard] if same else shard_key(identity, source, digest_of))
     ]
     notes = read_notes(folder, current.stage, current.key) if moved else {}
-    causes = {source.shard: _causes(notes.get(source.shard), unit_sources(source, digest_of)) for source in moved}
-    touched = {source.shard for source in moved if any(digest_of[path] == UNREAD for path in source.files)}
+    causes = {
+        source.shard: _causes(notes.get(source.shard), unit_sources(source, digest_of), only_common=not same)
+        for source in moved
+    }
+    if not same:  # other settings may read other files: without notes a cause of all takes is theirs
+        told = len(moved) < len(now)
+        causes = {shard: why for shard, why in causes.items() if why or (told and shard not in notes)}
+    touched = {shard for shard in causes if any(digest_of[path] == UNREAD for path in now[shard].files)}
     return TakeChanges(
         {shard: why for shard, why in causes.items() if shard not in touched},
         {shard: why for shard, why in causes.items() if shard in touched},
@@ -97,17 +130,21 @@ def take_changes(folder: Folder, current: Manifest, work: Keyed, digest_of: Mapp
     )
 
 
-def _causes(before: UnitSources | None, now: UnitSources) -> tuple[str, ...]:
-    """Return the files and facts of a unit that differ; without notes those whose file was touched."""
+def _causes(before: UnitSources | None, now: UnitSources, *, only_common: bool = False) -> tuple[str, ...]:
+    """Return the files and facts of a unit that differ; without notes those whose file was touched.
+
+    Args:
+        before: as it was noted.
+        now: as it is.
+        only_common: leave out what only one of the two has.
+    """
     if before is None:
         return tuple(path for path, digest in now.files.items() if digest == UNREAD)
-    files = [path for path, digest in now.files.items() if before.files.get(path) != digest]
-    files += sorted(set(before.files) - set(now.files))
-    return (*files, *(name for name in sorted({*before.facts, *now.facts}) if _differs(before.facts, now.facts, name)))
-
-
-def _differs(before: Mapping[str, str], now: Mapping[str, str], name: str) -> bool:
-    return before.get(name) != now.get(name)
+    files, facts = (differing(old, new) for old, new in ((before.files, now.files), (before.facts, now.facts)))
+    if only_common:
+        files = [path for path in files if path in before.files and path in now.files]
+        facts = [name for name in facts if name in before.facts and name in now.facts]
+    return (*(f"{path} missing" if now.files.get(path) == ABSENT else path for path in files), *facts)
 
 
 def _take_reasons(changes: TakeChanges, unit: str) -> list[str]:
@@ -133,12 +170,21 @@ def _file_reasons(folder: Folder, current: Manifest, asked: Asked, digest_of: Ma
     """Return what changed among the files and facts of a stage that is not sharded."""
     before = {n.removeprefix("file:"): digest for n, digest in current.inputs.items() if n.startswith("file:")}
     now = {path: digest_of[path] for source in asked.sources for path in source.files}
-    changed = sorted(path for path in now if path in before and before[path] != now[path] != UNREAD)
-    touched = sorted(path for path in now if path in before and now[path] == UNREAD)
-    found = _listed("file changed", "files changed", changed) + _listed("file touched", "files touched", touched)
-    found += _listed("file new", "files new", sorted(set(now) - set(before)))
-    found += _listed("file gone", "files gone", sorted(set(before) - set(now)))
+    kinds: dict[str, list[str]] = {"changed": [], "touched": [], "missing": [], "new": []}
+    for path in differing(before, now):
+        if path in now:
+            kinds[_kind(before.get(path, ABSENT), now[path])].append(path)
+    kinds["gone"] = sorted(set(before) - set(now))
+    found = [reason for kind, paths in kinds.items() for reason in _listed(f"file {kind}", f"files {kind}", paths)]
     return found + _fact_reasons(folder, current, asked, digest_of)
+
+
+def _kind(before: str, now: str) -> str:
+    if now == ABSENT:
+        return "missing"
+    if before == ABSENT:
+        return "new"
+    return "touched" if now == UNREAD else "changed"
 
 
 def _fact_reasons(folder: Folder, current: Manifest, asked: Asked, digest_of: Mapping[str, str]) -> list[str]:
@@ -146,7 +192,7 @@ def _fact_reasons(folder: Folder, current: Manifest, asked: Asked, digest_of: Ma
         return []
     noted = read_notes(folder, current.stage, current.key).get("")
     now = unit_sources(asked.sources[0], digest_of).facts
-    names = sorted(now) if noted is None else [name for name in sorted(now) if _differs(noted.facts, now, name)]
+    names = sorted(now) if noted is None else differing(noted.facts, now)
     return [f"what is there changed ({', '.join(names)})"]
 
 

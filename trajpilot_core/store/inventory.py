@@ -232,12 +232,14 @@ def _changed(inventory: Inventory, seen: Seen) -> str | None:
     is_local = seen.path.startswith("/")
     state = _look_local(seen.path) if is_local else inventory._look_remote(seen.path)
     if state is None:
-        return "is gone since it was read" if seen.sha256 != UNREADABLE else None
+        return "gone since it was read; the next run finds out" if seen.sha256 != UNREADABLE else None
     if state != seen.state():
-        return "was changed or touched since it was read; the next run reads it again"
+        return "changed or touched since it was read; the next run reads it again"
     try:
         with Path(seen.path).open("rb") if is_local else inventory.system().open(seen.path, "rb") as handle:
             digest = hashlib.file_digest(handle, "sha256").hexdigest()
     except OSError as error:
-        return f"cannot be read: {error.strerror or error}"
-    return None if digest == seen.sha256 else "is DAMAGED: other bytes, with the size and the time that it had"
+        return f"cannot be read: {error.strerror or error}; mend the disk or its permissions"
+    if digest == seen.sha256:
+        return None
+    return "DAMAGED: other bytes, with the size and the time that it had; download it again, or touch it if it is right"

@@ -20,7 +20,7 @@ from pydantic import JsonValue, ValidationError
 
 from schemas.artifacts import ArtifactRef, Entry, FileEntry, Manifest, Occasion, ShardRecord
 from schemas.base import Record, fingerprint
-from trajpilot_core.errors import StoreError
+from trajpilot_core.errors import StoreError, VersionError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.locations import check_name
 
@@ -32,6 +32,7 @@ MANIFEST, RECORD = "manifest.json", "record.json"
 OCCASION, SOURCES = "occasion.json", "sources.json"
 """Side files of a manifest."""
 R = TypeVar("R", bound=Record)
+OTHER_VERSION = "use the version that wrote it, or run its stage again with this one"
 
 
 def stage_folder(stage: str) -> str:
@@ -59,16 +60,22 @@ def unseal(kind: type[R], content: bytes, where: str) -> R:
     """Read a sealed record.
 
     Raises:
-        StoreError: not JSON, not the fields of `kind`, or a digest that does not match.
+        StoreError: not JSON, or a digest that does not match.
+        VersionError: as it was written, but not with the fields of `kind`.
     """
     try:
         body = json.loads(content)
-        claimed = body.pop("sha256")
+        is_whole = body.pop("sha256") == fingerprint(body)
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise StoreError(f"{where} is damaged ({type(error).__name__}); run its stage again") from error
+    if not is_whole:
+        raise StoreError(f"{where} is damaged (its digest does not match); run its stage again")
+    try:
         record = kind.model_validate(body)
-    except (ValueError, ValidationError, KeyError, AttributeError, TypeError) as error:
-        raise StoreError(f"{where} is damaged ({type(error).__name__}); run its stage with --force") from error
-    if record.digest() != claimed or fingerprint(body) != claimed:
-        raise StoreError(f"{where} is damaged (its digest does not match); run its stage with --force")
+    except ValidationError as error:
+        raise VersionError(f"{where} is whole, but not as this version writes it; {OTHER_VERSION}") from error
+    if record.model_dump(mode="json") != body:
+        raise VersionError(f"{where} is whole, but not as this version writes it; {OTHER_VERSION}")
     return record
 
 
@@ -83,11 +90,12 @@ def read_manifest(folder: Folder, stage: str, key: str) -> Manifest | None:
     """Return the manifest of a key, None where the key was never committed.
 
     Raises:
-        StoreError: damaged, or written by a newer version of this project.
+        StoreError: damaged.
+        VersionError: written by another version of this project.
     """
     manifest = read_sealed(folder, Manifest, manifest_path(stage, key))
     if manifest is not None and (manifest.format != FORMAT or manifest.stage != stage or manifest.key != key):
-        raise StoreError(
+        raise VersionError(
             f"{folder.url}/{manifest_path(stage, key)} is of format {manifest.format}, stage {manifest.stage}, key "
             f"{manifest.key[:12]}; expected format {FORMAT} of {stage} {key[:12]}; use the version that wrote it"
         )

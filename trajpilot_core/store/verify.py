@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from schemas.artifacts import FileEntry, Manifest, Occasion, ShardRecord, SourceNotes
 from schemas.base import Record
-from trajpilot_core.errors import StoreError
+from trajpilot_core.errors import StoreError, StoreIOError, VersionError
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.history import keys_of, stages_of
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, NAME
@@ -25,6 +25,8 @@ from trajpilot_core.store.manifest import (
 from trajpilot_core.store.verified import verified_bytes
 
 R = TypeVar("R", bound=Record)
+Seen = dict[str, tuple[str, bool] | None]
+"""Data file -> what is wrong with it, and whether that is sure; None: nothing."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Damage:
     problem: str
     files: tuple[str, ...] = ()
     """Data files that are damaged or missing, relative to the root; empty where `path` itself is damaged."""
+    is_sure: bool = True
+    """Other bytes or none; False where it could not be read, or another version wrote it: never dropped."""
 
 
 def verify(root: str, *, repair: bool, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> list[Damage]:
@@ -44,6 +48,7 @@ def verify(root: str, *, repair: bool, allowed: tuple[str, ...] = ALLOWED_PROTOC
     Args:
         root: the root of a run.
         repair: remove manifests and records that are damaged or need a damaged file; the next run makes them again.
+            What could not be read stays: the disk may come back.
         allowed: protocols that may be opened.
 
     Returns:
@@ -53,12 +58,13 @@ def verify(root: str, *, repair: bool, allowed: tuple[str, ...] = ALLOWED_PROTOC
     found = [damage for stage in stages_of(folder) for damage in _verify_stage(folder, stage)]
     if repair:
         for damage in found:
-            folder.remove(damage.path)
+            if damage.is_sure:
+                folder.remove(damage.path)
     return found
 
 
 def _verify_stage(folder: Folder, stage: str) -> Iterator[Damage]:
-    seen: dict[str, str | None] = {}
+    seen: Seen = {}
     for key in [name for name in folder.names(f"{stage_folder(stage)}/{SHARDS}") if NAME.fullmatch(name)]:
         yield from _verify_record(folder, stage, ShardRecord, shard_path(stage, key), seen)
     for key in keys_of(folder, stage):
@@ -68,30 +74,34 @@ def _verify_stage(folder: Folder, stage: str) -> Iterator[Damage]:
     try:
         current_manifest(folder, stage)
     except StoreError as error:
-        yield Damage(f"{stage_folder(stage)}/{CURRENT}", str(error))
+        yield Damage(f"{stage_folder(stage)}/{CURRENT}", str(error), is_sure=_is_sure(error))
 
 
-def _verify_record(
-    folder: Folder, stage: str, kind: type[R], path: str, seen: dict[str, str | None]
-) -> Iterator[Damage]:
+def _is_sure(error: StoreError) -> bool:
+    return not isinstance(error, StoreIOError | VersionError)
+
+
+def _verify_record(folder: Folder, stage: str, kind: type[R], path: str, seen: Seen) -> Iterator[Damage]:
     try:
         record = read_sealed(folder, kind, path)
     except StoreError as error:
-        yield Damage(path, str(error))
+        yield Damage(path, str(error), is_sure=_is_sure(error))
         return
     if isinstance(record, Manifest | ShardRecord):
         problems = {file.name: _problem(folder, stage, file, seen) for file in files_of(record)}
         bad = {name: problem for name, problem in problems.items() if problem is not None}
         if bad:
             files = tuple(f"{stage_folder(stage)}/{name}" for name in bad)
-            yield Damage(path, "; ".join(bad.values()), files)
+            sure = any(is_sure for _, is_sure in bad.values())
+            yield Damage(path, "; ".join(text for text, _ in bad.values()), files, is_sure=sure)
 
 
-def _problem(folder: Folder, stage: str, file: FileEntry, seen: dict[str, str | None]) -> str | None:
+def _problem(folder: Folder, stage: str, file: FileEntry, seen: Seen) -> tuple[str, bool] | None:
+    path = f"{stage_folder(stage)}/{file.name}"
     if file.name not in seen:
         try:
             verified_bytes(folder, stage_folder(stage), file)
             seen[file.name] = None
         except StoreError as error:
-            seen[file.name] = str(error)
+            seen[file.name] = str(error), _is_sure(error) or folder.size(path) is None
     return seen[file.name]

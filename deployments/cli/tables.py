@@ -1,0 +1,74 @@
+"""How commands write tables and numbers: whole words at any width, no number without its unit."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+NARROW, WIDE = 120, 160
+"""Characters in a line: below the first, cells stand close together; from the second on, reasons fit into a table."""
+
+
+def table_of(console: Console, columns: Sequence[str], title: str | None = None) -> Table:
+    """Return an empty table whose first column is never broken and whose other cells lose nothing."""
+    close = console.width < NARROW
+    table = Table(title=title, box=box.SQUARE if close else box.HEAVY_HEAD, padding=(0, 0 if close else 1))
+    for place, name in enumerate(columns):
+        table.add_column(name, overflow="fold", no_wrap=place == 0)
+    return table
+
+
+def show(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+    """Print rows whose last cell is free text; where lines are short, it stands below the table.
+
+    Args:
+        console: where to.
+        columns: their names.
+        rows: cells; all but the last may hold markup.
+        title: of the table.
+    """
+    fits = console.width >= WIDE
+    table = table_of(console, columns if fits else columns[:-1], title)
+    for *cells, text in rows:
+        table.add_row(*cells, *([escape(text)] if fits else []))
+    console.print(table)
+    for name, *_, text in [] if fits else rows:
+        say(console, f"{name}: {text}")
+
+
+def say(console: Console, text: str) -> None:
+    """Print a line as it is, however long."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def time(seconds: float | None) -> str:
+    """Write a duration for people."""
+    if seconds is None:
+        return "unknown"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def disk(size: float | None) -> str:
+    """Write a number of bytes for people."""
+    if size is None:
+        return "unknown"
+    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= step:
+            return f"{size / step:.1f} {unit}"
+    return f"{size:.0f} B"
+
+
+def number(value: float | None) -> str:
+    """Write a number for a table; nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
+
+
+def moment(iso: str | None) -> str:
+    """Write a time of ISO 8601 to the minute; nothing for None."""
+    return "" if iso is None else iso[:16].replace("T", " ")
