@@ -33,15 +33,23 @@ def run_name() -> str:
     return f"{runtime.flow_run.flow_name} · {', '.join([run.recipe, *chosen])} · {run.root}"
 
 
-def deployed(inner: Flow[[PipelineConfig, RunOptions], T]) -> Flow[[PipelineConfig, RunOptions], T]:
-    """Return `inner` with a recipe and what is changed in it, in place of a whole configuration."""
+def deployed(
+    inner: Flow[[PipelineConfig, RunOptions], T], *, computes: bool = True
+) -> Flow[[PipelineConfig, RunOptions], T]:
+    """Return `inner` with a recipe and what is changed in it, in place of a whole configuration.
+
+    Args:
+        inner: the flow.
+        computes: it is a run, which is announced and remembered as the last one.
+    """
 
     def as_asked(config: PipelineConfig = PREFILLED, run: RunOptions = DEFAULTS) -> T:
         run = over(DEFAULTS, run)
         base = recipe(run.recipe)
         whole = over(base, config, prefill=PREFILLED)
-        announce(run.recipe, base, whole)
-        remember_run(whole, run)
+        if computes:
+            announce(run.recipe, base, whole)
+            remember_run(whole, run)
         return cast(T, cast(Any, inner.fn)(whole, run))
 
     as_asked.__doc__ = inner.description
@@ -58,4 +66,4 @@ predictor = deployed(stages.predictor)
 scorer = deployed(stages.scorer)
 evaluation = deployed(stages.evaluation)
 report = deployed(stages.report)
-watch = deployed(watching.watch)
+watch = deployed(watching.watch, computes=False)

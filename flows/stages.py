@@ -6,12 +6,17 @@ from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.report import place_report
 from tasks.stage import stage_output
+from trajpilot_core.errors import InputError
+from trajpilot_core.pipeline import selected
 
 
 def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
     """Build the flow of one declared stage."""
 
     def run_one(config: PipelineConfig, run: RunOptions) -> ArtifactRef:
+        asked = selected(run.replace(only=run.only or (stage,)))
+        if asked != [stage]:
+            raise InputError(f"this flow runs {stage} alone, not {', '.join(asked)}; full-pipeline runs any of them")
         done = stage_output(stage, config, run)
         if stage == "report":
             place_report(done, run)

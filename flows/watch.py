@@ -10,7 +10,7 @@ from trajpilot_core.stages.watch import noticed
 
 @flow(name="watch", persist_result=False)
 def watch(config: PipelineConfig, run: RunOptions) -> tuple[str, ...]:
-    """Look once whether a run would have work to do; files are looked at, not read."""
+    """Look once whether the data root has changed and a run would have work to do; no file of it is read."""
     news = noticed(STAGES, config, run)
     if news:
         announce_change(run.data_root, news)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.artifacts import Manifest
 from schemas.config import EvaluationConfig
@@ -66,12 +67,16 @@ def open_side(name: str, stages: Mapping[str, Stage], allowed: tuple[str, ...] =
         InputError: there is no evaluation, or the key names none or several.
         StoreError: what is there is damaged.
     """
-    root, key = (name, "") if "://" in name or Path(name).is_dir() else _split(name)
+    root, key = (name, None) if "://" in name or Path(name).is_dir() else _split(name)
     folder = open_folder(root if "://" in root else str(Path(root).resolve()), allowed)
-    if key:
+    if key is not None:
         keys = [found for found in keys_of(folder, EVALUATION) if found.startswith(key)]
         if len(keys) != 1:
-            raise InputError(f"{name}: {len(keys)} evaluations below {root} begin with {key!r}; write more of the key")
+            there = ", ".join(found[:8] for found in keys_of(folder, EVALUATION)) or "none"
+            raise InputError(
+                f"{name}: {len(keys)} evaluations below {root} begin with {key!r}, one must; there are {there} "
+                "(`gc` removes those that count no longer)"
+            )
         evaluation = read_manifest(folder, EVALUATION, keys[0])
     else:
         evaluation = current_manifest(folder, EVALUATION)
@@ -82,7 +87,7 @@ def open_side(name: str, stages: Mapping[str, Stage], allowed: tuple[str, ...] =
 
 def _split(name: str) -> tuple[str, str]:
     root, at, key = name.rpartition("@")
-    if not at or not Path(root).is_dir():
+    if not at or not key or not Path(root).is_dir():
         raise InputError(f"{name} is no folder; give the root of a run, or ROOT@KEY")
     return root, key
 
@@ -137,7 +142,7 @@ def _splits(side: Side) -> dict[str, str]:
 
 
 def metrics(first: Side, second: Side) -> Pairing:
-    """Compare the metrics of the two runs on the takes that both scored.
+    """Compare the metrics of the two runs on the takes that both scored on the same windows and labels.
 
     Raises:
         InputError: a run has no scores by take, or one is simulated and the other is not.
@@ -149,7 +154,22 @@ def metrics(first: Side, second: Side) -> Pairing:
     tables = [side.table(EVALUATION, SCORES) for side in (first, second)]
     if tables[0] is None or tables[1] is None:
         raise InputError(f"an evaluation without {SCORES}: it is of an older version; run it again")
-    return pair(tables[0], tables[1], EvaluationConfig())
+    return pair(tables[0], tables[1], EvaluationConfig(), takes_apart(first, second))
+
+
+def takes_apart(first: Side, second: Side) -> set[str]:
+    """Return the takes whose segments, labels or windows (of the horizons that both have) are not the same.
+
+    Empty where a run no longer has these tables (`inputs` says so): then windows are known by their number alone.
+    """
+    asked = [side.table(INGEST, name) for name in ("segments", "windows") for side in (first, second)]
+    tables = [table for table in asked if table is not None]
+    if len(tables) < len(asked):
+        return set()
+    segments, windows = tables[:2], tables[2:]
+    both = pa.array(set.intersection(*(set(table["horizon"].to_pylist()) for table in windows)), pa.int64())
+    kept = [table.filter(pc.is_in(table["horizon"], value_set=both)) for table in windows]
+    return {*takes_of_rows(*segments), *takes_of_rows(*kept)}
 
 
 def corpora_of(side: Side) -> set[str]:

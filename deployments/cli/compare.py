@@ -70,8 +70,12 @@ def show_metrics(console: Console, found: "Pairing", wanted: Sequence[str]) -> N
     """Print the paired metrics, and what could not be paired."""
     if found.unpaired:
         n = len(found.unpaired)
-        text = f"metrics: {n:,} takes were scored by one run only, or on other windows: {listed(found.unpaired)}"
+        text = (
+            f"metrics: {n:,} takes were scored by one run only, or on other windows or labels: {listed(found.unpaired)}"
+        )
         say(console, text)
+    if found.horizons_left:
+        say(console, f"metrics: horizons of one run only, left out: {', '.join(map(str, found.horizons_left))}")
     for which, rows in (("first", found.only_first), ("second", found.only_second)):
         if rows:
             say(console, f"metrics: only the {which} run has the rows {', '.join(rows)}")

@@ -94,16 +94,16 @@ def test_too_few_common_takes_give_no_interval_and_none_no_metric() -> None:
 # Two whole roots, with the names of the real stages and nothing computed.
 
 
-def pretend_ingest(takes: pa.Table, segments: pa.Table) -> Stage:
+def pretend_ingest(takes: pa.Table, segments: pa.Table, windows: pa.Table) -> Stage:
     def run(work: Work) -> None:
         work.sink.table("takes", takes)
         work.sink.table("segments", segments)
+        work.sink.table("windows", windows)
         work.sink.count(takes.num_rows, takes.num_rows)
 
-    facts = {"of": str(takes.to_pylist()) + str(segments.to_pylist())}
-    return Stage(
-        "ingest", (), ("takes", "segments"), "ingest", run, 1, "", sources=lambda *_: [Source("", facts=facts)]
-    )
+    facts = {"of": str([table.to_pylist() for table in (takes, segments, windows)])}
+    written = ("takes", "segments", "windows")
+    return Stage("ingest", (), written, "ingest", run, 1, "", sources=lambda *_: [Source("", facts=facts)])
 
 
 def pretend_sharded(name: str, entry: str) -> Stage:
@@ -130,9 +130,10 @@ def pretend_evaluation(scores: pa.Table) -> Stage:
 
 
 def make(root: Path, takes: pa.Table = TABLES["takes"], segments: pa.Table = TABLES["segments"],
-         scores: pa.Table = SCORES, config: PipelineConfig | None = None) -> dict[str, Stage]:  # fmt: skip
+         scores: pa.Table = SCORES, config: PipelineConfig | None = None,
+         windows: pa.Table = TABLES["windows"]) -> dict[str, Stage]:  # fmt: skip
     listed = (
-        pretend_ingest(takes, segments), pretend_sharded("trajectories", "controls"),
+        pretend_ingest(takes, segments, windows), pretend_sharded("trajectories", "controls"),
         pretend_sharded("features", "features"), pretend_evaluation(scores),
     )  # fmt: skip
     stages = {stage.name: stage for stage in listed}
@@ -162,6 +163,34 @@ def test_settings_inputs_and_metrics_of_two_roots_are_told_apart(tmp_path: Path)
     assert {row.difference for row in compare.metrics(first, second).metrics} == {0.0}
 
 
+def test_takes_with_as_many_but_other_windows_or_labels_are_not_paired(tmp_path: Path) -> None:
+    stages = make(tmp_path / "a")
+    scored = sorted(set(SCORES["take_id"].to_pylist()))
+    shifted, relabelled = scored[2], scored[5]
+
+    def other(table: pa.Table, column: str, take: str, value: object) -> pa.Table:
+        values = table[column].to_pylist()
+        at = table["take_id"].to_pylist().index(take)
+        return with_column(table, column, pa.array([*values[:at], value, *values[at + 1 :]], table[column].type))
+
+    windows, segments = (
+        other(TABLES["windows"], "segment_ids", shifted, ["x", "y", "z"]),
+        other(TABLES["segments"], "label", relabelled, "other"),
+    )
+    make(tmp_path / "b", segments=segments, windows=windows)
+    first, second = (compare.open_side(str(tmp_path / name), stages) for name in "ab")
+    found = compare.metrics(first, second)
+    assert (found.unpaired, found.n_takes) == ((shifted, relabelled), 12)
+
+
+def test_horizons_of_one_run_only_are_left_out_and_told() -> None:
+    short = SCORES.filter(pc.less(SCORES["horizon"], pc.max(SCORES["horizon"])))
+    found = pair(SCORES, short, CFG)
+    assert found.horizons_left == (pc.max(SCORES["horizon"]).as_py(),)
+    assert found.n_takes == 14
+    assert {row[:3] for row in figures(found).values()} == {(0.0, 0.0, 0.0)}
+
+
 def test_an_evaluation_of_before_is_found_by_the_front_of_its_key_with_what_it_was_made_from(tmp_path: Path) -> None:
     stages = make(tmp_path / "a")
     old = compare.open_side(str(tmp_path / "a"), stages).outputs["evaluation"].key
@@ -171,8 +200,10 @@ def test_an_evaluation_of_before_is_found_by_the_front_of_its_key_with_what_it_w
         compare.open_side(str(tmp_path / "a"), stages),
     )
     assert compare.settings(before, now, stages) == {"features: batch": ("8", "3")}
-    with pytest.raises(InputError, match="write more of the key"):
+    with pytest.raises(InputError, match="one must; there are [0-9a-f]{8}, [0-9a-f]{8} "):
         compare.open_side(f"{tmp_path / 'a'}@zz", stages)
+    with pytest.raises(InputError, match="is no folder"):
+        compare.open_side(f"{tmp_path / 'a'}@", stages)
     with pytest.raises(InputError, match="is no folder"):
         compare.open_side(str(tmp_path / "nowhere"), stages)
 

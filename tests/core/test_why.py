@@ -10,6 +10,7 @@ import toy_stages as toy
 from toy_stages import INGEST, SUM, TOYS, VECTOR, features_config, options, run_toys, toys_with, write_corpus
 
 from schemas.config import EvaluationConfig, FeatureConfig, PipelineConfig, RunOptions, TrainConfig
+from trajpilot_core.errors import InputError
 from trajpilot_core.stages.differences import changed_settings
 from trajpilot_core.stages.plan import PlanRow, plan
 from trajpilot_core.stages.stage import Source, Stage
@@ -209,6 +210,13 @@ def test_plan_of_some_stages_takes_the_others_as_they_are(run: RunOptions, corpu
     assert rows["toy_vectors"].state == "fresh"  # ingest is stale, and the run would not touch it
     rows = planned(run.replace(from_stage="toy_vectors"))
     assert [row.asked for row in rows.values()] == [False, True, True]
+
+
+def test_a_choice_that_contradicts_itself_is_refused(run: RunOptions) -> None:
+    with pytest.raises(InputError, match="only toy_sum and from toy_vectors exclude each other"):
+        planned(run.replace(only=("toy_sum",), from_stage="toy_vectors"))
+    with pytest.raises(InputError, match="force toy_ingest: this run asks only for toy_vectors, toy_sum"):
+        planned(run.replace(from_stage="toy_vectors", force=("toy_ingest",)))
 
 
 def test_an_output_of_before_that_fits_again_costs_nothing(run: RunOptions) -> None:

@@ -11,7 +11,7 @@ import yaml
 from deployments.recipes import BUILT, MISSING, RECIPES, demo, recipe
 from schemas.changes import over
 from schemas.config import STAGE_NAMES, PipelineConfig, RecipeName, RunOptions
-from trajpilot_core.errors import NotBuiltError
+from trajpilot_core.errors import InputError, NotBuiltError
 from trajpilot_core.pipeline import STAGES
 from trajpilot_core.stages.differences import changed_settings
 
@@ -211,3 +211,33 @@ def test_the_job_templates_declare_what_they_use_run_as_nobody_special_and_keep_
     (container,) = pod["containers"]
     assert {m["mountPath"] for m in container["volumeMounts"] if m.get("readOnly")} == {"/data"}
     assert ("nvidia.com/gpu" in container["resources"]["limits"]) is name.endswith("gpu")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"force": ["featurs"]}, "no stage is called featurs; the stages are ingest, "),
+        ({"only": ["scorer"]}, "this flow runs features alone, not scorer"),
+        ({"from_stage": "scorer"}, "exclude each other"),
+        ({"force": ["scorer"]}, "this run asks only for features"),
+    ],
+)
+def test_the_flow_of_one_stage_refuses_to_be_asked_for_others(asked: dict[str, Any], said: str) -> None:
+    from flows.stages import features
+
+    with pytest.raises(InputError, match=said):
+        features.fn(PipelineConfig(), RunOptions.model_validate(asked))
+
+
+def test_a_look_at_the_data_root_is_not_remembered_as_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    from deployments import deployed
+
+    remembered: list[str] = []
+    monkeypatch.setattr(deployed, "remember_run", lambda *_: remembered.append("run"))
+    monkeypatch.setattr(deployed, "announce", lambda *_: remembered.append("said"))
+    monkeypatch.setattr(deployed.watching.watch, "fn", lambda *_: ())
+    monkeypatch.setattr(deployed.pipeline.full_pipeline, "fn", lambda *_: {})
+    deployed.watch.fn()
+    assert remembered == []
+    deployed.full_pipeline.fn()
+    assert remembered == ["said", "run"]

@@ -3,7 +3,7 @@
 Shapes: T takes, H horizons, M metrics. Method: docs/decisions/metrics.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,9 +43,11 @@ class Pairing:
 
     metrics: tuple[PairedMetric, ...]
     n_takes: int
-    """Takes that are compared: scored by both on equally many windows of every horizon."""
+    """Takes that are compared: scored by both on the same windows of every horizon that both have."""
     unpaired: tuple[str, ...]
     """Other takes that one of them scored, sorted."""
+    horizons_left: tuple[int, ...]
+    """Horizons that only one of them has."""
     only_first: tuple[str, ...]
     """Rows that the second lacks."""
     only_second: tuple[str, ...]
@@ -61,20 +63,23 @@ class Scores:
     """(T, H) windows."""
 
 
-def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig) -> Pairing:
+def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig, apart: Collection[str] = ()) -> Pairing:
     """Compare two tables of take scores row by row.
 
     Args:
         first: columns of `schemas.results.TakeScore`.
         second: the same of another evaluation.
         cfg: draws, level and seed of the bootstrap.
+        apart: takes whose windows are not the same in both, although they may be as many.
     """
     tables = [table.filter(pc.invert(pc.starts_with(table["variant"], CEILING))) for table in (first, second)]
     takes = sorted({take for table in tables for take in pc.unique(table["take_id"]).to_pylist()})
-    horizons = sorted({h for table in tables for h in pc.unique(table["horizon"]).to_pylist()})
+    ranges = [set(pc.unique(table["horizon"]).to_pylist()) for table in tables]
+    horizons = sorted(ranges[0] & ranges[1])
+    tables = [table.filter(pc.is_in(table["horizon"], value_set=pa.array(horizons, pa.int64()))) for table in tables]
     rows = [set(pc.unique(table["variant"]).to_pylist()) for table in tables]
     scored = {name: [scores_of(table, name, takes, horizons) for table in tables] for name in sorted(rows[0] & rows[1])}
-    common = np.ones(len(takes), dtype=bool)
+    common = np.array([take not in apart for take in takes], dtype=bool)
     for one, other in scored.values():
         common &= (one.counts == other.counts).all(axis=1) & (one.counts.sum(axis=1) > 0)
     metrics: list[PairedMetric] = []
@@ -84,8 +89,9 @@ def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig) -> Pairing:
             metrics += _metrics(name, one, other, common, weights, cfg)
     left = tuple(take for take, is_common in zip(takes, common.tolist(), strict=True) if not (is_common and scored))
     return Pairing(
-        tuple(metrics), len(takes) - len(left), left, tuple(sorted(rows[0] - rows[1])), tuple(sorted(rows[1] - rows[0]))
-    )
+        tuple(metrics), len(takes) - len(left), left, tuple(sorted(ranges[0] ^ ranges[1])),
+        tuple(sorted(rows[0] - rows[1])), tuple(sorted(rows[1] - rows[0])),
+    )  # fmt: skip
 
 
 def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Sequence[int]) -> Scores:

@@ -1,59 +1,64 @@
-"""Whether the data root has changed since the pipeline ran, told once, and only when it has come to rest."""
+"""Whether the data root has changed since that was last told: told once, and only when it has come to rest."""
 
-import json
 from collections.abc import Mapping
 
-from pydantic import JsonValue
-
-from schemas.base import canonical_json, fingerprint
+from schemas.base import Record, fingerprint
 from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.errors import StoreError
+from trajpilot_core.readers.corpus import open_corpus
+from trajpilot_core.stages.notes import spelled
 from trajpilot_core.stages.plan import plan
 from trajpilot_core.stages.stage import Stage
 from trajpilot_core.store.files import Folder, open_folder
-from trajpilot_core.store.locations import parse_location
+from trajpilot_core.store.manifest import read_sealed, seal
 
 NOTE = "watch.json"
-"""Below the root: what the last look saw, and what was told last."""
+
+
+class Watched(Record):
+    """What the last look saw, and what was looked into last: digests of `listing`."""
+
+    seen: str
+    told: str | None
 
 
 def noticed(stages: Mapping[str, Stage], config: PipelineConfig, run: RunOptions) -> tuple[str, ...]:
-    """Look once; return what is stale and why, when this look saw the same as the last one and it was not told yet.
+    """Look once; return what is stale and why, when this look saw the same files as the last one and they are news.
 
-    Two equal looks mean that no download is under way. A pipeline that cannot mend what is stale (a broken take) is
-    not started again and again, because the same finding is told once.
+    Two equal looks mean that no download is under way. Only other files are news: neither a run at work, which leaves
+    fewer stages stale from look to look, nor a take that no run can mend starts another run.
 
     Raises:
+        InputError: the data root is not there.
         StoreError: the root cannot be read or written.
     """
     folder = open_folder(run.root, run.protocols)
-    rows = [row for row in plan(stages, config, run) if row.state in ("stale", "missing")]
-    found = tuple(f"{row.stage}: {row.why}" for row in rows)
-    seen, told = last_look(folder)
-    digest = fingerprint([*found, *(listing(run) if found else ())])
-    news = bool(found) and digest == seen and digest != told
-    note: dict[str, JsonValue] = {"seen": digest, "told": digest if news else told if found else None}
-    folder.replace(NOTE, canonical_json(note).encode())
-    return found if news else ()
+    last, seen = last_look(folder), fingerprint([*listing(run)])
+    is_news = last.seen == seen != last.told
+    rows = [row for row in plan(stages, config, run) if row.state in ("stale", "missing")] if is_news else []
+    folder.replace(NOTE, seal(Watched(seen=seen, told=seen if is_news else last.told)))
+    return tuple(f"{row.stage}: {row.why}" for row in rows)
 
 
 def listing(run: RunOptions) -> list[str]:
     """Return one line per file of the data root: path, size, and time or version. Nothing is read.
 
     Raises:
-        StoreError: the data root is no address that may be opened.
+        InputError: the data root is not there.
+        StoreError: it is no address that may be opened.
     """
-    import fsspec
-
-    place = parse_location(run.data_root, run.protocols)
-    files = fsspec.filesystem(place.protocol, use_listings_cache=False).find(place.path, detail=True)
+    corpus = open_corpus(run.data_root)
+    files = corpus.fs.find(corpus.root, detail=True)
     return [
-        f"{path} {info.get('size')} {info.get('mtime') or info.get('ETag')}" for path, info in sorted(files.items())
+        f"{spelled(path)} {info.get('size')} {info.get('mtime') or info.get('ETag')}"
+        for path, info in sorted(files.items())
     ]
 
 
-def last_look(folder: Folder) -> tuple[str | None, str | None]:
-    """Return the digests of what was seen and of what was told; None and None before the first look."""
-    if folder.size(NOTE) is None:
-        return None, None
-    note = json.loads(folder.read(NOTE))
-    return note["seen"], note["told"]
+def last_look(folder: Folder) -> Watched:
+    """Return what was noted last; of a note that is absent or damaged nothing."""
+    try:
+        noted = read_sealed(folder, Watched, NOTE)
+    except StoreError:
+        noted = None
+    return noted or Watched(seen="", told=None)
