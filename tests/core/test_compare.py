@@ -200,7 +200,7 @@ def test_an_evaluation_of_before_is_found_by_the_front_of_its_key_with_what_it_w
         compare.open_side(str(tmp_path / "a"), stages),
     )
     assert compare.settings(before, now, stages) == {"features: batch": ("8", "3")}
-    with pytest.raises(InputError, match="one must; there are [0-9a-f]{8}, [0-9a-f]{8} "):
+    with pytest.raises(InputError, match=r"one must; there are [0-9a-f]{8}, [0-9a-f]{8} "):
         compare.open_side(f"{tmp_path / 'a'}@zz", stages)
     with pytest.raises(InputError, match="is no folder"):
         compare.open_side(f"{tmp_path / 'a'}@", stages)
