@@ -148,6 +148,42 @@ def test_a_stage_whose_pointer_is_damaged_is_left_alone_and_named(run: RunOption
     assert not any(item.stage == "toy_vectors" for item in removed.items)
 
 
+def test_what_a_damaged_stage_was_made_from_stays(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    run = options(tmp_path / "root", corpus)
+    first = run_toys(run)["toy_vectors"]
+    (corpus / "take1.txt").write_text("7 7")
+    run_toys(run, until="toy_vectors")  # toy_sum still rests on the vectors of the first run
+    (Path(run.root) / "artifacts/toy_sum/current").write_text("{}")
+    assert find_garbage(run.root, 0.0).items == ()
+    assert Path(first.ref.uri).exists()
+
+
+def test_the_first_shards_of_a_long_computation_that_broke_off_are_as_young_as_its_last(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    run = options(tmp_path / "root", corpus)
+    config = features_config(batch=3)
+    run_toys(run)
+    run_toys(run, config=config, until="toy_ingest")
+
+    def dying(work) -> None:
+        for source in work.pending[:3]:
+            work.sink.shard(source.shard, *toy.vectors_of(source, str(corpus)))
+        raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        run_toys(run, toys_with(VECTOR, run=dying), config)
+    now, day = time.time(), 24 * 3600
+    os.utime(Path(run.root) / "artifacts/toy_vectors/current", (now - 4 * day, now - 4 * day))
+    shards = sorted((Path(run.root) / "artifacts/toy_vectors/shards").iterdir(), key=lambda path: path.stat().st_mtime)
+    for age, shard in zip((5, 5, 5, 5, 3, 2, 0), shards, strict=True):
+        for path in shard.iterdir():
+            os.utime(path, (now - age * day, now - age * day))
+    assert [item for item in remove_garbage(run.root, 24.0).items if item.kind == "shard"] == []
+    assert len([item for item in find_garbage(run.root, 0.0).items if item.kind == "shard"]) == 3
+    assert run_toys(run, config=config)["toy_vectors"].reused == 3
+
+
 def test_gc_is_refused_while_a_stage_works_without_the_lock_of_a_run(tmp_path: Path) -> None:
     """A worker of a pool runs single stages; what it wrote so far is referenced by nothing yet."""
     corpus = write_corpus(tmp_path / "corpus")

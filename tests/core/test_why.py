@@ -96,6 +96,13 @@ def test_a_fact_that_changed_is_named_of_a_take_and_of_a_whole_stage(run: RunOpt
     assert why(run, "toy_ingest", there) == "what is there changed (present)"
 
 
+def test_an_input_that_nobody_can_read_leaves_an_output_fresh(run: RunOptions, corpus: Path) -> None:
+    (corpus / "folder.csv").mkdir()
+    stages = toys_with(INGEST, sources=lambda *_: [Source("", ("takes.txt", "folder.csv"))])
+    run_toys(run, stages)
+    assert planned(run, stages)["toy_ingest"].state == "fresh"
+
+
 def test_without_notes_the_takes_are_still_named(run: RunOptions, corpus: Path) -> None:
     """Outputs of an older version have none; damaged ones count as none."""
     (corpus / "take1.txt").write_text("4 4")

@@ -1,7 +1,8 @@
 """What nothing refers to any more: found by a walk over the artifacts, removed on request, never anything referenced.
 
 Referenced is the output of every stage that counts, everything that such an output was made from, and their shards and
-packs. A stage whose pointer or manifest is damaged is left alone as a whole: nobody knows what it needs.
+packs. A stage whose pointer or manifest is damaged is left alone as a whole, with all that any of its outputs was made
+from: nobody knows what it needs.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -105,11 +106,30 @@ def find_garbage(root: str, min_age_h: float, allowed: tuple[str, ...] = ALLOWED
     items += _temporaries(folder, damaged)
     items += _scratch(folder)
     limit_s = time.time() - 3600 * min_age_h
-    ordered = sorted(items, key=lambda item: item.path)
+    ordered = sorted(_as_old_as_their_run(folder, items), key=lambda item: item.path)
     old = tuple(item for item in ordered if item.written_s <= limit_s)
     young = tuple(item for item in ordered if item.written_s > limit_s)
     reasons = tuple(f"{stage}: {why}" for stage, why in sorted(damaged.items()))
     return Garbage(old, young, tuple(sorted(left)), reasons)
+
+
+def _as_old_as_their_run(folder: LocalFolder, items: list[Item]) -> Iterator[Item]:
+    """Yield the items; shards that are younger than their stage's output are as old as the youngest of them.
+
+    They belong to a computation that broke off: one of days goes on with the shards of its first day, too.
+    """
+    since = {stage: _written_s(folder, f"{stage_folder(stage)}/{CURRENT}") for stage in stages_of(folder)}
+    open_shards = [item for item in items if item.kind == "shard" and item.written_s > since[item.stage]]
+    youngest: dict[str, float] = {}
+    for item in open_shards:
+        youngest[item.stage] = max(item.written_s, youngest.get(item.stage, 0.0))
+    yield from (item for item in items if item.kind != "shard" or item.written_s <= since[item.stage])
+    yield from (replace(item, written_s=youngest[item.stage]) for item in open_shards)
+
+
+def _written_s(folder: LocalFolder, path: str) -> float:
+    stat = _stat(folder, path)
+    return 0.0 if stat is None else stat.st_mtime
 
 
 def remove_garbage(root: str, min_age_h: float, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Garbage:
@@ -135,6 +155,7 @@ def referenced(folder: LocalFolder) -> tuple[Referenced, dict[str, str]]:
             current = current_manifest(folder, stage)
         except StoreError as error:
             damaged[stage] = str(error)
+            waiting += everything[stage]
             continue
         needed.files.add(f"{stage_folder(stage)}/{CURRENT}")
         waiting += [] if current is None else [current]

@@ -94,7 +94,9 @@ class Inventory:
         if state is None:
             return ABSENT
         seen = self.seen.get(address)
-        return seen.sha256 if seen is not None and seen.state() == state else None
+        if seen is not None and seen.state() == state:
+            return seen.sha256
+        return UNREADABLE if address.startswith("/") and _is_unreadable(address) else None
 
     def system(self) -> Any:
         """Return the file system of a data root that is not on this machine."""
@@ -120,6 +122,11 @@ def _look_local(address: str) -> State | None:
     except (OSError, ValueError):
         return None
     return State(found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def _is_unreadable(address: str) -> bool:
+    """Say of something that is there whether a look shows already that it cannot be read as a file."""
+    return os.path.isdir(address) or not os.access(address, os.R_OK)  # noqa: PTH112
 
 
 def load_inventory(folder: Folder, data_root: str, allowed: tuple[str, ...]) -> Inventory:
