@@ -7,11 +7,14 @@ from prefect.artifacts import create_table_artifact
 from prefect.events import emit_event
 
 from schemas.config import PipelineConfig
+from tasks.showing import shown
 from trajpilot_core.stages.differences import changed_settings
 
 LOG = logging.getLogger("trajpilot")
 DATA_CHANGED = "trajpilot.data-root.changed"
 """The event that the trigger of deployments/prefect.yaml waits for."""
+PATIENCE_S = 60.0
+"""How long the announcement waits for a server that is away."""
 SHOWN = 6
 """Changes that the log names; the artifact has all."""
 
@@ -30,7 +33,12 @@ def announce(recipe: str, base: PipelineConfig, config: PipelineConfig) -> None:
     said = headline(recipe, changes, config)
     LOG.info("%s", said)
     rows = [{"setting": name, f"recipe {recipe}": old, "this run": new} for name, (old, new) in changes.items()]
-    create_table_artifact(table=rows, key="configuration", description=f"{said} (full digest {config.digest()})")
+    told = f"{said} (full digest {config.digest()})"
+    shown(
+        "configuration",
+        lambda: create_table_artifact(table=rows, key="configuration", description=told),
+        PATIENCE_S,
+    )
 
 
 def announce_change(data_root: str, news: tuple[str, ...]) -> None:

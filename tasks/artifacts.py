@@ -13,11 +13,14 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
+from tasks.showing import shown
 from trajpilot_core.stages.execute import Outcome
 
 LOG = logging.getLogger("trajpilot")
 UPDATE_EVERY_S = 2.0
 LOG_EVERY_S = 20.0
+PATIENCE_S = 60.0
+"""How long what a stage leaves waits for a server that is away; its progress does not wait."""
 
 
 def artifact_key(name: str) -> str:
@@ -68,6 +71,10 @@ class StageProgress:
 
     def show(self, percent: float, what: str) -> None:
         """Move the progress artifact of this stage."""
+        shown(f"progress of {self.name}", lambda: self.move(percent, what))
+
+    def move(self, percent: float, what: str) -> None:
+        """Make the progress artifact, or bring it up to date."""
         if self.artifact is None:
             key = artifact_key(f"{self.name}-progress")
             made = create_progress_artifact(progress=percent, key=key, description=f"{self.name}: {what}")
@@ -79,17 +86,25 @@ class StageProgress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None and self.artifact is not None:
-            update_progress_artifact(self.artifact, progress=100.0)
+            self.show(100.0, "done")
 
 
 def publish_outcome(name: str, outcome: Outcome) -> None:
     """Log the stage's line and publish its counts as a table."""
     log_line(name, outcome.message(), outcome.seconds)
-    create_table_artifact(
-        table=outcome.summary(), key=artifact_key(name), description=f"**{name}**: {outcome.message()}"
+    key, told = artifact_key(name), f"**{name}**: {outcome.message()}"
+    shown(
+        f"table of {name}",
+        lambda: create_table_artifact(table=outcome.summary(), key=key, description=told),
+        PATIENCE_S,
     )
 
 
 def publish_report(report: str) -> None:
     """Publish where the report lies."""
-    create_markdown_artifact(markdown=f"Report: `{report}`", key="report-place", description="Where the report lies")
+    markdown, told = f"Report: `{report}`", "Where the report lies"
+    shown(
+        "place of the report",
+        lambda: create_markdown_artifact(markdown=markdown, key="report-place", description=told),
+        PATIENCE_S,
+    )

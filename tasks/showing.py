@@ -1,0 +1,39 @@
+"""Showing in the Prefect UI must not end the work: while the server is away, tables and progress are left out."""
+
+import logging
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TypeVar
+
+import httpx
+
+LOG = logging.getLogger("trajpilot")
+T = TypeVar("T")
+POLL_S = 5.0
+
+
+def shown(what: str, publish: Callable[[], T], patience_s: float = 0.0) -> T | None:
+    """Publish something; None where the server did not answer, or failed, for `patience_s` seconds.
+
+    Raises:
+        httpx.HTTPStatusError: the server refused it (4xx): a fault of ours.
+    """
+    limit = time.monotonic() + patience_s
+    while True:
+        try:
+            return publish()
+        except httpx.HTTPError as error:
+            if not is_away(error):
+                raise
+            if time.monotonic() >= limit:
+                LOG.warning("%s is not shown in the UI: the Prefect server is away (%s)", what, type(error).__name__)
+                return None
+        time.sleep(min(POLL_S, max(0.0, limit - time.monotonic())))
+
+
+def is_away(error: httpx.HTTPError) -> bool:
+    """Say whether an error tells of a server that cannot be reached or cannot reach its database."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return isinstance(error, httpx.TransportError)
