@@ -1,5 +1,7 @@
 """Trainings side by side: one that dies or fails is told, and what the others finished is kept."""
 
+import json
+import logging
 import os
 import signal
 from pathlib import Path
@@ -9,6 +11,7 @@ import torch
 
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.stage import Runtime
+from trajpilot_core.training.checkpoint import NAME, checkpoint_epoch, write_atomically
 from trajpilot_core.training.jobs import OWN, SHARED, Job, job_result, job_tensors, put_tensors, run_jobs
 from trajpilot_core.training.loop import EpochDone
 
@@ -57,6 +60,23 @@ def test_a_process_that_dies_is_an_error_and_the_next_run_goes_through(tmp_path:
         run_jobs(jobs_in(tmp_path, 2), dies_once, runtime(tmp_path, 2))
     run_jobs(jobs_in(tmp_path, 2), dies_once, runtime(tmp_path, 2))
     assert (tmp_path / "1" / "done").is_file()
+
+
+@pytest.mark.slow
+def test_trainings_in_processes_that_go_on_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "1").mkdir()
+    facts = {"progress": json.dumps({"epoch": 4})}
+    write_atomically(tmp_path / "1" / NAME, {"a": torch.zeros(1)}, facts)
+    with caplog.at_level(logging.INFO, "trajpilot"):
+        run_jobs(jobs_in(tmp_path, 2), writes_its_name, runtime(tmp_path, 2))
+    assert caplog.messages == ["training final/1 seed 0 goes on after epoch 4"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"damaged" * 9])
+def test_a_checkpoint_that_is_absent_or_damaged_holds_no_epochs(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / NAME).write_bytes(content)
+    assert checkpoint_epoch(tmp_path) == 0
 
 
 @pytest.mark.slow

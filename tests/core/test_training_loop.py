@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from schemas.config import TrainConfig
 from trajpilot_core.errors import CheckpointError, TrainingError
-from trajpilot_core.training.checkpoint import NAME
+from trajpilot_core.training.checkpoint import NAME, checkpoint_epoch
 from trajpilot_core.training.loop import Fitted, Training, fit, index_batches, learning_rate, seeded
 
 CFG = TrainConfig(epochs=6, patience=None, lr=1e-2, batch=8, precision="fp32")
@@ -82,7 +83,9 @@ def test_every_epoch_leaves_its_rows() -> None:
     assert told == {(e, *q) for e in range(1, 7) for q in (("train", "loss"), ("dev", "score"))}
 
 
-def test_a_training_in_two_halves_equals_one_in_a_piece(tmp_path: Path) -> None:
+def test_a_training_in_two_halves_equals_one_in_a_piece_and_says_where_it_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     whole = fit(toy(), CFG, None, "cpu")
 
     class StopError(Exception):
@@ -94,7 +97,10 @@ def test_a_training_in_two_halves_equals_one_in_a_piece(tmp_path: Path) -> None:
 
     with pytest.raises(StopError):
         fit(toy(), CFG, tmp_path, "cpu", stop)
-    resumed = fit(toy(), CFG, tmp_path, "cpu")
+    assert checkpoint_epoch(tmp_path) == 3
+    with caplog.at_level(logging.INFO, "trajpilot"):
+        resumed = fit(toy(), CFG, tmp_path, "cpu")
+    assert "training toy seed 0 goes on after epoch 3" in caplog.text
     assert same(whole.state, resumed.state)
     assert whole.curve == resumed.curve
 

@@ -23,7 +23,7 @@ from trajpilot_core.errors import CheckpointError
 
 FORMAT = 1
 NAME = "checkpoint.safetensors"
-log = logging.getLogger(__name__)
+log = logging.getLogger("trajpilot")
 
 
 @dataclass
@@ -111,6 +111,15 @@ def read_progress(folder: Path) -> Progress:
         return _progress(*_read(folder / NAME))
     except (SafetensorError, ValueError, KeyError) as error:
         raise CheckpointError(f"{folder / NAME} is damaged ({error}); delete it and run the stage again") from error
+
+
+def checkpoint_epoch(folder: Path) -> int:
+    """Return the epochs that the checkpoint in `folder` has done, by its header alone; 0 where there is none."""
+    try:
+        with safe_open(folder / NAME, "pt") as file:
+            return int(json.loads(file.metadata()["progress"])["epoch"])
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def write_atomically(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:

@@ -18,8 +18,15 @@ from torch import Tensor
 from schemas.results import CurvePoint
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.stage import Runtime
-from trajpilot_core.training.checkpoint import NAME, Progress, read_progress, read_tensors, write_atomically
-from trajpilot_core.training.loop import EpochDone
+from trajpilot_core.training.checkpoint import (
+    NAME,
+    Progress,
+    checkpoint_epoch,
+    read_progress,
+    read_tensors,
+    write_atomically,
+)
+from trajpilot_core.training.loop import EpochDone, tell_resumed
 
 POLL_S = 0.5
 SHARED, OWN, EPOCHS = "shared.safetensors", "task.safetensors", "epochs.json"
@@ -112,7 +119,9 @@ def fitted_takes(jobs: Sequence[Job], segment_take: Tensor, take_ids: Sequence[s
 
 
 def _run_spawned(jobs: Sequence[Job], train: Train, runtime: Runtime, workers: int) -> None:
-    """Run the jobs in processes of their own, and tell how far they are."""
+    """Run the jobs in processes of their own, and tell how far they are; what a process logs itself is not seen."""
+    for job in jobs:
+        tell_resumed(job.name, job.seed, checkpoint_epoch(job.folder))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         futures = [pool.submit(_in_process, job, train) for job in jobs]

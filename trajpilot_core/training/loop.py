@@ -19,6 +19,7 @@ Randomness: `seeded` and `fit` leave the global random state of the caller as it
 training that is started again ends with the same weights, bit for bit on one CPU thread.
 """
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ from schemas.results import CurvePoint
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 
+log = logging.getLogger("trajpilot")
 Batch = Any
 EpochDone = Callable[[int, int, str], None]
 
@@ -87,6 +89,7 @@ def fit(
         generator = torch.Generator().manual_seed(training.seed)
         optimizer = build_optimizer(training.model, cfg, device)
         state = load_checkpoint(folder, training.name, training.model, optimizer, generator) or Progress()
+        tell_resumed(training.name, training.seed, state.epoch)
         while not finished(state, cfg):
             run_epoch(training, cfg, optimizer, generator, state, device)
             last = finished(state, cfg)
@@ -95,6 +98,12 @@ def fit(
             if epoch_done is not None:
                 epoch_done(state.epoch, cfg.epochs, f"{training.name} {training.selected} {state.scores[-1]:.4f}")
     return Fitted(state.best, state.best_score, state.best_epoch, list(state.curve))
+
+
+def tell_resumed(name: str, seed: int, epoch: int) -> None:
+    """Log that a training goes on from its checkpoint, if it does."""
+    if epoch:
+        log.info("training %s seed %d goes on after epoch %d", name, seed, epoch)
 
 
 def run_epoch(
