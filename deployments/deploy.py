@@ -1,4 +1,4 @@
-"""Deploy everything to a Prefect server: work pools, deployments, and the automation against dead workers."""
+"""Deploy everything to a Prefect server: work pools, deployments, and the automations against dead workers."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from prefect.events.actions import ChangeFlowRunState
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.process import ProcessWorker
 
-from deployments.settings import SILENT_S, deploying_environment
+from deployments.settings import SILENT_S, UNSTARTED_S, deploying_environment
 from trajpilot_core.errors import InputError
 
 CHECKOUT = Path(__file__).parents[1]
@@ -23,10 +23,13 @@ POOLS = ("trajpilot-cpu", "trajpilot-gpu")
 TEMPLATES = Path(__file__).parent / "pools"
 PoolKind = Literal["process", "docker", "kubernetes"]
 CRASHED = "TrajPilot: mark runs of dead workers as crashed"
+UNSTARTED = "TrajPilot: mark runs that a worker took and never started as crashed"
+TAKEN = {"prefect.flow-run.Pending", "prefect.flow-run.Submitting", "prefect.flow-run.InfrastructurePending"}
+"""What happens to a run between a worker's taking it and its first sign of life."""
 
 
 def deploy(place: dict[str, str], kind: PoolKind) -> None:
-    """Make or update the work pools, every deployment and the automation; running it again changes nothing else.
+    """Make or update the work pools, every deployment and the automations; running it again changes nothing else.
 
     Args:
         place: defaults of the deployments, keys `data_root`, `root`, `recipe`.
@@ -39,7 +42,8 @@ def deploy(place: dict[str, str], kind: PoolKind) -> None:
         for pool in POOLS:
             make_pool(client, pool, kind)
         declare(place)
-        install_crash_automation(client)
+        for automation in crash_automations():
+            install_automation(client, automation)
 
 
 def make_pool(client: SyncPrefectClient, name: str, kind: PoolKind) -> None:
@@ -79,28 +83,36 @@ def declare(place: dict[str, str]) -> None:
         raise InputError(f"Prefect refused the deployments:\n{done.stdout}{done.stderr}")
 
 
-def crash_automation() -> AutomationCore:
-    """Return the automation: a run that gave no sign of life for `SILENT_S` is marked as crashed."""
+def crash_automations() -> list[AutomationCore]:
+    """Return the automations: a run that gave no sign of life for too long is marked as crashed."""
+    silent = (
+        f"No sign of life for {SILENT_S} s: the worker or its machine died. Run it again; what is finished is kept."
+    )
+    unstarted = f"Taken by a worker, but not started within {UNSTARTED_S} s: the worker died. Run it again."
+    return [
+        crash_automation(CRASHED, {"prefect.flow-run.heartbeat"}, SILENT_S, silent),
+        crash_automation(UNSTARTED, TAKEN, UNSTARTED_S, unstarted),
+    ]
+
+
+def crash_automation(name: str, after: set[str], within_s: int, message: str) -> AutomationCore:
+    """Return the automation that marks a run as crashed when nothing is heard of it for `within_s` after an event."""
     trigger = EventTrigger(
-        after={"prefect.flow-run.heartbeat"},
+        after=after,
         expect={"prefect.flow-run.*"},
         match={"prefect.resource.id": ["prefect.flow-run.*"]},
         for_each={"prefect.resource.id"},
         posture=Posture.Proactive,
         threshold=1,
-        within=timedelta(seconds=SILENT_S),
-    )
-    message = (
-        f"No sign of life for {SILENT_S} s: the worker or its machine died. Run it again; what is finished is kept."
+        within=timedelta(seconds=within_s),
     )
     action = ChangeFlowRunState(state=StateType.CRASHED, message=message)
-    return AutomationCore(name=CRASHED, description=message, trigger=trigger, actions=[action])
+    return AutomationCore(name=name, description=message, trigger=trigger, actions=[action])
 
 
-def install_crash_automation(client: SyncPrefectClient) -> None:
-    """Install the automation once, or bring it up to date; one that the user paused stays paused."""
-    wanted = crash_automation()
-    present = client.read_automations_by_name(CRASHED)
+def install_automation(client: SyncPrefectClient, wanted: AutomationCore) -> None:
+    """Install an automation once, or bring it up to date; one that the user paused stays paused."""
+    present = client.read_automations_by_name(wanted.name)
     if not present:
         client.create_automation(wanted)
         return

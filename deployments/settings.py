@@ -38,7 +38,9 @@ ALWAYS = {
 HEARTBEAT_S = 30
 """Seconds between signs of life of a deployed run: the shortest that Prefect allows."""
 SILENT_S = 120
-"""A run that gave no sign of life for so long is marked as crashed (the automation of `trajpilot deploy`)."""
+"""A run that gave no sign of life for so long is marked as crashed (an automation of `trajpilot deploy`)."""
+UNSTARTED_S = 240
+"""A run that a worker took and that did not start within this time is marked as crashed (another one)."""
 PLACE = {"data_root": "TRAJPILOT_DATA", "root": "TRAJPILOT_ROOT", "recipe": "TRAJPILOT_RECIPE"}
 """Fields of RunOptions whose defaults a deployment takes from its environment."""
 
