@@ -16,6 +16,7 @@ from flows import watch as watching
 from schemas.changes import over
 from schemas.config import PipelineConfig, RunOptions
 from tasks.announce import announce
+from tasks.crashed import mark_tasks_of_crashed_runs
 from trajpilot_core.stages.last import remember_run
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ def deployed(
         base = recipe(run.recipe)
         whole = over(base, config, prefill=PREFILLED)
         if computes:
+            mark_tasks_of_crashed_runs()
             announce(run.recipe, base, whole)
             remember_run(whole, run)
         return cast(T, cast(Any, inner.fn)(whole, run))
