@@ -1,13 +1,14 @@
 # make demo   sets up everything, runs the full pipeline on the simulated world, says where the report lies
 # make test   sets up everything, passes the tests
 # make stack-test   the stack of docker-compose.yml as processes, with PostgreSQL and a browser
+# make stack-kills  kills parts of that stack in the middle of runs and checks what recovery makes of it
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 ROOT ?= runs/demo
 PACKAGES := schemas trajpilot_core tasks flows deployments
 
-.PHONY: demo test stack-test check format lock clean demo-clean benchmarks
+.PHONY: demo test stack-test stack-kills check format lock clean demo-clean benchmarks
 
 $(VENV)/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python >= 3.11 is needed, found {v.major}.{v.minor}; set PYTHON=/path/to/python3.11")'
@@ -32,6 +33,12 @@ test: $(VENV)/installed
 # Needs PostgreSQL and Chromium (Debian: apt-get install postgresql chromium).
 stack-test: $(VENV)/installed
 	$(BIN)/pytest -m stack -p no:xdist -x tests/orchestration/test_stack.py
+
+# Kills worker, server and PostgreSQL of that stack in turn, 20 times by default; goes on where it was interrupted.
+KILLS ?= 20
+SEED ?= 0
+stack-kills: $(VENV)/installed
+	$(BIN)/python tests/orchestration/stack_kills.py --kills $(KILLS) --seed $(SEED) --folder runs/stack-kills
 
 check: $(VENV)/installed
 	$(BIN)/ruff check .

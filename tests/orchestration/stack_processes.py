@@ -3,6 +3,7 @@
 Nothing of them is repeated here. What a container would change is said in `Ground`: names of hosts, ports, folders.
 """
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -72,10 +73,26 @@ def processes_of(mark: Path) -> dict[int, str]:
 def kill_all_of(mark: Path) -> None:
     """Kill, by id, what a service started outside its own group; the folder is this test's own."""
     for pid in processes_of(mark):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+        kill_one(pid)
+
+
+def kill_one(pid: int) -> None:
+    """Kill a process, unless it is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def descendants(pid: int) -> list[int]:
+    """Ids of the processes that a process started, and of those that they started."""
+    below: dict[int, list[int]] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = (place / "stat").read_text().rpartition(")")[2].split()[1]
+            below.setdefault(int(parent), []).append(int(place.name))
+    found = list(below.get(pid, []))
+    for child in found:
+        found += below.get(child, [])
+    return found
 
 
 def postgres_programs() -> Path:
@@ -169,9 +186,11 @@ class Stack:
     def start(self, name: str) -> None:
         """Start one service in a process group of its own; its output goes to a log."""
         if name == "database":
+            is_new = not (self.ground.folder / "database" / "cluster").exists()
             self.processes[name] = self.start_database()
-            self.wait(name, "service_healthy")
-            self.postgres("createdb", "--username=trajpilot", self.services[name]["environment"]["POSTGRES_DB"])
+            if is_new:
+                self.wait(name, "service_healthy")
+                self.postgres("createdb", "--username=trajpilot", self.services[name]["environment"]["POSTGRES_DB"])
             return
         command = self.ground.arguments(name, self.services[name]["command"])
         self.processes[name] = self.popen(name, command, self.environment(name))
@@ -229,9 +248,12 @@ class Stack:
         kind, *command = self.services[name]["healthcheck"]["test"]
         assert kind == "CMD"
         command = self.ground.arguments(name, command)
-        asked = subprocess.run(
-            command, env=self.environment(name), capture_output=True, check=False, timeout=60 * PATIENCE
-        )
+        try:
+            asked = subprocess.run(
+                command, env=self.environment(name), capture_output=True, check=False, timeout=60 * PATIENCE
+            )
+        except subprocess.TimeoutExpired:
+            return False
         return asked.returncode == 0
 
     def tail(self, name: str) -> str:
@@ -245,6 +267,28 @@ class Stack:
         kill_all_of(self.ground.folder)
 
     def kill(self, name: str) -> None:
-        """Kill a service with all that it started, as a crash of its machine would."""
+        """Kill a service with all that it started, at once and without a word, as a crash of its container would."""
+        process = self.processes[name]
+        for pid in (process.pid, *descendants(process.pid)):
+            kill_one(pid)
         kill_all_of(self.ground.folder / "home" / name)
-        end(self.processes[name], signal.SIGKILL)
+        process.wait(timeout=END_S)
+
+    def revive(self) -> list[str]:
+        """Start again what has ended, as `restart: unless-stopped` would; return its names."""
+        ended = [name for name, process in self.processes.items() if process.poll() is not None]
+        restarted = [name for name in ended if self.services[name]["restart"] == "unless-stopped"]
+        for name in restarted:
+            self.start(name)
+        return restarted
+
+    def until_healthy(self) -> list[str]:
+        """Start again what ends until every service is healthy by its own check; return what was started."""
+        limit, started = time.monotonic() + HEALTHY_S, []
+        while True:
+            started += self.revive()
+            checked = [name for name in self.processes if "healthcheck" in self.services[name]]
+            if all(self.is_healthy(name) for name in checked):
+                return started
+            assert time.monotonic() < limit, "\n".join(f"{name}:\n{self.tail(name)}" for name in checked)
+            time.sleep(1.0)

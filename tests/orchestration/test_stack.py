@@ -4,21 +4,20 @@
 Screenshots and logs stay under runs/stack-test.
 """
 
-import base64
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
 from browser import Page, browser
+from stack_client import RUN_S, Client
+from stack_kills import VICTIMS, Killer, planned
 from stack_processes import CHECKOUT, PATIENCE, Ground, Stack, postgres_programs, processes_of
 
 from schemas.world import soak_world
@@ -26,71 +25,8 @@ from trajpilot_core.simworld.write import write_world
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(int(1500 * PATIENCE))]
 KEPT = CHECKOUT / "runs" / "stack-test"
-RUN_S = 600.0 * PATIENCE
-CRASHED_S = 300.0 * PATIENCE
 STAGES = ("ingest", "trajectories", "features", "text_bank", "alignment", "predictor", "scorer", "evaluation", "report")
 Say = Callable[[str], None]
-
-
-class Client:
-    """A user with the login: the API, and the `prefect` command in the checkout."""
-
-    def __init__(self, stack: Stack) -> None:
-        self.stack, self.ground = stack, stack.ground
-        worker = stack.environment("deployer")
-        self.environment = {k: v for k, v in worker.items() if k != "PREFECT_PLUGINS_ENABLED"}
-
-    def api(self, path: str, body: object = None, login: str | None = None, method: str | None = None) -> Any:
-        """Call the API; a body makes it a POST."""
-        token = base64.b64encode((self.ground.login if login is None else login).encode()).decode()
-        request = urllib.request.Request(
-            f"{self.ground.url}/api{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", "Authorization": f"Basic {token}"},
-            method=method,
-        )
-        with urllib.request.urlopen(request, timeout=60 * PATIENCE) as answer:
-            text = answer.read()
-        return json.loads(text) if text else None
-
-    def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run `prefect ...` as a user does, in the checkout."""
-        command = [str(Path(sys.executable).parent / "prefect"), *arguments]
-        return subprocess.run(
-            command, cwd=CHECKOUT, env=self.environment, capture_output=True, text=True, timeout=RUN_S, check=False
-        )
-
-    def runs(self, flow: str) -> list[dict[str, Any]]:
-        """Runs of a flow, newest first."""
-        body = {"flows": {"name": {"any_": [flow]}}, "sort": "EXPECTED_START_TIME_DESC"}
-        return list(self.api("/flow_runs/filter", body))
-
-    def finished(self, run_id: str, limit_s: float = RUN_S) -> dict[str, Any]:
-        """Wait until a run has ended and return it."""
-        return self.until(lambda run: run["state"]["type"] in FINAL, run_id, limit_s)
-
-    def until(self, enough: Callable[[dict[str, Any]], bool], run_id: str, limit_s: float) -> dict[str, Any]:
-        """Wait until a run is as wanted."""
-        limit = time.monotonic() + limit_s
-        while True:
-            run = dict(self.api(f"/flow_runs/{run_id}"))
-            if enough(run):
-                return run
-            assert time.monotonic() < limit, f"{run['name']}: {run['state']}\n{self.stack.tail('worker-no-gpu')}"
-            time.sleep(1.0)
-
-    def task_states(self, run_id: str) -> dict[str, str]:
-        """Task -> name of its state."""
-        tasks = self.api("/task_runs/filter", {"flow_runs": {"id": {"any_": [run_id]}}})
-        return {task["name"]: task["state"]["name"] for task in tasks}
-
-    def run_deployment(self, name: str, **parameters: object) -> str:
-        """Start a deployed run through the API and return its id."""
-        deployment = self.api(f"/deployments/name/{name}/{name}")
-        return str(self.api(f"/deployments/{deployment['id']}/create_flow_run", {"parameters": parameters})["id"])
-
-
-FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
 @pytest.fixture(scope="module")
@@ -153,11 +89,13 @@ def test_everything_is_deployed_once_and_deploying_again_changes_nothing(client:
         return pools, sorted(automations), sorted(p["name"] for p in client.api("/work_pools/filter", {}))
 
     before = deployed()
-    assert len(before[0]) == len(STAGES) + 3
+    declared = yaml.safe_load((CHECKOUT / "deployments" / "prefect.yaml").read_text())["deployments"]
+    assert sorted(before[0]) == sorted(item["name"] for item in declared)
     assert before[0]["full-pipeline"] == "trajpilot-gpu"
     assert before[0]["ingest"] == "trajpilot-cpu"
     assert before[1] == [
         "TrajPilot: mark runs of dead workers as crashed",
+        "TrajPilot: mark runs that a worker took and never started as crashed",
         "TrajPilot: run when the data root changes",
     ]
     again = stack.popen("deployer", stack.services["deployer"]["command"], stack.environment("deployer"))
@@ -247,7 +185,8 @@ def test_the_ui_shows_the_run_and_the_form_and_calls_nobody_outside(client: Clie
         page.open(f"{url}/flow-runs/flow-run/{run['id']}", run["name"].split(" · ")[0])
         page.wait(lambda text: "predictor" in text, "the run shows no stages", 60.0)
         page.photograph(KEPT / "flow-run.png")
-        page.open(f"{url}/flow-runs/flow-run/{run['id']}?tab=Artifacts", "configuration")
+        page.click("Artifacts")
+        page.wait(lambda text: "configuration" in text, "the run shows no artifacts", 60.0)
         page.photograph(KEPT / "artifacts.png")
         text = page.open(f"{url}/deployments/deployment/{deployment['id']}/run", "Takes, segments")
         page.photograph(KEPT / "form.png")
@@ -263,21 +202,25 @@ def log_in(page: Page, url: str, login: str) -> None:
     page.run(f"localStorage.setItem('prefect-password', btoa({json.dumps(login)}))")
 
 
-def test_a_killed_worker_s_run_is_marked_as_crashed_and_the_next_run_goes_on(
-    client: Client, stack: Stack, say: Say
+@pytest.fixture(scope="module")
+def undisturbed(client: Client, stack: Stack, say: Say) -> tuple[Killer, dict[str, str], float]:
+    """Who kills, the digests of an undisturbed run, and its seconds."""
+    killer = Killer(stack, client)
+    wanted, span_s = killer.undisturbed()
+    say(f"undisturbed run into a new root: {len(wanted)} files, {span_s:.0f} s")
+    return killer, wanted, span_s
+
+
+@pytest.mark.parametrize("number", range(len(VICTIMS)), ids=VICTIMS)
+def test_after_a_kill_nothing_is_lost_done_twice_or_left_behind(
+    number: int, undisturbed: tuple[Killer, dict[str, str], float], say: Say
 ) -> None:
-    run_id = client.run_deployment("full-pipeline", run={"force": ["features", "predictor"]})
-    client.until(lambda run: "Running" in client.task_states(run["id"]).values(), run_id, RUN_S)
-    killed = time.monotonic()
-    stack.kill("worker-no-gpu")
-    run = client.finished(run_id, CRASHED_S)
-    assert run["state"]["type"] == "CRASHED", run["state"]
-    say(f"worker and run killed; marked as crashed after {time.monotonic() - killed:.0f} s")
-    stack.start("worker-no-gpu")
-    stack.wait("worker-no-gpu", "service_healthy")
-    done = client.prefect("deployment", "run", "full-pipeline", "--watch")
-    assert done.returncode == 0, done.stdout + done.stderr
-    say("the next run completed")
+    killer, wanted, span_s = undisturbed
+    kill = killer.kill(planned(0, number, span_s), wanted)
+    say(kill.line())
+    assert kill.faults == ()
+    assert (kill.crashed_s or 0.0) < 300.0
+    assert kill.victim != "worker" or kill.crashed_s is not None
 
 
 def test_no_password_stands_in_a_log_or_in_the_database(client: Client, stack: Stack) -> None:
