@@ -21,7 +21,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from kill_evidence import differences, digests, faults, look
+from kill_evidence import Moment, differences, digests, faults, look
 from stack_client import FINAL, Client
 from stack_processes import PATIENCE, Ground, Stack
 
@@ -89,7 +89,7 @@ def summary(kills: Sequence[Kill]) -> list[str]:
         if mine:
             longest = max(kill.recovered_s for kill in mine)
             told = f"marked as crashed after {min(marked):.0f} to {max(marked):.0f} s; " if marked else ""
-            went_on = sum(kill.end == WENT_ON for kill in mine)
+            went_on = sum(kill.end.startswith(WENT_ON) for kill in mine)
             lines.append(f"{victim}: {len(mine)}; {went_on} runs went on; {told}recovered within {longest:.0f} s")
     return lines
 
@@ -109,7 +109,7 @@ def write_state(path: Path, seed: int, wanted: dict[str, str], kills: Sequence[K
     path.with_suffix(".new").replace(path)
 
 
-WENT_ON, AGAIN = "went on", "run again"
+WENT_ON, AGAIN, BETWEEN = "went on", "run again", "between stages"
 
 
 class Killer:
@@ -155,8 +155,7 @@ class Killer:
         log = None if marked is None else self.log_of(last["id"])
         found += faults(before, look(root), self.outcomes(last["id"]), log)
         found += self.left_behind(root)
-        lost_s = clock - before.last_s if before.last_s else plan.at_s
-        redone = "nothing" if marked is None else f"{lost_s:.1f} s of work ({told_progress(before)})"
+        redone = "nothing" if marked is None else told_loss(before, stage, clock)
         others = [name for name in revived if name != SERVICE[plan.victim]]
         end = WENT_ON if marked is None else f"{first['state']['type'].lower()} and {AGAIN}"
         end += f" ({', '.join(others)} ended, too)" if others else ""
@@ -167,7 +166,7 @@ class Killer:
         """What a run is at."""
         state = self.client.api(f"/flow_runs/{run_id}")["state"]["name"]
         running = [name for name, now in self.client.task_states(run_id).items() if now == "Running"]
-        return running[0] if running else f"between stages, {state}"
+        return running[0] if running else f"{BETWEEN}, {state}"
 
     def ended(self, run_id: str) -> dict[str, Any]:
         """Wait until a disturbed run has ended or is marked; what ends meanwhile starts again."""
@@ -230,11 +229,19 @@ def number(text: str) -> int:
     return int(text.replace(",", ""))
 
 
-def told_progress(moment: Any) -> str:
+def told_loss(moment: Moment, stage: str, clock: float) -> str:
+    """Say what a kill cost, and what was finished and kept."""
+    if stage.startswith(BETWEEN):
+        return f"no work; {told_progress(moment)}"
+    lost = f"{clock - moment.last_s:.1f} s of {stage}" if moment.last_s else f"{stage} from its beginning"
+    return f"{lost}; {told_progress(moment)}"
+
+
+def told_progress(moment: Moment) -> str:
     """Say what was finished and kept at a kill."""
     shards = " and ".join(f"{moment.shards(stage)} {stage}" for stage in ("trajectories", "features"))
     trained = ", ".join(f"{t.name} after epoch {t.kept}" for t in moment.trainings.values())
-    return f"kept: {shards} shards" + (f", {trained}" if trained else "")
+    return f"kept {shards} shards" + (f", {trained}" if trained else "")
 
 
 def run_kills(killer: Killer, folder: Path, seed: int, n: int, say: Callable[[str], None]) -> list[Kill]:
