@@ -35,6 +35,10 @@ class TrainingError(TrajPilotError):
     """A training cannot go on."""
 
 
+class WorkerError(TrajPilotError):
+    """A process that did part of the work ended without a word: it was killed, or out of memory."""
+
+
 class TakeFault(TrajPilotError):
     """One take cannot be used. It becomes a reject with `code`, never the end of a run."""
 

@@ -19,7 +19,7 @@ from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.claims.worlds import PlannedWorld, Recipes, options_of
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.simworld.drawn import describe_world
-from trajpilot_core.simworld.pool import start_worker
+from trajpilot_core.simworld.pool import start_drawing
 from trajpilot_core.simworld.write import write_world
 from trajpilot_core.stages.execute import execute
 from trajpilot_core.stages.stage import Stage
@@ -47,7 +47,7 @@ class Place(NamedTuple):
 def run_apart(world: PlannedWorld, recipes: Recipes, place: Place) -> tuple[ClaimsJob, ...]:
     """Compute one world in a spawned process that ends with this one; returns what became of each of its jobs."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=start_worker) as pool:
+    with ProcessPoolExecutor(1, mp_context=context, initializer=start_drawing) as pool:
         try:
             return pool.submit(run_world, world, recipes, place).result()
         except BrokenProcessPool:

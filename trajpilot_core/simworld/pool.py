@@ -1,9 +1,6 @@
 """Run independent jobs in a few spawned processes that end when their parent does."""
 
 import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -12,6 +9,7 @@ from typing import Any, TypeVar
 import cv2
 
 from trajpilot_core.errors import WorldError
+from trajpilot_core.workers import start_worker
 
 T = TypeVar("T")
 
@@ -31,7 +29,7 @@ def run_all(job: Callable[..., T], arguments: Sequence[tuple[Any, ...]], workers
             yield job(*one)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(arguments)), mp_context=context, initializer=start_worker) as pool:
+    with ProcessPoolExecutor(min(workers, len(arguments)), mp_context=context, initializer=start_drawing) as pool:
         futures = [pool.submit(job, *one) for one in arguments]
         try:
             for future in as_completed(futures):
@@ -42,16 +40,7 @@ def run_all(job: Callable[..., T], arguments: Sequence[tuple[Any, ...]], workers
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def start_worker() -> None:
-    """Prepare a worker: one OpenCV thread, and an end as soon as the parent is gone (even by kill -9)."""
+def start_drawing() -> None:
+    """Prepare a worker that draws: one OpenCV thread."""
     cv2.setNumThreads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; the worker ends with it
-    threading.Thread(target=end_with_parent, daemon=True).start()
-
-
-def end_with_parent() -> None:
-    """Wait for the parent's end, then leave at once."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    start_worker()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from itertools import groupby
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, cast
@@ -12,8 +13,10 @@ from schemas.annotation import Take
 from schemas.arrow import rows_of
 from schemas.base import Record
 from schemas.config import TrajectoryConfig
+from trajpilot_core.errors import WorkerError
 from trajpilot_core.stages.intervals import INTERVAL, intervals_by_take
 from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
+from trajpilot_core.workers import start_worker
 
 if TYPE_CHECKING:
     from trajpilot_core.trajectory.take import Done
@@ -71,9 +74,16 @@ def _outcomes(jobs: list[tuple[Take, JsonValue]], work: Work) -> "Iterator[Done]
         for group in groups:
             yield from capture_controls(root, group, cfg)
         return
-    with ProcessPoolExecutor(work.runtime.workers, mp_context=get_context("spawn")) as pool:
-        for finished in pool.map(capture_controls, [root] * len(groups), groups, [cfg] * len(groups)):
-            yield from finished
+    spawned = get_context("spawn")
+    with ProcessPoolExecutor(work.runtime.workers, mp_context=spawned, initializer=start_worker) as pool:
+        try:
+            for finished in pool.map(capture_controls, [root] * len(groups), groups, [cfg] * len(groups)):
+                yield from finished
+        except BrokenProcessPool as error:
+            raise WorkerError(
+                "a process that reads trajectories ended without a word (killed, or out of memory); run again, with "
+                "fewer RunOptions.workers if memory is short: finished takes are kept"
+            ) from error
 
 
 STAGE = Stage(

@@ -27,6 +27,7 @@ from trajpilot_core.training.checkpoint import (
     write_atomically,
 )
 from trajpilot_core.training.loop import EpochDone, tell_resumed
+from trajpilot_core.workers import start_worker
 
 POLL_S = 0.5
 SHARED, OWN, EPOCHS = "shared.safetensors", "task.safetensors", "epochs.json"
@@ -123,7 +124,7 @@ def _run_spawned(jobs: Sequence[Job], train: Train, runtime: Runtime, workers: i
     for job in jobs:
         tell_resumed(job.name, job.seed, checkpoint_epoch(job.folder))
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker) as pool:
         futures = [pool.submit(_in_process, job, train) for job in jobs]
         try:
             _watch(futures, jobs, runtime)
