@@ -68,6 +68,7 @@ def logging_to(root: Path) -> Iterator[Path]:
     console = Console(file=sys.stdout)
     path = root / "logs" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
+    logging.raiseExceptions = False  # a full disk costs lines of the log file, never a traceback for each of them
     file = logging.FileHandler(path, encoding="utf-8")
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())

@@ -1,6 +1,7 @@
 """The `trajpilot` command."""
 
 import sys
+from typing import NoReturn
 
 import typer
 from rich.console import Console
@@ -8,6 +9,7 @@ from rich.markup import escape
 
 from deployments.cli import compare, deploy, doctor, evidence, inspect, run, server, upkeep
 from trajpilot_core.errors import TrajPilotError
+from trajpilot_core.store.files import advice
 
 app = typer.Typer(
     help="From raw egocentric data sets to the tables of TrajPilot, stage by stage.",
@@ -29,7 +31,14 @@ def main() -> None:
     try:
         app()
     except TrajPilotError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(
-            f"[bold red]error:[/] {type(error).__name__}: {escape(str(error))}"
-        )
-        sys.exit(2)
+        refuse(f"{type(error).__name__}: {error}")
+    except OSError as error:
+        if error.filename is None:
+            raise
+        refuse(f"{type(error).__name__}: cannot use {error.filename}: {error.strerror}; {advice(error)}")
+
+
+def refuse(message: str) -> NoReturn:
+    """Print one message in place of a traceback and end with 2."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(message)}")
+    sys.exit(2)

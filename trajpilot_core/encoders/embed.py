@@ -17,6 +17,7 @@ from trajpilot_core.encoders.tiny import write_tiny_checkpoint
 from trajpilot_core.encoders.vjepa import SIZES, TUBELET, VjepaEncoder
 from trajpilot_core.encoders.vjepa_checkpoint import load_encoder
 from trajpilot_core.errors import CheckpointError, InputError
+from trajpilot_core.store.files import naming_failures
 
 log = logging.getLogger("trajpilot")
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -127,9 +128,10 @@ def load_embedder(cfg: FeatureConfig, device: str, scratch: Path) -> Embedder:
                 f"FeatureConfig.model is {cfg.model}, and FeatureConfig.checkpoint is not set; download the V-JEPA 2.1 "
                 "weights (docs/decisions/vjepa.md gives the address) and set it, or set the model to tiny"
             )
-        scratch.mkdir(parents=True, exist_ok=True)
         path = str(scratch / "tiny.pt")
-        write_tiny_checkpoint(Path(path))
+        with naming_failures("write", Path(path)):
+            scratch.mkdir(parents=True, exist_ok=True)
+            write_tiny_checkpoint(Path(path))
     encoder, sha256 = load_encoder(path, cfg.model, cfg.interpolate_rope, cfg.checkpoint_sha256)
     bf16 = cfg.precision == "bf16" or (cfg.precision == "auto" and device != "cpu")
     encoder = encoder.to(device=torch.device(device), dtype=torch.bfloat16 if bf16 else torch.float32)

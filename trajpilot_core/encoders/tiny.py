@@ -1,5 +1,6 @@
 """The demo's encoder: tiny, random, frozen, in the layout of the released checkpoints."""
 
+import errno
 from pathlib import Path
 
 import torch
@@ -23,7 +24,10 @@ def write_tiny_checkpoint(path: Path, seed: int = SEED) -> None:
     generator = torch.Generator().manual_seed(seed)
     state = {name: _draw(name, value, generator) for name, value in sorted(encoder.state_dict().items())}
     wrapped = {WRAPPER + name: value for name, value in state.items()}
-    torch.save({"target_encoder": wrapped, "epoch": 0}, path)
+    try:
+        torch.save({"target_encoder": wrapped, "epoch": 0}, path)
+    except RuntimeError as error:  # what the library makes of a failing disk
+        raise OSError(errno.EIO, str(error).split("\n", 1)[0], str(path)) from error
 
 
 def _draw(name: str, like: Tensor, generator: torch.Generator) -> Tensor:

@@ -14,13 +14,13 @@ from schemas.artifacts import Entry, Manifest, ShardRecord
 from schemas.base import fingerprint
 from schemas.config import RunOptions
 from schemas.rejects import Reject
-from trajpilot_core.errors import InputError, StoreError, StoreIOError
+from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.stages.finished import finished_shards
 from trajpilot_core.stages.key import Keyed, keyed, rejects_entry
 from trajpilot_core.stages.resolve import resolve_device
 from trajpilot_core.stages.sink import StageSink, check_balance, count_codes, write_rejects
 from trajpilot_core.stages.stage import Runtime, Source, Work
-from trajpilot_core.store.files import Folder
+from trajpilot_core.store.files import Folder, naming_failures
 from trajpilot_core.store.inventory import UNSTABLE, Inventory, moved
 from trajpilot_core.store.manifest import FORMAT, entry_of, stage_folder
 from trajpilot_core.store.parquet import read_table
@@ -66,12 +66,8 @@ def scratch_folder(run: RunOptions, work: Keyed) -> Path:
 
 def _runtime(work: Keyed, job: Job) -> Runtime:
     scratch = scratch_folder(job.run, work)
-    try:
+    with naming_failures("make the scratch folder", scratch):
         scratch.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreIOError(
-            f"cannot make the scratch folder {scratch}: {error.strerror}; free the space or mend it"
-        ) from error
     return Runtime(job.run.data_root, resolve_device(job.run.device), job.run.workers, scratch, job.progress)
 
 

@@ -18,6 +18,8 @@ from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, check_relative, parse_location
 
 TEMPORARY = ".tmp-"
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV}
 
 
@@ -89,24 +91,24 @@ class LocalFolder:
     def read(self, path: str) -> bytes:
         """Return the whole file."""
         target = self.local(path)
-        if target.is_symlink() and not target.resolve().is_relative_to(Path(self.url).resolve()):
-            raise StoreError(f"{target} is a link that leaves the root; remove it")
-        try:
+        with naming_failures("read", target):
+            if target.is_symlink() and not target.resolve().is_relative_to(Path(self.url).resolve()):
+                raise StoreError(f"{target} is a link that leaves the root; remove it")
             return target.read_bytes()
-        except OSError as error:
-            raise StoreIOError(f"cannot read {target}: {error.strerror}") from error
 
     def size(self, path: str) -> int | None:
         """Return the size in bytes, None where there is no such file."""
-        try:
-            return self.local(path).lstat().st_size
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        target = self.local(path)
+        with naming_failures("look at", target):
+            try:
+                return target.lstat().st_size
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def replace(self, path: str, content: bytes) -> None:
         """Write the whole file at once, over any older one."""
         target = self.local(path)
-        with _named_failure(target, len(content)):
+        with naming_failures("write", target, len(content)):
             temporary = _write_temporary(target, content)
             try:
                 temporary.replace(target)
@@ -118,9 +120,9 @@ class LocalFolder:
     def create(self, path: str, content: bytes) -> bool:
         """Write the whole file unless one is there; True where this call made it."""
         target = self.local(path)
-        if target.exists():
-            return False
-        with _named_failure(target, len(content)):
+        with naming_failures("write", target, len(content)):
+            if target.exists():
+                return False
             temporary = _write_temporary(target, content)
             try:
                 made = _link_or_replace(temporary, target)
@@ -132,15 +134,17 @@ class LocalFolder:
     def remove(self, path: str) -> None:
         """Remove the file if it is there."""
         target = self.local(path)
-        with _named_failure(target, 0):
+        with naming_failures("remove", target):
             target.unlink(missing_ok=True)
 
     def names(self, path: str) -> list[str]:
         """Return the sorted names below a folder, temporary files left out."""
-        try:
-            found = [entry.name for entry in self.local(path).iterdir()]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        target = self.local(path)
+        with naming_failures("list", target):
+            try:
+                found = [entry.name for entry in target.iterdir()]
+            except (FileNotFoundError, NotADirectoryError):
+                return []
         return sorted(name for name in found if not name.startswith("."))
 
 
@@ -155,15 +159,31 @@ def _has_link(root: str, path: str) -> bool:
 
 
 @contextlib.contextmanager
-def _named_failure(target: Path, size_bytes: int) -> Iterator[None]:
-    """Turn an operating system error during a write into a StoreError that names the path and the cause."""
+def naming_failures(doing: str, target: Path, size_bytes: int | None = None) -> Iterator[None]:
+    """Turn an error of the operating system into a StoreIOError that names the path, the cause and what to do.
+
+    Args:
+        doing: what is tried, as the message says it.
+        target: file or folder.
+        size_bytes: how much is written.
+    """
     try:
         yield
+    except StoreIOError:
+        raise
     except OSError as error:
-        raise StoreIOError(
-            f"cannot write {target} ({size_bytes:,} bytes): {error.strerror or error}; "
-            "nothing that was committed before is lost: free the space or mend the disk and run again"
-        ) from error
+        size = "" if size_bytes is None else f" ({size_bytes:,} bytes)"
+        raise StoreIOError(f"cannot {doing} {target}{size}: {error.strerror or error}; {advice(error)}") from error
+
+
+def advice(error: OSError) -> str:
+    """Return what a person can do about an error of the operating system."""
+    kept = "nothing that was committed before is lost"
+    if error.errno in NO_SPACE:
+        return f"{kept}: free some space there, then run again"
+    if error.errno in NO_PERMISSION:
+        return f"{kept}: give this user the right to read and write there, or choose another --root"
+    return f"{kept}: mend the disk, then run again"
 
 
 def _write_temporary(target: Path, content: bytes) -> Path:

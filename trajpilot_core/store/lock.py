@@ -7,13 +7,16 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import IO
 
 from trajpilot_core.errors import StoreError
+from trajpilot_core.store.files import naming_failures
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, parse_location
 
 POLL_S = 0.2
+LOCK = ".lock"
 IN_USE = ".in-use"
 """Shared by every stage at work below a root, by whatever worker; `gc` takes it alone."""
 
@@ -35,17 +38,19 @@ def root_lock(root: str, wait_s: float, allowed: tuple[str, ...] = ALLOWED_PROTO
         yield
         return
     folder = Path(location.path)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a+") as handle:
-        _acquire(handle, folder, wait_s)
+    with contextlib.ExitStack() as stack:
+        with naming_failures("lock", folder / LOCK):
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = stack.enter_context((folder / LOCK).open("ab+", buffering=0))
+            _acquire(handle, folder, wait_s)
         try:
             yield
         finally:
-            handle.truncate(0)
+            _note(handle, b"")
             fcntl.flock(handle, fcntl.LOCK_UN)
 
 
-def _acquire(handle: IO[str], folder: Path, wait_s: float) -> None:
+def _acquire(handle: FileIO, folder: Path, wait_s: float) -> None:
     end_s = time.monotonic() + wait_s
     while True:
         try:
@@ -54,15 +59,20 @@ def _acquire(handle: IO[str], folder: Path, wait_s: float) -> None:
         except BlockingIOError as error:
             if time.monotonic() >= end_s:
                 handle.seek(0)
-                holder = handle.read().strip() or "an unknown process"
+                holder = handle.read().decode(errors="replace").strip() or "an unknown process"
                 raise StoreError(
                     f"{folder} is in use by {holder}; waited {wait_s:.0f} s; wait for it, end it, or use another --root"
                 ) from error
             time.sleep(min(POLL_S, max(0.0, end_s - time.monotonic())))
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    handle.truncate(0)
-    handle.write(f"process {os.getpid()}, started {started}\n")
-    handle.flush()
+    _note(handle, f"process {os.getpid()}, started {started}\n".encode())
+
+
+def _note(handle: FileIO, text: bytes) -> None:
+    """Say who holds the lock; a full disk does not matter here, the lock is held without it."""
+    with contextlib.suppress(OSError):
+        handle.truncate(0)
+        handle.write(text)
 
 
 @contextlib.contextmanager
@@ -112,7 +122,9 @@ def alone(root: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Iterator[N
     if location.protocol != "file":
         raise StoreError(f"{root} cannot be locked: it is no folder of this machine; use a rule of the store itself")
     folder = Path(location.path)
-    with root_lock(root, 0.0, allowed), (folder / IN_USE).open("a") as handle:
+    with root_lock(root, 0.0, allowed), contextlib.ExitStack() as stack:
+        with naming_failures("lock", folder / IN_USE):
+            handle = stack.enter_context((folder / IN_USE).open("a"))
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

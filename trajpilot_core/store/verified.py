@@ -3,8 +3,8 @@
 import hashlib
 
 from schemas.artifacts import FileEntry
-from trajpilot_core.errors import StoreError, StoreIOError
-from trajpilot_core.store.files import Folder
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.files import Folder, naming_failures
 from trajpilot_core.store.parquet import Readable
 
 
@@ -31,11 +31,8 @@ def verified_file(folder: Folder, base: str, file: FileEntry) -> Readable:
     path = folder.local(f"{base}/{file.name}")
     if path is None:
         return verified_bytes(folder, base, file)
-    try:
-        with path.open("rb") as handle:
-            digest = hashlib.file_digest(handle, "sha256").hexdigest()
-    except OSError as error:
-        raise StoreIOError(f"cannot read {path}: {error.strerror}; run its stage again") from error
+    with naming_failures("read", path), path.open("rb") as handle:
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
     _compare(str(path), digest, file)
     return path
 

@@ -4,11 +4,13 @@ It holds model, optimizer, best weights, random states and the curve. A digest o
 since the format does not notice a flipped bit; a damaged checkpoint is set aside and the training starts over.
 """
 
+import contextlib
+import errno
 import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from torch import Tensor, nn
 
 from schemas.results import CurvePoint
 from trajpilot_core.errors import CheckpointError
+from trajpilot_core.store.files import naming_failures
 
 FORMAT = 1
 NAME = "checkpoint.safetensors"
@@ -66,7 +69,6 @@ def save_checkpoint(
         "curve": [row.model_dump(mode="json") for row in progress.curve],
         "digest": tensors_digest(tensors),
     }
-    folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / NAME, tensors, {"progress": json.dumps(facts)})
 
 
@@ -82,12 +84,13 @@ def load_checkpoint(
     Raises:
         CheckpointError: the folder holds the checkpoint of another training.
     """
-    if folder is None or not (folder / NAME).is_file():
+    if folder is None or not _is_there(folder / NAME):
         return None
     try:
         tensors, facts = _read(folder / NAME)
     except (SafetensorError, ValueError, KeyError) as error:
-        damaged = (folder / NAME).rename(folder / f"damaged-{NAME}")
+        with naming_failures("set aside", folder / NAME):
+            damaged = (folder / NAME).rename(folder / f"damaged-{NAME}")
         log.warning("checkpoint of %s is damaged (%s), set aside as %s; it starts over", name, error, damaged)
         return None
     if facts["name"] != name or facts["format"] != FORMAT:
@@ -123,17 +126,41 @@ def checkpoint_epoch(folder: Path) -> int:
 
 
 def write_atomically(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a safetensors file beside `path`, sync it, and rename it into place."""
+    """Write a safetensors file beside `path`, sync it, and rename it into place; its folder is made where it is absent.
+
+    Raises:
+        StoreIOError: the disk failed or is full; a file of before stays.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    save_file(dict(tensors), temporary, dict(metadata))
-    with temporary.open("rb") as written:
-        os.fsync(written.fileno())
-    temporary.replace(path)
+    with naming_failures("write", path), _discarding(temporary):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            save_file(dict(tensors), temporary, dict(metadata))
+        except SafetensorError as error:  # what the library makes of a failing disk
+            raise OSError(errno.EIO, str(error)) from error
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(path)
+
+
+@contextlib.contextmanager
+def _discarding(temporary: Path) -> Iterator[None]:
+    """Remove a temporary file where its writing fails: a full disk has room again."""
+    try:
+        yield
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 def read_tensors(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors by name, each of the shape that was saved, and the metadata of a safetensors file."""
-    with safe_open(path, "pt", device=device) as file:
+    """Return the tensors by name, each of the shape that was saved, and the metadata of a safetensors file.
+
+    Raises:
+        StoreIOError: the file is absent or cannot be read.
+    """
+    with naming_failures("read", path), safe_open(path, "pt", device=device) as file:
         return {key: file.get_tensor(key) for key in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
 
 
@@ -145,6 +172,11 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{key} {value.dtype} {tuple(value.shape)}\n".encode())
         digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def _is_there(path: Path) -> bool:
+    with naming_failures("look at", path):
+        return path.is_file()
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

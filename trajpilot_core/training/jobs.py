@@ -18,6 +18,7 @@ from torch import Tensor
 from schemas.results import CurvePoint
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.stage import Runtime
+from trajpilot_core.store.files import naming_failures
 from trajpilot_core.training.checkpoint import (
     NAME,
     Progress,
@@ -75,7 +76,6 @@ def run_jobs(jobs: Sequence[Job], train: Train, runtime: Runtime) -> None:
 
 def put_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
     """Write the inputs of trainings, so that a process can read them."""
-    folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / name, {key: value.cpu().contiguous() for key, value in tensors.items()}, {})
 
 
@@ -93,7 +93,9 @@ def job_result(job: Job) -> tuple[dict[str, Tensor], list[CurvePoint]]:
     Raises:
         TrainingError: it has not.
     """
-    if not (job.folder / NAME).is_file():
+    with naming_failures("look at", job.folder / NAME):
+        left = (job.folder / NAME).is_file()
+    if not left:
         raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {job.folder}; run the stage again")
     progress: Progress = read_progress(job.folder)
     return progress.best, progress.curve
@@ -151,12 +153,13 @@ def _watch(futures: Sequence[Future[None]], jobs: Sequence[Job], runtime: Runtim
 
 def _in_process(job: Job, train: Train) -> None:
     """Train in this process; how far it is goes to a small file that the parent reads."""
-    job.folder.mkdir(parents=True, exist_ok=True)
 
     def tell(epoch: int, epochs: int, line: str) -> None:
         temporary = job.folder / f".{EPOCHS}"
-        temporary.write_text(json.dumps([epoch, epochs, line]), encoding="utf-8")
-        temporary.replace(job.folder / EPOCHS)
+        with naming_failures("write", job.folder / EPOCHS):
+            job.folder.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(json.dumps([epoch, epochs, line]), encoding="utf-8")
+            temporary.replace(job.folder / EPOCHS)
 
     train(job, tell)
 
@@ -164,7 +167,8 @@ def _in_process(job: Job, train: Train) -> None:
 def _told(job: Job) -> tuple[int, int, str]:
     """Epochs done, most epochs, one line; zeros before the first epoch has ended."""
     path = job.folder / EPOCHS
-    if not path.is_file():
-        return 0, 0, ""
-    epoch, epochs, line = json.loads(path.read_text(encoding="utf-8"))
+    with naming_failures("read", path):
+        if not path.is_file():
+            return 0, 0, ""
+        epoch, epochs, line = json.loads(path.read_text(encoding="utf-8"))
     return int(epoch), int(epochs), str(line)
