@@ -1,0 +1,171 @@
+"""Kills by countdown: one at a time in a forked run of the stages, then the recovery, then the checks."""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import checks
+import forked
+from countdown import Countdown, by_stage, read_trace
+from forked import Place, Ran
+from plan import Kill, Operations, Round
+
+from trajpilot_core.pipeline import STAGES
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The undisturbed run that all others must equal."""
+
+    root: Path
+    tree: checks.Tree
+    operations: dict[int, Operations]
+    """Number of workers -> its operations by stage and kind."""
+    seconds: dict[int, float]
+    stage_s: dict[str, float]
+    problems: tuple[str, ...]
+    """What is wrong with it itself."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a kill came to."""
+
+    problems: list[str]
+    redone: checks.Redone
+    killed: Ran
+    recovery: Ran
+
+
+def make_world(folder: Path) -> None:
+    """Write the world that every run reads, once."""
+    from schemas.world import soak_world
+    from trajpilot_core.simworld.write import write_world
+
+    write_world(soak_world(), folder, 1, lambda *_: None)
+
+
+def reference(work: Path, workers: tuple[int, ...]) -> Reference:
+    """Run undisturbed with each number of workers, or read what an earlier call noted."""
+    note = work / "reference.json"
+    if note.exists():
+        seen = json.loads(note.read_text())
+        known = {int(n): found for n, found in seen["operations"].items()}
+        if set(workers) <= set(known):
+            seconds = {int(n): s for n, s in seen["seconds"].items()}
+            problems = tuple(seen["problems"])
+            return Reference(work / "reference-1", seen["tree"], known, seconds, seen["stage_s"], problems)
+    operations: dict[int, Operations] = {}
+    seconds, stage_s, trees, problems = {}, {}, [], []
+    for n in workers:
+        place = Place(work / f"reference-{n}", work / "world", n)
+        shutil.rmtree(place.root, ignore_errors=True)
+        trace = traced(place)
+        ran = forked.run(place, Countdown(str(place.root), str(trace)))
+        problems += [] if ran.status == 0 else [f"the undisturbed run ended with {ran.status}: {ran.failure}"]
+        problems += [*checks.durable(read_trace(trace)), *checks.no_row_twice(place.root)]
+        operations[n] = {stage: dict(kinds) for stage, kinds in by_stage(read_trace(trace)).items()}
+        seconds[n], trees = ran.seconds, [*trees, checks.tree(place.root)]
+        stage_s |= {row["stage"]: row["seconds"] for row in ran.outcomes}
+    problems += [f"workers change bytes: {text}" for found in trees[1:] for text in checks.differences(found, trees[0])]
+    made = Reference(work / f"reference-{workers[0]}", trees[0], operations, seconds, stage_s, tuple(problems))
+    noted = {"tree": made.tree, "operations": operations, "seconds": seconds, "stage_s": stage_s}
+    note.write_text(json.dumps({**noted, "problems": problems}))
+    return made
+
+
+def traced(place: Place) -> Path:
+    """Return the file that counts the operations of the next run at a place; an earlier one is removed."""
+    trace = place.root.parent / f"{place.root.name}.trace"
+    for path in (trace, Path(f"{trace}.count")):
+        path.unlink(missing_ok=True)
+    return trace
+
+
+def kill_and_recover(place: Place, kill: Kill, known: Reference, plant: str = "") -> Verdict:
+    """End a run at the operation, look, run again up to the stage of the kill, look again."""
+    trace = traced(place)
+    plan = Countdown(str(place.root), str(trace), kill.stage, kill.kind, kill.at, kill.moment, kill.victim)
+    killed = forked.run(place, plan, plant=plant)
+    before = read_trace(trace)
+    problems = [*as_killed(killed, place), *checks.nothing_torn(place.root, known.tree), *checks.durable(before)]
+    trace = traced(place)
+    recovery = forked.run(place, Countdown(str(place.root), str(trace)), until=kill.stage, plant=plant)
+    if recovery.status != 0:
+        problems.append(f"the recovery ended with {recovery.status}: {recovery.failure}")
+    after = read_trace(trace)
+    stages = list(STAGES)
+    problems += checks.recovered(place.root, known.tree, stages[: stages.index(kill.stage) + 1])
+    problems += [*checks.durable(after), *reused_all_before(recovery, kill.stage)]
+    problems += [f"left after the recovery: {process}" for process in recovery.left]
+    twice = checks.redone(before, after, kill.stage)
+    return Verdict(problems + twice.too_much(place.workers), twice, killed, recovery)
+
+
+def as_killed(killed: Ran, place: Place) -> list[str]:
+    """Check that the run ended as a kill ends it, and left no process."""
+    problems = [f"left by the killed run: {process}" for process in killed.left]
+    by_child = place.workers > 1 and killed.status == forked.NAMED and "ended without a word" in killed.failure
+    if killed.status != -9 and not by_child:
+        problems.append(f"the killed run ended with {killed.status}: {killed.failure}")
+    return problems
+
+
+def reused_all_before(recovery: Ran, stage: str) -> list[str]:
+    """Check that nothing before the stage of the kill was computed again."""
+    return [
+        f"{row['stage']} was computed again" for row in recovery.outcomes if row["stage"] != stage and not row["cached"]
+    ]
+
+
+def run_round(work: Path, planned: Round, known: Reference) -> Iterator[dict[str, Any]]:
+    """Take one root through the pipeline, a kill in every stage; yield a row per kill, the last for the end."""
+    place = Place(work / f"round-{planned.number}", work / "world", planned.workers)
+    shutil.rmtree(place.root, ignore_errors=True)
+    for kill in planned.kills:
+        began = time.monotonic()
+        verdict = kill_and_recover(place, kill, known)
+        yield row_of(planned, kill, verdict, time.monotonic() - began)
+    began = time.monotonic()
+    last = forked.run(place, None)
+    problems = [] if last.status == 0 else [f"the last run ended with {last.status}: {last.failure}"]
+    left = len(checks.temporaries(place.root))
+    problems += [*checks.swept(place.root, known.tree), *checks.no_row_twice(place.root)]
+    again = forked.run(place, None)
+    problems += [f"{row['stage']} is not fresh in the end" for row in again.outcomes if not row["cached"]]
+    yield {
+        "row": "round", "round": planned.number, "workers": planned.workers, "kills": len(planned.kills),
+        "temporaries": left, "seconds": round(time.monotonic() - began, 2), "problems": problems,
+        "verdict": "red" if problems else "green",
+    }  # fmt: skip
+    if not problems:
+        shutil.rmtree(place.root)
+
+
+def row_of(planned: Round, kill: Kill, verdict: Verdict, seconds: float) -> dict[str, Any]:
+    """Return the row of one kill."""
+    found = verdict.recovery.outcomes[-1] if verdict.recovery.outcomes else {}
+    return {
+        "row": "kill", "round": planned.number, "workers": planned.workers, **asdict(kill),
+        "status": verdict.killed.status, "shards_again": verdict.redone.shards,
+        "epochs_again": verdict.redone.epochs, "clips_again": verdict.redone.clips,
+        "reused": found.get("reused"), "computed": found.get("computed"),
+        "seconds": round(seconds, 2), "recovery_s": round(verdict.recovery.seconds, 2),
+        "problems": verdict.problems, "verdict": "red" if verdict.problems else "green",
+    }  # fmt: skip
+
+
+def prepared(work: Path, stage: str, known: Reference, workers: int) -> Place:
+    """Make a root in which all stages before `stage` are done."""
+    place = Place(work / "prepared", work / "world", workers)
+    shutil.rmtree(place.root, ignore_errors=True)
+    stages = list(STAGES)
+    for before in stages[: stages.index(stage)]:
+        shutil.copytree(known.root / "artifacts" / before, place.root / "artifacts" / before)
+    place.root.mkdir(exist_ok=True)
+    shutil.copy(known.root / "inventory.parquet", place.root)
+    return place

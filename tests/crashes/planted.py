@@ -1,0 +1,118 @@
+"""Faults of the kind that the checks are there for; each must turn the soak red."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "TRAJPILOT_TEST_PLANTED"
+
+
+def direct_write() -> None:
+    """A file is written in its place, not beside it."""
+    from trajpilot_core.store.files import LocalFolder
+
+    def replace(self: LocalFolder, path: str, content: bytes) -> None:
+        target = self.local(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.write(handle, content)
+        os.fsync(handle)
+        os.close(handle)
+
+    LocalFolder.replace = replace  # type: ignore[method-assign]
+
+
+def no_fsync() -> None:
+    """A file is renamed before the disk has it."""
+    from trajpilot_core.store import files
+
+    class Without:
+        fsync = staticmethod(lambda handle: None)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(os, name)
+
+    files.os = Without()  # type: ignore[assignment]
+
+
+def record_first() -> None:
+    """A shard's record is written before its table."""
+    from trajpilot_core.stages import sink
+    from trajpilot_core.store.files import LocalFolder
+
+    waiting: list[tuple[LocalFolder, str, bytes]] = []
+    real = LocalFolder.replace
+
+    def replace(self: LocalFolder, path: str, content: bytes) -> None:
+        if "/shards/" in path and path.endswith(".parquet"):
+            waiting.append((self, path, content))
+            return
+        real(self, path, content)
+        if path.endswith("/record.json"):
+            for folder, held, table in waiting:
+                real(folder, held, table)
+            waiting.clear()
+
+    assert sink.StageSink
+    LocalFolder.replace = replace  # type: ignore[method-assign]
+
+
+def pointer_first() -> None:
+    """The pointer is moved before the manifest that it names is there."""
+    from trajpilot_core.stages import execute
+    from trajpilot_core.store import manifest
+
+    real = manifest.commit_manifest
+
+    def commit_manifest(folder: Any, made: Any, occasion: Any, *, replace: bool) -> Any:
+        manifest.point_to(folder, made.stage, made.key)
+        return real(folder, made, occasion, replace=replace)
+
+    execute.commit_manifest = commit_manifest  # type: ignore[attr-defined]
+
+
+def no_resume() -> None:
+    """A training does not go on from its checkpoint."""
+    from trajpilot_core.training import loop
+
+    loop.load_checkpoint = lambda *_: None  # type: ignore[attr-defined]
+
+
+def other_chance() -> None:
+    """A training goes on, but not with the random numbers that it would have drawn."""
+    import torch
+
+    torch.set_rng_state = lambda state: None  # type: ignore[assignment]
+
+
+def no_reuse() -> None:
+    """Finished shards are made again."""
+    from trajpilot_core.stages import compute
+
+    compute.finished_shards = lambda work, folder: {}  # type: ignore[attr-defined]
+
+
+def orphans() -> None:
+    """The trainings of a killed run go on."""
+    from trajpilot_core import workers
+
+    workers.end_with_parent = lambda: None  # type: ignore[assignment]
+
+
+PLANTS: dict[str, Callable[[], None]] = {
+    plant.__name__: plant
+    for plant in (direct_write, no_fsync, record_first, pointer_first, no_resume, other_chance, no_reuse, orphans)
+}
+
+
+def plant() -> None:
+    """Put the fault that the environment names into this process."""
+    name = os.environ.get(VARIABLE)
+    if name:
+        PLANTS[name]()
+
+
+def root_of_plants() -> Path:
+    """Return the folder of this file."""
+    return Path(__file__).parent

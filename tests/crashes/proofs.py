@@ -1,0 +1,35 @@
+"""The planted faults, each at the kill that shows it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import checks
+import forked
+from countdown import Countdown, read_trace
+from kills import Reference, kill_and_recover, prepared, traced
+from plan import Kill
+
+SHOWN_BY: dict[str, tuple[Kill, int]] = {
+    "direct_write": (Kill("text_bank", "write", 1, "torn"), 1),
+    "record_first": (Kill("trajectories", "rename", 1, "after"), 1),
+    "pointer_first": (Kill("text_bank", "rename", -2, "before"), 1),
+    "no_resume": (Kill("alignment", "checkpoint", 2, "after"), 1),
+    "other_chance": (Kill("predictor", "checkpoint", 1, "after"), 1),
+    "no_reuse": (Kill("trajectories", "rename", -4, "before"), 1),
+    "orphans": (Kill("predictor", "checkpoint", 1, "before", "leader"), 2),
+}
+"""Fault -> where to kill (a negative number counts from the end), and workers."""
+
+
+def prove_one(work: Path, name: str, known: Reference) -> list[str]:
+    """Plant a fault and return the problems that the checks find."""
+    if name == "no_fsync":  # what kill -9 cannot show: the page cache survives it
+        place = prepared(work, "text_bank", known, 1)
+        trace = traced(place)
+        forked.run(place, Countdown(str(place.root), str(trace)), until="text_bank", plant=name)
+        return checks.durable(read_trace(trace))
+    kill, workers = SHOWN_BY[name]
+    n = len(known.operations[workers][kill.stage][kill.kind])
+    at = kill.at if kill.at > 0 else n + 1 + kill.at
+    aimed = replace(kill, at=at)
+    return kill_and_recover(prepared(work, kill.stage, known, workers), aimed, known, plant=name).problems

@@ -1,0 +1,183 @@
+"""A seeded soak of kills that can be interrupted and goes on where it stopped, with a row of a log per kill.
+
+    python tests/crashes/soak.py --kills 150 --flows 30 --seed 0 --log runs/soak.jsonl
+
+`--kills` end a process of the stages at its n-th write, fsync, rename or checkpoint, without a server; `--flows` are
+kill -9 of `trajpilot run` at random moments. `--prove` plants the faults that the checks are there for.
+"""
+
+import argparse
+import json
+import logging
+import os
+import platform
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"):
+    os.environ.setdefault(_name, "1")  # before numpy: a process with threads must not fork
+
+import countdown  # noqa: E402
+import planted  # noqa: E402
+
+if __name__ == "__mp_main__":  # a process that a run spawned
+    planted.plant()
+    countdown.arm()
+
+log = logging.getLogger("soak")
+WORKERS = (1, 2)
+WARM = (
+    "torch", "pyarrow.parquet", "scipy.stats", "jinja2", "safetensors.torch", "trajpilot_core.pipeline",
+    "trajpilot_core.training.scorer_fit", "trajpilot_core.encoders.embed", "trajpilot_core.report.build",
+)  # fmt: skip
+
+
+def main() -> None:
+    """Run the soak, print the summary, end with 1 where anything is red."""
+    asked = arguments()
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    asked.work.mkdir(parents=True, exist_ok=True)
+    asked.log.parent.mkdir(parents=True, exist_ok=True)
+    warm_up()
+    import kills
+
+    kills.make_world(asked.work / "world")
+    workers = WORKERS[: 1 if asked.narrow else 2]
+    known = kills.reference(asked.work, workers)
+    say({"row": "undisturbed", "seconds": known.seconds, "problems": list(known.problems),
+         "verdict": "red" if known.problems else "green"})  # fmt: skip
+    if asked.prove:
+        sys.exit(prove(asked, known))
+    rows = read_log(asked.log, asked.seed)
+    if asked.kills:
+        rows = count_down(asked, known, rows)
+    if asked.flows:
+        import flows_killed
+
+        rows = flows_killed.kill_flows(asked, known, rows, append)
+    summary(rows, asked)
+    sys.exit(1 if known.problems or any(row["verdict"] == "red" for row in rows) else 0)
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--kills", type=int, default=150, help="kills by countdown")
+    parser.add_argument("--flows", type=int, default=0, help="kill -9 of `trajpilot run`")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log", type=Path, default=Path("runs/soak.jsonl"))
+    parser.add_argument("--work", type=Path, default=Path("runs/soak"), help="folder for world and roots")
+    parser.add_argument("--narrow", action="store_true", help="one process at a time in every round")
+    parser.add_argument("--prove", nargs="*", help="plant these faults (all without a name); each must turn red")
+    asked = parser.parse_args()
+    asked.work, asked.prove = asked.work.resolve(), asked.prove if asked.prove != [] else list(planted.PLANTS)
+    return asked
+
+
+def warm_up() -> None:
+    """Import once for all runs what takes long, and nothing that starts threads of its own (polars does)."""
+    for name in WARM:
+        import_module(name)
+
+
+def count_down(asked: argparse.Namespace, known: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Do the rounds that the log does not have yet."""
+    import kills
+    from plan import rounds
+
+    whole = {row["round"] for row in rows if row["row"] == "round"}
+    rows = [row for row in rows if row["row"] == "flow" or row["round"] in whole]
+    write_log(asked.log, asked.seed, rows)
+    for planned in rounds(asked.seed, asked.kills, known.operations):
+        for row in kills.run_round(asked.work, planned, known) if planned.number not in whole else ():
+            rows.append(row)
+            append(asked.log, row)
+    return rows
+
+
+def prove(asked: argparse.Namespace, known: Any) -> int:
+    """Plant each fault; return 0 where every one turned red."""
+    from proofs import prove_one
+
+    missed = []
+    for name in asked.prove:
+        problems = prove_one(asked.work, name, known)
+        say({"row": "planted", "fault": name, "problems": problems[:4], "verdict": "red" if problems else "green"})
+        missed += [] if problems else [name]
+    return 1 if missed else 0
+
+
+def read_log(path: Path, seed: int) -> list[dict[str, Any]]:
+    """Return the rows of an earlier run with this seed; nothing where there is none.
+
+    Raises:
+        SystemExit: the log is of another seed.
+    """
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    if rows and rows[0]["seed"] != seed:
+        raise SystemExit(f"{path} is of seed {rows[0]['seed']}; choose another --log, or that seed")
+    return rows[1:]
+
+
+def write_log(path: Path, seed: int, rows: list[dict[str, Any]]) -> None:
+    """Write the log anew: its head, then the rows."""
+    head = {
+        "row": "head", "seed": seed, "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": platform.machine(), "cpus": os.cpu_count(), "python": platform.python_version(), "verdict": "head",
+    }  # fmt: skip
+    temporary = path.with_suffix(".new")
+    temporary.write_text("".join(json.dumps(row) + "\n" for row in (head, *rows)))
+    temporary.replace(path)
+
+
+def append(path: Path, row: dict[str, Any]) -> None:
+    """Add a row to the log, and say it."""
+    with path.open("a") as out:
+        out.write(json.dumps(row) + "\n")
+    say(row)
+
+
+def say(row: dict[str, Any]) -> None:
+    """Print a row in short."""
+    hidden = {"row", "verdict", "problems", "why"}
+    shown = {name: value for name, value in row.items() if name not in hidden and value not in ("", {}, 0)}
+    facts = " ".join(f"{name}={value}" for name, value in shown.items())
+    log.info("%-6s %s %s %s", row["verdict"], row["row"], facts, "; ".join(row.get("problems", [])))
+
+
+def summary(rows: list[dict[str, Any]], asked: argparse.Namespace) -> None:
+    """Print what the soak came to."""
+    log.info("")
+    for name, kind in (("kills by countdown", "kill"), ("kills of flows", "flow"), ("roots", "round")):
+        found = [row for row in rows if row["row"] in (kind, f"{kind}_end")]
+        if found:
+            red, spent = sum(row["verdict"] == "red" for row in found), sum(row["seconds"] for row in found)
+            log.info("%s: %d, red %d, %.0f s", name, sum(row["row"] == kind for row in found), red, spent)
+    killed = [row for row in rows if row["row"] == "kill"]
+    if killed:
+        summary_of_kills(killed)
+    log.info("log %s", asked.log)
+
+
+def summary_of_kills(killed: list[dict[str, Any]]) -> None:
+    """Print where the countdowns ended runs, and what was done again."""
+    kinds = Counter((row["stage"], row["kind"]) for row in killed)
+    for stage in dict.fromkeys(row["stage"] for row in killed):
+        counts = [f"{kind} {n}" for (at, kind), n in sorted(kinds.items()) if at == stage]
+        log.info("  %-12s %s", stage, ", ".join(counts))
+    victims = Counter(row["victim"] for row in killed if row["workers"] > 1)
+    log.info("  side by side: %s", ", ".join(f"{name} {n}" for name, n in sorted(victims.items())))
+    epochs = [n for row in killed for n in row["epochs_again"].values()]
+    log.info("  most shards done again by a kill: %d", max(row["shards_again"] for row in killed))
+    log.info("  most epochs of one training done again by a kill: %d", max([0, *epochs]))
+    log.info("  most clips encoded again by a kill: %d", max(row["clips_again"] for row in killed))
+    log.info("  slowest recovery of a stage: %.1f s", max(row["recovery_s"] for row in killed))
+
+
+if __name__ == "__main__":
+    main()
