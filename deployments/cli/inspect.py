@@ -117,14 +117,13 @@ def numbers_of(row: planning.PlanRow) -> tuple[str, ...]:
     rejected = "unknown" if row.rejected is None else f"{'' if row.compute == 0 else 'at least '}{row.rejected:,}"
     if not row.asked:
         return reused, "-", "-", rejected, "-", "-"
-    front = "up to " if at_most else ""
+    cost = [time(row.cost.seconds), disk(row.cost.bytes)]
     return (
         reused,
         row.work(),
         "unknown" if row.removed is None else number(row.removed),
         rejected,
-        front + time(row.cost.seconds),
-        front + disk(row.cost.bytes),
+        *(f"up to {text}" if at_most and text != "unknown" else text for text in cost),
     )
 
 

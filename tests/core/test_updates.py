@@ -41,6 +41,9 @@ CASES = [
     Case(updates.take_renamed, SHARDED, 0, ("text_bank",)),
     Case(updates.label_fixed, (), 0, ()),
     Case(updates.split_moved, (), 0, ()),
+    Case(updates.calibration_replaced, ("trajectories",), 0, ("ingest", "text_bank")),
+    Case(updates.timesync_replaced, ("trajectories",), 0, ("ingest", "text_bank")),
+    Case(updates.paraphrases_changed, (), 0, ()),
 ]
 
 
@@ -113,7 +116,7 @@ def test_an_update_computes_what_it_touches_and_ends_with_the_bytes_of_a_run_fro
     for name in SHARDED:
         assert delivered[name] == ([take] if name in case.computed else []), name
         assert done[name].removed == case.removed
-        assert (take in shards_of(place.root, name)) == (case.removed == 0)
+        assert not case.removed or take not in shards_of(place.root, name)
     whole = [name for name in STAGES if name not in SHARDED]
     assert tuple(name for name in whole if done[name].cached) == case.cached
 
@@ -122,6 +125,47 @@ def test_an_update_computes_what_it_touches_and_ends_with_the_bytes_of_a_run_fro
     assert counted_bytes(place.root) == counted_bytes(tmp_path / "scratch")
     assert verify(str(place.root), repair=False) == []
     assert all(row.state == "fresh" for row in planned(place).values())
+
+
+@pytest.mark.slow
+def test_three_updates_at_once_compute_what_each_touches_and_their_reversal_computes_nothing(
+    base: Base, tmp_path: Path, delivered: dict[str, list[str]]
+) -> None:
+    place, before = copied(base, tmp_path), counted_bytes(base.root)
+    video, poses, _ = (
+        take_id(update(place.corpus))
+        for update in (updates.video_changed, updates.trajectory_replaced, updates.split_moved)
+    )
+    run_all(place.root, place.corpus)
+    assert delivered == {"trajectories": [poses], "features": [video]}
+    run_all(tmp_path / "scratch", place.corpus)
+    assert counted_bytes(place.root) == counted_bytes(tmp_path / "scratch")
+
+    shutil.rmtree(place.corpus)
+    shutil.copytree(base.corpus, place.corpus)
+    assert {name: outcome.computed for name, outcome in run_all(place.root, place.corpus).items()} == dict.fromkeys(
+        STAGES, 0
+    )
+    assert counted_bytes(place.root) == before
+
+
+@pytest.mark.slow
+def test_a_video_that_comes_later_computes_its_take_and_ends_with_the_bytes_of_a_run_that_had_it(
+    base: Base, tmp_path: Path, delivered: dict[str, list[str]]
+) -> None:
+    corpus = Path(shutil.copytree(base.corpus, tmp_path / "corpus"))
+    take = take_id(updates.video_withheld(corpus))
+    run_all(tmp_path / "root", corpus)
+    assert all(take not in shards_of(tmp_path / "root", name) for name in SHARDED)
+    shutil.rmtree(corpus)
+    shutil.copytree(base.corpus, corpus)
+    place = Base(corpus, tmp_path / "root")
+    assert planned(place)["ingest"].why.startswith("1 file new: ")
+    for taken in delivered.values():
+        taken.clear()
+    run_all(place.root, place.corpus)
+    assert delivered == {"trajectories": [take], "features": [take]}
+    assert counted_bytes(place.root) == counted_bytes(base.root)
 
 
 def test_a_run_after_no_update_computes_nothing_wherever_the_corpus_lies(base: Base, tmp_path: Path) -> None:

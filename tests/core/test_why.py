@@ -182,6 +182,16 @@ def test_a_stage_that_waits_names_the_files_of_its_takes_that_changed(run: RunOp
     assert (row.state, row.why) == ("stale", f"{told}; unknown until toy_ingest ran")
 
 
+def test_a_stage_that_waits_names_the_inputs_that_changed_already(run: RunOptions, corpus: Path) -> None:
+    both = toys_with(SUM, reads=(*SUM.reads, "toy_takes"))
+    run_toys(run, both)
+    (corpus / "takes.txt").write_text("take0 take1 take2 take3 longer")
+    (corpus / "longer.txt").write_text("1")
+    run_toys(run, both, until="toy_ingest")
+    row = planned(run, both)["toy_sum"]
+    assert (row.state, row.why) == ("stale", "1 input changed: toy_takes; unknown until toy_vectors ran")
+
+
 def test_a_file_that_is_missing_and_one_that_came_are_called_so(run: RunOptions, corpus: Path) -> None:
     kept = (corpus / "take3.txt").read_text()
     (corpus / "take3.txt").unlink()

@@ -130,6 +130,22 @@ def edit_json(corpus: Path, name: str, change: Callable[[Any], None]) -> None:
     write(corpus, name, content)
 
 
+def capture_of(corpus: Path, uid: str) -> Path:
+    return corpus / record_of(corpus, uid)["capture"]["root_dir"]
+
+
+def edit_csv(path: Path, column: str, change: Callable[[str], str]) -> None:
+    """Let `change` edit the filled cells of one column."""
+    rows = list(csv.DictReader(io.StringIO(path.read_text())))
+    for row in rows:
+        row[column] = change(row[column]) if row[column] else ""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    path.write_text(out.getvalue())
+
+
 # The updates. Each returns the uid of the take that it is about.
 
 
@@ -147,14 +163,7 @@ def trajectory_replaced(corpus: Path) -> str:
     """A take's pose file is released anew: the same path, a tenth larger."""
     uid = takes_of(corpus, "train")[2]
     path = folder_of(corpus, uid) / "trajectory/closed_loop_trajectory.csv"
-    rows = list(csv.DictReader(io.StringIO(path.read_text())))
-    for row in rows:
-        row["tx_world_device"] = f"{1.1 * float(row['tx_world_device']):.6f}"
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    path.write_text(out.getvalue())
+    edit_csv(path, "tx_world_device", lambda metres: f"{1.1 * float(metres):.6f}")
     return uid
 
 
@@ -216,6 +225,44 @@ def split_moved(corpus: Path) -> str:
     edit_json(corpus, "annotations/splits.json", lambda found: found["take_uid_to_split"].update({uid: "val"}))
     edit_json(corpus, descriptions("train"), lambda found: found["annotations"].pop(uid))
     edit_json(corpus, descriptions("val"), lambda found: found["annotations"].update({uid: moved}))
+    return uid
+
+
+def calibration_replaced(corpus: Path) -> str:
+    """A take's calibration is released anew: the camera sits a centimetre further along x."""
+    uid = takes_of(corpus, "train")[2]
+    path = folder_of(corpus, uid) / "trajectory/online_calibration.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        for camera in line["CameraCalibrations"]:
+            camera["T_Device_Camera"]["Translation"][0] += 0.01
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return uid
+
+
+def timesync_replaced(corpus: Path) -> str:
+    """The clock of a take's capture is released anew: its frames were taken 20 ms later."""
+    uid = takes_of(corpus, "train")[2]
+    edit_csv(
+        capture_of(corpus, uid) / "timesync.csv",
+        "aria01_214-1_capture_timestamp_ns",
+        lambda ns: str(int(ns) + 20_000_000),
+    )
+    return uid
+
+
+def paraphrases_changed(corpus: Path) -> str:
+    """The table of paraphrases gets its first line corrected; returns no uid: it is about labels."""
+    path = corpus / "annotations/paraphrases.csv"
+    head, first, *rest = path.read_text().splitlines()
+    path.write_text("\n".join([head, f"{first} again", *rest]) + "\n")
+    return ""
+
+
+def video_withheld(corpus: Path) -> str:
+    """A take's video has not been downloaded yet."""
+    uid = takes_of(corpus, "train")[3]
+    video_of(corpus, uid).unlink()
     return uid
 
 

@@ -1,6 +1,6 @@
 """What a run would do, from looks alone: files are stat'ed, not read. Imports neither torch nor Prefect."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -17,7 +17,7 @@ from trajpilot_core.stages.outcome import units_lost
 from trajpilot_core.stages.resolve import resolve_config
 from trajpilot_core.stages.select import selected_of
 from trajpilot_core.stages.stage import Stage
-from trajpilot_core.stages.why import UNREAD, gone_reasons, noted_reasons, own_reasons, reasons
+from trajpilot_core.stages.why import UNREAD, gone_reasons, noted_reasons, own_reasons, reasons, settled_reasons
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.history import keys_of
 from trajpilot_core.store.inventory import Inventory, load_inventory
@@ -95,23 +95,24 @@ def plan(stages: Mapping[str, Stage], config: PipelineConfig, run: RunOptions) -
     for stage in stages.values():
         before = dict.fromkeys(look.writer[name] for name in stage.reads if name in look.writer)
         waits = [name for name in before if name not in rows or (rows[name].state != "fresh" and rows[name].asked)]
-        found = _waiting(look, stage, waits[0]) if waits else _ready(look, stage)
+        found = _waiting(look, stage, waits) if waits else _ready(look, stage)
         rows[stage.name] = replace(found, asked=stage.name in asked)
     return list(rows.values())
 
 
-def _waiting(look: Look, stage: Stage, first: str) -> PlanRow:
-    """Say what is sure of a stage whose inputs a run would make anew."""
+def _waiting(look: Look, stage: Stage, waits: Sequence[str]) -> PlanRow:
+    """Say what is sure of a stage of whose inputs a run would make some anew: those of the stages `waits`."""
     current, damage = _current(look, stage)
     forced, whole = stage.name in look.run.force, stage.shard_by is None
     sure = [*_forced(look, stage), *damage, *_own(look, stage, current)]
     if current is not None:
         sure += noted_reasons(look.folder, current, stage.shard_by, look.inventory.known)
+        sure += settled_reasons(current, _settled(look, stage, waits))
     state: State = "missing" if current is None and not damage else "stale" if sure else "unknown"
     compute = 1 if whole else None
     cost = estimate(look.folder, stage.name, current, compute, 0)
     bound: Bound = "unknown" if compute is None else "exactly" if forced else "at most"
-    why, removed = "; ".join([*sure, f"unknown until {first} ran"]), 0 if whole or current is None else None
+    why, removed = "; ".join([*sure, f"unknown until {waits[0]} ran"]), 0 if whole or current is None else None
     return PlanRow(stage.name, state, why, compute, bound, removed, cost=cost, current=current)
 
 
@@ -120,6 +121,17 @@ def _current(look: Look, stage: Stage) -> tuple[Manifest | None, list[str]]:
         return look.current(look.folder, stage.name), []
     except StoreError as error:
         return None, [str(error)]
+
+
+def _settled(look: Look, stage: Stage, waits: Sequence[str]) -> dict[str, str]:
+    """Return the fingerprints of those inputs that a run would leave as they are."""
+    found: dict[str, str] = {}
+    for name in stage.reads:
+        writer = look.writer.get(name)
+        source = None if writer is None or writer in waits else _current(look, look.stages[writer])[0]
+        if source is not None and name in source.entries:
+            found[name] = source.entries[name].fingerprint
+    return found
 
 
 def _forced(look: Look, stage: Stage) -> list[str]:

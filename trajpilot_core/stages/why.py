@@ -99,6 +99,17 @@ def noted_reasons(folder: Folder, current: Manifest, unit: str | None, known: Ca
     return _take_reasons(TakeChanges(changed, {shard: causes[shard] for shard in causes if shard in touched}), unit)
 
 
+def settled_reasons(current: Manifest, settled: Mapping[str, str]) -> list[str]:
+    """Name the inputs that differ from those of an output.
+
+    Args:
+        current: the output that counts.
+        settled: entry -> fingerprint, of the stages before that a run leaves as they are.
+    """
+    changed = [name for name, print_ in sorted(settled.items()) if current.inputs.get(name) != print_]
+    return _listed("input changed", "inputs changed", changed)
+
+
 def take_changes(folder: Folder, current: Manifest, work: Keyed, digest_of: Mapping[str, str]) -> TakeChanges:
     """Compare the takes of a sharded stage with those of its output, settings and version left aside."""
     before = {name.removeprefix("shard:"): key for name, key in current.inputs.items() if name.startswith("shard:")}
