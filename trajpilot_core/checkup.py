@@ -15,7 +15,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from schemas.config import IngestConfig, PipelineConfig
-from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.errors import InputError, StoreError, StoreIOError
 from trajpilot_core.readers import READERS
 from trajpilot_core.readers.corpus import Corpus, open_corpus, stat
 from trajpilot_core.readers.egoexo4d_takes import TRAJECTORY
@@ -161,10 +161,10 @@ def _holder(root: Path) -> Iterator[Finding]:
     try:
         with root_lock(str(root), 0.0):
             return
+    except StoreIOError as error:
+        yield Finding("run", "none is at work", str(error), "bad", "mend its permissions")
     except StoreError as error:
         yield Finding("run", "none is at work", str(error), "note", "a second run waits for it")
-    except OSError as error:
-        yield Finding("run", "none is at work", f"the lock: {error.strerror}", "bad", "mend its permissions")
 
 
 def check_corpus(data_root: str, config: IngestConfig) -> list[Finding]:

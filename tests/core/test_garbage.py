@@ -11,7 +11,7 @@ import toy_stages as toy
 from toy_stages import TOYS, VECTOR, features_config, options, run_toys, toys_with, tree_bytes, write_corpus
 
 from schemas.config import PipelineConfig, RunOptions
-from trajpilot_core.errors import StoreError
+from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.stages.plan import plan
 from trajpilot_core.store import garbage, lock
 from trajpilot_core.store.files import LocalFolder, open_folder
@@ -214,6 +214,19 @@ def test_without_the_lock_of_the_stage_gc_would_not_be_refused(tmp_path: Path, m
     monkeypatch.setattr(lock, "_share", lambda *_: None)
     with in_use(str(tmp_path), 0.0), alone(str(tmp_path)):
         assert True
+
+
+def test_a_root_that_cannot_be_written_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Path.open
+
+    def read_only(path: Path, mode: str = "r", **named: object):
+        if mode.startswith("a"):
+            raise OSError(30, "Read-only file system")
+        return kept(path, mode, **named)
+
+    monkeypatch.setattr(Path, "open", read_only)
+    with pytest.raises(StoreIOError, match=r"cannot write .*lock: Read-only file system"):
+        remove_garbage(str(tmp_path), 0.0)
 
 
 def test_gc_is_refused_while_a_run_holds_the_root_and_a_stage_waits_for_gc(tmp_path: Path) -> None:

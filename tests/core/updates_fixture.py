@@ -134,9 +134,10 @@ def capture_of(corpus: Path, uid: str) -> Path:
     return corpus / record_of(corpus, uid)["capture"]["root_dir"]
 
 
-def edit_csv(path: Path, column: str, change: Callable[[str], str]) -> None:
-    """Let `change` edit the filled cells of one column."""
+def edit_csv(path: Path, ending: str, change: Callable[[str], str]) -> None:
+    """Let `change` edit the filled cells of the one column whose name ends so."""
     rows = list(csv.DictReader(io.StringIO(path.read_text())))
+    (column,) = (name for name in rows[0] if name.endswith(ending))
     for row in rows:
         row[column] = change(row[column]) if row[column] else ""
     out = io.StringIO()
@@ -245,7 +246,7 @@ def timesync_replaced(corpus: Path) -> str:
     uid = takes_of(corpus, "train")[2]
     edit_csv(
         capture_of(corpus, uid) / "timesync.csv",
-        "aria01_214-1_capture_timestamp_ns",
+        "_214-1_capture_timestamp_ns",
         lambda ns: str(int(ns) + 20_000_000),
     )
     return uid
