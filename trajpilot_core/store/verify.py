@@ -103,5 +103,12 @@ def _problem(folder: Folder, stage: str, file: FileEntry, seen: Seen) -> tuple[s
             verified_bytes(folder, stage_folder(stage), file)
             seen[file.name] = None
         except StoreError as error:
-            seen[file.name] = str(error), _is_sure(error) or folder.size(path) is None
+            seen[file.name] = str(error), _is_sure(error) or _is_gone(folder, path)
     return seen[file.name]
+
+
+def _is_gone(folder: Folder, path: str) -> bool:
+    try:
+        return folder.size(path) is None
+    except StoreIOError:
+        return False
