@@ -16,6 +16,8 @@ POLL_S = 5.0
 def shown(what: str, publish: Callable[[], T], patience_s: float = 0.0) -> T | None:
     """Publish something; None where the server did not answer, or failed, for `patience_s` seconds.
 
+    What had patience is told as a warning when it is left out.
+
     Raises:
         httpx.HTTPStatusError: the server refused it (4xx): a fault of ours.
     """
@@ -27,7 +29,8 @@ def shown(what: str, publish: Callable[[], T], patience_s: float = 0.0) -> T | N
             if not is_away(error):
                 raise
             if time.monotonic() >= limit:
-                LOG.warning("%s is not shown in the UI: the Prefect server is away (%s)", what, type(error).__name__)
+                level = logging.WARNING if patience_s else logging.DEBUG  # progress comes again in seconds
+                LOG.log(level, "%s is not shown in the UI: the Prefect server is away (%s)", what, error)
                 return None
         time.sleep(min(POLL_S, max(0.0, limit - time.monotonic())))
 

@@ -16,11 +16,15 @@ def answer(status: int) -> httpx.HTTPStatusError:
 
 @pytest.mark.parametrize("error", [httpx.ConnectError("refused"), httpx.ReadTimeout("late"), answer(500), answer(503)])
 def test_what_cannot_be_shown_is_left_out_with_a_word(error: httpx.HTTPError, caplog: pytest.LogCaptureFixture) -> None:
+    """What comes again in seconds, like progress, is left out without one."""
+
     def publish() -> int:
         raise error
 
     with caplog.at_level(logging.WARNING, "trajpilot"):
-        assert shown("table of features", publish) is None
+        assert shown("progress of features", publish) is None
+        assert caplog.messages == []
+        assert shown("table of features", publish, patience_s=0.01) is None
     assert "table of features is not shown in the UI: the Prefect server is away" in caplog.text
 
 
