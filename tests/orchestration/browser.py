@@ -69,12 +69,6 @@ class Page:
             assert time.monotonic() < limit, f"{complaint}; it shows:\n{text[:3000]}"
             time.sleep(0.5)
 
-    def click(self, label: str) -> None:
-        """Press the button, link or tab that is called `label`."""
-        found = "[...document.querySelectorAll('button, a, [role=tab]')].find(e => e.innerText.trim() === %s)"
-        pressed = self.run(f"(e => e ? (e.click(), true) : false)({found % json.dumps(label)})")
-        assert pressed, f"nothing to press is called {label!r}; the page shows:\n{self.text()[:3000]}"
-
     def photograph(self, path: Path) -> None:
         """Write what the window shows as a PNG."""
         path.parent.mkdir(parents=True, exist_ok=True)
