@@ -2,8 +2,8 @@
 
 import dataclasses
 import hashlib
-import pickle
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -70,7 +70,7 @@ def read_checkpoint(path: str) -> dict[str, Any]:
         if path.endswith(".safetensors"):
             return dict(load_file(path))
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, SafetensorError) as error:
+    except (UnpicklingError, RuntimeError, EOFError, ValueError, SafetensorError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(
             f"{path} was refused: {first}; only tensors in a zip-format .pt or .safetensors"
