@@ -6,9 +6,10 @@ What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`
 
 from typing import Literal
 
-from pydantic import Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 
 from schemas.base import Record
+from schemas.places import Place
 
 Precision = Literal["auto", "fp32", "bf16"]
 RecipeName = Literal[
@@ -63,7 +64,7 @@ class FeatureConfig(Record):
     size_px: int = Field(384, ge=32, multiple_of=16, description="Frames are squashed to this square, pixels. Source: paper, appendix on preprocessing.")
     backend: Literal["pyav", "decord"] = Field("pyav", description="Video decoder.")
     decode_timeout_s: float = Field(120.0, gt=0, description="A take whose decoder is silent for longer is rejected.")
-    checkpoint: str | None = Field(None, description="V-JEPA 2.1 .pt or .safetensors file; None: the demo's tiny random checkpoint.")
+    checkpoint: Place | None = Field(None, description="V-JEPA 2.1 .pt or .safetensors file; None: the demo's tiny random checkpoint.")
     checkpoint_sha256: str | None = Field(None, description="Expected digest of the checkpoint.")
     model: Literal["vit_base", "vit_large", "vit_giant", "vit_gigantic", "tiny"] = Field("vit_gigantic", description="Encoder size; vit_gigantic is the paper's ViT-G (1,664 wide).")
     tokens: Literal["pooled", "temporal"] = Field("pooled", description="Mean over all tokens, or one mean per tubelet (D 4).")
@@ -76,7 +77,7 @@ class TextConfig(Record):
     """How labels become unit vectors."""
 
     encoder: Literal["bag_of_words", "egovlpv2", "transformers"] = Field("egovlpv2", description="bag_of_words is the demo's offline projection.")
-    model: str | None = Field(None, description="egovlpv2: folder with EgoVLPv2.pth and the RoBERTa tokenizer; transformers: folder or hub id.")
+    model: Place | None = Field(None, description="egovlpv2: folder with EgoVLPv2.pth and the RoBERTa tokenizer; transformers: folder or hub id.")
     revision: str | None = Field(None, description="Pinned commit of a hub model.")
     embedding: Literal["cls", "mean", "projected"] = Field("cls", description="Which sentence vector (D 22).")
     max_tokens: int = Field(77, ge=4, description="Longer texts are cut.")
@@ -237,9 +238,11 @@ ONE_STAGE: dict[str, JsonValue] = {"type": "string", "enum": list(STAGE_NAMES)}
 class RunOptions(Record):
     """Where and how a run happens; never part of a key."""
 
+    model_config = ConfigDict(hide_input_in_errors=True)
+
     recipe: RecipeName = Field("atomic", description="Named experiment that holds wherever the configuration says nothing else.")
-    root: str = Field("runs", description="Everything that is written lies under this folder.")
-    data_root: str = Field("", description="Folder (or s3:// prefix) of the downloaded corpus.")
+    root: Place = Field("runs", description="Everything that is written lies under this folder.")
+    data_root: Place = Field("", description="Folder (or s3:// prefix) of the downloaded corpus.")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where the models run.")
     workers: int = Field(2, ge=1, le=64, description="Processes for decoding and for trainings side by side.")
     only: tuple[str, ...] = Field((), json_schema_extra={"items": ONE_STAGE}, description="Run these stages only; what they read must be there.")

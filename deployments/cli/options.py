@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from deployments.recipes import recipe
 from schemas.config import PipelineConfig, RunOptions
+from schemas.places import LOGIN_INSIDE, REFUSED, holds_login
 from trajpilot_core.errors import InputError
 
 Root = Annotated[str, typer.Option("--root", help="Everything that is written lies under this folder.")]
@@ -24,7 +26,13 @@ Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 
 
 def located(place: str) -> str:
-    """Write a folder out in full, so that it means the same from everywhere; an address stays as it is."""
+    """Write a folder out in full, so that it means the same from everywhere; an address stays as it is.
+
+    Raises:
+        InputError: a login stands in the address; it is not repeated.
+    """
+    if holds_login(place):
+        raise InputError(REFUSED)
     return place if "://" in place else str(Path(place).resolve())
 
 
@@ -34,11 +42,12 @@ def local_root(root: str) -> Path:
     Raises:
         InputError: an address of an object store.
     """
-    if "://" in root:
+    place = located(root)
+    if "://" in place:
         raise InputError(
-            f"--root {root} is no folder of this machine; give one, or deploy with that root and run by the server"
+            f"--root {place} is no folder of this machine; give one, or deploy with that root and run by the server"
         )
-    return Path(root).resolve()
+    return Path(place)
 
 
 def check_corpus(data: str) -> str:
@@ -89,9 +98,14 @@ def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
 
 
 def explain(error: ValidationError) -> str:
-    """Say in one line which setting has which wrong value."""
-    found = [f"{'.'.join(str(p) for p in e['loc'])} is {e['input']!r}: {e['msg']}" for e in error.errors()]
-    return "; ".join(found)
+    """Say in one line which setting has which wrong value; an address with a login in it is not repeated."""
+    return "; ".join(map(fault, error.errors()))
+
+
+def fault(found: ErrorDetails) -> str:
+    """Say in one line what is wrong with one setting."""
+    value = "" if found["type"] == LOGIN_INSIDE else f" is {found['input']!r}"
+    return f"{'.'.join(map(str, found['loc']))}{value}: {found['msg']}"
 
 
 def run_options(**values: object) -> RunOptions:

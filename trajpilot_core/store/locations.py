@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from schemas.places import REFUSED, holds_login
 from trajpilot_core.errors import StoreError
 
 ALLOWED_PROTOCOLS = ("file", "s3")
@@ -31,8 +32,10 @@ def parse_location(url: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Lo
         allowed: protocols that may be opened.
 
     Raises:
-        StoreError: another protocol, a chained address (`::`), `..`, a NUL, or an empty address.
+        StoreError: another protocol, a chained address (`::`), `..`, a NUL, an empty address, or a login in it.
     """
+    if holds_login(url):
+        raise StoreError(REFUSED)
     if not url or "\0" in url or "::" in url:
         raise StoreError(
             f"{url!r} is no address: it is empty, holds a NUL, or chains addresses with '::'; give a folder"

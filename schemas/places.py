@@ -1,0 +1,34 @@
+"""Addresses of folders and files. They stand in logs, parameters, manifests and pages, so none may hold a login."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+LOGIN_INSIDE = "login_inside"
+"""Type of the validation error; whoever prints it leaves the value out."""
+LOGIN = r"://[^/]*@|[?&][^=]*([Kk]ey|[Ss]ecret|[Tt]oken|[Pp]assword|[Ss]ignature|[Cc]redential)[^=]*="
+"""A user before the host, or a query that carries a credential."""
+REFUSED = (
+    "the address holds a login (not repeated here), and addresses are shown in logs, pages and the database; write it "
+    "without, and give (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or the role of the machine"
+)
+
+
+def holds_login(place: str) -> bool:
+    """Say whether an address carries a user, a password, a key or a token."""
+    return re.search(LOGIN, place) is not None
+
+
+def without_login(place: str) -> str:
+    """Return the address if no login stands in it; else the error of pydantic, which does not repeat it."""
+    if holds_login(place):
+        raise PydanticCustomError(LOGIN_INSIDE, REFUSED)
+    return place
+
+
+Place = Annotated[
+    str, AfterValidator(without_login), WithJsonSchema({"type": "string", "pattern": f"^(?!.*({LOGIN}))"})
+]
+"""An address; forms and servers refuse one with a login before they keep it."""

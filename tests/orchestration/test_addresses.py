@@ -1,0 +1,75 @@
+"""An address with a login in it is refused before anything is written, and nobody repeats the login."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hostile import SECRET
+from typer.testing import CliRunner
+
+from deployments.cli.main import app
+from schemas.config import PipelineConfig, RunOptions
+from schemas.places import Place, holds_login
+from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.store.locations import parse_location
+
+WITH_LOGIN = (
+    f"s3://AKIA:{SECRET}@bucket/x", f"s3://{SECRET}@bucket", f"https://hub/x?token={SECRET}",
+    f"s3://bucket/x?X-Amz-Signature={SECRET}", f"file://me:{SECRET}@host/x", f"s3://b/x?a=1&aws_secret_access_key={SECRET}",
+)  # fmt: skip
+WITHOUT = ("s3://bucket/x", "/data/a@b", "runs", "", "s3://bucket/key=1/x", "C:/data", "org/model", "/x/user:y@z")
+
+
+@pytest.mark.parametrize("address", WITH_LOGIN)
+def test_an_address_with_a_login_is_refused_by_records_and_by_the_store_and_not_repeated(address: str) -> None:
+    with pytest.raises(StoreError) as store:
+        parse_location(address, ("file", "s3", "https"))
+    assert SECRET not in str(store.value)
+    for field in ("root", "data_root"):
+        with pytest.raises(ValueError, match="holds a login") as record:
+            RunOptions.model_validate({field: address})
+        assert SECRET not in str(record.value)
+    for part in ({"features": {"checkpoint": address}}, {"text_bank": {"model": address}}):
+        with pytest.raises(ValueError, match="holds a login"):
+            PipelineConfig.model_validate(part)
+
+
+@pytest.mark.parametrize("address", WITHOUT)
+def test_an_address_without_a_login_is_left_alone(address: str) -> None:
+    assert not holds_login(address)
+    assert RunOptions(root=address, data_root=address).root == address
+
+
+def test_the_pattern_of_forms_is_the_rule_itself() -> None:
+    import re
+
+    pattern = RunOptions.model_json_schema()["properties"]["data_root"]["pattern"]
+    for address in (*WITH_LOGIN, *WITHOUT):
+        assert (re.search(pattern, address) is None) == holds_login(address), address
+    assert json.dumps(Place.__metadata__[1].json_schema)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run --data ADDRESS", "run --data . --root ADDRESS", "demo --root ADDRESS", "status --data ADDRESS",
+        "status --root ADDRESS", "plan --data ADDRESS", "plan --root ADDRESS", "doctor --data ADDRESS",
+        "doctor --root ADDRESS", "verify --root ADDRESS", "gc --root ADDRESS", "ui --root ADDRESS",
+        "run --data . --set features.checkpoint=ADDRESS", "run --data . --set text_bank.model=ADDRESS",
+    ],
+)  # fmt: skip
+def test_no_command_repeats_it(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, line.replace("ADDRESS", WITH_LOGIN[0]).split())
+    assert isinstance(result.exception, InputError | StoreError), result.output
+    assert SECRET not in result.output + str(result.exception)
+    assert "holds a login" in str(result.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_s_address_with_a_login_is_refused_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", f"http://admin:{SECRET}@127.0.0.1:4200/api")
+    result = CliRunner().invoke(app, ["deploy"])
+    assert isinstance(result.exception, InputError)
+    assert SECRET not in result.output + str(result.exception)
+    assert "PREFECT_API_AUTH_STRING" in str(result.exception)
