@@ -12,8 +12,10 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 from trajpilot_core.checkup import Finding
+from trajpilot_core.errors import InputError
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 15.0
+"""A server at work on a small machine was seen to take seconds for an answer."""
 POOLS = ("trajpilot-cpu", "trajpilot-gpu")
 
 
@@ -56,6 +58,17 @@ def check_server(url: str | None, login: str | None, *, has_key: bool) -> list[F
     todo = "" if same else "use one version on both sides"
     found.append(Finding("server", f"Prefect {installed}", f"{version.body} at {url}", "ok" if same else "note", todo))
     return [*found, *(_pool(url, login, pool) for pool in POOLS), _deployments(url, login)]
+
+
+def require_server(url: str, login: str | None, *, has_key: bool) -> None:
+    """Do nothing where the server answers and takes the login.
+
+    Raises:
+        InputError: it does not; the message says what to do, and never repeats the login.
+    """
+    bad = next((row for row in check_server(url, login, has_key=has_key) if row.verdict == "bad"), None)
+    if bad is not None:
+        raise InputError(f"the Prefect server at {url}: {bad.what}: {bad.found}, expected {bad.expected}; {bad.todo}")
 
 
 def _login(url: str, answer: Answer, login: str | None, *, has_key: bool) -> Finding:

@@ -2,26 +2,23 @@
 
 import logging
 import os
-import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from unittest.mock import patch
+from typing import cast
 
-from prefect.events.worker import EventsWorker
-from prefect.logging.handlers import APILogWorker
-from prefect.server.api.server import SubprocessASGIServer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from deployments.claims import claims
+from deployments.claims import DeviceName, claims
+from deployments.embedded import embedded_server
 from deployments.recipes import recipe
-from deployments.settings import STARTUP_TIMEOUT_S, PrefectPlace, end_orphan_server, remember_server
+from deployments.server_check import require_server
+from deployments.settings import PrefectPlace, end_orphan_server, server_login
 from flows.demo import demo
 from flows.pipeline import full_pipeline
 from schemas.claims import ClaimsConfig
@@ -35,7 +32,6 @@ from trajpilot_core.store.lock import require_free_space, root_lock
 
 LOG = logging.getLogger("trajpilot")
 LOCK_WAIT_S = 3600.0
-DRAIN_S = 10.0
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 NEEDED_BYTES = 2 << 30
@@ -92,38 +88,16 @@ def logging_to(root: Path) -> Iterator[Path]:
 
 @contextmanager
 def prefect_server(place: PrefectPlace) -> Iterator[None]:
-    """Keep the embedded server for the time of the run and end it by its process id, also on Ctrl-C."""
+    """Start a server for the time of the run, unless the user has one; end the one that a killed run left behind."""
     if place.server is not None:
+        login, has_key = server_login()
+        require_server(place.server, login, has_key=has_key)
         yield
         return
     if end_orphan_server(place.home):
         LOG.info("ended the Prefect server of an earlier run that was killed")
-    server = SubprocessASGIServer()
-    try:
-        start_apart(server)
-        if server.server_process is not None:
-            remember_server(place.home, server.server_process.pid)
+    with embedded_server(place.home):
         yield
-    finally:
-        drain()
-        server.stop()
-        (place.home / "server.pid").unlink(missing_ok=True)
-
-
-def start_apart(server: SubprocessASGIServer) -> None:
-    """Start the server in a process group of its own: Ctrl-C is for the run, which then ends the server.
-
-    Prefect starts it in the run's group; there Ctrl-C would end it first, and the run would wait for it for a minute.
-    """
-    apart = partial(subprocess.Popen, start_new_session=True)
-    with patch.object(subprocess, "Popen", apart):
-        server.start(timeout=STARTUP_TIMEOUT_S)
-
-
-def drain() -> None:
-    """Send what is left of logs and events to the server."""
-    APILogWorker.drain_all(timeout=DRAIN_S)
-    EventsWorker.drain_all(timeout=DRAIN_S)
 
 
 @contextmanager
@@ -159,7 +133,7 @@ def run_claims(root: Path, docs: Path, jobs: int, device: str, worlds: tuple[str
         interruptible(),
         session(root, "The claims on SIMULATED worlds", f"config {ClaimsConfig().digest()[:12]}", place),
     ):
-        run = claims(str(root), str(docs), jobs, device, worlds)
+        run = claims(str(root), str(docs), jobs, cast("DeviceName", device), worlds)
         count = Counter(job.status for job in run.jobs)
         LOG.info("jobs: %s", ", ".join(f"{n} {status}" for status, n in sorted(count.items())))
         LOG.info("pages: %s   UI: trajpilot ui --root %s", docs / "claims.md", root)

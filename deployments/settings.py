@@ -9,14 +9,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from trajpilot_core.errors import StoreIOError
+from schemas.places import holds_login
+from trajpilot_core.errors import InputError, StoreIOError
 
 STARTUP_TIMEOUT_S = 120
-"""The default of 20 s is too short for a first start on a small machine."""
+"""A first start on a small machine took more than 20 s."""
 
 EMBEDDED = {
-    "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": str(STARTUP_TIMEOUT_S),
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_V2_ENABLED": "false",
     "PREFECT_SERVER_UI_API_URL": "/api",
@@ -31,9 +30,10 @@ ALWAYS = {
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
     "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
+    "PREFECT_LOCAL_STORAGE_PATH": "/dev/null/no-result-is-kept",
     "PREFECT_PLUGINS_ENABLED": "0",
 }
-
+"""Prefect writes the exception of a failed flow to its storage whatever a flow says; there is no such storage here."""
 
 HEARTBEAT_S = 30
 """Seconds between signs of life of a deployed run: the shortest that Prefect allows."""
@@ -43,6 +43,12 @@ UNSTARTED_S = 240
 """A run that a worker took and that did not start within this time is marked as crashed (another one)."""
 PLACE = {"data_root": "TRAJPILOT_DATA", "root": "TRAJPILOT_ROOT", "recipe": "TRAJPILOT_RECIPE"}
 """Fields of RunOptions whose defaults a deployment takes from its environment."""
+
+OF_ANOTHER_SERVER = (
+    "PREFECT_API_KEY", "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_DATABASE_",
+    "PREFECT_SERVER_DATABASE_",
+)  # fmt: skip
+"""What a user has set for a server of his own; the one that a run starts for itself has its own login and database."""
 
 QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 """On the command line our own lines say what happens; Prefect's go to its UI."""
@@ -72,15 +78,15 @@ def prepare_prefect(root: Path) -> PrefectPlace:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreIOError(f"cannot write to {home}: {error.strerror}; mend it or choose another --root") from error
-    server = os.environ.get("PREFECT_API_URL") or None
+    server = server_of_deployments()
     for name, value in {**ALWAYS, **QUIET}.items():
         os.environ.setdefault(name, value)
     if server is None:
         os.environ["PREFECT_HOME"] = str(home)
         os.environ["PREFECT_PROFILES_PATH"] = str(home / "profiles.toml")
-        os.environ.pop("PREFECT_API_KEY", None)
         os.environ.update(EMBEDDED)
-        os.environ.pop("PREFECT_API_DATABASE_CONNECTION_URL", None)
+        for name in [name for name in os.environ if name.startswith(OF_ANOTHER_SERVER)]:
+            del os.environ[name]
     return PrefectPlace(home=home, server=server)
 
 
@@ -90,8 +96,18 @@ def deployed_place() -> dict[str, str]:
 
 
 def server_of_deployments() -> str | None:
-    """Return the URL of the Prefect server that deployments go to; None: none is named."""
-    return os.environ.get("PREFECT_API_URL") or None
+    """Return the URL of the Prefect server that the user names; None: none is named.
+
+    Raises:
+        InputError: a login stands in it, which would then stand in every log.
+    """
+    url = os.environ.get("PREFECT_API_URL") or None
+    if url is not None and holds_login(url):
+        raise InputError(
+            "PREFECT_API_URL holds a login (not repeated here); write it without, "
+            "and set PREFECT_API_AUTH_STRING=name:password"
+        )
+    return url
 
 
 def server_login() -> tuple[str | None, bool]:
@@ -117,9 +133,16 @@ def one_thread_per_process() -> None:
         os.environ.setdefault(name, "1")
 
 
-def server_environment(home: Path) -> dict[str, str]:
-    """Return the environment of `prefect server start` over the database of a run."""
-    return {**os.environ, **ALWAYS, **EMBEDDED, "PREFECT_HOME": str(home)}
+def server_environment(home: Path, login: str) -> dict[str, str]:
+    """Return the environment of `prefect server start` over the database of a run, which asks for `login`."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OF_ANOTHER_SERVER)}
+    said = {"PREFECT_HOME": str(home), "PREFECT_SERVER_API_AUTH_STRING": login}
+    return {**kept, **ALWAYS, **EMBEDDED, **said}
+
+
+def wanted_login() -> str | None:
+    """Return the login that the user wants a server started here to ask for (`user:password`), None: any."""
+    return os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or None
 
 
 def remember_server(home: Path, pid: int) -> None:
@@ -148,6 +171,6 @@ def end_orphan_server(home: Path) -> bool:
 def is_prefect_server(pid: int) -> bool:
     """Say whether process `pid` is a Prefect server of this user (a reused id is not)."""
     try:
-        return pid > 0 and b"prefect.server.api.server" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return pid > 0 and b"\0prefect\0--no-prompt\0server\0start\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False

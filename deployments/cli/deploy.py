@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from deployments.cli.options import located
+from deployments.cli.options import located, run_options
 from deployments.recipes import recipe as named
 from trajpilot_core.errors import InputError
 
@@ -33,7 +33,8 @@ def deploy(
 
     Places are as the workers see them. They become the defaults of every deployed run.
     """
-    from deployments.settings import prefect_without_noise, server_of_deployments
+    from deployments.server_check import require_server
+    from deployments.settings import prefect_without_noise, server_login, server_of_deployments
 
     server = server_of_deployments()
     if server is None:
@@ -42,10 +43,13 @@ def deploy(
             "and set PREFECT_API_URL=http://127.0.0.1:4200/api"
         )
     named(recipe)
+    place = {"data_root": located(data) if data else "", "root": located(root), "recipe": recipe}
+    run_options(**place)
+    login, has_key = server_login()
+    require_server(server, login, has_key=has_key)
     prefect_without_noise()
     from deployments import deploy as deploying
 
-    place = {"data_root": located(data) if data else "", "root": located(root), "recipe": recipe}
     deploying.deploy(place, pools.value)
     where = f"data {place['data_root'] or '(none)'}, root {place['root']}"
     typer.echo(f"deployed to {server}: recipe {recipe}, {where}")

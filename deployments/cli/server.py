@@ -1,5 +1,6 @@
 """Command `ui`: the Prefect UI over the runs of a root."""
 
+import secrets
 import subprocess
 import sys
 from typing import Annotated
@@ -19,15 +20,21 @@ def ui(
     root: Root = "runs",
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 4200,
 ) -> None:
-    """Open the Prefect UI over the runs of a root, until Ctrl-C."""
-    from deployments.settings import server_environment
+    """Open the Prefect UI over the runs of a root, until Ctrl-C; it asks for the login that is printed here.
+
+    Set PREFECT_SERVER_API_AUTH_STRING=name:password for a login that stays the same.
+    """
+    from deployments.settings import server_environment, wanted_login
 
     home = local_root(root) / "prefect"
     if not home.exists():
         raise InputError(f"{home} is not there: no run was made under {root}; give the --root of a run")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    typer.echo(f"Prefect UI of {root}: http://127.0.0.1:{port}   (Ctrl-C ends it)")
+    login = wanted_login()
+    drawn = login or f"ui:{secrets.token_urlsafe(12)}"
+    said = "your PREFECT_SERVER_API_AUTH_STRING" if login else drawn
+    typer.echo(f"Prefect UI of {root}: http://127.0.0.1:{port}   login: {said}   (Ctrl-C ends it)")
     try:
-        sys.exit(subprocess.call(command, env=server_environment(home)))
+        sys.exit(subprocess.call(command, env=server_environment(home, drawn)))
     except KeyboardInterrupt:
         sys.exit(0)

@@ -4,8 +4,12 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from compose_server import Served
 
 os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="trajpilot-prefect-")
 os.environ.update(
@@ -29,6 +33,14 @@ def prefect_server() -> Iterator[str]:
     server.start(timeout=120)
     yield server.api_url
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Served"]:
+    """The server of docker-compose.yml, which asks for a login."""
+    from compose_server import server_of_compose
+
+    yield from server_of_compose(tmp_path_factory.mktemp("server"))
 
 
 @pytest.fixture

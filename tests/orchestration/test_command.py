@@ -64,10 +64,10 @@ def servers_over(home: Path) -> list[str]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if str(home).encode() in (folder / "environ").read_bytes():
-                found.append((folder / "cmdline").read_bytes().decode(errors="replace"))
+                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
             continue
-    return [line for line in found if "prefect.server" in line]
+    return [line for line in found if "prefect --no-prompt server start" in line]
 
 
 def test_a_run_from_an_empty_home_and_another_folder_writes_under_its_root_only(

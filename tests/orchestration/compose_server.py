@@ -1,0 +1,71 @@
+"""The service `server` of docker-compose.yml as a process: its command and environment, with SQLite as database."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from compose_file import as_started
+from stack_processes import PATIENCE, end, free_port
+
+LOGIN = "admin:c4nary-login-5d1e"
+GIVEN = {"TRAJPILOT_LOGIN": LOGIN, "TRAJPILOT_DATABASE_PASSWORD": "none", "TRAJPILOT_DATA_FOLDER": "/srv/data"}
+
+
+class Served(NamedTuple):
+    """A running server."""
+
+    url: str
+    folder: Path
+
+
+def server_of_compose(folder: Path, **changes: str | None) -> Iterator[Served]:
+    """Start the service `server` of docker-compose.yml as a process; a change of None removes a variable."""
+    service = as_started(GIVEN)["services"]["server"]
+    port = free_port()
+    declared = {k: v for k, v in {**service["environment"], **changes}.items() if v is not None}
+    environment = {k: v for k, v in declared.items() if not k.startswith("PREFECT_SERVER_DATABASE_")}
+    replaced = {"0.0.0.0": "127.0.0.1", "4200": str(port)}
+    command = [sys.executable, "-m", *(replaced.get(word, word) for word in service["command"])]
+    kept = {"PATH": os.environ["PATH"], "HOME": str(folder), "PREFECT_HOME": str(folder)}
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(command, env={**kept, **environment}, stdout=log, stderr=log, process_group=0)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        limit = time.monotonic() + 180 * PATIENCE
+        while ask(url, "GET", "/api/health").status != 200:
+            assert process.poll() is None, (folder / "server.log").read_text()
+            assert time.monotonic() < limit, "the server did not start"
+            time.sleep(0.5)
+        yield Served(url, folder)
+    finally:
+        end(process)
+
+
+class Answer(NamedTuple):
+    """What the server said."""
+
+    status: int
+    body: bytes
+
+
+def ask(url: str, method: str, path: str, login: str | None = None, body: object = None) -> Answer:
+    headers = {"Content-Type": "application/json"}
+    if login is not None:
+        headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
+    data = None if body is None else json.dumps(body).encode()
+    asked = urllib.request.Request(url + path, data=data, headers=headers, method=method)
+    try:
+        with urllib.request.urlopen(asked, timeout=60 * PATIENCE) as answer:
+            return Answer(answer.status, answer.read())
+    except urllib.error.HTTPError as error:
+        return Answer(error.code, error.read())
+    except OSError:
+        return Answer(0, b"")
