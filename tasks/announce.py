@@ -8,6 +8,7 @@ from prefect.events import emit_event
 
 from schemas.config import PipelineConfig
 from tasks.showing import shown
+from tasks.texts import literal
 from trajpilot_core.stages.differences import changed_settings
 
 LOG = logging.getLogger("trajpilot")
@@ -32,8 +33,11 @@ def announce(recipe: str, base: PipelineConfig, config: PipelineConfig) -> None:
     changes = changed_settings(base.model_dump(mode="json"), config.model_dump(mode="json"))
     said = headline(recipe, changes, config)
     LOG.info("%s", said)
-    rows = [{"setting": name, f"recipe {recipe}": old, "this run": new} for name, (old, new) in changes.items()]
-    told = f"{said} (full digest {config.digest()})"
+    rows = [
+        {"setting": name, f"recipe {recipe}": literal(old), "this run": literal(new)}
+        for name, (old, new) in changes.items()
+    ]
+    told = literal(f"{said} (full digest {config.digest()})")
     shown(
         "configuration",
         lambda: create_table_artifact(table=rows, key="configuration", description=told),

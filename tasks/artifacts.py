@@ -14,6 +14,7 @@ from prefect.artifacts import (
 )
 
 from tasks.showing import shown
+from tasks.texts import literal
 from trajpilot_core.stages.execute import Outcome
 
 LOG = logging.getLogger("trajpilot")
@@ -77,7 +78,7 @@ class StageProgress:
         """Make the progress artifact, or bring it up to date."""
         if self.artifact is None:
             key = artifact_key(f"{self.name}-progress")
-            made = create_progress_artifact(progress=percent, key=key, description=f"{self.name}: {what}")
+            made = create_progress_artifact(progress=percent, key=key, description=f"{self.name}: {literal(what)}")
             self.artifact = cast(UUID, made)
         else:
             update_progress_artifact(self.artifact, progress=percent)
@@ -92,7 +93,7 @@ class StageProgress:
 def publish_outcome(name: str, outcome: Outcome) -> None:
     """Log the stage's line and publish its counts as a table."""
     log_line(name, outcome.message(), outcome.seconds)
-    key, told = artifact_key(name), f"**{name}**: {outcome.message()}"
+    key, told = artifact_key(name), f"**{name}**: {literal(outcome.message())}"
     shown(
         f"table of {name}",
         lambda: create_table_artifact(table=outcome.summary(), key=key, description=told),
@@ -102,7 +103,7 @@ def publish_outcome(name: str, outcome: Outcome) -> None:
 
 def publish_report(report: str) -> None:
     """Publish where the report lies."""
-    markdown, told = f"Report: `{report}`", "Where the report lies"
+    markdown, told = f"Report: {literal(report)}", "Where the report lies"
     shown(
         "place of the report",
         lambda: create_markdown_artifact(markdown=markdown, key="report-place", description=told),
