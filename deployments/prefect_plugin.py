@@ -9,15 +9,37 @@ from pathlib import Path
 
 from prefect.plugins import HookContext, register_hook
 
+FLAGS = {"--watch", "--prompt", "--no-prompt", "--help", "-h"}
+"""Options without a value; every other option takes the next word, unless it is written with `=`."""
+
+
+def is_prefect(program: str) -> bool:
+    """Say whether a command line is Prefect's: `prefect`, or `python -m prefect`."""
+    path = Path(program)
+    return path.stem == "prefect" or (path.name == "__main__.py" and path.parent.name == "prefect")
+
+
+def plain_words(arguments: list[str]) -> list[int]:
+    """Return the places of the words that are neither the program, nor options, nor values of options."""
+    found, is_value = [], False
+    for place, word in enumerate(arguments[1:], start=1):
+        if is_value:
+            is_value = False
+        elif word.startswith("-"):
+            is_value = word not in FLAGS and "=" not in word
+        else:
+            found.append(place)
+    return found
+
 
 def with_full_name(arguments: list[str]) -> list[str]:
     """Return the command line with a bare deployment name written out; any other command line unchanged."""
-    if len(arguments) < 4 or Path(arguments[0]).name != "prefect" or arguments[1:3] != ["deployment", "run"]:
+    words = plain_words(arguments)
+    if len(words) < 3 or not is_prefect(arguments[0]) or [arguments[k] for k in words[:2]] != ["deployment", "run"]:
         return arguments
-    name = arguments[3]
-    if name.startswith("-") or "/" in name:
-        return arguments
-    return [*arguments[:3], f"{name}/{name}", *arguments[4:]]
+    place = words[2]
+    name = arguments[place]
+    return arguments if "/" in name else [*arguments[:place], f"{name}/{name}", *arguments[place + 1 :]]
 
 
 @register_hook
