@@ -1,22 +1,38 @@
 """Flow of the deployment `claims`: the worlds of the claims with the recipes that are fixed for them."""
 
-from typing import Any, cast
+from typing import Annotated, Any, Literal, cast
 
 from prefect import flow
 from prefect.futures import PrefectFuture
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+from pydantic import Field
 
 from deployments.recipes import claims as files_recipe
 from deployments.recipes import claims_controls
 from flows.claims import claims_worlds
 from schemas.claims import ClaimsRun
+from schemas.places import Place
+
+DeviceName = Literal["auto", "cpu", "cuda"]
 
 
 @flow(name="claims", persist_result=False)
 def claims(
-    root: str = "runs/claims", docs: str = "docs", jobs: int = 2, device: str = "auto", worlds: tuple[str, ...] = ()
+    root: Place = "runs/claims",
+    docs: Place = "docs",
+    jobs: Annotated[int, Field(ge=1, le=64)] = 2,
+    device: DeviceName = "auto",
+    worlds: tuple[str, ...] = (),
 ) -> ClaimsRun:
-    """Compute the worlds of the claims, `jobs` at a time, and write docs/claims.md and the pages beside it."""
+    """Compute the worlds of the claims, `jobs` at a time, and write docs/claims.md and the pages beside it.
+
+    Args:
+        root: Where the worlds write.
+        docs: Where the pages and their tables go.
+        jobs: Worlds side by side.
+        device: Where the models run.
+        worlds: Worlds such as base-s0; none: all that are planned.
+    """
     runner = cast("TaskRunner[PrefectFuture[Any]]", ThreadPoolTaskRunner(max_workers=jobs))
     side_by_side = claims_worlds.with_options(task_runner=runner)
     return side_by_side(files_recipe(), claims_controls(), root, docs, device, worlds)

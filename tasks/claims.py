@@ -1,7 +1,10 @@
 """The worlds of the claims as tasks: each in a process of its own, resumable stage by stage."""
 
 import logging
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 from prefect import State, task
@@ -17,12 +20,25 @@ from trajpilot_core.claims.worlds import PlannedWorld, Recipes
 LOG = logging.getLogger("trajpilot")
 
 
+@contextmanager
+def fault_is_told(world: str) -> Iterator[None]:
+    """Log a fault of the program where it happens: the flow raises it in the end, hours later."""
+    done = False
+    try:
+        yield
+        done = True
+    finally:
+        if not done:
+            LOG.error("%-12s broke off: %r; the other worlds go on", world, sys.exception())
+
+
 @task(task_run_name="{world.name}-s{world.seed}", cache_policy=NO_CACHE, persist_result=False)
 def compute_world(world: PlannedWorld, recipes: Recipes, place: Place) -> State[tuple[ClaimsJob, ...]]:
     """Compute one world; a failed one is reported with its reason and does not stop the others."""
     started = time.monotonic()
     LOG.info("%-12s started", world.folder)
-    jobs = run_apart(world, recipes, place)
+    with fault_is_told(world.folder):
+        jobs = run_apart(world, recipes, place)
     seconds = time.monotonic() - started
     create_table_artifact(
         table=[{"job": job.job, "status": job.status, "seconds": job.seconds, "note": job.note} for job in jobs],

@@ -75,6 +75,25 @@ def test_choices_are_drop_downs_and_numbers_have_bounds(form: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("parameters", "field"),
     [
+        ({"jobs": 0}, "jobs"),
+        ({"device": "tpu"}, "device"),
+        ({"root": "s3://key:secret@bucket"}, "root"),
+        ({"worlds": [1]}, "worlds[0]"),
+    ],
+)
+def test_the_form_of_the_claims_has_bounds_and_descriptions_too(parameters: dict[str, Any], field: str) -> None:
+    from prefect.utilities.callables import parameter_schema
+
+    from deployments.claims import claims
+
+    form = parameter_schema(claims).model_dump()
+    assert all(parameter["description"] for parameter in form["properties"].values())
+    assert f"field '{field}'" in refused(parameters, form)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "field"),
+    [
         ({"config": {"features": {"size_px": 17}}}, "config.features.size_px"),
         ({"config": {"features": {"backend": "vlc"}}}, "config.features.backend"),
         ({"config": {"alignment": {"train": {"epochs": 0}}}}, "config.alignment.train.epochs"),
@@ -179,6 +198,15 @@ def test_a_silent_run_is_marked_as_crashed_after_several_heartbeats_and_within_f
         assert timedelta(seconds=3 * HEARTBEAT_S) < within < timedelta(seconds=300 - HEARTBEAT_S), automation.name
     for item in declared.values():
         assert item["work_pool"]["job_variables"]["env"]["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] == str(HEARTBEAT_S)
+
+
+def test_a_deployed_run_keeps_no_result_whatever_its_worker_s_settings_are(declared: dict[str, Any]) -> None:
+    from deployments.settings import ALWAYS
+
+    names = ("PREFECT_RESULTS_PERSIST_BY_DEFAULT", "PREFECT_RESULTS_DEFAULT_SERIALIZER", "PREFECT_LOCAL_STORAGE_PATH")
+    for item in declared.values():
+        env = item["work_pool"]["job_variables"]["env"]
+        assert {name: env[name] for name in names} == {name: ALWAYS[name] for name in names}
 
 
 def placeholders(value: Any) -> set[str]:
