@@ -1,0 +1,263 @@
+"""One small run with a secret in every place where a user has one and a hostile text in every free text, and a second
+run after a hostile pickle was planted in every file that the first one left: docs/security.md."""
+
+import json
+import pickle
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from browser import browser
+from hostile import SECRET, TEXTS, Marker, hits, home_with_secrets, hostile_corpus, payload
+from stack_processes import PATIENCE
+
+from schemas.world import soak_world
+from trajpilot_core.simworld.write import write_world
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+TRAININGS = {
+    "alignment": ("alignment/final-s0",),
+    "predictor": ("predictor/final-s0/traj", "predictor/final-s0/no_traj"),
+    "scorer": ("s0/scorer", "s0/scorer_plus"),
+}
+"""Where the trainings of a stage keep their checkpoints."""
+ACTIVE = "iframe, object, embed, form, link, video, img:not([src^=data])"
+"""Elements that a report never has."""
+RUN = ("run", "--recipe", "soak", "--max-rejects", "0.6", "--set", "report.examples=6")
+
+
+class Ran(NamedTuple):
+    """A finished run."""
+
+    root: Path
+    world: Path
+    environment: dict[str, str]
+    output: str
+    server_login: str
+
+
+def command(*arguments: str) -> list[str]:
+    return [str(Path(sys.executable).parent / "trajpilot"), *arguments]
+
+
+def run(ran: Ran, *more: str) -> tuple[int, str]:
+    """Run the pipeline (again) with the secrets in the environment."""
+    line = command(*RUN, "--data", str(ran.world), "--root", str(ran.root), *more)
+    done = subprocess.run(
+        line, cwd=ran.root.parent, env=ran.environment, capture_output=True, text=True, timeout=900, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+    """The first run. While it goes on, the login of its server is read from the environment of that process."""
+    folder = tmp_path_factory.mktemp("security")
+    write_world(soak_world(), folder / "world", 2, lambda done, total, what: None)
+    hostile_corpus(folder / "world")
+    environment, root = home_with_secrets(folder / "home"), folder / "root"
+    line = command(*RUN, "--data", str(folder / "world"), "--root", str(root))
+    with (folder / "output").open("w") as output:
+        process = subprocess.Popen(line, cwd=folder, env=environment, stdout=output, stderr=output)
+        login = login_of_server(process, root / "prefect" / "server.pid")
+        assert process.wait(timeout=900) == 0, (folder / "output").read_text()
+    yield Ran(root, folder / "world", environment, (folder / "output").read_text(), login)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def login_of_server(process: subprocess.Popen[bytes], note: Path) -> str:
+    """Return the login that the run drew for its own server."""
+    limit = time.monotonic() + 180 * PATIENCE
+    while time.monotonic() < limit and process.poll() is None:
+        try:
+            variables = Path(f"/proc/{int(note.read_text())}/environ").read_bytes().decode().split("\0")
+            found = [v.partition("=")[2] for v in variables if v.startswith("PREFECT_SERVER_API_AUTH_STRING=")]
+        except (OSError, ValueError):
+            found = []
+        if found:
+            return found[0]
+        time.sleep(0.1)
+    pytest.fail("the run started no server")
+
+
+def test_no_secret_of_the_user_stands_in_anything_that_a_run_writes(ran: Ran) -> None:
+    assert "finished in" in ran.output
+    assert (ran.root / "prefect" / "prefect.db").stat().st_size > 100_000
+    assert SECRET not in ran.output
+    assert hits(ran.root, SECRET) == []
+    assert hits(ran.root, str(ran.root)) != []
+
+
+def test_the_run_s_own_server_asks_for_a_login_that_is_the_user_s_nowhere_and_written_nowhere(ran: Ran) -> None:
+    name, _, password = ran.server_login.partition(":")
+    assert name == "run"
+    assert len(password) >= 32
+    assert hits(ran.root, password) == []
+
+
+def test_a_failing_run_with_its_tracebacks_keeps_the_secrets_too(ran: Ran, tmp_path: Path) -> None:
+    weights, marker = tmp_path / "weights.pt", tmp_path / "marker"
+    weights.write_bytes(payload(marker))
+    status, output = run(ran, "--only", "features", "--set", f"features.checkpoint={weights}")
+    assert status == 2
+    assert "weights.pt was refused" in " ".join(output.split())
+    assert not marker.exists()
+    with sqlite3.connect(ran.root / "prefect" / "prefect.db") as database:
+        told = " ".join(message for (message,) in database.execute("select message from log"))
+    assert "Traceback" in told
+    assert SECRET not in output
+    assert hits(ran.root, SECRET) == []
+
+
+def test_a_secret_in_a_log_a_table_or_the_database_would_be_found(ran: Ran, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "a.log").write_text(f"connecting with {SECRET}-aws_secret_access_key\n")
+    pq.write_table(
+        pa.table({"detail": [f"{SECRET}{n % 3}" for n in range(500)]}), tmp_path / "b.parquet", compression="zstd"
+    )
+    shutil.copy(ran.root / "prefect" / "prefect.db", tmp_path / "c.db")
+    with sqlite3.connect(tmp_path / "c.db") as database:
+        assert database.execute("select count(*) from log").fetchone() > (10,)
+        database.execute("update log set message = ? where rowid = (select max(rowid) from log)", (f"x{SECRET}x",))
+    database.close()
+    (tmp_path / "d.json").write_text("{}")
+    assert hits(tmp_path, SECRET) == ["a.log", "b.parquet", "c.db"]
+
+
+def test_prefect_kept_no_result(ran: Ran) -> None:
+    assert [p for p in (ran.root / "prefect" / "storage").rglob("*") if p.is_file()] == []
+    with sqlite3.connect(ran.root / "prefect" / "prefect.db") as database:
+        kinds = {json.loads(data or "null") and json.loads(data).get("type") for (data,) in states(database)}
+    assert kinds <= {None, "unpersisted"}
+
+
+def states(database: sqlite3.Connection) -> list[tuple[str | None]]:
+    """What Prefect's states hold of results."""
+    return database.execute("select data from task_run_state union all select data from flow_run_state").fetchall()
+
+
+def test_hostile_texts_are_text_in_the_report_in_latex_and_in_the_tables(ran: Ran, tmp_path: Path) -> None:
+    page_file = ran.root / "reports" / "report.html"
+    assert sum(text in json.dumps(known_texts(ran)) or text in known_texts(ran) for text in TEXTS) >= 30
+    with browser(tmp_path) as page:
+        page("Page.addScriptToEvaluateOnNewDocument", source="window.alerts = []; window.alert = x => alerts.push(x);")
+        text = page.open(page_file.as_uri(), "TrajPilot")
+        page.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+        time.sleep(1.0)
+        text = page.text()
+        assert page.run("window.alerts.length") == 0
+        assert [u for u in page.requested if not u.startswith("data:") and u != page_file.as_uri()] == []
+        assert page.run("document.scripts.length") == 2
+        assert (
+            page.run("document.querySelectorAll('iframe, object, embed, form, link, img[src^=\"http\"], video').length")
+            == 0
+        )
+    assert "<img src=x onerror=alert(3)>" in text
+    for latex in (ran.root / "reports").glob("*.tex"):
+        assert "\\input{" not in latex.read_text()
+        assert "\\write18" not in latex.read_text()
+
+
+def known_texts(ran: Ran) -> str:
+    """All texts of the tables of ingest, as they were read."""
+    import pyarrow.parquet as pq
+
+    tables = (ran.root / "artifacts" / "ingest").glob("*/data-*.parquet")
+    return "\n".join(str(value) for path in tables for row in pq.read_table(path).to_pylist() for value in row.values())
+
+
+def plant(root: Path, marker: Path, *, keep: tuple[str, ...] = ()) -> list[Path]:
+    """Put the hostile pickle in place of every file below a root, of the same size, but those called `keep`."""
+    planted = [p for p in sorted(root.rglob("*")) if p.is_file() and p.name not in keep]
+    for path in planted:
+        size = path.stat().st_size
+        path.write_bytes(payload(marker, size))
+    return planted
+
+
+def test_hostile_pickles_in_place_of_all_data_are_named_and_never_run(ran: Ran, tmp_path: Path) -> None:
+    copy, marker = tmp_path / "root", tmp_path / "marker"
+    shutil.copytree(ran.root / "artifacts", copy / "artifacts")
+    planted = plant(
+        copy / "artifacts", marker, keep=("manifest.json", "record.json", "occasion.json", "sources.json", "current")
+    )
+    assert len(planted) > 40
+    done = subprocess.run(
+        command("verify", "--root", str(copy)),
+        env=ran.environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert all(p.name[5:17] in done.stdout for p in planted if "packs" not in p.parts), done.stdout
+    assert not marker.exists()
+
+
+def test_hostile_pickles_in_place_of_everything_are_computed_again_and_never_run(ran: Ran, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    before = {p.relative_to(ran.root): p.read_bytes() for p in ran.root.rglob("manifest.json")}
+    planted = plant(ran.root / "artifacts", marker)
+    for path in (ran.root / "inventory.parquet", ran.root / "last.json"):
+        path.write_bytes(payload(marker, path.stat().st_size))
+        planted.append(path)
+    for stage in TRAININGS:
+        planted += plant_scratch(ran.root, stage, marker)
+    planted += plant_results(ran.root / "prefect", marker)
+    kinds = {p.suffix for p in planted}
+    assert {".parquet", ".safetensors", ".json", "", ".html"} <= kinds
+    status, output = run(ran)
+    assert status == 0, output
+    assert not marker.exists()
+    assert {p: (ran.root / p).read_bytes() for p in before} == before
+    left = [
+        str(p.relative_to(ran.root)) for p in (ran.root / "artifacts").rglob("*") if p.is_file() and hostile(p, marker)
+    ]
+    assert left == [], "the store still holds what was planted"
+
+
+def hostile(path: Path, marker: Path) -> bool:
+    return path.read_bytes().startswith(payload(marker))
+
+
+def plant_scratch(root: Path, stage: str, marker: Path) -> list[Path]:
+    """Plant where a training looks for the checkpoint that a broken run left behind."""
+    (key,) = {p.parent.name for p in (root / "artifacts" / stage).glob("*/manifest.json")}
+    places = [root / "scratch" / f"{stage}-{key[:16]}" / job / "checkpoint.safetensors" for job in TRAININGS[stage]]
+    for place in places:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(payload(marker))
+    return places
+
+
+def plant_results(home: Path, marker: Path) -> list[Path]:
+    """Plant where Prefect would look for results: under the id of every run, and as the names of our tasks."""
+    with sqlite3.connect(home / "prefect.db") as database:
+        names = [row[0] for row in database.execute("select id from task_run union all select id from flow_run")]
+        names += [row[0] for row in database.execute("select distinct cache_key from task_run_state_cache")]
+    planted = []
+    for name in (*names, "run_stage", "place_report", "memo_store.toml"):
+        place = home / "storage" / str(name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        record = {"metadata": {"serializer": {"type": "pickle"}}, "result": payload(marker).hex()}
+        place.write_bytes(payload(marker) if len(planted) % 2 else json.dumps(record).encode())
+        planted.append(place)
+    return planted
+
+
+def test_the_planted_pickle_is_hostile_indeed(tmp_path: Path) -> None:
+    from prefect.serializers import PickleSerializer
+
+    pickle.loads(payload(tmp_path / "0", 4096))
+    PickleSerializer().loads(PickleSerializer().dumps(Marker(tmp_path / "1")))
+    assert (tmp_path / "0").exists()
+    assert (tmp_path / "1").exists()
