@@ -14,8 +14,8 @@ from hostile import TEXTS
 from tasks.texts import literal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-RAW = "raw"
-"""An artifact whose texts were not escaped."""
+RAW = ("raw-markdown", "raw-table")
+"""Artifacts whose texts were not escaped."""
 SHOWN = "javascript:alert(7)"
 """A hostile text that is shown even where HTML is taken for HTML."""
 LEAK = "http://127.0.0.1:9/"
@@ -40,12 +40,14 @@ def pages(served: Served) -> dict[str, str]:
     ]
     make(served, "/logs/", logs)
     raw, escaped = "\n\n".join(TEXTS), "\n\n".join(literal(text) for text in TEXTS)
-    rows = json.dumps([{"label": text, text: number} for number, text in enumerate(TEXTS)])
+    rows = json.dumps([{"label": literal(text), "number": number} for number, text in enumerate(TEXTS)])
+    raw_rows = json.dumps([{"label": text} for text in TEXTS])
     artifacts = {
         "markdown": ("markdown", escaped, escaped),
         "table": ("table", rows, escaped),
         "progress": ("progress", 50.0, escaped),
-        RAW: ("markdown", raw, ""),
+        "raw-markdown": ("markdown", raw, ""),
+        "raw-table": ("table", raw_rows, ""),
     }
     url = served.url
     found = {
@@ -55,7 +57,7 @@ def pages(served: Served) -> dict[str, str]:
     }
     for key, (kind, data, description) in artifacts.items():
         body = {"key": key, "type": kind, "data": data, "description": description}
-        made = make(served, "/artifacts/", body if key == RAW else body | {"flow_run_id": run["id"]})
+        made = make(served, "/artifacts/", body if key in RAW else body | {"flow_run_id": run["id"]})
         found[key] = f"{url}/artifacts/artifact/{made['id']}"
     return found | {"artifacts": f"{url}/flow-runs/flow-run/{run['id']}?tab=Artifacts"}
 
@@ -84,8 +86,10 @@ def test_hostile_texts_are_inert_on_every_page_of_the_ui(served: Served, pages: 
         for name, url in pages.items():
             text, dialogs, beyond = look(page, url)
             assert SHOWN in text, f"{name} shows no hostile text: {text[:500]}"
+            assert name in RAW or "<img src=x onerror=alert(3)>" in text, f"{name} shows a text in another way:\n{text}"
             found[name] = (dialogs, beyond)
-    dialogs, beyond = found.pop(RAW)
-    assert dialogs == []
-    assert any("leak18" in url for url in beyond), "the planted fault: without the escaping a picture is fetched"
+    for name in RAW:
+        dialogs, beyond = found.pop(name)
+        assert dialogs == []
+        assert any("leak18" in url for url in beyond), f"the planted fault: unescaped, {name} fetches a picture"
     assert found == dict.fromkeys(found, ([], []))

@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from schemas.config import TextConfig
 from trajpilot_core.encoders.text import encoder_files, files_digest, is_local, unit_rows
-from trajpilot_core.errors import InputError
+from trajpilot_core.errors import CheckpointError, InputError
 
 Pool = Callable[[Tensor, Tensor], Tensor]
 
@@ -53,6 +53,7 @@ def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
 
     Raises:
         InputError: no model is named, a hub model has no revision, or the embedding is not cls or mean.
+        CheckpointError: the files of a folder are of another kind, damaged, or would run code.
     """
     if cfg.model is None or (not is_local(cfg) and cfg.revision is None):
         raise InputError(
@@ -61,9 +62,13 @@ def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
         )
     if cfg.embedding not in POOLS:
         raise InputError(f"TextConfig.embedding is {cfg.embedding!r}; the encoder transformers has {', '.join(POOLS)}")
-    where = {"revision": cfg.revision, "local_files_only": is_local(cfg), "trust_remote_code": False}
-    tower = AutoModel.from_pretrained(cfg.model, use_safetensors=True, **where).to(device).eval()
-    tokenizer = AutoTokenizer.from_pretrained(cfg.model, **where)
+    try:
+        tower, tokenizer = _loaded(cfg, device)
+    except (OSError, ValueError) as error:
+        if not is_local(cfg):
+            raise  # the hub may answer the next time
+        first = str(error).splitlines()[0]
+        raise CheckpointError(f"{cfg.model} was refused: {first}; only safetensors, no code of the model") from error
     what = files_digest(encoder_files(cfg)) if is_local(cfg) else f"{cfg.model}@{cfg.revision}"
     return TransformerText(
         digest=f"transformers:{cfg.embedding}:{what}",
@@ -74,6 +79,13 @@ def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
         batch=cfg.batch,
         device=device,
     )
+
+
+def _loaded(cfg: TextConfig, device: str) -> tuple[Any, Any]:
+    """Return the tower and the tokenizer; what the model's repository says to run is not run."""
+    where = {"revision": cfg.revision, "local_files_only": is_local(cfg), "trust_remote_code": False}
+    tower = AutoModel.from_pretrained(cfg.model, use_safetensors=True, **where).to(device).eval()
+    return tower, AutoTokenizer.from_pretrained(cfg.model, **where)
 
 
 def cls_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
