@@ -14,6 +14,7 @@ from prefect.states import Completed, Failed
 
 from schemas.claims import ClaimsJob
 from tasks.artifacts import artifact_key, log_line
+from tasks.texts import literal
 from trajpilot_core.claims.jobs import Place, run_apart
 from trajpilot_core.claims.worlds import PlannedWorld, Recipes
 
@@ -41,7 +42,9 @@ def compute_world(world: PlannedWorld, recipes: Recipes, place: Place) -> State[
         jobs = run_apart(world, recipes, place)
     seconds = time.monotonic() - started
     create_table_artifact(
-        table=[{"job": job.job, "status": job.status, "seconds": job.seconds, "note": job.note} for job in jobs],
+        table=[
+            {"job": job.job, "status": job.status, "seconds": job.seconds, "note": literal(job.note)} for job in jobs
+        ],
         key=artifact_key(f"claims-{world.folder}"),
         description=f"**{world.folder}**",
     )

@@ -57,6 +57,16 @@ class Answer(NamedTuple):
 
 
 def ask(url: str, method: str, path: str, login: str | None = None, body: object = None) -> Answer:
+    """Ask the server; where it is too busy (503: its database is locked) ask again."""
+    for _ in range(10):
+        answer = ask_once(url, method, path, login, body)
+        if answer.status != 503:
+            break
+        time.sleep(2.0)
+    return answer
+
+
+def ask_once(url: str, method: str, path: str, login: str | None, body: object) -> Answer:
     headers = {"Content-Type": "application/json"}
     if login is not None:
         headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"

@@ -63,7 +63,7 @@ def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
     if cfg.embedding not in POOLS:
         raise InputError(f"TextConfig.embedding is {cfg.embedding!r}; the encoder transformers has {', '.join(POOLS)}")
     try:
-        tower, tokenizer = _loaded(cfg, device)
+        tower, tokenizer = _loaded(cfg.model, cfg, device)
     except (OSError, ValueError) as error:
         if not is_local(cfg):
             raise  # the hub may answer the next time
@@ -81,11 +81,11 @@ def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
     )
 
 
-def _loaded(cfg: TextConfig, device: str) -> tuple[Any, Any]:
+def _loaded(model: str, cfg: TextConfig, device: str) -> tuple[Any, Any]:
     """Return the tower and the tokenizer; what the model's repository says to run is not run."""
     where = {"revision": cfg.revision, "local_files_only": is_local(cfg), "trust_remote_code": False}
-    tower = AutoModel.from_pretrained(cfg.model, use_safetensors=True, **where).to(device).eval()
-    return tower, AutoTokenizer.from_pretrained(cfg.model, **where)
+    tower = AutoModel.from_pretrained(model, use_safetensors=True, **where).to(device).eval()
+    return tower, AutoTokenizer.from_pretrained(model, **where)
 
 
 def cls_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
