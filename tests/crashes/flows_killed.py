@@ -24,7 +24,7 @@ WIDE_EVERY = 3
 """Every so many roots trainings run side by side."""
 STARTING_S = 6.0
 """A kill before the first stage comes within so many seconds."""
-SERVER = "prefect.server.api.server"
+SERVER = "prefect --no-prompt server start"
 LIMIT_S = 900.0
 Append = Callable[[Path, dict[str, Any]], None]
 
