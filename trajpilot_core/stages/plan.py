@@ -229,9 +229,11 @@ def _has_outputs(folder: Folder, stage: str) -> bool:
 
 def _done(folder: Folder, work: Keyed, unread: set[str]) -> tuple[int, int]:
     """Return the units that are there already, and the rows that were lost in them."""
+    found = None if unread else usable_manifest(folder, work)
+    if found is not None:
+        return max(1, len(work.shard_keys)), units_lost(found.rejected)
     if work.asked.stage.shard_by is None:
-        found = None if unread else usable_manifest(folder, work)
-        return (0, 0) if found is None else (1, units_lost(found.rejected))
+        return 0, 0
     touched = {source.shard for source in work.asked.sources if not unread.isdisjoint(source.files)}
     done = {shard: record for shard, record in finished_shards(work, folder).items() if shard not in touched}
     return len(done), sum(units_lost(record.rejected) for record in done.values())
