@@ -41,7 +41,12 @@ SILENT_S = 120
 """A run that gave no sign of life for so long is marked as crashed (an automation of `trajpilot deploy`)."""
 UNSTARTED_S = 240
 """A run that a worker took and that did not start within this time is marked as crashed (another one)."""
-PLACE = {"data_root": "TRAJPILOT_DATA", "root": "TRAJPILOT_ROOT", "recipe": "TRAJPILOT_RECIPE"}
+PLACE = {
+    "data_root": "TRAJPILOT_DATA",
+    "root": "TRAJPILOT_ROOT",
+    "recipe": "TRAJPILOT_RECIPE",
+    "group_video_s": "TRAJPILOT_GROUP_VIDEO_S",
+}
 """Fields of RunOptions whose defaults a deployment takes from its environment."""
 
 OF_ANOTHER_SERVER = (

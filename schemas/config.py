@@ -248,6 +248,7 @@ class RunOptions(Record):
     only: tuple[str, ...] = Field((), json_schema_extra={"items": ONE_STAGE}, description="Run these stages only; what they read must be there.")
     from_stage: str | None = Field(None, json_schema_extra={"anyOf": [ONE_STAGE, {"type": "null"}]}, description="Run this stage and all after it.")
     force: tuple[str, ...] = Field((), json_schema_extra={"items": ONE_STAGE}, description="Recompute these stages although their output is there.")
+    group_video_s: float | None = Field(None, gt=0, description="Deployed runs only: stages that can share their work out to the workers of the pool do so in groups of takes of about so many seconds of video, so that a group takes minutes (docs/operations.md); None: one process does it all.")
     max_reject_ratio: float = Field(0.1, ge=0, le=1, description="A stage that loses a larger share of its rows to damage fails; what settings leave out does not count.")
     rehash: bool = Field(False, description="Read every input file again instead of trusting size and time.")
     protocols: tuple[str, ...] = Field(("file", "s3"), description="Protocols that may be opened at all; anything else is refused before a library sees it.")

@@ -11,6 +11,7 @@ from prefect.states import Completed
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import StageProgress, publish_outcome
+from tasks.fan_out import fan_out
 from trajpilot_core.pipeline import STAGES
 from trajpilot_core.stages.execute import Outcome, execute
 
@@ -40,7 +41,7 @@ def as_state(outcome: Outcome) -> State[ArtifactRef]:
 def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[ArtifactRef]:
     """Run one declared stage; the store's manifests decide what is fresh, and a retry re-enters there."""
     with StageProgress(name) as progress:
-        outcome = execute(STAGES[name], config, run, STAGES, progress)
+        outcome = execute(STAGES[name], config, run, STAGES, progress, fan_out(config, run, progress))
     publish_outcome(name, outcome)
     return as_state(outcome)
 

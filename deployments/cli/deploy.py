@@ -27,6 +27,10 @@ def deploy(
     data: Annotated[str, typer.Option("--data", envvar="TRAJPILOT_DATA", help="Folder of the corpus.")] = "",
     root: Annotated[str, typer.Option("--root", envvar="TRAJPILOT_ROOT", help="Where runs write.")] = "runs",
     recipe: Annotated[str, typer.Option("--recipe", envvar="TRAJPILOT_RECIPE", help="Named experiment.")] = "atomic",
+    group_video_s: Annotated[float | None, typer.Option(
+        "--group-video-s", envvar="TRAJPILOT_GROUP_VIDEO_S", min=1,
+        help="Share features and trajectories out over the workers in groups of so many seconds of video; else off.",
+    )] = None,
     pools: Annotated[Pools, typer.Option("--pools", help="What runs a flow.")] = Pools.process,
 ) -> None:  # fmt: skip
     """Deploy to the Prefect server that PREFECT_API_URL names: work pools, deployments, the crash automation.
@@ -44,6 +48,8 @@ def deploy(
         )
     named(recipe)
     place = {"data_root": located(data) if data else "", "root": located(root), "recipe": recipe}
+    if group_video_s is not None:
+        place["group_video_s"] = f"{group_video_s:g}"
     run_options(**place)
     login, has_key = server_login()
     require_server(server, login, has_key=has_key)
@@ -51,7 +57,8 @@ def deploy(
     from deployments import deploy as deploying
 
     deploying.deploy(place, pools.value)
-    where = f"data {place['data_root'] or '(none)'}, root {place['root']}"
+    groups = f", groups of {group_video_s:g} s of video" if group_video_s else ""
+    where = f"data {place['data_root'] or '(none)'}, root {place['root']}{groups}"
     typer.echo(f"deployed to {server}: recipe {recipe}, {where}")
     typer.echo("workers:  " + "   ".join(f"prefect worker start --pool {pool}" for pool in deploying.POOLS))
     typer.echo("run:      prefect deployment run full-pipeline")

@@ -284,7 +284,7 @@ def test_200_hostile_shard_names_are_data_and_never_paths(tmp_path: Path) -> Non
     assert outcome.computed == len(names) > 190
     assert {path.name for path in tmp_path.iterdir()} == {"deep"}
     written = [path.name for path in root.rglob("*") if path.is_file()]
-    own = r"data-[0-9a-f]{64}\.parquet|(record|manifest|occasion|sources)\.json|current|\.in-use"
+    own = r"data-[0-9a-f]{64}\.parquet|(record|manifest|occasion|sources)\.json|current|\.in-use|\.lock-toy_vectors"
     assert all(re.fullmatch(own, name) for name in written)
 
 

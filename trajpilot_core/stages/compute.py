@@ -42,6 +42,14 @@ class Job:
     run: RunOptions
     progress: Progress
     forced: bool
+    elsewhere: "Elsewhere | None" = None
+    """Who else may compute shards; None: nobody."""
+    scratch: Path | None = None
+    """Private folder of this computation; None: the one that its key names."""
+
+
+Elsewhere = Callable[[Keyed, Job, tuple[Source, ...]], tuple[Source, ...]]
+"""(the stage, its job, pending sources) -> those that are left to this process; the shards of all others are there."""
 
 
 def compute(work: Keyed, job: Job) -> tuple[Manifest, int]:
@@ -56,16 +64,15 @@ def compute(work: Keyed, job: Job) -> tuple[Manifest, int]:
     return _compute_sharded(work, job)
 
 
-def scratch_folder(run: RunOptions, work: Keyed) -> Path:
+def scratch_folder(run: RunOptions, name: str) -> Path:
     """Return the private folder of a computation: below the root, or below the system's where the root is remote."""
-    name = f"{work.asked.stage.name}-{work.key[:16]}"
     if "://" in run.root and not run.root.startswith("file:"):
         return Path(tempfile.gettempdir()) / f"trajpilot-{fingerprint(run.root)[:16]}" / name
     return Path(run.root.removeprefix("file://")).absolute() / "scratch" / name
 
 
 def _runtime(work: Keyed, job: Job) -> Runtime:
-    scratch = scratch_folder(job.run, work)
+    scratch = job.scratch or scratch_folder(job.run, f"{work.asked.stage.name}-{work.key[:16]}")
     with naming_failures("make the scratch folder", scratch):
         scratch.mkdir(parents=True, exist_ok=True)
     return Runtime(job.run.data_root, resolve_device(job.run.device), job.run.workers, scratch, job.progress)
@@ -98,10 +105,15 @@ def _refuse_unstable(stage: str, changed: Sequence[str]) -> None:
 def _compute_sharded(work: Keyed, job: Job) -> tuple[Manifest, int]:
     done = {} if job.forced else finished_shards(work, job.folder)
     pending = tuple(source for source in work.asked.sources if source.shard not in done)
+    here = pending
+    if pending and job.elsewhere is not None:
+        here = job.elsewhere(work, job, pending)
+        done = finished_shards(work, job.folder)
     changed: list[str] = []
-    if pending:
-        sink = _compute_shards(work, job, pending)
+    if here:
+        sink = compute_shards(work, job, here)
         done, changed = done | sink.shards, sink.changed
+    _refuse_gaps(work, done)
     if changed:
         now = {path: f"{UNSTABLE}:{time.time_ns()}" for path in changed}
         work = keyed(work.asked, {**job.digest_of, **now})  # a key that no later run asks for
@@ -109,7 +121,21 @@ def _compute_sharded(work: Keyed, job: Job) -> tuple[Manifest, int]:
     return _fold(work, job.folder, records), len(records) - len(pending)
 
 
-def _compute_shards(work: Keyed, job: Job, pending: tuple[Source, ...]) -> StageSink:
+def _refuse_gaps(work: Keyed, done: Mapping[str, ShardRecord]) -> None:
+    gaps = [source.shard for source in work.asked.sources if source.shard not in done]
+    if gaps:
+        shown = ", ".join(repr(shard) for shard in gaps[:5])
+        raise StoreError(
+            f"stage {work.asked.stage.name}: {len(gaps)} shards were to be made elsewhere and are not there: {shown}"
+        )
+
+
+def compute_shards(work: Keyed, job: Job, pending: tuple[Source, ...]) -> StageSink:
+    """Run a sharded stage on the pending sources; each shard is committed at once.
+
+    Raises:
+        StoreError: the stage ended without a shard that it was asked for.
+    """
     stage, files = work.asked.stage, {source.shard: source.files for source in pending}
 
     def unstable(shard: str) -> list[str]:

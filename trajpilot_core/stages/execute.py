@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from schemas.artifacts import Manifest, Occasion
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.errors import StoreError
-from trajpilot_core.stages.compute import Job, Progress, compute, scratch_folder
+from trajpilot_core.stages.compute import Elsewhere, Job, Progress, compute, scratch_folder
 from trajpilot_core.stages.key import Keyed, ask, keyed, paths_of
 from trajpilot_core.stages.notes import write_notes
 from trajpilot_core.stages.outcome import Outcome, check_ratio, units_lost
 from trajpilot_core.stages.stage import Stage, no_progress
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.inventory import digests, load_inventory, save_inventory
-from trajpilot_core.store.lock import in_use
+from trajpilot_core.store.lock import GC_WAIT_S, in_use, stage_lock
 from trajpilot_core.store.manifest import (
     commit_manifest,
     current_manifest,
@@ -28,14 +28,20 @@ from trajpilot_core.store.manifest import (
 )
 
 __all__ = ["Outcome", "execute"]
-GC_WAIT_S = 600.0
-"""How long a stage waits for a `gc` at work."""
 
 
 def execute(
-    stage: Stage, config: PipelineConfig, run: RunOptions, stages: Mapping[str, Stage], progress: Progress = no_progress
+    stage: Stage,
+    config: PipelineConfig,
+    run: RunOptions,
+    stages: Mapping[str, Stage],
+    progress: Progress = no_progress,
+    elsewhere: Elsewhere | None = None,
 ) -> Outcome:
     """Bring a stage up to date and make its output the one that counts.
+
+    On a folder of this machine one run at a time does so; a second one waits and then finds it done. On an object store
+    nobody waits: two runs do the work twice, and one manifest stands.
 
     Args:
         stage: what to run.
@@ -43,17 +49,23 @@ def execute(
         run: where and how.
         stages: all stages by name, to find who writes the inputs.
         progress: told (done, total, what).
+        elsewhere: who else may compute shards of the stage; None: nobody.
 
     Raises:
-        StoreError: an input is not there or damaged, or the stage broke its declaration.
+        StoreError: an input is not there or damaged, the stage broke its declaration, or work done elsewhere failed.
         InputError: the stage rejects more than RunOptions.max_reject_ratio, or its files change while it runs.
     """
-    with in_use(run.root, GC_WAIT_S, run.protocols):
-        return _execute(stage, config, run, stages, progress)
+    with in_use(run.root, GC_WAIT_S, run.protocols), stage_lock(run.root, stage.name, run.protocols):
+        return _execute(stage, config, run, stages, progress, elsewhere)
 
 
 def _execute(
-    stage: Stage, config: PipelineConfig, run: RunOptions, stages: Mapping[str, Stage], progress: Progress
+    stage: Stage,
+    config: PipelineConfig,
+    run: RunOptions,
+    stages: Mapping[str, Stage],
+    progress: Progress,
+    elsewhere: Elsewhere | None,
 ) -> Outcome:
     clock = time.monotonic()
     folder = open_folder(run.root, run.protocols)
@@ -70,13 +82,13 @@ def _execute(
         point_to(folder, stage.name, found.key)
         return _outcome(folder, found, max(1, len(work.shard_keys)), 0, removed, clock)
     unusable = found is None and folder.size(manifest_path(stage.name, work.key)) is not None
-    manifest, reused = compute(work, Job(folder, inventory, digest_of, run, progress, forced))
+    manifest, reused = compute(work, Job(folder, inventory, digest_of, run, progress, forced, elsewhere))
     check_ratio(manifest, run.max_reject_ratio)
     computed = max(1, len(work.shard_keys)) - reused
     occasion = _occasion(manifest, reused, computed, removed, clock)
     write_notes(folder, asked, manifest.key, digest_of)
     manifest = commit_manifest(folder, manifest, occasion, replace=forced or unusable)
-    shutil.rmtree(scratch_folder(run, work), ignore_errors=True)
+    shutil.rmtree(scratch_folder(run, f"{stage.name}-{work.key[:16]}"), ignore_errors=True)
     return _outcome(folder, manifest, reused, computed, removed, clock)
 
 

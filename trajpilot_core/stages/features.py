@@ -17,7 +17,7 @@ from schemas.base import Record
 from schemas.config import FeatureConfig
 from schemas.observation import features_schema
 from schemas.rejects import Reject, RejectCode, reject
-from trajpilot_core.stages.intervals import INTERVAL, intervals_by_take
+from trajpilot_core.stages.intervals import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
 
 if TYPE_CHECKING:
@@ -212,4 +212,5 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     uses_gpu=True,
+    video_s=covered_s,
 )

@@ -132,3 +132,5 @@ class Stage:
     """`sources` rests on the declared inputs and the config alone (it is given no data root), so that equal ones need
     no second look: `status` of a large corpus takes seconds."""
     uses_gpu: bool = False
+    video_s: Callable[[Source], float] | None = None
+    """Seconds of video that one shard needs. A stage that tells can be shared out in groups of takes; others cannot."""

@@ -14,7 +14,7 @@ from schemas.arrow import rows_of
 from schemas.base import Record
 from schemas.config import TrajectoryConfig
 from trajpilot_core.errors import WorkerError
-from trajpilot_core.stages.intervals import INTERVAL, intervals_by_take
+from trajpilot_core.stages.intervals import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
 from trajpilot_core.workers import start_worker
 
@@ -97,4 +97,5 @@ STAGE = Stage(
     shard_by="take",
     sources=sources,
     pure_sources=True,
+    video_s=covered_s,
 )

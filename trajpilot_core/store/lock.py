@@ -1,22 +1,28 @@
-"""One run per root, nobody beside `gc`, and room on the disk. Commits are atomic whether anything is locked or not."""
+"""One run per root, one per stage, nobody beside `gc`, and room on the disk. Commits are atomic, locked or not."""
 
 import contextlib
 import datetime
 import fcntl
+import logging
 import os
+import platform
 import shutil
 import time
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
-from typing import IO
 
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import naming_failures
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, parse_location
 
+log = logging.getLogger("trajpilot")
 POLL_S = 0.2
 LOCK = ".lock"
+TELL_EVERY_S = 600.0
+"""How often somebody who waits says so again."""
+GC_WAIT_S = 600.0
+"""How long a stage waits for a `gc` at work."""
 IN_USE = ".in-use"
 """Shared by every stage at work below a root, by whatever worker; `gc` takes it alone."""
 
@@ -64,8 +70,13 @@ def _acquire(handle: FileIO, folder: Path, wait_s: float) -> None:
                     f"{folder} is in use by {holder}; waited {wait_s:.0f} s; wait for it, end it, or use another --root"
                 ) from error
             time.sleep(min(POLL_S, max(0.0, end_s - time.monotonic())))
+    _sign(handle)
+
+
+def _sign(handle: FileIO) -> None:
+    """Write down who holds a lock, for those who wait."""
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    _note(handle, f"process {os.getpid()}, started {started}\n".encode())
+    _note(handle, f"process {os.getpid()} on {platform.node()}, started {started}\n".encode())
 
 
 def _note(handle: FileIO, text: bytes) -> None:
@@ -73,6 +84,45 @@ def _note(handle: FileIO, text: bytes) -> None:
     with contextlib.suppress(OSError):
         handle.truncate(0)
         handle.write(text)
+
+
+@contextlib.contextmanager
+def stage_lock(root: str, stage: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Iterator[None]:
+    """Hold one stage of a root; a second run of it waits as long as it takes, and says for whom.
+
+    The lock goes with its holder, however he ends. Where none can be had (a folder that may not be written, an object
+    store), nothing is locked: commits are atomic all the same.
+
+    Args:
+        root: folder that the stage writes to.
+        stage: its name.
+        allowed: protocols that may be opened.
+    """
+    location = parse_location(root, allowed)
+    with contextlib.ExitStack() as stack:
+        if location.protocol == "file":
+            with contextlib.suppress(OSError):
+                Path(location.path).mkdir(parents=True, exist_ok=True)
+                handle = stack.enter_context((Path(location.path) / f".lock-{stage}").open("ab+", buffering=0))
+                _wait(handle, stage)
+                _sign(handle)
+        yield
+
+
+def _wait(handle: FileIO, stage: str) -> None:
+    told_s: float | None = None
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if told_s is None or time.monotonic() - told_s >= TELL_EVERY_S:
+                told_s = time.monotonic()
+                handle.seek(0)
+                holder = handle.read().decode(errors="replace").strip() or "another process"
+                log.info("%-12s waiting: %s computes it; what it finishes is reused", stage, holder)
+            time.sleep(POLL_S)
+        else:
+            return
 
 
 @contextlib.contextmanager

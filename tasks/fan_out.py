@@ -1,0 +1,274 @@
+"""Share a stage out over the workers of a pool: one deployed run per group of takes, and the run itself works too.
+
+The run that shares out holds a worker's place while it waits, often the only one. So it takes groups that no worker has
+begun, the last first, and computes them itself; with no other worker it computes all (docs/decisions/fan-out.md).
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import cast
+from uuid import UUID
+
+import httpx
+from prefect.artifacts import create_table_artifact
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import ArtifactUpdate
+
+from schemas.config import PipelineConfig, RunOptions
+from schemas.groups import TakeGroup
+from tasks.artifacts import artifact_key
+from tasks.group_runs import DeployedRuns, Runs, Seen
+from trajpilot_core.errors import TrajPilotError
+from trajpilot_core.pipeline import STAGES
+from trajpilot_core.stages.compute import Elsewhere, Job, Progress
+from trajpilot_core.stages.groups import compute_group, gather, handed, made, share_out, unfinished
+from trajpilot_core.stages.key import Keyed
+from trajpilot_core.stages.stage import Source
+
+LOG = logging.getLogger("trajpilot")
+ATTEMPTS = 3
+"""A group is started so often before it is given up."""
+POLL_S = 2.0
+LOOK_S = 10.0
+"""Between two looks into the store at groups that are under way, and between two versions of the table."""
+DEAF_S = 600.0
+"""The server may be silent for so long, as it is while it is started again."""
+HERE = "this run"
+
+
+@dataclass
+class Row:
+    """One group and what became of it."""
+
+    group: TakeGroup
+    run_id: UUID | None = None
+    seen: Seen = field(default_factory=lambda: Seen("waiting", "not started"))
+    here: bool = False
+    failures: list[str] = field(default_factory=list)
+    state: str = "waiting"
+    """waiting, running, done or failed."""
+    made: int = 0
+    """Takes that are committed, as far as was looked."""
+    seconds: float = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something left to wait for."""
+        return self.state not in ("done", "failed")
+
+    def line(self) -> dict[str, str | int | float]:
+        """Return the group's row of the table."""
+        return {
+            "group": f"{self.group.number} of {self.group.of}",
+            "takes": len(self.group.takes),
+            "minutes of video": round(self.group.video_s / 60, 1),
+            "state": self.state,
+            "where": HERE if self.here else self.seen.where,
+            "attempts": len(self.failures) + (0 if self.state in ("waiting", "failed") else 1),
+            "seconds": round(self.seconds, 1),
+            "why it failed": "; ".join(self.failures),
+        }
+
+
+@dataclass
+class Table:
+    """The table of groups in the UI: one artifact, brought up to date while the stage runs."""
+
+    client: SyncPrefectClient
+    stage: str
+    artifact: UUID | None = None
+
+    def __call__(self, rows: list[dict[str, str | int | float]]) -> None:
+        """Show the rows."""
+        if self.artifact is None:
+            key, what = artifact_key(f"{self.stage}-groups"), f"**{self.stage}**: {len(rows)} groups of takes"
+            self.artifact = cast(UUID, create_table_artifact(table=rows, key=key, description=what))
+        else:
+            self.client.update_artifact(self.artifact, ArtifactUpdate(data=json.dumps(rows)))
+
+
+@dataclass
+class Board:
+    """Follows the groups of one stage until each is done or given up."""
+
+    runs: Runs
+    rows: list[Row]
+    compute: Callable[[TakeGroup, Progress], None]
+    """Computes a group in this process."""
+    unfinished: Callable[[TakeGroup], int]
+    """Takes of a group that are missing in the store."""
+    made: Callable[[TakeGroup], int]
+    """Takes of a group that are committed, from a quick look."""
+    progress: Progress
+    table: Callable[[list[dict[str, str | int | float]]], None]
+    polled: float = 0.0
+    looked: float = 0.0
+    answered: float = field(default_factory=time.monotonic)
+
+    def follow(self) -> None:
+        """Return when nothing is left to wait for; runs that nobody has begun do not outlive this."""
+        try:
+            self.poll()
+            while any(row.is_open for row in self.rows):
+                row = self.last_waiting()
+                if row is not None:
+                    self.compute_here(row)
+                else:
+                    time.sleep(POLL_S)
+                self.poll()
+        finally:
+            self.withdraw()
+            with self.patience():
+                self.show(force=True)
+
+    def poll(self) -> None:
+        """Look at all runs, start lost ones again, show what is new."""
+        self.polled = time.monotonic()
+        with self.patience():
+            for row in self.rows:
+                if row.is_open and row.run_id is None and not row.here:
+                    row.run_id = self.runs.start(row.group, len(row.failures) + 1)
+            self.look()
+            self.show()
+
+    @contextmanager
+    def patience(self) -> Iterator[None]:
+        """Bear with a server that does not answer for a while: the next look asks again."""
+        try:
+            yield
+        except httpx.HTTPError as error:
+            if time.monotonic() - self.answered > DEAF_S:
+                raise
+            LOG.warning("%-12s no answer of the Prefect server: %s", self.rows[0].group.stage, error)
+        else:
+            self.answered = time.monotonic()
+
+    def look(self) -> None:
+        """Ask what became of the runs that are open."""
+        open_ = {row.run_id: row for row in self.rows if row.is_open and row.run_id is not None and not row.here}
+        found = self.runs.look([run_id for run_id in open_ if run_id is not None])
+        for run_id, row in open_.items():
+            row.seen = found[run_id] if run_id in found else Seen("ended", "Deleted", "somebody deleted the run")
+            row.seconds = row.seen.seconds
+            if row.seen.stage == "ended":
+                self.judge(row, f"{row.seen.name}: {row.seen.message}")
+            else:
+                row.state = "running" if row.seen.stage == "running" else "waiting"
+
+    def judge(self, row: Row, said: str) -> None:
+        """Decide whether a group that ended is done: the store says so, not a state."""
+        missing = self.unfinished(row.group)
+        group, row.made = row.group, len(row.group.takes) - missing
+        if not missing:
+            row.state = "done"
+            LOG.info("%-12s done: %s, %.0f s", group.stage, group.label(), row.seconds)
+            return
+        row.failures.append(f"{missing} of {len(group.takes)} takes are missing: {said}")
+        row.state = "failed" if len(row.failures) >= ATTEMPTS else "waiting"
+        row.run_id, row.here = None, False
+        then = "given up" if row.state == "failed" else "started again"
+        LOG.warning("%-12s failed, %s: %s: %s", group.stage, then, group.label(), said)
+
+    def last_waiting(self) -> Row | None:
+        """Return the last group that no worker has begun."""
+        waiting = [row for row in self.rows if row.is_open and row.run_id is not None and row.seen.stage == "waiting"]
+        return waiting[-1] if waiting else None
+
+    def compute_here(self, row: Row) -> None:
+        """Take a group back from the pool and compute it, looking at the others meanwhile."""
+        mine = False
+        with self.patience():
+            mine = row.run_id is not None and self.runs.take_back(row.run_id)
+        if not mine:
+            row.seen = Seen("claimed", "Pending")
+            return
+        clock, row.here, row.state, said = time.monotonic(), True, "running", "computed"
+        try:
+            self.compute(row.group, lambda done, total, what: self.tick(row, clock))
+        except (TrajPilotError, OSError) as error:
+            said = f"{type(error).__name__}: {error}"
+        row.seconds = time.monotonic() - clock
+        self.judge(row, said)
+
+    def tick(self, row: Row, clock: float) -> None:
+        """Look at the others while a take of a group here is finished."""
+        row.seconds = time.monotonic() - clock
+        if time.monotonic() - self.polled >= POLL_S:
+            self.poll()
+
+    def show(self, *, force: bool = False) -> None:
+        """Move progress and table, not too often."""
+        now = time.monotonic()
+        if not force and now - self.looked < LOOK_S:
+            return
+        self.looked = now
+        for row in self.rows:
+            if row.state == "running":
+                row.made = self.made(row.group)
+        total = sum(row.group.video_s for row in self.rows)
+        done = sum(row.group.video_s * row.made / len(row.group.takes) for row in self.rows)
+        finished = sum(row.state == "done" for row in self.rows)
+        self.progress(round(done), max(1, round(total)), f"s of video, {finished} of {len(self.rows)} groups done")
+        self.table([row.line() for row in self.rows])
+
+    def withdraw(self) -> None:
+        """Cancel what nobody has begun; a worker that takes one all the same finds its work done, or does it."""
+        for row in self.rows:
+            if row.is_open and row.run_id is not None and row.seen.stage in ("waiting", "claimed") and not row.here:
+                with self.patience():
+                    self.runs.take_back(row.run_id)
+
+
+def fan_out(config: PipelineConfig, run: RunOptions, progress: Progress) -> Elsewhere | None:
+    """Return who else may compute shards of a stage: the pool, where `run` says how large its groups are."""
+    target_s = run.group_video_s
+    if target_s is None:
+        return None
+
+    def elsewhere(work: Keyed, job: Job, pending: tuple[Source, ...]) -> tuple[Source, ...]:
+        groups = share_out(work, job, pending, target_s)
+        return spread(work, job, pending, groups, config, progress) if groups else pending
+
+    return elsewhere
+
+
+def spread(
+    work: Keyed,
+    job: Job,
+    pending: tuple[Source, ...],
+    groups: tuple[TakeGroup, ...],
+    config: PipelineConfig,
+    progress: Progress,
+) -> tuple[Source, ...]:
+    """Have groups computed by the pool and by this run; return what is left to this run alone.
+
+    Raises:
+        StoreError: a group failed for good; names it and its reasons.
+    """
+    settings, options = handed(work, job, config)
+    stage = work.asked.stage.name
+    LOG.info("%-12s shared out in %d groups of about %.0f s of video", stage, len(groups), groups[-1].video_s)
+
+    def compute_here(group: TakeGroup, told: Progress) -> None:
+        compute_group(settings, options, STAGES, group, told)
+
+    with get_client(sync_client=True) as client:
+        runs = DeployedRuns(client, stage, settings, options)
+        if job.folder.local("x") is not None:  # nobody else can be at it: this run holds the stage's lock
+            runs.clear()
+        board = Board(
+            runs=runs,
+            rows=[Row(group) for group in groups],
+            compute=compute_here,
+            unfinished=lambda group: len(unfinished(work, job, group.takes)),
+            made=lambda group: made(job.folder, group),
+            progress=progress,
+            table=Table(client, stage),
+        )
+        board.follow()
+    reasons = {row.group.number: "; ".join(row.failures) for row in board.rows if row.failures}
+    return gather(work, job, pending, groups, reasons)

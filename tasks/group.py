@@ -1,0 +1,37 @@
+"""The shell of a group of takes: a run of its own, on whatever worker takes it."""
+
+from typing import cast
+
+from prefect import State, task
+from prefect.cache_policies import NO_CACHE
+from prefect.states import Completed
+
+from schemas.config import PipelineConfig, RunOptions
+from schemas.groups import TakeGroup
+from tasks.artifacts import StageProgress, log_line
+from tasks.stage import RETRY_DELAYS_S, can_heal
+from trajpilot_core.pipeline import STAGES
+from trajpilot_core.stages.groups import compute_group
+
+
+@task(
+    task_run_name="{group.stage}",
+    retries=len(RETRY_DELAYS_S),
+    retry_delay_seconds=RETRY_DELAYS_S,
+    retry_condition_fn=can_heal,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+def run_group(config: PipelineConfig, run: RunOptions, group: TakeGroup) -> State[str]:
+    """Compute the takes of a group that are missing; whoever started the group folds them into one manifest."""
+    with StageProgress(group.stage) as progress:
+        outcome = compute_group(config, run, STAGES, group, progress)
+    log_line(group.stage, outcome.message(), outcome.seconds)
+    name = "Completed" if outcome.computed else "Cached"
+    return Completed(name=name, message=outcome.message(), data=outcome.message())
+
+
+def group_output(config: PipelineConfig, run: RunOptions, group: TakeGroup) -> str:
+    """Compute a group as a task of the present flow and return its counts in words; its error is raised."""
+    state = cast(State[str], run_group(config, run, group, return_state=True))
+    return state.result()

@@ -1,0 +1,161 @@
+"""Deployed runs of groups of takes, as the run that starts them sees them."""
+
+import datetime
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, cast
+from uuid import UUID
+
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    FlowRunFilterTags,
+)
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.deployments import run_deployment
+from prefect.exceptions import ObjectNotFound
+from prefect.states import Cancelled
+
+from schemas.base import fingerprint
+from schemas.config import PipelineConfig, RunOptions
+from schemas.groups import TakeGroup
+from trajpilot_core.errors import InputError
+
+PAGE = 200
+"""Most runs that the server tells of in one answer."""
+CLAIMED_S = 600.0
+"""A run that a worker claimed and did not begin within this time is taken for lost (images and GPUs take minutes)."""
+OPEN = [StateType.SCHEDULED, StateType.PENDING]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A group's run at one look."""
+
+    stage: Literal["waiting", "claimed", "running", "ended"]
+    name: str
+    """Of its state."""
+    message: str = ""
+    where: str = ""
+    """Machine and process."""
+    seconds: float = 0.0
+
+
+class Runs(Protocol):
+    """What the fan-out asks of a pool of workers."""
+
+    def start(self, group: TakeGroup, attempt: int) -> UUID:
+        """Ask the pool to compute a group; return the id of the run."""
+        ...
+
+    def look(self, ids: Sequence[UUID]) -> dict[UUID, Seen]:
+        """Return what became of runs; one that somebody deleted is absent."""
+        ...
+
+    def take_back(self, run_id: UUID) -> bool:
+        """Cancel a run that no worker has begun; False where one has."""
+        ...
+
+    def clear(self) -> None:
+        """Cancel runs of an earlier fan-out over the same work that nobody has begun."""
+        ...
+
+
+@dataclass
+class DeployedRuns:
+    """Groups as runs of the deployment `<stage>-group`, sub-flows of the present run."""
+
+    client: SyncPrefectClient
+    stage: str
+    config: PipelineConfig
+    run: RunOptions
+    """As `handed` gave them."""
+
+    def __post_init__(self) -> None:
+        self.once = secrets.token_hex(8)
+        self.tag = f"group:{self.stage}:{fingerprint(self.run.root)[:12]}"
+
+    @property
+    def deployment(self) -> str:
+        """Full name of the deployment that computes a group."""
+        name = f"{self.stage.replace('_', '-')}-group"
+        return f"{name}/{name}"
+
+    def start(self, group: TakeGroup, attempt: int) -> UUID:
+        """Start the run of a group; asking twice for one attempt starts one.
+
+        Raises:
+            InputError: the deployment is not there.
+        """
+        parameters = {
+            "config": self.config.model_dump(mode="json"),
+            "run": self.run.model_dump(mode="json"),
+            "group": group.model_dump(mode="json"),
+        }
+        name = group.label() + (f" · attempt {attempt}" if attempt > 1 else "")
+        key = f"{self.once}-{group.number}-{attempt}"
+        try:
+            started = run_deployment(
+                self.deployment, parameters=parameters, timeout=0, flow_run_name=name, tags=["trajpilot", self.tag],
+                idempotency_key=key,
+            )  # fmt: skip
+        except ObjectNotFound as error:
+            raise InputError(
+                f"there is no deployment {self.deployment} to share {self.stage} out; run `trajpilot deploy` again, "
+                "or leave group_video_s empty"
+            ) from error
+        return cast(FlowRun, started).id
+
+    def look(self, ids: Sequence[UUID]) -> dict[UUID, Seen]:
+        """Read the states of runs, page by page."""
+        found: dict[UUID, Seen] = {}
+        for at in range(0, len(ids), PAGE):
+            chosen = FlowRunFilter(id=FlowRunFilterId(any_=list(ids[at : at + PAGE])))
+            found |= {r.id: seen(r) for r in self.client.read_flow_runs(flow_run_filter=chosen, limit=PAGE)}
+        return found
+
+    def take_back(self, run_id: UUID) -> bool:
+        """Cancel a run unless a worker has begun it. One that begins in the same moment does harmless work twice."""
+        try:
+            state = self.client.read_flow_run(run_id).state
+        except ObjectNotFound:
+            return True
+        if state is None or state.type not in OPEN:
+            return False
+        self.cancel(run_id, "not needed: the run that shared it out computes it itself, or has ended")
+        return True
+
+    def clear(self) -> None:
+        """Cancel what a run that died left waiting under the same tag."""
+        waiting = FlowRunFilter(
+            tags=FlowRunFilterTags(all_=[self.tag]),
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=OPEN)),
+        )
+        while left := self.client.read_flow_runs(flow_run_filter=waiting, limit=PAGE):
+            for run in left:
+                self.cancel(run.id, "the run that shared it out has ended", force=True)
+
+    def cancel(self, run_id: UUID, why: str, *, force: bool = False) -> None:
+        """Mark a run as cancelled."""
+        state: State[None] = Cancelled(message=why)
+        self.client.set_flow_run_state(run_id, state, force=force)
+
+
+def seen(run: FlowRun) -> Seen:
+    """Say in our words what a run of Prefect's is doing."""
+    state = run.state
+    if state is None:
+        return Seen("waiting", "Scheduled")
+    place, seconds = run.infrastructure_pid or "", run.total_run_time.total_seconds()
+    if state.is_final():
+        return Seen("ended", state.name or state.type.value, state.message or "", place, seconds)
+    if state.type is StateType.SCHEDULED:
+        return Seen("waiting", state.name or "Scheduled")
+    if state.type is StateType.PENDING:
+        age_s = (datetime.datetime.now(datetime.UTC) - state.timestamp).total_seconds()
+        return Seen("waiting" if age_s > CLAIMED_S else "claimed", state.name or "Pending", "", place)
+    return Seen("running", state.name or state.type.value, "", place, seconds)

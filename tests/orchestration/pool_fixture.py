@@ -1,0 +1,104 @@
+"""Process workers and a root with a small simulated world, for the tests of sharing out."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from prefect.client.orchestration import SyncPrefectClient
+
+from schemas.config import PipelineConfig, RunOptions
+
+LIMIT_S = 240.0
+CHECKOUT = Path(__file__).parents[2]
+
+
+@contextmanager
+def worker(api: str, pool: str, folder: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process worker that does one run at a time, in a session of its own; ended with all that it started."""
+    stated = {"PREFECT_API_URL": api, "PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_PLUGINS_ENABLED": "0"}
+    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--limit", "1", "--name", name]
+    with (folder / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=CHECKOUT, env={**os.environ, **stated}, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=30)
+
+
+def run_processes(session: int) -> list[int]:
+    """Ids of the processes that execute a flow run below a worker, whose session this is."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getsid(int(place.name)) == session and b"PREFECT__FLOW_RUN_ID=" in (place / "environ").read_bytes():
+                found.append(int(place.name))
+        except OSError:
+            continue
+    return [pid for pid in found if pid != session]
+
+
+def wait_for(what: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + limit_s
+    while not what():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
+def deploy_groups(client: SyncPrefectClient) -> None:
+    """Make the work pools and the deployment `features-group`, as deployments/prefect.yaml has it."""
+    from prefect.utilities.callables import parameter_schema
+
+    from deployments.deploy import POOLS, make_pool
+    from flows.groups import features_group
+
+    for pool in POOLS:
+        make_pool(client, pool, "process")
+    client.create_deployment(
+        flow_id=client.create_flow(features_group),
+        name="features-group",
+        work_pool_name="trajpilot-gpu",
+        entrypoint="flows/groups.py:features_group",
+        parameter_openapi_schema=parameter_schema(features_group).model_dump(),
+        enforce_parameter_schema=True,
+        pull_steps=[{"prefect.deployments.steps.set_working_directory": {"directory": str(CHECKOUT)}}],
+    )
+
+
+def online(client: SyncPrefectClient, pool: str) -> set[str]:
+    """Names of the workers of a pool that the server has heard of."""
+    return {worker.name for worker in client.read_workers_for_work_pool(pool)}
+
+
+def copied(root: Path, other: Path) -> Path:
+    """A root with the same finished stages."""
+    shutil.copytree(root / "artifacts", other / "artifacts")
+    return other
+
+
+def artifact_bytes(root: Path) -> dict[str, bytes]:
+    """Every artifact's bytes by its path, side files of the occasion left out."""
+    files = [path for path in (root / "artifacts").rglob("*") if path.is_file() and path.name != "occasion.json"]
+    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
+def options(root: Path, data: Path, **changes: object) -> RunOptions:
+    """Options of a run on one CPU process."""
+    stated = {"root": str(root), "data_root": str(data), "device": "cpu", "workers": 1, "max_reject_ratio": 0.6}
+    return RunOptions.model_validate({**stated, **changes})
+
+
+def small() -> PipelineConfig:
+    """The recipe `soak`."""
+    from deployments.recipes import soak
+
+    return soak()

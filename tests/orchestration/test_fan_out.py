@@ -1,0 +1,109 @@
+"""Features shared out over process workers of a Prefect server: equal bytes, lost groups, the table of groups."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import pytest
+from pool_fixture import artifact_bytes, copied, deploy_groups, online, options, run_processes, small, wait_for, worker
+
+from schemas.config import RunOptions
+from schemas.world import soak_world
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+GROUP_S = 24.0
+"""Four groups of the world's twelve takes."""
+
+
+class Ground(NamedTuple):
+    """A server with the deployments, a world, and a root whose features one process made."""
+
+    api: str
+    data: Path
+    before: Path
+    """Root with `ingest` alone."""
+    alone: dict[str, bytes]
+    """Artifacts after `features` in one process."""
+
+
+@pytest.fixture(scope="module")
+def ground(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    from prefect.client.orchestration import get_client
+
+    from trajpilot_core.pipeline import STAGES
+    from trajpilot_core.simworld.write import write_world
+    from trajpilot_core.stages.execute import execute
+    from trajpilot_core.stages.stage import no_progress
+
+    folder = tmp_path_factory.mktemp("pool")
+    data, before, single = folder / "data", folder / "before", folder / "single"
+    write_world(soak_world(), data, 1, no_progress)
+    execute(STAGES["ingest"], small(), options(before, data), STAGES)
+    execute(STAGES["features"], small(), options(copied(before, single), data), STAGES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PREFECT_API_URL", prefect_server)
+        with get_client(sync_client=True) as client:
+            deploy_groups(client)
+    return Ground(prefect_server, data, before, artifact_bytes(single))
+
+
+def shared_out(run: RunOptions) -> str:
+    """Run `features` as a deployed run would; return the id of the flow run."""
+    from prefect import flow, runtime
+
+    from tasks.stage import stage_output
+
+    @flow(name="features")
+    def features() -> str:
+        stage_output("features", small(), run)
+        return str(runtime.flow_run.id)
+
+    return features()
+
+
+def table_of(flow_run: str) -> list[dict[str, Any]]:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
+
+    wanted = ArtifactFilter(
+        key=ArtifactFilterKey(any_=["features-groups"]), flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run])
+    )
+    with get_client(sync_client=True) as client:
+        (found,) = client.read_artifacts(artifact_filter=wanted)
+    return list(json.loads(str(found.data)))
+
+
+def test_without_a_worker_the_run_computes_every_group_itself(ground: Ground, tmp_path: Path) -> None:
+    run = options(copied(ground.before, tmp_path / "root"), ground.data, group_video_s=GROUP_S)
+    rows = table_of(shared_out(run))
+    assert [(row["state"], row["where"], row["attempts"]) for row in rows] == [("done", "this run", 1)] * 4
+    assert artifact_bytes(tmp_path / "root") == ground.alone
+
+
+def test_two_workers_make_the_same_bytes_and_a_killed_group_is_done_again(ground: Ground, tmp_path: Path) -> None:
+    from prefect.client.orchestration import get_client
+
+    run = options(copied(ground.before, tmp_path / "root"), ground.data, group_video_s=GROUP_S)
+
+    def kill_the_first(session: int) -> None:
+        wait_for(lambda: bool(run_processes(session)))
+        os.kill(run_processes(session)[0], signal.SIGKILL)
+
+    with (
+        worker(ground.api, "trajpilot-gpu", tmp_path, "one") as first,
+        worker(ground.api, "trajpilot-gpu", tmp_path, "two"),
+    ):
+        with get_client(sync_client=True) as client:
+            wait_for(lambda: online(client, "trajpilot-gpu") == {"one", "two"})
+        killer = Thread(target=kill_the_first, args=(first.pid,))
+        killer.start()
+        rows = table_of(shared_out(run))
+        killer.join()
+    assert artifact_bytes(tmp_path / "root") == ground.alone
+    assert [row["state"] for row in rows] == ["done"] * 4
+    (lost,) = [row for row in rows if row["attempts"] == 2]
+    assert "Crashed: " in lost["why it failed"]
+    assert {row["where"] for row in rows} > {"this run"}
