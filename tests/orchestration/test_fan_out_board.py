@@ -1,0 +1,187 @@
+"""What the run that shares a stage out does about its groups, over a pool that is played by the test."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+
+import tasks.fan_out as fan_out
+from schemas.groups import TakeGroup
+from tasks.fan_out import Board, Row
+from tasks.group_runs import Seen
+from trajpilot_core.errors import StoreError
+
+
+def group(number: int, of: int) -> TakeGroup:
+    return TakeGroup(
+        stage="features", version=1, key="k", number=number, of=of, takes={f"t{number}": f"k{number}"}, video_s=60.0
+    )
+
+
+@dataclass
+class Pool:
+    """Plays workers: what happens to the n-th attempt at a group is scripted; a look moves it on by one state."""
+
+    script: dict[int, list[str]]
+    """Group -> fate of each attempt: `done`, `killed`, `lies` (completed, nothing made) or `waits`."""
+    made: set[int] = field(default_factory=set)
+    here: list[int] = field(default_factory=list)
+    started: list[tuple[int, int]] = field(default_factory=list)
+    live: dict[UUID, list[Any]] = field(default_factory=dict)
+    """Run -> [group, fate, looks]."""
+    cancelled: list[int] = field(default_factory=list)
+    outages: int = 0
+    """So many looks are not answered."""
+
+    def start(self, group: TakeGroup, attempt: int) -> UUID:
+        self.started.append((group.number, attempt))
+        run_id = uuid4()
+        self.live[run_id] = [group.number, self.script[group.number][attempt - 1], 0]
+        return run_id
+
+    def look(self, ids: Sequence[UUID]) -> dict[UUID, Seen]:
+        if self.outages:
+            self.outages -= 1
+            raise httpx.ConnectError("nobody answers")
+        return {run_id: self.state_of(self.live[run_id]) for run_id in ids if run_id in self.live}
+
+    def state_of(self, run: list[Any]) -> Seen:
+        number, fate, looks = run
+        run[2] += 1
+        if fate == "waits":
+            return Seen("waiting", "Late")
+        if looks < 1:
+            return Seen("running", "Running", where="far:1")
+        if fate == "done":
+            self.made.add(number)
+        return Seen("ended", "Crashed" if fate == "killed" else "Completed", f"it was {fate}", "far:1", 5.0)
+
+    def take_back(self, run_id: UUID) -> bool:
+        self.cancelled.append(self.live[run_id][0])
+        return bool(self.live[run_id][1] == "waits")
+
+    def clear(self) -> None:
+        raise AssertionError
+
+    def compute(self, group: TakeGroup, told: Callable[[int, int, str], None]) -> None:
+        self.here.append(group.number)
+        told(1, 1, "take")
+        self.made.add(group.number)
+
+
+def board(pool: Pool, **changes: Any) -> tuple[Board, list[Any], list[Any]]:
+    """A board over the pool, what its progress was told, and the tables that it showed."""
+    told: list[Any] = []
+    tables: list[Any] = []
+    stated: dict[str, Any] = {
+        "runs": pool,
+        "rows": [Row(group(number, len(pool.script))) for number in pool.script],
+        "compute": pool.compute,
+        "unfinished": lambda group: int(group.number not in pool.made),
+        "made": lambda group: int(group.number in pool.made),
+        "progress": lambda *said: told.append(said),
+        "table": tables.append,
+    }
+    return Board(**{**stated, **changes}), told, tables
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fan_out, "POLL_S", 0.0)
+    monkeypatch.setattr(fan_out, "LOOK_S", 0.0)
+
+
+def test_with_workers_at_every_group_the_run_only_waits() -> None:
+    pool = Pool({1: ["done"], 2: ["done"]})
+    followed, told, tables = board(pool)
+    followed.follow()
+    assert (pool.here, pool.cancelled) == ([], [])
+    assert [row["state"] for row in tables[-1]] == ["done", "done"]
+    assert {row["where"] for row in tables[-1]} == {"far:1"}
+    assert told[-1] == (120, 120, "s of video, 2 of 2 groups done")
+
+
+def test_without_a_worker_the_run_computes_every_group_the_last_first() -> None:
+    pool = Pool({1: ["waits"], 2: ["waits"], 3: ["waits"]})
+    followed, _, tables = board(pool)
+    followed.follow()
+    assert pool.here == [3, 2, 1]
+    assert {row["where"] for row in tables[-1]} == {"this run"}
+
+
+def test_a_lost_group_is_started_again_and_says_why_it_was_lost() -> None:
+    pool = Pool({1: ["killed", "killed", "done"], 2: ["done"]})
+    followed, _, tables = board(pool)
+    followed.follow()
+    assert pool.started == [(1, 1), (2, 1), (1, 2), (1, 3)]
+    assert (tables[-1][0]["state"], tables[-1][0]["attempts"]) == ("done", 3)
+    assert tables[-1][0]["why it failed"].count("Crashed: it was killed") == 2
+
+
+def test_a_group_that_is_lost_three_times_is_given_up_and_the_others_are_finished() -> None:
+    pool = Pool({1: ["killed"] * 3, 2: ["done"]})
+    followed, _, tables = board(pool)
+    followed.follow()
+    assert [row["state"] for row in tables[-1]] == ["failed", "done"]
+    assert tables[-1][0]["attempts"] == 3
+
+
+def test_a_run_that_completes_without_its_shards_is_not_believed() -> None:
+    pool = Pool({1: ["lies", "done"], 2: ["done"]})
+    followed, _, tables = board(pool)
+    followed.follow()
+    assert "1 of 1 takes are missing: Completed: it was lies" in tables[-1][0]["why it failed"]
+    assert pool.made == {1, 2}
+
+
+def test_a_run_that_somebody_deleted_is_started_again() -> None:
+    pool = Pool({1: ["done", "done"], 2: ["done"]})
+    followed, _, _ = board(pool)
+    followed.poll()
+    del pool.live[next(run_id for run_id, run in pool.live.items() if run[0] == 1)]
+    followed.follow()
+    assert (1, 2) in pool.started
+
+
+def test_what_fails_in_this_process_counts_like_what_fails_elsewhere() -> None:
+    def broken(group: TakeGroup, told: Callable[[int, int, str], None]) -> None:
+        raise StoreError("the disk is full")
+
+    pool = Pool({1: ["waits"] * 3, 2: ["done"]})
+    followed, _, tables = board(pool, compute=broken)
+    followed.follow()
+    assert tables[-1][0]["state"] == "failed"
+    assert tables[-1][0]["why it failed"].count("StoreError: the disk is full") == 3
+
+
+def test_a_server_that_is_silent_for_a_moment_costs_nothing() -> None:
+    pool = Pool({1: ["done"], 2: ["done"]}, outages=4)
+    followed, _, tables = board(pool)
+    followed.follow()
+    assert [row["attempts"] for row in tables[-1]] == [1, 1]
+
+
+def test_a_server_that_stays_silent_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fan_out, "DEAF_S", -1.0)
+    followed, _, _ = board(Pool({1: ["done"], 2: ["done"]}, outages=10**6))
+    with pytest.raises(httpx.ConnectError):
+        followed.follow()
+
+
+def test_runs_that_nobody_has_begun_are_cancelled_when_the_run_breaks_off() -> None:
+    def bug(group: TakeGroup, told: Callable[[int, int, str], None]) -> None:
+        raise ZeroDivisionError
+
+    pool = Pool({1: ["waits"], 2: ["waits"]})
+    followed, _, _ = board(pool, compute=bug)
+    with pytest.raises(ZeroDivisionError):
+        followed.follow()
+    assert pool.cancelled == [2, 1]
+
+
+def test_the_amount_of_a_group_is_said_in_takes_and_video() -> None:
+    many = group(3, 12).replace(takes={f"t{n}": "k" for n in range(25)}, video_s=2460.0)
+    assert many.label() == "features group 3 of 12 · 25 takes, 41 min of video"
