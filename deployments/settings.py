@@ -55,6 +55,10 @@ OF_ANOTHER_SERVER = (
 )  # fmt: skip
 """What a user has set for a server of his own; the one that a run starts for itself has its own login and database."""
 
+WORKER_MARK = "TRAJPILOT_WORKER"
+QUERY_S = "3"
+"""Seconds between two questions of a worker for work: Prefect's 10 s would be lost between two groups of takes."""
+
 QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 """On the command line our own lines say what happens; Prefect's go to its UI."""
 
@@ -130,6 +134,25 @@ def deploying_environment(folder: Path, place: dict[str, str]) -> dict[str, str]
     """Return the environment in which Prefect reads deployments/prefect.yaml; `place` has the keys of PLACE."""
     stated = {name: place.get(field, "") for field, name in PLACE.items()}
     return {**os.environ, **ALWAYS, **stated, "PWD": str(folder)}
+
+
+def named_gpus(count: int) -> list[str]:
+    """Return the names of the `count` GPUs that are visible here, as CUDA_VISIBLE_DEVICES has them, else 0, 1, ..."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = [str(number) for number in range(count)]
+    return names if chosen is None else [name.strip() for name in chosen.split(",")][:count]
+
+
+def worker_environment(gpu: str | None, mark: str) -> dict[str, str]:
+    """Return the environment of a worker.
+
+    Args:
+        gpu: the one that it sees; None: what this process sees.
+        mark: everything that the worker starts inherits it, and is found by it.
+    """
+    stated = {**ALWAYS, "PREFECT_WORKER_QUERY_SECONDS": QUERY_S, **os.environ, "PREFECT_PLUGINS_ENABLED": "0"}
+    stated[WORKER_MARK] = mark
+    return stated if gpu is None else {**stated, "CUDA_VISIBLE_DEVICES": gpu}
 
 
 def one_thread_per_process() -> None:

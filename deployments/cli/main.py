@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from deployments.cli import compare, deploy, doctor, evidence, inspect, run, server, upkeep
+from deployments.cli import compare, deploy, doctor, evidence, inspect, run, server, upkeep, workers
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.store.files import advice
 
@@ -21,6 +21,7 @@ inspect.add_to(app)
 evidence.add_to(app)
 server.add_to(app)
 deploy.add_to(app)
+workers.add_to(app)
 upkeep.add_to(app)
 doctor.add_to(app)
 compare.add_to(app)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from prefect.client.orchestration import SyncPrefectClient
+from stack_processes import kill_all_of, processes_of
 
 from schemas.config import PipelineConfig, RunOptions
 
@@ -19,31 +20,28 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 @contextmanager
-def worker(api: str, pool: str, folder: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process worker that does one run at a time, in a session of its own; ended with all that it started."""
-    stated = {"PREFECT_API_URL": api, "PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_PLUGINS_ENABLED": "0"}
+def worker(api: str, pool: str, folder: Path, name: str) -> Iterator[Path]:
+    """A process worker that does one run at a time; ended with all that it started, which is found by the mark."""
+    mark = folder / f"worker-{name}"
+    stated = {
+        "PREFECT_API_URL": api, "PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_PLUGINS_ENABLED": "0", "MARK": str(mark),
+    }  # fmt: skip
     command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--limit", "1", "--name", name]
     with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(
             command, cwd=CHECKOUT, env={**os.environ, **stated}, stdout=log, stderr=log, start_new_session=True
         )
     try:
-        yield process
+        yield mark
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(timeout=30)
+        kill_all_of(mark)
 
 
-def run_processes(session: int) -> list[int]:
-    """Ids of the processes that execute a flow run below a worker, whose session this is."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            if os.getsid(int(place.name)) == session and b"PREFECT__FLOW_RUN_ID=" in (place / "environ").read_bytes():
-                found.append(int(place.name))
-        except OSError:
-            continue
-    return [pid for pid in found if pid != session]
+def run_processes(mark: Path) -> list[int]:
+    """Ids of the processes that execute a flow run for a worker."""
+    return [pid for pid, line in processes_of(mark).items() if "prefect.engine" in line]
 
 
 def wait_for(what: Callable[[], bool], limit_s: float = LIMIT_S) -> None:

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, NamedTuple
 
 import pytest
@@ -83,14 +83,23 @@ def test_without_a_worker_the_run_computes_every_group_itself(ground: Ground, tm
     assert artifact_bytes(tmp_path / "root") == ground.alone
 
 
-def test_two_workers_make_the_same_bytes_and_a_killed_group_is_done_again(ground: Ground, tmp_path: Path) -> None:
+def test_two_workers_make_the_same_bytes_and_a_killed_group_is_done_again(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from prefect.client.orchestration import get_client
+
+    from tasks.fan_out import Board
 
     run = options(copied(ground.before, tmp_path / "root"), ground.data, group_video_s=GROUP_S)
 
-    def kill_the_first(session: int) -> None:
-        wait_for(lambda: bool(run_processes(session)))
-        os.kill(run_processes(session)[0], signal.SIGKILL)
+    killed = Event()
+    last_waiting = Board.last_waiting
+    monkeypatch.setattr(Board, "last_waiting", lambda board: last_waiting(board) if killed.is_set() else None)
+
+    def kill_the_first(mark: Path) -> None:
+        wait_for(lambda: bool(run_processes(mark)))
+        os.kill(run_processes(mark)[0], signal.SIGKILL)
+        killed.set()  # from here on the run itself works, too
 
     with (
         worker(ground.api, "trajpilot-gpu", tmp_path, "one") as first,
@@ -98,7 +107,7 @@ def test_two_workers_make_the_same_bytes_and_a_killed_group_is_done_again(ground
     ):
         with get_client(sync_client=True) as client:
             wait_for(lambda: online(client, "trajpilot-gpu") == {"one", "two"})
-        killer = Thread(target=kill_the_first, args=(first.pid,))
+        killer = Thread(target=kill_the_first, args=(first,))
         killer.start()
         rows = table_of(shared_out(run))
         killer.join()

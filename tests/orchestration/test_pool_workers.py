@@ -1,0 +1,200 @@
+"""`trajpilot workers`: what it starts, that it says what is missing, restarts what dies, and leaves nothing behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from stack_processes import processes_of
+
+import deployments.workers as workers
+from deployments.workers import Keeper, WorkerPlan, planned, refuse_unready
+from trajpilot_core.errors import InputError
+
+LIMIT_S = 60.0
+
+
+class Server(BaseHTTPRequestHandler):
+    """As much of a Prefect server as the command asks for."""
+
+    pools: dict[str, str] = {}  # noqa: RUF012
+    login_ok = True
+
+    def do_GET(self) -> None:
+        pool = self.path.split("/")[-1]
+        if self.path == "/api/health":
+            self.answer(True)
+        elif not self.login_ok:
+            self.send_error(401)
+        elif pool in self.pools:
+            self.answer({"name": pool, "type": self.pools[pool]})
+        else:
+            self.send_error(404)
+
+    def answer(self, body: object) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(Server, "pools", {"trajpilot-cpu": "process", "trajpilot-gpu": "process"})
+    monkeypatch.setattr(Server, "login_ok", True)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as serving:
+        thread = threading.Thread(target=serving.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{serving.server_port}/api"
+        serving.shutdown()
+        thread.join()
+
+
+def test_each_gpu_gets_a_worker_of_its_own_with_one_run_at_a_time() -> None:
+    plans = planned(["0", "GPU-77"], None, 1, 4)
+    assert [(p.pool, p.limit, p.gpu) for p in plans] == [
+        ("trajpilot-gpu", 1, "0"), ("trajpilot-gpu", 1, "GPU-77"), ("trajpilot-cpu", 4, None),
+    ]  # fmt: skip
+    assert len({plan.name for plan in plans}) == 3
+    assert plans[0].command()[-8:] == [
+        "--pool", "trajpilot-gpu", "--name", plans[0].name, "--limit", "1", "--type", "process",
+    ]  # fmt: skip
+
+
+def test_without_a_gpu_one_worker_of_the_gpu_pool_runs_on_the_cpu_and_says_so() -> None:
+    plan, _ = planned([], None, 1, 2)
+    assert plan.gpu is None
+    assert plan.describe().endswith("pool trajpilot-gpu, 1 run at a time, on the CPU")
+
+
+def test_more_workers_than_gpus_are_refused() -> None:
+    with pytest.raises(InputError, match="3 GPU workers are asked for, but 2 GPUs are visible"):
+        planned(["0", "1"], 3, 1, 2)
+
+
+def test_a_worker_sees_its_gpu_alone_and_no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    from deployments.settings import named_gpus, worker_environment
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 6")
+    monkeypatch.setenv("PREFECT_PLUGINS_ENABLED", "1")
+    assert named_gpus(2) == ["4", "6"]
+    seen = worker_environment("6", "m")
+    assert (seen["CUDA_VISIBLE_DEVICES"], seen["PREFECT_PLUGINS_ENABLED"]) == ("6", "0")
+    assert worker_environment(None, "m")["CUDA_VISIBLE_DEVICES"] == "4, 6"
+
+
+POOLS = ("trajpilot-cpu", "trajpilot-gpu")
+
+
+def test_a_server_with_both_pools_is_accepted(server: str) -> None:
+    refuse_unready(server, None, POOLS)
+
+
+def test_no_server_is_named() -> None:
+    with pytest.raises(InputError, match="PREFECT_API_URL is not set"):
+        refuse_unready(None, None, POOLS)
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    with pytest.raises(InputError, match=r"the Prefect server http://127.0.0.1:9/api does not answer"):
+        refuse_unready("http://127.0.0.1:9/api", None, POOLS)
+
+
+def test_a_pool_that_is_not_deployed_a_login_and_a_pool_of_another_kind_are_named(server: str) -> None:
+    del Server.pools["trajpilot-gpu"]
+    with pytest.raises(InputError, match="has no work pool trajpilot-gpu; run `trajpilot deploy` first"):
+        refuse_unready(server, None, POOLS)
+    Server.pools["trajpilot-gpu"] = "docker"
+    with pytest.raises(InputError, match="trajpilot-gpu is of type docker"):
+        refuse_unready(server, None, POOLS)
+    Server.login_ok = False
+    with pytest.raises(InputError, match="refuses the login"):
+        refuse_unready(server, None, POOLS)
+
+
+CHILD = "import time; time.sleep(600)"
+PARENT = (
+    "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], sys.argv[2]], start_new_session=True)"
+)
+
+
+class Idle(WorkerPlan):
+    """Starts a child in a session of its own, as Prefect's does, and waits; its `gpu` is a mark in both commands."""
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-c", PARENT, CHILD, str(self.gpu)]
+
+
+class Dead(WorkerPlan):
+    """A worker that ends at once."""
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-c", "raise SystemExit(3)"]
+
+
+class Enough(Exception):
+    """Ends the keeping."""
+
+
+def test_ending_takes_workers_and_all_that_they_started(tmp_path: Path) -> None:
+    mark = str(tmp_path / "mark")
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if len(said) == 2:
+            limit = time.monotonic() + LIMIT_S
+            while len(processes_of(Path(mark))) < 4:
+                assert time.monotonic() < limit
+                time.sleep(0.05)
+            raise Enough
+
+    keeper = Keeper([Idle("one", "trajpilot-cpu", 1, mark), Idle("two", "trajpilot-cpu", 1, mark)], tmp_path, say)
+    with pytest.raises(Enough):
+        keeper.keep()
+    assert processes_of(Path(mark)) == {}
+
+
+def test_a_worker_that_dies_is_said_and_started_again_after_a_growing_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "LOOK_S", 0.01)
+    monkeypatch.setattr(workers, "FIRST_PAUSE_S", 1.0)
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if sum("ended with status 3" in told for told in said) == 3:
+            raise Enough
+
+    with pytest.raises(Enough):
+        Keeper([Dead("dead", "trajpilot-cpu", 1)], tmp_path, say).keep()
+    assert [line.split("again in ")[1].split(";")[0] for line in said if "again in" in line] == ["1 s", "2 s", "4 s"]
+    assert sum("started again" in line for line in said) == 2
+
+
+def test_the_command_ends_its_worker_on_ctrl_c(server: str, tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).parent / "trajpilot"), "workers", "--cpu-workers", "1", "--gpu-workers", "0"]
+    environment = {**os.environ, "PREFECT_API_URL": server, "PREFECT_HOME": str(tmp_path / "home")}
+    process = subprocess.Popen(
+        [*command, "--logs", str(tmp_path / "logs")], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(2)]
+    assert "pool trajpilot-cpu, 2 runs at a time; log " in lines[1]
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0
+    assert "1 worker ended" in rest
+    assert processes_of(tmp_path) == {}
