@@ -14,7 +14,7 @@ from trajpilot_core.stages.stage import Stage
 
 COUNT_DEVICES = (
     "import ctypes; c = ctypes.CDLL('libcuda.so.1'); n = ctypes.c_int(); "
-    "raise SystemExit(0 if c.cuInit(0) == 0 and c.cuDeviceGetCount(ctypes.byref(n)) == 0 and n.value > 0 else 1)"
+    "print(n.value if c.cuInit(0) == 0 and c.cuDeviceGetCount(ctypes.byref(n)) == 0 else 0)"
 )
 """Asked in a process of its own: a process that has touched the driver cannot fork workers that use it."""
 FAST_BF16 = ("amx_bf16",)
@@ -33,13 +33,19 @@ def resolve_device(device: str) -> str:
     """
     if device == "cpu":
         return "cpu"
-    if _torch_has_cuda() and _driver_has_device():
+    if gpu_count():
         return "cuda"
     if device == "cuda":
         raise InputError(
             "device cuda was asked for, but torch is a CPU build or no CUDA device is visible; use cpu or auto"
         )
     return "cpu"
+
+
+@functools.cache
+def gpu_count() -> int:
+    """Return how many GPUs torch can use here."""
+    return _driver_devices() if _torch_has_cuda() else 0
 
 
 def _torch_has_cuda() -> bool:
@@ -49,11 +55,12 @@ def _torch_has_cuda() -> bool:
     )
 
 
-def _driver_has_device() -> bool:
+def _driver_devices() -> int:
     if ctypes.util.find_library("cuda") is None:
-        return False
-    asked = subprocess.run([sys.executable, "-I", "-c", COUNT_DEVICES], check=False, capture_output=True, timeout=60)
-    return asked.returncode == 0
+        return 0
+    command = [sys.executable, "-I", "-c", COUNT_DEVICES]
+    asked = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    return int(asked.stdout) if asked.returncode == 0 else 0
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
+from typing import IO
 
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import naming_failures
