@@ -22,6 +22,8 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.groups import TakeGroup
 from tasks.artifacts import artifact_key
 from tasks.group_runs import DeployedRuns, Runs, Seen
+from tasks.showing import is_away
+from tasks.texts import literal
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.pipeline import STAGES
 from trajpilot_core.stages.compute import Elsewhere, Job, Progress
@@ -70,7 +72,7 @@ class Row:
             "where": HERE if self.here else self.seen.where,
             "attempts": len(self.failures) + (0 if self.state in ("waiting", "failed") else 1),
             "seconds": round(self.seconds, 1),
-            "why it failed": "; ".join(self.failures),
+            "why it failed": literal("; ".join(self.failures)),
         }
 
 
@@ -141,7 +143,7 @@ class Board:
         try:
             yield
         except httpx.HTTPError as error:
-            if time.monotonic() - self.answered > DEAF_S:
+            if not is_away(error) or time.monotonic() - self.answered > DEAF_S:
                 raise
             LOG.warning("%-12s no answer of the Prefect server: %s", self.rows[0].group.stage, error)
         else:
