@@ -188,7 +188,7 @@ def test_the_ui_shows_the_run_and_the_form_and_calls_nobody_outside(client: Clie
         page.run("document.getElementById('artifacts').click()")
         page.wait(lambda text: "configuration" in text, "the run shows no artifacts", 60.0)
         page.photograph(KEPT / "artifacts.png")
-        text = page.open(f"{url}/deployments/deployment/{deployment['id']}/run", "Takes, segments")
+        text = page.open(f"{url}/deployments/deployment/{deployment['id']}/run", "Processes for decoding")
         page.photograph(KEPT / "form.png")
         for wanted in ("config", "ingest", "recipe", "data_root", "from_stage", "Named experiment that holds"):
             assert wanted in text, wanted
