@@ -13,6 +13,7 @@ from deployments.recipes import recipe
 from deployments.settings import deployed_place
 from flows import pipeline, stages
 from flows import watch as watching
+from flows.naming import named
 from schemas.changes import over
 from schemas.config import PipelineConfig, RunOptions
 from tasks.announce import announce
@@ -25,13 +26,10 @@ PREFILLED = recipe(DEFAULTS.recipe)
 
 
 def run_name() -> str:
-    """Name a run after its flow, recipe, choice of stages and root."""
+    """Name a run after its flow and what is asked of it, over the deployment's own defaults."""
     stated = runtime.flow_run.parameters.get("run", {})
     asked = stated if isinstance(stated, RunOptions) else RunOptions.model_validate(stated)
-    run = over(DEFAULTS, asked)
-    chosen = [*(f"only {name}" for name in run.only), *([f"from {run.from_stage}"] if run.from_stage else [])]
-    chosen += [f"force {name}" for name in run.force]
-    return f"{runtime.flow_run.flow_name} · {', '.join([run.recipe, *chosen])} · {run.root}"
+    return named(str(runtime.flow_run.flow_name), over(DEFAULTS, asked))
 
 
 def deployed(

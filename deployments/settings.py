@@ -28,12 +28,15 @@ ALWAYS = {
     "PREFECT_LOGGING_LEVEL": "INFO",
     "PREFECT_LOGGING_EXTRA_LOGGERS": "trajpilot",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    "PREFECT_LOGGING_LOGGERS_PREFECT_FLOW_RUNS_LEVEL": "WARNING",
+    "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
     "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
     "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
     "PREFECT_LOCAL_STORAGE_PATH": "/dev/null/no-result-is-kept",
     "PREFECT_PLUGINS_ENABLED": "0",
 }
-"""Prefect writes the exception of a failed flow to its storage whatever a flow says; there is no such storage here."""
+"""Prefect writes the exception of a failed flow to its storage whatever a flow says; there is no such storage here.
+Its own lines say when a run begins and in which state it ends; the UI shows both, and our lines say more."""
 
 HEARTBEAT_S = 30
 """Seconds between signs of life of a deployed run: the shortest that Prefect allows."""

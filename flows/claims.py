@@ -16,7 +16,7 @@ from trajpilot_core.evidence_pages import write_pages
 from trajpilot_core.stages.resolve import resolve_device
 
 
-@flow(name="claims-worlds", flow_run_name="claims into {root}", persist_result=False)
+@flow(name="claims-worlds", flow_run_name="claims on simulated worlds · {root}", persist_result=False)
 def claims_worlds(
     files: PipelineConfig,
     features: PipelineConfig,

@@ -2,6 +2,7 @@
 
 from prefect import Flow, flow
 
+from flows.naming import run_name
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.report import place_report
@@ -19,11 +20,11 @@ def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
             raise InputError(f"this flow runs {stage} alone, not {', '.join(asked)}; full-pipeline runs any of them")
         done = stage_output(stage, config, run)
         if stage == "report":
-            place_report(done, run)
+            place_report(done, config, run)
         return done
 
     run_one.__doc__ = f"Run the stage {stage}; the stages that it reads must have run."
-    return flow(name=stage.replace("_", "-"), persist_result=False)(run_one)
+    return flow(name=stage.replace("_", "-"), flow_run_name=run_name, persist_result=False)(run_one)
 
 
 ingest = stage_flow("ingest")

@@ -2,13 +2,14 @@
 
 from prefect import flow
 
+from flows.naming import run_name
 from schemas.config import PipelineConfig, RunOptions
 from tasks.announce import announce_change
 from trajpilot_core.pipeline import STAGES
 from trajpilot_core.stages.watch import noticed
 
 
-@flow(name="watch", persist_result=False)
+@flow(name="watch", flow_run_name=run_name, persist_result=False)
 def watch(config: PipelineConfig, run: RunOptions) -> tuple[str, ...]:
     """Look once whether the data root has changed and a run would have work to do; no file of it is read."""
     news = noticed(STAGES, config, run)

@@ -8,8 +8,8 @@ from prefect.events import emit_event
 
 from schemas.config import PipelineConfig
 from tasks.showing import shown
-from tasks.texts import literal
 from trajpilot_core.stages.differences import changed_settings
+from trajpilot_core.texts import literal
 
 LOG = logging.getLogger("trajpilot")
 DATA_CHANGED = "trajpilot.data-root.changed"

@@ -1,4 +1,4 @@
-"""What people see while a stage runs and after it: log lines, progress and tables in the Prefect UI."""
+"""What people see while a stage runs and after it: log lines, progress, tables and pictures in the Prefect UI."""
 
 import logging
 import time
@@ -7,6 +7,7 @@ from typing import Self, cast
 from uuid import UUID
 
 from prefect.artifacts import (
+    Artifact,
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
@@ -14,11 +15,12 @@ from prefect.artifacts import (
 )
 
 from tasks.showing import shown
-from tasks.texts import literal
+from trajpilot_core.pictures.picture import NotDrawn, Picture
 from trajpilot_core.stages.execute import Outcome
+from trajpilot_core.texts import literal
 
 LOG = logging.getLogger("trajpilot")
-UPDATE_EVERY_S = 2.0
+UPDATE_EVERY_S = 1.0
 LOG_EVERY_S = 20.0
 PATIENCE_S = 60.0
 """How long what a stage leaves waits for a server that is away; its progress does not wait."""
@@ -35,13 +37,16 @@ def log_line(stage: str, message: str, seconds: float) -> None:
 
 
 class StageProgress:
-    """Callable that forwards progress to the UI and the log, at most every few seconds."""
+    """Callable that forwards progress to the UI and the log, at most every second; begins at 0 % and ends at 100 %."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.started = time.monotonic()
         self.shown = self.logged = self.started
         self.artifact: UUID | None = None
+        self.percent = 0.0
+        self.ended = "done"
+        """What is said in the end."""
 
     @property
     def seconds(self) -> float:
@@ -50,25 +55,20 @@ class StageProgress:
 
     def __enter__(self) -> Self:
         LOG.info("%-12s started", self.name, extra={"stage": self.name, "progress": 0.0})
+        self.show(0.0, "looks at what is there")
         return self
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """Report that `done` of `total` pieces of work are finished."""
+        """Report that `done` of `total` pieces of work are finished; `what` names them, and may say more."""
         now = time.monotonic()
-        if now - self.shown < UPDATE_EVERY_S and done < total:
+        if now - self.shown < UPDATE_EVERY_S:
             return
         self.shown = now
-        self.show(100.0 * done / max(total, 1), what)
+        said = f"{done:,} of {total:,} {what}"
+        self.show(100.0 * done / max(total, 1), said)
         if now - self.logged >= LOG_EVERY_S:
             self.logged = now
-            LOG.info(
-                "%-12s %d of %d %s",
-                self.name,
-                done,
-                total,
-                what,
-                extra={"stage": self.name, "progress": done / max(total, 1)},
-            )
+            LOG.info("%-12s %s", self.name, said, extra={"stage": self.name, "progress": done / max(total, 1)})
 
     def show(self, percent: float, what: str) -> None:
         """Move the progress artifact of this stage."""
@@ -76,36 +76,54 @@ class StageProgress:
 
     def move(self, percent: float, what: str) -> None:
         """Make the progress artifact, or bring it up to date."""
+        self.percent, said = percent, f"**{literal(self.name)}**: {literal(what)}"
         if self.artifact is None:
             key = artifact_key(f"{self.name}-progress")
-            made = create_progress_artifact(progress=percent, key=key, description=f"{self.name}: {literal(what)}")
-            self.artifact = cast(UUID, made)
+            self.artifact = cast(UUID, create_progress_artifact(progress=percent, key=key, description=said))
         else:
-            update_progress_artifact(self.artifact, progress=percent)
+            update_progress_artifact(self.artifact, progress=percent, description=said)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None and self.artifact is not None:
-            self.show(100.0, "done")
+        if error is None:
+            self.show(100.0, self.ended)
+        elif isinstance(error, Exception):
+            self.show(self.percent, f"failed: {type(error).__name__}: {error}")
 
 
 def publish_outcome(name: str, outcome: Outcome) -> None:
     """Log the stage's line and publish its counts as a table."""
     log_line(name, outcome.message(), outcome.seconds)
-    key, told = artifact_key(name), f"**{name}**: {literal(outcome.message())}"
-    shown(
-        f"table of {name}",
-        lambda: create_table_artifact(table=outcome.summary(), key=key, description=told),
-        PATIENCE_S,
-    )
+    key, rows, told = artifact_key(name), outcome.summary(), f"**{literal(name)}**: {literal(outcome.message())}"
+    shown(f"table of {name}", lambda: create_table_artifact(table=rows, key=key, description=told), PATIENCE_S)
 
 
-def publish_report(report: str) -> None:
-    """Publish where the report lies."""
-    markdown, told = f"Report: {literal(report)}", "Where the report lies"
-    shown(
-        "place of the report",
-        lambda: create_markdown_artifact(markdown=markdown, key="report-place", description=told),
-        PATIENCE_S,
-    )
+def picture_key(stage: str, name: str) -> str:
+    """Return the key of a picture."""
+    return artifact_key(f"{stage}-{name}")
+
+
+def content(mark: str) -> str:
+    """Return the end of a picture's description: of which content it is."""
+    return f" · of content {mark}"
+
+
+def is_shown(key: str, mark: str) -> bool:
+    """Say whether the newest artifact of a key carries a mark: then it need not be drawn again."""
+    newest = shown(f"what is known of {key}", lambda: cast(Artifact | None, Artifact.get(key)))
+    return newest is not None and (newest.description or "").endswith(content(mark))
+
+
+def publish_picture(stage: str, picture: Picture | NotDrawn, mark: str) -> None:
+    """Publish a picture as a page of its own; one that there is not is a line with its reason."""
+    if isinstance(picture, NotDrawn):
+        page = f"## {picture.title}\n\nNo picture: {literal(picture.reason)}\n"
+    else:
+        page = f"## {picture.title}\n\n![{picture.title}]({picture.uri})\n\n{picture.caption}\n"
+    publish_page(picture_key(stage, picture.name), picture.title + content(mark), page)
+
+
+def publish_page(key: str, title: str, page: str) -> None:
+    """Publish a page of Markdown."""
+    shown(title, lambda: create_markdown_artifact(markdown=page, key=key, description=title), PATIENCE_S)

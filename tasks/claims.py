@@ -14,9 +14,9 @@ from prefect.states import Completed, Failed
 
 from schemas.claims import ClaimsJob
 from tasks.artifacts import artifact_key, log_line
-from tasks.texts import literal
 from trajpilot_core.claims.jobs import Place, run_apart
 from trajpilot_core.claims.worlds import PlannedWorld, Recipes
+from trajpilot_core.texts import literal
 
 LOG = logging.getLogger("trajpilot")
 

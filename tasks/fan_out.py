@@ -23,7 +23,7 @@ from schemas.groups import TakeGroup
 from tasks.artifacts import artifact_key
 from tasks.group_runs import DeployedRuns, Runs, Seen
 from tasks.showing import is_away
-from tasks.texts import literal
+from trajpilot_core.texts import literal
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.pipeline import STAGES
 from trajpilot_core.stages.compute import Elsewhere, Job, Progress

@@ -1,17 +1,26 @@
-"""The report's last step: a copy where people look for it."""
+"""The report's last step: a copy where people look for it, and its summary in the UI."""
 
-from prefect import task
+import logging
+
+from prefect import State, task
 from prefect.cache_policies import NO_CACHE
+from prefect.states import Completed
 
 from schemas.artifacts import ArtifactRef
-from schemas.config import RunOptions
-from tasks.artifacts import publish_report
+from schemas.config import PipelineConfig, RunOptions
+from tasks.artifacts import publish_page
+from trajpilot_core.pictures.look import look_at
+from trajpilot_core.pictures.summary import summary
 from trajpilot_core.report.place import place_documents
+
+LOG = logging.getLogger("trajpilot")
+TITLE = "The report: its main figures, and where it lies"
 
 
 @task(task_run_name="place report", cache_policy=NO_CACHE, persist_result=False)
-def place_report(report: ArtifactRef, run: RunOptions) -> str:
-    """Copy the report's documents to `<root>/reports` and say where they lie."""
+def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -> State[str]:
+    """Copy the report's documents to `<root>/reports`, say where they lie, and publish the summary."""
     path = place_documents(report, run.root)
-    publish_report(path)
-    return path
+    publish_page("report-summary", TITLE, summary(look_at(config, run), path))
+    LOG.info("%-12s %s", "report", path)
+    return Completed(message=f"the report lies at {path}", data=path)

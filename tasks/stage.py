@@ -10,8 +10,10 @@ from prefect.states import Completed
 
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
-from tasks.artifacts import StageProgress, publish_outcome
+from tasks.artifacts import StageProgress, is_shown, picture_key, publish_outcome, publish_picture
 from tasks.fan_out import fan_out
+from trajpilot_core.pictures.gallery import draw, subjects
+from trajpilot_core.pictures.look import look_at
 from trajpilot_core.pipeline import STAGES
 from trajpilot_core.stages.execute import Outcome, execute
 
@@ -42,8 +44,19 @@ def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[Artif
     """Run one declared stage; the store's manifests decide what is fresh, and a retry re-enters there."""
     with StageProgress(name) as progress:
         outcome = execute(STAGES[name], config, run, STAGES, progress, fan_out(config, run, progress))
+        progress.ended = f"nothing to do; {outcome.message()}" if outcome.cached else outcome.message()
     publish_outcome(name, outcome)
+    show_pictures(outcome.ref, config, run)
     return as_state(outcome)
+
+
+def show_pictures(made: ArtifactRef, config: PipelineConfig, run: RunOptions) -> None:
+    """Draw what a stage committed, unless the UI has the picture of just that content."""
+    frames = "" if config.report.frames else ", without frames"
+    mark = f"{made.fingerprint[:12]}{frames}"
+    for subject in subjects(made.stage):
+        if not is_shown(picture_key(made.stage, subject.name), mark):
+            publish_picture(made.stage, draw(made.stage, subject, look_at(config, run)), mark)
 
 
 def stage_output(name: str, config: PipelineConfig, run: RunOptions) -> ArtifactRef:

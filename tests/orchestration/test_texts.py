@@ -5,7 +5,7 @@ import re
 import pytest
 from hostile import TEXTS
 
-from tasks.texts import literal
+from trajpilot_core.texts import literal
 
 
 @pytest.mark.parametrize("text", TEXTS)

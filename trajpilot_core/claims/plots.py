@@ -5,13 +5,15 @@ Equal numbers give equal bytes.
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from markupsafe import Markup
 
 from trajpilot_core.claims.statistics import Estimate
-from trajpilot_core.report.charts import HEIGHT, WIDTH, Point, Series, legend_mark
+from trajpilot_core.report.charts import Point, Series
+from trajpilot_core.report.sheet import Key, Panel, keys_of
+from trajpilot_core.report.sheet import sheet as lay_out
 
+__all__ = ["MARKS", "Key", "Panel", "bare_line", "keys_of", "sheet", "whisker"]
 STYLE = Markup("""
 svg { font-family: "DejaVu Sans", Arial, sans-serif; }
 .page { fill: #ffffff; }
@@ -39,78 +41,15 @@ svg { font-family: "DejaVu Sans", Arial, sans-serif; }
 .seed2 { color: #009e73; }
 .ceiling polyline { stroke-dasharray: 3 3; stroke-width: 1.4; }
 """)
-GAP, TITLE, KEY, KEY_WIDTH = 16, 26, 22, 190
-"""Pixels between charts, above a chart, and of an entry of the legend: height and width."""
 MARKS = {
     "no_traj": "circle", "endpoint_traj": "triangle", "scorer": "square", "scorer_plus": "diamond", "oracle": "diamond",
     "pool_mean": "circle", "knn_labels": "square", "top1": "triangle", "shuffled": "diamond",
 }  # fmt: skip
 
 
-class Panel(NamedTuple):
-    """One chart with its title."""
-
-    title: str
-    chart: Markup
-
-
-class Key(NamedTuple):
-    """One entry of the legend: the classes and the mark of a line."""
-
-    name: str
-    style: str
-    mark: str
-
-
-def keys_of(series: Sequence[Series]) -> list[Key]:
-    """Return the legend of some lines."""
-    return [Key(line.name, line.style, line.mark) for line in series]
-
-
 def sheet(panels: Sequence[Panel], keys: Sequence[Key], columns: int = 3) -> bytes:
-    """Lay charts out in rows, the legend below them.
-
-    Args:
-        panels: the charts, as `report.charts` draws them.
-        keys: the legend of all of them.
-        columns: charts side by side.
-    """
-    columns = max(1, min(columns, len(panels)))
-    rows = -(-len(panels) // columns)
-    width = columns * (WIDTH + GAP) + GAP
-    top = rows * (TITLE + HEIGHT + GAP)
-    per_line = width // KEY_WIDTH
-    height = top + KEY * -(-len(keys) // per_line) + GAP
-    parts = [_panel(panel, index % columns, index // columns) for index, panel in enumerate(panels)]
-    parts += [_key(key, index % per_line, top + KEY * (index // per_line)) for index, key in enumerate(keys)]
-    return str(
-        Markup(
-            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}">'
-            '<style>{style}</style><rect class="page" x="0" y="0" width="{w}" height="{h}"/>{parts}</svg>\n'
-        ).format(w=width, h=height, style=STYLE, parts=Markup("\n").join(parts))
-    ).encode()
-
-
-def _panel(panel: Panel, column: int, row: int) -> Markup:
-    """Place one chart under its title; where nothing was drawn it says so."""
-    x, y = GAP + column * (WIDTH + GAP), row * (TITLE + HEIGHT + GAP) + TITLE
-    heading = Markup('<text class="title" x="{x}" y="{y}">{title}</text>').format(x=x, y=y - 8, title=panel.title)
-    if not panel.chart.startswith("<svg "):
-        return heading + Markup('<text class="label" x="{x}" y="{y}">not run</text>').format(x=x, y=y + 20)
-    return heading + _placed(panel.chart, x, y, WIDTH, HEIGHT)
-
-
-def _placed(drawing: Markup, x: float, y: float, width: int, height: int) -> Markup:
-    """Place an SVG element inside another."""
-    frame = Markup('<svg x="{x}" y="{y}" width="{w}" height="{h}" ').format(x=x, y=y, w=width, h=height)
-    return frame + drawing[len("<svg ") :]
-
-
-def _key(key: Key, column: int, y: int) -> Markup:
-    """Place one entry of the legend."""
-    x = GAP + column * KEY_WIDTH
-    text = Markup('<text class="key" x="{x}" y="{y}">{name}</text>').format(x=x + 36, y=y + 14, name=key.name)
-    return _placed(legend_mark(key.style, key.mark), x, y + 4, 30, 12) + text
+    """Lay charts out in rows in the pages' own colours; see `report.sheet.sheet`."""
+    return lay_out(panels, keys, STYLE, columns)
 
 
 def whisker(x: float, figure: Estimate) -> Point:

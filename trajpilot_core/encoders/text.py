@@ -94,5 +94,5 @@ def unit_rows(vectors: NDArray[Any]) -> NDArray[np.float32]:
     norm = np.linalg.norm(wide, axis=1, keepdims=True)
     bad = ~np.isfinite(norm[:, 0]) | (norm[:, 0] == 0)
     if bad.any():
-        raise InputError(f"the text encoder gave no direction for text number {int(bad.argmax())}; look at its text")
+        raise InputError(f"the text encoder gave no direction for text {int(bad.argmax())} of {len(norm)}; look at it")
     return np.asarray(wide / norm, np.float32)

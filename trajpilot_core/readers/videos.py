@@ -1,7 +1,7 @@
 """Probe the videos of the candidates, a copy of them where the corpus is remote."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -12,17 +12,24 @@ from trajpilot_core.video.probe import VideoError, VideoProbe, probe_many
 
 
 def probe_videos(
-    corpus: Corpus, candidates: Sequence[Candidate], *, workers: int, timeout_s: float, scratch: Path
+    corpus: Corpus,
+    candidates: Sequence[Candidate],
+    *,
+    workers: int,
+    timeout_s: float,
+    scratch: Path,
+    told: Callable[[int], None] = lambda n_done: None,
 ) -> list[VideoProbe | Fault]:
     """Return, for each candidate in order, what its video holds or why it cannot be used.
 
     Decoders run in child processes (`probe_many`), so one that crashes or hangs costs its own video. A file of a remote
     corpus is copied to `scratch` and removed again. A file that changes meanwhile is INPUT_UNSTABLE.
+    `told` hears how many are done.
     """
     before = [stat(corpus, c.take.video) for c in candidates]
     videos = [c.take.video for c in candidates]
     with _local_copies(corpus, videos, scratch) as paths:
-        found = probe_many(paths, workers, timeout_s)
+        found = probe_many(paths, workers, timeout_s, told)
     return [_checked(corpus, *row) for row in zip(videos, paths, found, before, strict=True)]
 
 

@@ -26,6 +26,7 @@ from trajpilot_core.report.names import MAIN, NOT_BUILT
 from trajpilot_core.report.page import Page, render
 from trajpilot_core.report.tables import Results, all_tables, number, results_of
 from trajpilot_core.stages.stage import Inputs, Runtime
+from trajpilot_core.stages.steps import Steps
 
 CURVES = ("alignment", "predictor", "scorer")
 
@@ -90,12 +91,16 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[str], runtime: Run
         stages: stages whose rejects are shown.
         runtime: where the videos lie, and how many decoders may run.
     """
+    steps = Steps(runtime.progress, after=3)
+    steps.begin("reads the tables")
     loaded = load(inputs, stages)
     results = results_of(loaded.metrics, loaded.judgements)
     drawn = draw_gallery(inputs, cfg)
     shown = examples(drawn, load_facts(drawn, inputs))
     files = video_files(drawn, inputs) if cfg.frames else {}
+    steps.begin("decodes the frames of the gallery")
     pictures, rejects = _pictures(shown, files, cfg, runtime)
+    steps.begin("writes the pages")
     page = _page(loaded, results, cfg, drawn, shown, pictures)
     note = _note(loaded)
     bounds = latex.ceiling_tables(page.ceilings.tables[:1], note).encode()

@@ -5,7 +5,7 @@ Every text is escaped by markupsafe. Coordinates are rounded, so that equal numb
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from markupsafe import Markup
 
@@ -114,6 +114,34 @@ def whisker_chart(axes: Axes, series: Sequence[Series]) -> Markup:
         shift = (index - (len(series) - 1) / 2) * 0.19
         body.append(_whiskers(line, scale, shift))
     return _svg(axes, series, body)
+
+
+def plan_chart(axes: Axes, series: Sequence[Series]) -> Markup:
+    """Draw paths in a plane, one scale for both axes; the start of each is a cross, its end a dot."""
+    points = [point for line in series for point in line.points]
+    if not points:
+        return Markup('<p class="empty">{}: nothing to draw.</p>').format(axes.title)
+    width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+    xs, ys = [p.x for p in points], [p.y for p in points]
+    per_px = 1.1 * max((max(xs) - min(xs)) / width, (max(ys) - min(ys)) / height, 1e-3 / width)
+    x, y = (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
+    scale = Scale(x - per_px * width / 2, x + per_px * width / 2, y - per_px * height / 2, y + per_px * height / 2)
+    ticks = [t for t in nice_ticks(scale.y_low, scale.y_high) if scale.y_low <= t <= scale.y_high]
+    across = [t for t in nice_ticks(scale.x_low, scale.x_high, 7) if scale.x_low <= t <= scale.x_high]
+    body = [_frame(replace(axes, x_ticks=tuple(across)), scale, ticks), *(_path(line, scale) for line in series)]
+    return _svg(axes, series, body)
+
+
+def _path(line: Series, scale: Scale) -> Markup:
+    """Draw a path, a cross where it begins and a dot where it ends."""
+    first, last = line.points[0], line.points[-1]
+    path = " ".join(f"{scale.x(p.x)},{scale.y(p.y)}" for p in line.points)
+    return Markup(
+        '<g class="line {style}"><polyline points="{path}"/>{end}</g><path class="start" d="M{x} {y}m-5 0h10m-5-5v10"/>'
+    ).format(
+        style=line.style, path=path, end=_mark("circle", scale.x(last.x), scale.y(last.y)),
+        x=scale.x(first.x), y=scale.y(first.y),
+    )  # fmt: skip
 
 
 def _svg(axes: Axes, series: Sequence[Series], body: Sequence[Markup]) -> Markup:

@@ -12,6 +12,7 @@ from schemas.base import Record
 from schemas.config import EvaluationConfig
 from schemas.results import CurvePoint, GateRow, Judgement, Metric
 from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
+from trajpilot_core.stages.steps import Steps
 
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.blocks import Predictions
@@ -38,7 +39,8 @@ def run(work: Work) -> None:
     from trajpilot_core.evaluation.tables import gate_rows, growth, outcome_table
 
     cfg: EvaluationConfig = work.config
-    rows = predict_all(work.inputs, cfg, work.runtime.device, work.runtime.progress)
+    steps = Steps(work.runtime.progress, after=2)
+    rows = predict_all(work.inputs, cfg, work.runtime.device, steps)
     work.sink.table("predictions", rows.predictions)
     work.sink.table("headroom", rows.headroom)
     work.sink.table("shuffles", rows.shuffles)
@@ -46,12 +48,14 @@ def run(work: Work) -> None:
     work.sink.count(rows.n_in, rows.n_out)
     predictions = predictions_of(rows.predictions)
     takes = work.inputs.table("takes", ["take_id", "corpus", "capture", "split"]).to_pylist()
+    steps.begin("metrics and their intervals")
     metrics = score(predictions, takes, cfg)
     evidence = Evidence(
         predictions, metrics, {row["take_id"]: row["split"] for row in takes},
         candidate_takes(rows.predictions, work.inputs), _folds(work.inputs), trained(work.inputs),
         growth(predictions, "oracle", cfg), {name: fitted_takes(work.inputs, name) for name in FITTED},
     )  # fmt: skip
+    steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)
     ceilings = [] if known is None else compare(predictions, known)
     for name, table in score_tables(row_scores(predictions), known, ceilings).items():

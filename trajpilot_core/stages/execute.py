@@ -71,7 +71,7 @@ def _execute(
     folder = open_folder(run.root, run.protocols)
     inventory = load_inventory(folder, run.data_root, run.protocols)
     asked = ask(folder, stage, config, run, stages)
-    digest_of = digests(inventory, paths_of(asked), workers=run.workers, rehash=run.rehash)
+    digest_of = digests(inventory, paths_of(asked), workers=run.workers, rehash=run.rehash, progress=progress)
     save_inventory(folder, inventory)
     work = keyed(asked, digest_of)
     removed = removed_shards(_previous(folder, stage.name), work)

@@ -68,13 +68,13 @@ def run(work: Work) -> None:
     states = [_state(source) for source in sorted(work.pending, key=lambda source: source.shard)]
     embedder = load_embedder(cfg, work.runtime.device, work.runtime.scratch)
     with torch_threads(cfg):
-        done, clips, began = 0, 0, time.monotonic()
-        for state in _completed(states, work, embedder):
+        clips, began = 0, time.monotonic()
+        for done, state in enumerate(_completed(states, work, embedder)):
             table, rejects = _shard(state, embedder)
-            work.sink.shard(state.take_id, table, rejects, len(state.segments))
-            done, clips = done + 1, clips + table.num_rows
+            clips += table.num_rows
             rate = clips / max(1e-9, time.monotonic() - began)
-            work.runtime.progress(done, len(states), f"{state.take_id} ({rate:.1f} clips/s)")
+            work.runtime.progress(done, len(states), f"takes; {rate:.1f} clips a second")
+            work.sink.shard(state.take_id, table, rejects, len(state.segments))
 
 
 def _state(source: Source) -> TakeState:

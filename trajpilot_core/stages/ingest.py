@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VERSION = 1  # raise when the tables that this module writes change
 LOCAL_CHUNK, REMOTE_CHUNK = 256, 8
-"""Videos between two reports of progress; of a remote corpus, videos that are copied at a time."""
+"""Videos that are probed by one pool of decoders; of a remote corpus, videos that are copied at a time."""
 
 
 def sources(_: Inputs, config: Record, data_root: str) -> list[Source]:
@@ -101,14 +101,17 @@ def _cut_all(work: Work, corpus: Corpus, reading: Reading, label_of: Labelling) 
     size = LOCAL_CHUNK if corpus.is_local else REMOTE_CHUNK
     for first in range(0, len(candidates), size):
         chunk = candidates[first : first + size]
+
+        def told(n_done: int, first: int = first) -> None:
+            runtime.progress(first + n_done, len(candidates), "videos probed")
+
         found = probe_videos(
-            corpus, chunk, workers=runtime.workers, timeout_s=config.probe_timeout_s, scratch=runtime.scratch
+            corpus, chunk, workers=runtime.workers, timeout_s=config.probe_timeout_s, scratch=runtime.scratch, told=told
         )
         for candidate, probe in zip(chunk, found, strict=True):
             cut, lost = _cut(candidate, probe, label_of, config)
             kept += [cut] if cut else []
             rejects += lost
-        runtime.progress(first + len(chunk), len(candidates), "videos probed")
     return kept, rejects
 
 

@@ -36,16 +36,36 @@ class Outcome:
         return f"reused {self.reused:,}, computed {self.computed:,}, removed {self.removed:,}, rejected {self.lost():,}"
 
     def summary(self) -> list[dict[str, str | int | float]]:
-        """Return the rows of a table: the counts, then one row per reject code."""
-        rows: list[dict[str, str | int | float]] = [
-            {"what": "units reused", "count": self.reused},
-            {"what": "units computed", "count": self.computed},
-            {"what": "units removed", "count": self.removed},
-            {"what": "rows in", "count": self.n_in},
-            {"what": "rows out", "count": self.n_out},
-            {"what": "seconds", "count": round(self.seconds, 1)},
-        ]
-        return rows + [{"what": f"{MEANING[RejectCode(c)].severity} {c}", "count": n} for c, n in self.rejected.items()]
+        """Return the rows of a table: rows in and out, one per reject code with its meaning, units, time and speed."""
+        rows = [_row("rows in", self.n_in, "what the stage was given"), _row("rows out", self.n_out, "what it wrote")]
+        rows += [_reject(RejectCode(code), n) for code, n in self.rejected.items()]
+        if not self.sharded:
+            rows += [
+                _row("computed", 0 if self.cached else 1, "the stage is computed whole"),
+                _row("reused", 1 if self.cached else 0, "nothing that it depends on has changed"),
+            ]
+        else:
+            rows += [
+                _row("takes computed", self.computed, "in this run"),
+                _row("takes reused", self.reused, "nothing that they depend on has changed"),
+                _row("takes removed", self.removed, "there the last time, not now"),
+            ]
+        rows.append(_row("seconds", round(self.seconds, 1), "from the first look to the last file"))
+        if self.sharded:
+            per_s = self.computed / max(self.seconds, 1e-9)
+            rows.append(_row("takes per second", round(per_s, 2), "computed takes over those seconds"))
+        return rows
+
+
+def _row(what: str, count: float, meaning: str) -> dict[str, str | int | float]:
+    return {"figure": what, "count": count, "meaning": meaning}
+
+
+def _reject(code: RejectCode, n: int) -> dict[str, str | int | float]:
+    """Say what a code means and what to do; a drop costs rows, a repair or a warning none."""
+    severity, meaning, action = MEANING[code]
+    did = {"drop": "rejected", "repair": "repaired", "warn": "warned"}[severity]
+    return _row(f"{did}: {code.value}", n, f"{meaning}; to do: {action}")
 
 
 def units_lost(rejected: Mapping[str, int]) -> int:

@@ -4,6 +4,7 @@ from schemas.arrow import table_of
 from schemas.config import ScorerConfig
 from schemas.results import CurvePoint
 from trajpilot_core.stages.stage import Stage, Work
+from trajpilot_core.stages.steps import portion
 
 VERSION = 5  # raise when the numbers that this stage writes change
 
@@ -15,17 +16,25 @@ def run(work: Work) -> None:
     """
     from trajpilot_core.training.chains import read_model_files
     from trajpilot_core.training.data import SPLITS, load_planning_data
+    from trajpilot_core.training.jobs import UNIT
     from trajpilot_core.training.loop import one_thread
     from trajpilot_core.training.scorer_file import pack_scorers
-    from trajpilot_core.training.scorer_fit import fit_scorers
+    from trajpilot_core.training.scorer_fit import epochs_of, fit_scorers
 
     config: ScorerConfig = work.config
-    device, scratch, progress = work.runtime.device, work.runtime.scratch, work.runtime.progress
+    device, scratch = work.runtime.device, work.runtime.scratch
     data = load_planning_data(work.inputs, "scorer").to(device)
     files = read_model_files(work.inputs)
+    each = epochs_of(config)
+
+    def told(done: int, total: int, what: str) -> None:
+        work.runtime.progress(done, total, f"{UNIT}; {what}")
+
+    total = len(files.seeds) * each
     with one_thread(device):
         fitted = {
-            seed: fit_scorers(data, files, config, seed, scratch / f"s{seed}", device, progress) for seed in files.seeds
+            seed: fit_scorers(data, files, config, seed, scratch / f"s{seed}", device, portion(told, n * each, total))
+            for n, seed in enumerate(files.seeds)
         }
     work.sink.model("scorers", *pack_scorers(fitted, config))
     work.sink.table("scorer_curves", table_of(CurvePoint, [row for s in files.seeds for row in fitted[s].curves()]))

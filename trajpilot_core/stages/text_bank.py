@@ -11,6 +11,8 @@ from trajpilot_core.encoders.text import encoder_files, load_text_encoder
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
 
+BATCHES = 16
+"""Batches between two reports of progress; whole batches, so that padding stays what it is."""
 VERSION = 1  # raise when the numbers that this module writes change
 
 
@@ -20,11 +22,14 @@ def run(work: Work) -> None:
     labels = work.inputs.table("labels", ["label_id", "label"]).sort_by("label_id")
     if labels.num_rows == 0:
         raise InputError("the labels table is empty: no segment was kept; look at the rejects of ingest")
-    work.runtime.progress(0, labels.num_rows, f"text encoder {cfg.encoder}")
+    work.runtime.progress(0, labels.num_rows, f"labels; loads the encoder {cfg.encoder}")
     encoder = load_text_encoder(cfg, work.runtime.device)
-    work.sink.table("text_bank", bank_table(labels, encoder.embed(labels["label"].to_pylist()), encoder.digest))
+    texts, parts = labels["label"].to_pylist(), []
+    for at in range(0, len(texts), BATCHES * cfg.batch):
+        parts.append(encoder.embed(texts[at : at + BATCHES * cfg.batch]))
+        work.runtime.progress(min(at + BATCHES * cfg.batch, len(texts)), len(texts), f"labels; encoder {cfg.encoder}")
+    work.sink.table("text_bank", bank_table(labels, np.concatenate(parts), encoder.digest))
     work.sink.count(labels.num_rows, labels.num_rows)
-    work.runtime.progress(labels.num_rows, labels.num_rows, f"text encoder {cfg.encoder}")
 
 
 def bank_table(labels: pa.Table, vectors: NDArray[np.float32], encoder: str) -> pa.Table:

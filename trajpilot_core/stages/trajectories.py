@@ -53,9 +53,8 @@ def run(work: Work) -> None:
     """Compute the controls of the pending takes and commit one shard for each."""
     takes = {take.take_id: take for take in rows_of(Take, work.inputs.table("takes"))}
     jobs = [(takes[source.shard], source.facts["segments"]) for source in work.pending]
-    for number, done in enumerate(_outcomes(jobs, work), start=1):
+    for done in _outcomes(jobs, work):
         work.sink.shard(done.take_id, done.table, done.rejects, done.n_in)
-        work.runtime.progress(number, len(jobs), done.take_id)
 
 
 def _outcomes(jobs: list[tuple[Take, JsonValue]], work: Work) -> "Iterator[Done]":

@@ -6,7 +6,7 @@ Hashing starts only when a file's time lies a moment back, so that a later write
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,7 +158,14 @@ def save_inventory(folder: Folder, inventory: Inventory) -> None:
         inventory.changed = False
 
 
-def digests(inventory: Inventory, paths: Iterable[str], *, workers: int, rehash: bool) -> dict[str, str]:
+def digests(
+    inventory: Inventory,
+    paths: Iterable[str],
+    *,
+    workers: int,
+    rehash: bool,
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+) -> dict[str, str]:
     """Return the sha256 of every input file, `absent` where it is missing, `unreadable` where it is no readable
     file, `unstable:...` where it keeps changing.
 
@@ -167,13 +174,16 @@ def digests(inventory: Inventory, paths: Iterable[str], *, workers: int, rehash:
         paths: input files, relative to the data root or absolute.
         workers: files read side by side.
         rehash: read all files again.
+        progress: told (done, total, what) after every file that had to be read.
     """
     wanted = sorted(set(paths))
     found = {path: None if rehash else inventory.known(path) for path in wanted}
     unknown = [path for path, digest in found.items() if digest is None]
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        for path, (digest, state) in zip(unknown, pool.map(lambda p: _read_stable(inventory, p), unknown), strict=True):
+        read = zip(unknown, pool.map(lambda p: _read_stable(inventory, p), unknown), strict=True)
+        for done, (path, (digest, state)) in enumerate(read, start=1):
             found[path] = digest
+            progress(done, len(unknown), "input files read to see whether they are new")
             if state is not None:
                 address = inventory.address(path)
                 inventory.seen[address] = Seen(path=address, sha256=digest, **vars(state))

@@ -31,6 +31,10 @@ from trajpilot_core.training.loop import EpochDone, tell_resumed
 from trajpilot_core.workers import start_worker
 
 POLL_S = 0.5
+UNIT = "epochs at most"
+"""A training may stop early."""
+TOLD = 2
+"""Trainings that progress quotes."""
 SHARED, OWN, EPOCHS = "shared.safetensors", "task.safetensors", "epochs.json"
 
 
@@ -69,7 +73,7 @@ def run_jobs(jobs: Sequence[Job], train: Train, runtime: Runtime) -> None:
     for number, job in enumerate(jobs):
 
         def told(epoch: int, epochs: int, line: str, number: int = number) -> None:
-            runtime.progress(number * epochs + epoch, len(jobs) * epochs, line)
+            runtime.progress(number * epochs + epoch, len(jobs) * epochs, f"{UNIT}; {line}")
 
         train(job, told)
 
@@ -146,9 +150,15 @@ def _watch(futures: Sequence[Future[None]], jobs: Sequence[Job], runtime: Runtim
         done, open_ = wait(open_, POLL_S, FIRST_COMPLETED)
         for future in done:
             future.result()
-        told = [_told(job) for job in jobs]
-        most = len(jobs) * max(epochs for _, epochs, _ in told)
-        runtime.progress(sum(epoch for epoch, _, _ in told), most, "; ".join(line for _, _, line in told if line))
+        runtime.progress(*_together([_told(job) for job in jobs], [future.done() for future in futures]))
+
+
+def _together(told: Sequence[tuple[int, int, str]], ended: Sequence[bool]) -> tuple[int, int, str]:
+    """Add up the epochs of all trainings, one that ended early as if it had gone on, and quote those at work."""
+    each = max(epochs for _, epochs, _ in told)
+    done = sum(each if over else epoch for (epoch, _, _), over in zip(told, ended, strict=True))
+    lines = [line for (_, _, line), over in zip(told, ended, strict=True) if line and not over]
+    return done, max(1, len(told) * each), "; ".join([UNIT, *lines[:TOLD]])
 
 
 def _in_process(job: Job, train: Train) -> None:

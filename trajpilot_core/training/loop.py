@@ -96,7 +96,8 @@ def fit(
             if folder is not None and (last or state.epoch % cfg.checkpoint_every == 0):
                 save_checkpoint(folder, training.name, training.model, optimizer, generator, state)
             if epoch_done is not None:
-                epoch_done(state.epoch, cfg.epochs, f"{training.name} {training.selected} {state.scores[-1]:.4f}")
+                said = f"{training.name}: {training.selected.replace('/', ' ')} {state.scores[-1]:.3f}"
+                epoch_done(state.epoch, cfg.epochs, said)
     return Fitted(state.best, state.best_score, state.best_epoch, list(state.curve))
 
 

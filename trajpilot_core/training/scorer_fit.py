@@ -18,6 +18,7 @@ from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.models.scorer_plus import Lore
 from trajpilot_core.retrieval.bank import Bank, ChainView, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import Candidates, find_candidates, label_votes, pool_mean, truth_of
+from trajpilot_core.stages.steps import portion
 from trajpilot_core.training.chains import Chain, ModelFiles, chains_of, query_takes
 from trajpilot_core.training.data import SPLITS, PlanningData
 from trajpilot_core.training.loop import Training, fit, index_batches, seeded
@@ -115,16 +116,24 @@ def fit_scorers(
         device: where the models run.
         progress: told (done, total, what).
     """
-    collected = collect(data, files, config, seed, device, progress)
+    total = epochs_of(config)
+    collected = collect(data, files, config, seed, device, portion(progress, 0, total))
     plus = None
     if collected.plus is not None and config.plus is not None:
-        plus = fit_plus(collected.plus, config.plus, seed, scratch / "scorer_plus", device, progress)
+        plus = fit_plus(collected.plus, config.plus, seed, scratch / "scorer_plus", device, portion(progress, 0, total))
+    before = total - (1 + len(config.ablations)) * config.train.epochs
     ablations: tuple[Ablation | None, ...] = (None, *config.ablations)
-    fitted = {
-        variant_of(ablation): train_scorer(collected, config, ablation, seed, scratch, device, progress)
-        for ablation in ablations
-    }
+    fitted = {}
+    for n, ablation in enumerate(ablations):
+        told = portion(progress, before + n * config.train.epochs, total)
+        fitted[variant_of(ablation)] = train_scorer(collected, config, ablation, seed, scratch, device, told)
     return FittedSeed(fitted, plus)
+
+
+def epochs_of(config: ScorerConfig) -> int:
+    """Return the most epochs of all trainings of one seed: Scorer+ first, then the scorer and its ablations."""
+    plus = config.plus.train.epochs if config.plus is not None else 0
+    return plus + (1 + len(config.ablations)) * config.train.epochs
 
 
 def variant_of(ablation: Ablation | None) -> str:

@@ -1,6 +1,6 @@
 """What a video file really holds: counted, not read from its header, and decoded at three places."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -51,10 +51,13 @@ def probe(path: str) -> VideoProbe:
         )  # fmt: skip
 
 
-def probe_many(paths: Sequence[str], workers: int, timeout_s: float) -> list[VideoProbe | VideoError]:
+def probe_many(
+    paths: Sequence[str], workers: int, timeout_s: float, told: Callable[[int], None] = lambda n_done: None
+) -> list[VideoProbe | VideoError]:
     """Probe videos in `workers` child processes; a decoder that crashes or hangs costs its own video only.
 
-    Returns one result per path, in order. A child that dies gives DECODE_FAILED with the signal's number.
+    Returns one result per path, in order. A child that dies gives DECODE_FAILED with the signal's number. `told` hears
+    how many are done.
     """
     results: dict[int, VideoProbe | VideoError] = {}
     jobs: list[dict[str, object]] = [{"kind": "probe", "path": path} for path in paths]
@@ -63,4 +66,5 @@ def probe_many(paths: Sequence[str], workers: int, timeout_s: float) -> list[Vid
             results[event.job] = VideoProbe(**event.values)
         elif event.kind == "failed":
             results[event.job] = VideoError(RejectCode(event.values["code"]), event.values["detail"])
+        told(len(results))
     return [results[index] for index in range(len(paths))]
