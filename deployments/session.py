@@ -123,7 +123,7 @@ def run_session(
     with interruptible(), session(root, f"TrajPilot on {what}", said, place):
         done = full_pipeline(config, options) if world is None else demo(world, config, options)
         if "report" in done:
-            LOG.info("report: %s   UI: trajpilot ui --root %s", root / "reports" / "report.html", root)
+            LOG.info("UI of this run: trajpilot ui --root %s", root)
 
 
 def run_claims(root: Path, docs: Path, jobs: int, device: str, worlds: tuple[str, ...], place: PrefectPlace) -> None:

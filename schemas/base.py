@@ -19,10 +19,28 @@ def model_title(model: type) -> str:
     return words.strip().removesuffix(" config").capitalize()
 
 
-def in_order(schema: dict[str, Any]) -> None:
-    """Number the fields, so that a form shows them as declared: databases do not keep the order of JSON keys."""
+BOUNDS = {
+    "minimum": "at least {:g}", "exclusiveMinimum": "above {:g}", "maximum": "at most {:g}",
+    "exclusiveMaximum": "below {:g}", "multipleOf": "a multiple of {:g}",
+}  # fmt: skip
+
+
+def for_forms(schema: dict[str, Any]) -> None:
+    """Number the fields, because databases do not keep the order of JSON keys, and say bounds in words.
+
+    A form shows neither the order nor the bounds of a schema by itself.
+    """
     for position, field in enumerate(schema.get("properties", {}).values()):
         field["position"] = position
+        allowed = bounds(field)
+        if allowed and "description" in field:
+            field["description"] = f"{field['description']} Allowed: {allowed}."
+
+
+def bounds(field: dict[str, Any]) -> str:
+    """Return the bounds of a number in words, empty where it has none; those of `number or nothing` too."""
+    found = [field, *field.get("anyOf", ())]
+    return ", ".join(words.format(part[key]) for part in found for key, words in BOUNDS.items() if key in part)
 
 
 class Record(BaseModel):
@@ -34,7 +52,7 @@ class Record(BaseModel):
         use_attribute_docstrings=True,
         field_title_generator=field_title,
         model_title_generator=model_title,
-        json_schema_extra=in_order,
+        json_schema_extra=for_forms,
     )
 
     def replace(self, **changes: object) -> Self:

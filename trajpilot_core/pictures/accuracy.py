@@ -4,7 +4,7 @@ from schemas.arrow import rows_of
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.pictures.look import Look
 from trajpilot_core.pictures.picture import Drawn, NothingToDraw
-from trajpilot_core.pictures.style import style
+from trajpilot_core.pictures.style import COLUMNS, style
 from trajpilot_core.report.figures import MARKS, gain_figure, horizon_figures
 from trajpilot_core.report.names import DESCRIPTIONS, MAIN, OPEN_METRICS, row_name
 from trajpilot_core.report.sheet import Key, Panel, sheet
@@ -26,7 +26,7 @@ def accuracy(look: Look) -> Drawn:
     panels.append(Panel("M@1 minus No-Traj’s, same windows", gain_figure(results).chart))
     weak = results.undertrained
     names = {v: row_name(v) + (" (UNDERTRAINED)" if v in weak else "") for v in rows}
-    content = sheet(panels, [Key(names[v], v, MARKS[v]) for v in rows], style(), 3, look.warning())
+    content = sheet(panels, [Key(names[v], v, MARKS[v]) for v in rows], style(), COLUMNS, look.warning())
     takes = max(m.n_takes for m in metrics)
     bounds = " Thin lines with bars are the ceilings of the rows of that colour." if ceilings else ""
     return Drawn(content, f"Bands and whiskers: 95 % intervals over {takes} test takes.{bounds}")

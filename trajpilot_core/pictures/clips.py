@@ -14,7 +14,7 @@ from trajpilot_core.pictures.picture import Drawn, NothingToDraw
 from trajpilot_core.pictures.style import style
 from trajpilot_core.report.frames import Thumbnail, Wanted, thumbnails
 
-SIZES_PX = (112, 96, 72, 56, 40)
+SIZES_PX = (96, 80, 64, 48, 32)
 """Sides of a frame, tried until the picture is small enough."""
 CLIPS, PER_LINE, GAP, TITLE, TIME = 3, 8, 6, 30, 16
 LONGEST = 110

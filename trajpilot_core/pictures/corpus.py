@@ -8,7 +8,7 @@ from schemas.rejects import MEANING, RejectCode
 from trajpilot_core.pictures.bars import Bar, bar_chart
 from trajpilot_core.pictures.look import Look
 from trajpilot_core.pictures.picture import Drawn
-from trajpilot_core.pictures.style import style
+from trajpilot_core.pictures.style import COLUMNS, style
 from trajpilot_core.report.health import SPLITS
 from trajpilot_core.report.sheet import Key, Panel, sheet
 
@@ -32,8 +32,8 @@ def corpus(look: Look) -> Drawn:
     keys = [Key(split, split, "square") for split in SPLITS]
     counts = Counter(takes["split"].to_pylist())
     said = ", ".join(f"{counts[split]:,} {split}" for split in SPLITS)
-    advice = " What each reason means, and what to do, is in the table of this stage." if left_out else ""
-    return Drawn(sheet(panels, keys, style(), 3, look.warning()), f"{takes.num_rows:,} takes: {said}.{advice}")
+    advice = " What each reason means stands in the table of this stage." if left_out else ""
+    return Drawn(sheet(panels, keys, style(), COLUMNS, look.warning()), f"{takes.num_rows:,} takes: {said}.{advice}")
 
 
 def _number(bar: Bar) -> int:

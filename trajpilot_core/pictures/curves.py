@@ -6,7 +6,7 @@ from schemas.arrow import rows_of
 from schemas.results import CurvePoint
 from trajpilot_core.pictures.look import Look
 from trajpilot_core.pictures.picture import Drawn, NothingToDraw
-from trajpilot_core.pictures.style import style
+from trajpilot_core.pictures.style import COLUMNS, style
 from trajpilot_core.report.charts import Axes, Point, Series, line_chart
 from trajpilot_core.report.figures import CURVE_STYLES
 from trajpilot_core.report.names import row_name
@@ -17,7 +17,7 @@ NAMES = {"e_tau": "trajectory encoder", "traj": "with trajectories"}
 CHOSEN_BY = {"alignment": "R@5", "predictor": "M@1", "scorer": "selection", "scorer_plus": "log likelihood"}
 """What chooses the epoch that is kept, on dev: the `selected` of the trainings."""
 PERCENT = ("R@5", "M@1", "selection")
-WORDS = {"selection": "M@1 behind the gate, ties by its ranking"}
+WORDS = {"selection": "M@1 behind the gate"}
 
 
 def alignment_curves(look: Look) -> Drawn:
@@ -56,7 +56,7 @@ def _drawn(look: Look, stage: str, rows: Sequence[CurvePoint]) -> Drawn:
         kept = {model: chosen_epoch(rows, model, quantity) for model in members}
         panels += [_loss(rows, kept), _score(rows, kept, quantity)]
         keys += [Key(f"{_name(model)}: epoch {kept[model]}", _style(model), "circle") for model in members]
-    content = sheet(panels, keys, style(), 2, look.warning())
+    content = sheet(panels, keys, style(), COLUMNS, look.warning())
     seed = rows[0].seed
     return Drawn(
         content,
@@ -94,7 +94,7 @@ def _is(row: CurvePoint, model: str, split: str, quantity: str) -> bool:
 def _loss(rows: Sequence[CurvePoint], kept: dict[str, int]) -> Panel:
     """Draw the training loss."""
     lines = [line for model in kept for line in _lines(rows, model, "train", "loss", kept[model], 1.0)]
-    return Panel("Training loss", line_chart(_axes("Training loss", "loss", lines), lines))
+    return Panel("Training loss", line_chart(_axes("Training loss", lines), lines))
 
 
 def _score(rows: Sequence[CurvePoint], kept: dict[str, int], quantity: str) -> Panel:
@@ -103,8 +103,8 @@ def _score(rows: Sequence[CurvePoint], kept: dict[str, int], quantity: str) -> P
     unit = "%" if quantity in PERCENT else "nats"
     lines = [line for model in kept for line in _lines(rows, model, "dev", quantity, kept[model], factor)]
     train = [line for model in kept for line in _lines(rows, model, "train", quantity, None, factor)]
-    title = f"{WORDS.get(quantity, quantity)}, on dev takes" + (", thin: on training takes" if train else "")
-    axes = _axes(title, f"{quantity}, {unit}", lines, from_zero=quantity in PERCENT)
+    title = f"{WORDS.get(quantity, quantity)}, {unit}, on dev takes" + (", thin: on training takes" if train else "")
+    axes = _axes(title, lines, from_zero=quantity in PERCENT)
     return Panel(title, line_chart(axes, lines, train))
 
 
@@ -122,7 +122,8 @@ def _lines(
     return [line, Series(f"{name}, kept", _style(model), mark, "circle", has_band=False)] if mark else [line]
 
 
-def _axes(title: str, y_label: str, lines: Sequence[Series], *, from_zero: bool = False) -> Axes:
+def _axes(title: str, lines: Sequence[Series], *, from_zero: bool = False) -> Axes:
+    """Epochs below; the title of the panel names what goes up, so that wide numbers have room."""
     last = max((int(point.x) for line in lines for point in line.points), default=1)
     step = max(1, round(last / 6))
-    return Axes(title, "epoch", y_label, tuple(float(e) for e in range(step, last + 1, step)), y_from_zero=from_zero)
+    return Axes(title, "epoch", "", tuple(float(e) for e in range(step, last + 1, step)), y_from_zero=from_zero)

@@ -6,7 +6,7 @@ import pyarrow as pa
 from schemas.observation import DOF, MOTIONS
 from trajpilot_core.pictures.look import Look
 from trajpilot_core.pictures.picture import Drawn, NothingToDraw
-from trajpilot_core.pictures.style import style
+from trajpilot_core.pictures.style import COLUMNS, style
 from trajpilot_core.report.charts import Axes, Point, Series, plan_chart
 from trajpilot_core.report.paths import integrate
 from trajpilot_core.report.sheet import Panel, sheet
@@ -28,7 +28,7 @@ def head_paths(look: Look) -> Drawn:
     names = dict(zip(takes["take_id"].to_pylist(), takes["name"].to_pylist(), strict=True))
     panels = [_panel(shard, start_s, names) for shard in shards]
     return Drawn(
-        sheet(panels, (), style(), 3, look.warning()),
+        sheet(panels, (), style(), COLUMNS, look.warning()),
         f"{len(panels)} takes, the first {SEGMENTS} segments of each (fewer where it has fewer), joined end to start: "
         "pauses between segments are not drawn. Cross: start, where the head looks up the page. Dot: end.",
     )
@@ -44,5 +44,5 @@ def _panel(shard: pa.Table, start_s: dict[str, float], names: dict[str, str]) ->
     unit = "m" if metric else "arbitrary scale"
     name = names.get(rows[0]["take_id"], rows[0]["take_id"])
     title = (name if len(name) <= LONGEST else name[: LONGEST - 1] + "…") + f", {len(rows)} segments"
-    axes = Axes(title, f"to the right, {unit}", f"forward, {unit}", ())
+    axes = Axes(title, f"to the right, {unit}; upwards: forward, {unit}", "", ())
     return Panel(title, plan_chart(axes, [Series(title, "oracle", points)]))

@@ -15,7 +15,7 @@ from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import table_file
 from trajpilot_core.store.verified import verified_file
 
-WARNING = "SIMULATED WORLD: these figures say nothing about real recordings and must not be set beside published ones"
+WARNING = "SIMULATED WORLD: says nothing about real recordings, not to be set beside published figures"
 
 
 @dataclass(frozen=True)

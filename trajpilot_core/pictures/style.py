@@ -8,6 +8,8 @@ from markupsafe import Markup
 
 from trajpilot_core.report.names import ROWS
 
+COLUMNS = 2
+"""Charts side by side: as many as the UI shows without making them smaller."""
 PLAIN = """
 svg { font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 .page { fill: #ffffff; } .banner { fill: %(warn-bg)s; }

@@ -62,10 +62,10 @@ def _row(what: str, count: float, meaning: str) -> dict[str, str | int | float]:
 
 
 def _reject(code: RejectCode, n: int) -> dict[str, str | int | float]:
-    """Say what a code means and what to do; a drop costs rows, a repair or a warning none."""
-    severity, meaning, action = MEANING[code]
+    """Say what a code means; a drop costs rows, a repair or a warning none. The report says what to do about each."""
+    severity, meaning, _ = MEANING[code]
     did = {"drop": "rejected", "repair": "repaired", "warn": "warned"}[severity]
-    return _row(f"{did}: {code.value}", n, f"{meaning}; to do: {action}")
+    return _row(f"{did}: {code.value}", n, meaning)
 
 
 def units_lost(rejected: Mapping[str, int]) -> int:

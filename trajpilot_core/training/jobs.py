@@ -156,9 +156,11 @@ def _watch(futures: Sequence[Future[None]], jobs: Sequence[Job], runtime: Runtim
 def _together(told: Sequence[tuple[int, int, str]], ended: Sequence[bool]) -> tuple[int, int, str]:
     """Add up the epochs of all trainings, one that ended early as if it had gone on, and quote those at work."""
     each = max(epochs for _, epochs, _ in told)
+    if not each:
+        return 0, len(told), "trainings; none has ended its first epoch"
     done = sum(each if over else epoch for (epoch, _, _), over in zip(told, ended, strict=True))
     lines = [line for (_, _, line), over in zip(told, ended, strict=True) if line and not over]
-    return done, max(1, len(told) * each), "; ".join([UNIT, *lines[:TOLD]])
+    return done, len(told) * each, "; ".join([UNIT, *lines[:TOLD]])
 
 
 def _in_process(job: Job, train: Train) -> None:
