@@ -1,11 +1,13 @@
 """Accuracy over the horizon: M@1 and MSeq of every main row with bands, and the paired difference to No-Traj."""
 
+from collections.abc import Sequence
+
 from schemas.arrow import rows_of
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.pictures.look import Look
 from trajpilot_core.pictures.picture import Drawn, NothingToDraw
 from trajpilot_core.pictures.style import COLUMNS, style
-from trajpilot_core.report.figures import MARKS, gain_figure, horizon_figures
+from trajpilot_core.report.figures import GAIN, MARKS, gain_figure, horizon_figures
 from trajpilot_core.report.names import DESCRIPTIONS, MAIN, OPEN_METRICS, row_name
 from trajpilot_core.report.sheet import Key, Panel, sheet
 from trajpilot_core.report.tables import results_of
@@ -24,9 +26,15 @@ def accuracy(look: Look) -> Drawn:
     charts = dict(zip(OPEN_METRICS, horizon_figures(results, ceilings), strict=True))
     panels = [Panel(f"{name}: {DESCRIPTIONS[name]}", charts[name].chart) for name in SHOWN]
     panels.append(Panel("M@1 minus No-Traj’s, same windows", gain_figure(results).chart))
-    weak = results.undertrained
-    names = {v: row_name(v) + (" (UNDERTRAINED)" if v in weak else "") for v in rows}
-    content = sheet(panels, [Key(names[v], v, MARKS[v]) for v in rows], style(), COLUMNS, look.warning())
+    drawn = rows + [variant for variant in GAIN if variant in results.variants() and variant not in rows]
+    content = sheet(panels, [Key(row_name(v), v, MARKS[v]) for v in drawn], style(), COLUMNS, look.warning())
+    return Drawn(content, _caption(metrics, [v for v in drawn if v in results.undertrained], bool(ceilings)))
+
+
+def _caption(metrics: Sequence[Metric], weak: Sequence[str], has_ceilings: bool) -> str:
+    """Say how to read the picture, and which rows not to trust."""
     takes = max(m.n_takes for m in metrics)
-    bounds = " Thin lines with bars are the ceilings of the rows of that colour." if ceilings else ""
-    return Drawn(content, f"Bands and whiskers: 95 % intervals over {takes} test takes.{bounds}")
+    said = f"Bands and whiskers: 95 % intervals over {takes} test takes (none where there are too few)."
+    if has_ceilings:
+        said += " Thin lines with bars are the ceilings of the rows of that colour."
+    return said + (f" UNDERTRAINED, not to be relied on: {', '.join(map(row_name, weak))}." if weak else "")

@@ -1,0 +1,227 @@
+"""What a person sees in the UI after a run: the page of the run, every artifact, and the form of the parameters.
+
+Screenshots stay under runs/ui. `docs/ui.png` is the screenshot `evaluation-accuracy`, made by this test.
+"""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from browser import Page, browser
+from stack_processes import CHECKOUT, PATIENCE, end, free_port
+
+from schemas.rejects import RejectCode
+from trajpilot_core.pictures.gallery import SUBJECTS
+from trajpilot_core.pictures.picture import MOST_BYTES
+from trajpilot_core.pipeline import STAGES
+
+CHROMIUM = any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(int(1200 * PATIENCE)),
+    pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine (Debian: apt-get install chromium)"),
+]
+KEPT = CHECKOUT / "runs" / "ui"
+PIPELINE = "full-pipeline"
+LIMIT_S = 60.0
+LOGIN = "person:word-of-a-test"
+
+
+class Shown(NamedTuple):
+    """A finished run behind its UI."""
+
+    root: Path
+    url: str
+    page: Page
+    said: str
+    """What the command printed."""
+
+    def api(self, path: str, body: object = None) -> Any:
+        """Call the API; a body makes it a POST."""
+        data = None if body is None else json.dumps(body).encode()
+        login = base64.b64encode(LOGIN.encode()).decode()
+        headers = {"Content-Type": "application/json", "Authorization": f"Basic {login}"}
+        request = urllib.request.Request(f"{self.url}/api{path}", data, headers)
+        with urllib.request.urlopen(request, timeout=60 * PATIENCE) as answer:
+            return json.load(answer)
+
+    def run(self) -> dict[str, Any]:
+        """The run of the pipeline."""
+        return next(dict(r) for r in self.api("/flow_runs/filter", {}) if r["name"].startswith(PIPELINE))
+
+    def artifact(self, key: str) -> dict[str, Any]:
+        """The newest artifact of a key."""
+        body = {"artifacts": {"key": {"any_": [key]}}, "sort": "CREATED_DESC", "limit": 1}
+        return dict(self.api("/artifacts/filter", body)[0])
+
+    def open(self, key: str, wanted: str) -> str:
+        """Open the page of an artifact, photograph it, and return what it says."""
+        made = self.artifact(key)
+        text = self.page.open(f"{self.url}/artifacts/artifact/{made['id']}", wanted, LIMIT_S)
+        self.page.photograph(KEPT / f"{key}.png")
+        return text
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    """The soak world through the command, then its UI as the last line says, in a browser."""
+    folder = tmp_path_factory.mktemp("ui")
+    root, port = folder / "run", free_port()
+    command = [str(Path(sys.executable).parent / "trajpilot")]
+    ran = subprocess.run(
+        [*command, "demo", "--world", "soak", "--root", str(root)],
+        capture_output=True, text=True, timeout=900 * PATIENCE, check=False, cwd=CHECKOUT,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(
+            [*command, "ui", "--root", str(root), "--port", str(port)],
+            stdout=log, stderr=log, process_group=0, cwd=CHECKOUT,
+            env={**os.environ, "PREFECT_SERVER_API_AUTH_STRING": LOGIN},
+        )  # fmt: skip
+        try:
+            url = f"http://127.0.0.1:{port}"
+            healthy(url, folder / "server.log")
+            with browser(folder) as page:
+                page.open(f"{url}/login", "Login")
+                page.run(f"localStorage.setItem('prefect-password', btoa({json.dumps(LOGIN)}))")
+                yield Shown(root, url, page, ran.stdout)
+        finally:
+            end(server)
+
+
+def healthy(url: str, log: Path) -> None:
+    """Wait until the server answers."""
+    limit = time.monotonic() + 180 * PATIENCE
+    while True:
+        try:
+            urllib.request.urlopen(f"{url}/api/health", timeout=5).close()
+            return
+        except OSError:
+            assert time.monotonic() < limit, log.read_text()
+            time.sleep(0.5)
+
+
+def test_the_run_says_what_it_is_and_its_page_shows_every_stage_with_its_artifacts(shown: Shown) -> None:
+    run = shown.run()
+    assert run["name"] == f"full-pipeline · soak · {shown.root}"
+    shown.page.open(f"{shown.url}/flow-runs/flow-run/{run['id']}", run["name"], LIMIT_S)
+    text = shown.page.wait(lambda text: all(s in text for s in STAGES), "the log names no stage", LIMIT_S)
+    shown.page.photograph(KEPT / "flow-run.png")
+    assert "Completed" in text
+    shown.page.run("document.getElementById('artifacts').click()")
+    wanted = {f"{stage.replace('_', '-')}-progress" for stage in STAGES} | {"report-summary", "evaluation-accuracy"}
+    shown.page.wait(lambda text: sum(key in text for key in wanted) > 3, "the tab shows no artifact", LIMIT_S)
+    shown.page.photograph(KEPT / "artifacts.png")
+    keys = {a["key"] for a in shown.api("/artifacts/filter", {"limit": 200})}
+    assert wanted <= keys
+
+
+def test_the_states_of_the_tasks_carry_the_counts(shown: Shown) -> None:
+    tasks = {t["name"]: t["state"] for t in shown.api("/task_runs/filter", {})}
+    assert tasks["features"]["name"] == "Completed"
+    assert tasks["features"]["message"] == "reused 0, computed 12, removed 0, rejected 0"
+    assert tasks["ingest"]["message"].startswith("computed, 109 rows in")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_ends_at_a_hundred_percent_and_its_table_has_every_figure(stage: str, shown: Shown) -> None:
+    key = stage.replace("_", "-")
+    assert "100%" in shown.open(f"{key}-progress", "Progress")
+    text = shown.open(key, "seconds")
+    figures = ["rows in", "rows out", "computed", "reused", "seconds"]
+    figures += ["takes removed", "takes per second"] if STAGES[stage].shard_by else []
+    assert [figure for figure in figures if figure not in text] == []
+    if stage == "ingest":
+        assert f"rejected: {RejectCode.NOT_WEARER.value}" in text
+
+
+@pytest.mark.parametrize("key", [f"{stage}-{s.name}" for stage in SUBJECTS for s in SUBJECTS[stage]])
+def test_a_picture_is_there_to_be_seen(key: str, shown: Shown) -> None:
+    (title,) = [s.title for stage in SUBJECTS for s in SUBJECTS[stage] if f"{stage}-{s.name}" == key]
+    shown.open(key, title)
+    look = "JSON.stringify([...document.querySelectorAll('article img, .markdown-renderer img')].map("
+    look += "i => [i.src.slice(0, 5), i.src.length, i.complete ? i.naturalWidth : 0]))"
+    limit = time.monotonic() + LIMIT_S * PATIENCE
+    while not (found := json.loads(shown.page.run(look))) or found[0][2] == 0:
+        assert time.monotonic() < limit, f"{key}: {found}"
+        time.sleep(0.3)
+    shown.page.photograph(KEPT / f"{key}.png")
+    ((kind, size, width),) = found
+    assert (kind, size <= MOST_BYTES, width > 300) == ("data:", True, True)
+
+
+def test_the_summary_has_the_main_figures_the_checks_and_where_the_report_lies(shown: Shown) -> None:
+    text = shown.open("report-summary", "What the demo must show")
+    assert "SIMULATED WORLD" in text
+    assert f"{shown.root}/reports/report.html" in text
+    assert [row for row in ("No-Traj", "Endpoint-Traj", "Scorer", "Oracle", "MSeq, %") if row not in text] == []
+
+
+def test_the_log_is_short_in_order_and_in_our_words(shown: Shown) -> None:
+    lines = [row["message"] for row in shown.api("/logs/filter", {"sort": "TIMESTAMP_ASC", "limit": 200})]
+    first = [next(i for i, line in enumerate(lines) if line.startswith(stage)) for stage in STAGES]
+    assert first == sorted(first)
+    assert [line for line in lines if "Finished in state" in line or "Beginning" in line] == []
+    assert shown.said.splitlines()[-1].startswith("finished in ")
+    assert f"trajpilot ui --root {shown.root}" in shown.said
+
+
+def test_the_form_shows_groups_descriptions_bounds_and_choices_and_names_the_field_of_a_wrong_value(
+    shown: Shown,
+) -> None:
+    page = shown.page
+    page("Emulation.setDeviceMetricsOverride", width=1400, height=2400, deviceScaleFactor=1, mobile=False)
+    page.open(f"{shown.url}/deployments/deployment/{deploy(shown)}/run", "Processes for decoding", LIMIT_S)
+    text = page.text()
+    page.photograph(KEPT / "form.png")
+    wanted = ("ingest (Optional)", "Which takes and descriptions are kept", "Where and how a run happens",
+              "side by side. Allowed: at least 1, at most 64.", "epic_kitchens", "evaluation (Optional)")  # fmt: skip
+    assert [words for words in wanted if words not in text] == []
+    before = len(shown.api("/flow_runs/filter", {}))
+    page.run(FILL)
+    page.run("[...document.querySelectorAll('button')].find(b => b.innerText.trim() === 'Submit').click()")
+    page.wait(lambda text: "field 'run.workers'" in " ".join(text.split()), "the form names no field", LIMIT_S)
+    page.run("[...document.querySelectorAll('.schema-form-property')].find(p => p.innerText.startsWith('workers'))"
+             ".scrollIntoView()")  # fmt: skip
+    page.photograph(KEPT / "form-refused.png")
+    assert len(shown.api("/flow_runs/filter", {})) == before
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        shown.api(f"/deployments/{deploy(shown)}/create_flow_run", {"parameters": {"run": {"workers": 0}}})
+    assert "run.workers" in refused.value.read().decode()
+
+
+FILL = """(() => {
+  const labels = [...document.querySelectorAll('.schema-form-property__label')];
+  const label = labels.find(l => l.innerText.startsWith('workers'));
+  const input = label.closest('.schema-form-property').querySelector('input');
+  Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(input, '0');
+  for (const kind of ['input', 'change', 'blur']) input.dispatchEvent(new Event(kind, {bubbles: true}));
+})()"""
+
+
+def deploy(shown: Shown) -> str:
+    """Make the deployment `full-pipeline` as `prefect deploy` does; return its id."""
+    from prefect.utilities.callables import parameter_schema
+
+    from deployments.deployed import full_pipeline
+
+    flow = shown.api("/flows/", {"name": PIPELINE})
+    schema = parameter_schema(full_pipeline).model_dump()
+    stated = {"name": PIPELINE, "flow_id": flow["id"], "parameter_openapi_schema": schema}
+    return str(shown.api("/deployments/", {**stated, "enforce_parameter_schema": True})["id"])
+
+
+def test_nothing_was_asked_of_any_other_machine(shown: Shown) -> None:
+    assert len(shown.page.requested) > 50
+    assert shown.page.outside() == []
