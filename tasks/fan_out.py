@@ -23,13 +23,13 @@ from schemas.groups import TakeGroup
 from tasks.artifacts import artifact_key
 from tasks.group_runs import DeployedRuns, Runs, Seen
 from tasks.showing import is_away
-from trajpilot_core.texts import literal
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.pipeline import STAGES
 from trajpilot_core.stages.compute import Elsewhere, Job, Progress
 from trajpilot_core.stages.groups import compute_group, gather, handed, made, share_out, unfinished
 from trajpilot_core.stages.key import Keyed
 from trajpilot_core.stages.stage import Source
+from trajpilot_core.texts import literal
 
 LOG = logging.getLogger("trajpilot")
 ATTEMPTS = 3
