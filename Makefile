@@ -1,6 +1,7 @@
 # make demo   sets up everything, runs the full pipeline on the simulated world, says where the report lies
 # make test   sets up everything, passes the tests
 # make stack-test   the stack of docker-compose.yml as processes, with PostgreSQL and a browser
+# make soak   150 kills of the stages by countdown and 30 of whole runs; goes on where it was interrupted
 # make stack-kills  kills parts of that stack in the middle of runs and checks what recovery makes of it
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 ROOT ?= runs/demo
 PACKAGES := schemas trajpilot_core tasks flows deployments
 
-.PHONY: demo test stack-test stack-kills check format lock clean demo-clean benchmarks
+.PHONY: demo test soak stack-test stack-kills check format lock clean demo-clean benchmarks
 
 $(VENV)/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python >= 3.11 is needed, found {v.major}.{v.minor}; set PYTHON=/path/to/python3.11")'
@@ -28,6 +29,10 @@ test: $(VENV)/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --dist loadfile -m "not stack"
+
+# Kills the stages at their n-th write, fsync, rename or checkpoint, and whole runs at random moments; the log says what each cost.
+soak: $(VENV)/installed
+	$(BIN)/python tests/crashes/soak.py --kills 150 --flows 30 --seed 0 --work runs/soak --log runs/soak/log.jsonl
 
 # The processes of docker-compose.yml with their environment, over a PostgreSQL of their own: docs/operations.md.
 # Needs PostgreSQL and Chromium (Debian: apt-get install postgresql chromium).

@@ -53,16 +53,25 @@ class Armed:
         self.trace = REAL["open"](plan.trace, flags, 0o644)
         self.counter = REAL["open"](f"{plan.trace}.count", flags, 0o644)
 
-    def install(self) -> None:
+    def install(self, put: Callable[[Any, str, Any], None] = setattr) -> None:
         """Put the watched calls in the place of the real ones."""
         for name in BY_HANDLE:
-            setattr(os, name, self.by_handle(name))
+            put(os, name, self.by_handle(name))
         for name in RENAMES:
-            setattr(os, name, self.rename(name))
+            put(os, name, self.rename(name))
         if self.plan.error:
             for name in OTHERS:
-                setattr(os, name, self.by_path(name, REAL[name]))
-            io.open = self.by_path("open", REAL_OPEN)  # type: ignore[assignment]
+                put(os, name, self.by_path(name, REAL[name]))
+            put(io, "open", self.by_path("open", REAL_OPEN))
+
+    def counted(self) -> int:
+        """Return how many operations the countdown has counted."""
+        return Path(f"{self.plan.trace}.count").stat().st_size
+
+    def close(self) -> None:
+        """Close the trace."""
+        os.close(self.trace)
+        os.close(self.counter)
 
     def by_handle(self, name: str) -> Callable[..., Any]:
         real = REAL[name]
@@ -154,7 +163,26 @@ def arm() -> Armed | None:
     armed = Armed(Countdown(**json.loads(text)))
     armed.install()
     count_work(armed)
+    if armed.plan.error:
+        fail_checkpoints(armed)
     return armed
+
+
+def fail_checkpoints(armed: Armed) -> None:
+    """Let the library that writes checkpoints fail as it does where the disk fails: with an error of its own."""
+    from safetensors import SafetensorError
+
+    from trajpilot_core.training import checkpoint
+
+    save = checkpoint.save_file
+
+    def failing(tensors: Any, path: Path, metadata: Any) -> None:
+        try:
+            armed.step(["write"], str(path), lambda: save(tensors, path, metadata), lambda: None)
+        except OSError as error:
+            raise SafetensorError(f"Error while serializing: I/O error: {error}") from error
+
+    checkpoint.save_file = failing
 
 
 def count_work(armed: Armed) -> None:

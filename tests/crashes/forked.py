@@ -8,8 +8,9 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import countdown
 import planted
@@ -46,7 +47,7 @@ class Place:
     workers: int = 1
 
 
-def run_stages(place: Place, until: str, report: Path) -> int:
+def run_stages(place: Place, until: str, out: IO[str]) -> int:
     """Body of the forked process: the stages in order, a line for each; as `trajpilot run` without Prefect."""
     from deployments.recipes import soak
     from schemas.config import RunOptions
@@ -55,27 +56,38 @@ def run_stages(place: Place, until: str, report: Path) -> int:
     from trajpilot_core.stages.execute import execute
 
     options = RunOptions(root=str(place.root), data_root=str(place.world), device="cpu", workers=place.workers)
-    with report.open("w", encoding="utf-8") as out:
-        for stage in STAGES.values():
-            os.environ[countdown.STAGE] = stage.name
-            try:
-                done = execute(stage, soak(), options, STAGES)
-            except TrajPilotError as error:
-                out.write(json.dumps({"stage": stage.name, "failure": f"{type(error).__name__}: {error}"}) + "\n")
-                return NAMED
-            counts = {"reused": done.reused, "computed": done.computed, "cached": done.cached}
-            out.write(json.dumps({"stage": stage.name, **counts, "seconds": round(done.seconds, 3)}) + "\n")
-            out.flush()
-            if stage.name == until:
-                break
+    for stage in STAGES.values():
+        os.environ[countdown.STAGE] = stage.name
+        try:
+            done = execute(stage, soak(), options, STAGES)
+        except TrajPilotError as error:
+            out.write(json.dumps({"stage": stage.name, "failure": f"{type(error).__name__}: {error}"}) + "\n")
+            return NAMED
+        counts = {"reused": done.reused, "computed": done.computed, "cached": done.cached}
+        out.write(json.dumps({"stage": stage.name, **counts, "seconds": round(done.seconds, 3)}) + "\n")
+        out.flush()
+        if stage.name == until:
+            break
     return 0
 
 
-def run(place: Place, plan: Countdown | None, *, until: str = "", plant: str = "") -> Ran:
+def run(
+    place: Place, plan: Countdown | None, *, until: str = "", plant: str = "",
+    reports: Path | None = None, first: Callable[[], None] = lambda: None,
+) -> Ran:  # fmt: skip
     """Fork, run the stages up to `until` (all where it is empty) under a countdown, wait for all that it started."""
-    report = place.root.parent / f"{place.root.name}.outcomes"
+    report = (reports or place.root.parent) / f"{place.root.name}.outcomes"
     began = time.monotonic()
-    pid = fork(lambda: run_stages(place, until, report), plan, plant, report.with_suffix(".log"))
+
+    def work() -> int:
+        for name in ("deployments.recipes", "trajpilot_core.stages.execute"):
+            import_module(name)  # before `first`: somebody else may not be able to read the packages
+
+        with report.open("w", encoding="utf-8") as out:
+            first()
+            return run_stages(place, until, out)
+
+    pid = fork(work, plan, plant, report.with_suffix(".log"))
     status = wait(pid)
     seconds = time.monotonic() - began
     rows = [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []

@@ -53,6 +53,7 @@ def rounds(seed: int, n_kills: int, counted: dict[int, Operations]) -> list[Roun
         for kills in of_stage.values():
             chance.shuffle(kills)
     found: list[Round] = []
+    done: set[tuple[str, str, str, str]] = set()
     left = n_kills
     while left > 0:
         number = len(found)
@@ -61,13 +62,19 @@ def rounds(seed: int, n_kills: int, counted: dict[int, Operations]) -> list[Roun
         stages = [stage for stage in STAGES if stage in drawn]
         kills = []
         for stage in stages:
-            waiting = told[workers][stage]
-            kill = waiting.pop() if waiting else any_kill(stage, counted[workers][stage], chance)
+            waiting = [kill for kill in told[workers][stage] if what(kill) not in done]
+            kill = waiting[0] if waiting else any_kill(stage, counted[workers][stage], chance)
+            done.add(what(kill))
             victim = "self" if workers == 1 else chance.choice(("self", "leader", "group"))
             kills.append(replace(kill, victim=victim))
         found.append(Round(number, workers, tuple(kills)))
         left -= len(kills)
     return found
+
+
+def what(kill: Kill) -> tuple[str, str, str, str]:
+    """Return what a kill tells, whatever its number: with more processes the same operation has another."""
+    return kill.stage, kill.kind, kill.moment, kill.why
 
 
 def telling(stage: str, kinds: dict[str, list[str]]) -> list[Kill]:

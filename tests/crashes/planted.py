@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 VARIABLE = "TRAJPILOT_TEST_PLANTED"
@@ -111,8 +110,3 @@ def plant() -> None:
     name = os.environ.get(VARIABLE)
     if name:
         PLANTS[name]()
-
-
-def root_of_plants() -> Path:
-    """Return the folder of this file."""
-    return Path(__file__).parent

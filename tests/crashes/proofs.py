@@ -21,6 +21,11 @@ SHOWN_BY: dict[str, tuple[Kill, int]] = {
 """Fault -> where to kill (a negative number counts from the end), and workers."""
 
 
+def needs(name: str) -> int:
+    """Return how many processes side by side it takes to show a fault."""
+    return SHOWN_BY[name][1] if name in SHOWN_BY else 1
+
+
 def prove_one(work: Path, name: str, known: Reference) -> list[str]:
     """Plant a fault and return the problems that the checks find."""
     if name == "no_fsync":  # what kill -9 cannot show: the page cache survives it

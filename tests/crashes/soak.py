@@ -53,6 +53,8 @@ def main() -> None:
          "verdict": "red" if known.problems else "green"})  # fmt: skip
     if asked.prove:
         sys.exit(prove(asked, known))
+    if asked.faults:
+        sys.exit(fail(asked, known))
     rows = read_log(asked.log, asked.seed)
     if asked.kills:
         rows = count_down(asked, known, rows)
@@ -73,6 +75,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--log", type=Path, default=Path("runs/soak.jsonl"))
     parser.add_argument("--work", type=Path, default=Path("runs/soak"), help="folder for world and roots")
     parser.add_argument("--narrow", action="store_true", help="one process at a time in every round")
+    parser.add_argument("--faults", type=int, default=0, help="failing disks: so many by countdown, and the real ones")
     parser.add_argument("--prove", nargs="*", help="plant these faults (all without a name); each must turn red")
     asked = parser.parse_args()
     asked.work, asked.prove = asked.work.resolve(), asked.prove if asked.prove != [] else list(planted.PLANTS)
@@ -100,12 +103,23 @@ def count_down(asked: argparse.Namespace, known: Any, rows: list[dict[str, Any]]
     return rows
 
 
+def fail(asked: argparse.Namespace, known: Any) -> int:
+    """Let the disk fail under the stages; return 0 where every failure was clean."""
+    import faults
+
+    red = 0
+    for row in faults.all_faults(asked.work, known, asked.seed, asked.faults):
+        say(row)
+        red += row["verdict"] == "red"
+    return 1 if red else 0
+
+
 def prove(asked: argparse.Namespace, known: Any) -> int:
     """Plant each fault; return 0 where every one turned red."""
-    from proofs import prove_one
+    from proofs import needs, prove_one
 
     missed = []
-    for name in asked.prove:
+    for name in [name for name in asked.prove if needs(name) in known.operations]:
         problems = prove_one(asked.work, name, known)
         say({"row": "planted", "fault": name, "problems": problems[:4], "verdict": "red" if problems else "green"})
         missed += [] if problems else [name]
@@ -125,11 +139,13 @@ def read_log(path: Path, seed: int) -> list[dict[str, Any]]:
 
 
 def write_log(path: Path, seed: int, rows: list[dict[str, Any]]) -> None:
-    """Write the log anew: its head, then the rows."""
-    head = {
+    """Write the log anew: its head, which stays, then the rows."""
+    head: dict[str, Any] = {
         "row": "head", "seed": seed, "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": platform.machine(), "cpus": os.cpu_count(), "python": platform.python_version(), "verdict": "head",
     }  # fmt: skip
+    if path.exists():
+        head = json.loads(path.read_text().splitlines()[0])
     temporary = path.with_suffix(".new")
     temporary.write_text("".join(json.dumps(row) + "\n" for row in (head, *rows)))
     temporary.replace(path)

@@ -1,12 +1,12 @@
 """The demo's encoder: tiny, random, frozen, in the layout of the released checkpoints."""
 
-import errno
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from trajpilot_core.encoders.vjepa import SIZES, VjepaEncoder
+from trajpilot_core.store.files import asked_again
 
 SEED = 2605
 COLOUR_GAIN, TEXTURE_GAIN, OFFSET_GAIN, BRANCH_GAIN = 2.0, 1.5, 0.3, 1.0
@@ -27,7 +27,7 @@ def write_tiny_checkpoint(path: Path, seed: int = SEED) -> None:
     try:
         torch.save({"target_encoder": wrapped, "epoch": 0}, path)
     except RuntimeError as error:  # what the library makes of a failing disk
-        raise OSError(errno.EIO, str(error).split("\n", 1)[0], str(path)) from error
+        raise asked_again(path.parent, str(error).split("\n", 1)[0]) from error
 
 
 def _draw(name: str, like: Tensor, generator: torch.Generator) -> Tensor:

@@ -18,6 +18,7 @@ from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, check_relative, parse_location
 
 TEMPORARY = ".tmp-"
+PROBE_BYTES = 1 << 20
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV}
@@ -174,6 +175,27 @@ def naming_failures(doing: str, target: Path, size_bytes: int | None = None) -> 
     except OSError as error:
         size = "" if size_bytes is None else f" ({size_bytes:,} bytes)"
         raise StoreIOError(f"cannot {doing} {target}{size}: {error.strerror or error}; {advice(error)}") from error
+
+
+def asked_again(folder: Path, told: str) -> OSError:
+    """Return why writing to a folder fails where a library only says that it did: by a small write of our own.
+
+    Args:
+        folder: where the library wrote; what it left of its file is still there.
+        told: what the library said.
+    """
+    probe = folder / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
+    try:
+        handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            os.write(handle, bytes(PROBE_BYTES))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+            _discard(probe)
+    except OSError as error:
+        return error
+    return OSError(errno.EIO, told)
 
 
 def advice(error: OSError) -> str:

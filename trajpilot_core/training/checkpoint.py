@@ -5,7 +5,6 @@ since the format does not notice a flipped bit; a damaged checkpoint is set asid
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import logging
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 
 from schemas.results import CurvePoint
 from trajpilot_core.errors import CheckpointError
-from trajpilot_core.store.files import naming_failures
+from trajpilot_core.store.files import asked_again, naming_failures
 
 FORMAT = 1
 NAME = "checkpoint.safetensors"
@@ -137,7 +136,7 @@ def write_atomically(path: Path, tensors: Mapping[str, Tensor], metadata: Mappin
         try:
             save_file(dict(tensors), temporary, dict(metadata))
         except SafetensorError as error:  # what the library makes of a failing disk
-            raise OSError(errno.EIO, str(error)) from error
+            raise asked_again(path.parent, str(error)) from error
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(path)

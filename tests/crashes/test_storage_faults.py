@@ -1,0 +1,106 @@
+"""Every operation of the storage fails, once or from there on: success or one named failure, and nothing is lost."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from countdown import Armed, Countdown
+from test_kills import soak
+
+sys.path.append(str(Path(__file__).parents[1] / "core"))
+from toy_stages import options, run_toys, tree_bytes, write_corpus
+
+from trajpilot_core.errors import StoreIOError
+from trajpilot_core.store.files import LocalFolder, advice, open_folder
+from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.store.verify import verify
+
+EVERY = 10
+"""After so many failures the run is given again and its bytes are compared."""
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+def attempt(root: Path, corpus: Path, plan: Countdown) -> tuple[bool, str]:
+    """Run all toys with one fault; return whether it struck, and the failure, empty on success."""
+    armed = Armed(plan)
+    failure = ""
+    with pytest.MonkeyPatch.context() as patch:
+        armed.install(patch.setattr)
+        try:
+            run_toys(options(root, corpus))
+        except StoreIOError as error:
+            failure = str(error)
+    struck = armed.counted() >= plan.at
+    armed.close()
+    return struck, failure
+
+
+@pytest.mark.parametrize(
+    ("error", "persistent"),
+    [(errno.EIO, False), (errno.EACCES, True)],
+    ids=["one failure", "permission denied"],
+)
+def test_a_fault_at_every_single_operation_is_success_or_one_named_failure(
+    tmp_path: Path, error: int, persistent: bool
+) -> None:
+    corpus = write_corpus(tmp_path / "corpus", takes=1)
+    run_toys(options(tmp_path / "whole", corpus))
+    expected = tree_bytes(tmp_path / "whole")
+    run_toys(options(tmp_path / "before", corpus), until="toy_ingest")
+    at, failures = 0, 0
+    while True:
+        at += 1
+        root = tmp_path / "root"
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(tmp_path / "before", root)
+        plan = Countdown(str(root), str(tmp_path / f"trace{at}"), at=at, error=error, persistent=persistent)
+        struck, failure = attempt(root, corpus, plan)
+        assert verify(str(root), repair=False) == []
+        assert current_manifest(open_folder(str(root)), "toy_ingest") is not None
+        if failure:
+            failures += 1
+            assert str(root) in failure
+            assert os.strerror(error) in failure
+            assert advice(OSError(error, "")) in failure
+        if not failure or at % EVERY == 0:
+            run_toys(options(root, corpus))
+            assert {path: content for path, content in tree_bytes(root).items() if path in expected} == expected
+        if not struck:
+            break
+    assert at > 80
+    assert failures > 0.4 * at
+
+
+def test_a_folder_that_leaks_errors_of_the_system_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault that the test above is there for: a look that does not name its failure."""
+    corpus = write_corpus(tmp_path / "corpus", takes=1)
+    monkeypatch.setattr(LocalFolder, "size", lambda self, path: self.local(path).lstat().st_size)
+    with pytest.raises(OSError, match="No such file") as leaked:
+        run_toys(options(tmp_path / "root", corpus))
+    assert not isinstance(leaked.value, StoreIOError)
+
+
+def test_faults_under_the_real_stages_a_full_disk_and_a_read_only_root_end_clean(tmp_path: Path) -> None:
+    shared = Path(tmp_path.anchor, "tmp") / f"trajpilot-faults-{os.getpid()}"  # a folder that others may look into
+    shared.mkdir(mode=0o755)
+    try:
+        status, said, _ = soak(shared, "--faults", "9", "--seed", "2")
+        assert status == 0, said
+        assert said.count("green  fault") == 9, said
+    finally:
+        shutil.rmtree(shared)
+
+
+def test_the_command_says_in_one_line_where_it_may_not_write(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file where a folder should be")
+    trajpilot = str(Path(sys.executable).with_name("trajpilot"))
+    typed = [trajpilot, "run", "--data", str(tmp_path), "--root", str(tmp_path / "taken" / "root"), "--recipe", "soak"]
+    done = subprocess.run(typed, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    assert str(tmp_path / "taken") in done.stderr
+    assert "choose another --root" in done.stderr
