@@ -1,6 +1,6 @@
 """What a person sees in the UI after a run: the page of the run, every artifact, and the form of the parameters.
 
-Screenshots stay under runs/ui. `docs/ui.png` is the screenshot `evaluation-accuracy`, made by this test.
+Screenshots stay under runs/ui; docs/ui.png is cut out of evaluation-accuracy.png.
 """
 
 import base64
