@@ -211,7 +211,8 @@ class Killer:
         found += [f"{slots} slots of {POOL} stay taken"] if slots else []
         limits = self.client.api("/v2/concurrency_limits/filter", {})
         found += [f"limit {one['name']} stays taken" for one in limits if one["active_slots"]]
-        mine = [run for run in self.client.runs("full-pipeline") if run["parameters"]["run"].get("root") == str(root)]
+        stated = [(run["parameters"].get("run", {}), run) for run in self.client.runs("full-pipeline")]
+        mine = [run for parameters, run in stated if parameters.get("root") == str(root)]
         completed = sum(run["state"]["type"] == "COMPLETED" for run in mine)
         return found + ([f"{completed} runs completed"] if completed != 1 else [])
 
