@@ -73,12 +73,15 @@ def look(root: Path) -> Moment:
 
 
 def training_in(folder: Path) -> Training:
-    """Read how far the training in a folder is; only one in a process of its own tells its epochs."""
+    """Read how far the training in a folder is; only one in a process of its own tells its epochs.
+
+    The epochs are read before the checkpoint: a training that outlived the kill goes on while it is looked at.
+    """
+    note = folder / "epochs.json"
+    told = json.loads(note.read_text())[0] if note.is_file() else 0
     with safe_open(folder / CHECKPOINT, "pt") as file:
         facts = json.loads(file.metadata()["progress"])
-    note = folder / "epochs.json"
-    told = json.loads(note.read_text())[0] if note.is_file() else facts["epoch"]
-    return Training(facts["name"], facts["epoch"], told)
+    return Training(facts["name"], facts["epoch"], max(told, facts["epoch"]))
 
 
 def digests(root: Path) -> dict[str, str]:
