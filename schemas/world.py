@@ -90,7 +90,7 @@ def demo_world() -> WorldConfig:
     """The world of the demo: small enough for two cores, and learnable at that size (reasons: world page)."""
     return WorldConfig(
         name="demo", tasks=3, positions=8, alternatives=3, intents=4, operators=12, primitives=12, kappa=3.0,
-        train_takes=76, test_takes=32, segments=12, fps=15,
+        train_takes=76, test_takes=64, segments=12, fps=15,
     )  # fmt: skip
 
 
