@@ -20,6 +20,7 @@ from trajpilot_core.stages.execute import Outcome
 from trajpilot_core.texts import literal
 
 LOG = logging.getLogger("trajpilot")
+LOG.setLevel(logging.INFO)  # Prefect sends this logger's lines to its UI and leaves the level to us
 UPDATE_EVERY_S = 1.0
 LOG_EVERY_S = 20.0
 PATIENCE_S = 60.0

@@ -60,5 +60,6 @@ def deploy(
     groups = f", groups of {group_video_s:g} s of video" if group_video_s else ""
     where = f"data {place['data_root'] or '(none)'}, root {place['root']}{groups}"
     typer.echo(f"deployed to {server}: recipe {recipe}, {where}")
-    typer.echo("workers:  " + "   ".join(f"prefect worker start --pool {pool}" for pool in deploying.POOLS))
+    by_hand = "   ".join(f"prefect worker start --pool {pool}" for pool in deploying.POOLS)
+    typer.echo(f"workers:  trajpilot workers   (by hand: {by_hand})")
     typer.echo("run:      prefect deployment run full-pipeline")

@@ -213,4 +213,4 @@ def list_sources(root: Path | str, config: IngestConfig = SMALL) -> Source:
 def pretend_probe(duration_s: float = 12.0) -> Any:
     """Return a stand-in for `probe_many` that opens nothing, for properties over many corpora."""
     found = VideoProbe(round(duration_s * FPS), float(FPS), duration_s, 64, 64, 0, False)
-    return lambda paths, workers, timeout_s: [found for _ in paths]
+    return lambda paths, workers, timeout_s, told: [found for _ in paths]

@@ -280,7 +280,7 @@ def test_the_sweep_takes_old_temporary_files_only(tmp_path: Path) -> None:
 
 
 def test_a_second_run_on_one_root_learns_who_holds_it_or_waits(tmp_path: Path) -> None:
-    held = pytest.raises(StoreError, match=f"in use by process {os.getpid()}, started 20")
+    held = pytest.raises(StoreError, match=f"in use by process {os.getpid()} on .*, started 20")
     with root_lock(str(tmp_path), 0), held, root_lock(str(tmp_path), 0):
         pytest.fail("two runs hold one root")
     entered = threading.Event()

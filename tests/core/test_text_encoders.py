@@ -209,7 +209,7 @@ GOLDEN = [-0.0707, -0.2121, 0.0707, -0.6364, 0.6364, -0.0707, 0.0707, 0.3536]
 
 
 def test_a_vector_without_direction_is_an_error() -> None:
-    with pytest.raises(InputError, match="number 1"):
+    with pytest.raises(InputError, match="no direction for text 1 of 2"):
         unit_rows(np.array([[1.0, 0.0], [0.0, 0.0]]))
 
 

@@ -1,6 +1,8 @@
 """What is deployed: parameters as forms, recipes, pools, the automation. Needs no server."""
 
 import json
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
@@ -271,3 +273,11 @@ def test_a_look_at_the_data_root_is_not_remembered_as_a_run(monkeypatch: pytest.
     assert remembered == []
     deployed.full_pipeline.fn()
     assert remembered == ["said", "run"]
+
+
+@pytest.mark.parametrize("entry", ["deployments.deployed", "deployments.claims", "flows.groups"])
+def test_the_lines_of_a_deployed_run_pass_to_prefects_log(entry: str) -> None:
+    """Prefect attaches its handler to the logger that is named to it, and sets no level."""
+    asked = f"import logging, {entry}; print(logging.getLogger('trajpilot').isEnabledFor(logging.INFO))"
+    answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, timeout=120)
+    assert answer.stdout.strip() == "True"
