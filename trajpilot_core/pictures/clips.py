@@ -65,10 +65,11 @@ def _at(size: int, look: Look, chosen: Sequence[Clip], videos: Mapping[str, str]
         raise NothingToDraw(next((shot.reason for shot in shots.values()), "no frame could be decoded"))
     smaller = partial(_at, size + 1, look, chosen, videos) if size + 1 < len(SIZES_PX) else None
     n = len(chosen[0].times_s)
+    warning, sees = f"{look.warning()}. " if look.warning() else "", look.config.features.size_px
     return Drawn(
         _sheet(chosen, shots, side),
-        f"The {n} frames of a segment in the middle of {len(chosen)} takes, with their times in the video. Shown in "
-        f"{side} x {side} pixels; the encoder sees {look.config.features.size_px} x {look.config.features.size_px}.",
+        f"{warning}The {n} frames of a segment in the middle of {len(chosen)} takes, with their times in the video. "
+        f"Shown in {side} x {side} pixels; the encoder sees {sees} x {sees}.",
         smaller=smaller,
     )
 
