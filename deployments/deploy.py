@@ -24,8 +24,14 @@ TEMPLATES = Path(__file__).parent / "pools"
 PoolKind = Literal["process", "docker", "kubernetes"]
 CRASHED = "TrajPilot: mark runs of dead workers as crashed"
 UNSTARTED = "TrajPilot: mark runs that a worker took and never started as crashed"
-TAKEN = {"prefect.flow-run.Pending", "prefect.flow-run.Submitting", "prefect.flow-run.InfrastructurePending"}
-"""What happens to a run between a worker's taking it and its first sign of life."""
+TAKEN = {
+    "prefect.flow-run.Pending",
+    "prefect.flow-run.Submitting",
+    "prefect.flow-run.InfrastructurePending",
+    "prefect.flow-run.pull-step.executed",
+}
+"""What happens to a run between a worker's taking it and its first sign of life; each must start the clock anew,
+because each is also an event that the automation before it was waiting for."""
 
 
 def deploy(place: dict[str, str], kind: PoolKind) -> None:
