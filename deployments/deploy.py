@@ -15,11 +15,9 @@ from prefect.events.actions import ChangeFlowRunState
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.process import ProcessWorker
 
-from deployments.settings import SILENT_S, UNSTARTED_S, deploying_environment
+from deployments.settings import CHECKOUT, POOLS, SILENT_S, UNSTARTED_S, deploying_environment
 from trajpilot_core.errors import InputError
 
-CHECKOUT = Path(__file__).parents[1]
-POOLS = ("trajpilot-cpu", "trajpilot-gpu")
 TEMPLATES = Path(__file__).parent / "pools"
 PoolKind = Literal["process", "docker", "kubernetes"]
 CRASHED = "TrajPilot: mark runs of dead workers as crashed"

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Any, NamedTuple
 
+from deployments.settings import POOLS
 from trajpilot_core.checkup import Finding
 from trajpilot_core.errors import InputError
 
 TIMEOUT_S = 15.0
 """A server at work on a small machine was seen to take seconds for an answer."""
-POOLS = ("trajpilot-cpu", "trajpilot-gpu")
 
 
 class Answer(NamedTuple):

@@ -38,6 +38,11 @@ ALWAYS = {
 """Prefect writes the exception of a failed flow to its storage whatever a flow says; there is no such storage here.
 Its own lines say when a run begins and in which state it ends; the UI shows both, and our lines say more."""
 
+CHECKOUT = Path(__file__).parents[1]
+CPU_POOL, GPU_POOL = "trajpilot-cpu", "trajpilot-gpu"
+POOLS = (CPU_POOL, GPU_POOL)
+"""Work pools, as deployments/prefect.yaml names them."""
+
 HEARTBEAT_S = 30
 """Seconds between signs of life of a deployed run: the shortest that Prefect allows."""
 SILENT_S = 120

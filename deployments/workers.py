@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deployments.server_check import request
-from deployments.settings import WORKER_MARK, worker_environment
+from deployments.settings import CHECKOUT, CPU_POOL, GPU_POOL, WORKER_MARK, worker_environment
 from trajpilot_core.errors import InputError
 
-CHECKOUT = Path(__file__).parents[1]
-CPU_POOL, GPU_POOL = "trajpilot-cpu", "trajpilot-gpu"
 LOOK_S = 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
 """Before a worker that ended is started again: doubled each time."""

@@ -7,6 +7,7 @@ from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterState,
     FlowRunFilterStateType,
+    FlowRunFilterTags,
     TaskRunFilter,
     TaskRunFilterState,
     TaskRunFilterStateType,
@@ -17,6 +18,8 @@ from prefect.states import Crashed
 from tasks.showing import shown
 
 LOG = logging.getLogger("trajpilot")
+OURS = "trajpilot"
+"""Tag of every deployment of deployments/prefect.yaml; runs of other projects on the server are left alone."""
 
 
 def mark_tasks_of_crashed_runs() -> None:
@@ -28,7 +31,10 @@ def mark_tasks_of_crashed_runs() -> None:
 
 def mark_left_tasks() -> int:
     """Mark them and return how many there were."""
-    crashed = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CRASHED])))
+    crashed = FlowRunFilter(
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CRASHED])),
+        tags=FlowRunFilterTags(all_=[OURS]),
+    )
     running = TaskRunFilter(state=TaskRunFilterState(type=TaskRunFilterStateType(any_=[StateType.RUNNING])))
     with get_client(sync_client=True) as client:
         left = client.read_task_runs(flow_run_filter=crashed, task_run_filter=running)

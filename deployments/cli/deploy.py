@@ -38,7 +38,7 @@ def deploy(
     Places are as the workers see them. They become the defaults of every deployed run.
     """
     from deployments.server_check import require_server
-    from deployments.settings import prefect_without_noise, server_login, server_of_deployments
+    from deployments.settings import POOLS, prefect_without_noise, server_login, server_of_deployments
 
     server = server_of_deployments()
     if server is None:
@@ -60,6 +60,6 @@ def deploy(
     groups = f", groups of {group_video_s:g} s of video" if group_video_s else ""
     where = f"data {place['data_root'] or '(none)'}, root {place['root']}{groups}"
     typer.echo(f"deployed to {server}: recipe {recipe}, {where}")
-    by_hand = "   ".join(f"prefect worker start --pool {pool}" for pool in deploying.POOLS)
+    by_hand = "   ".join(f"prefect worker start --pool {pool}" for pool in POOLS)
     typer.echo(f"workers:  trajpilot workers   (by hand: {by_hand})")
     typer.echo("run:      prefect deployment run full-pipeline")

@@ -29,7 +29,7 @@ def workers(
     One process worker per visible GPU, each with one run at a time, and workers for the CPU pool. A worker that ends is
     started again. Ctrl-C ends all of them with the runs that they do; what those finished is kept.
     """
-    from deployments.settings import named_gpus, server_login, server_of_deployments
+    from deployments.settings import GPU_POOL, named_gpus, server_login, server_of_deployments
     from deployments.workers import Keeper, planned, refuse_unready
     from trajpilot_core.stages.resolve import gpu_count
 
@@ -37,7 +37,7 @@ def workers(
     server = server_of_deployments()
     refuse_unready(server, server_login()[0], sorted({plan.pool for plan in plans}))
     typer.echo(f"workers for {server}; Ctrl-C ends them and their runs")
-    if any(plan.pool == "trajpilot-gpu" and plan.gpu is None for plan in plans):
+    if any(plan.pool == GPU_POOL and plan.gpu is None for plan in plans):
         typer.echo("no GPU that torch can use is visible: what wants a GPU runs on the CPU of this machine")
     for number in ENDING:
         signal.signal(number, stop)

@@ -56,7 +56,8 @@ def deploy_groups(client: SyncPrefectClient) -> None:
     """Make the work pools and the deployment `features-group`, as deployments/prefect.yaml has it."""
     from prefect.utilities.callables import parameter_schema
 
-    from deployments.deploy import POOLS, make_pool
+    from deployments.deploy import make_pool
+    from deployments.settings import POOLS
     from flows.groups import features_group
 
     for pool in POOLS:

@@ -119,7 +119,7 @@ def test_workers_and_server_have_the_settings_of_the_embedded_ones() -> None:
 
 
 def test_every_pool_has_a_worker_and_the_gpu_pool_has_one_with_and_one_without_a_gpu() -> None:
-    from deployments.deploy import POOLS
+    from deployments.settings import POOLS
 
     compose = as_written()["services"]
     pools = {

@@ -1,4 +1,4 @@
-"""Tasks that a crashed run left running are marked; those of a living run are not."""
+"""Tasks that a crashed run left running are marked; those of a living run, and of other projects, are not."""
 
 import pytest
 from prefect import flow, task
@@ -17,20 +17,22 @@ def stage() -> None:
     """Never run."""
 
 
-def started(client: SyncPrefectClient) -> tuple[object, object]:
+def started(client: SyncPrefectClient, *tags: str) -> tuple[object, object]:
     """A run with one running task."""
-    run = client.create_flow_run(left, state=Running())
+    run = client.create_flow_run(left, state=Running(), tags=tags)
     return run.id, client.create_task_run(stage, run.id, dynamic_key="0", state=Running()).id
 
 
 @pytest.mark.slow
 def test_tasks_of_crashed_runs_are_marked_and_those_of_a_living_run_are_not(prefect_server: str) -> None:
-    from tasks.crashed import mark_left_tasks
+    from tasks.crashed import OURS, mark_left_tasks
 
     with temporary_settings({PREFECT_API_URL: prefect_server}), get_client(sync_client=True) as client:
-        (dead, dead_task), (_, living_task) = started(client), started(client)
+        (dead, dead_task), (_, living_task) = started(client, OURS), started(client, OURS)
+        foreign, foreign_task = started(client)
         assert mark_left_tasks() == 0
-        client.set_flow_run_state(dead, Crashed(), force=True)
+        for run_id in (dead, foreign):
+            client.set_flow_run_state(run_id, Crashed(), force=True)
         assert mark_left_tasks() == 1
-        names = [client.read_task_run(id_).state_name for id_ in (dead_task, living_task)]
-    assert names == ["Crashed", "Running"]
+        names = [client.read_task_run(id_).state_name for id_ in (dead_task, living_task, foreign_task)]
+    assert names == ["Crashed", "Running", "Running"]

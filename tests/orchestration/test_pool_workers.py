@@ -15,6 +15,7 @@ import pytest
 from stack_processes import processes_of
 
 import deployments.workers as workers
+from deployments.settings import POOLS
 from deployments.workers import Keeper, WorkerPlan, planned, refuse_unready
 from trajpilot_core.errors import InputError
 
@@ -92,9 +93,6 @@ def test_a_worker_sees_its_gpu_alone_and_no_plugins(monkeypatch: pytest.MonkeyPa
     seen = worker_environment("6", "m")
     assert (seen["CUDA_VISIBLE_DEVICES"], seen["PREFECT_PLUGINS_ENABLED"]) == ("6", "0")
     assert worker_environment(None, "m")["CUDA_VISIBLE_DEVICES"] == "4, 6"
-
-
-POOLS = ("trajpilot-cpu", "trajpilot-gpu")
 
 
 def test_a_server_with_both_pools_is_accepted(server: str) -> None:
