@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.fields import ComputedFieldInfo, FieldInfo
@@ -43,6 +43,18 @@ def bounds(field: dict[str, Any]) -> str:
     return ", ".join(words.format(part[key]) for part in found for key, words in BOUNDS.items() if key in part)
 
 
+class _Later:
+    """Type of the mark LATER."""
+
+
+LATER: Final = _Later()
+"""Mark of a setting that a record gained after outputs were keyed with it: `Annotated[int, LATER] = Field(...)`.
+
+While such a setting holds its default, it is no part of the record's content, so what was computed before it came
+is found under the same key. Its default must mean what was done before.
+"""
+
+
 class Record(BaseModel):
     """Immutable record that refuses fields it does not know."""
 
@@ -59,9 +71,20 @@ class Record(BaseModel):
         """Return a validated copy with `changes` (pydantic's own model_copy does not validate)."""
         return type(self).model_validate({**self.model_dump(), **changes})
 
+    def content(self) -> dict[str, JsonValue]:
+        """Return the JSON values without settings marked LATER that hold their default, in records inside too."""
+        values: dict[str, JsonValue] = self.model_dump(mode="json")
+        for name, info in type(self).model_fields.items():
+            value = getattr(self, name)
+            if LATER in info.metadata and value == info.get_default(call_default_factory=True):
+                del values[name]
+            elif isinstance(value, Record):
+                values[name] = value.content()
+        return values
+
     def digest(self) -> str:
-        """Return the sha256 of the record's canonical JSON."""
-        return fingerprint(self.model_dump(mode="json"))
+        """Return the sha256 of the canonical JSON of the record's content."""
+        return fingerprint(self.content())
 
 
 def canonical_json(value: JsonValue) -> str:

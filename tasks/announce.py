@@ -30,7 +30,7 @@ def headline(recipe: str, changes: Mapping[str, tuple[str, str]], config: Pipeli
 
 def announce(recipe: str, base: PipelineConfig, config: PipelineConfig) -> None:
     """Log what runs, and publish it with every setting that differs from its recipe `base`."""
-    changes = changed_settings(base.model_dump(mode="json"), config.model_dump(mode="json"))
+    changes = changed_settings(base.content(), config.content())
     said = headline(recipe, changes, config)
     LOG.info("%s", said)
     rows = [

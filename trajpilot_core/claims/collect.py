@@ -262,8 +262,8 @@ def with_seed(rows: Iterable[Record], seed: int) -> list[Record]:
 
 def digest_of(cfg: ClaimsConfig, recipes: Recipes) -> str:
     """Return one digest over the sizes, the worlds and what is computed in them."""
-    worlds = [world.world.model_dump(mode="json") for world in planned(cfg)]
-    return fingerprint([cfg.model_dump(mode="json"), *(c.model_dump(mode="json") for c in recipes), *worlds])
+    worlds = [world.world.content() for world in planned(cfg)]
+    return fingerprint([cfg.content(), *(c.content() for c in recipes), *worlds])
 
 
 def _job(world: PlannedWorld, name: str, status: str, seconds: float | None) -> ClaimsJob:

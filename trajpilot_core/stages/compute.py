@@ -178,7 +178,7 @@ def _manifest(work: Keyed, entries: dict[str, Entry], n_in: int, n_out: int, rej
         stage=asked.stage.name,
         version=asked.stage.version,
         key=work.key,
-        config=asked.config.model_dump(mode="json"),
+        config=asked.config.content(),
         inputs=dict(work.inputs),
         entries=entries,
         n_in=n_in,

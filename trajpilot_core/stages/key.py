@@ -175,7 +175,7 @@ def keyed(asked: Asked, digest_of: Mapping[str, str]) -> Keyed:
 def stage_identity(asked: Asked) -> dict[str, JsonValue]:
     """Return what every key of a stage begins with."""
     stage = asked.stage
-    return {"stage": stage.name, "version": stage.version, "config": asked.config.model_dump(mode="json")}
+    return {"stage": stage.name, "version": stage.version, "config": asked.config.content()}
 
 
 def shard_key(identity: Mapping[str, JsonValue], source: Source, digest_of: Mapping[str, str]) -> str:

@@ -141,7 +141,7 @@ def _forced(look: Look, stage: Stage) -> list[str]:
 def _own(look: Look, stage: Stage, current: Manifest | None) -> list[str]:
     if current is None:
         return []
-    own = resolve_config(stage, look.config, look.run).model_dump(mode="json")
+    own = resolve_config(stage, look.config, look.run).content()
     return own_reasons(current, stage.version, own) + gone_reasons(look.folder, current)
 
 
@@ -172,7 +172,7 @@ def _same(look: Look, stage: Stage, current: Manifest) -> bool:
 
     Holds where they rest on inputs and settings alone and these are the same; their files are looked at as noted.
     """
-    own = resolve_config(stage, look.config, look.run).model_dump(mode="json")
+    own = resolve_config(stage, look.config, look.run).content()
     notes = read_notes(look.folder, stage.name, current.key) if stage.pure_sources else {}
     if not notes or current.version != stage.version or current.config != own:
         return False

@@ -62,7 +62,7 @@ def reasons(
         writer: entry name -> stage that writes it.
     """
     asked = work.asked
-    own = own_reasons(current, asked.stage.version, asked.config.model_dump(mode="json"))
+    own = own_reasons(current, asked.stage.version, asked.config.content())
     if asked.stage.shard_by is None:
         found = own + _file_reasons(folder, current, asked, digest_of)
     else:
