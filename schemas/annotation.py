@@ -1,4 +1,4 @@
-"""Rows of the tables that ingest writes: takes, segments, labels, planning windows.
+"""Rows of the tables that ingest writes: takes, segments, labels, planning windows, and what else a corpus knows.
 
 Times are float64 seconds from the start of the take's video; intervals are half open. Paths are relative to the
 corpus root. Ids carry the corpus in front (`egoexo4d:<take_uid>`).
@@ -85,3 +85,84 @@ class Window(Record):
     split: Split
     horizon: int
     segment_ids: tuple[str, ...]
+
+
+class Details(Record):
+    """What a corpus knows of a segment beyond `Segment`; null where it does not know."""
+
+    annotated_start_s: float | None = None
+    """The segment as annotated; `Segment` holds the interval that is seen."""
+    annotated_end_s: float | None = None
+    description: str | None = None
+    """Free text beside the label."""
+    is_leaf: bool | None = None
+    """Keystep: the step is a leaf of the taxonomy."""
+    is_essential: bool | None = None
+    level: str | None = None
+    """GoalStep: step or substep."""
+    parent: str | None = None
+    """GoalStep: the step that a substep belongs to."""
+    goal: str | None = None
+    goal_category: str | None = None
+    is_continued: bool | None = None
+    is_procedural: bool | None = None
+    relevance: str | None = None
+    """GoalStep: essential, optional, irrelevant or unsure."""
+    error_type: str | None = None
+    """EgoPER: Normal, or the kind of error."""
+    error_description: str | None = None
+    verb: str | None = None
+    verb_class: int | None = None
+    noun: str | None = None
+    noun_class: int | None = None
+    narration_s: float | None = None
+    """EPIC-KITCHENS: when it was narrated."""
+    observed_start_s: float | None = None
+    """EPIC-KITCHENS: what may be seen before the action, which ends before `annotated_start_s`."""
+    observed_end_s: float | None = None
+    is_unseen: bool | None = None
+    """EPIC-KITCHENS: the participant is in no training video."""
+    is_tail_verb: bool | None = None
+    is_tail_noun: bool | None = None
+    is_tail_action: bool | None = None
+    event: str | None = None
+    """Basketball: the shot that the segment belongs to."""
+    role: str | None = None
+    """Basketball: context (before the shot) or shot."""
+    attempt: str | None = None
+    """Basketball: kind of the attempt."""
+    outcome: str | None = None
+    """Basketball: made or missed."""
+    evidence: str | None = None
+    """Basketball: the text that says so."""
+    evidence_s: float | None = None
+
+
+class SegmentDetails(Details):
+    """One row of the table `details`: one per segment that is kept."""
+
+    segment_id: str
+    take_id: str
+
+
+class ScenarioLabel(Record):
+    """One label of one scenario, and how often it stands there."""
+
+    scenario: str
+    label_id: str
+    n_train: int
+    n_dev: int
+    n_test: int
+    is_allowed: bool
+    """Masks of this scenario let the label through: it was seen there in training, or the reader's settings say so."""
+
+
+class CorpusCount(Record):
+    """One figure of a corpus beside the paper's."""
+
+    what: str
+    ours: int
+    paper: int | None
+    """None where the paper gives none, and for simulated takes."""
+    setting: str
+    """Settings that decide it, empty where none does."""

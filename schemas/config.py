@@ -24,7 +24,7 @@ Ablation = Literal["no_labels", "no_motion"]
 class IngestConfig(Record):
     """Which takes and descriptions are kept, and how they become segments, labels and windows."""
 
-    corpus: Literal["egoexo4d_atomic"] = Field("egoexo4d_atomic", description="Which corpus reader is used.")
+    corpus: Literal["egoexo4d_atomic", "egoexo4d_keystep", "egoexo4d_basketball", "goalstep", "egoper", "epic_kitchens"] = Field("egoexo4d_atomic", description="Which corpus reader is used.")
     video: Literal["downscaled_448", "full"] = Field("downscaled_448", description="Which of the released head videos is read.")
     test_split: Literal["val", "test"] = Field("val", description="Released split that is tested on; labels of `test` are not public (D 45).")
     dev_share: float = Field(0.10, gt=0, lt=0.5, description="Share of the training captures held out as dev.")

@@ -1,6 +1,7 @@
 """Plan, status, lineage and verify: what a run would do, what is there, what is damaged."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from schemas.base import fingerprint
 from schemas.config import PipelineConfig
 from trajpilot_core.errors import StoreError, StoreIOError, VersionError
 from trajpilot_core.stages.plan import PlanRow, plan
+from trajpilot_core.stages.stage import Work
 from trajpilot_core.stages.status import lineage, status
 from trajpilot_core.store import inventory, packs
 from trajpilot_core.store.files import LocalFolder, open_folder
@@ -171,3 +173,26 @@ def test_repair_never_drops_what_another_version_wrote(tmp_path: Path, corpus: P
     assert [item.is_sure for item in verify(run.root, repair=True)] == [False, False]
     assert path.exists()
     assert planned(run)["toy_sum"].state == "stale"
+
+
+def test_an_output_of_before_a_stage_wrote_an_entry_is_made_again_and_nothing_after_it_is(
+    tmp_path: Path, corpus: Path
+) -> None:
+    run = options(tmp_path / "root", corpus)
+    before = replace(toy.INGEST, writes=("toy_takes", "toy_model"), run=without_the_document)
+    run_toys(run, {**TOYS, toy.INGEST.name: before})
+    old = tree_bytes(tmp_path / "root", lambda path: path.name == "manifest.json")
+    row = planned(run)["toy_ingest"]
+    assert (row.state, row.work()) == ("stale", "exactly 1")
+    assert row.why == "1 entry came later than the output: toy.html"
+    done = run_toys(run)
+    assert [outcome.cached for outcome in done.values()] == [False, True, True]
+    assert old.items() <= tree_bytes(tmp_path / "root").items(), "what was written before stays byte for byte"
+    assert [row.state for row in planned(run).values()] == ["fresh"] * 3
+    assert all(outcome.cached for outcome in run_toys(run, {**TOYS, toy.INGEST.name: before}).values())
+
+
+def without_the_document(work: Work) -> None:
+    """Run the toy ingest as it was before it wrote toy.html."""
+    work.sink.document = lambda name, content: None  # type: ignore[method-assign]
+    toy.read_takes(work)

@@ -1,9 +1,10 @@
 """What every corpus reader hands to ingest, whatever the corpus looks like on disk."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from schemas.annotation import CorpusCount, Details
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.readers.corpus import Corpus
@@ -51,7 +52,7 @@ class TakeFiles:
 
 
 class Point(NamedTuple):
-    """One accepted description; points sort by time, then text."""
+    """One accepted annotation: a moment, or a span with its middle; moments sort by time, then text."""
 
     time_s: float
     text: str
@@ -59,11 +60,49 @@ class Point(NamedTuple):
     annotator: str
     offset: int
     """Place in the source file's list."""
+    span_s: tuple[float, float] | None = None
+    """Annotated start and end, finite; None for a moment."""
+    label: str | None = None
+    """Name of the label where the corpus has a closed vocabulary; None: `text` is normalised."""
+    label_id: str | None = None
+    """Given together with `label`, and never merged with another id."""
+    details: Details | None = None
+
+
+def span_point(
+    span_s: tuple[float, float], text: str, offset: int, *,
+    label: str | None = None, label_id: str | None = None, annotation_uid: str = "", annotator: str = "",
+    details: Details | None = None,
+) -> Point:  # fmt: skip
+    """Return the point of an annotated segment; its span need not be longer than zero, cutting will say so.
+
+    Args:
+        span_s: annotated start and end in seconds, finite.
+        text: as annotated.
+        offset: place in the source file's list.
+        label: name in the closed vocabulary; None: the text is normalised.
+        label_id: id in the closed vocabulary, given with `label`.
+        annotation_uid: of the annotation, where the corpus has such.
+        annotator: who.
+        details: what else is known; annotated start and end are filled in.
+    """
+    start_s, end_s = span_s
+    known = (details or Details()).model_copy(update={"annotated_start_s": start_s, "annotated_end_s": end_s})
+    middle_s = start_s + (end_s - start_s) / 2
+    return Point(middle_s, text, annotation_uid, annotator, offset, (start_s, end_s), label, label_id, known)
+
+
+def by_start(points: Iterable[Point]) -> tuple[Point, ...]:
+    """Return points with spans in order of start, then end, then text."""
+    return tuple(sorted(points, key=lambda p: (p.span_s or (p.time_s, p.time_s), p.text, p.offset)))
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A take with the descriptions that passed the filters, in order of time; its video has not been opened yet."""
+    """A take with the annotations that passed the filters; its video has not been opened yet.
+
+    Its points are all moments, in order of time, or all spans, in the order of `by_start`.
+    """
 
     take: TakeFiles
     released: Released
@@ -82,6 +121,18 @@ class Reading:
     """Take id -> how its released split is used, for every take of such a split, annotated or not."""
     scenarios: frozenset[str]
     """Scenarios of those takes whose metadata can be used."""
+    counts: tuple[CorpusCount, ...] = ()
+    """What the reader alone can count."""
+    allowed: Mapping[str, frozenset[str]] | None = None
+    """Scenario -> label ids that its mask lets through; None: those that stand there in training."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A count that the paper states, and the settings that decide ours."""
+
+    count: int
+    setting: str
 
 
 @dataclass(frozen=True)
@@ -95,7 +146,13 @@ class Listing:
 
 @dataclass(frozen=True)
 class Reader:
-    """The two questions that ingest asks about a corpus."""
+    """The two questions that ingest asks about a corpus, and what the paper counted in it."""
 
     read: Callable[[Corpus, IngestConfig], Reading]
     listing: Callable[[Corpus, IngestConfig], Listing]
+    published: Mapping[str, Published] = field(default_factory=dict)
+    """By `CorpusCount.what` (trajpilot_core/readers/extras.py)."""
+    splits: str = "annotations/splits.json"
+    """Where the corpus says which split a take is in, for messages."""
+    unit: str = "descriptions"
+    """What is counted, for messages."""

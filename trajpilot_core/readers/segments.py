@@ -1,7 +1,8 @@
-"""Time points of one take -> half-open intervals inside its video, and the runs that windows may not leave.
+"""Annotations of one take -> half-open intervals inside its video, and the runs that windows may not leave.
 
-Source: paper, appendix on preprocessing (midpoints to the neighbouring descriptions); what it leaves open (first and
-last interval, cap, video's end) is decided in docs/decisions/ingest.md.
+Source: paper, appendix on preprocessing (moments: midpoints to the neighbouring descriptions; annotated segments:
+around their middle, not beyond their ends); what it leaves open (first and last interval, cap, video's end) is decided
+in docs/decisions/ingest.md.
 """
 
 from typing import NamedTuple
@@ -55,6 +56,24 @@ def midpoint_intervals(anchor_s: Floats, duration_s: float, cap_s: float | None)
     return start_s, end_s
 
 
+def span_intervals(annotated_s: Floats, cap_s: float | None) -> tuple[Floats, Floats]:
+    """Return (N,) starts and ends: around the middle of each annotated segment, at most `cap_s` either side.
+
+    They never leave the annotated segment, so one without length, or that ends before it starts, stays so. Segments
+    that overlap give intervals that may overlap.
+
+    Args:
+        annotated_s: (N, 2) annotated starts and ends in seconds.
+        cap_s: longest reach, None for the whole segment.
+    """
+    start_s, end_s = annotated_s[:, 0], annotated_s[:, 1]
+    if cap_s is None:
+        return start_s.copy(), end_s.copy()
+    middle_s = start_s + (end_s - start_s) / 2
+    is_long = end_s - start_s > 2 * cap_s
+    return np.where(is_long, middle_s - cap_s, start_s), np.where(is_long, middle_s + cap_s, end_s)
+
+
 def fit_to_video(
     anchor_s: Floats, start_s: Floats, end_s: Floats, duration_s: float, config: IngestConfig
 ) -> Intervals:
@@ -63,16 +82,17 @@ def fit_to_video(
     The part before the video's start is cut without a word: it is only ever a mirrored half. An interval is outside
     when its time point is, or when less than `min_overlap` of it lies inside.
     """
+    is_turned = end_s < start_s
     length_s = end_s - start_s
     inside_s = np.minimum(end_s, duration_s) - np.maximum(start_s, 0.0)
-    is_outside = (anchor_s > duration_s) | (inside_s < config.min_overlap * length_s - ROUNDING)
+    is_outside = (anchor_s > duration_s) | ~is_turned & (inside_s < config.min_overlap * length_s - ROUNDING)
     is_clipped = end_s > duration_s + ROUNDING
     start_s, end_s = np.clip(start_s, 0.0, duration_s), np.clip(end_s, 0.0, duration_s)
     if config.central_share < 1:
         cut_s = (end_s - start_s) * (1 - config.central_share) / 2
         start_s, end_s = start_s + cut_s, end_s - cut_s
     length_s = end_s - start_s
-    is_empty = ~is_outside & ((length_s <= 0) | (length_s < config.min_segment_s - ROUNDING))
+    is_empty = ~is_outside & (is_turned | (length_s <= 0) | (length_s < config.min_segment_s - ROUNDING))
     return Intervals(start_s, end_s, is_outside, is_empty, is_clipped & ~is_outside & ~is_empty)
 
 

@@ -15,7 +15,7 @@ from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.readers.labels import SUBJECT_PHRASES, label_rows, normalise
 from trajpilot_core.readers.reading import Candidate, Fault, Point
-from trajpilot_core.readers.segments import Intervals, fit_to_video, midpoint_intervals, run_numbers
+from trajpilot_core.readers.segments import Intervals, fit_to_video, midpoint_intervals, run_numbers, span_intervals
 from trajpilot_core.readers.windows import window_rows
 
 if TYPE_CHECKING:
@@ -56,6 +56,12 @@ class Labelling:
         self._subjects = subject_phrases(config)
         self._known: dict[str, tuple[str, str]] = {}
 
+    def of(self, point: Point) -> tuple[str, str]:
+        """Return label and label id of a point: the reader's own, else those of its text."""
+        if point.label is None or point.label_id is None:
+            return self(point.text)
+        return point.label, point.label_id
+
     def __call__(self, text: str) -> tuple[str, str]:
         """Return label and label id; both empty where nothing is left of the text."""
         found = self._known.get(text)
@@ -71,9 +77,8 @@ def cut_take(
     """Cut a take's points into segments; what is lost after the filters breaks the run."""
     points = candidate.points
     anchor_s = np.array([point.time_s for point in points], np.float64)
-    span_s = midpoint_intervals(anchor_s, probe.duration_s, config.interval_cap_s)
-    found = fit_to_video(anchor_s, *span_s, probe.duration_s, config)
-    named = [label_of(point.text) for point in points]
+    found = fit_to_video(anchor_s, *_intervals(points, anchor_s, probe, config), probe.duration_s, config)
+    named = [label_of.of(point) for point in points]
     is_unnamed = np.array([label == "" for label, _ in named], bool)
     is_kept = ~(is_unnamed | found.is_outside | found.is_empty)
     kept = [int(i) for i in np.flatnonzero(is_kept)]
@@ -82,6 +87,17 @@ def cut_take(
         tuple(named[i][1] for i in kept), found.start_s[kept], found.end_s[kept], run_numbers(is_kept),
     )  # fmt: skip
     return cut, _segment_rejects(candidate, found, is_unnamed, probe.duration_s)
+
+
+def _intervals(
+    points: Sequence[Point], anchor_s: NDArray[np.float64], probe: "VideoProbe", config: IngestConfig
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (N,) starts and ends, before they are fitted to the video."""
+    spans = [point.span_s for point in points if point.span_s is not None]
+    assert len(spans) in (0, len(points)), "a candidate's points are all moments or all spans"
+    if spans:
+        return span_intervals(np.array(spans, np.float64), config.interval_cap_s)
+    return midpoint_intervals(anchor_s, probe.duration_s, config.interval_cap_s)
 
 
 def _segment_rejects(

@@ -6,6 +6,8 @@ import shutil
 import time
 from collections.abc import Mapping
 
+from schemas.annotation import CorpusCount
+from schemas.arrow import rows_of
 from schemas.artifacts import Manifest, Occasion
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.errors import StoreError
@@ -20,14 +22,20 @@ from trajpilot_core.store.lock import GC_WAIT_S, in_use, stage_lock
 from trajpilot_core.store.manifest import (
     commit_manifest,
     current_manifest,
+    lacking_entries,
     manifest_path,
     missing_files,
     point_to,
     read_manifest,
     ref_of,
+    stage_folder,
 )
+from trajpilot_core.store.parquet import read_table
+from trajpilot_core.store.verified import verified_file
 
 __all__ = ["Outcome", "execute"]
+COUNTS = "counts"
+"""Entry of figures that are shown with the stage's own (schemas/annotation.py: CorpusCount)."""
 
 
 def execute(
@@ -94,11 +102,12 @@ def _execute(
 
 def usable_manifest(folder: Folder, work: Keyed) -> Manifest | None:
     """Return the manifest of a key if it is whole, as far as a look tells; None means: compute."""
+    stage = work.asked.stage
     try:
-        manifest = read_manifest(folder, work.asked.stage.name, work.key)
+        manifest = read_manifest(folder, stage.name, work.key)
     except StoreError:
         return None
-    if manifest is None or missing_files(folder, manifest.stage, manifest):
+    if manifest is None or missing_files(folder, stage.name, manifest) or lacking_entries(manifest, stage.writes):
         return None
     return manifest
 
@@ -132,6 +141,14 @@ def _occasion(manifest: Manifest, reused: int, computed: int, removed: int, cloc
     )
 
 
+def _counts(folder: Folder, manifest: Manifest) -> tuple[CorpusCount, ...]:
+    """Read the counts that a stage wrote to stand beside the paper's; none where it writes none."""
+    entry = manifest.entries.get(COUNTS)
+    files = () if entry is None else entry.files
+    base = stage_folder(manifest.stage)
+    return tuple(row for file in files for row in rows_of(CorpusCount, read_table(verified_file(folder, base, file))))
+
+
 def _outcome(folder: Folder, manifest: Manifest, reused: int, computed: int, removed: int, clock: float) -> Outcome:
     return Outcome(
         ref=ref_of(folder, manifest),
@@ -144,4 +161,5 @@ def _outcome(folder: Folder, manifest: Manifest, reused: int, computed: int, rem
         seconds=time.monotonic() - clock,
         cached=computed == 0,
         sharded=any(name.startswith("shard:") for name in manifest.inputs),
+        counts=_counts(folder, manifest),
     )

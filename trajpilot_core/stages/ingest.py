@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from schemas.annotation import CorpusCount
+from schemas.arrow import table_of
 from schemas.base import Record, fingerprint
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.errors import InputError
-from trajpilot_core.readers import READERS
+from trajpilot_core.readers import reader_of
 from trajpilot_core.readers.corpus import Corpus, open_corpus, read_whole
+from trajpilot_core.readers.extras import counts_of, details_of, scenario_labels_of
 from trajpilot_core.readers.labels import read_paraphrases
-from trajpilot_core.readers.reading import Candidate, Fault, Reading, Released
+from trajpilot_core.readers.reading import Candidate, Fault, Reader, Reading, Released
 from trajpilot_core.readers.splits import dev_captures
 from trajpilot_core.readers.tables import CutTake, Labelling, Tables, cut_take, tables_of
 from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
@@ -33,7 +36,7 @@ def sources(_: Inputs, config: Record, data_root: str) -> list[Source]:
         InputError: the corpus root, takes.json or splits.json cannot be used.
     """
     assert isinstance(config, IngestConfig)
-    found = READERS[config.corpus].listing(open_corpus(data_root), config)
+    found = reader_of(config.corpus).listing(open_corpus(data_root), config)
     table = [config.paraphrase_table] if config.paraphrase_table else []
     facts: dict[str, JsonValue] = {
         "present": fingerprint(list(found.present)),
@@ -44,7 +47,7 @@ def sources(_: Inputs, config: Record, data_root: str) -> list[Source]:
 
 
 def run(work: Work) -> None:
-    """Read the corpus, probe the videos, and write the four tables.
+    """Read the corpus, probe the videos, and write the tables.
 
     Raises:
         InputError: the metadata cannot be used, or nothing of a split is left.
@@ -52,15 +55,19 @@ def run(work: Work) -> None:
     config: IngestConfig = work.config
     corpus = open_corpus(work.runtime.data_root)
     label_of = Labelling(_paraphrases(corpus, config), config)
-    reading = READERS[config.corpus].read(corpus, config)
+    reader = reader_of(config.corpus)
+    reading = reader.read(corpus, config)
     rejects = list(reading.rejects)
     cut, lost = _cut_all(work, corpus, reading, label_of)
     rejects += lost
-    _check_left(reading, cut, rejects, config)
+    _check_left(reader, reading, cut, rejects, config)
     dev = dev_captures((c.candidate.take.capture for c in cut if c.candidate.released == "train"), config)
     tables = tables_of(cut, dev, config)
     _check_training(tables, len(dev), config)
     rejects += _vanished_scenarios(reading, cut)
+    work.sink.table("details", details_of(cut, tables.segments))
+    work.sink.table("scenario_labels", scenario_labels_of(tables, reading.allowed))
+    work.sink.table("counts", table_of(CorpusCount, counts_of(tables, reading, reader.published)))
     _write(work, tables, rejects, reading.n_in)
 
 
@@ -131,24 +138,26 @@ def _cut(
     return None, [*rejects, unlabelled.reject(take.take_id, 0, candidate.source_file)]
 
 
-def _check_left(reading: Reading, cut: Iterable[CutTake], rejects: Sequence[Reject], config: IngestConfig) -> None:
-    """Raise InputError where no split is used at all, or one that splits.json names has no take left."""
+def _check_left(
+    reader: Reader, reading: Reading, cut: Iterable[CutTake], rejects: Sequence[Reject], config: IngestConfig
+) -> None:
+    """Raise InputError where no split is used at all, or one that the corpus names has no take left."""
     named = Counter(reading.released.values())
     if not named:
         raise InputError(
-            f"splits.json names no take of the splits train and {config.test_split}; fetch the annotations of one "
+            f"{reader.splits} names no take of the splits train and {config.test_split}; fetch the annotations of one "
             "release, or set IngestConfig.test_split"
         )
     left = {c.candidate.released for c in cut}
     for split in (s for s in ("train", "test") if named[s] and s not in left):
         released = "train" if split == "train" else config.test_split
         raise InputError(
-            f"nothing is left of the released split {released}: {named[split]} takes are named in splits.json, 0 "
-            f"can be used. {_causes(reading.released, rejects, split)}"
+            f"nothing is left of the released split {released}: {named[split]} takes are named in {reader.splits}, "
+            f"0 can be used. {_causes(reading.released, rejects, split, reader.unit)}"
         )
 
 
-def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str) -> str:
+def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str, unit: str) -> str:
     """Return the codes that emptied a split, each with the number of takes, an example and the advice."""
     of: dict[RejectCode, list[Reject]] = defaultdict(list)
     for row in rejects:
@@ -159,7 +168,7 @@ def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str
         where = rows[0].take or rows[0].source_file or ""
         n_units = sum(row.n_units for row in rows)
         parts.append(
-            f"{code}: {len({row.take for row in rows})} takes, {n_units} descriptions "
+            f"{code}: {len({row.take for row in rows})} takes, {n_units} {unit} "
             f"(e.g. {where}: {rows[0].detail}; to do: {rows[0].action})"
         )
     return "; ".join(parts)
@@ -180,6 +189,7 @@ def _vanished_scenarios(reading: Reading, cut: Iterable[CutTake]) -> list[Reject
 
 
 STAGE = Stage(
-    name="ingest", reads=(), writes=("takes", "segments", "labels", "windows"), config="ingest", run=run,
+    name="ingest", reads=(), writes=("takes", "segments", "labels", "windows", "details", "scenario_labels", "counts"),
+    config="ingest", run=run,
     version=VERSION, summary="corpus files -> takes, segments, labels, planning windows", sources=sources,
 )  # fmt: skip

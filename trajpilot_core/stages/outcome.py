@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from schemas.annotation import CorpusCount
 from schemas.artifacts import ArtifactRef, Manifest
 from schemas.rejects import BY_CHOICE, MEANING, RejectCode
 from trajpilot_core.errors import InputError
@@ -23,6 +24,8 @@ class Outcome:
     seconds: float
     cached: bool
     sharded: bool
+    counts: tuple[CorpusCount, ...] = ()
+    """Figures that the stage wrote to stand beside the paper's."""
 
     def lost(self) -> int:
         """Return the units that were dropped."""
@@ -32,13 +35,20 @@ class Outcome:
         """Return the counts as people read them: in shards, or in rows where the stage is computed whole."""
         if not self.sharded:
             done = "reused" if self.cached else "computed"
-            return f"{done}, {self.n_in:,} rows in, {self.n_out:,} out, rejected {self.lost():,}"
+            rows = f"{done}, {self.n_in:,} rows in, {self.n_out:,} out, rejected {self.lost():,}"
+            return f"{rows}{self._beside_the_paper()}"
         return f"reused {self.reused:,}, computed {self.computed:,}, removed {self.removed:,}, rejected {self.lost():,}"
+
+    def _beside_the_paper(self) -> str:
+        stated = [row for row in self.counts if row.paper is not None]
+        same = sum(row.ours == row.paper for row in stated)
+        return f"; {same} of {len(stated)} counts are the paper's" if stated else ""
 
     def summary(self) -> list[dict[str, str | int | float]]:
         """Return the rows of a table: rows in and out, one per reject code with its meaning, units, time and speed."""
         rows = [_row("rows in", self.n_in, "what the stage was given"), _row("rows out", self.n_out, "what it wrote")]
         rows += [_reject(RejectCode(code), n) for code, n in self.rejected.items()]
+        rows += [_row(row.what, row.ours, _paper(row)) for row in self.counts]
         if not self.sharded:
             rows += [
                 _row("computed", 0 if self.cached else 1, "the stage is computed whole"),
@@ -59,6 +69,15 @@ class Outcome:
 
 def _row(what: str, count: float, meaning: str) -> dict[str, str | int | float]:
     return {"figure": what, "count": count, "meaning": meaning}
+
+
+def _paper(row: CorpusCount) -> str:
+    """Say what the paper counted, and what decides ours where the two differ."""
+    if row.paper is None:
+        return "no count of the paper stands beside it" if not row.setting else f"decided by {row.setting}"
+    if row.paper == row.ours:
+        return "as in the paper"
+    return f"the paper has {row.paper:,}" + (f"; decided by {row.setting}" if row.setting else "")
 
 
 def _reject(code: RejectCode, n: int) -> dict[str, str | int | float]:

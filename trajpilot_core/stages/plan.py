@@ -21,7 +21,7 @@ from trajpilot_core.stages.why import UNREAD, gone_reasons, noted_reasons, own_r
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.history import keys_of
 from trajpilot_core.store.inventory import Inventory, load_inventory
-from trajpilot_core.store.manifest import SHARDS, current_manifest, missing_files, stage_folder
+from trajpilot_core.store.manifest import SHARDS, current_manifest, lacking_entries, missing_files, stage_folder
 
 State = Literal["fresh", "stale", "missing", "unknown"]
 Bound = Literal["exactly", "at most", "unknown"]
@@ -142,7 +142,7 @@ def _own(look: Look, stage: Stage, current: Manifest | None) -> list[str]:
     if current is None:
         return []
     own = resolve_config(stage, look.config, look.run).content()
-    return own_reasons(current, stage.version, own) + gone_reasons(look.folder, current)
+    return own_reasons(current, stage.version, own) + gone_reasons(look.folder, current, stage.writes)
 
 
 def _ready(look: Look, stage: Stage) -> PlanRow:
@@ -162,7 +162,7 @@ def _ready(look: Look, stage: Stage) -> PlanRow:
     unread = {path for path, digest in known.items() if digest is None}
     forced = _forced(look, stage)
     same = not forced and not unread and current is not None and current.key == work.key
-    if same and current is not None and not missing_files(look.folder, stage.name, current):
+    if same and current is not None and _is_whole(look.folder, stage, current):
         return _fresh(current)
     return _stale(look, work, current, state, unread, forced + _causes(look, work, current, damage))
 
@@ -187,7 +187,12 @@ def _same(look: Look, stage: Stage, current: Manifest) -> bool:
     spelled = {value for value in flat(own).values() if isinstance(value, str)}
     elsewhere = {path for path in files if path.startswith("/")} - spelled  # from the folder that a run began in
     same = not elsewhere and all(look.inventory.known(path) == digest for path, digest in files.items())
-    return same and not missing_files(look.folder, stage.name, current)
+    return same and _is_whole(look.folder, stage, current)
+
+
+def _is_whole(folder: Folder, stage: Stage, current: Manifest) -> bool:
+    """Say whether an output has all entries that the stage writes now, and all their files."""
+    return not lacking_entries(current, stage.writes) and not missing_files(folder, stage.name, current)
 
 
 def _fresh(current: Manifest) -> PlanRow:

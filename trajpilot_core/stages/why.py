@@ -12,7 +12,7 @@ from trajpilot_core.stages.key import Asked, Keyed, shard_key, stage_identity
 from trajpilot_core.stages.notes import read_notes, unit_sources
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.inventory import ABSENT
-from trajpilot_core.store.manifest import current_manifest, missing_files
+from trajpilot_core.store.manifest import current_manifest, lacking_entries, missing_files
 
 SHOWN = 3
 """Names that a reason spells out before it counts the rest."""
@@ -67,13 +67,17 @@ def reasons(
         found = own + _file_reasons(folder, current, asked, digest_of)
     else:
         found = own + _take_reasons(take_changes(folder, current, work, digest_of), asked.stage.shard_by)
-    return [*found, *_entry_reasons(folder, current, work, writer), *gone_reasons(folder, current)]
+    return [*found, *_entry_reasons(folder, current, work, writer), *gone_reasons(folder, current, asked.stage.writes)]
 
 
-def gone_reasons(folder: Folder, current: Manifest) -> list[str]:
-    """Name the files of an output that are absent or of another size; empty where all are there."""
+def gone_reasons(folder: Folder, current: Manifest, writes: Sequence[str]) -> list[str]:
+    """Name what an output lacks of what its stage writes now, and its files that are gone; empty where all is there."""
+    lacking = lacking_entries(current, writes)
     missing = missing_files(folder, current.stage, current)
-    return _listed("file of the output is gone", "files of the output are gone", missing)
+    return [
+        *_listed("entry came later than the output", "entries came later than the output", lacking),
+        *_listed("file of the output is gone", "files of the output are gone", missing),
+    ]
 
 
 def noted_reasons(folder: Folder, current: Manifest, unit: str | None, known: Callable[[str], str | None]) -> list[str]:

@@ -197,6 +197,11 @@ def missing_files(folder: Folder, stage: str, record: Manifest | ShardRecord) ->
     return [file.name for file in files_of(record) if folder.size(f"{base}/{file.name}") != file.bytes]
 
 
+def lacking_entries(manifest: Manifest, writes: Sequence[str]) -> list[str]:
+    """Return the entries that a stage writes now and its output, of an earlier version of the code, does not have."""
+    return [name for name in writes if name not in manifest.entries]
+
+
 def ref_of(folder: Folder, manifest: Manifest) -> ArtifactRef:
     """Return the handle of a committed output."""
     content: dict[str, JsonValue] = {name: entry.fingerprint for name, entry in manifest.entries.items()}
