@@ -4,11 +4,16 @@
 there by argument and by what a probe can see in the files, before any planner was trained on them.
 """
 
-from typing import Literal
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from schemas.base import Record
+from schemas.base import LATER, Record
+
+LayoutName = Literal["egoexo4d", "keystep", "goalstep", "egoper", "epic_kitchens", "basketball"]
+"""Whose files a simulated world looks like; what each writes: world page, section on layouts."""
 
 
 class WorldConfig(Record):
@@ -53,6 +58,7 @@ class WorldConfig(Record):
     segment_spread: float = Field(0.2, ge=0, lt=0.5, description="Step durations are uniform within this share of the mean, whatever the label.")
 
     door: Literal["files", "features"] = Field("files", description="Where the pipeline takes the world over. files: an Ego-Exo4D download with video; features: tables of controls and features, drawn from a still head and never encoded as video. Source: docs/decisions/claims.md.")
+    layout: Annotated[LayoutName, LATER] = Field("egoexo4d", description="Whose files the world is written as. egoexo4d: atomic descriptions; keystep and basketball: the same tree, other annotations; goalstep, egoper, epic_kitchens: video and segments, no poses.")
     fps: int = Field(30, ge=5, le=60, description="Video frames per second.")
     size_px: int = Field(256, ge=64, le=1408, multiple_of=16, description="Side of the square video, pixels.")
     crf: int = Field(28, ge=0, le=51, description="Constant rate factor of the H.264 encoder.")
@@ -75,6 +81,12 @@ class WorldConfig(Record):
     broken: Literal["none", "each"] = Field("each", description="each: one broken take (or file) of every kind in FAULTS, on top of the good takes.")
     broken_share: float = Field(0.03, ge=0, le=1, description="Further broken takes, as a share of the good ones, of kinds drawn at random.")
     broken_segments: int = Field(4, ge=3, description="Steps of a broken take, one more or less at random (they are shorter to keep the world cheap).")
+
+    @model_validator(mode="after")
+    def _features_have_no_layout(self) -> Self:
+        if self.door == "features" and self.layout != "egoexo4d":
+            raise ValueError(f"a world of the door 'features' has no files, so no layout {self.layout!r}; leave layout alone")
+        return self
 
     def n_labels(self) -> int:
         """Return the number of labels, V."""
@@ -112,4 +124,23 @@ def soak_world() -> WorldConfig:
     )  # fmt: skip
 
 
-PRESETS = {"demo": demo_world, "claims": claims_world, "tiny": tiny_world, "soak": soak_world}
+def tiny_layout(layout: LayoutName) -> WorldConfig:
+    """The tiny world written in another layout: a few good takes, and one of every fault that the layout can have.
+
+    The vocabulary is small enough that every label is met in both splits; basketball has enough shots to balance.
+    """
+    tiny = tiny_world().replace(name=f"tiny_{layout}", layout=layout)
+    if layout == "basketball":
+        habits = {name: 0.0 for name in WorldConfig.model_fields if name.endswith("_share") and name not in KEPT_HABITS}
+        return tiny.replace(train_takes=12, test_takes=4, segments=12, segment_s=1.0, advance=(0.02, 0.9, 0.06, 0.02), **habits)
+    return tiny if layout == "keystep" else tiny.replace(train_takes=9, test_takes=5, operators=6)
+
+
+KEPT_HABITS = ("unsorted_share", "text_flags_share", "second_annotator_share", "rejected_share")
+"""Habits of annotators that leave the order of captions as it was, so that shots keep their outcomes."""
+
+
+PRESETS: dict[str, Callable[[], WorldConfig]] = {
+    "demo": demo_world, "claims": claims_world, "tiny": tiny_world, "soak": soak_world,
+    **{f"tiny_{layout}": partial(tiny_layout, layout) for layout in get_args(LayoutName) if layout != "egoexo4d"},
+}  # fmt: skip

@@ -1,5 +1,6 @@
 """Atomic descriptions of a take, as several annotators would leave them in the released file."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,31 +23,43 @@ SECOND_SKIPS = 0.4
 """Share of the steps that the second annotator leaves out."""
 
 
-def annotations_of(world: World, take: TakeTruth) -> list[Json]:
-    """Return the released annotation objects of one take: one annotator, perhaps a second, perhaps a rejected one."""
+Captions = Callable[[World, np.random.Generator, TakeTruth, int], tuple[str, str]]
+"""What an annotator says of step number i of a take: the sentence, and its subject (C: the wearer)."""
+
+
+def annotations_of(world: World, take: TakeTruth, captions: Captions | None = None) -> list[Json]:
+    """Return the released annotation objects of one take: one annotator, perhaps a second, perhaps a rejected one.
+
+    Args:
+        captions: what is said of a step; None: a paraphrase of its label.
+    """
+    captions = captions or label_caption
     config = world.config
     rng = stream(config, "annotators", take.index)
     pool = [f"{int(x):04d}" for x in stream(config, "annotator names").integers(1000, 9999, 12)]
     names = [pool[i] for i in rng.permutation(len(pool))[:3]]
-    found = [annotation(world, take, rng, names[0])]
+    found = [annotation(world, take, rng, names[0], captions)]
     if rng.random() < config.second_annotator_share:
-        found.append(annotation(world, take, rng, names[1], skips=SECOND_SKIPS))
+        found.append(annotation(world, take, rng, names[1], captions, skips=SECOND_SKIPS))
     if rng.random() < config.rejected_share:
-        bad = annotation(world, take, rng, names[2], skips=0.8)
+        bad = annotation(world, take, rng, names[2], captions, skips=0.8)
         found.append(bad | {"rejected": True, "reject_reason": REASONS[int(rng.integers(len(REASONS)))]})
     return [found[i] for i in rng.permutation(len(found))]
 
 
-def annotation(world: World, take: TakeTruth, rng: np.random.Generator, annotator: str, skips: float = 0.0) -> Json:
+def annotation(
+    world: World, take: TakeTruth, rng: np.random.Generator, annotator: str, captions: Captions, skips: float = 0.0
+) -> Json:
     """Return one annotator's object; `skips` > 0 is a second annotator, who leaves steps out and places others anew."""
     config = world.config
     descriptions: list[Json] = []
-    for segment in take.segments:
+    for i, segment in enumerate(take.segments):
         if rng.random() < skips:
             continue
         late = rng.normal(0.0, config.annotation_jitter_s) if skips else 0.0
         time_s = round(max(0.0, segment.time_s + float(late)), 5)
-        one = description(sentence(world, rng, segment.label), time_s, "C")
+        text, subject = captions(world, rng, take, i)
+        one = description(text, time_s, subject)
         one["unsure"] = bool(rng.random() < config.unsure_share)
         one["ego_visible"] = bool(rng.random() >= config.invisible_share)
         descriptions.append(one)
@@ -63,6 +76,11 @@ def annotation(world: World, take: TakeTruth, rng: np.random.Generator, annotato
         "annotation_uid": random_uid(rng), "annotator_id": annotator, "rejected": False, "reject_reason": None,
         "descriptions": descriptions,
     }  # fmt: skip
+
+
+def label_caption(world: World, rng: np.random.Generator, take: TakeTruth, i: int) -> tuple[str, str]:
+    """Return a sentence on the label of step number i, by the wearer."""
+    return sentence(world, rng, take.segments[i].label), "C"
 
 
 def sentence(world: World, rng: np.random.Generator, label: int) -> str:

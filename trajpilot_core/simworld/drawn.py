@@ -66,7 +66,7 @@ def describe_world(config: WorldConfig, folder: Path) -> None:
     Raises:
         WorldError: the folder describes another world.
     """
-    text = canonical_json({"format": 1, "simulated": True, "config": config.model_dump(mode="json")}) + "\n"
+    text = canonical_json({"format": 1, "simulated": True, "config": config.content()}) + "\n"
     path = folder / "world.json"
     if path.exists():
         if path.read_text(encoding="utf-8") != text:

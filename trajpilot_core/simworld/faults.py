@@ -83,6 +83,8 @@ class TakeFiles:
     video: bytes | None
     trajectory: bytes | None
     calibration: bytes | None
+    later_videos: tuple[bytes, ...] = ()
+    """Files that continue the first one, where the layout cuts a take in several."""
 
 
 # --- files ---------------------------------------------------------------------------------------------------------

@@ -4,13 +4,28 @@ Source of the layouts: the Ego-Exo4D documentation (docs.ego-exo4d-data.org, met
 """
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from trajpilot_core.simworld import faults
-from trajpilot_core.simworld.annotate import annotations_of, paraphrase_csv
+from trajpilot_core.simworld.annotate import Captions, annotations_of, paraphrase_csv
 from trajpilot_core.simworld.truth import TakeTruth, World, random_uid, stream
 
 Json = dict[str, Any]
+
+
+class Tree(NamedTuple):
+    """What a layout of this tree says differently."""
+
+    captions: Captions | None = None
+    """What annotators say of a step; None: a paraphrase of its label."""
+    facts: Callable[[World, TakeTruth], Json] | None = None
+    """Fields of takes.json that differ."""
+    benchmark: str = "atomic_action_descriptions"
+    """What splits.json says the takes are for."""
+
+
+ATOMIC = Tree()
 
 PARAPHRASE_TABLE = "annotations/paraphrases.csv"
 """Where the paraphrase groups lie, relative to the corpus root."""
@@ -52,12 +67,13 @@ def take_record(world: World, take: TakeTruth) -> Json:
     }  # fmt: skip
 
 
-def takes_json(world: World) -> list[Json]:
+def takes_json(world: World, tree: Tree = ATOMIC) -> list[Json]:
     """Return takes.json in an order that says nothing about splits or faults."""
     records = []
     for i in stream(world.config, "order").permutation(len(world.takes)):
         take = world.takes[int(i)]
-        record = faults.break_record(take, take_record(world, take))
+        facts = tree.facts(world, take) if tree.facts else {}
+        record = faults.break_record(take, take_record(world, take) | facts)
         if record is not None:
             records.append(record)
     return records
@@ -78,7 +94,7 @@ def participants_json(world: World) -> list[Json]:
     return [{"participant_uid": uid, "university_name": "simulated"} for uid in sorted(world.participants)]
 
 
-def splits_json(world: World) -> Json:
+def splits_json(world: World, tree: Tree = ATOMIC) -> Json:
     """Return splits.json; a take with the fault `no_split` is left out."""
     listed = sorted((t.uid, t.split) for t in world.takes if t.fault != "no_split")
     return {
@@ -86,29 +102,30 @@ def splits_json(world: World) -> Json:
         "split_to_take_uids": {
             name: [uid for uid, split in listed if split == name] for name in ("train", "val", "test")
         },
-        "take_uid_to_benchmark": {uid: ["atomic_action_descriptions"] for uid, _ in listed},
+        "take_uid_to_benchmark": {uid: [tree.benchmark] for uid, _ in listed},
     }
 
 
-def atomic_json(world: World, split: str) -> Json:
+def atomic_json(world: World, split: str, tree: Tree = ATOMIC) -> Json:
     """Return atomic_descriptions_<split>.json."""
     found: dict[str, list[Json]] = {}
     for take in sorted((t for t in world.takes if t.split == split), key=lambda t: t.uid):
-        annotations = faults.break_annotations(take, annotations_of(world, take), world.take_duration_s(take))
+        given = annotations_of(world, take, tree.captions)
+        annotations = faults.break_annotations(take, given, world.take_duration_s(take))
         if annotations:
             found[take.uid] = annotations
     return {"ds": RELEASE, "take_cam_id_map": {}, "annotations": found}
 
 
-def metadata_files(world: World) -> dict[str, bytes]:
+def metadata_files(world: World, tree: Tree = ATOMIC) -> dict[str, bytes]:
     """Return every file above the takes and captures: path relative to the corpus root -> content."""
     documents: dict[str, Any] = {
-        "takes.json": takes_json(world),
+        "takes.json": takes_json(world, tree),
         "captures.json": captures_json(world),
         "participants.json": participants_json(world),
-        "annotations/splits.json": splits_json(world),
-        "annotations/atomic_descriptions_train.json": atomic_json(world, "train"),
-        "annotations/atomic_descriptions_val.json": atomic_json(world, "val"),
+        "annotations/splits.json": splits_json(world, tree),
+        "annotations/atomic_descriptions_train.json": atomic_json(world, "train", tree),
+        "annotations/atomic_descriptions_val.json": atomic_json(world, "val", tree),
     }
     files = {path: json.dumps(value, indent=1).encode() for path, value in documents.items()}
     files[PARAPHRASE_TABLE] = paraphrase_csv(world).encode()

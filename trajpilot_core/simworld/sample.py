@@ -6,7 +6,7 @@ import numpy as np
 
 from schemas.world import WorldConfig
 from trajpilot_core.simworld import procedure
-from trajpilot_core.simworld.faults import TAKE_FAULTS
+from trajpilot_core.simworld.faults_layouts import LAYOUT_FAULTS, split_of_fault
 from trajpilot_core.simworld.truth import CaptureTruth, TakeTruth, World, random_uid, stream
 from trajpilot_core.simworld.vocabulary import TASKS, draw_labels
 
@@ -52,8 +52,9 @@ def plan_captures(config: WorldConfig) -> list[list[Member]]:
     if config.broken == "each":
         rng = stream(config, "faults")
         more = round(config.broken_share * (config.train_takes + config.test_takes))
-        kinds = [*TAKE_FAULTS, *(TAKE_FAULTS[i] for i in rng.integers(len(TAKE_FAULTS), size=more))]
-        plan += [[("train", fault.name)] for fault in kinds]
+        faults = LAYOUT_FAULTS[config.layout]
+        kinds = [*faults, *(faults[i] for i in rng.integers(len(faults), size=more))]
+        plan += [[(split_of_fault(fault.name), fault.name)] for fault in kinds]
     return plan
 
 
@@ -79,11 +80,15 @@ def draw_capture(
 
 
 def draw_operator(config: WorldConfig, rng: np.random.Generator, split: str) -> int:
-    """Draw the wearer; in a strict world the last third of the operators appears in test takes only."""
-    if config.shared_operators:
-        return int(rng.integers(config.operators))
+    """Draw the wearer; in a strict world the last third of the operators appears in test takes only.
+
+    In the layout of EPIC-KITCHENS they wear the glasses in some of the test takes: its unseen participants.
+    """
     held = max(1, config.operators // 3)
     fitting = config.operators - held
+    if config.shared_operators:
+        some = config.layout == "epic_kitchens" and split == "train"
+        return int(rng.integers(fitting if some else config.operators))
     return int(rng.integers(fitting)) if split == "train" else fitting + int(rng.integers(held))
 
 

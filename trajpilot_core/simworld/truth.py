@@ -84,7 +84,7 @@ class TakeTruth:
     task: int
     intent: int
     split: str
-    """`train` or `val`."""
+    """`train` or `val`; `test` for the take whose labels a layout keeps back."""
     fault: str | None
     segments: tuple[SegmentTruth, ...]
     n_frames: int

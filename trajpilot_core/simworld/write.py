@@ -1,4 +1,4 @@
-"""Write a world to disk: the layout of an Ego-Exo4D download, resumable per take, equal bytes for equal configurations.
+"""Write a world to disk in the layout of its configuration, resumable per take, equal bytes for equal configurations.
 
 `world.json` is written last and atomically; a folder without it is unfinished. Until then `.world/` holds one marker
 per finished take and the files in progress. Nothing of the truth is written.
@@ -11,18 +11,21 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from schemas.base import Record, canonical_json
 from schemas.world import WorldConfig
 from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld import faults
-from trajpilot_core.simworld.aria import calibration_jsonl, timesync_csv, trajectory_csv
+from trajpilot_core.simworld.aria import calibration_jsonl, trajectory_csv
+from trajpilot_core.simworld.layouts import LAYOUTS
 from trajpilot_core.simworld.motion import head_motion
 from trajpilot_core.simworld.pool import run_all
-from trajpilot_core.simworld.records import metadata_files
 from trajpilot_core.simworld.render import render_frames
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.truth import TakeTruth, World
@@ -53,7 +56,7 @@ class WorldSummary(Record):
 
 
 def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progress) -> WorldSummary:
-    """Write the world of `config` under `folder` in the layout of an Ego-Exo4D download.
+    """Write the world of `config` under `folder` in the layout that `config` names.
 
     Idempotent: a complete world of the same configuration is left alone; an unfinished one is continued take by take
     and ends with the same bytes, whatever the number of workers.
@@ -84,7 +87,7 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
         "format": 1,
         "simulated": True,
         "digest": digest,
-        "config": config.model_dump(mode="json"),
+        "config": config.content(),
         "files": {name: list(files[name]) for name in sorted(files)},
     }
     put(folder, "world.json", (canonical_json(content) + "\n").encode(), durable=True)
@@ -158,44 +161,43 @@ def write_take(config: WorldConfig, folder: Path, index: int) -> None:
     files: Files = {}
     if take.fault not in faults.WITHOUT_FILES:
         content = faults.break_files(take, take_files(world, take, folder / WORK / "tmp"))
-        root, camera = f"takes/{take.name}", world.captures[take.capture].camera
-        for name, data in (
-            (f"{root}/frame_aligned_videos/{camera}_214-1.mp4", content.video),
-            (f"{root}/trajectory/closed_loop_trajectory.csv", content.trajectory),
-            (f"{root}/trajectory/online_calibration.jsonl", content.calibration),
-        ):
-            if data is not None:
-                files[name] = put(folder, name, data)
+        for name, data in LAYOUTS[config.layout].take_files(world, take, content):
+            files[name] = put(folder, name, data)
     put(folder, marker(index), json.dumps(files).encode())
 
 
 def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeFiles:
     """Draw and encode one unbroken take (a broken one only as far as its fault needs it)."""
+    layout = LAYOUTS[world.config.layout]
     motion = head_motion(world, take)
-    video = None
+    videos: list[bytes] = []
     if faults.needs_video(take):
-        path = scratch / f"{take.uid}.{os.getpid()}.mp4"
         frames = faults.break_frames(take, render_frames(world, take, motion))
-        write_video(path, frames, world.config.fps, world.config.crf, faults.frame_ticks(take, TICKS_PER_FRAME))
-        video = path.read_bytes()
-        path.unlink()
+        videos = encoded(world, take, frames, layout.parts(world, take), scratch)
+    first, later = (videos[0] if videos else None), tuple(videos[1:])
+    if not layout.has_poses:
+        return faults.TakeFiles(first, None, None, later)
     return faults.TakeFiles(
-        video, trajectory_csv(world, take, motion).encode(), calibration_jsonl(world, take).encode()
+        first, trajectory_csv(world, take, motion).encode(), calibration_jsonl(world, take).encode(), later
     )
 
 
+def encoded(
+    world: World, take: TakeTruth, frames: Iterator[NDArray[np.uint8]], parts: tuple[int, ...], scratch: Path
+) -> list[bytes]:
+    """Encode the frames of a take into consecutive files of `parts` frames each."""
+    path, videos = scratch / f"{take.uid}.{os.getpid()}.mp4", []
+    for n in parts:
+        ticks = faults.frame_ticks(take, TICKS_PER_FRAME)
+        write_video(path, islice(frames, n), world.config.fps, world.config.crf, ticks)
+        videos.append(path.read_bytes())
+        path.unlink()
+    return videos
+
+
 def write_rest(world: World, folder: Path) -> Files:
-    """Write captures, metadata and annotations; cheap, so always anew."""
-    files: Files = {}
-    fault_of = {take.capture: take.fault for take in world.takes}
-    for number, capture in enumerate(world.captures):
-        text = faults.break_timesync(fault_of[number], timesync_csv(world, capture), capture.camera)
-        if text is not None:
-            name = f"captures/{capture.name}/timesync.csv"
-            files[name] = put(folder, name, text.encode())
-    for name, data in metadata_files(world).items():
-        files[name] = put(folder, name, data)
-    return files
+    """Write metadata and annotations; cheap, so always anew."""
+    return {name: put(folder, name, data) for name, data in LAYOUTS[world.config.layout].rest(world)}
 
 
 def marker(index: int) -> str:

@@ -1,0 +1,74 @@
+"""Which kinds of damage each layout can have.
+
+A kind that means the same in several layouts has one name; `faults.py` says how files, and `spans.py` how segments,
+are damaged. A layout says where a damaged record stands.
+"""
+
+from schemas.rejects import RejectCode as Code
+from schemas.world import LayoutName
+from trajpilot_core.simworld.faults import TAKE_FAULTS, Fault
+
+DESCRIPTIONS_ONLY = ("only_rejected", "description_malformed", "text_empty")
+"""Kinds that only point descriptions can have, or that have other codes for segments."""
+TEST_SPLIT = "test_split"
+"""A take of the split whose labels are kept back."""
+
+SEGMENT_FAULTS = (
+    Fault("time_nan", (Code.TS_INVALID,)),
+    Fault("time_negative", (Code.TS_INVALID,)),
+    Fault("time_text", (Code.TS_INVALID,)),
+    Fault("time_beyond", (Code.SEGMENT_OUTSIDE,)),
+    Fault("time_at_end", (Code.SEGMENT_CLIPPED,)),
+    Fault("times_equal", (Code.SEGMENT_EMPTY,)),
+    Fault("text_empty", (Code.LABEL_EMPTY, Code.RECORD_MALFORMED)),
+    Fault("segment_malformed", (Code.RECORD_MALFORMED,)),
+)
+VIDEO_FAULTS = (
+    Fault("video_missing", (Code.VIDEO_MISSING,)),
+    Fault("video_text", (Code.WRONG_TYPE,)),
+    Fault("video_no_index", (Code.DECODE_FAILED, Code.WRONG_TYPE)),
+    Fault("video_half", (Code.DECODE_FAILED, Code.FRAME_MISMATCH, Code.SEGMENT_OUTSIDE)),
+    Fault("video_zeros", (Code.DECODE_FAILED, Code.FRAME_MISMATCH)),
+    Fault("video_hole", (Code.FRAME_MISMATCH,)),
+    Fault("video_uneven", (Code.VFR,)),
+)
+UNKNOWN = Fault("take_unknown", (Code.TAKE_UNKNOWN, Code.VIDEO_MISSING))
+"""An annotation, or a list, names a video of which there is nothing else."""
+TWO_SPLITS = Fault("two_splits", (Code.NO_SPLIT,))
+"""The same video is annotated as training and as tested."""
+HOSTILE = (
+    Fault("name_parent", (Code.TAKE_NAME_INVALID,)),
+    Fault("name_absolute", (Code.TAKE_NAME_INVALID,)),
+)
+VIDEO_ONLY = (*VIDEO_FAULTS, *SEGMENT_FAULTS, *HOSTILE, UNKNOWN, TWO_SPLITS)
+"""Kinds of every layout without poses."""
+
+TREE_FAULTS = tuple(
+    fault for fault in TAKE_FAULTS
+    if fault.name not in DESCRIPTIONS_ONLY and fault.name not in {f.name for f in SEGMENT_FAULTS}
+)  # fmt: skip
+LAYOUT_FAULTS: dict[LayoutName, tuple[Fault, ...]] = {
+    "egoexo4d": TAKE_FAULTS,
+    "basketball": TAKE_FAULTS,
+    "keystep": (*TREE_FAULTS, *SEGMENT_FAULTS, Fault(TEST_SPLIT, (Code.UNLABELLED, Code.NO_SPLIT))),
+    "goalstep": (
+        *VIDEO_ONLY,
+        Fault("unlabelled", (Code.UNLABELLED,)),
+        Fault("take_malformed", (Code.RECORD_MALFORMED,)),
+        Fault("group_part_missing", (Code.VIDEO_MISSING,)),
+        Fault("group_unknown", (Code.TAKE_UNKNOWN, Code.RECORD_MALFORMED)),
+    ),
+    "egoper": (
+        *VIDEO_ONLY,
+        Fault("unlabelled", (Code.UNLABELLED,)),
+        Fault("no_split", (Code.NO_SPLIT,)),
+        Fault("take_malformed", (Code.RECORD_MALFORMED,)),
+    ),
+    "epic_kitchens": VIDEO_ONLY,
+}
+"""Kinds of broken takes, one of each in a world with `broken` each."""
+
+
+def split_of_fault(fault: str) -> str:
+    """Return the split that the broken take of a kind belongs to."""
+    return "test" if fault == TEST_SPLIT else "train"
