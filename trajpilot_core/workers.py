@@ -4,6 +4,9 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 
 
 def start_worker() -> None:
@@ -21,3 +24,26 @@ def end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+@contextmanager
+def worker_pool(workers: int, initializer: Callable[[], None] = start_worker) -> Iterator[ProcessPoolExecutor]:
+    """Give a pool of spawned processes; a block that an error, Ctrl-C or SIGTERM leaves does not wait for their work.
+
+    The executor's own block would: a training goes on for minutes, and its run does not end.
+
+    Args:
+        workers: processes.
+        initializer: run first in each.
+    """
+    others = {child.pid for child in multiprocessing.active_children()}
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=initializer)
+    is_done = False
+    try:
+        yield pool
+        is_done = True
+    finally:
+        for child in multiprocessing.active_children():
+            if not is_done and child.pid not in others:
+                child.terminate()
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,16 +1,17 @@
-"""Workers end with the process that started them; without the watch they stay, so the test can see it."""
+"""Workers end with the process that started them; without the watch or the pool of ours they stay, and it is seen."""
 
 import multiprocessing
 import os
 import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from trajpilot_core.workers import start_worker
+from trajpilot_core.workers import start_worker, worker_pool
 
 WAIT_S = 60.0
 
@@ -26,6 +27,27 @@ def hold_a_pool(note: str, initializer: Callable[[], None] | None) -> None:
     """Body of the parent that is killed."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=initializer) as pool:
         pool.submit(work, note).result()
+
+
+def interrupted_in_a_pool(note: str, pool_of: Callable[[], AbstractContextManager[Executor]]) -> None:
+    """Body of a parent that ends on SIGTERM as a flow does: with an exception."""
+
+    def stop(number: int, frame: object) -> None:
+        raise SystemExit(3)
+
+    signal.signal(signal.SIGTERM, stop)
+    with pool_of() as pool:
+        pool.submit(work, note)
+        Path(note).with_suffix(".waits").touch()
+        time.sleep(600)
+
+
+def ours() -> AbstractContextManager[Executor]:
+    return worker_pool(1)
+
+
+def plain() -> AbstractContextManager[Executor]:
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=start_worker)
 
 
 def is_running(pid: int) -> bool:
@@ -56,3 +78,20 @@ def test_a_worker_is_gone_soon_after_its_parent_was_killed(
     assert until(lambda: not is_running(worker), 2.0 if stays else WAIT_S) is not stays
     if stays:
         os.kill(worker, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("pool_of", "waits"), [(ours, False), (plain, True)], ids=["ours", "planted"])
+def test_a_run_that_is_told_to_end_does_not_wait_for_the_work_of_its_pool(
+    tmp_path: Path, pool_of: Callable[[], AbstractContextManager[Executor]], waits: bool
+) -> None:
+    note = tmp_path / "pid"
+    parent = multiprocessing.get_context("spawn").Process(target=interrupted_in_a_pool, args=(str(note), pool_of))
+    parent.start()
+    assert until(lambda: note.exists() and note.with_suffix(".waits").exists())
+    parent.terminate()
+    parent.join(3.0 if waits else WAIT_S)
+    assert parent.is_alive() is waits
+    parent.kill()
+    parent.join()
+    assert until(lambda: not is_running(int(note.read_text())))
+    assert waits or parent.exitcode == 3

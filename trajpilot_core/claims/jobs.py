@@ -4,12 +4,10 @@ A job is one stage of one world. The stages' store makes it resumable: run again
 """
 
 import datetime
-import multiprocessing
 import os
 import shutil
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +22,7 @@ from trajpilot_core.simworld.write import write_world
 from trajpilot_core.stages.execute import execute
 from trajpilot_core.stages.stage import Stage
 from trajpilot_core.store.lock import root_lock
+from trajpilot_core.workers import worker_pool
 
 WORLD_JOB = "world"
 PROCESS_JOB = "process"
@@ -46,8 +45,7 @@ class Place(NamedTuple):
 
 def run_apart(world: PlannedWorld, recipes: Recipes, place: Place) -> tuple[ClaimsJob, ...]:
     """Compute one world in a spawned process that ends with this one; returns what became of each of its jobs."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=start_drawing) as pool:
+    with worker_pool(1, start_drawing) as pool:
         try:
             return pool.submit(run_world, world, recipes, place).result()
         except BrokenProcessPool:

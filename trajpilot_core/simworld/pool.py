@@ -1,15 +1,14 @@
 """Run independent jobs in a few spawned processes that end when their parent does."""
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 import cv2
 
 from trajpilot_core.errors import WorldError
-from trajpilot_core.workers import start_worker
+from trajpilot_core.workers import start_worker, worker_pool
 
 T = TypeVar("T")
 
@@ -28,16 +27,13 @@ def run_all(job: Callable[..., T], arguments: Sequence[tuple[Any, ...]], workers
         for one in arguments:
             yield job(*one)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(arguments)), mp_context=context, initializer=start_drawing) as pool:
+    with worker_pool(min(workers, len(arguments)), start_drawing) as pool:
         futures = [pool.submit(job, *one) for one in arguments]
         try:
             for future in as_completed(futures):
                 yield future.result()
         except BrokenProcessPool as error:
             raise WorldError("a process that draws takes died (memory?); run again: finished takes are kept") from error
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def start_drawing() -> None:

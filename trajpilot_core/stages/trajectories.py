@@ -1,10 +1,8 @@
 """Stage `trajectories`: the head motion of every segment, 16 relative motions from the take's pose file."""
 
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import groupby
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, cast
 
 from pydantic import JsonValue
@@ -16,7 +14,7 @@ from schemas.config import TrajectoryConfig
 from trajpilot_core.errors import WorkerError
 from trajpilot_core.stages.intervals import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
-from trajpilot_core.workers import start_worker
+from trajpilot_core.workers import worker_pool
 
 if TYPE_CHECKING:
     from trajpilot_core.trajectory.take import Done
@@ -73,8 +71,7 @@ def _outcomes(jobs: list[tuple[Take, JsonValue]], work: Work) -> "Iterator[Done]
         for group in groups:
             yield from capture_controls(root, group, cfg)
         return
-    spawned = get_context("spawn")
-    with ProcessPoolExecutor(work.runtime.workers, mp_context=spawned, initializer=start_worker) as pool:
+    with worker_pool(work.runtime.workers) as pool:
         try:
             for finished in pool.map(capture_controls, [root] * len(groups), groups, [cfg] * len(groups)):
                 yield from finished

@@ -5,9 +5,8 @@ process or of all of them costs at most the epochs since the last checkpoint, an
 """
 
 import json
-import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +27,7 @@ from trajpilot_core.training.checkpoint import (
     write_atomically,
 )
 from trajpilot_core.training.loop import EpochDone, tell_resumed
-from trajpilot_core.workers import start_worker
+from trajpilot_core.workers import worker_pool
 
 POLL_S = 0.5
 UNIT = "epochs at most"
@@ -129,8 +128,7 @@ def _run_spawned(jobs: Sequence[Job], train: Train, runtime: Runtime, workers: i
     """Run the jobs in processes of their own, and tell how far they are; what a process logs itself is not seen."""
     for job in jobs:
         tell_resumed(job.name, job.seed, checkpoint_epoch(job.folder))
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker) as pool:
+    with worker_pool(workers) as pool:
         futures = [pool.submit(_in_process, job, train) for job in jobs]
         try:
             _watch(futures, jobs, runtime)
@@ -139,8 +137,6 @@ def _run_spawned(jobs: Sequence[Job], train: Train, runtime: Runtime, workers: i
                 "a training process ended without a word (killed, or out of memory); run again, with fewer "
                 "RunOptions.workers if memory is short: finished epochs are kept"
             ) from error
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _watch(futures: Sequence[Future[None]], jobs: Sequence[Job], runtime: Runtime) -> None:
