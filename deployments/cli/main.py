@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from deployments.cli import compare, deploy, doctor, evidence, inspect, run, server, upkeep, workers
+from deployments.cli import compare, deploy, doctor, evidence, inspect, run, server, simulate, upkeep, workers
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.store.files import advice
 
@@ -17,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 run.add_to(app)
+simulate.add_to(app)
 inspect.add_to(app)
 evidence.add_to(app)
 server.add_to(app)

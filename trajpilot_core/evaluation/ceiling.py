@@ -75,6 +75,8 @@ def ceiling_of(variant: str) -> Kind | None:
 def read_world(data_root: str) -> World | None:
     """Return the simulated world that lies at the data root; None where the corpus is a recorded one, or is not there.
 
+    None, too, for a world in another layout than its own: other annotators, so other labels and intervals.
+
     Raises:
         InputError: there is a world.json that does not describe a world.
     """
@@ -85,7 +87,8 @@ def read_world(data_root: str) -> World | None:
     except (FileNotFoundError, InputError):
         return None
     try:
-        return sample_world(WorldConfig.model_validate(json.loads(content)["config"]))
+        config = WorldConfig.model_validate(json.loads(content)["config"])
+        return sample_world(config) if config.layout == "egoexo4d" else None
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise InputError(f"{data_root}/{WORLD_FILE} describes no world: {error}; write the world anew") from error
 
