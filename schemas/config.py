@@ -4,11 +4,12 @@ Sources: "paper" is arXiv 2605.20388; "D nn" is a decision of docs/decisions/pap
 What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`, which is never part of a key.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from schemas.base import Record
+from schemas.base import LATER, Record
+from schemas.corpora import AtomicConfig, BasketballConfig, KeystepConfig
 from schemas.places import Place
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -43,6 +44,9 @@ class IngestConfig(Record):
     require_trajectory: bool = Field(True, description="Reject takes without a pose file.")
     paraphrase_table: str | None = Field(None, description="CSV (text,label_id) under the corpus root that groups paraphrases; None: exact normalised text (D 23).")
     probe_timeout_s: float = Field(120.0, gt=0, description="A video whose decoder is silent for longer while its frames are counted is rejected.")
+    atomic: Annotated[AtomicConfig, LATER] = AtomicConfig()
+    keystep: Annotated[KeystepConfig, LATER] = KeystepConfig()
+    basketball: Annotated[BasketballConfig, LATER] = BasketballConfig()
 
 
 class TrajectoryConfig(Record):

@@ -1,0 +1,40 @@
+"""Settings of single corpus readers, a field of IngestConfig each: what the paper leaves open is named here."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.base import Record
+
+
+class AtomicConfig(Record):
+    """Ego-Exo4D atomic descriptions: which vocabulary."""
+
+    vocabulary: Literal["open", "closed"] = Field("open", description="open: normalised texts; closed: classes of (verb, noun). Source: paper, 4.1.")
+    classes: int = Field(1165, ge=2, description="Closed vocabulary: this many classes are aimed at. Source: paper, 4.1; rule: D 24.")
+
+
+class KeystepConfig(Record):
+    """Ego-Exo4D keysteps: which segments and labels. The paper counts 13,819 + 4,272 segments, 375 labels, 16 scenarios."""
+
+    leaves_only: bool = Field(False, description="Leave out segments whose step is no leaf of its scenario's taxonomy.")
+    essential_only: bool = Field(False, description="Leave out segments that are not marked essential.")
+    skip_scenarios: tuple[str, ...] = Field((), description="Scenarios that are left out; releases have 17, the paper 16.")
+    min_train: int = Field(0, ge=0, description="Leave out labels with fewer training segments; the official benchmark takes 20 (278 labels).")
+    masks: Literal["observed", "taxonomy"] = Field("observed", description="Labels that a scenario lets through: those of its training segments, or all leaves of its taxonomy.")
+
+
+class BasketballConfig(Record):
+    """Shots mined from Ego-Exo4D atomic descriptions. Source: paper, appendix on basketball."""
+
+    takes: Literal["basketball", "all"] = Field("basketball", description="Takes of the basketball tasks, or all that are annotated.")
+    attempts: tuple[str, ...] = Field(("shoot hoop", "shoot jump_shot", "shoot layup", "attempt layup"), min_length=1, description="A description is a shot when it has the verb and, after it, the object.")
+    made: tuple[str, ...] = Field(("into the hoop", "enters the net"), min_length=1, description="Evidence that the ball went in.")
+    missed: tuple[str, ...] = Field(("bounces off the rim", "hits the backboard", "rebound ball", "miss hoop"), min_length=1, description="Evidence that it did not.")
+    evidence: tuple[Literal["next", "own"], ...] = Field(("next", "own"), min_length=1, description="Which descriptions are asked, in this order, until one tells: the next one, the shot's own.")
+    both: Literal["made", "missed", "ambiguous"] = Field("made", description="Outcome of a description with evidence of both: a ball that hits the backboard and enters the net is in.")
+    outcome_subjects: tuple[str, ...] | None = Field(None, description="Whose next description is asked; None: anyone's, but a shot of somebody else tells nothing.")
+    balance: bool = Field(True, description="As many made as missed shots in each split; the others are left out.")
+    split: Literal["drawn", "released"] = Field("drawn", description="Draw the test takes among all, or take those of the released test split.")
+    test_share: float = Field(0.2, gt=0, lt=1, description="Share of the shots in drawn test takes; 74 of 368 in the paper.")
+    seed: int = Field(0, description="Of the draw and of what is left out.")
