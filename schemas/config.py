@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, JsonValue
 
 from schemas.base import LATER, Record
-from schemas.corpora import AtomicConfig, BasketballConfig, KeystepConfig
+from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
 from schemas.places import Place
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -47,6 +47,9 @@ class IngestConfig(Record):
     atomic: Annotated[AtomicConfig, LATER] = AtomicConfig()
     keystep: Annotated[KeystepConfig, LATER] = KeystepConfig()
     basketball: Annotated[BasketballConfig, LATER] = BasketballConfig()
+    goalstep: Annotated[GoalStepConfig, LATER] = GoalStepConfig()
+    egoper: Annotated[EgoPerConfig, LATER] = EgoPerConfig()
+    epic_kitchens: Annotated[EpicConfig, LATER] = EpicConfig()
 
 
 class TrajectoryConfig(Record):

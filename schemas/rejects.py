@@ -27,6 +27,20 @@ class RejectCode(StrEnum):
     UNSURE = "UNSURE"
     NOT_EGO_VISIBLE = "NOT_EGO_VISIBLE"
     DUPLICATE = "DUPLICATE"
+    NOT_RELEVANT = "NOT_RELEVANT"
+    CONTINUED = "CONTINUED"
+    NOT_PROCEDURAL = "NOT_PROCEDURAL"
+    BACKGROUND = "BACKGROUND"
+    ERROR_LEFT_OUT = "ERROR_LEFT_OUT"
+    LABEL_RARE = "LABEL_RARE"
+    TAKE_SHORT = "TAKE_SHORT"
+    SPLIT_UNUSED = "SPLIT_UNUSED"
+    TOO_EARLY = "TOO_EARLY"
+    FIELD_MISSING = "FIELD_MISSING"
+    LABEL_UNKNOWN = "LABEL_UNKNOWN"
+    SEGMENT_STRADDLES = "SEGMENT_STRADDLES"
+    SEGMENT_OVERLAP = "SEGMENT_OVERLAP"
+    SUBSTEP_OUTSIDE = "SUBSTEP_OUTSIDE"
     TS_INVALID = "TS_INVALID"
     TS_REORDERED = "TS_REORDERED"
     LABEL_EMPTY = "LABEL_EMPTY"
@@ -62,10 +76,10 @@ class Meaning(NamedTuple):
 
 
 MEANING: dict[RejectCode, Meaning] = {
-    RejectCode.TAKE_UNKNOWN: Meaning("drop", "an annotation or split names a take that takes.json lacks", "fetch the metadata and annotations of one release"),
+    RejectCode.TAKE_UNKNOWN: Meaning("drop", "an annotation or split names a take that the metadata of the corpus lack", "fetch the metadata and annotations of one release"),
     RejectCode.TAKE_NAME_INVALID: Meaning("drop", "the take's name cannot be a folder name", "rename the take or leave it out"),
     RejectCode.TAKE_DROPPED: Meaning("drop", "the corpus marks the take as dropped or not validated", "none, or set IngestConfig.keep_unvalidated"),
-    RejectCode.NO_SPLIT: Meaning("drop", "splits.json gives the take no split that is used here", "fetch annotations/splits.json of the same release"),
+    RejectCode.NO_SPLIT: Meaning("drop", "the take has no split, or more than one", "fetch annotations/splits.json of the same release"),
     RejectCode.UNLABELLED: Meaning("drop", "no usable description of the take", "none: it can be predicted, not evaluated"),
     RejectCode.VIDEO_MISSING: Meaning("drop", "the take's video is not on disk", "download the take's frame-aligned video"),
     RejectCode.WRONG_TYPE: Meaning("drop", "the file is not what its suffix says", "download the file again"),
@@ -78,6 +92,20 @@ MEANING: dict[RejectCode, Meaning] = {
     RejectCode.UNSURE: Meaning("drop", "the annotator was unsure", "IngestConfig.drop_unsure"),
     RejectCode.NOT_EGO_VISIBLE: Meaning("drop", "the action is not visible from the head camera", "IngestConfig.require_ego_visible"),
     RejectCode.DUPLICATE: Meaning("drop", "the same text at the same time stands there before", "none"),
+    RejectCode.NOT_RELEVANT: Meaning("drop", "the step is of another relevance to the goal", "IngestConfig.goalstep.relevance"),
+    RejectCode.CONTINUED: Meaning("drop", "the step continues an interrupted one", "IngestConfig.goalstep.keep_continued"),
+    RejectCode.NOT_PROCEDURAL: Meaning("drop", "the step is not marked as procedural", "IngestConfig.goalstep.procedural_only"),
+    RejectCode.BACKGROUND: Meaning("drop", "the segment is background", "IngestConfig.egoper.keep_background"),
+    RejectCode.ERROR_LEFT_OUT: Meaning("drop", "the segment has an error of a type that is left out", "IngestConfig.egoper.leave_out"),
+    RejectCode.LABEL_RARE: Meaning("drop", "the label stands too seldom in training", "min_label_train of the corpus"),
+    RejectCode.TAKE_SHORT: Meaning("drop", "the entry has too few segments left", "IngestConfig.goalstep.min_segments"),
+    RejectCode.SPLIT_UNUSED: Meaning("drop", "the video is in no split that is used here", "none, or set IngestConfig.test_split"),
+    RejectCode.TOO_EARLY: Meaning("drop", "the action starts so early that nothing may be seen before it", "IngestConfig.epic_kitchens.gap_s"),
+    RejectCode.FIELD_MISSING: Meaning("repair", "a field of the segment is absent", "none: its default stands in (docs/decisions/segment-corpora.md)"),
+    RejectCode.LABEL_UNKNOWN: Meaning("drop", "an index or class has no name", "fetch the files of one release"),
+    RejectCode.SEGMENT_STRADDLES: Meaning("repair", "the segment lies over two video files and was cut to the one that holds its middle", "none"),
+    RejectCode.SEGMENT_OVERLAP: Meaning("warn", "segments of the take overlap", "none: both are kept"),
+    RejectCode.SUBSTEP_OUTSIDE: Meaning("warn", "a substep lies outside of its step", "none: it is kept as annotated"),
     RejectCode.TS_INVALID: Meaning("drop", "the time is not a finite, non-negative number", "correct the annotation"),
     RejectCode.TS_REORDERED: Meaning("repair", "the descriptions were not in order of time", "none: they were sorted"),
     RejectCode.LABEL_EMPTY: Meaning("drop", "nothing is left of the text after normalisation", "correct the annotation"),
@@ -106,7 +134,9 @@ MEANING: dict[RejectCode, Meaning] = {
 
 BY_CHOICE = frozenset({
     RejectCode.ANNOTATION_REJECTED, RejectCode.ANNOTATOR_NOT_CHOSEN, RejectCode.NOT_WEARER, RejectCode.UNSURE,
-    RejectCode.NOT_EGO_VISIBLE, RejectCode.DUPLICATE, RejectCode.TAKE_DROPPED,
+    RejectCode.NOT_EGO_VISIBLE, RejectCode.DUPLICATE, RejectCode.TAKE_DROPPED, RejectCode.NOT_RELEVANT,
+    RejectCode.CONTINUED, RejectCode.NOT_PROCEDURAL, RejectCode.BACKGROUND, RejectCode.ERROR_LEFT_OUT,
+    RejectCode.LABEL_RARE, RejectCode.TAKE_SHORT, RejectCode.SPLIT_UNUSED, RejectCode.TOO_EARLY,
 })  # fmt: skip
 """Codes that a filter gives, not damage: a healthy Ego-Exo4D download loses most of its descriptions to them, so they are
 counted but do not say that an input is bad."""

@@ -2,9 +2,17 @@
 
 from trajpilot_core.errors import NotBuiltError
 from trajpilot_core.readers.egoexo4d import EGOEXO4D_ATOMIC
+from trajpilot_core.readers.egoper import EGOPER
+from trajpilot_core.readers.epic_kitchens import EPIC_KITCHENS
+from trajpilot_core.readers.goalstep import GOALSTEP
 from trajpilot_core.readers.reading import Reader
 
-READERS: dict[str, Reader] = {"egoexo4d_atomic": EGOEXO4D_ATOMIC}
+READERS: dict[str, Reader] = {
+    "egoexo4d_atomic": EGOEXO4D_ATOMIC,
+    "goalstep": GOALSTEP,
+    "egoper": EGOPER,
+    "epic_kitchens": EPIC_KITCHENS,
+}
 """IngestConfig.corpus -> its reader: the only registry."""
 
 
