@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from schemas.base import LATER, Record
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
 from schemas.places import Place
+from schemas.vjepa import VjepaModel
 
 Precision = Literal["auto", "fp32", "bf16"]
 RecipeName = Literal[
@@ -71,13 +72,16 @@ class FeatureConfig(Record):
     size_px: int = Field(384, ge=32, multiple_of=16, description="Frames are squashed to this square, pixels. Source: paper, appendix on preprocessing.")
     backend: Literal["pyav", "decord"] = Field("pyav", description="Video decoder.")
     decode_timeout_s: float = Field(120.0, gt=0, description="A take whose decoder is silent for longer is rejected.")
-    checkpoint: Place | None = Field(None, description="V-JEPA 2.1 .pt or .safetensors file; None: the demo's tiny random checkpoint.")
+    checkpoint: Place | None = Field(None, description="V-JEPA 2.1 or 2.0 .pt or .safetensors file; None: the demo's tiny random checkpoint.")
     checkpoint_sha256: str | None = Field(None, description="Expected digest of the checkpoint.")
-    model: Literal["vit_base", "vit_large", "vit_giant", "vit_gigantic", "tiny"] = Field("vit_gigantic", description="Encoder size; vit_gigantic is the paper's ViT-G (1,664 wide).")
+    model: VjepaModel = Field("vit_gigantic", description="Encoder size; vit_gigantic is the paper's ViT-G (1,664 wide). Names of torch.hub and of released files are understood, too (docs/models.md).")
     tokens: Literal["pooled", "temporal"] = Field("pooled", description="Mean over all tokens, or one mean per tubelet (D 4).")
     interpolate_rope: bool = Field(True, description="Scale positions to the pretraining grid, as the published hub builders do.")
     batch: int = Field(8, ge=1, description="Segments per encoder call.")
     precision: Precision = Field("auto", description="Arithmetic of the encoder; auto: bf16 on a GPU, fp32 on a CPU.")
+    resize: Annotated[Literal["swscale", "antialiased"], LATER] = Field("swscale", description="How frames are squashed. antialiased: RGB first, then the bilinear filter of PIL, within 1/255; swscale: faster, chroma is shrunk before it is RGB (docs/decisions/vjepa.md).")
+    hierarchical: Annotated[bool, LATER] = Field(False, description="Four levels of V-JEPA 2.1 side by side, four times as wide; the last quarter is the vector without it.")
+    compile: Annotated[bool, LATER] = Field(False, description="Compile the encoder's blocks (torch.compile): for long runs on a GPU; on a CPU it needs a C++ compiler.")
 
 
 class TextConfig(Record):

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from schemas.base import fingerprint
 from schemas.config import FeatureConfig
+from schemas.vjepa import TUBELET
 from trajpilot_core.encoders.tiny import write_tiny_checkpoint
-from trajpilot_core.encoders.vjepa import SIZES, TUBELET, VjepaEncoder
+from trajpilot_core.encoders.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.encoders.vjepa_checkpoint import load_encoder
 from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.store.files import naming_failures
@@ -22,7 +23,11 @@ from trajpilot_core.store.files import naming_failures
 log = logging.getLogger("trajpilot")
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of RGB in 0..1. Source: V-JEPA 2's public evaluation code, and the paper's appendix on preprocessing."""
-RESIZE = "upright, squashed to a square by swscale bilinear, antialiased, 4:2:0 before RGB"
+RESIZE = {
+    "swscale": "upright, squashed to a square by swscale bilinear, antialiased, 4:2:0 before RGB",
+    "antialiased": "upright, RGB before it is squashed to a square, bilinear, antialiased as in PIL",
+}
+"""FeatureConfig.resize -> what is done."""
 
 
 @dataclass
@@ -73,7 +78,7 @@ class Embedder:
         full[: len(part)] = part
         with torch.inference_mode():
             clip = normalised(torch.from_numpy(full).to(self.device, non_blocking=True))
-            tokens = self.encoder(clip.to(next(self.encoder.parameters()).dtype))
+            tokens = self.encoder(clip.to(next(self.encoder.parameters()).dtype), self.config.hierarchical)
             vectors: NDArray[np.float16] = pooled(tokens, self.config).half().cpu().numpy()
         return vectors[: len(part)]
 
@@ -97,8 +102,9 @@ def vector_tokens(cfg: FeatureConfig) -> int:
 
 
 def vector_width(cfg: FeatureConfig) -> int:
-    """Numbers per segment: D, or D per tubelet."""
-    return SIZES[cfg.model].width * vector_tokens(cfg)
+    """Numbers per segment: D, or D per tubelet; four times as many where the output is hierarchical."""
+    spec = SIZES[cfg.model]
+    return spec.width * vector_tokens(cfg) * (len(spec.levels) if cfg.hierarchical else 1)
 
 
 def normalised(frames_BTHWC: Tensor) -> Tensor:
@@ -126,15 +132,23 @@ def load_embedder(cfg: FeatureConfig, device: str, scratch: Path) -> Embedder:
         if cfg.model != "tiny":
             raise CheckpointError(
                 f"FeatureConfig.model is {cfg.model}, and FeatureConfig.checkpoint is not set; download the V-JEPA 2.1 "
-                "weights (docs/decisions/vjepa.md gives the address) and set it, or set the model to tiny"
+                "weights (docs/models.md gives the address) and set it, or set the model to tiny"
             )
         path = str(scratch / "tiny.pt")
         with naming_failures("write", Path(path)):
             scratch.mkdir(parents=True, exist_ok=True)
             write_tiny_checkpoint(Path(path))
     encoder, sha256 = load_encoder(path, cfg.model, cfg.interpolate_rope, cfg.checkpoint_sha256)
+    if cfg.hierarchical and encoder.spec.release == "2.0":
+        raise CheckpointError(f"{path} is of V-JEPA 2.0, which has one norm; set features.hierarchical=false")
     bf16 = cfg.precision == "bf16" or (cfg.precision == "auto" and device != "cpu")
+    log.info(
+        "features: V-JEPA %s %s, sha256 %s, %s, torch %s",
+        encoder.spec.release, cfg.model, sha256[:12], "bf16" if bf16 else "fp32", torch.__version__,
+    )  # fmt: skip
     encoder = encoder.to(device=torch.device(device), dtype=torch.bfloat16 if bf16 else torch.float32)
+    if cfg.compile:
+        encoder.compile_blocks()
     return Embedder(encoder, cfg, torch.device(device), cfg.batch, encoder_digest(cfg, sha256, bf16))
 
 
@@ -142,9 +156,9 @@ def encoder_digest(cfg: FeatureConfig, checkpoint_sha256: str, bf16: bool) -> st
     """Fingerprint of the weights and of the preprocessing; the batch size does not enter."""
     names = {"n_frames", "size_px", "backend", "model", "tokens", "interpolate_rope"}
     how = cfg.model_dump(mode="json", include=names)
-    return fingerprint(
-        {"weights": checkpoint_sha256, "bf16": bf16, "resize": RESIZE, "mean": list(IMAGENET_MEAN), **how}
-    )
+    how |= {name: True for name in ("hierarchical", "compile") if getattr(cfg, name)}
+    how["resize"] = RESIZE[cfg.resize]
+    return fingerprint({"weights": checkpoint_sha256, "bf16": bf16, "mean": list(IMAGENET_MEAN), **how})
 
 
 @contextmanager

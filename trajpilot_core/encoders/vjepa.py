@@ -6,14 +6,13 @@ h heads, d channels of a head.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Release = Literal["2.0", "2.1"]
-PATCH_PX, TUBELET = 16, 2
+from schemas.vjepa import PATCH_PX, TUBELET, VJEPA_SIZES, Release
+
 ROPE_THETA, ROPE_GRID = 10_000.0, 16
 """Base of the rotary frequencies; patches a side at which positions were trained (256 px)."""
 NORM_EPS = 1e-6
@@ -39,14 +38,8 @@ class VjepaSpec:
         return (*quarters[:2], 37, 47) if self.depth == 48 else quarters  # 37, not 35, in the released ViT-G
 
 
-SIZES = {
-    "vit_base": VjepaSpec(768, 12, 12, 3072),
-    "vit_large": VjepaSpec(1024, 24, 16, 4096),
-    "vit_giant": VjepaSpec(1408, 40, 22, 6144),
-    "vit_gigantic": VjepaSpec(1664, 48, 26, 8192),
-    "tiny": VjepaSpec(256, 2, 4, 1024),
-}
-"""FeatureConfig.model -> size. The first four are the released ones; tiny is the demo's."""
+SIZES = {name: VjepaSpec(*size) for name, size in VJEPA_SIZES.items()}
+"""FeatureConfig.model -> size, as of release 2.1."""
 
 
 class PatchEmbed(nn.Module):
@@ -148,6 +141,11 @@ class VjepaEncoder(nn.Module):
             return torch.cat(levels, dim=-1)
         out: Tensor = self.norms_block[-1](x_BND) if self.spec.release == "2.1" else self.norm(x_BND)
         return out
+
+    def compile_blocks(self, backend: str = "inductor") -> None:
+        """Compile the blocks when they are first called; they share their code, so one compilation serves them all."""
+        for block in self.blocks:
+            block.compile(backend=backend, dynamic=False, fullgraph=True)
 
     def _embed(self, clip_BCTHW: Tensor) -> Tensor:
         """Project to tokens (B, N, D) and add what says whether it is a video or an image (2.1)."""

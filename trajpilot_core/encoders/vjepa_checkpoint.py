@@ -11,13 +11,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from trajpilot_core.encoders.vjepa import SIZES, Release, VjepaEncoder
+from schemas.vjepa import Release
+from trajpilot_core.encoders.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.errors import CheckpointError
 
 ENCODER_KEYS = ("target_encoder", "ema_encoder", "encoder")
 """Which part of a training checkpoint is used, best first: the averaged weights before the trained ones."""
 PREFIXES = ("module.", "backbone.")
 """Left in the names by the wrappers of the distributed training."""
+TRANSFORMERS_PATCH = "encoder.embeddings.patch_embeddings.proj.weight"
+"""By this name the layout of transformers is known."""
 
 
 def load_encoder(path: str, model: str, interpolate_rope: bool, sha256: str | None = None) -> tuple[VjepaEncoder, str]:
@@ -40,7 +43,9 @@ def load_encoder(path: str, model: str, interpolate_rope: bool, sha256: str | No
         encoder.load_state_dict(state, strict=True, assign=True)
     except RuntimeError as error:
         text = str(error).replace("\n\t", " ")
-        raise CheckpointError(f"{path} does not fit {model} (V-JEPA {release}): {text[:1500]}") from error
+        raise CheckpointError(
+            f"{path} does not fit {model} (V-JEPA {release}){_fitting(state)}: {text[:1500]}"
+        ) from error
     return encoder.float().eval().requires_grad_(False), found
 
 
@@ -83,6 +88,8 @@ def read_checkpoint(path: str) -> dict[str, Any]:
 def encoder_state(content: dict[str, Any], path: str) -> dict[str, Tensor]:
     """Pick the encoder's parameters out of a checkpoint and strip the wrappers' prefixes.
 
+    Files of release 2.0 still hold the `pos_embed` of their first training, which rotary positions replaced: left out.
+
     Raises:
         CheckpointError: unknown layout; the message lists the keys that were found.
     """
@@ -93,9 +100,37 @@ def encoder_state(content: dict[str, Any], path: str) -> dict[str, Tensor]:
             "with tensors, or the tensors themselves"
         )
     state = {_bare(name): value for name, value in part.items()}
+    if TRANSFORMERS_PATCH in part or f"vjepa2.{TRANSFORMERS_PATCH}" in part:
+        state = from_transformers(state)
+    if "norms_block.3.weight" not in state:
+        state.pop("pos_embed", None)
     if "patch_embed.proj.weight" not in state or not {"norm.weight", "norms_block.3.weight"} & state.keys():
         raise CheckpointError(f"{path} is no V-JEPA encoder: found {_names(part)}")
     return state
+
+
+def from_transformers(part: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Give the parameters of transformers' V-JEPA 2 the names of the released files; the predictor is left out."""
+    state: dict[str, Tensor] = {}
+    for long, value in sorted(part.items()):
+        name = long.removeprefix("vjepa2.")
+        if not name.startswith("encoder."):
+            continue
+        name = name.removeprefix("encoder.").replace("layer.", "blocks.", 1).replace(".attention.", ".attn.")
+        name = name.replace("embeddings.patch_embeddings", "patch_embed").replace("layernorm.", "norm.")
+        state[name] = value
+    for name in [name for name in state if ".attn.query." in name]:
+        thirds = [state.pop(name.replace(".query.", f".{third}.")) for third in ("query", "key", "value")]
+        state[name.replace(".query.", ".qkv.")] = torch.cat(thirds)
+    return state
+
+
+def _fitting(state: dict[str, Tensor]) -> str:
+    """Say which model weights of this width and depth are of, where it is a known one."""
+    width = len(state["patch_embed.proj.weight"])
+    depth = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
+    fits = [name for name, spec in SIZES.items() if (spec.width, spec.depth) == (width, depth)]
+    return f"; they are {width} wide and {depth} deep" + "".join(f": set features.model={name}" for name in fits)
 
 
 def _bare(name: str) -> str:
