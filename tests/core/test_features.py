@@ -19,7 +19,7 @@ from schemas.config import FeatureConfig
 from schemas.observation import features_schema
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.encoders import embed
-from trajpilot_core.encoders.embed import load_embedder, normalised
+from trajpilot_core.encoders.embed import encoder_digest, load_embedder, normalised
 from trajpilot_core.encoders.tiny import write_tiny_checkpoint
 from trajpilot_core.encoders.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.errors import CheckpointError, InputError
@@ -161,6 +161,62 @@ def test_temporal_tokens_average_to_the_pooled_vector(root: Path, tmp_path: Path
         b"tokens"
     ] == b"8"
     np.testing.assert_allclose(temporal.reshape(5, 8, -1).mean(axis=1), pooled, atol=4e-3)
+
+
+def test_the_last_quarter_of_a_hierarchical_vector_is_the_vector(root: Path, tmp_path: Path) -> None:
+    width = SIZES["tiny"].width
+    plainly = vectors(whole(features(root, plain(["a"]), tmp_path)))
+    deep = vectors(whole(features(root, plain(["a"]), tmp_path, CONFIG.replace(hierarchical=True))))
+    assert deep.shape == (5, 4 * width)
+    np.testing.assert_allclose(deep[:, -width:], plainly, atol=2e-3)
+    assert np.abs(deep[:, :width] - plainly).max() > 0.1
+    both = vectors(whole(features(root, plain(["a"]), tmp_path, CONFIG.replace(hierarchical=True, tokens="temporal"))))
+    np.testing.assert_allclose(both.reshape(5, 8, -1).mean(axis=1), deep, atol=4e-3)
+
+
+def test_release_2_0_has_no_hierarchy(tmp_path: Path) -> None:
+    encoder = VjepaEncoder(dataclasses.replace(SIZES["tiny"], release="2.0"))
+    torch.save({"encoder": encoder.state_dict()}, tmp_path / "old.pt")
+    cfg = CONFIG.replace(checkpoint=str(tmp_path / "old.pt"), hierarchical=True)
+    with pytest.raises(CheckpointError, match=r"V-JEPA 2\.0.*hierarchical=false"):
+        load_embedder(cfg, "cpu", tmp_path)
+
+
+def test_the_antialiased_filter_is_another_encoder_and_nearly_the_same_vector(root: Path, tmp_path: Path) -> None:
+    default = whole(features(root, plain(["a"]), tmp_path))
+    other = whole(features(root, plain(["a"]), tmp_path, CONFIG.replace(resize="antialiased")))
+    assert other["encoder"][0] != default["encoder"][0]
+    a, b = vectors(default), vectors(other)
+    cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert (cosine > 0.98).all()
+    assert (a != b).any()
+
+
+def test_the_compiled_encoder_is_asked_for_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recorded only: what the compiler makes of it is measured in docs/decisions/vjepa.md."""
+    asked: list[str] = []
+    monkeypatch.setattr(VjepaEncoder, "compile_blocks", lambda self: asked.append("compiled"))
+    load_embedder(CONFIG, "cpu", tmp_path)
+    assert asked == []
+    load_embedder(CONFIG.replace(compile=True), "cpu", tmp_path)
+    assert asked == ["compiled"]
+
+
+def test_settings_that_came_later_leave_the_name_of_the_encoder_as_it_was() -> None:
+    """Golden: features written before `resize`, `hierarchical` and `compile` came hold this name."""
+    assert encoder_digest(CONFIG, "0" * 64, bf16=False) == GOLDEN_ENCODER
+    changed = (CONFIG.replace(resize="antialiased"), CONFIG.replace(hierarchical=True), CONFIG.replace(compile=True))
+    assert len({encoder_digest(cfg, "0" * 64, bf16=False) for cfg in (CONFIG, *changed)}) == 4
+
+
+GOLDEN_ENCODER = "13f60467d7bc9d9f79e85421aabb6bf10290912692b22ab4025b3d3976f853ca"
+
+
+def test_the_log_says_what_was_loaded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="trajpilot"):
+        load_embedder(CONFIG.replace(precision="bf16"), "cpu", tmp_path)
+    assert "V-JEPA 2.1 tiny" in caplog.text
+    assert f"bf16, torch {torch.__version__}" in caplog.text
 
 
 def test_a_checkpoint_on_disk_is_the_same_door(root: Path, tmp_path: Path) -> None:

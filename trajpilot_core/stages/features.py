@@ -119,6 +119,7 @@ def _job(state: TakeState, fps: float, cfg: FeatureConfig) -> dict[str, Any]:
         "times_s": times,
         "size_px": cfg.size_px,
         "backend": cfg.backend,
+        "resize": cfg.resize,
     }
 
 

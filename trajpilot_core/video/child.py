@@ -1,6 +1,6 @@
 """The decoder process: reads jobs as JSON lines from stdin, reports events on stdout. Started by `isolate`.
 
-Jobs: {"kind": "probe", "path"} and {"kind": "clips", "path", "times_s" (S, N), "size_px", "backend"}.
+Jobs: {"kind": "probe", "path"} and {"kind": "clips", "path", "times_s" (S, N), "size_px", "backend", "resize"}.
 With "video", messages name the file so, and not by where it lies.
 """
 
@@ -60,7 +60,8 @@ def serve(job: dict[str, Any], out: IO[bytes]) -> None:
 
 def _send_clips(job: dict[str, Any], out: IO[bytes]) -> None:
     """Report every segment of a take as a clip or a fault."""
-    for index, clip in clips(job["path"], np.asarray(job["times_s"], np.float64), job["size_px"], job["backend"]):
+    times_s = np.asarray(job["times_s"], np.float64)
+    for index, clip in clips(job["path"], times_s, job["size_px"], job["backend"], job.get("resize", "swscale")):
         if isinstance(clip, Clip):
             _send(out, "clip", {"segment": index, "pts_s": clip.pts_s.tolist()}, clip.frames)
         else:

@@ -44,22 +44,22 @@ class Clip:
     """(N,) presentation times, seconds from the first frame of the video."""
 
 
-def open_reader(path: str, backend: str) -> FrameReader:
-    """Open a video with the backend of that name (`pyav` or `decord`).
+def open_reader(path: str, backend: str, resize: str = "swscale") -> FrameReader:
+    """Open a video with the backend of that name (`pyav` or `decord`); pictures are squashed by FeatureConfig.resize.
 
     Raises:
         VideoError: VIDEO_MISSING, WRONG_TYPE or DECODE_FAILED.
     """
-    return _backends()[backend](path)
+    return _backends()[backend](path, resize)
 
 
-def _backends() -> dict[str, Callable[[str], FrameReader]]:
+def _backends() -> dict[str, Callable[[str, str], FrameReader]]:
     """Name -> reader; decord is imported only when it is asked for (no wheel on every machine)."""
 
-    def decord(path: str) -> FrameReader:
+    def decord(path: str, resize: str) -> FrameReader:
         from trajpilot_core.video.decord_backend import DecordReader
 
-        return DecordReader(path)
+        return DecordReader(path, resize)
 
     return {"pyav": PyavReader, "decord": decord}
 
@@ -76,21 +76,23 @@ def frames(path: str, times_s: Times, size_px: int, backend: str) -> Clip:
     return clip
 
 
-def clips(path: str, times_s: Times, size_px: int, backend: str) -> Iterator[tuple[int, Clip | VideoError]]:
+def clips(
+    path: str, times_s: Times, size_px: int, backend: str, resize: str = "swscale"
+) -> Iterator[tuple[int, Clip | VideoError]]:
     """Decode the segments of one video in one sweep; a frame that several segments share is decoded once.
 
     Args:
         path: local file.
         times_s: (S, N) wanted times, seconds from the first frame.
         size_px: side of the square to which frames are squashed.
-        backend: see `open_reader`.
+        backend, resize: see `open_reader`.
 
     Yields (row of times_s, Clip or what is wrong with that segment), every row once, in order of time.
 
     Raises:
         VideoError: the whole file cannot be used.
     """
-    with closing(open_reader(path, backend)) as reader:
+    with closing(open_reader(path, backend, resize)) as reader:
         matched, faults = match_frames(reader.table, times_s, path)
         yield from faults.items()
         rows = sorted((row for row in range(len(times_s)) if row not in faults), key=lambda row: tuple(matched[row]))

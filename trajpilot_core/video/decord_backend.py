@@ -14,6 +14,7 @@ from av.video.reformatter import Interpolation, VideoReformatter
 from schemas.rejects import RejectCode
 from trajpilot_core.errors import InputError
 from trajpilot_core.video.pyav_backend import Image, Item
+from trajpilot_core.video.resize import squash
 from trajpilot_core.video.table import FrameTable, VideoError, frame_table, open_video
 
 CHUNK = 16
@@ -25,8 +26,8 @@ class DecordReader:
 
     table: FrameTable
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, resize: str = "swscale") -> None:
+        self.path, self.resize = path, resize
         container, stream = open_video(path)
         try:
             self.table = frame_table(path, container, stream)
@@ -67,6 +68,8 @@ class DecordReader:
         if abs(told_s - wanted_s) > 0.5 / self.table.fps:
             what = f"{self.path}: decord returned the frame at {told_s:.4f} s for {wanted_s:.4f} s"
             return VideoError(RejectCode.FRAME_MISMATCH, what)
+        if self.resize == "antialiased":
+            return squash(picture, size_px)
         frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
         small = self._scaler.reformat(frame, size_px, size_px, "rgb24", interpolation=Interpolation.BILINEAR)
         return small.to_ndarray().astype(np.uint8, copy=False)
