@@ -25,7 +25,7 @@ class KeystepConfig(Record):
     leaves_only: bool = Field(False, description="Leave out segments whose step is no leaf of its scenario's taxonomy.")
     essential_only: bool = Field(False, description="Leave out segments that are not marked essential.")
     skip_scenarios: tuple[str, ...] = Field((), description="Scenarios that are left out; releases have 17, the paper 16.")
-    min_train: int = Field(0, ge=0, description="Leave out labels with fewer training segments; the official benchmark takes 20 (278 labels).")
+    min_label_train: int = Field(0, ge=0, description="Keep labels that stand at least this often in training; 0: all. The official benchmark takes 20 (278 labels).")
     masks: Literal["observed", "taxonomy"] = Field("observed", description="Labels that a scenario lets through: those of its training segments, or all leaves of its taxonomy.")
 
 

@@ -26,6 +26,12 @@ class RejectCode(StrEnum):
     NOT_WEARER = "NOT_WEARER"
     UNSURE = "UNSURE"
     NOT_EGO_VISIBLE = "NOT_EGO_VISIBLE"
+    FILTERED = "FILTERED"
+    NO_ATTEMPT = "NO_ATTEMPT"
+    NO_OUTCOME = "NO_OUTCOME"
+    OUTCOME_AMBIGUOUS = "OUTCOME_AMBIGUOUS"
+    NO_CONTEXT = "NO_CONTEXT"
+    UNBALANCED = "UNBALANCED"
     DUPLICATE = "DUPLICATE"
     NOT_RELEVANT = "NOT_RELEVANT"
     CONTINUED = "CONTINUED"
@@ -91,6 +97,12 @@ MEANING: dict[RejectCode, Meaning] = {
     RejectCode.NOT_WEARER: Meaning("drop", "the description is about somebody else", "IngestConfig.subjects"),
     RejectCode.UNSURE: Meaning("drop", "the annotator was unsure", "IngestConfig.drop_unsure"),
     RejectCode.NOT_EGO_VISIBLE: Meaning("drop", "the action is not visible from the head camera", "IngestConfig.require_ego_visible"),
+    RejectCode.FILTERED: Meaning("drop", "a setting of the corpus leaves it out", "the detail names the setting"),
+    RejectCode.NO_ATTEMPT: Meaning("drop", "the description is no shot at a basket, nor the one before a shot", "none, or IngestConfig.basketball.attempts"),
+    RejectCode.NO_OUTCOME: Meaning("drop", "nothing says whether the shot went in", "none, or IngestConfig.basketball.made, missed and evidence"),
+    RejectCode.OUTCOME_AMBIGUOUS: Meaning("drop", "what is said of the shot denies that it went in, or says both", "none, or IngestConfig.basketball.both"),
+    RejectCode.NO_CONTEXT: Meaning("drop", "no description stands before the shot", "none: there is nothing to predict from"),
+    RejectCode.UNBALANCED: Meaning("drop", "left out so that as many shots were made as missed", "none, or IngestConfig.basketball.balance"),
     RejectCode.DUPLICATE: Meaning("drop", "the same text at the same time stands there before", "none"),
     RejectCode.NOT_RELEVANT: Meaning("drop", "the step is of another relevance to the goal", "IngestConfig.goalstep.relevance"),
     RejectCode.CONTINUED: Meaning("drop", "the step continues an interrupted one", "IngestConfig.goalstep.keep_continued"),
@@ -137,6 +149,8 @@ BY_CHOICE = frozenset({
     RejectCode.NOT_EGO_VISIBLE, RejectCode.DUPLICATE, RejectCode.TAKE_DROPPED, RejectCode.NOT_RELEVANT,
     RejectCode.CONTINUED, RejectCode.NOT_PROCEDURAL, RejectCode.BACKGROUND, RejectCode.ERROR_LEFT_OUT,
     RejectCode.LABEL_RARE, RejectCode.TAKE_SHORT, RejectCode.SPLIT_UNUSED, RejectCode.TOO_EARLY,
+    RejectCode.FILTERED, RejectCode.NO_ATTEMPT, RejectCode.NO_OUTCOME, RejectCode.OUTCOME_AMBIGUOUS, RejectCode.NO_CONTEXT,
+    RejectCode.UNBALANCED,
 })  # fmt: skip
 """Codes that a filter gives, not damage: a healthy Ego-Exo4D download loses most of its descriptions to them, so they are
 counted but do not say that an input is bad."""

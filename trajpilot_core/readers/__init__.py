@@ -5,10 +5,12 @@ from trajpilot_core.readers.egoexo4d import EGOEXO4D_ATOMIC
 from trajpilot_core.readers.egoper import EGOPER
 from trajpilot_core.readers.epic_kitchens import EPIC_KITCHENS
 from trajpilot_core.readers.goalstep import GOALSTEP
+from trajpilot_core.readers.keystep import EGOEXO4D_KEYSTEP
 from trajpilot_core.readers.reading import Reader
 
 READERS: dict[str, Reader] = {
     "egoexo4d_atomic": EGOEXO4D_ATOMIC,
+    "egoexo4d_keystep": EGOEXO4D_KEYSTEP,
     "goalstep": GOALSTEP,
     "egoper": EGOPER,
     "epic_kitchens": EPIC_KITCHENS,
