@@ -4,13 +4,14 @@ Sources: "paper" is arXiv 2605.20388; "D nn" is a decision of docs/decisions/pap
 What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`, which is never part of a key.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from schemas.base import LATER, Record
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
 from schemas.places import Place
+from schemas.poses import OdometryConfig, Pi3Config, PoseSourceName, VideoSourceName
 from schemas.vjepa import VjepaModel
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -56,13 +57,40 @@ class IngestConfig(Record):
 class TrajectoryConfig(Record):
     """How a pose stream becomes the 16 relative motions of a segment."""
 
-    source: Literal["aria"] = Field("aria", description="Where poses come from.")
-    frame: Literal["camera", "device"] = Field("camera", description="Body frame: raw Aria RGB camera (x down, y left, z forward) or device (D 20).")
+    source: PoseSourceName = Field("aria", description="Where poses come from: pose files, or the video by Pi3 or by visual odometry.")
+    frame: Literal["camera", "device", "camera_upright"] = Field("camera", description="Body frame and its axes: raw Aria RGB camera (x down, y left, z forward), device, or upright camera (x right, y down, z forward) (D 20).")
     max_bracket_gap_s: float = Field(0.020, gt=0, description="Longest hole between the two poses around a knot (D 49).")
     max_inner_gap_s: float = Field(0.100, gt=0, description="Longest hole anywhere inside a segment (D 49).")
     min_quality: float = Field(0.5, ge=0, le=1, description="Lowest tracking quality_score accepted.")
     quaternion_tolerance: float = Field(1e-3, gt=0, description="Largest deviation of a quaternion's norm from 1.")
     reader: Literal["auto", "sparse", "whole"] = Field("auto", description="Sparse reads only the lines around each knot; whole parses the file.")
+    fallback: Annotated[VideoSourceName | None, LATER] = Field(None, description="Source of takes that have no pose file, beside aria; it lets one set of controls mix both. None: such takes are rejected.")
+    scale: Annotated[Literal["auto", "rms", "raw"], LATER] = Field("auto", description="Length of motions from video: rms divides each clip by its root mean square step, raw leaves it; auto: raw for pi3x, else rms (D 20).")
+    scale_factor: Annotated[float | None, LATER] = Field(None, gt=0, description="Then all lengths times this: with rms, the median step of the poses that the trajectory encoder was trained on, metres; None: 1.")
+    odometry: Annotated[OdometryConfig, LATER] = OdometryConfig()
+    pi3: Annotated[Pi3Config, LATER] = Pi3Config()
+
+    def scale_rule(self, source: VideoSourceName) -> Literal["rms", "raw"]:
+        """Return what `scale` means for a source."""
+        if self.scale != "auto":
+            return self.scale
+        return "raw" if source == "pi3" and self.pi3.model == "pi3x" else "rms"
+
+    def sources(self) -> tuple[PoseSourceName, ...]:
+        """Return the sources that may stand in one set of controls."""
+        return (self.source,) if self.fallback is None else (self.source, self.fallback)
+
+    @model_validator(mode="after")
+    def _sources_agree(self) -> Self:
+        if self.frame == "device" and self.sources() != ("aria",):
+            raise ValueError("frame device needs the calibration of Aria glasses; poses from video are camera poses: use frame camera")
+        if self.fallback is None:
+            return self
+        if self.source != "aria":
+            raise ValueError(f"fallback is for takes without a pose file, beside source aria; source is {self.source}")
+        if self.scale_rule(self.fallback) == "rms" and self.scale_factor is None:
+            raise ValueError("fallback mixes lengths in metres with arbitrary ones: set scale_factor to the median step of the pose files (`trajpilot poses step`), or scale to raw")
+        return self
 
 
 class FeatureConfig(Record):

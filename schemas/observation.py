@@ -20,12 +20,13 @@ class Controls(Record):
     segment_id: str
     take_id: str
     source: Literal["aria", "pi3", "odometry"]
-    frame: Literal["camera", "device"]
+    frame: Literal["camera", "device", "camera_upright"]
+    """Body frame and its axes: raw Aria RGB camera (x down, y left, z ahead), device, upright (x right, y down)."""
     scale: Literal["metric", "arbitrary"]
     coverage: float
-    """Share of the segment that the pose file covers, 0 to 1."""
+    """Share of the segment that the poses cover, 0 to 1."""
     quality: float
-    """Lowest tracking quality among the poses used, 0 to 1."""
+    """Lowest tracking quality among the poses used, 0 to 1; what it means for video: docs/decisions/poses.md."""
     max_gap_s: float
     """Longest hole between neighbouring poses inside the segment, as far as it was looked at."""
 
@@ -49,9 +50,10 @@ class TextVector(Record):
     encoder: str
 
 
-def controls_schema() -> pa.Schema:
-    """Arrow schema of the controls table."""
-    return arrow_schema(Controls, controls=pa.list_(pa.float32(), MOTIONS * DOF))
+def controls_schema(mixed: tuple[str, ...] = ()) -> pa.Schema:
+    """Arrow schema of the controls table; `mixed` names the sources that were asked to stand in it together."""
+    schema = arrow_schema(Controls, controls=pa.list_(pa.float32(), MOTIONS * DOF))
+    return schema.with_metadata({"mixed": ",".join(mixed)}) if len(mixed) > 1 else schema
 
 
 def features_schema(width: int, tokens: int = 1) -> pa.Schema:

@@ -64,6 +64,10 @@ class RejectCode(StrEnum):
     TRAJ_FRAME_CHANGE = "TRAJ_FRAME_CHANGE"
     TRAJ_QUATERNION = "TRAJ_QUATERNION"
     TRAJ_NOT_FINITE = "TRAJ_NOT_FINITE"
+    POSES_TOO_SHORT = "POSES_TOO_SHORT"
+    POSES_FEW_CORNERS = "POSES_FEW_CORNERS"
+    POSES_LOST = "POSES_LOST"
+    POSES_STATIC = "POSES_STATIC"
     DECODE_FAILED = "DECODE_FAILED"
     FRAME_MISMATCH = "FRAME_MISMATCH"
     FEATURE_NOT_FINITE = "FEATURE_NOT_FINITE"
@@ -135,6 +139,10 @@ MEANING: dict[RejectCode, Meaning] = {
     RejectCode.TRAJ_FRAME_CHANGE: Meaning("drop", "the segment spans two maps with different world frames", "none"),
     RejectCode.TRAJ_QUATERNION: Meaning("drop", "a quaternion is not of unit norm", "download the trajectory again"),
     RejectCode.TRAJ_NOT_FINITE: Meaning("drop", "a pose holds NaN or infinity", "download the trajectory again"),
+    RejectCode.POSES_TOO_SHORT: Meaning("drop", "too few different frames to see a motion", "none, or raise OdometryConfig.rate_hz"),
+    RejectCode.POSES_FEW_CORNERS: Meaning("drop", "the picture shows too few corners to follow (dark, blurred, or blank)", "none, or another pose source"),
+    RejectCode.POSES_LOST: Meaning("drop", "the corners were lost between two frames (blur, a fast turn, or a cut)", "none, or raise OdometryConfig.rate_hz"),
+    RejectCode.POSES_STATIC: Meaning("drop", "nothing moves in the picture: a frozen video, or a camera that lies still", "none, or lower OdometryConfig.min_motion_px"),
     RejectCode.DECODE_FAILED: Meaning("drop", "the video could not be decoded there", "download the video again"),
     RejectCode.FRAME_MISMATCH: Meaning("drop", "no frame within half a frame of a wanted time", "download the video again"),
     RejectCode.FEATURE_NOT_FINITE: Meaning("drop", "the encoder returned NaN or infinity", "check the checkpoint's digest and FeatureConfig.precision"),

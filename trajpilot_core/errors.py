@@ -15,6 +15,10 @@ class NotBuiltError(InputError):
     """An experiment of the paper needs parts that this project does not have yet."""
 
 
+class MixedSourcesError(InputError):
+    """Head motions of several pose sources, frames or scales stand in one set although nobody asked for it."""
+
+
 class StoreError(TrajPilotError):
     """An artifact is absent, damaged, or asked for by somebody who did not declare it."""
 

@@ -39,7 +39,7 @@ from schemas.observation import controls_schema
 from schemas.rejects import Reject
 from trajpilot_core.stages import trajectories
 from trajpilot_core.stages.stage import Runtime, Work
-from trajpilot_core.trajectory import files
+from trajpilot_core.trajectory import aria_source, files
 
 
 @dataclass
@@ -121,8 +121,8 @@ def test_processes_give_the_same_shards_in_the_same_order(tmp_path: Path, monkey
         for k in range(8)
     ]
     alone = run_stage(tmp_path, corpus(takes), TrajectoryConfig())
-    monkeypatch.setattr(trajectories, "MANY", 1)
-    monkeypatch.setattr(trajectories, "GROUP", 2)
+    monkeypatch.setattr(aria_source, "MANY", 1)
+    monkeypatch.setattr(aria_source, "GROUP", 2)
     together = run_stage(tmp_path, corpus(takes), TrajectoryConfig(), workers=2)
     assert list(alone.shards) == list(together.shards)
     assert alone.shards == together.shards

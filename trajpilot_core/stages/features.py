@@ -1,8 +1,7 @@
 """Stage `features`: the appearance of every segment, 16 frames through a frozen V-JEPA encoder."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -86,6 +85,7 @@ def _state(source: Source) -> TakeState:
 def _completed(states: list[TakeState], work: Work, embedder: "Embedder") -> Iterator[TakeState]:
     """Yield every take once all its clips are encoded; batches are filled across segments and takes."""
     from trajpilot_core.video.isolate import run_jobs
+    from trajpilot_core.video.local import local_copies
 
     cfg = embedder.config
     fps = {source.shard: cast(float, source.facts["fps"]) for source in work.pending}
@@ -95,7 +95,7 @@ def _completed(states: list[TakeState], work: Work, embedder: "Embedder") -> Ite
     batch: list[tuple[TakeState, int, NDArray[np.uint8]]] = []
     events = run_jobs(
         jobs, workers=work.runtime.workers, timeout_s=cfg.decode_timeout_s, ahead=AHEAD * cfg.batch,
-        around=_local_copy(work),
+        around=local_copies(work.runtime.data_root, work.runtime.scratch),
     )  # fmt: skip
     open_takes = set(range(len(busy)))
     for event in events:
@@ -174,31 +174,6 @@ def _shard(state: TakeState, embedder: "Embedder") -> tuple[pa.Table, list[Rejec
     table = pa.Table.from_arrays(arrays, names=[*columns, "vector"]).select(schema.names).cast(schema)
     rejects = [state.lost] if state.lost else sorted(state.rejects, key=lambda row: row.segment or "")
     return table, rejects
-
-
-def _local_copy(work: Work) -> Callable[[dict[str, Any]], AbstractContextManager[dict[str, Any]]]:
-    """Return a context manager that gives a job its video on this machine (a copy where the corpus is remote)."""
-    from trajpilot_core.readers.corpus import open_corpus
-
-    corpus = open_corpus(work.runtime.data_root)
-
-    @contextmanager
-    def local(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        if corpus.is_local:
-            yield {**job, "path": corpus.path(job["path"])}
-            return
-        copy = work.runtime.scratch / "videos" / job["path"].replace("/", "_")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            try:
-                corpus.fs.get_file(corpus.path(job["path"]), str(copy))
-            except FileNotFoundError:
-                copy.unlink(missing_ok=True)
-            yield {**job, "path": str(copy)}
-        finally:
-            copy.unlink(missing_ok=True)
-
-    return local
 
 
 STAGE = Stage(

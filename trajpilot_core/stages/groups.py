@@ -113,7 +113,7 @@ def handed(work: Keyed, job: Job, config: PipelineConfig) -> tuple[PipelineConfi
     return config.replace(**{stage.config: work.asked.config}), run.replace(
         root=job.folder.url,
         data_root=job.inventory.root.url() if run.data_root else "",
-        device=resolve_device(run.device) if stage.uses_gpu else "cpu",
+        device=resolve_device(run.device) if stage.on_gpu(work.asked.config) else "cpu",
         group_video_s=None,
         only=(),
         from_stage=None,

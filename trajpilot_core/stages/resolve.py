@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from schemas.base import Record
-from schemas.config import FeatureConfig, PipelineConfig, ReportConfig, RunOptions, TrainConfig
+from schemas.config import FeatureConfig, PipelineConfig, ReportConfig, RunOptions, TrainConfig, TrajectoryConfig
+from schemas.poses import Pi3Config
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages.stage import Stage
 
@@ -83,11 +84,13 @@ def resolve_precision(config: Record, device: str) -> Record:
     train = getattr(config, "train", None)
     if isinstance(train, TrainConfig):
         config = config.replace(train=resolve_precision(train, device))
+    if isinstance(config, TrajectoryConfig) and "pi3" in config.sources():
+        config = config.replace(pi3=resolve_precision(config.pi3, device))
     if getattr(config, "precision", None) != "auto":
         return config
     if device == "cuda":
         return config.replace(precision="bf16")
-    fast = not isinstance(config, FeatureConfig) and any(flag in cpu_flags() for flag in FAST_BF16)
+    fast = not isinstance(config, FeatureConfig | Pi3Config) and any(flag in cpu_flags() for flag in FAST_BF16)
     return config.replace(precision="bf16" if fast else "fp32")
 
 

@@ -131,6 +131,11 @@ class Stage:
     pure_sources: bool = False
     """`sources` rests on the declared inputs and the config alone (it is given no data root), so that equal ones need
     no second look: `status` of a large corpus takes seconds."""
-    uses_gpu: bool = False
+    uses_gpu: bool | Callable[[Record], bool] = False
+    """Whether a model runs in it; for some stages their own config says."""
     video_s: Callable[[Source], float] | None = None
     """Seconds of video that one shard needs. A stage that tells can be shared out in groups of takes; others cannot."""
+
+    def on_gpu(self, config: Record) -> bool:
+        """Return whether a model runs in the stage under its own `config`."""
+        return self.uses_gpu(config) if callable(self.uses_gpu) else self.uses_gpu

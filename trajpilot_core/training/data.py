@@ -18,6 +18,7 @@ from schemas.observation import DOF, MOTIONS
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.errors import StoreError
 from trajpilot_core.stages.stage import Inputs
+from trajpilot_core.trajectory.mixture import check_one_source
 
 SPLITS = ("train", "dev", "test")
 """Codes of the splits in every tensor called `split`."""
@@ -107,6 +108,7 @@ def load_planning_data(inputs: Inputs, stage: str) -> PlanningData:
     """
     takes = sorted(inputs.table("takes").to_pylist(), key=lambda row: row["take_id"])
     motions, looks = inputs.table("controls"), inputs.table("features")
+    check_one_source(motions)
     has_both = set(motions["segment_id"].to_pylist()) & set(looks["segment_id"].to_pylist())
     rows = [row for row in _segment_rows(inputs) if row["segment_id"] in has_both]
     segment_ids = [row["segment_id"] for row in rows]
@@ -141,6 +143,7 @@ def load_motion_data(inputs: Inputs) -> MotionData:
     takes = sorted(inputs.table("takes").to_pylist(), key=lambda row: row["take_id"])
     take_of = {take["take_id"]: i for i, take in enumerate(takes)}
     motions = inputs.table("controls")
+    check_one_source(motions)
     with_motion = set(motions["segment_id"].to_pylist())
     rows = [row for row in _segment_rows(inputs) if row["segment_id"] in with_motion]
     label_ids, bank = _read_bank(inputs)

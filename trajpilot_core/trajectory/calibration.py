@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from schemas.rejects import RejectCode
 from trajpilot_core.errors import TakeFault
+from trajpilot_core.trajectory.lens import Lens, known_lens
 from trajpilot_core.trajectory.se3 import Array, Poses
 
 RGB_LABEL = "camera-rgb"
@@ -65,15 +66,36 @@ def _nearest(sorted_stamps: NDArray[np.int64], times_us: NDArray[np.int64]) -> N
 
 def extrinsics(line: bytes, label: str, tolerance: float) -> tuple[Array, Array] | None:
     """Return q_xyzw, shape (4,), and t_m, shape (3,), of one camera in a line; None where the line does not hold it."""
+    return _pose(camera_record(line, label).get("T_Device_Camera"), tolerance)
+
+
+def camera_record(line: bytes, label: str) -> dict[str, Any]:
+    """Return what a line says about one camera; empty where it does not hold it."""
     try:
         record: Any = json.loads(line)
     except ValueError:
-        return None
+        return {}
     cameras = record.get("CameraCalibrations") if isinstance(record, dict) else None
     for camera in cameras if isinstance(cameras, list) else []:
         if isinstance(camera, dict) and camera.get("Label") == label:
-            return _pose(camera.get("T_Device_Camera"), tolerance)
-    return None
+            return camera
+    return {}
+
+
+def lens_of(content: bytes, path: str, label: str = RGB_LABEL) -> Lens:
+    """Return the lens of one camera, from the first line that holds one of a kind that is known.
+
+    Raises:
+        TakeFault: CALIBRATION_MISSING, no line does.
+    """
+    lines = content.splitlines()
+    for line in lines:
+        lens = known_lens(camera_record(line, label).get("Projection"))
+        if lens is not None:
+            return lens
+    known = f"none of the {len(lines)} lines holds a projection of {label} that is known"
+    detail = f"{known}; odometry.intrinsics can be set to assumed"
+    raise TakeFault(RejectCode.CALIBRATION_MISSING, detail, path)
 
 
 def _pose(transform: Any, tolerance: float) -> tuple[Array, Array] | None:

@@ -8,31 +8,26 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import JsonValue
+from scipy.spatial.transform import Rotation
 
 from schemas.annotation import Take
 from schemas.config import TrajectoryConfig
-from schemas.observation import DOF, MOTIONS, Controls, controls_schema
+from schemas.observation import controls_schema
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.trajectory import aria, calibration, controls, se3, timesync
 from trajpilot_core.trajectory.aria import PoseStream
 from trajpilot_core.trajectory.controls import Brackets, Measures
 from trajpilot_core.trajectory.files import read_bytes
+from trajpilot_core.trajectory.lens import UPRIGHT_FROM_RAW
 from trajpilot_core.trajectory.se3 import Array, Poses
+from trajpilot_core.trajectory.source import STAGE_NAME, Done, Job
+from trajpilot_core.trajectory.table import Rows, controls_table
 from trajpilot_core.trajectory.timesync import Clock
 
-STAGE_NAME = "trajectories"
 NS_PER_S = 1e9
-
-
-class Done(NamedTuple):
-    """One finished take."""
-
-    take_id: str
-    table: pa.Table
-    """Columns of `schemas.observation.controls_schema`, in order of the segments given."""
-    rejects: list[Reject]
-    n_in: int
+RAW_UPRIGHT = Poses(Rotation.from_matrix(UPRIGHT_FROM_RAW.T).as_quat()[None], np.zeros((1, 3)))
+"""T_camera_upright: the upright axes (x right, y down, z ahead) in the raw camera's (x down, y left, z ahead)."""
 
 
 class Reading(NamedTuple):
@@ -56,7 +51,7 @@ class Intervals(NamedTuple):
     end_s: Array
 
 
-def capture_controls(data_root: str, jobs: Iterable[tuple[Take, JsonValue]], cfg: TrajectoryConfig) -> list[Done]:
+def capture_controls(data_root: str, jobs: Iterable[Job], cfg: TrajectoryConfig) -> list[Done]:
     """Compute takes of one capture and camera; its timesync file is read once.
 
     Args:
@@ -65,10 +60,10 @@ def capture_controls(data_root: str, jobs: Iterable[tuple[Take, JsonValue]], cfg
         cfg: settings of the stage.
     """
     columns: dict[tuple[str, str], pl.Series | TakeFault] = {}
-    return [_take_controls(data_root, take, _intervals(segments), cfg, columns) for take, segments in jobs]
+    return [_take_controls(data_root, take, intervals(segments), cfg, columns) for take, segments in jobs]
 
 
-def _intervals(segments: JsonValue) -> Intervals:
+def intervals(segments: JsonValue) -> Intervals:
     """Read the [segment_id, start_s, end_s] lists of a source's facts."""
     assert isinstance(segments, list)
     ids, start_s, end_s = zip(*segments, strict=True) if segments else ((), (), ())
@@ -86,14 +81,14 @@ def _take_controls(
     n_in = len(segments.ids)
     try:
         if not segments.ids:
-            return Done(take.take_id, controls_schema().empty_table(), [], 0)
+            return Done(take.take_id, controls_schema(cfg.sources()).empty_table(), [], 0)
         clock = _clock(data_root, take, columns)
         table, rejects = _segment_controls(data_root, take, clock, segments, cfg)
     except TakeFault as fault:
         lost = reject(
             STAGE_NAME, fault.code, take.take_id, fault.detail, n_units=n_in, source_file=fault.source_file
         )  # fmt: skip
-        return Done(take.take_id, controls_schema().empty_table(), [lost], n_in)
+        return Done(take.take_id, controls_schema(cfg.sources()).empty_table(), [lost], n_in)
     return Done(take.take_id, table, rejects, n_in)
 
 
@@ -136,7 +131,7 @@ def _segment_controls(
         rejects.insert(0, _reject(take, RejectCode.TRAJ_UNSORTED, "the rows were not in order of time"))
     kept = np.array([at for at, fault in enumerate(faults) if fault is None], dtype=np.intp)
     if not len(kept):
-        return controls_schema().empty_table(), rejects
+        return controls_schema(cfg.sources()).empty_table(), rejects
     motions = controls.relative_motions(_body_poses(data_root, take, reading, kept, cfg), len(kept))
     return _table(take, [segments.ids[at] for at in kept], motions, reading.measures, kept, cfg), rejects
 
@@ -211,28 +206,16 @@ def _body_poses(data_root: str, take: Take, reading: Reading, kept: NDArray[np.i
     n_knots = reading.knots_ns.shape[1]
     middle_us = reading.knots_ns[kept, n_knots // 2] // 1000
     T_device_camera = calibration.nearest_extrinsics(content, middle_us, cfg.quaternion_tolerance, take.calibration)
-    return se3.compose(T_world_device, se3.take(T_device_camera, np.repeat(np.arange(len(kept)), n_knots)))
+    T_world_camera = se3.compose(T_world_device, se3.take(T_device_camera, np.repeat(np.arange(len(kept)), n_knots)))
+    return se3.compose(T_world_camera, RAW_UPRIGHT) if cfg.frame == "camera_upright" else T_world_camera
 
 
 def _table(
     take: Take, ids: list[str], motions: Array, measures: Measures, chosen: NDArray[np.intp], cfg: TrajectoryConfig
 ) -> pa.Table:
     """Build the controls table of the segments that passed."""
-    n = len(ids)
-    flat = pa.array(motions.astype(np.float32).reshape(-1), type=pa.float32())
-    columns = {
-        "segment_id": ids,
-        "take_id": [take.take_id] * n,
-        "source": [cfg.source] * n,
-        "frame": [cfg.frame] * n,
-        "scale": ["metric"] * n,
-        "coverage": np.ones(n),
-        "quality": measures.quality[chosen],
-        "max_gap_s": measures.gap_s[chosen],
-        "controls": pa.FixedSizeListArray.from_arrays(flat, MOTIONS * DOF),
-    }
-    assert set(columns) == {*Controls.model_fields, "controls"}
-    return pa.table(columns, schema=controls_schema())
+    rows = Rows(ids, motions, np.ones(len(ids)), measures.quality[chosen], measures.gap_s[chosen])
+    return controls_table(take.take_id, rows, "aria", "metric", cfg)
 
 
 def poses(data_root: str, take: Take, times_s: Array, cfg: TrajectoryConfig) -> Poses:

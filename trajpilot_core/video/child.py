@@ -1,6 +1,8 @@
 """The decoder process: reads jobs as JSON lines from stdin, reports events on stdout. Started by `isolate`.
 
-Jobs: {"kind": "probe", "path"} and {"kind": "clips", "path", "times_s" (S, N), "size_px", "backend", "resize"}.
+Jobs: {"kind": "probe", "path"}, {"kind": "clips", "path", "times_s" (S, N), "size_px", "backend", "resize"}, and, for
+poses from video, {"kind": "views", "path", "times_s", "pixel_limit"} and
+{"kind": "odometry", "path", "times_s", "lens", "config"}.
 With "video", messages name the file so, and not by where it lies.
 """
 
@@ -47,8 +49,10 @@ def serve(job: dict[str, Any], out: IO[bytes]) -> None:
     try:
         if job["kind"] == "probe":
             _send(out, "probe", dataclasses.asdict(probe(job["path"])))
-        else:
+        elif job["kind"] == "clips":
             _send_clips(job, out)
+        else:
+            _send_motion(job, out)
     except VideoError as error:
         _send(out, "failed", {"code": error.code, "detail": told(job, str(error))})
     except MemoryError:
@@ -66,6 +70,17 @@ def _send_clips(job: dict[str, Any], out: IO[bytes]) -> None:
             _send(out, "clip", {"segment": index, "pts_s": clip.pts_s.tolist()}, clip.frames)
         else:
             _send(out, "fault", {"segment": index, "code": clip.code, "detail": told(job, str(clip))})
+
+
+def _send_motion(job: dict[str, Any], out: IO[bytes]) -> None:
+    """Report every segment of a take as frames for a pose model, as poses, or as a fault."""
+    from trajpilot_core.trajectory.reports import odometry_reports, view_reports
+
+    for report in (odometry_reports if job["kind"] == "odometry" else view_reports)(job):
+        if report.kind == "fault":
+            _send(out, "fault", {**report.values, "detail": told(job, report.values["detail"])})
+        else:
+            _send(out, report.kind, report.values, report.frames)
 
 
 def told(job: dict[str, Any], detail: str) -> str:

@@ -93,10 +93,15 @@ def clips(
         VideoError: the whole file cannot be used.
     """
     with closing(open_reader(path, backend, resize)) as reader:
-        matched, faults = match_frames(reader.table, times_s, path)
-        yield from faults.items()
-        rows = sorted((row for row in range(len(times_s)) if row not in faults), key=lambda row: tuple(matched[row]))
-        yield from _assemble(reader, matched, rows, size_px)
+        yield from sweep(reader, times_s, size_px, path)
+
+
+def sweep(reader: FrameReader, times_s: Times, size_px: int, path: str) -> Iterator[tuple[int, Clip | VideoError]]:
+    """Decode the segments of an open video; arguments and what is yielded as in `clips`."""
+    matched, faults = match_frames(reader.table, times_s, path)
+    yield from faults.items()
+    rows = sorted((row for row in range(len(times_s)) if row not in faults), key=lambda row: tuple(matched[row]))
+    yield from _assemble(reader, matched, rows, size_px)
 
 
 def match_frames(table: FrameTable, times_s: Times, path: str) -> tuple[NDArray[np.int64], dict[int, VideoError]]:

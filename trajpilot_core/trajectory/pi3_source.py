@@ -1,0 +1,81 @@
+"""Pi3 as a pose source: decoder processes give 16 frames of each segment, the model here gives their poses (`pi3`)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from schemas.annotation import Take
+from schemas.config import TrajectoryConfig
+from schemas.poses import Pi3Config
+from schemas.rejects import RejectCode
+from trajpilot_core.trajectory.source import Done, Job
+
+if TYPE_CHECKING:
+    from trajpilot_core.stages.stage import Runtime
+    from trajpilot_core.trajectory.take import Intervals
+    from trajpilot_core.trajectory.video_source import Estimate, Fault
+
+VERSION = 1
+"""Raise when the poses change; it stands in the facts of every take, so that other sources keep their keys."""
+N_FRAMES = 16
+"""Source: paper, appendix on PI3 preprocessing."""
+WEIGHTS_FILE = "model.safetensors"
+
+
+class Pi3Source:
+    """Satisfies `source.PoseSource`."""
+
+    def files(self, take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
+        """Return the video, and the weights where they lie here (those of the hub are pinned by a commit)."""
+        local = local_weights(cfg.pi3)
+        return (take.video,) if local is None else (take.video, str(local))
+
+    def facts(self, take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:
+        """Return the source's name and version, and the frame rate."""
+        return {"source": "pi3", "version": VERSION, "fps": take.fps}
+
+    def controls(self, jobs: Sequence[Job], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
+        """Compute takes: decoding in `runtime.workers` processes, the model on `runtime.device`.
+
+        Raises:
+            InputError: the package or the weights are missing, or a clip does not fit into memory.
+            CheckpointError: the weights are damaged or of another model.
+        """
+        from trajpilot_core.trajectory.pi3 import load_pi3
+        from trajpilot_core.trajectory.video_source import Estimate, Fault, video_controls
+        from trajpilot_core.video.clips import frame_times_s
+
+        model = load_pi3(cfg.pi3, runtime.device)
+
+        def describe(take: Take, segments: "Intervals") -> dict[str, Any]:
+            spans = zip(segments.start_s.tolist(), segments.end_s.tolist(), strict=True)
+            times_s = [frame_times_s(start_s, end_s, take.fps, N_FRAMES).tolist() for start_s, end_s in spans]
+            limit = cfg.pi3.pixel_limit
+            return {"kind": "views", "path": take.video, "video": take.video, "times_s": times_s, "pixel_limit": limit}
+
+        def estimate(values: Mapping[str, Any], frames: NDArray[np.uint8] | None) -> "Estimate | Fault":
+            assert frames is not None
+            if len(frames) < 2:
+                return Fault(RejectCode.POSES_TOO_SHORT, f"{len(frames)} different frames, two are needed")
+            T_world_camera, confidence = model.poses(frames)
+            if confidence < cfg.pi3.min_confidence:
+                limit = f"min_confidence is {cfg.pi3.min_confidence:g}"
+                return Fault(RejectCode.TRAJ_LOW_QUALITY, f"the mean confidence is {confidence:.2f}, {limit}")
+            return Estimate(np.array(values["pts_s"]), T_world_camera, confidence)
+
+        timeout_s = cfg.pi3.decode_timeout_s
+        for done in video_controls("pi3", jobs, describe, estimate, cfg, runtime, timeout_s):
+            known = done.table.schema.metadata or {}
+            yield done._replace(table=done.table.replace_schema_metadata({**known, "weights": model.digest}))
+
+
+def local_weights(cfg: Pi3Config) -> Path | None:
+    """Return the full path of the weights on this machine; None: those of the hub are used."""
+    if cfg.weights is None:
+        return None
+    path = Path(cfg.weights).absolute()
+    return path if path.suffix == ".safetensors" else path / WEIGHTS_FILE

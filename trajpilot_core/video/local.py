@@ -1,0 +1,36 @@
+"""Videos of a corpus as files of this machine."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def local_copies(data_root: str, scratch: Path) -> Callable[[dict[str, Any]], AbstractContextManager[dict[str, Any]]]:
+    """Return a context manager that gives a decoder's job its video here (a copy where the corpus is remote).
+
+    Args:
+        data_root: corpus root, a folder or a URL.
+        scratch: where copies lie while they are needed.
+    """
+    from trajpilot_core.readers.corpus import open_corpus
+
+    corpus = open_corpus(data_root)
+
+    @contextmanager
+    def local(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if corpus.is_local:
+            yield {**job, "path": corpus.path(job["path"])}
+            return
+        copy = scratch / "videos" / job["path"].replace("/", "_")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            try:
+                corpus.fs.get_file(corpus.path(job["path"]), str(copy))
+            except FileNotFoundError:
+                copy.unlink(missing_ok=True)
+            yield {**job, "path": str(copy)}
+        finally:
+            copy.unlink(missing_ok=True)
+
+    return local
