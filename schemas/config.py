@@ -116,9 +116,9 @@ class TextConfig(Record):
     """How labels become unit vectors."""
 
     encoder: Literal["bag_of_words", "egovlpv2", "transformers"] = Field("egovlpv2", description="bag_of_words is the demo's offline projection.")
-    model: Place | None = Field(None, description="egovlpv2: folder with EgoVLPv2.pth and the RoBERTa tokenizer; transformers: folder or hub id.")
+    model: Place | None = Field(None, description="egovlpv2: folder with EgoVLPv2.safetensors or EgoVLPv2.pth, and the RoBERTa tokenizer; transformers: folder or hub id.")
     revision: str | None = Field(None, description="Pinned commit of a hub model.")
-    embedding: Literal["cls", "mean", "projected"] = Field("cls", description="Which sentence vector (D 22).")
+    embedding: Literal["cls", "mean", "last", "projected"] = Field("cls", description="Which sentence vector (D 22): state of the first token, mean over the tokens, state of the last token (decoders), or EgoVLPv2's projection of the first.")
     max_tokens: int = Field(77, ge=4, description="Longer texts are cut.")
     bag_width: int = Field(128, ge=8, description="Width of the bag-of-words projection.")
     batch: int = Field(64, ge=1, description="Texts per encoder call.")

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from deployments.cli import compare, deploy, doctor, evidence, inspect, run, server, simulate, upkeep, workers
+from deployments.cli import compare, convert, deploy, doctor, evidence, inspect, run, server, simulate, upkeep, workers
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.store.files import advice
 
@@ -25,6 +25,7 @@ deploy.add_to(app)
 workers.add_to(app)
 upkeep.add_to(app)
 doctor.add_to(app)
+convert.add_to(app)
 compare.add_to(app)
 
 

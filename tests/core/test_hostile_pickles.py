@@ -12,8 +12,8 @@ import torch
 
 from schemas.artifacts import Entry, FileEntry, Manifest, Occasion, ShardRecord
 from schemas.config import TextConfig
-from trajpilot_core.encoders.egovlp import CHECKPOINT
-from trajpilot_core.encoders.egovlp import read_checkpoint as read_egovlp
+from trajpilot_core.encoders.egovlp_file import CHECKPOINT, CONVERTED
+from trajpilot_core.encoders.egovlp_file import read_checkpoint as read_egovlp
 from trajpilot_core.encoders.vjepa_checkpoint import load_encoder
 from trajpilot_core.errors import CheckpointError, StoreError, TrajPilotError
 from trajpilot_core.stages.last import NAME as LAST
@@ -103,6 +103,7 @@ REFUSING: dict[str, Callable[[Path, bytes], object]] = {
         str(put(folder, "w.safetensors", content)), "tiny", True
     ),
     "EgoVLPv2.pth": lambda folder, content: read_egovlp(put(folder, CHECKPOINT, content)),
+    "EgoVLPv2.safetensors": lambda folder, content: read_egovlp(put(folder, CONVERTED, content)),
 }  # fmt: skip
 
 

@@ -1,31 +1,31 @@
 """Text tower of EgoVLPv2 (facebookresearch/EgoVLPv2, MIT), loaded into transformers' RobertaModel.
 
-The released checkpoint `EgoVLPv2.pth` holds a pickled configuration object beside the weights; it is read with
-`weights_only=True` and an empty stand-in for that one class, so that nothing in the file is executed. The tower is a
-stock roberta-base once the fusion layers, which only video input uses, are left out (docs/decisions/text-encoders.md).
+The tower is a stock roberta-base once the fusion layers, which only video input uses, are left out; how that was
+checked: docs/decisions/text-encoders.md.
 """
 
-import sys
-import types
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import RobertaConfig, RobertaModel, RobertaTokenizer
 
 from schemas.config import TextConfig
+from trajpilot_core.encoders.egovlp_file import (
+    CHECKPOINT,
+    is_stock,
+    read_checkpoint,
+    text_part,
+    weights_file,
+    write_converted,
+)
 from trajpilot_core.encoders.text import encoder_files, files_digest
 from trajpilot_core.encoders.transformers_text import POOLS, Pool, TransformerText
 from trajpilot_core.errors import CheckpointError, InputError
 
-CHECKPOINT = "EgoVLPv2.pth"
 TEXT_KEYS = 197
 """Tensors of roberta-base without pooler."""
-FUSION = ("alpha_t2i", "crossattention_t2i")
 ROBERTA_BASE = {
     "vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
     "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2,
@@ -34,16 +34,17 @@ ROBERTA_BASE = {
 
 
 def load_egovlp(folder: Path, cfg: TextConfig, device: str) -> TransformerText:
-    """Load the EgoVLPv2 text encoder from a folder with EgoVLPv2.pth and the roberta-base tokenizer files.
+    """Load the EgoVLPv2 text encoder from a folder with its weights and the roberta-base tokenizer files.
 
     Raises:
         InputError: the checkpoint or the tokenizer is not in the folder.
         CheckpointError: the checkpoint is not of the released layout.
     """
-    for name in (CHECKPOINT, "vocab.json", "merges.txt"):
+    weights = weights_file(folder)
+    for name in ("vocab.json", "merges.txt"):
         if not (folder / name).is_file():
-            raise InputError(f"no {name} in {folder}; put EgoVLPv2's checkpoint and roberta-base's tokenizer there")
-    state = read_checkpoint(folder / CHECKPOINT)
+            raise InputError(f"no {name} in {folder}; put roberta-base's tokenizer there (docs/models.md)")
+    state = read_checkpoint(weights)
     tower = text_tower(state).to(device).eval()
     return TransformerText(
         digest=f"egovlpv2:{cfg.embedding}:{files_digest(encoder_files(cfg))}",
@@ -58,24 +59,22 @@ def load_egovlp(folder: Path, cfg: TextConfig, device: str) -> TransformerText:
     )
 
 
-def read_checkpoint(path: Path) -> dict[str, Tensor]:
-    """Return the checkpoint's weights without the `module.` prefix of its distributed training.
+def convert(source: Path, target: Path) -> dict[str, str]:
+    """Write the text tower and its projection out of the released checkpoint as safetensors.
 
     Returns:
-        Parameter name -> tensor, with the shape that it was saved with.
+        What the file's header says of its source: its name and sha256.
 
     Raises:
-        CheckpointError: the file needs classes that are not allowed, or has no weights.
+        InputError: no such source, the target is there, or its name is not one by which it is found.
+        CheckpointError: the source is not of the released layout.
     """
-    try:
-        with _stand_in() as stand_in, torch.serialization.safe_globals([stand_in]):
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (UnpicklingError, RuntimeError, EOFError) as error:
-        raise CheckpointError(f"{path} cannot be read safely ({_unsafe(path)}): {error}") from error
-    state = content.get("state_dict") if isinstance(content, dict) else None
-    if not isinstance(state, Mapping):
-        raise CheckpointError(f"{path} has no state_dict; expected the released {CHECKPOINT}")
-    return {key.removeprefix("module."): value for key, value in state.items() if isinstance(value, Tensor)}
+    if not source.is_file():
+        raise InputError(f"no file {source}; give the downloaded {CHECKPOINT}")
+    part = text_part(read_checkpoint(source))
+    text_tower(part)
+    text_projection(part)
+    return write_converted(part, source, target)
 
 
 def text_tower(state: Mapping[str, Tensor]) -> Any:
@@ -85,7 +84,7 @@ def text_tower(state: Mapping[str, Tensor]) -> Any:
         CheckpointError: keys are missing or unknown.
     """
     text = {key.removeprefix("text_model."): value for key, value in state.items() if key.startswith("text_model.")}
-    kept = {key: value for key, value in text.items() if _is_stock(key)}
+    kept = {key: value for key, value in text.items() if is_stock(key)}
     tower = RobertaModel(RobertaConfig(**roberta_sizes(kept)), add_pooling_layer=False)
     missing, unknown = sorted(set(tower.state_dict()) - set(kept)), sorted(set(kept) - set(tower.state_dict()))
     if missing or unknown or len(kept) != TEXT_KEYS:
@@ -142,34 +141,3 @@ def projected_pool(projection: nn.Sequential) -> Pool:
         return out
 
     return pool
-
-
-def _is_stock(key: str) -> bool:
-    """Whether a text key belongs to plain roberta-base: no fusion layer, no pooler, no buffer of positions."""
-    return not (any(part in key for part in FUSION) or key == "embeddings.position_ids" or key.startswith("pooler."))
-
-
-@contextmanager
-def _stand_in() -> Iterator[type]:
-    """Offer an empty class under the name that the checkpoint's pickle asks for, inside the block only."""
-    module = types.ModuleType("parse_config")
-    stand_in = type("ConfigParser", (), {"__module__": "parse_config"})
-    module.ConfigParser = stand_in  # type: ignore[attr-defined]
-    before = sys.modules.get("parse_config")
-    sys.modules["parse_config"] = module
-    try:
-        yield stand_in
-    finally:
-        if before is None:
-            del sys.modules["parse_config"]
-        else:
-            sys.modules["parse_config"] = before
-
-
-def _unsafe(path: Path) -> str:
-    """Name the classes in the file that are not allowed, as far as it can be scanned."""
-    try:
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    except (UnpicklingError, RuntimeError, ValueError, EOFError):
-        return "not a torch file"
-    return f"it asks for {', '.join(names)}" if names else "no unknown classes"

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AutoModel, AutoTokenizer
+from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
 from schemas.config import TextConfig
 from trajpilot_core.encoders.text import encoder_files, files_digest, is_local, unit_rows
@@ -52,7 +52,7 @@ def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
     """Load any transformers text model from safetensors: a folder, or a hub id with its pinned commit.
 
     Raises:
-        InputError: no model is named, a hub model has no revision, or the embedding is not cls or mean.
+        InputError: no model is named, a hub model has no revision, or the embedding is none of its own.
         CheckpointError: the files of a folder are of another kind, damaged, or would run code.
     """
     if cfg.model is None or (not is_local(cfg) and cfg.revision is None):
@@ -82,10 +82,20 @@ def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
 
 
 def _loaded(model: str, cfg: TextConfig, device: str) -> tuple[Any, Any]:
-    """Return the tower and the tokenizer; what the model's repository says to run is not run."""
+    """Return the tower and the tokenizer; what the model's repository says to run is not run.
+
+    Of a model with more parts than the text encoder (T5, CLIP), only that part is taken. A tokenizer without a token
+    for padding, as decoders have it, pads with its end token, which the mask hides.
+    """
     where = {"revision": cfg.revision, "local_files_only": is_local(cfg), "trust_remote_code": False}
-    tower = AutoModel.from_pretrained(model, use_safetensors=True, **where).to(device).eval()
-    return tower, AutoTokenizer.from_pretrained(model, **where)
+    about = AutoConfig.from_pretrained(model, **where)
+    about = getattr(about, "text_config", about)
+    kind = AutoModelForTextEncoding if type(about) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
+    tower = kind.from_pretrained(model, config=about, use_safetensors=True, **where).to(device).eval()
+    tokenizer = AutoTokenizer.from_pretrained(model, **where)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tower, tokenizer
 
 
 def cls_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
@@ -99,4 +109,10 @@ def mean_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
     return (states_BTW * weight_BT1).sum(1) / weight_BT1.sum(1)
 
 
-POOLS: dict[str, Pool] = {"cls": cls_pool, "mean": mean_pool}
+def last_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return the (B, W) state of the last real token, on whichever side the padding is."""
+    places_BT = torch.arange(mask_BT.shape[1], device=mask_BT.device) * mask_BT
+    return states_BTW[torch.arange(len(mask_BT), device=mask_BT.device), places_BT.argmax(dim=1)]
+
+
+POOLS: dict[str, Pool] = {"cls": cls_pool, "mean": mean_pool, "last": last_pool}
