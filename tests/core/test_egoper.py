@@ -149,7 +149,7 @@ def test_the_person_is_read_from_the_video_id() -> None:
         ({"action_type": [0, 0, 77, 0]}, RejectCode.LABEL_UNKNOWN, 1),
         ({"action": [0, 1, 2]}, RejectCode.RECORD_MALFORMED, 4),
         ({"error_description": None}, RejectCode.RECORD_MALFORMED, 4),
-        ({"time_stamp": [[0, 1], [1, 2], [2], [3, 4]]}, RejectCode.TS_INVALID, 1),
+        ({"time_stamp": [[0, 1], [1, 2], [2], [3, 4]]}, RejectCode.RECORD_MALFORMED, 1),
         ({"time_stamp": [[0, 1], [1, 2], ["2", 3], [3, 4]]}, RejectCode.TS_INVALID, 1),
         ({"time_stamp": [[0, 1], [1, 2], [2, float("inf")], [3, 4]]}, RejectCode.TS_INVALID, 1),
     ],

@@ -189,8 +189,9 @@ def _video(task: str, record: object, names: _Names, times: Counter[str | None])
 
 def _segment(offset: int, row: tuple[object, ...], names: _Names) -> EgoPerSegment | Fault:
     action, kind, times, description = row
-    pair = times if isinstance(times, list) and len(times) == 2 else [None, None]
-    start_s, end_s = as_seconds(pair[0]), as_seconds(pair[1])
+    if not isinstance(times, list) or len(times) != 2:
+        return Fault(MALFORMED, f"time_stamp is {shown(times)}, expected start and end")
+    start_s, end_s = as_seconds(times[0]), as_seconds(times[1])
     if start_s is None or end_s is None:
         return Fault(RejectCode.TS_INVALID, f"time_stamp is {shown(times)}")
     index, error = index_of(action), index_of(kind)
