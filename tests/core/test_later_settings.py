@@ -2,10 +2,13 @@
 
 from typing import Annotated
 
+import pytest
 from pydantic import Field
 
 from schemas.base import LATER, Record
 from schemas.config import PipelineConfig
+from trajpilot_core.errors import VersionError
+from trajpilot_core.store.manifest import seal, unseal
 
 
 class Inner(Record):
@@ -54,3 +57,14 @@ def test_later_settings_are_stated_in_full_where_a_run_is_passed_on() -> None:
     assert Grown().model_dump() == {"rate": 0.5, "inner": {"width": 3, "heads": 2}, "kind": None}
     assert Grown.model_validate(Before().model_dump()) == Grown()
     assert PipelineConfig.model_validate(PipelineConfig().content()) == PipelineConfig()
+
+
+@pytest.mark.parametrize("record", [Grown(), Grown(kind="x"), Grown(inner=InnerGrown(heads=4))])
+def test_a_sealed_record_with_later_settings_is_read_back(record: Grown) -> None:
+    assert unseal(Grown, seal(record), "made") == record
+
+
+def test_what_was_sealed_before_a_setting_came_is_still_read() -> None:
+    assert unseal(Grown, seal(Before()), "made") == Grown()
+    with pytest.raises(VersionError):
+        unseal(Unmarked, seal(Before()), "made")

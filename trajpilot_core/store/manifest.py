@@ -51,8 +51,8 @@ def shard_path(stage: str, key: str) -> str:
 
 
 def seal(record: Record) -> bytes:
-    """Serialise a record as readable JSON that carries the record's own digest."""
-    body: dict[str, JsonValue] = {**record.model_dump(mode="json"), "sha256": record.digest()}
+    """Serialise a record's content, which is what its digest is over, as readable JSON that carries that digest."""
+    body: dict[str, JsonValue] = {**record.content(), "sha256": record.digest()}
     return (json.dumps(body, sort_keys=True, indent=1, ensure_ascii=True, allow_nan=False) + "\n").encode()
 
 
@@ -74,7 +74,7 @@ def unseal(kind: type[R], content: bytes, where: str) -> R:
         record = kind.model_validate(body)
     except ValidationError as error:
         raise VersionError(f"{where} is whole, but not as this version writes it; {OTHER_VERSION}") from error
-    if record.model_dump(mode="json") != body:
+    if record.content() != body:
         raise VersionError(f"{where} is whole, but not as this version writes it; {OTHER_VERSION}")
     return record
 
