@@ -16,9 +16,12 @@ from packaging.requirements import Requirement
 
 from schemas.config import IngestConfig, PipelineConfig
 from trajpilot_core.errors import InputError, StoreError, StoreIOError
-from trajpilot_core.readers import READERS
-from trajpilot_core.readers.corpus import Corpus, open_corpus, stat
-from trajpilot_core.readers.egoexo4d_takes import TRAJECTORY
+from trajpilot_core.readers import reader_of
+from trajpilot_core.readers.corpus import Corpus, open_corpus
+from trajpilot_core.readers.downloads import DOWNLOADS
+from trajpilot_core.readers.egoexo4d_takes import CAPTURES, TRAJECTORY
+from trajpilot_core.readers.folders import Folders
+from trajpilot_core.readers.reading import Listing
 from trajpilot_core.stages.resolve import resolve_device
 from trajpilot_core.store.lock import root_lock
 
@@ -28,6 +31,7 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 PYTHON = (3, 11)
 MEMORY_BYTES = 3 * 10**9
 """What the demo takes; the models of the paper take more, on a GPU."""
+VIDEO = ".mp4"
 NAMED = 3
 """Missing things that are named."""
 
@@ -174,24 +178,45 @@ def check_corpus(data_root: str, config: IngestConfig) -> list[Finding]:
         data_root: folder or address.
         config: which corpus, which splits.
     """
+    corpus = None
     try:
         corpus = open_corpus(data_root)
-        listed = READERS[config.corpus].listing(corpus, config)
-    except (InputError, StoreError) as error:
-        return [Finding("data root", f"a download of {config.corpus}", "it cannot be used", "bad", str(error))]
-    videos = [path for path in listed.files if path.endswith(".mp4")]
-    documents = [path for path in listed.files if path not in videos]
-    poses = sum(path.endswith(TRAJECTORY) for path in listed.present)
-    found = [_files("annotations", documents, corpus), _files("videos", videos, corpus)]
-    found.append(_share("pose files", poses, len(videos), [], "takes without one are used without trajectory only"))
+        listed = reader_of(config.corpus).listing(corpus, config)
+        return _listed(corpus, config, listed)
+    except (InputError, StoreError, OSError) as error:
+        unusable = Finding("data root", f"a download of {config.corpus}", "it cannot be used", "bad", str(error))
+    return [unusable, *(_kinds(corpus, config) if corpus is not None else ())]
+
+
+def _listed(corpus: Corpus, config: IngestConfig, listed: Listing) -> list[Finding]:
+    videos = [path for path in listed.files if path.lower().endswith(VIDEO)]
+    documents = [path for path in listed.files if not path.lower().endswith(VIDEO)]
+    folders = Folders(corpus)
+    found = [_files("annotations", documents, folders), _files("videos", videos, folders)]
+    if DOWNLOADS[config.corpus].has_poses:
+        poses = sum(path.endswith(TRAJECTORY) for path in listed.present)
+        found.append(_share("pose files", poses, len(videos), [], "takes without one are used without trajectory only"))
     if listed.leftovers:
         named = ", ".join(listed.leftovers[:NAMED])
         found.append(Finding("leftovers", "none", f"{len(listed.leftovers):,}: {named}", "note", "download them again"))
     return found
 
 
-def _files(what: str, paths: Sequence[str], corpus: Corpus) -> Finding:
-    missing = [path for path in paths if stat(corpus, path) is None and not path.endswith("captures.json")]
+def _kinds(corpus: Corpus, config: IngestConfig) -> Iterator[Finding]:
+    """Say of each kind of file that a download begins with whether it is there."""
+    folders = Folders(corpus)
+    for kind in DOWNLOADS[config.corpus].kinds:
+        try:
+            there = folders.first(kind.any_of)
+        except OSError as error:
+            yield Finding(kind.what, kind.any_of[0], str(error), "bad", "mend its permissions")
+            continue
+        verdict: Verdict = "bad" if there is None else "ok"
+        yield Finding(kind.what, kind.any_of[0], there or "missing", verdict, "" if there else "download it")
+
+
+def _files(what: str, paths: Sequence[str], folders: Folders) -> Finding:
+    missing = [path for path in paths if not folders.is_there(path) and not path.endswith(CAPTURES)]
     return _share(what, len(paths) - len(missing), len(paths), missing, "download them; ingest rejects such takes")
 
 

@@ -1,18 +1,29 @@
 """Command `doctor`: what a run needs against what is there. Imports neither torch nor Prefect."""
 
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from deployments.cli.inspect import MaybeData, MaybeRecipe, asked
-from deployments.cli.options import Device, Root, Set, located, run_options
+from deployments.cli.options import Device, Root, Set, change, located, run_options
 from deployments.cli.tables import table_of
+from schemas.config import PipelineConfig
+from trajpilot_core.errors import InputError
 from trajpilot_core.stages.last import recall_run
+
+if TYPE_CHECKING:
+    from trajpilot_core.checkup import Finding
 
 NEEDED_BYTES = 2 << 30
 """What a run asks for before it starts."""
+MaybeCorpus = Annotated[
+    str | None,
+    typer.Option("--corpus", help="Look at the download of this corpus only; --root (or --data) is its folder."),
+]
 STYLES = {"ok": "green", "note": "yellow", "bad": "red"}
 
 
@@ -23,13 +34,15 @@ def add_to(app: typer.Typer) -> None:
 
 def doctor(
     data: MaybeData = None, root: Root = "runs", recipe: MaybeRecipe = None, set_: Set = [],  # noqa: B006
-    device: Device = "auto",
+    device: Device = "auto", corpus: MaybeCorpus = None,
 ) -> None:  # fmt: skip
     """Look at Python, packages, GPU, memory, disk, server, login and corpus; what stops a run ends with status 1."""
     from deployments.server_check import check_server
     from deployments.settings import server_login, server_of_deployments
     from trajpilot_core import checkup
 
+    if corpus is not None:
+        look_at_download(corpus, located(data or root), set_)
     place = located(root)
     run_options(root=place, device=device)
     login, has_key = server_login()
@@ -43,6 +56,35 @@ def doctor(
     else:
         config, where = asked(root, data, recipe, set_, device)
         found += checkup.check_corpus(where["data_root"], config.ingest) + checkup.check_weights(config)
+    end(show(found))
+
+
+def look_at_download(corpus: str, folder: str, changes: list[str]) -> NoReturn:
+    """Say what a download of a corpus should hold, what is there and how the rest is got; needs no run and no server.
+
+    Raises:
+        InputError: there is no such corpus, or a change names no setting.
+    """
+    from trajpilot_core import checkup
+    from trajpilot_core.readers.downloads import DOWNLOADS
+
+    if corpus not in DOWNLOADS:
+        raise InputError(f"no corpus is called {corpus!r}; the corpora are {', '.join(sorted(DOWNLOADS))}")
+    base = PipelineConfig()
+    config = change(base.replace(ingest=base.ingest.replace(corpus=corpus)), changes)
+    download = DOWNLOADS[corpus]
+    typer.echo(f"{download.title} at {folder}")
+    found = checkup.check_corpus(folder, config.ingest)
+    n_bad = show(found)
+    if any(row.verdict != "ok" for row in found):
+        typer.echo(f"how to get it (docs/data.md): {download.access.replace('ROOT', folder)}")
+        for command in download.commands_for(folder):
+            typer.echo(f"    {command}")
+    end(n_bad)
+
+
+def show(found: "Sequence[Finding]") -> int:
+    """Print the findings as a table and what they come to; return how many stop a run."""
     console = Console()
     table = table_of(console, ("what", "expected", "found", "", "to do"))
     for row in found:
@@ -51,4 +93,9 @@ def doctor(
     console.print(table)
     bad = sum(row.verdict == "bad" for row in found)
     typer.echo(f"{bad} of {len(found)} checks stop a run" if bad else "nothing stops a run")
-    sys.exit(1 if bad else 0)
+    return bad
+
+
+def end(n_bad: int) -> NoReturn:
+    """End the command: status 1 where something stops a run."""
+    sys.exit(1 if n_bad else 0)

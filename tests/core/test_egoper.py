@@ -112,10 +112,17 @@ def test_the_third_list_is_tested_on_when_it_is_asked_for(tmp_path: Path) -> Non
     assert read(root, CFG.replace(test_split="test")).released[f"egoper:{OTHER}"] == "test"
 
 
+def test_a_video_in_no_list_at_all_is_told_apart_from_one_in_a_list_that_is_not_used(tmp_path: Path) -> None:
+    reading = read(egoper(tmp_path, two_tasks(), {"tea/training.txt": [TEA], "tea/test.txt": [OTHER]}), CFG)
+    assert [r.take for r in of(reading, RejectCode.NO_SPLIT)] == [f"egoper:{COFFEE}"]
+    assert [r.take for r in of(reading, RejectCode.SPLIT_UNUSED)] == [f"egoper:{OTHER}"]
+
+
 def test_a_video_in_two_lists_is_refused_also_when_one_of_them_is_not_used(tmp_path: Path) -> None:
     for second in ("tea/validation.txt", "tea/test.txt"):
         reading = read(egoper(tmp_path, two_tasks(), {"tea/training.txt": [TEA], second: [TEA, OTHER]}), CFG)
-        assert [(r.take, r.n_units) for r in of(reading, RejectCode.NO_SPLIT)] == [(f"egoper:{TEA}", 4)]
+        told = {(r.take, r.n_units) for r in of(reading, RejectCode.NO_SPLIT)}
+        assert told == {(f"egoper:{TEA}", 4), (f"egoper:{COFFEE}", 2)}
         (tmp_path / second).unlink()
 
 

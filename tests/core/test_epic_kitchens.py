@@ -257,6 +257,8 @@ def test_a_video_in_both_splits_is_refused(tmp_path: Path) -> None:
     [
         (action("P01_11_7", "00:00:61.00", "00:00:02.00"), RejectCode.TS_INVALID),
         (action("P01_11_7", "", ""), RejectCode.TS_INVALID),
+        (action("P01_11_7", "00:00:05.00", "00:00:05.00"), RejectCode.SEGMENT_EMPTY),
+        (action("P01_11_7", "00:00:05.00", "00:00:04.00"), RejectCode.SEGMENT_EMPTY),
         (action("P01_11_7", "00:00:05.00", "00:00:06.00", narration_timestamp="late"), RejectCode.TS_INVALID),
         (action("P01_11_7", "00:00:05.00", "00:00:06.00", "x"), RejectCode.RECORD_MALFORMED),
         (action("P01_11_7", "00:00:05.00", "00:00:06.00", 0, -1), RejectCode.RECORD_MALFORMED),

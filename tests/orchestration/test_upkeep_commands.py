@@ -221,6 +221,24 @@ def test_doctor_ends_with_status_1_where_something_stops_a_run(made: tuple[Path,
     assert "checks stop a run" in ill.stdout
 
 
+def test_doctor_of_a_corpus_says_what_is_missing_and_how_it_is_got_without_any_run(tmp_path: Path) -> None:
+    corpus = egoexo.healthy(tmp_path / "my corpus")
+    root = corpus.write()
+    well = ask("doctor", "--corpus", "egoexo4d_atomic", "--root", root)
+    assert well.exit_code == 0, well.stdout
+    assert "egoexo -o" not in well.stdout
+    corpus.video("train_1").unlink()
+    note = ask("doctor", "--corpus", "egoexo4d_atomic", "--root", root)
+    assert (note.exit_code, cells(note, "videos")[0], cells(note, "videos")[2]) == (0, "4", "note")
+    assert f"egoexo -o '{root}' --parts metadata annotations" in note.stdout
+    ill = ask("doctor", "--corpus", "egoper", "--data", tmp_path)
+    assert ill.exit_code == 1
+    assert cells(ill, "annotations")[1:3] == ["missing", "bad"]
+    assert "e-mail" in ill.stdout
+    with pytest.raises(InputError, match="no corpus is called 'kitchens'; the corpora are egoexo4d_atomic"):
+        ask("doctor", "--corpus", "kitchens")
+
+
 def test_compare_says_what_it_needs(made: tuple[Path, Path]) -> None:
     with pytest.raises(InputError, match="holds no evaluation"):
         ask("compare", made[1], made[1])

@@ -49,6 +49,8 @@ class _Splits(NamedTuple):
     """Video id -> how it is used."""
     faults: dict[str, Fault]
     """Video ids in more than one list."""
+    unused: frozenset[str]
+    """Video ids in a list that is not used."""
     files: tuple[str, ...]
     """Lists that were looked for."""
 
@@ -95,7 +97,7 @@ def _splits(folders: Folders, tasks: Sequence[str], config: IngestConfig) -> _Sp
         v: Fault(RejectCode.NO_SPLIT, f"it is in the lists of {', '.join(sorted(splits))}")
         for v, splits in of.items() if len(splits) > 1
     }  # fmt: skip
-    return _Splits(used, faults, tuple(asked))
+    return _Splits(used, faults, frozenset(of) - set(used) - set(faults), tuple(asked))
 
 
 def read_egoper(corpus: Corpus, config: IngestConfig) -> Reading:
@@ -138,8 +140,7 @@ def _add(
     take = _take(video, is_simulated, folders)
     role = splits.used.get(video.video_id)
     if role is None:
-        unused = Fault(RejectCode.SPLIT_UNUSED, "no list of the splits that are used names it")
-        return gathered.reject(splits.faults.get(video.video_id, unused), take.take_id, video.n_units, ANNOTATION)
+        return gathered.reject(_unused(video.video_id, splits), take.take_id, video.n_units, ANNOTATION)
     for offset, fault in video.faults:
         gathered.reject(fault, take.take_id, 1, ANNOTATION, offset)
     points: list[Point] = []
@@ -153,6 +154,12 @@ def _add(
         gathered.counts["segments with an error"] += segment.error_type != NORMAL
     gathered.counts[f"videos without an error, {role}"] += all(s.error_type == NORMAL for s in video.segments)
     return gathered.add(take, role, points, ANNOTATION, folders)
+
+
+def _unused(video_id: str, splits: _Splits) -> Fault:
+    if video_id in splits.unused:
+        return Fault(RejectCode.SPLIT_UNUSED, "it is in the list of a split that is not used")
+    return splits.faults.get(video_id, Fault(RejectCode.NO_SPLIT, "no list of a split names it"))
 
 
 def _filter_fault(segment: EgoPerSegment, config: EgoPerConfig) -> Fault | None:

@@ -14,6 +14,7 @@ from schemas.rejects import RejectCode
 from trajpilot_core.errors import InputError, TakeFault
 from trajpilot_core.readers.candidates import OVERLAPS, Gathered, claimed_twice, kept_labels
 from trajpilot_core.readers.corpus import Corpus, read_whole
+from trajpilot_core.readers.downloads import EPIC_PLACES, places
 from trajpilot_core.readers.epic_files import (
     Action,
     EpicFile,
@@ -40,8 +41,6 @@ from trajpilot_core.readers.strict_csv import CsvFaultError
 
 CORPUS = "epic"
 SCENARIO = "kitchen"
-FOLDERS = ("", "annotations", "epic-kitchens-100-annotations")
-"""Where the tables are looked for; the last is what a clone of their repository is called."""
 TABLES: dict[Released, str] = {"train": "EPIC_100_train.csv", "test": "EPIC_100_validation.csv"}
 VERBS, NOUNS = "EPIC_100_verb_classes.csv", "EPIC_100_noun_classes.csv"
 """Not EPIC_100_noun_classes_v2.csv: its 305 classes are not those of the benchmark."""
@@ -83,10 +82,6 @@ def take_id(video_id: str) -> str:
     return f"{CORPUS}:{shown(video_id)}"
 
 
-def _places(name: str) -> list[str]:
-    return [f"{folder}/{name}" if folder else name for folder in FOLDERS]
-
-
 def _known(corpus: Corpus, config: IngestConfig) -> _Known:
     if config.test_split == "test":
         raise InputError("the labels of EPIC-KITCHENS-100's test split are not public; set ingest.test_split to val")
@@ -97,9 +92,9 @@ def _known(corpus: Corpus, config: IngestConfig) -> _Known:
             f"{2 * cap_s} s around their middle, which would move their ends; set ingest.interval_cap_s to null"
         )
     folders = Folders(corpus)
-    if folders.first([place for name in TABLES.values() for place in _places(name)]) is None:
-        needed(folders, _places(TABLES["test"]), ADVICE)
-    tables = {role: folders.first(_places(name)) or name for role, name in TABLES.items()}
+    if folders.first([place for name in TABLES.values() for place in places(EPIC_PLACES, name)]) is None:
+        needed(folders, places(EPIC_PLACES, TABLES["test"]), ADVICE)
+    tables = {role: folders.first(places(EPIC_PLACES, name)) or name for role, name in TABLES.items()}
     return _Known(folders, epic, _classes(folders), tables, is_simulated(folders.corpus))
 
 
@@ -109,7 +104,7 @@ def class_paths(folders: Folders) -> dict[str, str]:
     Raises:
         InputError: one is absent.
     """
-    return {name: needed(folders, _places(name), ADVICE) for name in CLASS_FILES}
+    return {name: needed(folders, places(EPIC_PLACES, name), ADVICE) for name in CLASS_FILES}
 
 
 def _classes(folders: Folders) -> Classes:
@@ -204,6 +199,8 @@ def _point(
     label_id = label_id_of(action, config)
     if frequent is not None and label_id not in frequent:
         return Fault(RejectCode.LABEL_RARE, f"{label_id} stands less than {config.min_label_train} times in training")
+    if action.span_s[1] <= action.span_s[0]:
+        return Fault(RejectCode.SEGMENT_EMPTY, f"{action.narration_id} is of {action.span_s} s")
     window_s = observed(action.span_s[0], config)
     if window_s is None and config.segment == "observed":
         gathered.counts[f"actions that start too early, {released}"] += 1

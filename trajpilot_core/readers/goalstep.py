@@ -14,6 +14,7 @@ from schemas.rejects import RejectCode
 from trajpilot_core.errors import InputError, TakeFault
 from trajpilot_core.readers.candidates import OVERLAPS, Gathered, claimed_twice, kept_labels
 from trajpilot_core.readers.corpus import Corpus, read_whole
+from trajpilot_core.readers.downloads import GOALSTEP_PLACES, places
 from trajpilot_core.readers.folders import Folders, file_fault, leftover_rejects
 from trajpilot_core.readers.goalstep_files import (
     GROUP,
@@ -43,8 +44,6 @@ from trajpilot_core.readers.strict_json import JsonFaultError
 
 CORPUS = "goalstep"
 RELEASES = ("v2", "v2_1")
-FOLDERS = (*(f"{release}/annotations" for release in RELEASES), "annotations", "data", "")
-"""Where annotation files are looked for: a download, a copy beside it, a clone of the annotations' repository."""
 METADATA = ("ego4d.json", *(f"{release}/ego4d.json" for release in RELEASES))
 FILES: dict[str, tuple[str, ...]] = {
     "train": ("goalstep_train.json",),
@@ -92,10 +91,6 @@ def take_id(entry: str, uid: str) -> str:
     return f"{CORPUS}:{entry}:{uid}"
 
 
-def _places(names: Sequence[str]) -> Iterator[str]:
-    yield from (f"{folder}/{name}" if folder else name for folder in FOLDERS for name in names)
-
-
 def _annotation_files(folders: Folders, config: IngestConfig) -> dict[Released, str]:
     """Return how a split is used -> its annotation file; a file that is absent is named as a download has it.
 
@@ -104,14 +99,14 @@ def _annotation_files(folders: Folders, config: IngestConfig) -> dict[Released, 
     """
     if config.test_split == "test":
         raise InputError("goalstep_test.json holds no times to test on; set ingest.test_split to val")
-    found = {split: folders.first(_places(names)) for split, names in FILES.items()}
+    found = {split: folders.first(places(GOALSTEP_PLACES, *names)) for split, names in FILES.items()}
     if not any(found.values()):
-        tried = ", ".join(folder or "the root" for folder in FOLDERS)
+        tried = ", ".join(folder or "the root" for folder in GOALSTEP_PLACES)
         raise InputError(
             f"neither goalstep_train.json nor goalstep_val.json (goalstep_valid.json) is under {folders.corpus.root}, "
             f"in {tried}; download the annotations (docs/data.md)"
         )
-    default = {split: f"{FOLDERS[0]}/{names[0]}" for split, names in FILES.items()}
+    default = {split: f"{GOALSTEP_PLACES[0]}/{names[0]}" for split, names in FILES.items()}
     return {"train": found["train"] or default["train"], "test": found["val"] or default["val"]}
 
 
@@ -119,7 +114,7 @@ def _known(corpus: Corpus, config: IngestConfig, gathered: Gathered) -> _Known:
     folders = Folders(corpus)
     groups: dict[str, tuple[str, ...] | None] = {}
     videos: dict[str, Ego4dVideo] = {}
-    metadata, table = folders.first(METADATA), folders.first(_places([GROUPS]))
+    metadata, table = folders.first(METADATA), folders.first(places(GOALSTEP_PLACES, GROUPS))
     try:
         videos = parse_ego4d(read_whole(corpus, metadata), metadata) if metadata else {}
     except (JsonFaultError, TakeFault) as error:
@@ -358,7 +353,7 @@ def list_goalstep(corpus: Corpus, config: IngestConfig) -> Listing:
     known = _known(corpus, config, gathered)
     annotated, _ = _annotated(known, config, gathered)
     files = {*_annotation_files(known.folders, config).values(), known.folders.first(METADATA) or METADATA[0]}
-    files.add(known.folders.first(_places([GROUPS])) or f"{FOLDERS[0]}/{GROUPS}")
+    files.add(known.folders.first(places(GOALSTEP_PLACES, GROUPS)) or f"{GOALSTEP_PLACES[0]}/{GROUPS}")
     parts = [part for a in annotated if not isinstance(a.parts, Fault) for part in a.parts]
     videos = {video_path(known, part.uid) for part in parts}
     world = {WORLD_FILE} if known.folders.is_there(WORLD_FILE) else set()

@@ -20,7 +20,7 @@ SEGMENT_FAULTS = (
     Fault("time_beyond", (Code.SEGMENT_OUTSIDE,)),
     Fault("time_at_end", (Code.SEGMENT_CLIPPED,)),
     Fault("times_equal", (Code.SEGMENT_EMPTY,)),
-    Fault("text_empty", (Code.LABEL_EMPTY, Code.RECORD_MALFORMED)),
+    Fault("text_empty", (Code.LABEL_EMPTY, Code.LABEL_UNKNOWN, Code.RECORD_MALFORMED)),
     Fault("segment_malformed", (Code.RECORD_MALFORMED,)),
 )
 VIDEO_FAULTS = (

@@ -1,0 +1,124 @@
+"""What doctor says of a download: what is expected, there and missing, and the commands; whatever the folder is."""
+
+from pathlib import Path
+from typing import get_args
+
+import egoexo_fixture as egoexo
+import pytest
+from egoexo_fixture import write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from segment_corpora_fixture import action, egoper, egoper_task, egoper_video, entry, epic, four, goalstep
+
+from schemas.config import IngestConfig
+from trajpilot_core import checkup
+from trajpilot_core.readers import READERS
+from trajpilot_core.readers.downloads import DOWNLOADS
+
+TEA = "tea_u1_a1_normal_001"
+OTHERS = ("goalstep", "egoper", "epic_kitchens")
+
+
+def config(corpus: str) -> IngestConfig:
+    return IngestConfig(corpus=corpus)  # type: ignore[arg-type]
+
+
+def healthy(corpus: str, root: Path) -> Path:
+    """Write a whole download of a corpus without poses."""
+    if corpus == "goalstep":
+        return goalstep(root, [entry("a", four()), entry("grp-x", four())], [entry("b", four())], {"x": 6.0, "y": 6.0})
+    if corpus == "egoper":
+        lists = {"tea/training.txt": [TEA], "tea/validation.txt": [], "tea/test.txt": []}
+        return egoper(root, {"tea": egoper_task([egoper_video(TEA, [1, 2])], "Boil", "Pour")}, lists)
+    rows = [action("P01_11_0", "00:00:03.00", "00:00:04.00")]
+    return epic(root, rows, [action("P02_11_0", "00:00:03.00", "00:00:04.00")])
+
+
+def found(corpus: str, root: Path) -> dict[str, checkup.Finding]:
+    return {row.what: row for row in checkup.check_corpus(str(root), config(corpus))}
+
+
+def test_every_corpus_has_a_reader_or_waits_for_one_and_a_way_to_get_it() -> None:
+    assert set(DOWNLOADS) == set(get_args(IngestConfig.model_fields["corpus"].annotation))
+    assert set(READERS) <= set(DOWNLOADS)
+    assert all(download.commands or "e-mail" in download.access for download in DOWNLOADS.values())
+
+
+@pytest.mark.parametrize("corpus", OTHERS)
+def test_a_whole_download_is_ok_and_poses_that_nobody_released_are_not_missed(corpus: str, tmp_path: Path) -> None:
+    rows = found(corpus, healthy(corpus, tmp_path))
+    assert {what: row.verdict for what, row in rows.items()} == {"annotations": "ok", "videos": "ok"}
+
+
+@pytest.mark.parametrize("corpus", OTHERS)
+def test_missing_videos_are_counted_and_the_first_are_named(corpus: str, tmp_path: Path) -> None:
+    root = healthy(corpus, tmp_path)
+    videos = sorted(path for path in root.rglob("*") if path.suffix.lower() == ".mp4")
+    videos[0].unlink()
+    row = found(corpus, root)["videos"]
+    assert row.expected == str(len(videos))
+    assert row.found.startswith(str(len(videos) - 1))
+    assert videos[0].name in row.found
+    for path in videos[1:]:
+        path.unlink()
+    assert found(corpus, root)["videos"].verdict == "bad"
+
+
+@pytest.mark.parametrize("corpus", sorted(DOWNLOADS))
+@pytest.mark.parametrize("kind", ["absent", "empty", "a file", "another corpus"])
+def test_a_wrong_folder_is_told_and_nothing_crashes(corpus: str, kind: str, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    if kind == "empty":
+        root.mkdir()
+    elif kind == "a file":
+        write(root, b"")
+    elif kind == "another corpus":
+        healthy("egoper" if corpus == "goalstep" else "goalstep", root)
+    rows = found(corpus, root)
+    assert rows["data root"].verdict == "bad"
+    expected = {kind.what for kind in DOWNLOADS[corpus].kinds} if kind in ("empty", "another corpus") else set()
+    assert expected <= set(rows)
+    assert all(rows[what].verdict == "bad" for what in expected)
+
+
+def test_what_is_there_of_an_unusable_download_is_told_by_kind(tmp_path: Path) -> None:
+    root = healthy("epic_kitchens", tmp_path)
+    (root / "EPIC_100_verb_classes.csv").unlink()
+    rows = found("epic_kitchens", root)
+    assert (rows["data root"].verdict, rows["verb classes"].verdict, rows["noun classes"].verdict) == (
+        "bad",
+        "bad",
+        "ok",
+    )
+
+
+def test_a_folder_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "annotations")
+
+    root = healthy("goalstep", tmp_path)
+    monkeypatch.setattr("trajpilot_core.readers.folders.listing", refused)
+    rows = found("goalstep", root)
+    assert "Permission denied" in rows["data root"].todo
+    assert {row.verdict for row in rows.values()} == {"bad"}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@given(content=st.binary(max_size=60) | st.sampled_from([b"[]", b"{}", b'{"videos": [7]}', b'{"tea": 3}', b"[" * 5000]))
+@pytest.mark.parametrize("corpus", OTHERS)
+def test_no_content_of_any_file_crashes_the_look(corpus: str, content: bytes, tmp_path: Path) -> None:
+    for path in [p for p in healthy(corpus, tmp_path).rglob("*") if p.suffix in (".json", ".csv", ".tsv", ".txt")]:
+        before = path.read_bytes()
+        path.write_bytes(content)
+        assert checkup.check_corpus(str(tmp_path), config(corpus))
+        path.write_bytes(before)
+
+
+def test_commands_are_quoted_for_a_shell() -> None:
+    (command,) = DOWNLOADS["egoexo4d_atomic"].commands_for("/data/my; rm -rf x")
+    assert command.startswith("egoexo -o '/data/my; rm -rf x' --parts")
+
+
+def test_poses_of_ego_exo4d_are_still_looked_for(tmp_path: Path) -> None:
+    root = egoexo.healthy(tmp_path / "corpus").write()
+    assert found("egoexo4d_atomic", root)["pose files"].verdict == "ok"
