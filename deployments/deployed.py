@@ -9,15 +9,16 @@ from typing import Any, TypeVar, cast
 
 from prefect import Flow, flow, runtime
 
-from deployments.recipes import recipe
+from deployments.recipes import check_built, recipe
 from deployments.settings import deployed_place
 from flows import pipeline, stages
 from flows import watch as watching
 from flows.naming import named
 from schemas.changes import over
-from schemas.config import PipelineConfig, RunOptions
+from schemas.config import STAGE_NAMES, PipelineConfig, RunOptions
 from tasks.announce import announce
 from tasks.crashed import mark_tasks_of_crashed_runs
+from trajpilot_core.pipeline import selected
 from trajpilot_core.stages.last import remember_run
 
 T = TypeVar("T")
@@ -44,6 +45,8 @@ def deployed(
 
     def as_asked(config: PipelineConfig = PREFILLED, run: RunOptions = DEFAULTS) -> T:
         run = over(DEFAULTS, run)
+        if computes:
+            check_built(run.recipe, _asked(inner.name, run))
         base = recipe(run.recipe)
         whole = over(base, config, prefill=PREFILLED)
         if computes:
@@ -54,6 +57,13 @@ def deployed(
 
     as_asked.__doc__ = inner.description
     return flow(name=inner.name, flow_run_name=run_name, persist_result=False)(as_asked)
+
+
+def _asked(flow_name: str, run: RunOptions) -> list[str]:
+    """Return the stages that a run of a flow asks for: those that `run` names, else its own stage, else all."""
+    own = flow_name.replace("-", "_")
+    alone = own in STAGE_NAMES and not run.only and run.from_stage is None
+    return selected(run.replace(only=(own,)) if alone else run)
 
 
 full_pipeline = deployed(pipeline.full_pipeline)

@@ -12,10 +12,11 @@ from rich.console import Console
 
 from deployments.cli.options import Device, Force, From, Only, Root, Set, change, check_corpus, located, run_options
 from deployments.cli.tables import disk, moment, number, say, show, time
+from deployments.recipes import check_built
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig
 from trajpilot_core.errors import InputError
-from trajpilot_core.pipeline import STAGES
+from trajpilot_core.pipeline import STAGES, selected
 from trajpilot_core.stages import plan as planning
 from trajpilot_core.stages import status as states
 from trajpilot_core.stages.estimate import NOTHING
@@ -61,6 +62,8 @@ def plan(
     """Say what a run would compute, in numbers, without computing it."""
     config, where = asked(root, data and check_corpus(data), recipe, set_, device)
     options = run_options(root=located(root), only=only, from_stage=from_, force=force, **where)
+    if recipe is not None:
+        check_built(recipe, selected(options))
     with no_collector():
         rows = planning.plan(STAGES, config, options)
     columns = ("stage", "state", "reused", "to compute", "removed", "rejected", "time", "disk", "why")

@@ -20,6 +20,7 @@ from deployments.cli.options import (
     local_root,
     run_options,
 )  # fmt: skip
+from deployments.recipes import check_built
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig, demo_world, soak_world, tiny_world
 from trajpilot_core.pipeline import selected
@@ -82,7 +83,7 @@ def demo(
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
     """Prepare the place, then hand over to Prefect (imported only here: its settings come first)."""
-    selected(options)
+    check_built(options.recipe, selected(options))
     from deployments.settings import one_thread_per_process, prepare_prefect
 
     one_thread_per_process()

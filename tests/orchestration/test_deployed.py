@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from deployments.recipes import BUILT, MISSING, RECIPES, demo, recipe
+from deployments.recipes import MISSING, RECIPES, check_built, demo, recipe
 from schemas.changes import over
 from schemas.config import STAGE_NAMES, PipelineConfig, RecipeName, RunOptions
 from trajpilot_core.errors import InputError, NotBuiltError
@@ -112,10 +112,10 @@ def test_a_wrong_value_is_refused_with_the_name_of_its_field(
     assert f"field '{field}'" in refused(parameters, form)
 
 
-def test_the_values_of_every_recipe_that_is_built_are_accepted(form: dict[str, Any]) -> None:
+def test_the_values_of_every_recipe_are_accepted(form: dict[str, Any]) -> None:
     from prefect.utilities.schema_tools.validation import validate
 
-    for name in BUILT:
+    for name in RECIPES:
         validate({"config": recipe(name).model_dump(mode="json")}, form, raise_on_error=True)
 
 
@@ -125,10 +125,25 @@ def test_each_name_of_a_recipe_is_a_recipe_and_the_stages_have_one_sub_record_ea
 
 
 @pytest.mark.parametrize("name", sorted(MISSING))
-def test_a_benchmark_that_waits_for_parts_names_them(name: RecipeName) -> None:
+def test_a_benchmark_whose_later_stages_wait_for_parts_names_them_and_the_stages_that_run(name: RecipeName) -> None:
+    waiting = MISSING[name].parts
     with pytest.raises(NotBuiltError) as error:
-        recipe(name)
-    assert all(part in str(error.value) for part in MISSING[name][1])
+        check_built(name, STAGE_NAMES)
+    said = str(error.value)
+    assert all(part in said for parts in waiting.values() for part in parts)
+    can = [stage for stage in STAGE_NAMES if stage not in waiting]
+    assert said.endswith(": " + " ".join(f"--only {stage}" for stage in can))
+    assert {"ingest", "features", "text_bank"} <= set(can)
+    check_built(name, can)
+
+
+def test_a_deployed_run_of_a_stage_that_is_not_built_ends_before_anything_runs(tmp_path: Path) -> None:
+    from deployments.deployed import full_pipeline, predictor
+
+    for flow, asked in ((full_pipeline, {}), (predictor, {}), (full_pipeline, {"only": ["ingest", "predictor"]})):
+        with pytest.raises(NotBuiltError, match="closed-vocabulary heads"):
+            flow.fn(run=RunOptions(recipe="keystep", root=str(tmp_path), **asked))
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_stated_in_part_stands_over_the_recipe() -> None:
