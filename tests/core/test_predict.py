@@ -1,0 +1,230 @@
+"""A plan for a video of one's own, on the soak world: the rows of the evaluation, nothing of the video's own take."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from predict_fixture import LOCAL, Ready, ready, same_as_the_evaluation
+
+from schemas.predict import Plan
+from trajpilot_core.errors import CheckpointError, InputError, StoreError
+from trajpilot_core.predict import footage as footages
+from trajpilot_core.predict import run as predicting
+from trajpilot_core.predict.answers import Clips, answer
+from trajpilot_core.predict.looks import clip_features
+from trajpilot_core.predict.motion import head_motion, mixed
+from trajpilot_core.predict.plan import plan_rows, texts_of
+from trajpilot_core.predict.run import Made
+from trajpilot_core.predict.trained import open_trained, refuse_mixed
+
+pytestmark = pytest.mark.slow
+ROWS = ["scorer_plus", "scorer", "endpoint_traj", "no_traj"]
+
+
+@pytest.fixture(scope="module")
+def soak_root(tmp_path_factory: pytest.TempPathFactory) -> Ready:
+    return ready(tmp_path_factory.mktemp("root"))
+
+
+@pytest.fixture(scope="module")
+def tested(soak_root: Ready) -> Made:
+    """The plan for a window of a test take."""
+    return soak_root.predict(soak_root.window("test"))
+
+
+@pytest.fixture(scope="module")
+def learned(soak_root: Ready) -> Made:
+    """The plan for a window that lies in the bank."""
+    return soak_root.predict(soak_root.window("train"), frames=False)
+
+
+def test_a_plan_for_a_test_take_is_what_the_evaluation_said_about_that_window(soak_root: Ready, tested: Made) -> None:
+    assert same_as_the_evaluation(tested.plan, soak_root, soak_root.window("test")) == ROWS
+    assert [row.decides for row in tested.plan.rows] == [True, False, False, False]
+    own = tested.plan.own_take
+    assert own is not None
+    assert (own.split, own.matched, len(own.annotated)) == ("test", "path", 5)
+
+
+def test_the_clips_are_measured_bit_for_bit_as_the_stages_measured_them(soak_root: Ready, tmp_path: Path) -> None:
+    window = soak_root.window("test")
+    query = soak_root.query(window)
+    seen = footages.open_footage(query, soak_root.trained)
+    vectors, _ = clip_features(seen, soak_root.trained, soak_root.run, tmp_path)
+    moved = head_motion(query, seen, soak_root.trained, tmp_path).moved
+    assert moved is not None
+    ends = [window["segment_ids"][0], window["segment_ids"][-1]]
+    np.testing.assert_array_equal(vectors, by_segment(soak_root, "features", "vector", ends, np.float16))
+    controls = by_segment(soak_root, "controls", "controls", ends, np.float32)
+    np.testing.assert_array_equal(moved.controls.reshape(2, -1), controls)
+
+
+def by_segment(soak_root: Ready, table: str, column: str, ids: list[str], dtype: type) -> np.ndarray:
+    rows = {row["segment_id"]: row[column] for row in soak_root.trained.inputs.table(table).to_pylist()}
+    return np.array([rows[segment] for segment in ids], dtype)
+
+
+@pytest.mark.parametrize("horizon", [3, 4, 6, 7])
+def test_every_horizon_gives_the_rows_of_the_evaluation(soak_root: Ready, tested: Made, horizon: int) -> None:
+    window = soak_root.window("test", horizon)
+    ends = [window["segment_ids"][0], window["segment_ids"][-1]]
+    clips = Clips(
+        by_segment(soak_root, "features", "vector", ends, np.float16),
+        by_segment(soak_root, "controls", "controls", ends, np.float32).reshape(2, 16, 6),
+    )
+    given = answer(soak_root.trained, clips, horizon, window["take_id"], None, "cpu")
+    rows = plan_rows(given, texts_of(soak_root.trained), frozenset())
+    assert same_as_the_evaluation(tested.plan.replace(rows=rows), soak_root, window) == ROWS
+
+
+def test_a_take_of_the_bank_never_retrieves_itself(soak_root: Ready, learned: Made) -> None:
+    plan = learned.plan
+    assert plan.own_take is not None
+    assert plan.own_take.split == "train"
+    assert len(plan.nearest) > 1
+    assert plan.own_take.take_id not in {window.take_id for window in plan.nearest}
+    assert any("the models were trained on it" in note for note in plan.notes)
+
+
+def test_without_knowing_the_take_it_would_retrieve_itself(
+    soak_root: Ready, learned: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted leak that the exclusion is there for."""
+    monkeypatch.setattr(footages, "own_take", lambda *_: (None, ""))
+    leaked = soak_root.predict(soak_root.window("train"), frames=False).plan
+    assert learned.plan.own_take is not None
+    assert leaked.nearest[0].take_id == learned.plan.own_take.take_id
+    assert leaked.nearest[0].cosine > 0.9999
+
+
+def test_a_copy_elsewhere_is_known_by_its_content(soak_root: Ready, tmp_path: Path, tested: Made) -> None:
+    window = soak_root.window("test")
+    copy = shutil.copy(soak_root.video(window), tmp_path / "holiday.mp4")
+    plan = soak_root.predict(window, video=str(copy), frames=False, out=str(tmp_path / "out")).plan
+    assert plan.own_take is not None
+    assert plan.own_take.matched == "content"
+    assert plan.rows == tested.plan.rows
+
+
+def test_poses_that_the_query_names_give_the_same_plan_and_their_even_clock_is_said(
+    soak_root: Ready, tmp_path: Path, tested: Made
+) -> None:
+    window = soak_root.window("test")
+    (take,) = (take for take in soak_root.trained.takes if take.take_id == window["take_id"])
+    assert take.trajectory is not None
+    assert take.timesync is not None
+    where = Path(soak_root.run.data_root)
+    named = {"trajectory": str(where / take.trajectory), "frames": False, "out": str(tmp_path)}
+    timed = {"timesync": str(where / take.timesync), "camera": take.camera, "timesync_start": rows_before(take)}
+    exact = soak_root.predict(window, **named, **timed).plan
+    assert exact.rows == tested.plan.rows
+    assert "the first pose was taken" not in " ".join(exact.notes)
+    guessed = soak_root.predict(window, **named, trajectory_offset_s=-0.3).plan
+    assert any("the first pose was taken at -0.3 s of the video" in note for note in guessed.notes)
+    assert guessed.rows != exact.rows
+
+
+def rows_before(take: object) -> int:
+    """Row of the timesync file that is the take's first frame: one later where the file has a row more than frames."""
+    start, end, n_frames = take.timesync_start, take.timesync_end, take.n_frames  # type: ignore[attr-defined]
+    return int(start) + (1 if n_frames == end - start - 1 else 0)
+
+
+def test_without_head_motion_only_no_traj_answers_and_it_is_said(soak_root: Ready, tmp_path: Path) -> None:
+    window = soak_root.window("test")
+    plan = soak_root.predict(window, poses="none", frames=False, out=str(tmp_path)).plan
+    assert same_as_the_evaluation(plan, soak_root, window) == ["no_traj"]
+    assert plan.nearest == ()
+    assert any(note.startswith("No head motion, so only No-Traj answers") for note in plan.notes)
+
+
+def test_a_stranger_s_video_without_poses_beside_it_is_answered_by_no_traj(
+    soak_root: Ready, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = soak_root.window("test")
+    copy = shutil.copy(soak_root.video(window), tmp_path / "mine.mp4")
+    monkeypatch.setattr(footages, "own_take", lambda *_: (None, ""))
+    plan = soak_root.predict(window, video=str(copy), frames=False, out=str(tmp_path)).plan
+    assert [row.row for row in plan.rows] == ["no_traj"]
+    assert plan.own_take is None
+
+
+def test_a_video_in_an_ego_exo4d_download_finds_its_own_poses(
+    soak_root: Ready, tested: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(footages, "own_take", lambda *_: (None, ""))
+    plan = soak_root.predict(soak_root.window("test"), frames=False, out=str(tmp_path)).plan
+    assert plan.motion is not None
+    assert "timesync file" in plan.motion.clock
+    assert plan.rows == tested.plan.rows
+
+
+def test_a_source_that_the_models_do_not_know_is_said_loudly(soak_root: Ready, tested: Made) -> None:
+    assert tested.plan.motion is not None
+    assert mixed(tested.plan.motion, soak_root.trained) == ()
+    (said,) = mixed(tested.plan.motion.replace(source="odometry", scale="arbitrary"), soak_root.trained)
+    assert said.startswith("MIXED HEAD MOTION: this video's is odometry, camera, arbitrary, ")
+
+
+def test_the_page_stands_alone_and_says_that_it_is_simulated(tested: Made) -> None:
+    page = Path(tested.folder, "plan.html").read_text()
+    assert "<strong>SIMULATED.</strong>" in page
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in page
+    n_frames = page.count('src="data:image/jpeg;base64,')
+    assert n_frames == 6 + (5 if tested.scene.shown else 0)
+    assert Plan.model_validate(json.loads(Path(tested.folder, "plan.json").read_text())) == tested.plan
+
+
+def test_an_encoder_of_other_settings_is_refused(soak_root: Ready, tmp_path: Path) -> None:
+    other = soak_root.trained.features.replace(interpolate_rope=False)
+    seen = footages.open_footage(soak_root.query(soak_root.window("test")), soak_root.trained)
+    with pytest.raises(CheckpointError, match="other weights or another preprocessing"):
+        clip_features(seen, replace(soak_root.trained, features=other), soak_root.run, tmp_path)
+
+
+def test_outputs_of_two_runs_are_refused(soak_root: Ready) -> None:
+    trained = soak_root.trained
+    refuse_mixed(trained.inputs, trained.manifests, "here")
+    old = trained.manifests["scorer"]
+    doctored = {**trained.manifests, "scorer": old.replace(inputs={**old.inputs, "features": "0" * 64})}
+    with pytest.raises(StoreError, match="scorer under here was made from another 'features'"):
+        refuse_mixed(trained.inputs, doctored, "here")
+
+
+def test_a_root_without_scorers_says_which_stage_to_run(soak_root: Ready, tmp_path: Path) -> None:
+    shutil.copytree(Path(soak_root.run.root, "artifacts"), tmp_path / "artifacts")
+    shutil.rmtree(tmp_path / "artifacts" / "scorer")
+    with pytest.raises(StoreError, match=r"needs .scorers., which stage scorer writes.*run scorer first"):
+        open_trained(str(tmp_path), LOCAL)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"video": "/nowhere/at/all.mp4"}, "video /nowhere/at/all.mp4 is not there"),
+        ({"video": __file__}, "give a video that plays"),
+        ({"start": "3.0-2.0"}, "--start 3-2 ends before it begins"),
+        ({"start": "1.0-1.05"}, "at least 0.2 s are needed"),
+        ({"goal": "9000-9001"}, "--goal 9000-9001 reaches past the end of the video"),
+        ({"start": "1-3", "goal": "2-4"}, "--goal begins at 2 s, before --start ends at 3 s"),
+        ({"horizon": 12}, "--horizon 12: the models under .* were trained for 3, 4"),
+        ({"seed": 7}, "--seed 7: there are models of the seeds 0"),
+        ({"trajectory": "/nowhere.csv"}, "trajectory /nowhere.csv is not there"),
+        ({"trajectory": __file__}, "calibration is needed beside|no closed-loop pose file"),
+    ],
+)  # fmt: skip
+def test_a_query_that_cannot_be_answered_is_refused_with_the_reason(
+    soak_root: Ready, changes: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        soak_root.predict(soak_root.window("test"), **changes)
+
+
+def test_nothing_is_left_in_the_temporary_folder(tested: Made) -> None:
+    import tempfile
+
+    assert not list(Path(tempfile.gettempdir()).glob(f"{predicting.SCRATCH}*"))

@@ -1,0 +1,38 @@
+"""The head paths of a plan as a picture that stands alone, for the Prefect UI; no frame of a video is in it."""
+
+from trajpilot_core.pictures.look import WARNING
+from trajpilot_core.pictures.picture import Drawn, NotDrawn, Picture, fitted
+from trajpilot_core.pictures.style import style
+from trajpilot_core.predict.drawing import Scene
+from trajpilot_core.report.charts import Axes, Point, Series, plan_chart
+from trajpilot_core.report.paths import VIEWS, Path
+from trajpilot_core.report.sheet import Panel, keys_of, sheet
+
+NAME, TITLE = "paths", "Head paths of the plan"
+STYLES = {"true": "oracle", "nearest": "endpoint_traj", "chosen": "scorer"}
+"""Kind of a path -> line of the report's style sheet."""
+WAYS = ("forward", "left", "up")
+
+
+def paths_picture(scene: Scene, *, simulated: bool) -> Picture | NotDrawn:
+    """Draw the paths from three sides."""
+    if not scene.paths:
+        return NotDrawn(NAME, TITLE, "there is no head motion")
+    panels = [_panel(view, scene) for view in VIEWS]
+    keys = keys_of([_series(path, VIEWS[0]) for path in scene.paths])
+    content = sheet(panels, keys, style(), len(VIEWS), WARNING if simulated else "")
+    return fitted(NAME, TITLE, Drawn(content, "Cross: where a path begins. Dot: where it ends."))
+
+
+def _panel(view: tuple[str, int, int, float], scene: Scene) -> Panel:
+    """Draw one side."""
+    title, right, up, sign = view
+    across = f"{'' if sign > 0 else 'against '}{WAYS[right]}, {scene.unit}; upwards: {WAYS[up]}"
+    return Panel(title, plan_chart(Axes(title, across, "", ()), [_series(path, view) for path in scene.paths]))
+
+
+def _series(path: Path, view: tuple[str, int, int, float]) -> Series:
+    """Return one path as a line."""
+    _, right, up, sign = view
+    points = ((sign * float(p[right]), float(p[up])) for p in path.points_m)
+    return Series(path.name, STYLES[path.kind], tuple(Point(x, y, y, y) for x, y in points))

@@ -1,0 +1,151 @@
+"""Tensors of answers -> the plan as a record, with labels as texts and windows by their takes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.annotation import Take
+from schemas.predict import OwnTake, PlanRow, PlanStep, RankedLabel, Retrieved
+from trajpilot_core.evaluation.rollout import Answers
+from trajpilot_core.predict.answers import Given
+from trajpilot_core.predict.footage import Footage
+from trajpilot_core.predict.trained import TrainedRoot
+from trajpilot_core.report.names import ROWS, row_name
+from trajpilot_core.retrieval.candidates import Candidates
+
+NEAREST = 5
+"""Retrieved windows that are shown."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What ids mean under a root."""
+
+    labels: Mapping[str, str]
+    takes: Mapping[str, Take]
+    segments: Mapping[str, dict[str, Any]]
+
+    def label(self, label_id: str) -> str:
+        """Return the text of a label."""
+        return self.labels.get(label_id, label_id)
+
+
+def texts_of(root: TrainedRoot) -> Texts:
+    """Read labels, takes and segments."""
+    segments = root.rows("segments", ("segment_id", "take_id", "start_s", "end_s", "label_id"))
+    return Texts(
+        {row["label_id"]: row["label"] for row in root.rows("labels", ("label_id", "label"))},
+        {take.take_id: take for take in root.takes},
+        {row["segment_id"]: row for row in segments},
+    )
+
+
+def plan_rows(given: Given, texts: Texts, weak: frozenset[str]) -> tuple[PlanRow, ...]:
+    """Return the rows; the first one decides.
+
+    Args:
+        given: the answers.
+        texts: of labels and takes.
+        weak: models that were judged undertrained.
+    """
+    return tuple(_row(answers, given, texts, weak, at == 0) for at, answers in enumerate(given.answers))
+
+
+def _row(answers: Answers, given: Given, texts: Texts, weak: frozenset[str], decides: bool) -> PlanRow:
+    """Return one row."""
+    opened = None if answers.opened is None else bool(answers.opened[0])
+    window = -1 if answers.window is None else int(answers.window[0])
+    return PlanRow(
+        row=answers.variant,
+        name=row_name(answers.variant),
+        decides=decides,
+        scores="probability" if answers.variant == "scorer_plus" and opened else "cosine",
+        gate=None if answers.gate is None else float(answers.gate[0]),
+        threshold=given.thresholds.get(answers.variant),
+        opened=opened,
+        trusted=None if window < 0 or given.found is None else _trusted(window, given.found, given, texts),
+        undertrained=bool(weak & set(ROWS[answers.variant].models)),
+        steps=_steps(answers, given, texts),
+    )
+
+
+def _steps(answers: Answers, given: Given, texts: Texts) -> tuple[PlanStep, ...]:
+    """Return the positions of one row."""
+    label_ids = given.view.data.label_ids
+    ids, scores = answers.ids[0].tolist(), answers.scores[0].double().tolist()
+    decoded = [row[0] for row in ids] if answers.decoded is None else answers.decoded[0].tolist()
+    last = len(ids) - 1
+    return tuple(
+        PlanStep(
+            position=at,
+            role="start" if at == 0 else "goal" if at == last else "middle",
+            label_id=label_ids[chosen],
+            label=texts.label(label_ids[chosen]),
+            top=tuple(
+                RankedLabel(label_id=label_ids[i], label=texts.label(label_ids[i]), score=score)
+                for i, score in zip(ids[at], scores[at], strict=True)
+            ),
+        )
+        for at, chosen in enumerate(decoded)
+    )
+
+
+def _trusted(window: int, found: Candidates, given: Given, texts: Texts) -> Retrieved:
+    """Return the retrieved window with that row."""
+    place = found.window[0].tolist().index(window)
+    return retrieved(place, found, given, texts)
+
+
+def nearest(given: Given, texts: Texts) -> tuple[Retrieved, ...]:
+    """Return the first retrieved windows, best first."""
+    found = given.found
+    if found is None:
+        return ()
+    there = int(found.valid[0].sum())
+    return tuple(retrieved(place, found, given, texts) for place in range(min(NEAREST, there)))
+
+
+def retrieved(place: int, found: Candidates, given: Given, texts: Texts) -> Retrieved:
+    """Return the candidate at a place of the pool."""
+    data = given.view.data
+    windows = data.windows[found.horizon]
+    row = int(found.window[0, place])
+    take = texts.takes[data.take_ids[int(windows.take[row])]]
+    segments = [texts.segments[data.segment_ids[i]] for i in windows.segments[row].tolist()]
+    return Retrieved(
+        window_id=windows.window_ids[row],
+        take_id=take.take_id,
+        take=take.name,
+        split=take.split,
+        cosine=float(found.cosine[0, place]),
+        labels=tuple(texts.label(row["label_id"]) for row in segments),
+        spans_s=tuple((row["start_s"], row["end_s"]) for row in segments),
+    )
+
+
+def own_take(footage: Footage, texts: Texts) -> OwnTake | None:
+    """Return what the corpus knows of the video, if it is one of its takes."""
+    if footage.own is None:
+        return None
+    segments = [row for row in texts.segments.values() if row["take_id"] == footage.own.take_id]
+    return OwnTake(
+        take_id=footage.own.take_id,
+        name=footage.own.name,
+        split=footage.own.split,
+        matched="path" if footage.matched == "path" else "content",
+        annotated=tuple(texts.label(row["label_id"]) for row in _between(segments, footage)),
+    )
+
+
+def _between(segments: Sequence[dict[str, Any]], footage: Footage) -> list[dict[str, Any]]:
+    """Return the annotated segments from the one that meets the Start to the one that meets the Goal; else none."""
+    ordered = sorted(segments, key=lambda row: float(row["start_s"]))
+    first = _meeting(ordered, footage.start_s)
+    last = _meeting(ordered, footage.goal_s)
+    return [] if first is None or last is None else ordered[first : last + 1]
+
+
+def _meeting(ordered: Sequence[dict[str, Any]], span_s: tuple[float, float]) -> int | None:
+    """Return the place of the segment that holds the middle of an interval."""
+    middle = sum(span_s) / 2
+    return next((i for i, row in enumerate(ordered) if row["start_s"] <= middle < row["end_s"]), None)

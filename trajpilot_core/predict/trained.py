@@ -1,0 +1,129 @@
+"""What a run has left under its root, as far as a prediction needs it: tables, models, settings, and that they fit.
+
+The outputs that count now may be of several runs: a prediction with a scorer that was fitted on other features than
+those beside it would look like any other. So what every stage says that it read is compared with what is there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from schemas.annotation import SIMULATED, Take
+from schemas.arrow import rows_of
+from schemas.artifacts import Manifest
+from schemas.config import FeatureConfig, IngestConfig, TrajectoryConfig
+from schemas.results import Judgement
+from trajpilot_core.errors import StoreError
+from trajpilot_core.evaluation.paper_claims import model_of
+from trajpilot_core.pipeline import STAGES
+from trajpilot_core.stages.key import producers, resolve_inputs
+from trajpilot_core.stages.last import recall_run
+from trajpilot_core.stages.stage import Stage, Work
+from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.store.reading import StageInputs, read_entry_table
+
+NEEDED = (
+    "takes", "segments", "labels", "windows", "controls", "features", "text_bank", "folds", "e_tau", "predictors",
+    "scorers",
+)  # fmt: skip
+"""Entries that a prediction reads."""
+
+
+def _never(work: Work) -> None:
+    """Stand in for the `run` of a stage that is none."""
+
+
+READER = Stage(
+    name="predict", reads=NEEDED, writes=(), config="evaluation", run=_never, version=1,
+    summary="what a prediction reads; no stage of the pipeline",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TrainedRoot:
+    """The outputs that count under a root."""
+
+    folder: Folder
+    inputs: StageInputs
+    manifests: Mapping[str, Manifest]
+    """Stage -> output, for every stage that wrote one of NEEDED."""
+    takes: tuple[Take, ...]
+    data_root: str | None
+    """Corpus of the last run; None where nobody noted it."""
+    ingest: IngestConfig
+    trajectories: TrajectoryConfig
+    features: FeatureConfig
+
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """Corpora of the takes, sorted."""
+        return tuple(sorted({take.corpus for take in self.takes}))
+
+    @property
+    def is_simulated(self) -> bool:
+        """Say whether any take was simulated."""
+        return SIMULATED in self.corpora
+
+    def rows(self, table: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Return columns of one of the tables as rows."""
+        return cast("list[dict[str, Any]]", self.inputs.table(table, columns).to_pylist())
+
+
+def open_trained(root: str, allowed: tuple[str, ...]) -> TrainedRoot:
+    """Find the outputs that count under a root, and check that they are made from each other.
+
+    Args:
+        root: of a run that has come as far as `scorer`.
+        allowed: protocols that may be opened.
+
+    Raises:
+        StoreError: a stage has not run, or one was made from another output than the one that counts now.
+    """
+    folder = open_folder(root, allowed)
+    inputs = resolve_inputs(folder, READER, STAGES)
+    writers = sorted({producers(STAGES)[name] for name in NEEDED}, key=list(STAGES).index)
+    manifests = {stage: manifest for stage in writers if (manifest := current_manifest(folder, stage)) is not None}
+    refuse_mixed(inputs, manifests, folder.url)
+    last = recall_run(root, allowed)
+    return TrainedRoot(
+        folder, inputs, manifests, tuple(rows_of(Take, inputs.table("takes"))), last.data_root if last else None,
+        IngestConfig.model_validate(manifests["ingest"].config),
+        TrajectoryConfig.model_validate(manifests["trajectories"].config),
+        FeatureConfig.model_validate(manifests["features"].config),
+    )  # fmt: skip
+
+
+def refuse_mixed(inputs: StageInputs, manifests: Mapping[str, Manifest], where: str) -> None:
+    """Refuse outputs of which one was made from another version of its inputs than the one that counts now.
+
+    Args:
+        inputs: the entries that count.
+        manifests: stage -> the output that counts.
+        where: the root, for the message.
+
+    Raises:
+        StoreError: there is such an output.
+    """
+    for stage, manifest in manifests.items():
+        for name, (producer, entry) in inputs.entries.items():
+            if manifest.inputs.get(name, entry.fingerprint) != entry.fingerprint:
+                raise StoreError(
+                    f"{stage} under {where} was made from another {name!r} than the one that {producer} has written "
+                    f"since; bring the root up to date first: trajpilot run --from {producer}"
+                )
+
+
+def undertrained(root: TrainedRoot, seed: int) -> frozenset[str]:
+    """Return the models of a seed that the evaluation of the root judged undertrained; none where it has not run."""
+    try:
+        manifest = current_manifest(root.folder, "evaluation")
+    except StoreError:
+        return frozenset()
+    if manifest is None or manifest.inputs.get("scorers") != root.inputs.entries["scorers"][1].fingerprint:
+        return frozenset()
+    checks = rows_of(Judgement, read_entry_table(root.folder, manifest, "judgements"))
+    return frozenset(
+        model_of(row.check) for row in checks
+        if row.check.startswith("trained: ") and row.check.endswith(f"seed {seed}") and row.verdict == "undertrained"
+    )  # fmt: skip
