@@ -7,7 +7,20 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from deployments.cli import compare, convert, deploy, doctor, evidence, inspect, run, server, simulate, upkeep, workers
+from deployments.cli import (
+    compare,
+    convert,
+    deploy,
+    doctor,
+    evidence,
+    inspect,
+    predict,
+    run,
+    server,
+    simulate,
+    upkeep,
+    workers,
+)
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.store.files import advice
 
@@ -27,6 +40,7 @@ upkeep.add_to(app)
 doctor.add_to(app)
 convert.add_to(app)
 compare.add_to(app)
+predict.add_to(app)
 
 
 def main() -> None:

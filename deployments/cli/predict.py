@@ -1,0 +1,123 @@
+"""Command `predict`: a plan for a video of one's own. Needs no server."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from deployments.cli.options import Device, Root, Workers, explain, located, run_options
+from deployments.cli.tables import say, table_of
+from schemas.predict import Plan, PlanQuery
+from trajpilot_core.errors import InputError
+
+if TYPE_CHECKING:
+    from trajpilot_core.predict.run import Made
+
+Video = Annotated[str, typer.Argument(help="Video of a head camera.")]
+Start = Annotated[str, typer.Option("--start", help="When the first action is seen, seconds: 12.0-15.5.")]
+Goal = Annotated[str, typer.Option("--goal", help="When the last action is seen, seconds: 60-63.")]
+Horizon = Annotated[int, typer.Option("--horizon", help="Steps of the plan, Start and Goal included.")]
+Trajectory = Annotated[
+    str | None, typer.Option("--trajectory", help="Poses of Project Aria: closed_loop_trajectory.csv.")
+]
+Timesync = Annotated[
+    str | None, typer.Option("--timesync", help="timesync.csv of the recording; without it, see --trajectory-offset.")
+]
+TimesyncStart = Annotated[
+    int | None, typer.Option("--timesync-start", help="Row of the timesync file that is the video's first frame.")
+]
+Camera = Annotated[str | None, typer.Option("--camera", help="Camera in the timesync file, such as aria01_214-1.")]
+Calibration = Annotated[
+    str | None, typer.Option("--calibration", help="online_calibration.jsonl; else looked for beside the poses.")
+]
+Offset = Annotated[
+    float | None, typer.Option("--trajectory-offset", help="Second of video of the first pose; else 0 is assumed.")
+]
+Source = Annotated[str, typer.Option("--poses", help="auto, or none: No-Traj alone.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Which of the trained models; else the first.")]
+Frames = Annotated[bool, typer.Option("--frames/--no-frames", help="Show frames of the videos on the page.")]
+Out = Annotated[str | None, typer.Option("--out", help="Folder for plan.json and plan.html; else below the root.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command()(predict)
+
+
+def predict(
+    video: Video, start: Start, goal: Goal, horizon: Horizon = 5, root: Root = "runs/demo",
+    trajectory: Trajectory = None, timesync: Timesync = None, timesync_start: TimesyncStart = None,
+    camera: Camera = None, calibration: Calibration = None, trajectory_offset: Offset = None, poses: Source = "auto",
+    seed: Seed = None, frames: Frames = True, out: Out = None, device: Device = "auto", workers: Workers = 2,
+) -> None:  # fmt: skip
+    """Say what happens between two clips of a video, with the models that a run has trained under --root."""
+    query = plan_query(
+        video=video, start=start, goal=goal, horizon=horizon, trajectory=trajectory, timesync=timesync,
+        timesync_start=timesync_start, camera=camera, calibration=calibration,
+        trajectory_offset_s=trajectory_offset, poses=poses, seed=seed, frames=frames, out=out and located(out),
+    )  # fmt: skip
+    place = located(root)
+    if "://" not in place and not Path(place).is_dir():
+        raise InputError(f"--root {root} is no folder; give the root of a run, or make one: make demo")
+    from deployments.settings import one_thread_per_process
+
+    one_thread_per_process()
+    from trajpilot_core.predict import run as predicting
+
+    console = Console()
+    show_made(console, predicting.predict(query, run_options(root=place, device=device, workers=workers)))
+
+
+def plan_query(**values: object) -> PlanQuery:
+    """Build the query, with a readable error."""
+    try:
+        return PlanQuery.model_validate(values)
+    except ValidationError as error:
+        raise InputError(explain(error)) from None
+
+
+def show_made(console: Console, made: "Made") -> None:
+    """Print a plan: warnings, steps, gate, and where the page lies."""
+    plan = made.plan
+    if plan.simulated:
+        console.print("[bold]SIMULATED:[/] models of a made-up world; the plan says nothing about real recordings.")
+    for note in plan.notes:
+        say(console, f"note: {note}")
+    console.print(steps_table(console, plan))
+    for row in plan.rows:
+        weak = " (UNDERTRAINED)" if row.undertrained else ""
+        say(console, f"{row.name}{weak}: {' > '.join(step.label for step in row.steps)}")
+    for line in gate_lines(plan):
+        say(console, line)
+    say(console, f"page: {made.folder}/plan.html   JSON: {made.folder}/plan.json")
+
+
+def steps_table(console: Console, plan: Plan) -> Table:
+    """Return the table of the row that decides: five answers for every step; its sequence is marked."""
+    from trajpilot_core.predict.page import role
+
+    best = plan.decided
+    table = table_of(console, ("step", "", best.scores, "label"), f"{best.name}: five best labels for every step")
+    for step in best.steps:
+        for place, top in enumerate(step.top):
+            name = role(step.position, plan.horizon) if place == 0 else ""
+            chosen = ">" if top.label_id == step.label_id else ""
+            table.add_row(name, chosen, f"{top.score:.3f}", escape(top.label), end_section=top is step.top[-1])
+    return table
+
+
+def gate_lines(plan: Plan) -> list[str]:
+    """Say of every row with a gate what it did, and whose trajectory was trusted."""
+    from trajpilot_core.predict.page import gate_said
+
+    lines = [f"the row that decides: {plan.decided.name}"]
+    for row in plan.rows:
+        if row.gate is not None:
+            whose = row.trusted
+            of = f": that of {whose.take} ({' > '.join(whose.labels)})" if whose else ""
+            lines.append(f"{row.name}: {gate_said(row)}{of}")
+    return lines
