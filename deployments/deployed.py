@@ -12,10 +12,12 @@ from prefect import Flow, flow, runtime
 from deployments.recipes import check_built, recipe
 from deployments.settings import deployed_place
 from flows import pipeline, stages
+from flows import predict as predicting
 from flows import watch as watching
 from flows.naming import named
 from schemas.changes import over
 from schemas.config import STAGE_NAMES, PipelineConfig, RunOptions
+from schemas.predict import PlanQuery
 from tasks.announce import announce
 from tasks.crashed import mark_tasks_of_crashed_runs
 from trajpilot_core.pipeline import selected
@@ -77,3 +79,9 @@ scorer = deployed(stages.scorer)
 evaluation = deployed(stages.evaluation)
 report = deployed(stages.report)
 watch = deployed(watching.watch, computes=False)
+
+
+@flow(name="predict", flow_run_name=run_name, persist_result=False)
+def predict(query: PlanQuery, run: RunOptions = DEFAULTS) -> str:
+    """Say what happens between two clips of a video, with the models under the root of the deployment."""
+    return predicting.predict.fn(query, over(DEFAULTS, run))

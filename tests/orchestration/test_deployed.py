@@ -178,7 +178,7 @@ def test_run_options_keep_the_place_of_the_deployment() -> None:
 def test_every_stage_is_deployed_under_its_own_name_on_the_pool_that_fits_it(declared: dict[str, Any]) -> None:
     stages = {name.replace("_", "-") for name in STAGES}
     groups = {f"{stage.name}-group" for stage in STAGES.values() if stage.video_s is not None}
-    assert set(declared) == stages | groups | {"full-pipeline", "claims", "watch"}
+    assert set(declared) == stages | groups | {"full-pipeline", "claims", "predict", "watch"}
     for name, item in declared.items():
         wanted = "trajpilot-gpu" if name in GPU_STAGES | {"full-pipeline", "features-group"} else "trajpilot-cpu"
         assert item["work_pool"]["name"] == wanted, name
