@@ -61,7 +61,7 @@ LAYOUT_FAULTS: dict[LayoutName, tuple[Fault, ...]] = {
     "egoper": (
         *VIDEO_ONLY,
         Fault("unlabelled", (Code.UNLABELLED,)),
-        Fault("no_split", (Code.NO_SPLIT,)),
+        Fault("no_split", (Code.NO_SPLIT, Code.SPLIT_UNUSED)),
         Fault("take_malformed", (Code.RECORD_MALFORMED,)),
     ),
     "epic_kitchens": VIDEO_ONLY,

@@ -23,7 +23,7 @@ from trajpilot_core.simworld.layout import (
 )
 from trajpilot_core.simworld.spans import Span, break_spans, spans_of
 from trajpilot_core.simworld.truth import TakeTruth, World, random_uid, stream
-from trajpilot_core.simworld.wording import step_description, step_name, thing_of
+from trajpilot_core.simworld.wording import is_shared, step_description, step_name, thing_of
 
 VIDEOS, ANNOTATIONS = "v2/full_scale", "v2/annotations"
 GROUPS = f"{ANNOTATIONS}/goalstep_video_groups.tsv"
@@ -116,7 +116,8 @@ def step(world: World, rng: np.random.Generator, span: Span, is_repeated: bool) 
     """Return one annotated step, half of the time with substeps."""
     truth = world.labels[span.label]
     thing, relevance = thing_of(truth), [name for name, _ in RELEVANCE]
-    found = described(span, f"Work on the {thing}: {step_name(truth)}", step_description(truth))
+    about = "Prepare" if is_shared(truth) else f"Work on the {thing}"
+    found = described(span, f"{about}: {step_name(truth)}", step_description(truth))
     found |= {"is_continued": is_repeated, "is_procedural": bool(rng.random() < 0.7)}
     found["is_relevant"] = relevance[int(rng.choice(len(relevance), p=[share for _, share in RELEVANCE]))]
     found["summary"] = [f"handles the {thing}"] if rng.random() < 0.35 else []
@@ -153,6 +154,8 @@ def entry(world: World, take: TakeTruth) -> Json:
     for span in spans:
         steps.append(step(world, rng, span, span.label in seen))
         seen.add(span.label)
+    if take.fault is not None:
+        steps = [one | {"is_relevant": "essential"} if "is_relevant" in one else one for one in steps]
     if rank_of(world, take) == 0:
         steps[1] = {k: v for k, v in steps[1].items() if k not in ("is_continued", "is_procedural", "is_relevant")}
     if rank_of(world, take) % 4 == 1:
