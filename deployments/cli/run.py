@@ -22,13 +22,18 @@ from deployments.cli.options import (
 )  # fmt: skip
 from deployments.recipes import check_built
 from schemas.config import PipelineConfig, RunOptions
-from schemas.world import WorldConfig, demo_world, soak_world, tiny_world
+from schemas.world import PRESETS, LayoutName, WorldConfig
 from trajpilot_core.pipeline import selected
 from trajpilot_core.stages.last import remember_run
 
 DELIBERATE = 0.6
 """The simulated world holds many deliberately broken takes."""
-WORLDS = {"demo": (demo_world, "demo"), "tiny": (tiny_world, "demo"), "soak": (soak_world, "soak")}
+CORPORA: dict[LayoutName, str] = {
+    "keystep": "egoexo4d_keystep", "basketball": "egoexo4d_basketball", "goalstep": "goalstep", "egoper": "egoper",
+    "epic_kitchens": "epic_kitchens",
+}  # fmt: skip
+"""Layout of a simulated world -> reader of its files."""
+WORLDS = {"demo": "demo", "tiny": "demo", "soak": "soak", **{f"tiny_{layout}": "demo" for layout in CORPORA}}
 """Simulated worlds, each with its recipe."""
 
 
@@ -60,14 +65,14 @@ def run(
 
 
 def demo(
-    root: Root = "runs/demo", world: str = typer.Option("demo", help="World to simulate: demo, tiny or soak."),
+    root: Root = "runs/demo", world: str = typer.Option("demo", help=f"World to simulate: {', '.join(WORLDS)}."),
     set_: Set = [], only: Only = [], from_: From = None, force: Force = [], workers: Workers = 2,  # noqa: B006
 ) -> None:  # fmt: skip
     """Simulate a world and run the whole pipeline on it, offline."""
     if world not in WORLDS:
         raise typer.BadParameter(f"{world!r} is not one of {', '.join(WORLDS)}", param_hint="--world")
-    simulated, recipe = WORLDS[world]
-    config = configure(recipe, set_)
+    simulated, recipe = PRESETS[world](), WORLDS[world]
+    config = configure(recipe, [*read_as(simulated), *set_])
     options = run_options(
         root=str(local_root(root)),
         data_root=str(local_root(root) / "world"),
@@ -78,7 +83,14 @@ def demo(
         workers=workers,
         max_reject_ratio=DELIBERATE,
     )
-    start(config, options, "a SIMULATED world", simulated())
+    start(config, options, "a SIMULATED world", simulated)
+
+
+def read_as(world: WorldConfig) -> list[str]:
+    """Return the changes of a recipe that read the layout of a simulated world."""
+    if world.layout not in CORPORA:
+        return []
+    return [f"ingest.corpus={CORPORA[world.layout]}", "ingest.paraphrase_table=null"]
 
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
