@@ -33,6 +33,8 @@ CORPORA: dict[LayoutName, str] = {
     "epic_kitchens": "epic_kitchens",
 }  # fmt: skip
 """Layout of a simulated world -> reader of its files."""
+WITH_POSES = ("keystep", "basketball")
+"""Layouts that release poses; of the others they come from the video."""
 WORLDS = {"demo": "demo", "tiny": "demo", "soak": "soak", **{f"tiny_{layout}": "demo" for layout in CORPORA}}
 """Simulated worlds, each with its recipe."""
 
@@ -90,7 +92,8 @@ def read_as(world: WorldConfig) -> list[str]:
     """Return the changes of a recipe that read the layout of a simulated world."""
     if world.layout not in CORPORA:
         return []
-    return [f"ingest.corpus={CORPORA[world.layout]}", "ingest.paraphrase_table=null"]
+    changes = [f"ingest.corpus={CORPORA[world.layout]}", "ingest.paraphrase_table=null"]
+    return changes if world.layout in WITH_POSES else [*changes, "trajectories.source=odometry"]
 
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
