@@ -1,6 +1,7 @@
 """One reader per corpus, all to the same records."""
 
 from trajpilot_core.errors import NotBuiltError
+from trajpilot_core.readers.basketball import EGOEXO4D_BASKETBALL
 from trajpilot_core.readers.egoexo4d import EGOEXO4D_ATOMIC
 from trajpilot_core.readers.egoper import EGOPER
 from trajpilot_core.readers.epic_kitchens import EPIC_KITCHENS
@@ -11,6 +12,7 @@ from trajpilot_core.readers.reading import Reader
 READERS: dict[str, Reader] = {
     "egoexo4d_atomic": EGOEXO4D_ATOMIC,
     "egoexo4d_keystep": EGOEXO4D_KEYSTEP,
+    "egoexo4d_basketball": EGOEXO4D_BASKETBALL,
     "goalstep": GOALSTEP,
     "egoper": EGOPER,
     "epic_kitchens": EPIC_KITCHENS,

@@ -154,6 +154,8 @@ def _take_files(uid: str, record: object, captures: dict[str, object], config: I
         timesync=f"{capture_root}/timesync.csv" if capture_root else None, calibration=f"{folder}/{CALIBRATION}",
         timesync_start=as_integer(take.get("timesync_start_idx")),
         timesync_end=as_integer(take.get("timesync_end_idx")),
+        task_ids=tuple(n for n in map(as_integer, map(take.get, ("task_id", "parent_task_id"))) if n is not None),
+        task_names=tuple(t for t in map(as_text, map(take.get, ("task_name", "parent_task_name"))) if t is not None),
     )  # fmt: skip
 
 

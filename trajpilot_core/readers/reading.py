@@ -45,6 +45,9 @@ class TakeFiles:
     calibration: str | None
     timesync_start: int | None
     timesync_end: int | None
+    task_ids: tuple[int, ...] = ()
+    """Of the take's task and of the one above it."""
+    task_names: tuple[str, ...] = ()
 
     def optional(self) -> list[str]:
         """Paths whose presence decides something, while ingest does not read them."""
@@ -67,6 +70,8 @@ class Point(NamedTuple):
     label_id: str | None = None
     """Given together with `label`, and never merged with another id."""
     details: Details | None = None
+    group: str | None = None
+    """Neighbours of different groups share no run, so no window crosses from one to the other."""
 
 
 def span_point(
@@ -152,6 +157,8 @@ class Reader:
     listing: Callable[[Corpus, IngestConfig], Listing]
     published: Mapping[str, Published] = field(default_factory=dict)
     """By `CorpusCount.what` (trajpilot_core/readers/extras.py)."""
+    horizons: tuple[int, int] | None = None
+    """Shortest and longest window; None: those of IngestConfig."""
     splits: str = "annotations/splits.json"
     """Where the corpus says which split a take is in, for messages."""
     unit: str = "descriptions"

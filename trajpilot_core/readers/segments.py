@@ -96,11 +96,12 @@ def fit_to_video(
     return Intervals(start_s, end_s, is_outside, is_empty, is_clipped & ~is_outside & ~is_empty)
 
 
-def run_numbers(is_kept: Mask) -> NDArray[np.int64]:
+def run_numbers(is_kept: Mask, begins_group: Mask | None = None) -> NDArray[np.int64]:
     """Return the run of each kept segment, shape (K,), from 0: it rises by one where a lost segment stood between.
 
     Args:
         is_kept: shape (N,), segments of one take in order of time.
+        begins_group: shape (N,), where a group begins, a run begins too; None: there are no groups.
     """
-    lost_before = np.cumsum(~is_kept)[is_kept]
-    return np.unique(lost_before, return_inverse=True)[1].astype(np.int64)
+    breaks = ~is_kept if begins_group is None else ~is_kept + begins_group.astype(np.int64)
+    return np.unique(np.cumsum(breaks)[is_kept], return_inverse=True)[1].astype(np.int64)

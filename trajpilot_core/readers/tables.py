@@ -81,10 +81,10 @@ def cut_take(
     named = [label_of.of(point) for point in points]
     is_unnamed = np.array([label == "" for label, _ in named], bool)
     is_kept = ~(is_unnamed | found.is_outside | found.is_empty)
-    kept = [int(i) for i in np.flatnonzero(is_kept)]
+    kept, run = [int(i) for i in np.flatnonzero(is_kept)], run_numbers(is_kept, _begins_group(points))
     cut = CutTake(
         candidate, probe, tuple(points[i] for i in kept), tuple(named[i][0] for i in kept),
-        tuple(named[i][1] for i in kept), found.start_s[kept], found.end_s[kept], run_numbers(is_kept),
+        tuple(named[i][1] for i in kept), found.start_s[kept], found.end_s[kept], run,
     )  # fmt: skip
     return cut, _segment_rejects(candidate, found, is_unnamed, probe.duration_s)
 
@@ -98,6 +98,12 @@ def _intervals(
     if spans:
         return span_intervals(np.array(spans, np.float64), config.interval_cap_s)
     return midpoint_intervals(anchor_s, probe.duration_s, config.interval_cap_s)
+
+
+def _begins_group(points: Sequence[Point]) -> NDArray[np.bool_]:
+    """Return (N,) where a point's group differs from the one before."""
+    groups = [point.group for point in points]
+    return np.array([i > 0 and group != groups[i - 1] for i, group in enumerate(groups)], bool)
 
 
 def _segment_rejects(
@@ -124,13 +130,16 @@ def subject_phrases(config: IngestConfig) -> tuple[str, ...]:
     return (*SUBJECT_PHRASES, *sorted(own - set(SUBJECT_PHRASES)))
 
 
-def tables_of(cut: Sequence[CutTake], dev: Collection[str], config: IngestConfig) -> Tables:
+def tables_of(
+    cut: Sequence[CutTake], dev: Collection[str], config: IngestConfig, horizons: tuple[int, int] | None = None
+) -> Tables:
     """Build the four tables; `cut` is in order of take id.
 
     Args:
         cut: takes with at least one segment each.
         dev: captures whose training takes are held out.
         config: horizons.
+        horizons: shortest and longest window of this corpus; None: those of the settings.
     """
     splits: list[Split] = [_split(take, dev) for take in cut]
     segments = _segments(cut, splits)
@@ -140,7 +149,7 @@ def tables_of(cut: Sequence[CutTake], dev: Collection[str], config: IngestConfig
         takes=table_of(Take, [_take(t, split) for t, split in zip(cut, splits, strict=True)]),
         segments=segments,
         labels=table_of(Label, label_rows(zip(*texts, strict=True))),
-        windows=_windows(segments, take, config),
+        windows=_windows(segments, take, horizons or (config.min_horizon, config.max_horizon)),
     )
 
 
@@ -188,11 +197,11 @@ def _joined(parts: Sequence[NDArray[np.generic]], kind: type[np.generic]) -> NDA
     return np.concatenate([np.zeros(0, kind), *parts])
 
 
-def _windows(segments: pa.Table, take: NDArray[np.int64], config: IngestConfig) -> pa.Table:
+def _windows(segments: pa.Table, take: NDArray[np.int64], horizons: tuple[int, int]) -> pa.Table:
     """Build the windows of all horizons, in order of horizon, then take and first position."""
     run = segments.column("run").to_numpy()
     columns = {name: segments.column(name).combine_chunks() for name in ("segment_id", "take_id", "split", "position")}
-    parts = [_windows_of(columns, window_rows(take, run, h)) for h in range(config.min_horizon, config.max_horizon + 1)]
+    parts = [_windows_of(columns, window_rows(take, run, h)) for h in range(horizons[0], horizons[1] + 1)]
     return pa.concat_tables([arrow_schema(Window).empty_table(), *parts]).combine_chunks()
 
 

@@ -62,7 +62,7 @@ def run(work: Work) -> None:
     rejects += lost
     _check_left(reader, reading, cut, rejects, config)
     dev = dev_captures((c.candidate.take.capture for c in cut if c.candidate.released == "train"), config)
-    tables = tables_of(cut, dev, config)
+    tables = tables_of(cut, dev, config, reader.horizons)
     _check_training(tables, len(dev), config)
     rejects += _vanished_scenarios(reading, cut)
     work.sink.table("details", details_of(cut, tables.segments))
