@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from deployments.cli import (
+    bench,
     compare,
     convert,
     deploy,
@@ -39,6 +40,7 @@ workers.add_to(app)
 upkeep.add_to(app)
 doctor.add_to(app)
 convert.add_to(app)
+bench.add_to(app)
 compare.add_to(app)
 predict.add_to(app)
 
