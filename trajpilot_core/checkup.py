@@ -14,7 +14,7 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 
-from schemas.config import IngestConfig, PipelineConfig
+from schemas.config import IngestConfig
 from trajpilot_core.errors import InputError, StoreError, StoreIOError
 from trajpilot_core.readers import reader_of
 from trajpilot_core.readers.corpus import Corpus, open_corpus
@@ -225,25 +225,3 @@ def _share(what: str, there: int, expected: int, missing: Sequence[str], todo: s
         return Finding(what, f"{expected:,}", f"{there:,}", "ok")
     named = f"; missing for one: {', '.join(missing[:NAMED])}" if missing else ""
     return Finding(what, f"{expected:,}", f"{there:,}{named}", "bad" if there == 0 else "note", todo)
-
-
-def check_weights(config: PipelineConfig) -> list[Finding]:
-    """Look for the weights that the settings name."""
-    from trajpilot_core.encoders.text import encoder_files
-
-    found = []
-    if config.features.model != "tiny":
-        files = [] if config.features.checkpoint is None else [config.features.checkpoint]
-        found.append(_weights("features", files, "set features.checkpoint to the V-JEPA 2.1 weights"))
-    try:
-        files = list(encoder_files(config.text_bank))
-    except InputError as error:
-        return [*found, Finding("weights of text_bank", "there", "not named", "bad", str(error))]
-    return found + ([_weights("text_bank", files, "see TextConfig.model")] if files else [])
-
-
-def _weights(stage: str, files: Sequence[str], todo: str) -> Finding:
-    missing = [path for path in files if not Path(path).is_file()]
-    if files and not missing:
-        return Finding(f"weights of {stage}", "there", ", ".join(Path(path).name for path in files[:NAMED]), "ok")
-    return Finding(f"weights of {stage}", "there", ", ".join(missing[:NAMED]) or "not named", "bad", todo)

@@ -40,6 +40,7 @@ def doctor(
     from deployments.server_check import check_server
     from deployments.settings import server_login, server_of_deployments
     from trajpilot_core import checkup
+    from trajpilot_core.checkup_weights import check_weights
 
     if corpus is not None:
         look_at_download(corpus, located(data or root), set_)
@@ -55,7 +56,7 @@ def doctor(
         found.append(checkup.Finding("data root", "a download", "not named", "note", "name it with --data"))
     else:
         config, where = asked(root, data, recipe, set_, device)
-        found += checkup.check_corpus(where["data_root"], config.ingest) + checkup.check_weights(config)
+        found += checkup.check_corpus(where["data_root"], config.ingest) + check_weights(config)
     end(show(found))
 
 

@@ -1,14 +1,19 @@
 """doctor: every check is red where its thing is missing, and green where it is there."""
 
+import hashlib
 import os
 from pathlib import Path
 
 import egoexo_fixture as egoexo
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from schemas.config import FeatureConfig, IngestConfig, PipelineConfig, TextConfig
-from trajpilot_core import checkup
+from schemas.vjepa import n_parameters
+from trajpilot_core import checkup, checkup_weights
 from trajpilot_core.checkup import Finding
+from trajpilot_core.checkup_weights import check_text_weights, check_video_weights, check_weights
 from trajpilot_core.stages import resolve
 from trajpilot_core.store.lock import root_lock
 
@@ -91,17 +96,63 @@ def test_a_corpus_that_cannot_be_read_or_has_no_video_at_all_is_bad(tmp_path: Pa
     assert verdicts(checkup.check_corpus(str(root), SMALL))["videos"] == "bad"
 
 
+def video_weights(path: Path, **changes: object) -> Finding:
+    return check_video_weights(FeatureConfig(checkpoint=str(path)).replace(**changes))
+
+
+def of_size(path: Path, n_bytes: int) -> Path:
+    """A file that begins as a torch file does and takes no room on the disk."""
+    path.write_bytes(b"PK\x03\x04")
+    os.truncate(path, n_bytes)
+    return path
+
+
 def test_weights_that_are_not_named_or_not_there_are_bad(tmp_path: Path) -> None:
     words = TextConfig(encoder="bag_of_words")
-    assert checkup.check_weights(PipelineConfig(features=FeatureConfig(model="tiny"), text_bank=words)) == []
-    assert verdicts(checkup.check_weights(PipelineConfig())) == {
-        "weights of features": "bad", "weights of text_bank": "bad",
-    }  # fmt: skip
-    weights = tmp_path / "vitg.pt"
-    config = PipelineConfig(features=FeatureConfig(checkpoint=str(weights)), text_bank=words)
-    assert verdicts(checkup.check_weights(config)) == {"weights of features": "bad"}
-    weights.write_bytes(b"1")
-    assert verdicts(checkup.check_weights(config)) == {"weights of features": "ok"}
+    assert check_weights(PipelineConfig(features=FeatureConfig(model="tiny"), text_bank=words)) == []
+    assert verdicts(check_weights(PipelineConfig())) == {"weights of features": "bad", "weights of text_bank": "bad"}
+    assert "not there" in video_weights(tmp_path / "vjepa2_1_vitG_384.pt").todo
+
+
+def test_a_checkpoint_is_looked_at_for_kind_size_and_name(tmp_path: Path) -> None:
+    whole = of_size(tmp_path / "mine.pt", 2 * n_parameters("vit_gigantic", "2.0"))
+    found = video_weights(whole)
+    assert (found.verdict, "not pinned" in found.found) == ("ok", True)
+    broken_off = video_weights(of_size(tmp_path / "cut.pt", 10**9))
+    assert (broken_off.verdict, "vit_gigantic alone takes 3.6" in broken_off.found) == ("bad", True)
+    saved_page = tmp_path / "page.pt"
+    saved_page.write_bytes(b"<html>")
+    assert "no zip file" in video_weights(saved_page).found
+    other = video_weights(of_size(tmp_path / "vjepa2_1_vitg_384.pt", 10**10))
+    assert (other.verdict, other.todo) == ("bad", "set features.model=vit_giant")
+
+
+def test_a_pinned_checkpoint_is_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup_weights, "n_parameters", lambda model, release: 1)
+    path = of_size(tmp_path / "w.pt", 100)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert "sha256 as pinned" in video_weights(path, checkpoint_sha256=digest).found
+    found = video_weights(path, checkpoint_sha256="0" * 64)
+    assert (found.verdict, digest in found.found) == ("bad", True)
+
+
+def test_the_folder_of_a_text_encoder_is_looked_at_for_weights_and_tokenizer(tmp_path: Path) -> None:
+    cfg = TextConfig(encoder="egovlpv2", model=str(tmp_path))
+    assert "EgoVLPv2" in check_text_weights(cfg).todo
+    save_file({"x": np.zeros(4, np.float32)}, tmp_path / "EgoVLPv2.safetensors")
+    assert "no vocab.json, merges.txt" in check_text_weights(cfg).found
+    (tmp_path / "vocab.json").write_text("{}")
+    (tmp_path / "merges.txt").write_text("")
+    assert check_text_weights(cfg).verdict == "ok"
+    any_model = TextConfig(encoder="transformers", model=str(tmp_path), embedding="mean")
+    assert check_text_weights(any_model).verdict == "ok"
+    content = (tmp_path / "EgoVLPv2.safetensors").read_bytes()
+    (tmp_path / "EgoVLPv2.safetensors").write_bytes(content[:-3])
+    assert (check_text_weights(cfg).verdict, "not whole" in check_text_weights(cfg).found) == ("bad", True)
+    (tmp_path / "EgoVLPv2.safetensors").write_bytes(b"<html>please log in</html>")
+    assert "no safetensors file" in check_text_weights(any_model).found
+    on_hub = TextConfig(encoder="transformers", model="somebody/model", revision="0" * 40, embedding="mean")
+    assert check_text_weights(on_hub).verdict == "note"
 
 
 def test_memory_is_read_and_little_of_it_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ import torch
 
 from schemas.artifacts import Entry, FileEntry, Manifest, Occasion, ShardRecord
 from schemas.config import TextConfig
-from trajpilot_core.encoders.egovlp_file import CHECKPOINT, CONVERTED
 from trajpilot_core.encoders.egovlp_file import read_checkpoint as read_egovlp
+from trajpilot_core.encoders.text import CHECKPOINT, CONVERTED
 from trajpilot_core.encoders.vjepa_checkpoint import load_encoder
 from trajpilot_core.errors import CheckpointError, StoreError, TrajPilotError
 from trajpilot_core.stages.last import NAME as LAST

@@ -39,8 +39,8 @@ from schemas.config import TextConfig
 from trajpilot_core.encoders import egovlp_file
 from trajpilot_core.encoders.bag_of_words import BagOfWords
 from trajpilot_core.encoders.egovlp import convert, text_projection, text_tower
-from trajpilot_core.encoders.egovlp_file import CHECKPOINT, CONVERTED, INERT, Inert, read_checkpoint, weights_file
-from trajpilot_core.encoders.text import load_text_encoder, unit_rows
+from trajpilot_core.encoders.egovlp_file import INERT, Inert, read_checkpoint
+from trajpilot_core.encoders.text import CHECKPOINT, CONVERTED, load_text_encoder, unit_rows, weights_file
 from trajpilot_core.encoders.transformers_text import POOLS
 from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.stages import text_bank

@@ -12,15 +12,8 @@ from torch import Tensor, nn
 from transformers import RobertaConfig, RobertaModel, RobertaTokenizer
 
 from schemas.config import TextConfig
-from trajpilot_core.encoders.egovlp_file import (
-    CHECKPOINT,
-    is_stock,
-    read_checkpoint,
-    text_part,
-    weights_file,
-    write_converted,
-)
-from trajpilot_core.encoders.text import encoder_files, files_digest
+from trajpilot_core.encoders.egovlp_file import is_stock, read_checkpoint, text_part, write_converted
+from trajpilot_core.encoders.text import CHECKPOINT, TOKENIZER, encoder_files, files_digest, weights_file
 from trajpilot_core.encoders.transformers_text import POOLS, Pool, TransformerText
 from trajpilot_core.errors import CheckpointError, InputError
 
@@ -41,7 +34,7 @@ def load_egovlp(folder: Path, cfg: TextConfig, device: str) -> TransformerText:
         CheckpointError: the checkpoint is not of the released layout.
     """
     weights = weights_file(folder)
-    for name in ("vocab.json", "merges.txt"):
+    for name in TOKENIZER:
         if not (folder / name).is_file():
             raise InputError(f"no {name} in {folder}; put roberta-base's tokenizer there (docs/models.md)")
     state = read_checkpoint(weights)

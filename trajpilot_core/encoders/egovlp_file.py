@@ -18,13 +18,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from trajpilot_core.encoders.text import CHECKPOINT, CONVERTED, PATTERNS
 from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.store.files import naming_failures
 
-CHECKPOINT = "EgoVLPv2.pth"
-CONVERTED = "EgoVLPv2.safetensors"
-PATTERNS = ("EgoVLPv2*.safetensors", "EgoVLPv2*.pth")
-"""Names under which weights are found in a folder; the first that matches anything counts."""
 TEXT_PARTS = ("text_model.", "txt_proj.")
 FUSION = ("alpha_t2i", "crossattention_t2i")
 """Layers that only video input uses."""
@@ -48,21 +45,6 @@ class Inert:
 
     def __setstate__(self, ignored: object) -> None:
         """Forget the state."""
-
-
-def weights_file(folder: Path) -> Path:
-    """Return the file with EgoVLPv2's weights in a folder: a converted one before the released one.
-
-    Raises:
-        InputError: there is none, or more than one that could be meant.
-    """
-    for pattern in PATTERNS:
-        found = sorted(folder.glob(pattern))
-        if len(found) > 1:
-            raise InputError(f"{folder} holds {', '.join(path.name for path in found)}; leave one of them there")
-        if found:
-            return found[0]
-    raise InputError(f"no {CONVERTED} and no {CHECKPOINT} in {folder}; put EgoVLPv2's weights there (docs/models.md)")
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:

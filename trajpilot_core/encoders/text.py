@@ -13,6 +13,12 @@ from trajpilot_core.errors import InputError
 
 WEIGHT_SUFFIXES = (".safetensors", ".json", ".txt", ".model", ".pth")
 """Files of a model folder that decide what it computes: weights, config, tokenizer."""
+CHECKPOINT = "EgoVLPv2.pth"
+CONVERTED = "EgoVLPv2.safetensors"
+PATTERNS = ("EgoVLPv2*.safetensors", "EgoVLPv2*.pth")
+"""Names under which weights are found in a folder; the first that matches anything counts."""
+TOKENIZER = ("vocab.json", "merges.txt")
+"""Of roberta-base, beside EgoVLPv2's weights."""
 
 
 class TextEncoder(Protocol):
@@ -73,6 +79,21 @@ def model_folder(cfg: TextConfig) -> Path:
             "tokenizer; set it, or choose the encoder bag_of_words (offline, for the demo)"
         )
     return Path(cfg.model).absolute()
+
+
+def weights_file(folder: Path) -> Path:
+    """Return the file with EgoVLPv2's weights in a folder: a converted one before the released one.
+
+    Raises:
+        InputError: there is none, or more than one that could be meant.
+    """
+    for pattern in PATTERNS:
+        found = sorted(folder.glob(pattern))
+        if len(found) > 1:
+            raise InputError(f"{folder} holds {', '.join(path.name for path in found)}; leave one of them there")
+        if found:
+            return found[0]
+    raise InputError(f"no {CONVERTED} and no {CHECKPOINT} in {folder}; put EgoVLPv2's weights there (docs/models.md)")
 
 
 def files_digest(files: Sequence[str]) -> str:
