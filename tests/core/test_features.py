@@ -4,6 +4,7 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from video_fixture import write_video
 
 from schemas.annotation import Segment, Take
 from schemas.arrow import table_of
-from schemas.config import FeatureConfig
+from schemas.artifacts import Manifest
+from schemas.config import FeatureConfig, PipelineConfig, RunOptions
 from schemas.observation import features_schema
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.encoders import embed
@@ -24,7 +26,9 @@ from trajpilot_core.encoders.tiny import write_tiny_checkpoint
 from trajpilot_core.encoders.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.readers import corpus as corpora
+from trajpilot_core.stages.compute import library_versions
 from trajpilot_core.stages.features import STAGE, sources
+from trajpilot_core.stages.resolve import resolve_config, resolve_precision
 from trajpilot_core.stages.stage import Runtime, Work
 from trajpilot_core.video import isolate
 
@@ -210,6 +214,17 @@ def test_settings_that_came_later_leave_the_name_of_the_encoder_as_it_was() -> N
 
 
 GOLDEN_ENCODER = "13f60467d7bc9d9f79e85421aabb6bf10290912692b22ab4025b3d3976f853ca"
+
+
+def test_a_manifest_states_the_arithmetic_and_the_libraries() -> None:
+    """Nothing in it is left to the machine: what it holds is the resolved configuration and these versions."""
+    asked = PipelineConfig(features=CONFIG.replace(precision="auto"))
+    resolved = resolve_config(STAGE, asked, RunOptions(device="cpu"))
+    assert resolved.content()["precision"] == "fp32"
+    assert resolve_precision(asked.features, "cuda").content()["precision"] == "bf16"
+    assert library_versions()["torch"] == metadata.version("torch")
+    assert {"av", "numpy", "torch"} <= set(library_versions())
+    assert {"config", "libraries"} <= set(Manifest.model_fields)
 
 
 def test_the_log_says_what_was_loaded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
