@@ -83,23 +83,22 @@ def soak() -> PipelineConfig:
 
 def keystep() -> PipelineConfig:
     """Closed-vocabulary planning on Ego-Exo4D Keystep. Source: paper, 4.3 and its appendix on data sets."""
-    base = PipelineConfig()
-    return base.replace(ingest=base.ingest.replace(corpus="egoexo4d_keystep"))
+    return _from_video("egoexo4d_keystep")
 
 
 def goalstep() -> PipelineConfig:
     """Closed-vocabulary planning on Ego4D GoalStep. Source: as `keystep`."""
-    return _without_poses(corpus="goalstep", require_trajectory=False)
+    return _from_video("goalstep")
 
 
 def egoper() -> PipelineConfig:
     """Closed-vocabulary planning on EgoPER. Source: as `keystep`."""
-    return _without_poses(corpus="egoper", require_trajectory=False)
+    return _from_video("egoper")
 
 
 def epic_kitchens() -> PipelineConfig:
     """Anticipation on EPIC-KITCHENS-100; the predictor reads features of ViT-g. Source: paper, its appendix."""
-    base = _without_poses(corpus="epic_kitchens", require_trajectory=False)
+    base = _from_video("epic_kitchens")
     return base.replace(features=base.features.replace(model="vit_giant"))
 
 
@@ -115,10 +114,16 @@ def atomic_anticipation() -> PipelineConfig:
     return base.replace(predictor=base.predictor.replace(goal_dropout=0.5))
 
 
-def _without_poses(**ingest: object) -> PipelineConfig:
-    """Return the main experiment on a corpus for which the paper takes its poses from the video (Pi3)."""
+def _from_video(corpus: str) -> PipelineConfig:
+    """Return the main experiment on a corpus whose poses the paper takes from the video with Pi3, Keystep's included.
+
+    Without a GPU, `trajectories.source=odometry` needs no weights.
+    """
     base = PipelineConfig()
-    return base.replace(ingest=base.ingest.replace(**ingest))
+    return base.replace(
+        ingest=base.ingest.replace(corpus=corpus, require_trajectory=False),
+        trajectories=base.trajectories.replace(source="pi3"),
+    )
 
 
 class Waits(NamedTuple):
@@ -130,7 +135,6 @@ class Waits(NamedTuple):
 
 
 HEADS = "closed-vocabulary heads and their decoding with a transition prior"
-POSES = "camera poses from video (Pi3)"
 GOAL_FREE = "start-only retrieval, scorer and metrics for anticipation"
 PROBE = "attentive probe of V-JEPA 2, into which the predictor's embedding goes"
 OUTCOME = "binary head over the predictor, on an E_tau that was trained on atomic descriptions"
@@ -141,13 +145,12 @@ def _from(first: str, *parts: str) -> dict[str, tuple[str, ...]]:
     return dict.fromkeys(STAGE_NAMES[STAGE_NAMES.index(first) :], parts)
 
 
-_NO_POSES = {"trajectories": (POSES,), "alignment": (POSES,)}
 MISSING: dict[RecipeName, Waits] = {
     "keystep": Waits("closed-vocabulary planning on Ego-Exo4D Keystep", _from("predictor", HEADS)),
-    "goalstep": Waits("closed-vocabulary planning on Ego4D GoalStep", _from("predictor", HEADS) | _NO_POSES),
-    "egoper": Waits("closed-vocabulary planning on EgoPER", _from("predictor", HEADS) | _NO_POSES),
+    "goalstep": Waits("closed-vocabulary planning on Ego4D GoalStep", _from("predictor", HEADS)),
+    "egoper": Waits("closed-vocabulary planning on EgoPER", _from("predictor", HEADS)),
     "atomic_anticipation": Waits("goal-free anticipation on Ego-Exo4D atomic descriptions", _from("scorer", GOAL_FREE)),
-    "epic_kitchens": Waits("anticipation on EPIC-KITCHENS-100", _from("predictor", PROBE, GOAL_FREE) | _NO_POSES),
+    "epic_kitchens": Waits("anticipation on EPIC-KITCHENS-100", _from("predictor", PROBE, GOAL_FREE)),
     "basketball": Waits("shot outcome on Ego-Exo4D basketball", _from("alignment", OUTCOME, GOAL_FREE)),
 }
 """The paper's benchmarks whose later stages wait for parts; the stages that are not named here run."""

@@ -160,6 +160,7 @@ def shots(sink: RecordingSink, take: str = "egoexo4d:uid-t") -> list[tuple[str |
 
 def test_each_shot_is_the_segment_before_it_and_itself_in_a_window_of_its_own(court: Court) -> None:
     sink = court.read()
+    assert sink.codes() == {"NOT_WEARER": 4, "NO_ATTEMPT": 4}, "what follows a shot is evidence, not a segment"
     before = ("context", None, None)
     assert shots(sink) == [before, ("shot", "made", MADE["text"]), before, ("shot", "missed", MISSED["text"])]
     rows = [row for row in sink.rows("segments") if row["take_id"] == "egoexo4d:uid-t"]
@@ -226,7 +227,7 @@ def test_classes_are_equal_in_each_split_and_the_rest_is_rejected(court: Court) 
 
 def test_mutated_descriptions_never_crash_and_rows_balance(court: Court) -> None:
     clean, ended = copy.deepcopy((court.corpus.train, court.corpus.takes)), 0
-    for seed in range(300):
+    for seed in range(150):
         court.corpus.train, court.corpus.takes = copy.deepcopy(clean)
         mutate(court.corpus.train if seed % 3 else court.corpus.takes, random.Random(seed))
         try:
@@ -235,7 +236,7 @@ def test_mutated_descriptions_never_crash_and_rows_balance(court: Court) -> None
             ended += 1
         except TrajPilotError as error:
             str(error).encode()
-    assert ended > 150
+    assert ended > 75
 
 
 def test_the_shots_of_a_simulated_world_are_found_with_their_outcomes(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_benchmark_whose_later_stages_wait_for_parts_names_them_and_the_stages
     assert all(part in said for parts in waiting.values() for part in parts)
     can = [stage for stage in STAGE_NAMES if stage not in waiting]
     assert said.endswith(": " + " ".join(f"--only {stage}" for stage in can))
-    assert {"ingest", "features", "text_bank"} <= set(can)
+    assert {"ingest", "trajectories", "features", "text_bank"} <= set(can)
     check_built(name, can)
 
 
