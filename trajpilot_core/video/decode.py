@@ -105,7 +105,9 @@ def sweep(reader: FrameReader, times_s: Times, size_px: int, path: str) -> Itera
 
 
 def match_frames(table: FrameTable, times_s: Times, path: str) -> tuple[NDArray[np.int64], dict[int, VideoError]]:
-    """Find the frame that each time means: the nearest one, at most half a frame (and a clock tick) away.
+    """Find the frame that each time means: the nearest one, at most half a frame away.
+
+    A clock tick is added, since times are rounded to it, but at most a quarter of a frame: in AVI a tick is a frame.
 
     Returns (S, N) presentation times in ticks, and the rows for which a frame is missing.
     """
@@ -115,7 +117,7 @@ def match_frames(table: FrameTable, times_s: Times, path: str) -> tuple[NDArray[
     left = np.maximum(right - 1, 0)
     nearest = np.where(times_s - shown_s[left] <= shown_s[right] - times_s, left, right)
     off_s = np.abs(shown_s[nearest] - times_s)
-    allowed_s = 0.5 / table.fps + float(table.tick_s)
+    allowed_s = 0.5 / table.fps + min(float(table.tick_s), 0.25 / table.fps)
     faults = {}
     for row in np.flatnonzero(~(off_s <= allowed_s).all(axis=1)):
         worst = int(np.nan_to_num(off_s[row], nan=np.inf).argmax())

@@ -1,19 +1,23 @@
 """Frames by presentation time with decord, selectable beside PyAV.
 
 decord addresses frames by index, so indices are derived from the packet table, and its own time of each index is
-compared before a frame is believed. Streams with pre-roll are refused, because its indices shift there
-(docs/decisions/video-backend.md).
+compared before a frame is believed. Streams with pre-roll or open groups of pictures are refused,
+because its indices shift there (docs/decisions/video-backend.md).
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import av
 import numpy as np
+from av.container import InputContainer
+from av.error import FFmpegError
 from av.video.reformatter import Interpolation, VideoReformatter
+from av.video.stream import VideoStream
 
 from schemas.rejects import RejectCode
 from trajpilot_core.errors import InputError
-from trajpilot_core.video.pyav_backend import Image, Item
+from trajpilot_core.video.pyav_backend import Image, Item, turn
 from trajpilot_core.video.resize import squash
 from trajpilot_core.video.table import FrameTable, VideoError, frame_table, open_video
 
@@ -29,18 +33,18 @@ class DecordReader:
     def __init__(self, path: str, resize: str = "swscale") -> None:
         self.path, self.resize = path, resize
         container, stream = open_video(path)
-        try:
+        with closing(container):
             self.table = frame_table(path, container, stream)
-        finally:
-            container.close()
+            _refuse_mirrors(path, container, stream)
         self._scaler = VideoReformatter()
         self._video, self._error = _open(path)
         n_frames = len(self._video)
-        if self.table.has_preroll or n_frames != len(self.table.shown):
+        if self.table.has_preroll or self.table.has_open_group or n_frames != len(self.table.shown):
             raise VideoError(
                 RejectCode.FRAME_MISMATCH,
                 f"{path}: decord counts {n_frames} frames, the packets {len(self.table.shown)}, pre-roll "
-                f"{self.table.has_preroll}; its indices cannot be trusted here, set FeatureConfig.backend to pyav",
+                f"{self.table.has_preroll}, open groups of pictures {self.table.has_open_group}; its "
+                "indices cannot be trusted here, set FeatureConfig.backend to pyav",
             )
 
     def close(self) -> None:
@@ -64,7 +68,7 @@ class DecordReader:
 
     def _checked(self, pts: int, told_s: float, picture: Image, size_px: int) -> Image | VideoError:
         """Squash a picture (h, w, 3), if decord's own time of it is the wanted one (half a frame)."""
-        wanted_s = float(pts * self.table.tick_s)
+        wanted_s = self.table.time_s(pts)  # decord, too, counts from the first frame
         if abs(told_s - wanted_s) > 0.5 / self.table.fps:
             what = f"{self.path}: decord returned the frame at {told_s:.4f} s for {wanted_s:.4f} s"
             return VideoError(RejectCode.FRAME_MISMATCH, what)
@@ -73,6 +77,17 @@ class DecordReader:
         frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
         small = self._scaler.reformat(frame, size_px, size_px, "rgb24", interpolation=Interpolation.BILINEAR)
         return small.to_ndarray().astype(np.uint8, copy=False)
+
+
+def _refuse_mirrors(path: str, container: InputContainer, stream: VideoStream) -> None:
+    """Refuse a file whose pictures are stored mirrored; decord turns pictures, and does not mirror them."""
+    try:
+        container.seek(0)
+        first = next(container.decode(stream), None)
+    except FFmpegError as error:
+        raise VideoError(RejectCode.DECODE_FAILED, f"{path}: its first picture does not decode: {error}") from error
+    if first is not None and turn(first)[1]:
+        raise VideoError(RejectCode.FRAME_MISMATCH, f"{path} is stored mirrored; set FeatureConfig.backend to pyav")
 
 
 def _open(path: str):  # type: ignore[no-untyped-def]  # decord has no types

@@ -3,6 +3,8 @@
 Why this is the default backend, with the measurements: docs/decisions/video-backend.md.
 """
 
+import math
+import struct
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -10,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from av.error import FFmpegError
 from av.packet import Packet
+from av.sidedata.sidedata import Type as SideDataType
 from av.video.frame import VideoFrame
 from av.video.reformatter import ColorRange, Interpolation, VideoReformatter
 from av.video.stream import VideoStream
@@ -21,6 +24,10 @@ from trajpilot_core.video.table import FrameTable, VideoError, frame_table, open
 
 Image = NDArray[np.uint8]
 Item = tuple[int, Image | VideoError]
+NOTHING = -(1 << 63)
+"""Before every presentation time."""
+MAX_TILT_DEG = 1.0
+"""A display matrix that turns by anything but a quarter turn, this nearly, is refused."""
 
 
 class PyavReader:
@@ -30,7 +37,7 @@ class PyavReader:
 
     def __init__(self, path: str, resize: str = "swscale") -> None:
         self.path, self.resize = path, resize
-        self.rotation_deg = 0
+        self.rotation_deg, self._is_mirrored = 0, False
         self.container, self.stream = open_video(path)
         self._shrinker, self._scaler = VideoReformatter(), VideoReformatter()
         try:
@@ -42,6 +49,14 @@ class PyavReader:
         self._keys = self._keys[np.argsort(self.table.pts[self._keys], kind="stable")]
         self._key_pts: list[int] = self.table.pts[self._keys].tolist()
         self._index = {int(pts): index for index, pts in enumerate(self.table.pts)}
+        rank = np.full(len(self.table.pts), -1)
+        rank[self._keys] = np.arange(len(self._keys))
+        last_key = np.maximum.accumulate(np.where(self.table.is_key, np.arange(len(rank)), 0))
+        self._run: list[int] = rank[last_key].tolist()
+        """Per packet: number of the keyframe with which its run of packets begins, -1 before the first."""
+        runs = np.split(self.table.pts, np.flatnonzero(self.table.is_key))
+        self._needs: list[int] = np.concatenate([np.maximum.accumulate(run) for run in runs]).tolist()
+        """Per packet: the last frame to come out of what was decoded up to it in its run."""
 
     def close(self) -> None:
         """Close the file."""
@@ -51,7 +66,8 @@ class PyavReader:
         """Yield (pts, image (size, size, 3) uint8 RGB, or what is wrong with the frame) for every wanted frame.
 
         Goes forward, and jumps where the next wanted frame has a keyframe ahead. Packets that nobody wants and no other
-        frame is built on are skipped inside the decoder. A damaged packet spoils the frames up to the next keyframe.
+        frame is built on are skipped inside the decoder. A frame is believed when all that was decoded before it has
+        come out unharmed; damage spoils the frames up to the next keyframe.
 
         Args:
             wanted: presentation times in ticks, rising, each of them in `table.shown`.
@@ -61,24 +77,60 @@ class PyavReader:
         wanted_set = frozenset(todo)
         while todo:
             before, start = len(todo), self._start(todo[0])
+            ready: dict[int, Image] = {}
+            shown_to = NOTHING
             for at, frames in self._fed(start, wanted_set, spoiled):
                 for frame in frames:
-                    yield from self._emit(frame, todo, spoiled, size_px)
-                while todo and self._group(todo[0]) in spoiled:
-                    yield todo[0], self._bad(RejectCode.DECODE_FAILED, todo[0], spoiled[self._group(todo.popleft())])
+                    if frame.pts is not None:
+                        self._note_damage(frame, frame.pts, start, shown_to, spoiled)
+                        shown_to = max(shown_to, frame.pts)
+                        if frame.pts in wanted_set:
+                            ready[frame.pts] = self._picture(frame, size_px)
+                yield from self._settled(todo, ready, shown_to, spoiled)
                 if not todo or self._start(todo[0]) > max(at + 1, start):
                     break
             else:
-                while todo:
-                    yield (
-                        todo[0],
-                        self._bad(RejectCode.FRAME_MISMATCH, todo.popleft(), "the decoder returned no such frame"),
-                    )
+                yield from self._settled(todo, ready, None, spoiled)
             assert len(todo) < before, "a sweep must settle at least one frame"
+
+    def _note_damage(self, frame: VideoFrame, pts: int, start: int, shown_to: int, spoiled: dict[int, str]) -> None:
+        """Note what is wrong with a frame that came out after those up to `shown_to` of a sweep from packet `start`."""
+        if frame.is_corrupt:
+            spoiled[self._run_of(pts)] = "the decoder marks the frame as corrupt"
+        key = int(self.table.pts[start])
+        if self.table.is_key[start] and shown_to < key < pts and self._is_shown(key):
+            spoiled[self._run[start]] = "the picture of the keyframe did not come out"
+
+    def _settled(
+        self, todo: deque[int], ready: dict[int, Image], shown_to: int | None, spoiled: dict[int, str]
+    ) -> Iterator[Item]:
+        """Yield the wanted frames of which all is known once those up to `shown_to` came out (None: no more will)."""
+        while todo:
+            pts = todo[0]
+            why = spoiled.get(self._group(pts)) or spoiled.get(self._run_of(pts))
+            if why:
+                yield pts, self._bad(RejectCode.DECODE_FAILED, pts, why)
+            elif shown_to is not None and self._needs[self._index[pts]] > shown_to:
+                return
+            elif pts in ready:
+                yield pts, ready[pts]
+            else:
+                yield pts, self._bad(RejectCode.FRAME_MISMATCH, pts, "the decoder returned no such frame")
+            ready.pop(pts, None)
+            todo.popleft()
 
     def keyframe_at(self, pts: int) -> int:
         """Presentation time of the last keyframe at or before `pts` (the first shown frame where there is none)."""
         return max(self._key_pts[max(0, self._group(pts))], int(self.table.shown[0]))
+
+    def _run_of(self, pts: int) -> int:
+        """Number of the last keyframe decoded before the frame at `pts`; in an open GOP it is not always `_group`."""
+        return self._run[self._index[pts]] if pts in self._index else self._group(pts)
+
+    def _is_shown(self, pts: int) -> bool:
+        """Whether a frame at `pts` is shown, and not pre-roll."""
+        at = int(np.searchsorted(self.table.shown, pts))
+        return at < len(self.table.shown) and int(self.table.shown[at]) == pts
 
     def _group(self, pts: int) -> int:
         """Number of the last keyframe shown at or before `pts`; -1: none."""
@@ -103,13 +155,13 @@ class PyavReader:
                 if skip != skipping:
                     context.skip_frame, skipping = "NONREF" if skip else "DEFAULT", skip
                 if packet.is_corrupt and pts is not None:
-                    spoiled[self._group(pts)] = "the packet is marked as corrupt"
+                    spoiled[self._run_of(pts)] = "the packet is marked as corrupt"
                 try:
                     frames: Sequence[VideoFrame] = context.decode(packet)
                 except FFmpegError as error:
                     frames = ()
                     if pts is not None:
-                        spoiled[self._group(pts)] = str(error)
+                        spoiled[self._run_of(pts)] = str(error)
                 yield at, frames
         except FFmpegError as error:  # the demuxer itself
             spoiled.update(dict.fromkeys(range(-1, len(self._keys)), str(error)))
@@ -129,24 +181,13 @@ class PyavReader:
         yield first
         yield from packets
 
-    def _emit(self, frame: VideoFrame, todo: deque[int], spoiled: dict[int, str], size_px: int) -> Iterator[Item]:
-        """Settle the wanted frames up to the one that came out."""
-        if frame.pts is None:
-            return
-        while todo and todo[0] < frame.pts and self._group(todo[0]) not in spoiled:
-            yield todo[0], self._bad(RejectCode.FRAME_MISMATCH, todo.popleft(), "the decoder returned no such frame")
-        if todo and todo[0] <= frame.pts and frame.is_corrupt:
-            spoiled[self._group(frame.pts)] = "the decoder marks the frame as corrupt"
-        elif todo and todo[0] == frame.pts and self._group(frame.pts) not in spoiled:
-            yield todo.popleft(), self._picture(frame, size_px)
-
     def _picture(self, frame: VideoFrame, size_px: int) -> Image:
         """Squash to (size, size, 3) RGB with swscale's bilinear filter (antialiased when shrinking), turn upright.
 
         The usual 4:2:0 video is shrunk first and turned to RGB afterwards, which costs 0.6 of doing both at once.
         With `resize` antialiased it becomes RGB first and goes through the filter of PIL.
         """
-        self.rotation_deg = int(frame.rotation)
+        self.rotation_deg, self._is_mirrored = turn(frame)
         if self.resize == "antialiased":
             return self._upright(squash(np.asarray(frame.to_ndarray(format="rgb24"), np.uint8), size_px))
         small = frame
@@ -156,9 +197,33 @@ class PyavReader:
         return self._upright(np.asarray(small.to_ndarray(), np.uint8))
 
     def _upright(self, image: Image) -> Image:
-        """Turn a square picture by the rotation of its frame."""
-        return np.ascontiguousarray(np.rot90(image, k=round(self.rotation_deg / 90)))
+        """Turn and mirror a square picture as its frame says."""
+        return np.ascontiguousarray(np.rot90(image[:, ::-1] if self._is_mirrored else image, self.rotation_deg // 90))
 
     def _bad(self, code: RejectCode, pts: int, why: str) -> VideoError:
         """Describe what is wrong with one frame."""
         return VideoError(code, f"{self.path}: frame at {self.table.time_s(pts):.3f} s: {why}")
+
+
+def turn(frame: VideoFrame) -> tuple[int, bool]:
+    """Return how a stored picture becomes upright: (degrees counter-clockwise, mirrored left to right before that).
+
+    Raises:
+        VideoError: the display matrix is no quarter turn.
+    """
+    matrix = frame.side_data.get(SideDataType.DISPLAYMATRIX)  # type: ignore[call-overload]
+    if matrix is None:
+        return 0, False
+    a, b, _, c, d = (value / 65536 for value in struct.unpack("=5i", bytes(matrix)[:20]))
+    is_mirrored = a * d - b * c < 0
+    if is_mirrored:
+        a, b = -a, -b
+    angle_deg = -math.degrees(math.atan2(b, a))
+    skew_deg = math.degrees(math.atan2(a * c + b * d, a * d - b * c))
+    off_deg = max(abs(angle_deg - 90 * round(angle_deg / 90)), abs(skew_deg))
+    if off_deg > MAX_TILT_DEG or a * d == b * c:
+        raise VideoError(
+            RejectCode.DECODE_FAILED,
+            f"the display matrix {a:g} {b:g} {c:g} {d:g} is no quarter turn; encode the video anew",
+        )
+    return 90 * round(angle_deg / 90), is_mirrored

@@ -3,23 +3,29 @@
 What is checked before anything is decoded, and the measurements behind it: docs/decisions/video-backend.md.
 """
 
+import re
+from array import array
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import av
 import numpy as np
 from av.container import InputContainer
 from av.error import FFmpegError
+from av.stream import Disposition
 from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
 from schemas.rejects import RejectCode
 from trajpilot_core.errors import TrajPilotError
 
-MAX_SIDE_PX, MAX_PX, MAX_DURATION_S, MAX_STREAMS = 8192, 64_000_000, 24 * 3600.0, 16
-"""Limits before allocation: a small file can declare a huge picture, length or number of streams."""
+MAX_SIDE_PX, MAX_PX, MAX_DURATION_S, MAX_STREAMS, MAX_FRAMES = 8192, 64_000_000, 24 * 3600.0, 16, 10_000_000
+"""Limits before allocation: a small file can declare a huge picture, length, index or number of streams."""
+MIN_FPS = 1.0
+"""Frames further apart than this are no video: 16 samples of an action would be one picture."""
+SHORT_S = 0.5
+"""A Matroska file whose pictures end so much before the length that it states is cut short."""
 MP4_BOXES = (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide")
 
 
@@ -52,6 +58,12 @@ class FrameTable:
     fps: float
     is_vfr: bool
     has_preroll: bool
+
+    @property
+    def has_open_group(self) -> bool:
+        """Whether a frame that is decoded after a keyframe is shown before it."""
+        last_key = np.maximum.accumulate(np.where(self.is_key, np.arange(len(self.pts)), 0))
+        return bool((self.pts < self.pts[last_key])[self.is_key.cumsum() > 0].any())
 
     def time_s(self, pts: int) -> float:
         """Seconds from the first frame that is shown to the frame at `pts`."""
@@ -94,25 +106,33 @@ def open_video(path: str) -> tuple[InputContainer, VideoStream]:
         VideoError: as `sniff`, and DECODE_FAILED where no video stream opens or a limit is passed.
     """
     demuxer = sniff(path)
-    options = {"protocol_whitelist": "file", "max_streams": str(MAX_STREAMS)}
+    options = {"protocol_whitelist": "file", "max_streams": str(MAX_STREAMS), "max_pixels": str(MAX_PX)}
     try:
         container = av.open(path, format=demuxer, options=options)
     except (FFmpegError, MemoryError, ValueError) as error:
         raise VideoError(RejectCode.DECODE_FAILED, f"{path} does not open as {demuxer}: {error}") from error
-    if not container.streams.video:
-        code = RejectCode.WRONG_TYPE if len(container.streams) else RejectCode.DECODE_FAILED
-        kinds = sorted({stream.type for stream in container.streams}) or "nothing"
-        container.close()
-        raise VideoError(code, f"{path} holds no video stream, it holds {kinds}")
-    stream = container.streams.video[0]
     try:
+        stream = _video_stream(path, container)
         _check_limits(path, container, stream)
     except VideoError:
         container.close()
         raise
     stream.thread_type = "NONE"
     stream.codec_context.thread_count = 1
+    stream.codec_context.options = {"max_pixels": str(MAX_PX)}  # of the stream itself, which may differ from the header
     return container, stream
+
+
+def _video_stream(path: str, container: InputContainer) -> VideoStream:
+    """Return the first video stream that is no cover picture and has a decoder."""
+    pictures = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
+    if not pictures:
+        code = RejectCode.WRONG_TYPE if len(container.streams) else RejectCode.DECODE_FAILED
+        kinds = sorted({stream.type for stream in container.streams}) or "nothing"
+        raise VideoError(code, f"{path} holds no video stream, it holds {kinds}")
+    if pictures[0].codec_context is None:
+        raise VideoError(RejectCode.DECODE_FAILED, f"{path}: there is no decoder for its video stream")
+    return pictures[0]
 
 
 def _check_limits(path: str, container: InputContainer, stream: VideoStream) -> None:
@@ -125,6 +145,7 @@ def _check_limits(path: str, container: InputContainer, stream: VideoStream) -> 
         ),
         f"{seconds:.0f} s long, allowed are {MAX_DURATION_S:.0f}": seconds <= MAX_DURATION_S,
         f"{len(container.streams)} streams, allowed are {MAX_STREAMS}": len(container.streams) <= MAX_STREAMS,
+        f"{stream.frames} frames, allowed are {MAX_FRAMES}": stream.frames <= MAX_FRAMES,
     }
     for found, holds in allowed.items():
         if not holds:
@@ -137,44 +158,90 @@ def frame_table(path: str, container: InputContainer, stream: VideoStream) -> Fr
     Raises:
         VideoError: DECODE_FAILED where the file is cut short, holds no frame, or gives no presentation times.
     """
-    rows = _packets(path, container, stream)
-    declared = len(stream.index_entries) if container.format.name.startswith("mov") else 0
-    if len(rows) < declared:
+    packets = _packets(path, container, stream)
+    shown = np.unique(packets.pts[~packets.is_hidden])
+    if len(shown) < 2 or stream.time_base is None:
         raise VideoError(
-            RejectCode.DECODE_FAILED, f"{path} is cut short: its index lists {declared} frames, {len(rows)} are there"
+            RejectCode.DECODE_FAILED,
+            f"{path} holds {len(shown)} frames with a presentation time, 2 are the least",
         )
-    table = np.array([row[:2] for row in rows], dtype=np.int64).reshape(-1, 2)
-    flags = np.array([row[2:] for row in rows], dtype=np.bool_).reshape(-1, 3)
-    shown = np.unique(table[~flags[:, 2], 0])
-    if not len(shown) or stream.time_base is None:
-        raise VideoError(RejectCode.DECODE_FAILED, f"{path} holds no video frame with a presentation time")
+    _check_whole(path, container, stream, packets, shown)
     fps, is_vfr = _frame_rate(shown, stream.time_base, stream.average_rate)
+    if fps < MIN_FPS:
+        raise VideoError(
+            RejectCode.DECODE_FAILED, f"{path}: its frames are {1 / fps:.3g} s apart, allowed is {1 / MIN_FPS:.3g} s"
+        )
     return FrameTable(
-        pts=table[:, 0], dts=table[:, 1], is_key=flags[:, 0], is_corrupt=flags[:, 1], shown=shown,
-        tick_s=stream.time_base, fps=fps, is_vfr=is_vfr, has_preroll=bool(flags[:, 2].any()),
+        pts=packets.pts, dts=packets.dts, is_key=packets.is_key, is_corrupt=packets.is_corrupt, shown=shown,
+        tick_s=stream.time_base, fps=fps, is_vfr=is_vfr, has_preroll=bool(packets.is_hidden.any()),
     )  # fmt: skip
 
 
-def _packets(path: str, container: InputContainer, stream: VideoStream) -> list[tuple[int, int, bool, bool, bool]]:
-    """List (pts, dts, is_key, is_corrupt, is_hidden) per packet in file order."""
-    rows = []
+@dataclass(frozen=True)
+class _Packets:
+    """Packets with a time, in file order; columns as in `FrameTable`."""
+
+    pts: NDArray[np.int64]
+    dts: NDArray[np.int64]
+    is_key: NDArray[np.bool_]
+    is_corrupt: NDArray[np.bool_]
+    is_hidden: NDArray[np.bool_]
+    n_read: int
+    """Packets in all, empty ones and those without a time included."""
+
+
+def _packets(path: str, container: InputContainer, stream: VideoStream) -> _Packets:
+    """Read all packets; columns of numbers, because a small file can hold millions."""
+    times, flags, n_read = array("q"), bytearray(), 0
     try:
         for packet in container.demux(stream):
-            if packet.size == 0:
-                continue
+            n_read += packet.dts is not None
             dts, pts = packet.dts, packet.pts if packet.pts is not None else packet.dts
-            if pts is not None:
-                flags = packet.is_keyframe, packet.is_corrupt, packet.is_discard
-                rows.append((pts, dts if dts is not None else pts, *flags))
+            if packet.size == 0 or pts is None:
+                continue
+            times.extend((pts, dts if dts is not None else pts))
+            flags.append(packet.is_keyframe | packet.is_corrupt << 1 | packet.is_discard << 2)
+            if len(flags) > MAX_FRAMES:
+                raise VideoError(RejectCode.DECODE_FAILED, f"{path} holds more than {MAX_FRAMES} frames")
     except FFmpegError as error:
-        raise VideoError(RejectCode.DECODE_FAILED, f"{path} breaks off at packet {len(rows)}: {error}") from error
-    return rows
+        raise VideoError(RejectCode.DECODE_FAILED, f"{path} breaks off at packet {len(flags)}: {error}") from error
+    table = np.frombuffer(times, np.int64).reshape(-1, 2)
+    bits = np.frombuffer(flags, np.uint8)
+    is_key, is_corrupt, is_hidden = ((bits >> bit & 1).astype(np.bool_) for bit in range(3))
+    return _Packets(table[:, 0].copy(), table[:, 1].copy(), is_key, is_corrupt, is_hidden, n_read)
+
+
+def _check_whole(
+    path: str, container: InputContainer, stream: VideoStream, packets: _Packets, shown: NDArray[np.int64]
+) -> None:
+    """Refuse a file that holds less than its container says, as far as that container says it.
+
+    The frames of an AVI file have no times of their own, so there a frame too many or too few shifts all that follow.
+    """
+    kind, n_found, last_s = container.format.name, len(packets.pts), float(shown[-1] * (stream.time_base or 0))
+    if kind.startswith("mov") and n_found < len(stream.index_entries):
+        found = f"its index lists {len(stream.index_entries)} frames, {n_found} are there"
+    elif kind == "avi" and stream.frames != packets.n_read:
+        found = f"its header says {stream.frames} frames, {packets.n_read} are there"
+    elif kind.startswith("matroska") and (stated := stated_s(container, stream)) - last_s > SHORT_S:
+        found = f"its header says {stated:.2f} s, the last frame is at {last_s:.2f} s"
+    elif not packets.is_key.any():
+        found = "no frame is marked as one that a decoder can start with"
+    else:
+        return
+    raise VideoError(RejectCode.DECODE_FAILED, f"{path} is cut short or damaged: {found}")
+
+
+def stated_s(container: InputContainer, stream: VideoStream) -> float:
+    """Return the end of the pictures in seconds as a Matroska file states it; 0 where it does not."""
+    tag = re.fullmatch(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", stream.metadata.get("DURATION", ""))
+    if tag:
+        return int(tag[1]) * 3600 + int(tag[2]) * 60 + float(tag[3])
+    return (container.duration or 0) / 1e6 if len(container.streams) == 1 else 0.0
 
 
 def _frame_rate(shown: NDArray[np.int64], tick_s: Fraction, declared: Fraction | None) -> tuple[float, bool]:
     """Return the nominal frames per second of presentation times (F,), and whether they are uneven."""
-    if len(shown) < 2:
-        return float(declared or 30), False
     steps = np.diff(shown)
     usual = float(np.median(steps))
     is_vfr = bool(np.abs(steps - usual).max() > 1 + 0.1 * usual)
@@ -184,10 +251,3 @@ def _frame_rate(shown: NDArray[np.int64], tick_s: Fraction, declared: Fraction |
     if declared and abs(float(declared) / counted - 1) < 1e-3:
         return float(declared), is_vfr
     return counted, is_vfr
-
-
-def presented(frame: Any) -> int:
-    """Return a frame's presentation time in ticks; a frame without one raises VideoError."""
-    if frame.pts is None:
-        raise VideoError(RejectCode.DECODE_FAILED, "the decoder returned a frame without a presentation time")
-    return int(frame.pts)
