@@ -24,8 +24,8 @@ from trajpilot_core.video.probe import probe
 from trajpilot_core.video.table import VideoError
 
 PR_SET_PDEATHSIG = 1
-MEMORY_BYTES = 6 << 30
-"""Address space of a decoder; a file that wants more is rejected."""
+MEMORY_BYTES = {"pyav": 2 << 30, "decord": 6 << 30}
+"""Address space of a decoder; a file that wants more is rejected. decord runs ahead and needs more."""
 
 
 def main() -> None:
@@ -35,7 +35,6 @@ def main() -> None:
     av.logging.set_level(av.logging.FATAL)  # damage is reported as rejects
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it closes our pipes
     if sys.platform == "linux":
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a hung decoder does not outlive a killed parent
     try:
         for line in sys.stdin.buffer:
@@ -46,6 +45,9 @@ def main() -> None:
 
 def serve(job: dict[str, Any], out: IO[bytes]) -> None:
     """Do one job and report its events, the last of which is `done` or `failed`."""
+    memory_bytes = MEMORY_BYTES[job.get("backend", "pyav")]
+    if sys.platform == "linux":
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, resource.getrlimit(resource.RLIMIT_AS)[1]))
     try:
         if job["kind"] == "probe":
             _send(out, "probe", dataclasses.asdict(probe(job["path"])))
@@ -56,7 +58,7 @@ def serve(job: dict[str, Any], out: IO[bytes]) -> None:
     except VideoError as error:
         _send(out, "failed", {"code": error.code, "detail": told(job, str(error))})
     except MemoryError:
-        detail = f"{told(job, job['path'])}: decoding needs more than {MEMORY_BYTES >> 30} GiB of memory"
+        detail = f"{told(job, job['path'])}: decoding needs more than {memory_bytes >> 30} GiB of memory"
         _send(out, "failed", {"code": "DECODE_FAILED", "detail": detail})
     else:
         _send(out, "done", {})
