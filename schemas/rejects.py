@@ -72,6 +72,7 @@ class RejectCode(StrEnum):
     FRAME_MISMATCH = "FRAME_MISMATCH"
     FEATURE_NOT_FINITE = "FEATURE_NOT_FINITE"
     VFR = "VFR"
+    LATE_START = "LATE_START"
     INPUT_UNSTABLE = "INPUT_UNSTABLE"
     WINDOW_INCOMPLETE = "WINDOW_INCOMPLETE"
     SCENARIO_VANISHED = "SCENARIO_VANISHED"
@@ -147,6 +148,7 @@ MEANING: dict[RejectCode, Meaning] = {
     RejectCode.FRAME_MISMATCH: Meaning("drop", "no frame within half a frame of a wanted time", "download the video again"),
     RejectCode.FEATURE_NOT_FINITE: Meaning("drop", "the encoder returned NaN or infinity", "check the checkpoint's digest and FeatureConfig.precision"),
     RejectCode.VFR: Meaning("warn", "the video's frames are not evenly spaced", "none: frames are addressed by time"),
+    RejectCode.LATE_START: Meaning("warn", "the first picture is shown later than half a second after the file's time zero; times are counted from that picture", "look whether the annotations count from there too; where not, cut the file anew"),
     RejectCode.INPUT_UNSTABLE: Meaning("drop", "the file changed while it was read", "run again when nothing writes to the corpus"),
     RejectCode.WINDOW_INCOMPLETE: Meaning("drop", "a segment of the window has no feature or no trajectory", "see the rejects of its segments"),
     RejectCode.SCENARIO_VANISHED: Meaning("warn", "no take of the scenario is left", "see the rejects of its takes"),

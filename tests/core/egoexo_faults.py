@@ -86,6 +86,7 @@ FAULTS: dict[RejectCode, Planted] = {
     RejectCode.VIDEO_MISSING: Planted(lambda corpus: corpus.video(TAKE).unlink(), 6),
     RejectCode.WRONG_TYPE: Planted(_video(lambda: b"time,x,y\n" * 100), 6),
     RejectCode.DECODE_FAILED: Planted(_video(_with_zeros), 6),
+    RejectCode.LATE_START: Planted(_video(lambda: video_bytes(12.0, start_s=1.0)), 0),
     RejectCode.VFR: Planted(_video(lambda: video_bytes(12.0, True)), 0),
     RejectCode.NO_TRAJECTORY: Planted(_take(has_trimmed_trajectory=False), 6),
     RejectCode.LEFTOVER_FILE: Planted(_leftover, 0),

@@ -69,7 +69,7 @@ def take_record(uid: str, name: str, capture: str, **changes: object) -> Json:
 
 
 @functools.cache
-def video_bytes(duration_s: float = 12.0, uneven: bool = False) -> bytes:
+def video_bytes(duration_s: float = 12.0, uneven: bool = False, start_s: float = 0.0) -> bytes:
     """Return a real mp4 of 64 x 64 pixels at 30 frames a second."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "video.mp4"
@@ -80,7 +80,7 @@ def video_bytes(duration_s: float = 12.0, uneven: bool = False) -> bytes:
                 if uneven and index % 7 in (3, 4):
                     continue
                 frame = av.VideoFrame.from_ndarray(np.full((64, 64, 3), index % 255, np.uint8))
-                frame.pts = index
+                frame.pts = index + round(start_s * FPS)
                 container.mux(stream.encode(frame))
             container.mux(stream.encode())
         return path.read_bytes()

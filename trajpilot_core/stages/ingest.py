@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from trajpilot_core.video.probe import VideoProbe
 
 VERSION = 1  # raise when the tables that this module writes change
+LATE_START_S = 0.5
+"""A video whose first picture comes later in its file's clock is warned of; annotations may count from that clock."""
 LOCAL_CHUNK, REMOTE_CHUNK = 256, 8
 """Videos that are probed by one pool of decoders; of a remote corpus, videos that are copied at a time."""
 
@@ -132,6 +134,9 @@ def _cut(
     if probe.is_vfr:
         vfr = Fault(RejectCode.VFR, f"{probe.n_frames} frames in {probe.duration_s:.3f} s are not evenly spaced")
         rejects.append(vfr.reject(take.take_id, 0, take.video))
+    if probe.start_s > LATE_START_S:
+        late = Fault(RejectCode.LATE_START, f"the first picture is shown at {probe.start_s:.3f} s of the file's clock")
+        rejects.append(late.reject(take.take_id, 0, take.video))
     if cut.points:
         return cut, rejects
     unlabelled = Fault(RejectCode.UNLABELLED, "none of its segments can be used")

@@ -30,6 +30,8 @@ class VideoProbe:
     """Turn, counter-clockwise, that makes the picture upright; the frame readers apply it."""
     is_vfr: bool
     """The frames are not evenly spaced."""
+    start_s: float = 0.0
+    """Time of the first picture in the file's own clock; all times of the pipeline count from that picture."""
 
 
 def probe(path: str) -> VideoProbe:
@@ -48,6 +50,7 @@ def probe(path: str) -> VideoProbe:
         return VideoProbe(
             n_frames=len(shown), fps=table.fps, duration_s=table.time_s(int(shown[-1])) + 1.0 / table.fps,
             width=context.width, height=context.height, rotation_deg=reader.rotation_deg, is_vfr=table.is_vfr,
+            start_s=float(int(shown[0]) * table.tick_s),
         )  # fmt: skip
 
 
