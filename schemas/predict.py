@@ -40,7 +40,7 @@ def _interval(text: str) -> str:
 
 Interval = Annotated[str, AfterValidator(_interval), WithJsonSchema({"type": "string", "pattern": INTERVAL})]
 """Start and end in seconds of video, such as 12.0-15.5."""
-Poses = Literal["auto", "none"]
+Poses = Literal["auto", "aria", "odometry", "pi3", "none"]
 
 
 class PlanQuery(Record):
@@ -50,7 +50,7 @@ class PlanQuery(Record):
     start: Interval = Field(description="When the first action is seen, seconds of video, such as 12.0-15.5.")
     goal: Interval = Field(description="When the last action is seen, such as 60-63; nothing between the two is looked at.")
     horizon: int = Field(5, ge=3, le=16, description="Steps of the plan, Start and Goal included; what the models were trained for (3 to 8 as a rule).")
-    poses: Poses = Field("auto", description="Head motion: the best source there is, or none, which leaves No-Traj alone.")
+    poses: Poses = Field("auto", description="Source of the head motion. auto: the best there is; where that is of another kind than the models know, No-Traj decides. none: No-Traj alone.")
     trajectory: Place | None = Field(None, description="Closed-loop poses of Project Aria (closed_loop_trajectory.csv) of this recording; None: looked for beside the video.")
     timesync: Place | None = Field(None, description="Table with the device time of every frame (Ego-Exo4D's timesync.csv); None: the first pose is taken as the first frame's time.")
     timesync_start: int | None = Field(None, ge=0, description="Row of the timesync file that is the video's first frame; None: its first, where rows and frames are as many.")

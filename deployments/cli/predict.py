@@ -37,7 +37,7 @@ Calibration = Annotated[
 Offset = Annotated[
     float | None, typer.Option("--trajectory-offset", help="Second of video of the first pose; else 0 is assumed.")
 ]
-Source = Annotated[str, typer.Option("--poses", help="auto, or none: No-Traj alone.")]
+Source = Annotated[str, typer.Option("--poses", help="auto, aria, odometry, pi3, or none: No-Traj alone.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Which of the trained models; else the first.")]
 Frames = Annotated[bool, typer.Option("--frames/--no-frames", help="Show frames of the videos on the page.")]
 Out = Annotated[str | None, typer.Option("--out", help="Folder for plan.json and plan.html; else below the root.")]

@@ -15,7 +15,7 @@ from trajpilot_core.predict import footage as footages
 from trajpilot_core.predict import run as predicting
 from trajpilot_core.predict.answers import Clips, answer
 from trajpilot_core.predict.looks import clip_features
-from trajpilot_core.predict.motion import head_motion, mixed
+from trajpilot_core.predict.motion import Search, head_motion, mixed
 from trajpilot_core.predict.plan import plan_rows, texts_of
 from trajpilot_core.predict.run import Made
 from trajpilot_core.predict.trained import open_trained, refuse_mixed
@@ -54,7 +54,7 @@ def test_the_clips_are_measured_bit_for_bit_as_the_stages_measured_them(soak_roo
     query = soak_root.query(window)
     seen = footages.open_footage(query, soak_root.trained)
     vectors, _ = clip_features(seen, soak_root.trained, soak_root.run, tmp_path)
-    moved = head_motion(query, seen, soak_root.trained, tmp_path).moved
+    moved = head_motion(Search(query, seen, soak_root.trained, soak_root.run, tmp_path)).moved
     assert moved is not None
     ends = [window["segment_ids"][0], window["segment_ids"][-1]]
     np.testing.assert_array_equal(vectors, by_segment(soak_root, "features", "vector", ends, np.float16))
@@ -141,15 +141,22 @@ def test_without_head_motion_only_no_traj_answers_and_it_is_said(soak_root: Read
     assert any(note.startswith("No head motion, so only No-Traj answers") for note in plan.notes)
 
 
-def test_a_stranger_s_video_without_poses_beside_it_is_answered_by_no_traj(
-    soak_root: Ready, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_stranger_s_video_gets_its_motion_from_the_video_and_no_traj_decides_until_it_is_asked_for(
+    soak_root: Ready, tested: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window = soak_root.window("test")
     copy = shutil.copy(soak_root.video(window), tmp_path / "mine.mp4")
     monkeypatch.setattr(footages, "own_take", lambda *_: (None, ""))
     plan = soak_root.predict(window, video=str(copy), frames=False, out=str(tmp_path)).plan
-    assert [row.row for row in plan.rows] == ["no_traj"]
     assert plan.own_take is None
+    assert [row.row for row in plan.rows] == ["no_traj", *ROWS[:3]]
+    assert plan.motion is not None
+    assert (plan.motion.source, plan.motion.scale) == ("odometry", "arbitrary")
+    assert any("MIXED HEAD MOTION" in note for note in plan.notes)
+    assert plan.decided.steps == tested.plan.rows[-1].steps
+    asked = soak_root.predict(window, video=str(copy), frames=False, out=str(tmp_path), poses="odometry").plan
+    assert [row.row for row in asked.rows] == ROWS
+    assert any("MIXED HEAD MOTION" in note for note in asked.notes)
 
 
 def test_a_video_in_an_ego_exo4d_download_finds_its_own_poses(
@@ -166,7 +173,7 @@ def test_a_source_that_the_models_do_not_know_is_said_loudly(soak_root: Ready, t
     assert tested.plan.motion is not None
     assert mixed(tested.plan.motion, soak_root.trained) == ()
     (said,) = mixed(tested.plan.motion.replace(source="odometry", scale="arbitrary"), soak_root.trained)
-    assert said.startswith("MIXED HEAD MOTION: this video's is odometry, camera, arbitrary, ")
+    assert said.startswith("MIXED HEAD MOTION: this video's is odometry, camera, arbitrary, the models and the bank ")
 
 
 def test_the_page_stands_alone_and_says_that_it_is_simulated(tested: Made) -> None:
@@ -214,6 +221,8 @@ def test_a_root_without_scorers_says_which_stage_to_run(soak_root: Ready, tmp_pa
         ({"horizon": 12}, "--horizon 12: the models under .* were trained for 3, 4"),
         ({"seed": 7}, "--seed 7: there are models of the seeds 0"),
         ({"trajectory": "/nowhere.csv"}, "trajectory /nowhere.csv is not there"),
+        ({"trajectory": __file__, "poses": "odometry"}, "exclude each other"),
+        ({"poses": "pi3"}, "pi3"),
         ({"trajectory": __file__}, "calibration is needed beside|no closed-loop pose file"),
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any
 
 from schemas.annotation import Take
 from schemas.predict import OwnTake, PlanRow, PlanStep, RankedLabel, Retrieved
+from schemas.results import Variant
 from trajpilot_core.evaluation.rollout import Answers
 from trajpilot_core.predict.answers import Given
 from trajpilot_core.predict.footage import Footage
@@ -40,15 +41,18 @@ def texts_of(root: TrainedRoot) -> Texts:
     )
 
 
-def plan_rows(given: Given, texts: Texts, weak: frozenset[str]) -> tuple[PlanRow, ...]:
-    """Return the rows; the first one decides.
+def plan_rows(given: Given, texts: Texts, weak: frozenset[str], deciding: Variant | None = None) -> tuple[PlanRow, ...]:
+    """Return the rows, the one that decides first.
 
     Args:
         given: the answers.
         texts: of labels and takes.
         weak: models that were judged undertrained.
+        deciding: the row that decides; None: the first of the answers.
     """
-    return tuple(_row(answers, given, texts, weak, at == 0) for at, answers in enumerate(given.answers))
+    first = given.answers[0].variant if deciding is None else deciding
+    ordered = sorted(given.answers, key=lambda answers: answers.variant != first)
+    return tuple(_row(answers, given, texts, weak, answers.variant == first) for answers in ordered)
 
 
 def _row(answers: Answers, given: Given, texts: Texts, weak: frozenset[str], decides: bool) -> PlanRow:

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from schemas.config import RunOptions
 from schemas.predict import FORMAT, Plan, PlanQuery
+from schemas.results import Variant
 from trajpilot_core.errors import InputError
 from trajpilot_core.predict.answers import Clips, Given, answer
 from trajpilot_core.predict.drawing import Scene, scene_of
 from trajpilot_core.predict.footage import Footage, open_footage
 from trajpilot_core.predict.looks import clip_features
-from trajpilot_core.predict.motion import Found, head_motion
+from trajpilot_core.predict.motion import Found, Search, head_motion
 from trajpilot_core.predict.page import render
 from trajpilot_core.predict.plan import Texts, nearest, own_take, plan_rows, texts_of
 from trajpilot_core.predict.trained import TrainedRoot, open_trained, undertrained
@@ -58,7 +59,7 @@ def predict(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
         refuse_horizon(query.horizon, root)
         progress(1, STEPS, "looks at the video")
         footage = open_footage(query, root)
-        moved = head_motion(query, footage, root, Path(scratch))
+        moved = head_motion(Search(query, footage, root, run, Path(scratch)))
         progress(2, STEPS, "encodes the clips")
         features, encoder = clip_features(footage, root, run, Path(scratch))
         progress(3, STEPS, "plans")
@@ -90,7 +91,8 @@ def plan_of(
 ) -> Plan:  # fmt: skip
     """Put the record together."""
     texts: Texts = texts_of(root)
-    rows = plan_rows(given, texts, undertrained(root, given.seed))
+    deciding: Variant | None = "no_traj" if moved.is_unasked_mixture else None
+    rows = plan_rows(given, texts, undertrained(root, given.seed), deciding)
     return Plan(
         format=FORMAT,
         simulated=root.is_simulated,
@@ -116,6 +118,8 @@ def notes(query: PlanQuery, root: TrainedRoot, footage: Footage, moved: Found, w
     """Say what must be known before the plan is believed."""
     said = [f"No head motion, so only No-Traj answers: {'; '.join(moved.notes)}."] if moved.moved is None else []
     said += [] if moved.moved is None else [f"{note}." for note in moved.notes]
+    if moved.moved is not None and moved.is_unasked_mixture:
+        said.append(f"So No-Traj decides; --poses {moved.moved.motion.source} asks for the other rows all the same.")
     if query.trajectory is not None and query.timesync is None and moved.moved is not None:
         said.append(f"Without a timesync file: {moved.moved.motion.clock}. A wrong guess costs the Endpoint rows.")
     if footage.own is not None:

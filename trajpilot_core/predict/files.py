@@ -1,0 +1,107 @@
+"""Which pose files belong to the video of a query: those that it names, of the take that it is, or beside it."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from schemas.annotation import Take
+from schemas.config import IngestConfig
+from schemas.predict import PlanQuery
+from trajpilot_core.errors import InputError
+from trajpilot_core.predict.clock import given_clock
+from trajpilot_core.predict.footage import Footage, local_file
+from trajpilot_core.predict.trained import TrainedRoot
+from trajpilot_core.readers.corpus import open_corpus
+from trajpilot_core.readers.egoexo4d_takes import TAKES, read_takes
+
+HERE = "/"
+"""Data root of paths that are absolute."""
+CALIBRATION = "online_calibration.jsonl"
+
+
+class Files(NamedTuple):
+    """Pose files of one recording, and how they were found."""
+
+    data_root: str
+    take: Take
+    clock: str
+    """How times of poses and video are related, in words."""
+
+
+def found_files(footage: Footage, root: TrainedRoot) -> Iterator[Files]:
+    """Yield the files that belong to the video, best first; each is looked for when it is asked for."""
+    for look in (partial(_own_files, footage, root), partial(files_beside, footage)):
+        files = look()
+        if files is not None:
+            yield files
+
+
+def _own_files(footage: Footage, root: TrainedRoot) -> Files | None:
+    """Return the files of the take that the video is, where the corpus of the root is still there."""
+    if footage.own is None or root.data_root is None:
+        return None
+    return Files(root.data_root, footage.own, "the take's own timesync file")
+
+
+def files_beside(footage: Footage) -> Files | None:
+    """Return the files of the take of an Ego-Exo4D download that the video lies in; None where it lies in none."""
+    for folder in footage.path.parents:
+        if not (folder / TAKES).is_file():
+            continue
+        for take in _takes_of(folder, footage):
+            if (folder / take.video).is_file() and (folder / take.video).samefile(footage.path):
+                return Files(str(folder), take, f"the timesync file of {folder}")
+    return None
+
+
+def _takes_of(folder: Path, footage: Footage) -> Iterator[Take]:
+    """Yield the usable takes of a download, once for each released video, with the clock of the video that is asked."""
+    corpus = open_corpus(str(folder))
+    for config in (IngestConfig(video="full"), IngestConfig(video="downscaled_448")):
+        for found in read_takes(corpus, config).usable.values():
+            names = (name for name in found.__dataclass_fields__ if name in Take.model_fields)
+            known = {name: getattr(found, name) for name in names}
+            probe = footage.probe
+            counted = {"duration_s": probe.duration_s, "fps": probe.fps, "n_frames": probe.n_frames}
+            yield Take.model_validate({**known, **counted, "split": "test"})
+
+
+def given_files(query: PlanQuery, footage: Footage, root: TrainedRoot, scratch: Path) -> Files:
+    """Return the files that a query names, with a clock for them.
+
+    Raises:
+        InputError: a file is not there, or the clock cannot be made.
+    """
+    assert query.trajectory is not None
+    poses = local_file(query.trajectory, "trajectory")
+    calibration = local_file(query.calibration, "calibration") if query.calibration else poses.parent / CALIBRATION
+    if root.trajectories.frame == "camera" and not calibration.is_file():
+        raise InputError(
+            f"the models were trained on motion in the frame of the camera, so the calibration is needed beside "
+            f"{poses.name}; name {CALIBRATION} with --calibration"
+        )
+    clock = given_clock(query, poses, footage.probe, scratch)
+    take = Take(
+        take_id="query", corpus="query", name=footage.path.stem, split="test", scenario="", participant=None,
+        capture="query", video=str(footage.path), trajectory=str(poses), timesync=str(clock.path),
+        calibration=str(calibration), camera=clock.camera, timesync_start=clock.first, timesync_end=clock.end,
+        duration_s=footage.probe.duration_s, fps=footage.probe.fps, n_frames=footage.probe.n_frames,
+    )  # fmt: skip
+    return Files(HERE, take, clock.told)
+
+
+def bare_take(footage: Footage, root: TrainedRoot) -> Take:
+    """Return the video as a take for sources that read it: its path, its clock, and the calibration that is known."""
+    known = next(found_files(footage, root), None)
+    calibration = None
+    if known is not None and known.take.calibration is not None:
+        path = Path(known.data_root, known.take.calibration)
+        calibration = str(path) if path.is_file() else None
+    probe = footage.probe
+    return Take(
+        take_id="query", corpus="query", name=footage.path.stem, split="test", scenario="", participant=None,
+        capture="query", video=str(footage.path).lstrip("/"), trajectory=None, timesync=None,
+        calibration=calibration, camera="", timesync_start=None, timesync_end=None, duration_s=probe.duration_s,
+        fps=probe.fps, n_frames=probe.n_frames,
+    )  # fmt: skip
