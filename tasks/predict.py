@@ -35,8 +35,8 @@ def predict_plan(query: PlanQuery, run: RunOptions) -> State[str]:
 def steps_table(plan: Plan) -> list[dict[str, str]]:
     """Return one row a step: its label, then the five best with their scores."""
     return [
-        {"step": role(step.position, plan.horizon), "plan": step.label}
-        | {f"no. {n}": f"{top.label} ({top.score:.2f})" for n, top in enumerate(step.top, start=1)}
+        {"step": role(step.position, plan.horizon), "plan": literal(step.label)}
+        | {f"no. {n}": literal(f"{top.label} ({top.score:.2f})") for n, top in enumerate(step.top, start=1)}
         for step in plan.decided.steps
     ]
 

@@ -103,10 +103,13 @@ def steps_table(console: Console, plan: Plan) -> Table:
     best = plan.decided
     table = table_of(console, ("step", "", best.scores, "label"), f"{best.name}: five best labels for every step")
     for step in best.steps:
-        for place, top in enumerate(step.top):
+        lines = [(f"{top.score:.3f}", top.label, top.label_id == step.label_id) for top in step.top]
+        if not any(is_chosen for *_, is_chosen in lines):
+            lines.append(("below", step.label, True))
+        for place, (score, label, is_chosen) in enumerate(lines):
             name = role(step.position, plan.horizon) if place == 0 else ""
-            chosen = ">" if top.label_id == step.label_id else ""
-            table.add_row(name, chosen, f"{top.score:.3f}", escape(top.label), end_section=top is step.top[-1])
+            ends = place == len(lines) - 1
+            table.add_row(name, ">" if is_chosen else "", score, escape(label), end_section=ends)
     return table
 
 

@@ -118,6 +118,28 @@ def test_a_second_run_computes_nothing_and_its_states_are_called_cached(made: Ma
     assert {name for name, _ in states_of(made, tuple(made.refs)).values()} == {"Cached"}
 
 
+def test_the_flow_predict_writes_a_plan_and_shows_it_as_table_and_pages(made: Made) -> None:
+    from prefect.artifacts import Artifact
+
+    from flows.predict import predict
+    from schemas.predict import Plan, PlanQuery
+
+    window = next(w for w in table(made, "ingest", "windows").to_pylist() if w["split"] == "test")
+    segments = {s["segment_id"]: s for s in table(made, "ingest", "segments").to_pylist()}
+    (video,) = {t["video"] for t in table(made, "ingest", "takes").to_pylist() if t["take_id"] == window["take_id"]}
+    ends = (segments[window["segment_ids"][at]] for at in (0, -1))
+    start, goal = (f"{s['start_s']!r}-{s['end_s']!r}" for s in ends)
+    query = PlanQuery(video=f"{made.run.data_root}/{video}", start=start, goal=goal, horizon=window["horizon"])
+    folder = Path(predict(query, made.run))
+    plan = Plan.model_validate_json((folder / "plan.json").read_text())
+    assert plan.own_take is not None
+    assert folder.parent == Path(made.run.root)
+    shown = {key: Artifact.get(key) for key in ("predict-plan", "predict-paths", "predict-summary")}
+    assert all(shown.values())
+    assert "SIMULATED" in str(shown["predict-summary"].data)  # type: ignore[union-attr]
+    assert str(shown["predict-plan"].data).count("step") >= plan.horizon  # type: ignore[union-attr]
+
+
 def test_changing_one_take_recomputes_the_shards_of_that_take_only(made: Made) -> None:
     takes = table(made, "ingest", "takes").to_pylist()
     take = next(t for t in takes if t["split"] == "test")
