@@ -201,6 +201,12 @@ def test_ingest_cuts_no_interval_that_reaches_the_action(tmp_path: Path) -> None
 # labels, splits, layout
 
 
+def test_a_participant_is_unseen_in_validation_only(tmp_path: Path) -> None:
+    both = [action("P03_01_0", "00:00:05.00", "00:00:06.00")], [action("P03_02_0", "00:00:05.00", "00:00:06.00")]
+    reading = read(epic(tmp_path, *both), CFG)
+    assert [details(take(reading, f"epic:{video}"))[0].is_unseen for video in ("P03_01", "P03_02")] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("label", "expected"),
     [("action", "v1:n1"), ("verb", "v1"), ("noun", "n1"), ("narration", None)],
@@ -279,6 +285,16 @@ def test_a_narration_id_that_stands_twice_costs_both_rows(tmp_path: Path) -> Non
     reading = read(epic(tmp_path, [*ROWS, ROWS[0]], []), CFG)
     assert codes(reading)[RejectCode.RECORD_MALFORMED] == 2
     assert len(take(reading, "epic:P01_11").points) == 2
+
+
+def test_a_quote_that_is_never_closed_swallows_no_rows_in_silence(tmp_path: Path) -> None:
+    root = epic(tmp_path, ROWS, [])
+    path = root / "EPIC_100_train.csv"
+    head, first, *rest = path.read_text().splitlines()
+    path.write_text("\n".join([head, first[:-1], *(line.replace('"', "") for line in rest)]))
+    reading = read(root, CFG)
+    assert [r.source_file for r in of(reading, RejectCode.RECORD_MALFORMED)] == ["EPIC_100_train.csv"]
+    assert not reading.candidates
 
 
 def test_a_row_of_another_width_costs_itself(tmp_path: Path) -> None:

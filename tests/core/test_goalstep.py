@@ -164,10 +164,16 @@ def test_a_group_that_was_downloaded_as_one_file_is_one_take(tmp_path: Path) -> 
         ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n['one', 'two']\n['one', 'three']\n"),
         ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n__import__('os').remove('x')\n"),
         ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n['one', '../two']\n"),
+        ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n['one', 'one']\n"),
+        ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n[]\n"),
         ("v2/annotations/goalstep_video_groups.tsv", b"no such column\n"),
         ("ego4d.json", None),
         ("ego4d.json", b'{"videos": [{"video_uid": "one"}]}'),
         ("ego4d.json", b"{"),
+        (
+            "ego4d.json",
+            b'{"videos": [{"video_uid": "one", "duration_sec": 0}, {"video_uid": "two", "duration_sec": 4}]}',
+        ),
     ],
 )
 def test_a_group_that_cannot_be_resolved_costs_its_steps_and_says_so(

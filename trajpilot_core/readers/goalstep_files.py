@@ -4,7 +4,6 @@ Source: repository facebookresearch/ego4d-goalstep (README, tools). What the for
 docs/decisions/segment-corpora.md. The unit that is counted is the segment of the level that is asked for.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -22,8 +21,6 @@ RELEVANCE = ("essential", "optional", "irrelevant", "unsure")
 MALFORMED = RejectCode.RECORD_MALFORMED
 DEFAULTS: dict[str, object] = {"is_continued": False, "is_procedural": False, "is_relevant": "essential"}
 """What stands in for an absent field: the commonest value of the released validation file."""
-UID_LIST = re.compile(r"\[\s*'[^'\s]+'(?:\s*,\s*'[^'\s]+')*\s*\]")
-"""A Python list of strings, which is what the table of groups holds; nothing of it is ever evaluated."""
 SLACK_S = 0.5
 """A substep leaves its step when it sticks out by more."""
 
@@ -178,9 +175,9 @@ def parse_groups(content: bytes, where: str) -> dict[str, tuple[str, ...] | None
     groups: dict[str, tuple[str, ...] | None] = {}
     for row in parse_table(content, where, ["video_group"], "\t"):
         listed = row.cells["video_group"].strip() if row.cells is not None else ""
-        if not UID_LIST.fullmatch(listed):
-            continue  # a group that is asked for and not here is a reject of its entry
-        uids = tuple(part.strip().strip("'") for part in listed.strip("[]").split(","))
+        uids = tuple(
+            part.strip().strip("'") for part in listed.strip("[]").split(",")
+        )  # a Python list, never evaluated
         name = GROUP + uids[0]
         is_usable = len(set(uids)) == len(uids) and all(SAFE_NAME.fullmatch(uid) for uid in uids)
         groups[name] = uids if is_usable and groups.get(name, uids) == uids else None
