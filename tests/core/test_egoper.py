@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import hypothesis
 import pytest
 from egoexo_fixture import ingest, write
 from hypothesis import given
@@ -77,6 +78,7 @@ def test_error_types_and_what_was_wrong_reach_the_details(tmp_path: Path) -> Non
     assert len(take(without, f"egoper:{OTHER}").points) == 1
 
 
+@hypothesis.settings(derandomize=True, deadline=None, max_examples=30)
 @given(indices=st.lists(st.integers(0, 2), min_size=1, max_size=12), as_text=st.booleans())
 def test_indices_are_numbers_or_strings(
     tmp_path_factory: pytest.TempPathFactory, indices: list[int], as_text: bool

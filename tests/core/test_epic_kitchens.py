@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import hypothesis
 import pytest
 from egoexo_fixture import ingest, write
 from hypothesis import given
@@ -117,6 +118,7 @@ def test_the_table_of_305_nouns_is_never_read(tmp_path: Path) -> None:
 # time
 
 
+@hypothesis.settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.floats(0, 400, allow_nan=False), st.floats(0, 5), st.floats(0.01, 8))
 def test_nothing_of_what_may_be_seen_lies_after_the_gap(start_s: float, gap_s: float, observed_s: float) -> None:
     window = observed(start_s, settings("epic_kitchens", gap_s=gap_s, observed_s=observed_s).epic_kitchens)
@@ -126,6 +128,7 @@ def test_nothing_of_what_may_be_seen_lies_after_the_gap(start_s: float, gap_s: f
         assert window[1] - window[0] <= observed_s + 1e-9
 
 
+@hypothesis.settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59), st.integers(0, 99))
 def test_timestamps_are_hours_minutes_and_seconds(hours: int, minutes: int, seconds: int, hundredths: int) -> None:
     found = seconds_of(f"{hours:02}:{minutes:02}:{seconds:02}.{hundredths:02}")
@@ -346,6 +349,7 @@ def test_missing_videos_cost_their_rows(tmp_path: Path) -> None:
     assert [(r.take, r.n_units) for r in of(read(root, CFG), RejectCode.VIDEO_MISSING)] == [("epic:P01_11", 3)]
 
 
+@hypothesis.settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.binary(max_size=200))
 def test_no_bytes_crash_the_parser_of_a_table(content: bytes) -> None:
     header = b"narration_id,participant_id,video_id,narration_timestamp,start_timestamp,stop_timestamp,start_frame,"
