@@ -55,15 +55,18 @@ def features(
 def show_speeds(console: Console, speeds: "list[Speed]", workers: int) -> None:
     """Print a row per encoder, and what the columns mean."""
     columns = ("model", "arithmetic", "batch", "TFLOP a clip", "encode", "matrix rate, TFLOP/s", "share of it",
-               "decode", "both", "overlap")  # fmt: skip
+               "decode", "both", "waiting", "overlap")  # fmt: skip
     table = table_of(console, columns, "clips per second, random weights")
     for row in speeds:
         table.add_row(
             row.model, row.arithmetic, str(row.batch), f"{row.tera_per_clip:.3g}", f"{row.encoded_hz:.3g}",
             f"{row.matrix_tera_hz:.3g}", f"{row.matrix_share:.0%}", f"{row.decoded_hz:.3g}", f"{row.both_hz:.3g}",
-            f"{row.overlap:.0%}",
+            f"{row.waited_share:.0%}", f"{row.overlap:.0%}",
         )  # fmt: skip
     console.print(table)
     say(console, f"decode: {workers} processes, 448 px video with a keyframe every 250 frames; both: as a run does it")
-    say(console, "overlap: 100 % where the faster hides behind the slower, 0 % where they take turns")
-    say(console, f"a GPU should reach {WANTED_SHARE:.0%} of its matrix rate; add --workers where decode is the slower")
+    say(
+        console,
+        "waiting: of the encoder for clips, in both; overlap: share of the decoding that hides behind the encoder",
+    )
+    say(console, f"a GPU should reach {WANTED_SHARE:.0%} of its matrix rate; add --workers where the encoder waits")

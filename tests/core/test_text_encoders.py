@@ -202,6 +202,7 @@ def test_the_converted_file_gives_the_same_vectors_and_says_where_it_comes_from(
     assert len([name for name in names if name.startswith("text_model.")]) == 197
     assert len(names) == 197 + 5
     assert sorted(path.name for path in other.iterdir()) == [CONVERTED, "merges.txt", "vocab.json"]
+    assert (other / CONVERTED).stat().st_mode == (folder / CHECKPOINT).stat().st_mode
     ours = load_text_encoder(config(other, embedding=embedding), "cpu").embed(TEXTS)
     np.testing.assert_array_equal(ours, load_text_encoder(config(folder, embedding=embedding), "cpu").embed(TEXTS))
 

@@ -1,14 +1,19 @@
 """The benchmark counts what torch counts, and its rates mean what they say."""
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch.utils.flop_counter import FlopCounterMode
 from typer.testing import CliRunner
 
 from deployments.cli.main import app
 from schemas.config import FeatureConfig
+from trajpilot_core.encoders import throughput
 from trajpilot_core.encoders.throughput import Speed, matrix_tera_hz, measure, n_operations
 from trajpilot_core.encoders.vjepa import SIZES, VjepaEncoder
 
@@ -31,14 +36,37 @@ def test_a_clip_of_the_paper_costs_what_the_docs_say(model: str, tera: float) ->
     assert n_operations(model, 16, 384) / 1e12 == pytest.approx(tera, rel=4e-3)
 
 
-def speed(encoded_hz: float, decoded_hz: float, both_hz: float) -> Speed:
-    return Speed("tiny", "fp32", 1, 2.0, encoded_hz, decoded_hz, both_hz, 40.0)
+def speed(waited_share: float, decoded_hz: float = 5.0, both_hz: float = 2.5) -> Speed:
+    return Speed("tiny", "fp32", 1, 2.0, 10.0, decoded_hz, both_hz, waited_share, 40.0)
 
 
-def test_overlap_is_one_where_the_faster_hides_and_zero_where_they_take_turns() -> None:
-    assert speed(10, 5, 5).overlap == pytest.approx(1)
-    assert speed(10, 5, 1 / (1 / 10 + 1 / 5)).overlap == pytest.approx(0)
-    assert speed(10, 5, 5).matrix_share == pytest.approx(0.5)
+def test_overlap_is_the_share_of_the_decoding_that_nobody_waits_for() -> None:
+    assert speed(0.0).overlap == 1
+    assert speed(0.25).overlap == pytest.approx(0.5)
+    assert speed(0.5).overlap == pytest.approx(0)
+    assert speed(0.9).overlap == 0
+    assert speed(0.0).matrix_share == pytest.approx(0.5)
+
+
+def test_waiting_is_seen_where_decoders_are_slow_and_not_where_the_encoder_is() -> None:
+    """Planted: a decoder, and then an encoder, that sleeps."""
+
+    def slow(seconds: float) -> Iterator[NDArray[np.uint8]]:
+        for _ in range(6):
+            time.sleep(seconds)
+            yield np.zeros((1, 1), np.uint8)
+
+    class Sleeps:
+        config = FeatureConfig(batch=2)
+
+        def embed(self, frames: NDArray[np.uint8]) -> None:
+            time.sleep(0.05)
+
+    took_s, waited_s = throughput._drained(slow(0.05), None)
+    assert waited_s == pytest.approx(took_s, rel=0.2)
+    took_s, waited_s = throughput._drained(slow(0.0), Sleeps())  # type: ignore[arg-type]
+    assert took_s > 0.15
+    assert waited_s < 0.2 * took_s
 
 
 def test_a_small_encoder_is_measured_on_a_cpu(tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ def write_converted(part: Mapping[str, Tensor], source: Path, target: Path) -> d
     with naming_failures("write", target):
         try:
             save_file(tensors, temporary, metadata=about)
+            temporary.chmod(source.stat().st_mode)  # the library's own is for one user
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
             temporary.replace(target)

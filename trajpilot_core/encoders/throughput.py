@@ -46,6 +46,8 @@ class Speed:
     """Clips per second, decoders alone."""
     both_hz: float
     """Clips per second, decoders ahead of the encoder, as the stage `features` does it."""
+    waited_share: float
+    """Share of that time in which the encoder waited for a clip."""
     matrix_tera_hz: float
     """Best matrix product, 1e12 operations per second."""
 
@@ -56,9 +58,9 @@ class Speed:
 
     @property
     def overlap(self) -> float:
-        """1: the faster of the two hides behind the slower; 0: they take turns."""
-        encode_s, decode_s, both_s = 1 / self.encoded_hz, 1 / self.decoded_hz, 1 / self.both_hz
-        return (encode_s + decode_s - both_s) / min(encode_s, decode_s)
+        """Share of the decoding that the encoder did not wait for, 0 to 1; 0: they take turns."""
+        waited_s, decode_s = self.waited_share / self.both_hz, 1 / self.decoded_hz
+        return min(1.0, max(0.0, 1 - waited_s / decode_s))
 
 
 def n_operations(model: str, n_frames: int, size_px: int) -> int:
@@ -163,28 +165,36 @@ def measure(cfg: FeatureConfig, device: str, workers: int, n_clips: int, folder:
     dtype = next(embedder.encoder.parameters()).dtype
     blank = np.zeros((cfg.batch, cfg.n_frames, cfg.size_px, cfg.size_px, 3), np.uint8)
     encode_s = _seconds(lambda: embedder.embed(blank), device, 3) / cfg.batch
+    decode_s, _ = _drained(clips_of(video, n_clips, cfg, workers), None)
+    both_s, waited_s = _drained(clips_of(video, n_clips, cfg, workers), embedder)
     return Speed(
         model=cfg.model,
         arithmetic="bf16" if dtype == torch.bfloat16 else "fp32",
         batch=embedder.batch,
         tera_per_clip=n_operations(cfg.model, cfg.n_frames, cfg.size_px) / 1e12,
         encoded_hz=1 / encode_s,
-        decoded_hz=n_clips / _drained(clips_of(video, n_clips, cfg, workers), None),
-        both_hz=n_clips / _drained(clips_of(video, n_clips, cfg, workers), embedder),
+        decoded_hz=n_clips / decode_s,
+        both_hz=n_clips / both_s,
+        waited_share=waited_s / both_s,
         matrix_tera_hz=matrix_tera_hz(device, dtype),
     )
 
 
-def _drained(clips: Iterator[NDArray[np.uint8]], embedder: Embedder | None) -> float:
-    """Take all clips, through the encoder where there is one, and return the seconds since the first one came."""
-    batch: list[NDArray[np.uint8]] = []
-    began = 0.0
+def _drained(clips: Iterator[NDArray[np.uint8]], embedder: Embedder | None) -> tuple[float, float]:
+    """Take all clips, through the encoder where there is one.
+
+    Returns seconds since the first clip came, and how many of them went by in waiting for the next one.
+    """
+    batch, waited_s = [next(clips)], 0.0
+    began = asked = time.perf_counter()
     for frames in clips:
-        began = began or time.perf_counter()
-        batch.append(frames)
+        waited_s += time.perf_counter() - asked
         if embedder is not None and len(batch) == embedder.config.batch:
             embedder.embed(np.stack(batch))
             batch.clear()
-    if embedder is not None and batch:
+        batch.append(frames)
+        asked = time.perf_counter()
+    waited_s += time.perf_counter() - asked
+    if embedder is not None:
         embedder.embed(np.stack(batch))
-    return time.perf_counter() - began
+    return time.perf_counter() - began, waited_s
