@@ -19,6 +19,7 @@ from trajpilot_core.predict.plan import Texts, nearest, own_take, plan_rows, tex
 from trajpilot_core.predict.trained import TrainedRoot, open_trained, undertrained
 from trajpilot_core.report.machine import dump, finite
 from trajpilot_core.stages.compute import Progress
+from trajpilot_core.stages.ingest import LATE_START_S
 from trajpilot_core.stages.resolve import resolve_device
 from trajpilot_core.stages.stage import no_progress
 from trajpilot_core.store.files import open_folder
@@ -131,6 +132,11 @@ def notes(query: PlanQuery, root: TrainedRoot, footage: Footage, moved: Found, w
         said.append(
             f"This video is the take {footage.own.name} of the models' own corpus, split {footage.own.split}: "
             f"{learned}. Nothing of it is retrieved."
+        )
+    if footage.probe.start_s > LATE_START_S:
+        said.append(
+            f"The first picture is shown at {footage.probe.start_s:.2f} s of the file's own clock; here seconds count "
+            "from that picture."
         )
     cap_s = root.ingest.interval_cap_s
     longest = max(end - begin for begin, end in (footage.start_s, footage.goal_s))
