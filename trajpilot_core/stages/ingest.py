@@ -1,7 +1,8 @@
 """ingest: corpus files -> takes, segments, labels, planning windows. Decisions: docs/decisions/ingest.md."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -16,7 +17,7 @@ from trajpilot_core.readers import reader_of
 from trajpilot_core.readers.corpus import Corpus, open_corpus, read_whole
 from trajpilot_core.readers.extras import counts_of, details_of, scenario_labels_of
 from trajpilot_core.readers.labels import read_paraphrases
-from trajpilot_core.readers.reading import Candidate, Fault, Reader, Reading, Released
+from trajpilot_core.readers.reading import Candidate, Fault, Published, Reader, Reading, Released
 from trajpilot_core.readers.splits import dev_captures
 from trajpilot_core.readers.tables import CutTake, Labelling, Tables, cut_take, tables_of
 from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
@@ -63,14 +64,27 @@ def run(work: Work) -> None:
     cut, lost = _cut_all(work, corpus, reading, label_of)
     rejects += lost
     _check_left(reader, reading, cut, rejects, config)
+    published = reader.published
+    if config.corpus == "egoexo4d_atomic" and config.atomic.vocabulary == "closed":
+        cut, reading, published = _closed(cut, reading, published, config)
     dev = dev_captures((c.candidate.take.capture for c in cut if c.candidate.released == "train"), config)
     tables = tables_of(cut, dev, config, reader.horizons)
     _check_training(tables, len(dev), config)
     rejects += _vanished_scenarios(reading, cut)
     work.sink.table("details", details_of(cut, tables.segments))
     work.sink.table("scenario_labels", scenario_labels_of(tables, reading.allowed))
-    work.sink.table("counts", table_of(CorpusCount, counts_of(tables, reading, reader.published)))
+    work.sink.table("counts", table_of(CorpusCount, counts_of(tables, reading, published)))
     _write(work, tables, rejects, reading.n_in)
+
+
+def _closed(
+    cut: list[CutTake], reading: Reading, published: Mapping[str, Published], config: IngestConfig
+) -> tuple[list[CutTake], Reading, Mapping[str, Published]]:
+    """Put classes of (verb, noun) in place of the labels; say what that came to, beside the paper's number."""
+    from trajpilot_core.readers import collapse
+
+    closed, told = collapse.collapse(cut, config.atomic.classes)
+    return closed, replace(reading, counts=(*reading.counts, *told)), {**published, **collapse.PUBLISHED}
 
 
 def _write(work: Work, tables: Tables, rejects: list[Reject], n_in: int) -> None:
