@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 Part = Literal[
-    "anticipation", "closed vocabulary", "prior planners", "language models", "CEM", "Pi3 poses", "EPIC-KITCHENS-100",
-    "basketball", "conditioning study",
+    "anticipation", "closed vocabulary", "prior planners", "language models", "CEM", "EPIC-KITCHENS-100", "basketball",
+    "conditioning study",
 ]  # fmt: skip
 PARTS: dict[Part, tuple[str, ...]] = {
     "anticipation": ("anticipation",),
-    "closed vocabulary": ("heads", "keystep", "goalstep", "egoper"),
+    "closed vocabulary": ("heads",),
     "prior planners": ("baselines", "pdpp", "viterbi"),
     "language models": ("vlm", "qwen"),
     "CEM": ("cem",),
-    "Pi3 poses": ("pi3",),
-    "EPIC-KITCHENS-100": ("epic",),
-    "basketball": ("basketball",),
+    "EPIC-KITCHENS-100": ("attentive",),
+    "basketball": ("binary",),
     "conditioning study": ("conditioning",),
 }
-"""Part of the paper -> words of which one would stand in the name of a module that builds it."""
+"""Part of the paper -> words of which one would stand in the name of a module that builds it (a reader does not)."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,8 @@ DECISIONS = (
     Decision(19, "normalisation of the motions", "one scale per channel, no mean removed", (),
              ("trajpilot_core.models.alignment:channel_scale",)),
     Decision(20, "body frame, and the scale of estimated poses", "raw RGB camera through the calibration",
-             fields("trajectories", "frame", "source"), (), ("Pi3 poses",)),
+             fields("trajectories", "frame", "source", "scale"),
+             ("trajpilot_core.trajectory.pi3_source:Pi3Source",)),
     Decision(21, "size and training of E_tau", "mean pool, unit norm, stop on dev R@5",
              (*fields("alignment", "width", "layers", "heads", "dropout"),
               *fields("alignment.train", "lr", "batch", "epochs", "patience"))),
@@ -99,8 +99,8 @@ DECISIONS = (
     Decision(23, "when two labels are one", "equal normalised text, or a table of paraphrases",
              ("ingest.paraphrase_table",), ("trajpilot_core.readers.labels:normalise",)),
     Decision(24, "how open labels collapse",
-             "planned: verb and head noun, frequent classes kept, others to the nearest",
-             (), (), ("closed vocabulary",)),
+             "verb and head noun, frequent classes kept, others to the nearest",
+             fields("ingest.atomic", "vocabulary", "classes"), ("trajpilot_core.readers.collapse:choose_classes",)),
     Decision(25, "key of the retrieval", "No-Traj's predicted endpoints, or the pooled features", ("scorer.key",),
              (f"{BANK}:endpoint_keys",)),
     Decision(26, "entry of the bank", "every training window of the same horizon", (), (f"{BANK}:build_bank",)),
