@@ -11,6 +11,14 @@ from trajpilot_core.report.sheet import Panel, keys_of, sheet
 NAME, TITLE = "paths", "Head paths of the plan"
 STYLES = {"true": "oracle", "nearest": "endpoint_traj", "chosen": "scorer"}
 """Kind of a path -> line of the report's style sheet."""
+NAMES = {
+    ("true", False): "Start",
+    ("true", True): "Goal",
+    ("chosen", True): "Goal",
+    ("chosen", False): "trusted middle steps",
+    ("nearest", False): "nearest, not trusted",
+}
+"""(kind of a path, is it the Goal) -> short name for the legend."""
 WAYS = ("forward", "left", "up")
 
 
@@ -27,7 +35,7 @@ def paths_picture(scene: Scene, *, simulated: bool) -> Picture | NotDrawn:
 def _panel(view: tuple[str, int, int, float], scene: Scene) -> Panel:
     """Draw one side."""
     title, right, up, sign = view
-    across = f"{'' if sign > 0 else 'against '}{WAYS[right]}, {scene.unit}; upwards: {WAYS[up]}"
+    across = f"{WAYS[right] if sign > 0 else 'right'}, {scene.unit}; upwards: {WAYS[up]}"
     return Panel(title, plan_chart(Axes(title, across, "", ()), [_series(path, view) for path in scene.paths]))
 
 
@@ -35,4 +43,5 @@ def _series(path: Path, view: tuple[str, int, int, float]) -> Series:
     """Return one path as a line."""
     _, right, up, sign = view
     points = ((sign * float(p[right]), float(p[up])) for p in path.points_m)
-    return Series(path.name, STYLES[path.kind], tuple(Point(x, y, y, y) for x, y in points))
+    name = NAMES[path.kind, path.name.startswith("Goal")]
+    return Series(name, STYLES[path.kind], tuple(Point(x, y, y, y) for x, y in points))
