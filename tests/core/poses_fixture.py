@@ -1,5 +1,6 @@
 """A room of dots seen by a head whose poses are known, as frames and as a take on disk."""
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,10 +71,15 @@ def angle_deg(a: Array, b: Array) -> float:
     return float(np.rad2deg((left.inv() * right).magnitude()).max())
 
 
+@functools.cache
+def _room(n_frames: int) -> NDArray[np.uint8]:
+    return frames(head(np.arange(n_frames) / FPS))
+
+
 def video_take(folder: Path, seconds: float = 4.0, **changes: object) -> Take:
     """Write a video of the room and return its take, which has neither pose file, clock nor calibration."""
     t_s = np.arange(round(seconds * FPS)) / FPS
-    write_video(folder / VIDEO, frames(head(t_s)), FPS, 20)
+    write_video(folder / VIDEO, _room(len(t_s)), FPS, 20)
     none = {"trajectory": None, "timesync": None, "calibration": None, "timesync_start": None, "timesync_end": None}
     facts = {"video": VIDEO, "fps": float(FPS), "n_frames": len(t_s), "duration_s": len(t_s) / FPS}
     return good_take(**{**none, **facts, **changes})

@@ -30,6 +30,10 @@ DARK = 3
 """Gray below this in all frames is outside the lens's picture."""
 EDGE = np.ones((9, 9), np.uint8)
 """Corners keep this far from what the lens does not see."""
+EXPLAINED = 3.0
+"""An observation is explained where it is off by less than this many usual errors."""
+TURN_EXPLAINS = 0.9
+"""A turn must explain this share of the observations to be believed."""
 SHARED = 0.4
 """The frame that is compared with the first must still show this share of the first one's corners."""
 
@@ -150,9 +154,7 @@ def _in_windows(tracks: Tracks, seen: Array, n_frames: int, sigma: float, cfg: O
         local[:, :3, :3], local[:, :3, 3] = found.R, found.c * scale
         poses[first:last] = poses[first] @ local
         depth = near
-        explained = found.angle < 3 * sigma
-        explained[part.anchor] = True
-        good.append(explained)
+        good.append(_explained(part, found, sigma))
         models.append(view.model)
     if not np.isfinite(poses).all():
         return ClipFault(RejectCode.TRAJ_NOT_FINITE, "the estimate holds NaN or infinity")
@@ -180,11 +182,21 @@ def _solve(part: Rays, n_frames: int, sigma: float, cfg: OdometryConfig) -> tupl
     view, far = _widest(part, tracks, n_frames, sigma, cfg)
     start = Solution(R, np.zeros((n_frames, 3)), np.ones(len(part.anchor)), np.zeros(len(part.point)))
     if view.model == "turn":
-        return bundle.refine(part, start, sigma, move=False), view
+        turned = bundle.refine(part, start, sigma, move=False)
+        if _explained(part, turned, sigma).mean() >= TURN_EXPLAINS:
+            return turned, view
+        view = view._replace(model="essential")
     step = np.clip(np.arange(n_frames) / far, 0, 1)[:, None]
     begun = [start._replace(c=step * (-R.T @ t) * view.parallax) for R, t in view.motions]
     found = [bundle.refine(part, one, sigma) for one in (start, *begun)]
     return min(found, key=lambda one: float(np.log1p((one.angle / sigma) ** 2).sum())), view
+
+
+def _explained(part: Rays, found: Solution, sigma: float) -> NDArray[np.bool_]:
+    """Return which observations a solution explains, (M',); those that points hang on are explained by themselves."""
+    tested = np.ones(len(part.point), np.bool_)
+    tested[part.anchor] = False
+    return found.angle[tested] < EXPLAINED * sigma
 
 
 def _widest(part: Rays, tracks: Tracks, n_frames: int, sigma: float, cfg: OdometryConfig) -> tuple[TwoView, int]:

@@ -50,7 +50,7 @@ class Pi3Model:
             InputError: the clip does not fit into memory.
             CheckpointError: the network answers otherwise than Pi3 does.
         """
-        images = torch.from_numpy(frames).to(self.device).permute(0, 3, 1, 2)[None].float() / 255
+        images = torch.from_numpy(np.ascontiguousarray(frames)).to(self.device).permute(0, 3, 1, 2)[None].float() / 255
         try:
             with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
                 answer = self.network(images)

@@ -1,0 +1,201 @@
+"""The Pi3 adapter, on a package that answers as Pi3 does, and once on the real one where it is installed."""
+
+import hashlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from poses_fixture import FPS, video_take
+from safetensors.torch import save_file
+from test_poses_sources import motions, of_video
+from test_trajectory_stage import Kept, run_stage
+
+from schemas.config import FeatureConfig, TrajectoryConfig
+from schemas.poses import Pi3Config
+from trajpilot_core.errors import CheckpointError, InputError
+from trajpilot_core.stages import trajectories
+from trajpilot_core.stages.resolve import resolve_precision
+from trajpilot_core.trajectory.mixture import origins
+from trajpilot_core.trajectory.pi3 import Pi3Model, load_pi3
+from trajpilot_core.trajectory.reports import patch_size
+from trajpilot_core.trajectory.video_source import step_rms
+
+FAKE = '''
+"""Answers as {name} does: same keys and shapes; world and scale arbitrary."""
+import torch
+from torch import nn
+
+
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+        self.multimodal = True
+
+    def disable_multimodal(self):
+        self.multimodal = False
+
+    def forward(self, imgs):
+        B, N, C, H, W = imgs.shape
+        assert B == 1 and C == 3 and H % 14 == 0 and W % 14 == 0 and imgs.dtype == torch.float32
+        assert 0 <= float(imgs.min()) and float(imgs.max()) <= 1
+        k = torch.linspace(0, 1, N)
+        angle, poses = 0.4 * k, torch.eye(4).repeat(N, 1, 1)
+        poses[:, 0, 0], poses[:, 0, 2] = torch.cos(angle), torch.sin(angle)
+        poses[:, 2, 0], poses[:, 2, 2] = -torch.sin(angle), torch.cos(angle)
+        poses[:, 0, 3] = self.scale * 7.0 * k
+        world = torch.linalg.qr(torch.randn(3, 3, generator=torch.Generator().manual_seed(5)))[0]
+        world = world * torch.sign(torch.linalg.det(world))
+        placed = torch.eye(4)
+        placed[:3, :3], placed[:3, 3] = world, torch.tensor([3.0, -2.0, 9.0])
+        points = torch.zeros(B, N, H, W, 3)
+        answer = dict(points=points, local_points=points, conf=torch.zeros(B, N, H, W, 1) + 2.0)
+        answer["camera_poses"] = (placed @ poses)[None]
+        if {x}:
+            assert not self.multimodal
+            answer |= dict(rays=points, metric=torch.ones(B))
+        return answer
+'''
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a package called pi3 on the path; returns a folder with weights for it."""
+    models = tmp_path / "package" / "pi3" / "models"
+    models.mkdir(parents=True)
+    for folder in (models.parent, models):
+        (folder / "__init__.py").write_text("")
+    for name in ("Pi3", "Pi3X"):
+        (models / f"{name.lower()}.py").write_text(FAKE.format(name=name, x=name == "Pi3X"))
+    monkeypatch.syspath_prepend(str(tmp_path / "package"))
+    for name in [name for name in sys.modules if name == "pi3" or name.startswith("pi3.")]:
+        monkeypatch.delitem(sys.modules, name)
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    save_file({"scale": torch.tensor(2.0)}, weights / "model.safetensors")
+    yield weights  # type: ignore[misc]
+    for name in [name for name in sys.modules if name == "pi3" or name.startswith("pi3.")]:
+        del sys.modules[name]
+
+
+def config(weights: Path, **changes: object) -> TrajectoryConfig:
+    pi3 = Pi3Config(weights=str(weights), pixel_limit=3000).replace(**changes)
+    return TrajectoryConfig(source="pi3", pi3=pi3)
+
+
+def computed(folder: Path, cfg: TrajectoryConfig) -> tuple[Kept, str]:
+    take = video_take(folder, 1.2)
+    return run_stage(folder, of_video(take, [(0.0, 16 / FPS)]), cfg), take.take_id
+
+
+def test_sixteen_frames_become_sixteen_motions_whatever_world_and_scale_they_came_in(
+    tmp_path: Path, package: Path
+) -> None:
+    kept, take_id = computed(tmp_path, config(package))
+    table, rejects, _ = kept.shards[take_id]
+    assert rejects == []
+    assert origins(table) == [("pi3", "camera", "arbitrary")]
+    (clip,) = motions(table)
+    assert step_rms(clip[:, :3]) == pytest.approx(1.0, rel=1e-5)
+    # 0.4 rad about the upright y axis, which is the raw camera's x axis, in 16 equal turns
+    assert_allclose(clip[:, 3:], np.tile([0.4 / 16, 0, 0], (16, 1)), atol=1e-5)
+    # the first step goes to the right, along minus y of the raw camera
+    assert_allclose(clip[0, :3] / np.linalg.norm(clip[0, :3]), [0, -1, 0], atol=0.03)
+    assert table["quality"].to_pylist() == [pytest.approx(float(torch.sigmoid(torch.tensor(2.0))))]
+    assert table["coverage"].to_pylist()[0] == pytest.approx(15 / 16)
+
+
+def test_pi3x_says_metres_when_its_scale_is_left_alone(tmp_path: Path, package: Path) -> None:
+    kept, take_id = computed(tmp_path, config(package, model="pi3x"))
+    (table, _, _) = kept.shards[take_id]
+    assert origins(table) == [("pi3", "camera", "metric")]
+    assert np.linalg.norm(motions(table)[0, :, :3], axis=1).sum() == pytest.approx(14.0, rel=0.02)
+    rms = config(package, model="pi3x").replace(scale="rms")
+    assert origins(computed(tmp_path, rms)[0].shards[take_id][0]) == [("pi3", "camera", "arbitrary")]
+
+
+def test_the_digest_of_the_weights_is_recorded_and_is_part_of_the_key(tmp_path: Path, package: Path) -> None:
+    kept, take_id = computed(tmp_path, config(package))
+    file = package / "model.safetensors"
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert kept.shards[take_id][0].schema.metadata[b"weights"] == digest.encode()
+    (source,) = trajectories.sources(kept, config(package), "")  # type: ignore[arg-type]
+    assert source.files == ("take.mp4", str(file))
+    with pytest.raises(CheckpointError, match="expected was 0000"):
+        load_pi3(Pi3Config(weights=str(file), weights_sha256="0" * 64, precision="fp32"), "cpu")
+
+
+def test_low_confidence_is_a_reject(tmp_path: Path, package: Path) -> None:
+    kept, take_id = computed(tmp_path, config(package, min_confidence=0.95))
+    assert [r.code.value for r in kept.shards[take_id][1]] == ["TRAJ_LOW_QUALITY"]
+
+
+def test_a_missing_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "pi3", None)
+    with pytest.raises(InputError, match=r"pip install .*trajpilot\[pi3\].*odometry"):
+        load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
+
+
+def test_missing_or_wrong_weights_say_what_to_do(package: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"download model\.safetensors of yyfz233/Pi3 "):
+        load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
+    with pytest.raises(InputError, match="revision to the commit"):
+        load_pi3(Pi3Config(), "cpu")
+    with pytest.raises(InputError, match="needs a GPU"):
+        load_pi3(Pi3Config(weights=str(package), precision="bf16"), "cpu")
+    save_file({"other": torch.zeros(1)}, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match="does not fit Pi3"):
+        load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
+    (tmp_path / "model.safetensors").write_bytes(b"<html>")
+    with pytest.raises(CheckpointError, match="does not fit Pi3"):
+        load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
+
+
+def test_an_answer_of_another_kind_is_refused() -> None:
+    class Other(torch.nn.Module):
+        def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"camera_poses": torch.zeros(1, 2, 3, 4)}
+
+    model = Pi3Model(Other(), torch.device("cpu"), False, "")
+    with pytest.raises(CheckpointError, match="it is no Pi3"):
+        model.poses(np.zeros((2, 14, 14, 3), np.uint8))
+
+
+@pytest.mark.parametrize(("width", "height"), [(448, 448), (1920, 1080), (1080, 1920), (1408, 1408), (4000, 30)])
+def test_frames_get_the_largest_size_that_the_network_reads(width: int, height: int) -> None:
+    across, down = patch_size(width / height, 255_000)
+    assert across % 14 == 0 and down % 14 == 0 and across * down <= 255_000  # noqa: PT018
+    if max(width, height) < 3 * min(width, height):
+        assert abs(across / down / (width / height) - 1) < 0.03
+        assert across * down > 0.93 * 255_000
+
+
+def test_precision_is_resolved_for_pi3_alone() -> None:
+    pi3, aria = TrajectoryConfig(source="pi3"), TrajectoryConfig()
+    assert resolve_precision(pi3, "cuda").pi3.precision == "bf16"  # type: ignore[attr-defined]
+    assert resolve_precision(pi3, "cpu").pi3.precision == "fp32"  # type: ignore[attr-defined]
+    assert resolve_precision(aria, "cuda") == aria
+    assert resolve_precision(FeatureConfig(), "cpu").precision == "fp32"  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_real_package_with_random_weights_answers_as_the_adapter_expects(tmp_path: Path) -> None:
+    """Runs where the extra `pi3` is installed; needs 9 GB of memory and some minutes on a CPU."""
+    pytest.importorskip("pi3.models.pi3", reason="the extra pi3 is not installed")
+    from pi3.models.pi3 import Pi3
+
+    torch.manual_seed(0)
+    save_file({name: value.contiguous() for name, value in Pi3().state_dict().items()}, tmp_path / "model.safetensors")
+    model = load_pi3(Pi3Config(weights=str(tmp_path), precision="fp32"), "cpu")
+    images = np.random.default_rng(0).integers(0, 255, (16, 56, 70, 3), dtype=np.uint8)
+    T, confidence = model.poses(images)
+    assert T.shape == (16, 4, 4)
+    assert 0 <= confidence <= 1
+    assert_allclose(T[:, 3], np.tile([0, 0, 0, 1], (16, 1)), atol=1e-6)
+    assert_allclose(np.linalg.det(T[:, :3, :3]), 1.0, atol=1e-4)
+    other, _ = model.poses(images[::-1])
+    assert np.abs(other[::-1] - T).max() < 1e-3, "the order of the frames does not matter"
