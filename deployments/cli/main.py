@@ -15,6 +15,7 @@ from deployments.cli import (
     doctor,
     evidence,
     inspect,
+    poses,
     predict,
     run,
     server,
@@ -43,6 +44,7 @@ convert.add_to(app)
 bench.add_to(app)
 compare.add_to(app)
 predict.add_to(app)
+poses.add_to(app)
 
 
 def main() -> None:

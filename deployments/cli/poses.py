@@ -1,0 +1,169 @@
+"""Commands on pose sources: their accuracy, their unit of length, and the paper's robustness table."""
+
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+
+from deployments.cli.options import Device, Root, check_corpus, run_options
+from deployments.cli.tables import say, show
+from deployments.recipes import recipe as named
+from schemas.config import PipelineConfig, RunOptions
+from schemas.poses import VideoSourceName
+from trajpilot_core.errors import InputError
+from trajpilot_core.pipeline import STAGES
+from trajpilot_core.stages.execute import execute
+from trajpilot_core.stages.key import resolve_inputs
+from trajpilot_core.stages.resolve import resolve_device
+from trajpilot_core.stages.stage import Runtime
+from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.store.reading import read_entry_table
+
+Data = Annotated[str, typer.Option("--data", help="Folder of the corpus, with pose files and videos.")]
+Recipe = Annotated[str, typer.Option("--recipe", help="Named experiment whose settings hold.")]
+Source = Annotated[str, typer.Option("--source", help="Which source reads the videos: odometry or pi3.")]
+Workers = Annotated[int, typer.Option("--workers", help="Processes.")]
+Weights = Annotated[str | None, typer.Option("--weights", help="Folder with the weights of pi3.")]
+BEFORE = ("ingest", "trajectories", "features", "text_bank", "alignment")
+"""Stages whose outputs the robustness table needs."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    poses = typer.Typer(
+        help="Where head motion comes from: accuracy, unit of length, robustness.", no_args_is_help=True
+    )
+    poses.command()(step)
+    poses.command()(accuracy)
+    poses.command()(robustness)
+    app.add_typer(poses, name="poses")
+
+
+def step(root: Root = "runs") -> None:
+    """Print the median step of the training clips from pose files, metres: trajectories.scale_factor of a fallback."""
+    import numpy as np
+    import torch
+
+    from schemas.observation import DOF, MOTIONS
+    from trajpilot_core.evaluation.pose_robustness import median_step_m
+
+    takes = {row["take_id"] for row in read(root, "ingest", "takes").to_pylist() if row["split"] == "train"}
+    rows = [row for row in read(root, "trajectories", "controls").to_pylist() if row["take_id"] in takes]
+    clips = [row["controls"] for row in rows if row["scale"] == "metric"]
+    if not clips:
+        raise InputError(f"no training clip below {root} has lengths in metres; run trajectories with source aria")
+    found = median_step_m(torch.from_numpy(np.array(clips, dtype=np.float32).reshape(-1, MOTIONS, DOF)))
+    say(Console(), f"{found:.4f} m, over {len(clips):,} training clips")
+
+
+def accuracy(
+    data: Data, root: Root = "runs", recipe: Recipe = "demo", source: Source = "odometry", workers: Workers = 2,
+    weights: Weights = None, device: Device = "auto",
+) -> None:  # fmt: skip
+    """Estimate the poses of every segment from its video and compare them with the pose files."""
+    from trajpilot_core.evaluation.pose_accuracy import corpus_errors, distributions
+
+    config = from_video(named(recipe), source, weights)
+    outcome = computed(config, options(other_root(root, source), data, workers, device), ("ingest", "trajectories"))
+    place = other_root(root, source)
+    tables = read(place, "ingest", "takes"), read(place, "ingest", "segments"), read(place, "trajectories", "controls")
+    errors = corpus_errors(check_corpus(data), *tables, config.trajectories)
+    columns = ("clips", "n", "rotation error, deg", "position error, cm", "of the true spread", "head turned, deg")
+    cells = [
+        (d.name, f"{d.n:,}", pair(d.rotation_deg, 2), pair(d.position_cm, 2), pair(d.position_share, 2),
+         f"{d.turned_deg:.1f}")
+        for d in distributions(errors)
+    ]  # fmt: skip
+    show(Console(), columns, cells, f"poses of {source} against pose files: median and 90 %")
+    say(Console(), f"{outcome}; position error after the best similarity of each clip")
+
+
+def robustness(
+    data: Data, root: Root = "runs", recipe: Recipe = "demo", source: Source = "odometry", workers: Workers = 2,
+    weights: Weights = None, device: Device = "auto",
+) -> None:  # fmt: skip
+    """Train predictors on pose files, on poses from video, and on both, and ask each with poses from video."""
+    from trajpilot_core.evaluation.pose_robustness import Row, robustness
+
+    config = named(recipe)
+    options_ = options(root, data, workers, device)
+    computed(config, options_, BEFORE)
+    other = other_root(root, source)
+    computed(from_video(config, source, weights), options(other, data, workers, device), ("ingest", "trajectories"))
+    runtime = Runtime(
+        data_root=options_.data_root, device=resolve_device(device), workers=workers, scratch=Path(root) / "scratch"
+    )  # fmt: skip
+    inputs = resolve_inputs(open_folder(root), STAGES["predictor"], STAGES)
+    video = read(other, "trajectories", "controls")
+    found = robustness(inputs, video, config.predictor, runtime)
+    columns = ("trained -> asked", "Mid M@1", "Full M@1", "Mid against")
+
+    def cells(row: Row) -> tuple[str, ...]:
+        against = "" if row.mid_difference is None else f"{figure(row.mid_difference, sign=True)} ({row.against})"
+        return row.name, figure(row.mid), figure(row.full), against
+
+    show(Console(), columns, [cells(row) for row in found.rows], f"pose sources: files (aria) and video ({source})")
+    say(
+        Console(),
+        f"{found.n_windows:,} test windows of {found.n_takes} takes, {found.windows_lost:,} left out because a source "
+        f"lacks a segment; 95 % intervals over takes; step of the pose files {found.step_m:.4f} m",
+    )
+
+
+def other_root(root: str, source: str) -> str:
+    """Return the folder below a root where the poses from video are kept beside those of the pose files."""
+    return str(Path(root) / f"poses-{source}")
+
+
+def from_video(config: PipelineConfig, source: str, weights: str | None) -> PipelineConfig:
+    """Return the settings with poses from video whose lengths are left as they were estimated.
+
+    Raises:
+        InputError: no such source reads videos.
+    """
+    if source not in VideoSourceName.__args__:  # type: ignore[attr-defined]
+        raise InputError(f"{source} reads no videos; use odometry or pi3")
+    pi3 = config.trajectories.pi3.replace(weights=weights)
+    return config.replace(trajectories=config.trajectories.replace(source=source, scale="raw", pi3=pi3))
+
+
+def options(root: str, data: str, workers: int, device: str) -> RunOptions:
+    """Return the options of the stages; rejected clips are counted, not refused."""
+    return run_options(root=root, data_root=check_corpus(data), workers=workers, device=device, max_reject_ratio=1.0)
+
+
+def computed(config: PipelineConfig, run: RunOptions, stages: tuple[str, ...]) -> str:
+    """Compute stages; returns what the last one says of its rows."""
+    said = ""
+    for name in stages:
+        outcome = execute(STAGES[name], config, run, STAGES)
+        lost = sum(outcome.rejected.values())
+        said = f"{outcome.n_out:,} of {outcome.n_in:,} clips have poses, rejected {lost:,}: {dict(outcome.rejected)}"
+    return said
+
+
+def read(root: str, stage: str, entry: str) -> pa.Table:
+    """Read what counts of a stage below a root.
+
+    Raises:
+        InputError: the stage has not run there.
+    """
+    folder = open_folder(root)
+    manifest = current_manifest(folder, stage)
+    if manifest is None:
+        raise InputError(f"stage {stage} has not run below {root}; run it first")
+    return read_entry_table(folder, manifest, entry)
+
+
+def pair(values: tuple[float, float], digits: int) -> str:
+    """Return median and 90 % as people read them."""
+    return " / ".join(f"{value:.{digits}f}" for value in values)
+
+
+def figure(value: tuple[float, float, float], sign: bool = False) -> str:
+    """Return a value with its interval."""
+    middle, low, high = value
+    return f"{middle:+.1f} [{low:+.1f}, {high:+.1f}]" if sign else f"{middle:.1f} [{low:.1f}, {high:.1f}]"
