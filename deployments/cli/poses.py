@@ -1,7 +1,9 @@
 """Commands on pose sources: their accuracy, their unit of length, and the paper's robustness table."""
 
+import math
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryDirectory
+from typing import Annotated, cast
 
 import pyarrow as pa
 import typer
@@ -10,13 +12,13 @@ from rich.console import Console
 from deployments.cli.options import Device, Root, check_corpus, run_options
 from deployments.cli.tables import say, show
 from deployments.recipes import recipe as named
-from schemas.config import PipelineConfig, RunOptions
+from schemas.config import PipelineConfig, PredictorConfig, RunOptions
 from schemas.poses import VideoSourceName
 from trajpilot_core.errors import InputError
 from trajpilot_core.pipeline import STAGES
 from trajpilot_core.stages.execute import execute
 from trajpilot_core.stages.key import resolve_inputs
-from trajpilot_core.stages.resolve import resolve_device
+from trajpilot_core.stages.resolve import resolve_config, resolve_device
 from trajpilot_core.stages.stage import Runtime
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import current_manifest
@@ -93,12 +95,12 @@ def robustness(
     computed(config, options_, BEFORE)
     other = other_root(root, source)
     computed(from_video(config, source, weights), options(other, data, workers, device), ("ingest", "trajectories"))
-    runtime = Runtime(
-        data_root=options_.data_root, device=resolve_device(device), workers=workers, scratch=Path(root) / "scratch"
-    )  # fmt: skip
     inputs = resolve_inputs(open_folder(root), STAGES["predictor"], STAGES)
     video = read(other, "trajectories", "controls")
-    found = robustness(inputs, video, config.predictor, runtime)
+    predictor = cast(PredictorConfig, resolve_config(STAGES["predictor"], config, options_))
+    with TemporaryDirectory(prefix="trajpilot-poses-") as scratch:
+        runtime = Runtime(options_.data_root, resolve_device(device), workers, Path(scratch))
+        found = robustness(inputs, video, predictor, runtime)
     columns = ("trained -> asked", "Mid M@1", "Full M@1", "Mid against")
 
     def cells(row: Row) -> tuple[str, ...]:
@@ -166,4 +168,6 @@ def pair(values: tuple[float, float], digits: int) -> str:
 def figure(value: tuple[float, float, float], sign: bool = False) -> str:
     """Return a value with its interval."""
     middle, low, high = value
+    if math.isinf(low):
+        return f"{middle:+.1f} (too few takes)" if sign else f"{middle:.1f} (too few takes)"
     return f"{middle:+.1f} [{low:+.1f}, {high:+.1f}]" if sign else f"{middle:.1f} [{low:.1f}, {high:.1f}]"

@@ -10,7 +10,8 @@ from planning_world import Memory, WorldSize, planning_world, run_stage
 from poses_fixture import head
 from scipy.spatial.transform import Rotation
 
-from schemas.config import AlignmentConfig, PredictorConfig, TrainConfig
+from deployments.cli import poses
+from schemas.config import AlignmentConfig, PipelineConfig, PredictorConfig, TrainConfig
 from schemas.observation import controls_schema
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.pose_accuracy import distributions
@@ -116,3 +117,13 @@ def test_distributions_are_told_by_quality() -> None:
     found = distributions([(good._replace(rotation_deg=k), q) for k, q in enumerate(quality)])
     assert [(d.name, d.n) for d in found] == [("all", 3), ("quality 0.7 to 0.8", 2), ("quality 0.9 to 1", 1)]
     assert found[0].rotation_deg == pytest.approx((1.0, 1.8))
+
+
+def test_the_command_says_what_is_missing_and_gives_no_interval_where_takes_are_too_few(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="stage ingest has not run"):
+        poses.step(root=str(tmp_path))
+    with pytest.raises(InputError, match="reads no videos"):
+        poses.from_video(PipelineConfig(), "aria", None)
+    assert poses.from_video(PipelineConfig(), "odometry", None).trajectories.scale == "raw"
+    assert poses.figure((1.0, 0.5, 1.5), sign=True) == "+1.0 [+0.5, +1.5]"
+    assert poses.figure((1.0, -np.inf, np.inf)) == "1.0 (too few takes)"
