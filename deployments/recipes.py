@@ -8,8 +8,12 @@ from trajpilot_core.errors import InputError, NotBuiltError
 
 
 def atomic() -> PipelineConfig:
-    """Open-vocabulary planning on Ego-Exo4D atomic descriptions, as in the paper's section 4.2."""
-    return PipelineConfig()
+    """Open-vocabulary planning on Ego-Exo4D atomic descriptions, as in the paper's section 4.2.
+
+    Frames of recordings are squashed as PIL does it; simulated ones keep the faster filter of the defaults.
+    """
+    base = PipelineConfig()
+    return base.replace(features=base.features.replace(resize="antialiased"))
 
 
 def demo() -> PipelineConfig:
@@ -83,17 +87,17 @@ def soak() -> PipelineConfig:
 
 def keystep() -> PipelineConfig:
     """Closed-vocabulary planning on Ego-Exo4D Keystep. Source: paper, 4.3 and its appendix on data sets."""
-    return _from_video("egoexo4d_keystep")
+    return _of_whole_steps("egoexo4d_keystep")
 
 
 def goalstep() -> PipelineConfig:
     """Closed-vocabulary planning on Ego4D GoalStep. Source: as `keystep`."""
-    return _from_video("goalstep")
+    return _of_whole_steps("goalstep")
 
 
 def egoper() -> PipelineConfig:
     """Closed-vocabulary planning on EgoPER. Source: as `keystep`."""
-    return _from_video("egoper")
+    return _of_whole_steps("egoper")
 
 
 def epic_kitchens() -> PipelineConfig:
@@ -104,14 +108,20 @@ def epic_kitchens() -> PipelineConfig:
 
 def basketball() -> PipelineConfig:
     """Shot outcome on Ego-Exo4D basketball, mined from atomic descriptions. Source: paper, appendix on basketball."""
-    base = PipelineConfig()
+    base = atomic()
     return base.replace(ingest=base.ingest.replace(corpus="egoexo4d_basketball"))
 
 
 def atomic_anticipation() -> PipelineConfig:
     """Goal-free anticipation on atomic descriptions: the predictor learns with half of its goals masked (D 16)."""
-    base = PipelineConfig()
+    base = atomic()
     return base.replace(predictor=base.predictor.replace(goal_dropout=0.5))
+
+
+def _of_whole_steps(corpus: str) -> PipelineConfig:
+    """Return the main experiment on a corpus of annotated steps, each seen from its start to its end (D 45)."""
+    base = _from_video(corpus)
+    return base.replace(ingest=base.ingest.replace(interval_cap_s=None))
 
 
 def _from_video(corpus: str) -> PipelineConfig:
@@ -119,7 +129,7 @@ def _from_video(corpus: str) -> PipelineConfig:
 
     Without a GPU, `trajectories.source=odometry` needs no weights.
     """
-    base = PipelineConfig()
+    base = atomic()
     return base.replace(
         ingest=base.ingest.replace(corpus=corpus, require_trajectory=False),
         trajectories=base.trajectories.replace(source="pi3"),

@@ -255,7 +255,7 @@ class ReportConfig(Record):
 
 
 class PipelineConfig(Record):
-    """What is computed. The defaults are the paper's main experiment."""
+    """What is computed. The defaults are the paper's main experiment, but for settings that came later (recipe `atomic`)."""
 
     ingest: IngestConfig = IngestConfig()
     trajectories: TrajectoryConfig = TrajectoryConfig()
