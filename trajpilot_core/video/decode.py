@@ -135,7 +135,7 @@ def _assemble(
     """Sweep the video once and yield each row when its last frame has come; rows are sorted by time."""
     uses = Counter(int(pts) for row in rows for pts in set(matched[row].tolist()))
     held: dict[int, Image | VideoError] = {}
-    stream = reader.decode(sorted(uses), size_px)
+    stream = _asked_for(reader, sorted(uses), size_px)
     for row in rows:
         needed = matched[row].tolist()
         while not all(pts in held for pts in needed):
@@ -146,6 +146,19 @@ def _assemble(
             uses[pts] -= 1
             if not uses[pts]:
                 del held[pts]
+
+
+def _asked_for(reader: FrameReader, wanted: Sequence[int], size_px: int) -> Iterator[Item]:
+    """Yield what the backend returns for every wanted frame; another frame in its place is FRAME_MISMATCH."""
+    stream = reader.decode(wanted, size_px)
+    for pts in wanted:
+        item = next(stream, None)
+        if item is None or item[0] != pts:
+            got = "no more frames" if item is None else f"the frame at {reader.table.time_s(item[0]):.4f} s"
+            what = f"frame at {reader.table.time_s(pts):.4f} s: the decoder returned {got}"
+            yield pts, VideoError(RejectCode.FRAME_MISMATCH, what)
+        else:
+            yield item
 
 
 def _clip(table: FrameTable, needed: list[int], held: dict[int, Image | VideoError]) -> Clip | VideoError:
