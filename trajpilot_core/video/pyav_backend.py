@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from schemas.rejects import RejectCode
 from trajpilot_core.video.resize import squash
 from trajpilot_core.video.table import FrameTable, VideoError, frame_table, open_video
+from trajpilot_core.video.units import length_size, malformed
 
 Image = NDArray[np.uint8]
 Item = tuple[int, Image | VideoError]
@@ -47,6 +48,8 @@ class PyavReader:
         except VideoError:
             self.container.close()
             raise
+        context = self.stream.codec_context
+        self._n_length = length_size(context.name, context.extradata)
         self._keys = np.flatnonzero(self.table.is_key)
         self._keys = self._keys[np.argsort(self.table.pts[self._keys], kind="stable")]
         self._key_pts: list[int] = self.table.pts[self._keys].tolist()
@@ -156,8 +159,8 @@ class PyavReader:
                 skip = pts is not None and pts not in wanted
                 if skip != skipping:
                     context.skip_frame, skipping = "NONREF" if skip else "DEFAULT", skip
-                if packet.is_corrupt and pts is not None:
-                    spoiled[self._run_of(pts)] = "the packet is marked as corrupt"
+                if pts is not None and (damage := self._damage(packet)):
+                    spoiled[self._run_of(pts)] = damage
                 try:
                     frames: Sequence[VideoFrame] = context.decode(packet)
                 except FFmpegError as error:
@@ -168,6 +171,12 @@ class PyavReader:
         except FFmpegError as error:  # the demuxer itself
             spoiled.update(dict.fromkeys(range(-1, len(self._keys)), str(error)))
             yield len(self.table.pts), ()
+
+    def _damage(self, packet: "Packet[VideoStream]") -> str | None:
+        """Return what is wrong with a packet that a decoder may not notice, or None."""
+        if packet.is_corrupt:
+            return "the packet is marked as corrupt"
+        return malformed(bytes(packet), self._n_length) if self._n_length else None
 
     def _packets_from(self, start: int) -> Iterator["Packet[VideoStream]"]:
         """Demux from packet `start`, or from a keyframe before it where the container seeks no better."""
