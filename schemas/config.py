@@ -108,6 +108,7 @@ class FeatureConfig(Record):
     batch: int = Field(8, ge=1, description="Segments per encoder call.")
     precision: Precision = Field("auto", description="Arithmetic of the encoder; auto: bf16 on a GPU, fp32 on a CPU.")
     resize: Annotated[Literal["swscale", "antialiased"], LATER] = Field("swscale", description="How frames are squashed. antialiased: RGB first, then the bilinear filter of PIL, within 1/255; swscale: faster, chroma is shrunk before it is RGB (docs/decisions/vjepa.md).")
+    max_off_s: Annotated[float | None, LATER] = Field(None, gt=0, le=1, description="Farthest that a frame may lie from its time, seconds; None: half a frame of the usual rate. A video of uneven rate, as phones make it, needs about 0.05 (docs/decisions/video-backend.md).")
     hierarchical: Annotated[bool, LATER] = Field(False, description="Four levels of V-JEPA 2.1 side by side, four times as wide; the last quarter is the vector without it.")
     compile: Annotated[bool, LATER] = Field(False, description="Compile the encoder's blocks (torch.compile): for long runs on a GPU; on a CPU it needs a C++ compiler.")
 

@@ -112,6 +112,21 @@ def test_the_frame_of_a_time_is_the_one_shown_nearest_to_it(tmp_path: Path, name
     assert numbers(frames(path, shown_s, 64, backend)) == list(case.numbers)
 
 
+def test_a_video_whose_rate_changes_keeps_its_segments_when_frames_may_lie_further_off(tmp_path: Path) -> None:
+    """30 frames/s, then 20, as phones do in the dark: half a frame of the usual rate does not span the longer steps."""
+    shown_ms = np.cumsum([0] + [33] * 39 + [50] * 20)
+    path = str(write_video(tmp_path / "v.mp4", N, pts_ms=shown_ms))
+    times_s = np.array([[0.1, 0.5, 1.0], [1.4, 1.56, 2.0], [1.31, 1.81, 2.12]])
+    strict = dict(clips(path, times_s, 64, "pyav"))
+    assert [getattr(strict[row], "code", None) for row in range(3)] == [
+        None,
+        RejectCode.FRAME_MISMATCH,
+        RejectCode.FRAME_MISMATCH,
+    ]
+    for row, clip in clips(path, times_s, 64, "pyav", max_off_s=0.03):
+        assert numbers(clip) == [int(np.abs(shown_ms / 1000 - time_s).argmin()) for time_s in times_s[row]]
+
+
 @pytest.mark.parametrize(("fps", "size"), [(Fraction(60000, 1001), (456, 256)), (50, (456, 256)), (10, (128, 128))])
 def test_the_sixteen_times_of_a_segment_find_their_frames_at_any_rate_and_shape(
     tmp_path: Path, fps: int | Fraction, size: tuple[int, int]

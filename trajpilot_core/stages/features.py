@@ -120,6 +120,7 @@ def _job(state: TakeState, fps: float, cfg: FeatureConfig) -> dict[str, Any]:
         "size_px": cfg.size_px,
         "backend": cfg.backend,
         "resize": cfg.resize,
+        "max_off_s": cfg.max_off_s,
     }
 
 

@@ -67,7 +67,8 @@ def serve(job: dict[str, Any], out: IO[bytes]) -> None:
 def _send_clips(job: dict[str, Any], out: IO[bytes]) -> None:
     """Report every segment of a take as a clip or a fault."""
     times_s = np.asarray(job["times_s"], np.float64)
-    for index, clip in clips(job["path"], times_s, job["size_px"], job["backend"], job.get("resize", "swscale")):
+    how = (job["backend"], job.get("resize", "swscale"), job.get("max_off_s"))
+    for index, clip in clips(job["path"], times_s, job["size_px"], *how):
         if isinstance(clip, Clip):
             _send(out, "clip", {"segment": index, "pts_s": clip.pts_s.tolist()}, clip.frames)
         else:

@@ -77,7 +77,7 @@ def frames(path: str, times_s: Times, size_px: int, backend: str) -> Clip:
 
 
 def clips(
-    path: str, times_s: Times, size_px: int, backend: str, resize: str = "swscale"
+    path: str, times_s: Times, size_px: int, backend: str, resize: str = "swscale", max_off_s: float | None = None
 ) -> Iterator[tuple[int, Clip | VideoError]]:
     """Decode the segments of one video in one sweep; a frame that several segments share is decoded once.
 
@@ -86,6 +86,7 @@ def clips(
         times_s: (S, N) wanted times, seconds from the first frame.
         size_px: side of the square to which frames are squashed.
         backend, resize: see `open_reader`.
+        max_off_s: farthest that a frame may lie from its time; None: half a frame.
 
     Yields (row of times_s, Clip or what is wrong with that segment), every row once, in order of time.
 
@@ -93,19 +94,23 @@ def clips(
         VideoError: the whole file cannot be used.
     """
     with closing(open_reader(path, backend, resize)) as reader:
-        yield from sweep(reader, times_s, size_px, path)
+        yield from sweep(reader, times_s, size_px, path, max_off_s)
 
 
-def sweep(reader: FrameReader, times_s: Times, size_px: int, path: str) -> Iterator[tuple[int, Clip | VideoError]]:
+def sweep(
+    reader: FrameReader, times_s: Times, size_px: int, path: str, max_off_s: float | None = None
+) -> Iterator[tuple[int, Clip | VideoError]]:
     """Decode the segments of an open video; arguments and what is yielded as in `clips`."""
-    matched, faults = match_frames(reader.table, times_s, path)
+    matched, faults = match_frames(reader.table, times_s, path, max_off_s)
     yield from faults.items()
     rows = sorted((row for row in range(len(times_s)) if row not in faults), key=lambda row: tuple(matched[row]))
     yield from _assemble(reader, matched, rows, size_px)
 
 
-def match_frames(table: FrameTable, times_s: Times, path: str) -> tuple[NDArray[np.int64], dict[int, VideoError]]:
-    """Find the frame that each time means: the nearest one, at most half a frame away.
+def match_frames(
+    table: FrameTable, times_s: Times, path: str, max_off_s: float | None = None
+) -> tuple[NDArray[np.int64], dict[int, VideoError]]:
+    """Find the frame that each time means: the nearest one, at most `max_off_s` or half a frame away.
 
     A clock tick is added, since times are rounded to it, but at most a quarter of a frame: in AVI a tick is a frame.
 
@@ -117,7 +122,7 @@ def match_frames(table: FrameTable, times_s: Times, path: str) -> tuple[NDArray[
     left = np.maximum(right - 1, 0)
     nearest = np.where(times_s - shown_s[left] <= shown_s[right] - times_s, left, right)
     off_s = np.abs(shown_s[nearest] - times_s)
-    allowed_s = 0.5 / table.fps + min(float(table.tick_s), 0.25 / table.fps)
+    allowed_s = max_off_s or 0.5 / table.fps + min(float(table.tick_s), 0.25 / table.fps)
     faults = {}
     for row in np.flatnonzero(~(off_s <= allowed_s).all(axis=1)):
         worst = int(np.nan_to_num(off_s[row], nan=np.inf).argmax())
