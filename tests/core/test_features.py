@@ -305,6 +305,7 @@ def test_dropped_frames_cost_the_segments_that_need_them(root: Path, tmp_path: P
     assert shards.codes("t:a") == [RejectCode.FRAME_MISMATCH]
     assert shards.rejects["t:a"][0].segment == "t:a:0002"
     assert shards.tables["t:a"].num_rows == 4
+    assert features(tmp_path, plain(["a"]), tmp_path, CONFIG.replace(max_off_s=0.2)).tables["t:a"].num_rows == 5
 
 
 def test_a_segment_after_the_end_of_the_video_is_rejected(root: Path, tmp_path: Path) -> None:
