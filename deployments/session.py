@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import cast
 
 from rich.console import Console
@@ -33,7 +35,7 @@ from trajpilot_core.store.lock import require_free_space, root_lock
 LOG = logging.getLogger("trajpilot")
 LOCK_WAIT_S = 3600.0
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
+"""Exit status after Ctrl-C, as shells have it; after SIGTERM, too."""
 NEEDED_BYTES = 2 << 30
 """The demo writes 0.3 GB; the paper's main experiment about 1 GB beside its scratch files."""
 OLD_H = 24.0
@@ -115,7 +117,7 @@ def patient_lock(root: Path) -> Iterator[None]:
 def run_session(
     config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None, place: PrefectPlace
 ) -> None:
-    """Run the pipeline; Ctrl-C ends the run and its processes at once, and what is finished is kept."""
+    """Run the pipeline; Ctrl-C and SIGTERM end the run and its processes at once, and what is finished is kept."""
     root = Path(options.root).resolve()
     options = options.replace(root=str(root))
     told = changed_settings(recipe(options.recipe).model_dump(mode="json"), config.model_dump(mode="json"))
@@ -141,13 +143,29 @@ def run_claims(root: Path, docs: Path, jobs: int, device: str, worlds: tuple[str
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Turn Ctrl-C into one line and an end at once: Prefect's threads would wait at exit for a server that is gone."""
+    """Turn Ctrl-C and SIGTERM into one line and an end at once.
+
+    Prefect's threads would wait at exit for a server that is gone. A flow hands SIGTERM on to the handler of before,
+    which is ours then, so that the embedded server is ended, too.
+    """
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     except KeyboardInterrupt:
         sys.stderr.write("interrupted: what is finished is kept; the same command goes on from there\n")
         sys.stderr.flush()
         os._exit(INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Handle SIGTERM as Python handles Ctrl-C.
+
+    Raises:
+        KeyboardInterrupt: always.
+    """
+    raise KeyboardInterrupt
 
 
 @contextmanager

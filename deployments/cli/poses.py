@@ -10,12 +10,14 @@ import typer
 from rich.console import Console
 
 from deployments.cli.options import Device, Root, check_corpus, run_options
-from deployments.cli.tables import say, show
+from deployments.cli.tables import say, show, time
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, PredictorConfig, RunOptions
 from schemas.poses import VideoSourceName
 from trajpilot_core.errors import InputError
 from trajpilot_core.pipeline import STAGES
+from trajpilot_core.readers.corpus import open_corpus
+from trajpilot_core.readers.simulated import is_simulated
 from trajpilot_core.stages.execute import execute
 from trajpilot_core.stages.key import resolve_inputs
 from trajpilot_core.stages.resolve import resolve_config, resolve_device
@@ -69,6 +71,7 @@ def accuracy(
     from trajpilot_core.evaluation.pose_accuracy import corpus_errors, distributions
 
     config = from_video(named(recipe), source, weights)
+    tell_simulated(data)
     outcome = computed(config, options(other_root(root, source), data, workers, device), ("ingest", "trajectories"))
     place = other_root(root, source)
     tables = read(place, "ingest", "takes"), read(place, "ingest", "segments"), read(place, "trajectories", "controls")
@@ -91,10 +94,12 @@ def robustness(
     from trajpilot_core.evaluation.pose_robustness import Row, robustness
 
     config = named(recipe)
+    tell_simulated(data)
     options_ = options(root, data, workers, device)
     computed(config, options_, BEFORE)
     other = other_root(root, source)
     computed(from_video(config, source, weights), options(other, data, workers, device), ("ingest", "trajectories"))
+    say(Console(), "training a predictor for each row ...")
     inputs = resolve_inputs(open_folder(root), STAGES["predictor"], STAGES)
     video = read(other, "trajectories", "controls")
     predictor = cast(PredictorConfig, resolve_config(STAGES["predictor"], config, options_))
@@ -113,6 +118,12 @@ def robustness(
         f"{found.n_windows:,} test windows of {found.n_takes} takes, {found.windows_lost:,} left out because a source "
         f"lacks a segment; 95 % intervals over takes; step of the pose files {found.step_m:.4f} m",
     )
+
+
+def tell_simulated(data: str) -> None:
+    """Say so where the corpus is a simulated world."""
+    if is_simulated(open_corpus(check_corpus(data))):
+        say(Console(), "The corpus is a SIMULATED world; these numbers say nothing about real recordings.")
 
 
 def other_root(root: str, source: str) -> str:
@@ -138,10 +149,12 @@ def options(root: str, data: str, workers: int, device: str) -> RunOptions:
 
 
 def computed(config: PipelineConfig, run: RunOptions, stages: tuple[str, ...]) -> str:
-    """Compute stages; returns what the last one says of its rows."""
-    said = ""
+    """Compute stages, and tell each; returns what the last one says of its rows."""
+    said, console = "", Console()
     for name in stages:
         outcome = execute(STAGES[name], config, run, STAGES)
+        source = f" from {config.trajectories.source}" if name == "trajectories" else ""
+        say(console, f"{name}{source}: {outcome.message()}  ({time(outcome.seconds)})")
         lost = sum(outcome.rejected.values())
         said = f"{outcome.n_out:,} of {outcome.n_in:,} clips have poses, rejected {lost:,}: {dict(outcome.rejected)}"
     return said

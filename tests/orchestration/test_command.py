@@ -124,7 +124,8 @@ def test_a_mistake_is_answered_with_one_message_and_no_traceback(
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_ctrl_c_ends_the_run_and_its_server_at_once_and_says_how_to_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_run_and_its_server_at_once_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
     root = tmp_path / "root"
     process = subprocess.Popen(
         [COMMAND, "demo", "--world", "tiny", "--root", str(root)], cwd=tmp_path, env=environment(tmp_path / "home"),
@@ -132,7 +133,7 @@ def test_ctrl_c_ends_the_run_and_its_server_at_once_and_says_how_to_go_on(tmp_pa
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     wait_for(lambda: (root / "world" / ".world").exists(), 120.0)
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number) if number == signal.SIGINT else os.kill(process.pid, number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted: what is finished is kept" in output

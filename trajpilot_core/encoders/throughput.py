@@ -132,7 +132,7 @@ def write_sample(path: Path, seconds: float, side_px: int = 448) -> None:
 
 
 def clips_of(video: Path, n_clips: int, cfg: FeatureConfig, workers: int) -> Iterator[NDArray[np.uint8]]:
-    """Decode clips of a sample (side by side, one second each), as the stage does it: in child processes, ahead.
+    """Decode clips (T, size, size, 3) of a sample, one second each, as the stage does: in children, ahead.
 
     Raises:
         InputError: the sample cannot be decoded.

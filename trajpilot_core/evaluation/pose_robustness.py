@@ -108,11 +108,11 @@ class WithControls:
         return self.controls if columns is None else self.controls.select(list(columns))
 
     def vectors(self, name: str, column: str) -> NDArray[np.generic]:
-        """Read a vector column as `Inputs` does."""
+        """Read a vector column (N, W) as `Inputs` does."""
         return self.inputs.vectors(name, column)
 
     def model(self, name: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
-        """Read a model as `Inputs` does."""
+        """Read a model as `Inputs` does: name -> array of the shape (...) that it was saved with, and the metadata."""
         return self.inputs.model(name)
 
     def document(self, name: str) -> bytes:
@@ -182,7 +182,7 @@ def rms_scaled(controls: Tensor, step_m: float) -> Tensor:
 
 
 def union(task: PredictorTask, latents: Tensor) -> PredictorTask:
-    """Return the task that is fitted on every window twice, with its own latents and with others, which dev has."""
+    """Return the task that is fitted on every window twice, with its (S, E) latents and with others, which dev has."""
     n = len(task.latents)
     return replace(
         task,

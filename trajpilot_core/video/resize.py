@@ -14,7 +14,7 @@ Taps = tuple[NDArray[np.intp], NDArray[np.float32]]
 
 
 def squash(image: NDArray[np.uint8], size_px: int) -> NDArray[np.uint8]:
-    """Return a picture (height, width, 3) as (size, size, 3)."""
+    """Return a picture (H, W, 3) as (S, S, 3), S = `size_px`."""
     height, width, colours = image.shape
     rows = _filtered(image.reshape(height, -1), size_px)
     turned = np.ascontiguousarray(rows.reshape(size_px, width, colours).swapaxes(0, 1))
