@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.annotation import Label, Segment, Take, Window
+from deployments.recipes import atomic
+from schemas.annotation import CorpusCount, Label, ScenarioLabel, Segment, SegmentDetails, Take, Window
 from schemas.arrow import arrow_schema, table_of
 from schemas.config import PipelineConfig, RunOptions
 from schemas.rejects import RejectCode, reject
@@ -31,6 +32,10 @@ RECORD_BYTES = 6_000
 HORIZON = 4
 SETTINGS = ("text_bank.encoder=bag_of_words",)
 """What differs from the defaults, which ask for downloaded weights."""
+EXTRAS = {
+    "details": arrow_schema(SegmentDetails), "scenario_labels": arrow_schema(ScenarioLabel),
+    "counts": arrow_schema(CorpusCount),
+}  # fmt: skip
 SHARD = pa.table({"value": pa.array([1.0], pa.float32())})
 
 
@@ -168,6 +173,8 @@ def pretend_ingest(work: Work) -> None:
     work.sink.table("segments", segments)
     work.sink.table("labels", table_of(Label, labels))
     work.sink.table("windows", windows_table(segments))
+    for name in ("details", "scenario_labels", "counts"):
+        work.sink.table(name, EXTRAS[name].empty_table())
     work.sink.reject(lost)
     work.sink.count(SEGMENTS + len(lost), SEGMENTS)
 
@@ -204,8 +211,8 @@ def pretended(stage: Stage) -> Stage:
 
 
 def config() -> PipelineConfig:
-    """The defaults with SETTINGS."""
-    base = PipelineConfig()
+    """The recipe of the main experiment with SETTINGS."""
+    base = atomic()
     return base.replace(text_bank=base.text_bank.replace(encoder="bag_of_words"))
 
 

@@ -16,6 +16,8 @@ WORLDS: dict[RecipeName, LayoutName] = {
     "keystep": "keystep", "goalstep": "goalstep", "egoper": "egoper", "epic_kitchens": "epic_kitchens",
     "basketball": "basketball", "atomic_anticipation": "egoexo4d",
 }  # fmt: skip
+FEW = 0.9
+"""Share that a stage may lose: in pictures of 64 px odometry finds few corners."""
 HABITS = ("unsorted_share", "text_flags_share", "second_annotator_share", "rejected_share")
 
 
@@ -49,7 +51,7 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
     root = tmp_path / "runs"
     root.mkdir()
     config = in_small(recipe(name), root)
-    run = RunOptions(root=str(root), data_root=str(corpus.folder), device="cpu", workers=1, max_reject_ratio=0.5)
+    run = RunOptions(root=str(root), data_root=str(corpus.folder), device="cpu", workers=1, max_reject_ratio=FEW)
     done: dict[str, Outcome] = {}
     for stage in (stage for stage in STAGE_NAMES if stage not in MISSING[name].parts):
         done[stage] = execute(STAGES[stage], config, run, STAGES)

@@ -205,6 +205,8 @@ class Tables:
                           [{"label_id": i} for i in data.label_ids], "label_id"),
         }  # fmt: skip
         self.tables = {name: self.vector_table(*parts) for name, parts in vectors.items()}
+        for column, value in (("source", "aria"), ("frame", "camera"), ("scale", "metric")):
+            self.tables["controls"] = self.tables["controls"].append_column(column, pa.array([value] * len(kept)))
         self.tables |= {"takes": pa.Table.from_pylist(takes), "segments": pa.Table.from_pylist(segments)}
         self.tables["windows"] = pa.Table.from_pylist(windows)
         fold = {t: f for t, f in zip(data.take_ids, data.fold.tolist(), strict=True) if f >= -1}
