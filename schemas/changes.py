@@ -13,6 +13,8 @@ def over(base: R, stated: R, prefill: R | None = None) -> R:
     A form states every field, because it was filled in beforehand. So where `stated` is complete and `prefill` is what
     the form began with, only what differs from `prefill` counts as stated.
     """
+    if prefill is not None and stated.model_dump() == prefill.model_dump():
+        return base
     said = stated.model_dump(exclude_unset=True)
     if prefill is not None and said == stated.model_dump():
         said = changed(prefill.model_dump(), said)

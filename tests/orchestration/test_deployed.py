@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from deployments.recipes import MISSING, RECIPES, check_built, demo, recipe
+from deployments.recipes import MISSING, RECIPES, check_built, demo, keystep, recipe, soak
 from schemas.changes import over
 from schemas.config import STAGE_NAMES, PipelineConfig, RecipeName, RunOptions
 from trajpilot_core.errors import InputError, NotBuiltError
@@ -168,6 +168,7 @@ def test_a_form_that_was_filled_in_beforehand_changes_only_what_was_touched() ->
 
 def test_nothing_stated_is_the_recipe_itself() -> None:
     assert over(demo(), PipelineConfig(), prefill=PipelineConfig()) == demo()
+    assert over(keystep(), soak(), prefill=soak()) == keystep(), "as it is passed where nobody touched the form"
 
 
 def test_run_options_keep_the_place_of_the_deployment() -> None:

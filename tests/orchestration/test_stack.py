@@ -171,9 +171,9 @@ def test_a_wrong_value_is_refused_by_name_before_anything_runs(client: Client) -
 
 
 def test_a_benchmark_that_is_not_built_fails_and_names_its_missing_parts(client: Client) -> None:
-    run = client.finished(client.run_deployment("ingest", run={"recipe": "keystep"}))
+    run = client.finished(client.run_deployment("predictor", run={"recipe": "keystep"}))
     assert run["state"]["type"] == "FAILED"
-    assert "not built yet: reader of Ego-Exo4D keysteps" in run["state"]["message"]
+    assert "not built yet: closed-vocabulary heads" in run["state"]["message"]
 
 
 def test_the_ui_shows_the_run_and_the_form_and_calls_nobody_outside(client: Client, say: Say, tmp_path: Path) -> None:
