@@ -15,8 +15,10 @@ from prefect.events.actions import ChangeFlowRunState
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.process import ProcessWorker
 
-from deployments.settings import CHECKOUT, POOLS, SILENT_S, UNSTARTED_S, deploying_environment
+from deployments.recipes import recipe
+from deployments.settings import CHECKOUT, CPU_POOL, GPU_POOL, POOLS, SILENT_S, UNSTARTED_S, deploying_environment
 from trajpilot_core.errors import InputError
+from trajpilot_core.pipeline import STAGES
 
 TEMPLATES = Path(__file__).parent / "pools"
 PoolKind = Literal["process", "docker", "kubernetes"]
@@ -81,10 +83,15 @@ def declare(place: dict[str, str]) -> None:
     """Apply deployments/prefect.yaml with Prefect's own command."""
     file = ["--prefect-file", "deployments/prefect.yaml"]
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", *file]
-    environment = deploying_environment(CHECKOUT, place)
+    environment = deploying_environment(CHECKOUT, place, poses_pool(place["recipe"]))
     done = subprocess.run(command, cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True)
     if done.returncode:
         raise InputError(f"Prefect refused the deployments:\n{done.stdout}{done.stderr}")
+
+
+def poses_pool(name: str) -> str:
+    """Return the pool of the deployment `trajectories`: that with GPUs where a recipe takes poses from Pi3."""
+    return GPU_POOL if STAGES["trajectories"].on_gpu(recipe(name).trajectories) else CPU_POOL
 
 
 def crash_automations() -> list[AutomationCore]:

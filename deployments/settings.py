@@ -138,10 +138,16 @@ def prefect_without_noise() -> None:
         os.environ.setdefault(name, value)
 
 
-def deploying_environment(folder: Path, place: dict[str, str]) -> dict[str, str]:
-    """Return the environment in which Prefect reads deployments/prefect.yaml; `place` has the keys of PLACE."""
+def deploying_environment(folder: Path, place: dict[str, str], poses_pool: str) -> dict[str, str]:
+    """Return the environment in which Prefect reads deployments/prefect.yaml.
+
+    Args:
+        folder: the checkout.
+        place: keys of PLACE.
+        poses_pool: where the deployment `trajectories` runs.
+    """
     stated = {name: place.get(field, "") for field, name in PLACE.items()}
-    return {**os.environ, **ALWAYS, **stated, "PWD": str(folder)}
+    return {**os.environ, **ALWAYS, **stated, "TRAJPILOT_POSES_POOL": poses_pool, "PWD": str(folder)}
 
 
 def named_gpus(count: int) -> list[str]:

@@ -21,7 +21,7 @@ from prefect.client.schemas.actions import ArtifactUpdate
 from schemas.config import PipelineConfig, RunOptions
 from schemas.groups import TakeGroup
 from tasks.artifacts import artifact_key
-from tasks.group_runs import DeployedRuns, Runs, Seen
+from tasks.group_runs import DeployedRuns, Runs, Seen, group_deployment
 from tasks.showing import is_away
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.pipeline import STAGES
@@ -259,7 +259,7 @@ def spread(
         compute_group(settings, options, STAGES, group, told)
 
     with get_client(sync_client=True) as client:
-        runs = DeployedRuns(client, stage, settings, options)
+        runs = DeployedRuns(client, stage, group_deployment(work.asked.stage, work.asked.config), settings, options)
         if job.folder.local("x") is not None:  # nobody else can be at it: this run holds the stage's lock
             runs.clear()
         board = Board(

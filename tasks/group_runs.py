@@ -20,10 +20,11 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled
 
-from schemas.base import fingerprint
+from schemas.base import Record, fingerprint
 from schemas.config import PipelineConfig, RunOptions
 from schemas.groups import TakeGroup
 from trajpilot_core.errors import InputError
+from trajpilot_core.stages.stage import Stage
 
 PAGE = 200
 """Most runs that the server tells of in one answer."""
@@ -65,12 +66,20 @@ class Runs(Protocol):
         ...
 
 
+def group_deployment(stage: Stage, config: Record) -> str:
+    """Return the name of the deployment that computes groups of a stage, in the pool that fits its settings."""
+    is_choice = callable(stage.uses_gpu) and stage.on_gpu(config)
+    return f"{stage.name.replace('_', '-')}{'-gpu' if is_choice else ''}-group"
+
+
 @dataclass
 class DeployedRuns:
-    """Groups as runs of the deployment `<stage>-group`, sub-flows of the present run."""
+    """Groups as deployed runs, sub-flows of the present run."""
 
     client: SyncPrefectClient
     stage: str
+    name: str
+    """Of the deployment (`group_deployment`)."""
     config: PipelineConfig
     run: RunOptions
     """As `handed` gave them."""
@@ -78,12 +87,6 @@ class DeployedRuns:
     def __post_init__(self) -> None:
         self.once = secrets.token_hex(8)
         self.tag = f"group:{self.stage}:{fingerprint(self.run.root)[:12]}"
-
-    @property
-    def deployment(self) -> str:
-        """Full name of the deployment that computes a group."""
-        name = f"{self.stage.replace('_', '-')}-group"
-        return f"{name}/{name}"
 
     def start(self, group: TakeGroup, attempt: int) -> UUID:
         """Start the run of a group; asking twice for one attempt starts one.
@@ -100,12 +103,12 @@ class DeployedRuns:
         key = f"{self.once}-{group.number}-{attempt}"
         try:
             started = run_deployment(
-                self.deployment, parameters=parameters, timeout=0, flow_run_name=name, tags=["trajpilot", self.tag],
-                idempotency_key=key,
+                f"{self.name}/{self.name}", parameters=parameters, timeout=0, flow_run_name=name,
+                tags=["trajpilot", self.tag], idempotency_key=key,
             )  # fmt: skip
         except ObjectNotFound as error:
             raise InputError(
-                f"there is no deployment {self.deployment} to share {self.stage} out; run `trajpilot deploy` again, "
+                f"there is no deployment {self.name} to share {self.stage} out; run `trajpilot deploy` again, "
                 "or leave group_video_s empty"
             ) from error
         return cast(FlowRun, started).id

@@ -108,6 +108,11 @@ def test_sixteen_frames_become_sixteen_motions_whatever_world_and_scale_they_cam
     assert table["coverage"].to_pylist()[0] == pytest.approx(15 / 16)
 
 
+def test_pi3_on_a_cpu_says_that_it_is_slow(tmp_path: Path, package: Path, caplog: pytest.LogCaptureFixture) -> None:
+    computed(tmp_path, config(package))
+    assert "Pi3 runs on the CPU, which is slow" in caplog.text
+
+
 def test_pi3x_says_metres_when_its_scale_is_left_alone(tmp_path: Path, package: Path) -> None:
     kept, take_id = computed(tmp_path, config(package, model="pi3x"))
     (table, _, _) = kept.shards[take_id]

@@ -53,24 +53,25 @@ def wait_for(what: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
 
 
 def deploy_groups(client: SyncPrefectClient) -> None:
-    """Make the work pools and the deployment `features-group`, as deployments/prefect.yaml has it."""
+    """Make the work pools and the deployments of groups on a machine without a GPU, as prefect.yaml does."""
     from prefect.utilities.callables import parameter_schema
 
     from deployments.deploy import make_pool
-    from deployments.settings import POOLS
-    from flows.groups import features_group
+    from deployments.settings import CPU_POOL, GPU_POOL, POOLS
+    from flows.groups import features_group, trajectories_group
 
     for pool in POOLS:
         make_pool(client, pool, "process")
-    client.create_deployment(
-        flow_id=client.create_flow(features_group),
-        name="features-group",
-        work_pool_name="trajpilot-gpu",
-        entrypoint="flows/groups.py:features_group",
-        parameter_openapi_schema=parameter_schema(features_group).model_dump(),
-        enforce_parameter_schema=True,
-        pull_steps=[{"prefect.deployments.steps.set_working_directory": {"directory": str(CHECKOUT)}}],
-    )
+    for found, pool in ((features_group, GPU_POOL), (trajectories_group, CPU_POOL)):
+        client.create_deployment(
+            flow_id=client.create_flow(found),
+            name=found.name,
+            work_pool_name=pool,
+            entrypoint=f"flows/groups.py:{found.name.replace('-', '_')}",
+            parameter_openapi_schema=parameter_schema(found).model_dump(),
+            enforce_parameter_schema=True,
+            pull_steps=[{"prefect.deployments.steps.set_working_directory": {"directory": str(CHECKOUT)}}],
+        )
 
 
 def online(client: SyncPrefectClient, pool: str) -> set[str]:

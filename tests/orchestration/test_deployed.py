@@ -18,6 +18,7 @@ from trajpilot_core.pipeline import STAGES
 from trajpilot_core.stages.differences import changed_settings
 
 GPU_STAGES = {"features", "text-bank", "alignment", "predictor", "scorer", "evaluation"}
+GPU_GROUPS = {"features-group", "trajectories-gpu-group"}
 
 
 @pytest.fixture(scope="module")
@@ -179,11 +180,25 @@ def test_run_options_keep_the_place_of_the_deployment() -> None:
 def test_every_stage_is_deployed_under_its_own_name_on_the_pool_that_fits_it(declared: dict[str, Any]) -> None:
     stages = {name.replace("_", "-") for name in STAGES}
     groups = {f"{stage.name}-group" for stage in STAGES.values() if stage.video_s is not None}
-    assert set(declared) == stages | groups | {"full-pipeline", "claims", "predict", "watch"}
+    assert set(declared) == stages | groups | GPU_GROUPS | {"full-pipeline", "claims", "predict", "watch"}
     for name, item in declared.items():
-        wanted = "trajpilot-gpu" if name in GPU_STAGES | {"full-pipeline", "features-group"} else "trajpilot-cpu"
+        wanted = "trajpilot-gpu" if name in GPU_STAGES | GPU_GROUPS | {"full-pipeline"} else "trajpilot-cpu"
+        wanted = "{{ $TRAJPILOT_POSES_POOL }}" if name == "trajectories" else wanted
         assert item["work_pool"]["name"] == wanted, name
         assert item["work_pool"]["work_queue_name"] == "default"
+
+
+def test_poses_are_computed_where_their_source_can_be(declared: dict[str, Any]) -> None:
+    from deployments.deploy import poses_pool
+    from tasks.group_runs import group_deployment
+
+    assert {name for name in RECIPES if poses_pool(name) == "trajpilot-gpu"} == {
+        "keystep", "goalstep", "egoper", "epic_kitchens",
+    }  # fmt: skip
+    for source, wanted in (("aria", "trajpilot-cpu"), ("odometry", "trajpilot-cpu"), ("pi3", "trajpilot-gpu")):
+        name = group_deployment(STAGES["trajectories"], PipelineConfig().trajectories.replace(source=source))
+        assert declared[name]["work_pool"]["name"] == wanted, source
+    assert group_deployment(STAGES["features"], PipelineConfig().features) == "features-group"
 
 
 def test_each_entrypoint_is_a_flow_of_the_name_under_which_it_is_deployed(declared: dict[str, Any]) -> None:

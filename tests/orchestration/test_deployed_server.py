@@ -153,3 +153,12 @@ def test_deploy_refuses_an_address_with_a_login_and_does_not_repeat_it(
     assert status == 2
     assert "the address holds a login (not repeated here)" in said
     assert SECRET not in said
+
+
+def test_poses_go_to_the_pool_that_the_deployed_recipe_needs(served: Served, home: Path) -> None:
+    for name, wanted in (("keystep", "trajpilot-gpu"), ("soak", "trajpilot-cpu")):
+        line = f"trajpilot deploy --data {home} --root {home}/runs --recipe {name}"
+        status, said = typed(line, home, environment(served, home))
+        assert status == 0, said
+        found = json.loads(ask(served.url, "GET", "/api/deployments/name/trajectories/trajectories", LOGIN).body)
+        assert found["work_pool_name"] == wanted

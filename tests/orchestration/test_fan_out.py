@@ -1,4 +1,4 @@
-"""Features shared out over process workers of a Prefect server: equal bytes, lost groups, the table of groups."""
+"""Stages shared out over process workers of a Prefect server: equal bytes, lost groups, the table of groups."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from pool_fixture import artifact_bytes, copied, deploy_groups, online, options, run_processes, small, wait_for, worker
 
-from schemas.config import RunOptions
+from schemas.config import PipelineConfig, RunOptions
 from schemas.world import soak_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -50,26 +50,26 @@ def ground(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Gro
     return Ground(prefect_server, data, before, artifact_bytes(single))
 
 
-def shared_out(run: RunOptions) -> str:
-    """Run `features` as a deployed run would; return the id of the flow run."""
+def shared_out(run: RunOptions, stage: str = "features", config: PipelineConfig | None = None) -> str:
+    """Run a stage as a deployed run would; return the id of the flow run."""
     from prefect import flow, runtime
 
     from tasks.stage import stage_output
 
-    @flow(name="features")
-    def features() -> str:
-        stage_output("features", small(), run)
+    @flow(name=stage)
+    def one_stage() -> str:
+        stage_output(stage, config or small(), run)
         return str(runtime.flow_run.id)
 
-    return features()
+    return one_stage()
 
 
-def table_of(flow_run: str) -> list[dict[str, Any]]:
+def table_of(flow_run: str, stage: str = "features") -> list[dict[str, Any]]:
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
 
     wanted = ArtifactFilter(
-        key=ArtifactFilterKey(any_=["features-groups"]), flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run])
+        key=ArtifactFilterKey(any_=[f"{stage}-groups"]), flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run])
     )
     with get_client(sync_client=True) as client:
         (found,) = client.read_artifacts(artifact_filter=wanted)
@@ -116,3 +116,22 @@ def test_two_workers_make_the_same_bytes_and_a_killed_group_is_done_again(
     (lost,) = [row for row in rows if row["attempts"] == 2]
     assert "Crashed: " in lost["why it failed"]
     assert {row["where"] for row in rows} > {"this run"}
+
+
+def test_poses_from_video_are_shared_out_over_the_workers_of_the_other_pool(ground: Ground, tmp_path: Path) -> None:
+    from prefect.client.orchestration import get_client
+
+    from trajpilot_core.pipeline import STAGES
+    from trajpilot_core.stages.execute import execute
+
+    config = small().replace(trajectories=small().trajectories.replace(source="odometry"))
+    alone = options(copied(ground.before, tmp_path / "alone"), ground.data, max_reject_ratio=1.0)
+    assert execute(STAGES["trajectories"], config, alone, STAGES).n_out > 0
+    root = copied(ground.before, tmp_path / "root")
+    run = options(root, ground.data, max_reject_ratio=1.0, group_video_s=GROUP_S)
+    with worker(ground.api, "trajpilot-cpu", tmp_path, "poses"), get_client(sync_client=True) as client:
+        wait_for(lambda: "poses" in online(client, "trajpilot-cpu"))
+        rows = table_of(shared_out(run, "trajectories", config), "trajectories")
+    assert [row["state"] for row in rows] == ["done"] * 4
+    assert {row["where"] for row in rows} > {"this run"}
+    assert artifact_bytes(root) == artifact_bytes(tmp_path / "alone")

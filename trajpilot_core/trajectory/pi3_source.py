@@ -1,5 +1,6 @@
 """Pi3 as a pose source: decoder processes give 16 frames of each segment, the model here gives their poses (`pi3`)."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from trajpilot_core.trajectory.take import Intervals
     from trajpilot_core.trajectory.video_source import Estimate, Fault
 
+log = logging.getLogger("trajpilot")
 VERSION = 1
 """Raise when the poses change; it stands in the facts of every take, so that other sources keep their keys."""
 N_FRAMES = 16
@@ -49,6 +51,8 @@ class Pi3Source:
         from trajpilot_core.trajectory.video_source import Estimate, Fault, video_controls
         from trajpilot_core.video.clips import frame_times_s
 
+        if runtime.device == "cpu":
+            log.warning("trajectories: Pi3 runs on the CPU, which is slow; give it a GPU, or take odometry")
         model = load_pi3(cfg.pi3, runtime.device)
 
         def describe(take: Take, segments: "Intervals") -> dict[str, Any]:
