@@ -14,6 +14,8 @@ from trajpilot_core.stages.stage import no_progress
 
 OTHERS: tuple[LayoutName, ...] = tuple(name for name in get_args(LayoutName) if name != "egoexo4d")
 """Every layout but the default."""
+HABITS = ("unsorted_share", "text_flags_share", "second_annotator_share", "rejected_share")
+"""Shares of what annotators do that takes no caption away."""
 
 
 class Written(NamedTuple):
@@ -36,6 +38,12 @@ def small_world(layout: LayoutName, **changes: object) -> WorldConfig:
         size_px=64, dense_takes=0, broken_segments=4, operators=6,
     )  # fmt: skip
     return base.replace(**changes)
+
+
+def court_world(**changes: object) -> WorldConfig:
+    """A world of basketball in which most takes have shots of both kinds: no caption left out, few detours."""
+    plain = {name: 0.0 for name in WorldConfig.model_fields if name.endswith("_share") and name not in HABITS}
+    return small_world("basketball", segments=9, advance=(0.02, 0.9, 0.06, 0.02), **plain).replace(**changes)
 
 
 def written(folder: Path, config: WorldConfig) -> Written:

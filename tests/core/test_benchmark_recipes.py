@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from layouts_fixture import small_world, written
+from layouts_fixture import court_world, small_world, written
 
 from deployments.recipes import MISSING, recipe, soak
 from schemas.config import STAGE_NAMES, FeatureConfig, PipelineConfig, RecipeName, RunOptions
@@ -18,16 +18,12 @@ WORLDS: dict[RecipeName, LayoutName] = {
 }  # fmt: skip
 FEW = 0.9
 """Share that a stage may lose: in pictures of 64 px odometry finds few corners."""
-HABITS = ("unsorted_share", "text_flags_share", "second_annotator_share", "rejected_share")
 
 
 def a_world(layout: LayoutName) -> WorldConfig:
-    """A world of whole takes; basketball needs captions that nobody left out, and shots of both kinds."""
-    world = small_world(layout, broken="none", train_takes=7, test_takes=4, segments=6)
-    if layout != "basketball":
-        return world
-    plain = {name: 0.0 for name in WorldConfig.model_fields if name.endswith("_share") and name not in HABITS}
-    return world.replace(segments=9, advance=(0.02, 0.9, 0.06, 0.02), **plain)
+    """A world of whole takes."""
+    world = court_world() if layout == "basketball" else small_world(layout, segments=6)
+    return world.replace(broken="none", train_takes=7, test_takes=4)
 
 
 def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:

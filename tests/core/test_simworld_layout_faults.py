@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from layouts_fixture import Written, small_world, written
+from layouts_fixture import Written, court_world, small_world, written
 
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions
 from schemas.world import LayoutName
@@ -25,9 +25,10 @@ from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
 
 CORPORA: dict[LayoutName, str] = {
-    "keystep": "egoexo4d_keystep", "goalstep": "goalstep", "egoper": "egoper", "epic_kitchens": "epic_kitchens",
+    "basketball": "egoexo4d_basketball", "keystep": "egoexo4d_keystep", "goalstep": "goalstep", "egoper": "egoper",
+    "epic_kitchens": "epic_kitchens",
 }  # fmt: skip
-PREFIX = {"keystep": "egoexo4d", "epic_kitchens": "epic"}
+PREFIX = {"basketball": "egoexo4d", "keystep": "egoexo4d", "epic_kitchens": "epic"}
 
 
 NAMELESS = {("epic_kitchens", "segment_malformed")}
@@ -37,21 +38,24 @@ NAMELESS = {("epic_kitchens", "segment_malformed")}
 def take_of(world: World, take: TakeTruth) -> str:
     """Return how the ids of a take begin in the tables."""
     name = {
-        "keystep": lambda *_: take.uid, "goalstep": entry_uid, "egoper": egoper_id, "epic_kitchens": epic_id,
+        "basketball": lambda *_: take.uid, "keystep": lambda *_: take.uid, "goalstep": entry_uid, "egoper": egoper_id,
+        "epic_kitchens": epic_id,
     }[world.config.layout](world, take)  # fmt: skip
     return f"{PREFIX.get(world.config.layout, world.config.layout)}:{name}"
 
 
 def run_stages(root: Path, corpus: Written) -> dict[str, pa.Table]:
     """Run the stages that read files; returns every table that they wrote, rejects included."""
-    has_poses = corpus.world.config.layout == "keystep"
+    has_poses = corpus.world.config.layout in ("basketball", "keystep")
     names = ("ingest", "trajectories", "features") if has_poses else ("ingest", "features")
     write_tiny_checkpoint(root / "tiny.pt")
     stages: dict[str, Stage] = {name: importlib.import_module(f"trajpilot_core.stages.{name}").STAGE for name in names}
     base = PipelineConfig()
-    actions = base.ingest.epic_kitchens.replace(segment="action")
+    actions, shots = base.ingest.epic_kitchens.replace(segment="action"), base.ingest.basketball.replace(balance=False)
     config = base.replace(
-        ingest=base.ingest.replace(video="full", corpus=CORPORA[corpus.world.config.layout], epic_kitchens=actions),
+        ingest=base.ingest.replace(
+            video="full", corpus=CORPORA[corpus.world.config.layout], epic_kitchens=actions, basketball=shots
+        ),
         features=FeatureConfig(model="tiny", size_px=64, checkpoint=str(root / "tiny.pt"), precision="fp32"),
     )
     run = RunOptions(root=str(root), data_root=str(corpus.folder), device="cpu", workers=1, max_reject_ratio=1.0)
@@ -68,7 +72,8 @@ def run_stages(root: Path, corpus: Written) -> dict[str, pa.Table]:
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", list(CORPORA))
 def test_every_fault_of_a_layout_is_named_and_no_good_take_is_lost(layout: LayoutName, tmp_path: Path) -> None:
-    corpus = written(tmp_path / "world", small_world(layout, segments=5, train_takes=3, test_takes=4))
+    small = court_world(broken_segments=14) if layout == "basketball" else small_world(layout, segments=5)
+    corpus = written(tmp_path / "world", small.replace(train_takes=3, test_takes=4))
     (tmp_path / "runs").mkdir()
     tables = run_stages(tmp_path / "runs", corpus)
     codes: dict[str, set[str]] = defaultdict(set)

@@ -10,6 +10,8 @@ from trajpilot_core.simworld.faults import TAKE_FAULTS, Fault
 
 DESCRIPTIONS_ONLY = ("only_rejected", "description_malformed", "text_empty")
 """Kinds that only point descriptions can have, or that have other codes for segments."""
+OF_USED_DESCRIPTIONS = ("time_beyond", "time_at_end", "times_equal", "text_empty")
+"""Kinds that harm a description only where it becomes a segment; most beside a basketball court do not."""
 TEST_SPLIT = "test_split"
 """A take of the split whose labels are kept back."""
 
@@ -49,7 +51,7 @@ TREE_FAULTS = tuple(
 )  # fmt: skip
 LAYOUT_FAULTS: dict[LayoutName, tuple[Fault, ...]] = {
     "egoexo4d": TAKE_FAULTS,
-    "basketball": TAKE_FAULTS,
+    "basketball": tuple(fault for fault in TAKE_FAULTS if fault.name not in OF_USED_DESCRIPTIONS),
     "keystep": (*TREE_FAULTS, *SEGMENT_FAULTS, Fault(TEST_SPLIT, (Code.UNLABELLED, Code.NO_SPLIT))),
     "goalstep": (
         *VIDEO_ONLY,
