@@ -19,7 +19,7 @@ from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.stages import trajectories
 from trajpilot_core.stages.resolve import resolve_precision
 from trajpilot_core.trajectory.mixture import origins
-from trajpilot_core.trajectory.pi3 import Pi3Model, load_pi3
+from trajpilot_core.trajectory.pi3 import MODELS, Pi3Model, load_pi3
 from trajpilot_core.trajectory.reports import patch_size
 from trajpilot_core.trajectory.video_source import step_rms
 
@@ -188,14 +188,14 @@ def test_precision_is_resolved_for_pi3_alone() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_real_package_with_random_weights_answers_as_the_adapter_expects(tmp_path: Path) -> None:
-    """Runs where the extra `pi3` is installed; needs 9 GB of memory and some minutes on a CPU."""
-    pytest.importorskip("pi3.models.pi3", reason="the extra pi3 is not installed")
-    from pi3.models.pi3 import Pi3
-
+@pytest.mark.parametrize("name", ["pi3", "pi3x"])
+def test_the_real_package_with_random_weights_answers_as_the_adapter_expects(tmp_path: Path, name: str) -> None:
+    """Runs where the extra `pi3` is installed; needs 11 GB of memory and some minutes on a CPU."""
+    module, network, _ = MODELS[name]
+    build = getattr(pytest.importorskip(module, reason="the extra pi3 is not installed"), network)
     torch.manual_seed(0)
-    save_file({name: value.contiguous() for name, value in Pi3().state_dict().items()}, tmp_path / "model.safetensors")
-    model = load_pi3(Pi3Config(weights=str(tmp_path), precision="fp32"), "cpu")
+    save_file({key: value.contiguous() for key, value in build().state_dict().items()}, tmp_path / "model.safetensors")
+    model = load_pi3(Pi3Config.model_validate({"model": name, "weights": str(tmp_path), "precision": "fp32"}), "cpu")
     images = np.random.default_rng(0).integers(0, 255, (16, 56, 70, 3), dtype=np.uint8)
     T, confidence = model.poses(images)
     assert T.shape == (16, 4, 4)
