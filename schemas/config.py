@@ -20,6 +20,8 @@ RecipeName = Literal[
     "keystep", "goalstep", "egoper", "atomic_anticipation", "epic_kitchens", "basketball",
 ]  # fmt: skip
 """Named experiments (deployments/recipes.py): the paper's benchmarks, and those on simulated worlds."""
+CorpusName = Literal["egoexo4d_atomic", "egoexo4d_keystep", "egoexo4d_basketball", "goalstep", "egoper", "epic_kitchens"]
+"""Readers (trajpilot_core/readers)."""
 Ablation = Literal["no_labels", "no_motion"]
 """What a further scorer is trained without: the candidates' labels, or their trajectories and the plans under them."""
 
@@ -27,7 +29,7 @@ Ablation = Literal["no_labels", "no_motion"]
 class IngestConfig(Record):
     """Which takes and descriptions are kept, and how they become segments, labels and windows."""
 
-    corpus: Literal["egoexo4d_atomic", "egoexo4d_keystep", "egoexo4d_basketball", "goalstep", "egoper", "epic_kitchens"] = Field("egoexo4d_atomic", description="Which corpus reader is used.")
+    corpus: CorpusName = Field("egoexo4d_atomic", description="Which corpus reader is used.")
     video: Literal["downscaled_448", "full"] = Field("downscaled_448", description="Which of the released head videos is read.")
     test_split: Literal["val", "test"] = Field("val", description="Released split that is tested on; labels of `test` are not public (D 45).")
     dev_share: float = Field(0.10, gt=0, lt=0.5, description="Share of the training captures held out as dev.")
@@ -253,6 +255,8 @@ class ReportConfig(Record):
     frames: bool = Field(True, description="Show frames of the videos; off where the report is passed on.")
     seed: int = Field(0, description="Of the gallery's draw.")
     config_digest: str | None = Field(None, description="Digest of the configuration of the whole run, printed in the header; set by the pipeline.")
+    corpus: Annotated[CorpusName | None, LATER] = Field(None, description="Reader of the takes, which the header names and on which it depends whether published numbers may stand there; set by the pipeline.")
+    is_closed: Annotated[bool, LATER] = Field(False, description="The vocabulary of atomic descriptions is closed; set by the pipeline.")
 
 
 class PipelineConfig(Record):

@@ -133,7 +133,10 @@ def tiny_layout(layout: LayoutName) -> WorldConfig:
     if layout == "basketball":
         habits = {name: 0.0 for name in WorldConfig.model_fields if name.endswith("_share") and name not in KEPT_HABITS}
         return tiny.replace(train_takes=12, test_takes=4, segments=12, segment_s=1.0, fps=10, dense_takes=0, advance=(0.02, 0.9, 0.06, 0.02), **habits)
-    return tiny if layout == "keystep" else tiny.replace(train_takes=9, test_takes=5, operators=6)
+    if layout == "keystep":
+        return tiny
+    longer = {"broken_segments": 7} if layout == "epic_kitchens" else {}  # a video is a capture: dev draws broken ones
+    return tiny.replace(train_takes=9, test_takes=5, operators=6, **longer)
 
 
 KEPT_HABITS = ("unsorted_share", "text_flags_share", "second_annotator_share", "rejected_share")

@@ -1,4 +1,4 @@
-"""The simulated world as a task: a corpus on disk in the Ego-Exo4D layout."""
+"""The simulated world as a task: a corpus on disk in the layout of one of the data sets."""
 
 from pathlib import Path
 

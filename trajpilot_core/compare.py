@@ -24,8 +24,8 @@ EVALUATION, INGEST = "evaluation", "ingest"
 SCORES = "take_scores"
 BY_TAKE = {"controls": "trajectories", "features": "features"}
 """Tables that are compared take by take -> the stage that writes them."""
-OF_RUN = "config_digest"
-"""Setting of the report that repeats all others."""
+OF_RUN = ("report: config_digest", "report: corpus", "report: is_closed")
+"""Settings of the report that repeat others."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def settings(first: Side, second: Side, stages: Mapping[str, Stage]) -> dict[str
         if one is None or other is None:
             continue
         changed = changed_settings(one.config, other.config)
-        found |= {f"{stage}: {name}": pair_ for name, pair_ in changed.items() if name != OF_RUN}
+        found |= {said: pair_ for name, pair_ in changed.items() if (said := f"{stage}: {name}") not in OF_RUN}
         if one.version != other.version:
             found[f"{stage}: code version"] = (str(one.version), str(other.version))
         for library in sorted({*one.libraries, *other.libraries}):

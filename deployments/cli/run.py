@@ -85,6 +85,8 @@ def demo(
         workers=workers,
         max_reject_ratio=DELIBERATE,
     )
+    if simulated.layout == "basketball":  # pairs of segments: nothing that the recipe `demo` could plan
+        check_built("basketball", selected(options))
     start(config, options, "a SIMULATED world", simulated)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, get_args
 import av
 import numpy as np
 
-from schemas.world import LayoutName, WorldConfig, tiny_world
+from schemas.world import KEPT_HABITS, LayoutName, WorldConfig, tiny_world
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.truth import TakeTruth, World
 from trajpilot_core.simworld.write import write_world
@@ -14,8 +14,6 @@ from trajpilot_core.stages.stage import no_progress
 
 OTHERS: tuple[LayoutName, ...] = tuple(name for name in get_args(LayoutName) if name != "egoexo4d")
 """Every layout but the default."""
-HABITS = ("unsorted_share", "text_flags_share", "second_annotator_share", "rejected_share")
-"""Shares of what annotators do that takes no caption away."""
 
 
 class Written(NamedTuple):
@@ -42,7 +40,7 @@ def small_world(layout: LayoutName, **changes: object) -> WorldConfig:
 
 def court_world(**changes: object) -> WorldConfig:
     """A world of basketball in which most takes have shots of both kinds: no caption left out, few detours."""
-    plain = {name: 0.0 for name in WorldConfig.model_fields if name.endswith("_share") and name not in HABITS}
+    plain = {name: 0.0 for name in WorldConfig.model_fields if name.endswith("_share") and name not in KEPT_HABITS}
     return small_world("basketball", segments=9, advance=(0.02, 0.9, 0.06, 0.02), **plain).replace(**changes)
 
 

@@ -7,11 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from planning_fixture import World, model_files, planning_data
 from planning_world import Memory, WorldSize, planning_world, run_stage
 
 from schemas.arrow import rows_of
 from schemas.config import AlignmentConfig, PredictorConfig, TrainConfig
 from schemas.results import CurvePoint
+from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages import alignment, predictor
 from trajpilot_core.training import chains as chain_module
 from trajpilot_core.training.chains import chains_of, load_chain_models, read_model_files, trajectory_latents
@@ -164,3 +166,9 @@ def test_the_judgement_reads_the_stage_s_own_rows(trained: Memory) -> None:
     assert judge_trained(rows, "final/traj", 0).detail.startswith("dev M@1")
     one = [r for r in rows if not r.model.endswith("/previous")]
     assert judge_trained(one, "final/traj", 0).verdict == "undertrained"
+
+
+def test_windows_without_a_step_to_plan_are_refused_before_anything_is_trained() -> None:
+    data = planning_data(World(horizons=(2, 3)))
+    with pytest.raises(TrainingError, match="windows of 2 segments leave no step to plan between Start and Goal"):
+        predictor.make_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu")

@@ -21,7 +21,7 @@ from trajpilot_core.report.page import GROUPS
 from trajpilot_core.report.tables import all_tables, number, results_of
 from trajpilot_core.stages import report as stage
 
-CFG = ReportConfig(config_digest="0123456789abcdef", frames=False)
+CFG = ReportConfig(config_digest="0123456789abcdef", corpus="egoexo4d_atomic", frames=False)
 
 
 class Reader(HTMLParser):
@@ -259,14 +259,31 @@ def test_a_real_corpus_shows_the_published_value_beside_ours(inputs: Tables) -> 
 
 def test_another_corpus_has_no_published_value(inputs: Tables) -> None:
     other = with_metrics(inputs, lambda m: m.replace(corpus="epic"))
-    assert published.comparisons(results_of(rows_of(Metric, other.tables["metrics"]), [])) == []
+    assert published.comparisons(results_of(rows_of(Metric, other.tables["metrics"]), []), CFG) == []
+
+
+@pytest.mark.parametrize("other", [{"corpus": "egoexo4d_keystep"}, {"corpus": None}, {"is_closed": True}])
+def test_another_task_on_the_same_takes_has_no_published_value(inputs: Tables, other: dict[str, object]) -> None:
+    results = results_of(rows_of(Metric, real(inputs).tables["metrics"]), [])
+    assert published.comparisons(results, CFG)
+    assert published.comparisons(results, CFG.replace(**other)) == []
+
+
+def test_the_header_names_the_corpus_whose_files_were_read(inputs: Tables) -> None:
+    def title(inputs: Tables, **changes: object) -> str:
+        return str(json.loads(built(inputs, CFG.replace(**changes)).documents["report.json"])["title"])
+
+    simulated = "TrajPilot on a simulated world in the file layout of"
+    assert title(inputs, corpus="goalstep") == f"{simulated} Ego4D GoalStep"
+    assert title(inputs) == f"{simulated} Ego-Exo4D, atomic descriptions"
+    assert title(real(inputs), is_closed=True) == "TrajPilot on Ego-Exo4D, atomic descriptions, closed vocabulary"
 
 
 def test_the_published_table_is_whole_and_marks_values_outside_our_interval(inputs: Tables) -> None:
     values = published.published_values()
     assert len(values) == 6 * 3 * 6
     assert values[3, "no_traj", "M@1"] == values[3, "no_traj", "MSeq"] == 29.38
-    rows = published.comparisons(results_of(rows_of(Metric, real(inputs).tables["metrics"]), []))
+    rows = published.comparisons(results_of(rows_of(Metric, real(inputs).tables["metrics"]), []), CFG)
     assert len(rows) == len(values)
     assert {row.is_outside for row in rows} == {True, False}
 

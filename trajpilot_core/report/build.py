@@ -15,6 +15,7 @@ from schemas.arrow import rows_of
 from schemas.config import ReportConfig
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.results import Ceiling, CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
+from trajpilot_core.readers.downloads import DOWNLOADS
 from trajpilot_core.report import figures, health, latex, machine, published
 from trajpilot_core.report.attribution import ABLATIONS, absent_rows, attribution_tables
 from trajpilot_core.report.ceilings import ceilings_of
@@ -102,7 +103,7 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[str], runtime: Run
     pictures, rejects = _pictures(shown, files, cfg, runtime)
     steps.begin("writes the pages")
     page = _page(loaded, results, cfg, drawn, shown, pictures)
-    note = _note(loaded)
+    note = _note(loaded, cfg)
     bounds = latex.ceiling_tables(page.ceilings.tables[:1], note).encode()
     documents = {
         "report.html": render(page),
@@ -143,7 +144,7 @@ def _page(
 ) -> Page:
     """Gather what the page shows."""
     return Page(
-        title=f"TrajPilot on {_corpus(loaded)}",
+        title=f"TrajPilot on {_corpus(loaded, cfg)}",
         simulated=_simulated(loaded),
         facts=_facts(loaded, results, cfg),
         tables=[*all_tables(results), *attribution_tables(results)],
@@ -165,7 +166,7 @@ def _page(
         counts=health.counts(loaded.takes, loaded.segments, loaded.windows),
         flows=health.flows(_kept(loaded), loaded.rejects),
         problems=health.problems(loaded.rejects),
-        published=published.comparisons(results),
+        published=published.comparisons(results, cfg),
         published_source=published.SOURCE,
         drawn=drawn,
         examples=shown,
@@ -208,16 +209,18 @@ def _simulated(loaded: Loaded) -> bool:
     return SIMULATED in loaded.takes["corpus"].to_pylist()
 
 
-def _corpus(loaded: Loaded) -> str:
+def _corpus(loaded: Loaded, cfg: ReportConfig) -> str:
     """Name the corpus; a simulated one never carries the name of the real one alone."""
     names = ", ".join(sorted({m.corpus for m in loaded.metrics}))
-    return "a simulated world in the file layout of Ego-Exo4D" if _simulated(loaded) else names
+    title = DOWNLOADS[cfg.corpus].title if cfg.corpus else names
+    title = f"{title}, closed vocabulary" if cfg.is_closed else title
+    return f"a simulated world in the file layout of {title}" if _simulated(loaded) else title
 
 
-def _note(loaded: Loaded) -> str:
+def _note(loaded: Loaded, cfg: ReportConfig) -> str:
     """Caption of every LaTeX table: what was measured on what."""
     takes = max((m.n_takes for m in loaded.metrics), default=0)
-    where = "SIMULATED WORLD, not comparable with published numbers" if _simulated(loaded) else _corpus(loaded)
+    where = "SIMULATED WORLD, not comparable with published numbers" if _simulated(loaded) else _corpus(loaded, cfg)
     return f"{where}; {takes} test takes; 95 % intervals over takes; ED in steps, all else in percent"
 
 
@@ -240,7 +243,7 @@ def _facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[st
     lost = sum(health.lost_units(loaded.rejects).values())
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions().items())
     return [
-        ("corpus", _corpus(loaded)),
+        ("corpus", _corpus(loaded, cfg)),
         ("takes", f"{loaded.takes.num_rows} ({hours:.1f} h), of which {takes} test takes were scored"),
         ("segments, labels", f"{loaded.segments.num_rows} segments, {loaded.labels.num_rows} labels"),
         ("windows", f"{windows} test windows, {loaded.windows.num_rows} in all"),

@@ -7,11 +7,12 @@ Source: arXiv 2605.20388, appendix "Full per-horizon results", open-vocabulary a
 import math
 from dataclasses import dataclass
 
+from schemas.config import ReportConfig
 from trajpilot_core.report.tables import TOO_FEW, Results, number
 from trajpilot_core.reproduction.published import ATOMIC, HORIZONS, OPEN_METRICS, published
 
 VARIANTS = ("no_traj", "scorer", "oracle")
-CORPUS = "egoexo4d"
+CORPUS, READER = "egoexo4d", "egoexo4d_atomic"
 SOURCE = "arXiv 2605.20388, full per-horizon results of open-vocabulary atomic planning"
 
 
@@ -41,9 +42,9 @@ def published_values() -> dict[tuple[int, str, str], float]:
     }
 
 
-def comparisons(results: Results) -> list[Comparison]:
-    """Set every published value beside ours; nothing for a simulated or another corpus."""
-    if {m.corpus for m in results.metrics} != {CORPUS}:
+def comparisons(results: Results, cfg: ReportConfig) -> list[Comparison]:
+    """Set every published value beside ours; nothing for a simulated corpus, another one, or another vocabulary."""
+    if {m.corpus for m in results.metrics} != {CORPUS} or cfg.corpus != READER or cfg.is_closed:
         return []
     rows = []
     for (horizon, variant, metric), value in published_values().items():

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from trajpilot_core.training.jobs import Job
 
 VERSION = 3  # raise when the numbers that this module writes change
+SHORTEST = 3
+"""Segments of the shortest plan."""
 
 
 def run(work: Work) -> None:
@@ -72,7 +74,7 @@ def make_task(data: "PlanningData", e_tau: "ModelFile", chain: "Chain", seed: in
     """Return the tensors of one chain and seed: its latents, the windows of its takes, and all dev windows.
 
     Raises:
-        TrainingError: no window to fit on, or none in dev.
+        TrainingError: no window to fit on, or none in dev, or windows without a step between Start and Goal.
     """
     import torch
 
@@ -80,6 +82,11 @@ def make_task(data: "PlanningData", e_tau: "ModelFile", chain: "Chain", seed: in
     from trajpilot_core.training.data import rows_of_takes
     from trajpilot_core.training.fit_predictor import PredictorTask
 
+    if min(data.windows, default=SHORTEST) < SHORTEST:
+        raise TrainingError(
+            f"windows of {min(data.windows)} segments leave no step to plan between Start and Goal, {SHORTEST} are "
+            "needed; a corpus of such windows (basketball) waits for a head of its own: end its run before predictor"
+        )
     takes = fit_takes(data, chain)
     fit = {h: w.segments[torch.isin(w.take, takes)] for h, w in data.windows.items()}
     dev = {h: w.segments[w.split == 1] for h, w in data.windows.items()}

@@ -6,7 +6,7 @@ from schemas.base import Record
 from schemas.config import ReportConfig
 from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
 
-VERSION = 3  # raise when what this stage writes changes
+VERSION = 4  # raise when what this stage writes changes
 STAGES = ("ingest", "trajectories", "features", "text_bank", "alignment", "predictor", "scorer", "evaluation")
 """Stages whose rejects the report shows."""
 

@@ -100,5 +100,7 @@ def resolve_config(stage: Stage, config: PipelineConfig, run: RunOptions) -> Rec
     if not isinstance(own, Record):
         raise InputError(f"stage {stage.name} names the config {stage.config!r}, which is no record of PipelineConfig")
     if isinstance(own, ReportConfig):
-        return own.replace(config_digest=config.digest())
+        ingest = config.ingest
+        closed = ingest.corpus == "egoexo4d_atomic" and ingest.atomic.vocabulary == "closed"
+        return own.replace(config_digest=config.digest(), corpus=ingest.corpus, is_closed=closed)
     return resolve_precision(own, resolve_device(run.device))

@@ -1,0 +1,44 @@
+"""The worlds that `trajpilot demo` offers: each can be planned on, or is refused before anything is written."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from deployments.cli import run as command
+from schemas.config import RunOptions
+from schemas.world import PRESETS
+from trajpilot_core.errors import NotBuiltError
+
+LEAST = 5
+"""Windows of a split, of which poses from video may lose some."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in command.WORLDS if name not in ("demo", "soak", "tiny_basketball")])
+def test_every_split_of_a_world_that_is_offered_has_windows(name: str, tmp_path: Path) -> None:
+    from deployments.cli.options import configure
+    from trajpilot_core.pipeline import STAGES
+    from trajpilot_core.simworld.write import write_world
+    from trajpilot_core.stages.execute import execute
+    from trajpilot_core.stages.stage import no_progress
+    from trajpilot_core.store.files import open_folder
+    from trajpilot_core.store.manifest import current_manifest
+    from trajpilot_core.store.reading import read_entry_table
+
+    world, root = PRESETS[name](), tmp_path / "runs"
+    write_world(world, tmp_path / "world", 2, no_progress)
+    config = configure(command.WORLDS[name], command.read_as(world))
+    run = RunOptions(root=str(root), data_root=str(tmp_path / "world"), max_reject_ratio=command.DELIBERATE)
+    execute(STAGES["ingest"], config, run, STAGES)
+    manifest = current_manifest(open_folder(run.root, run.protocols), "ingest")
+    assert manifest is not None
+    windows = read_entry_table(open_folder(run.root, run.protocols), manifest, "windows")
+    found = Counter(windows["split"].to_pylist())
+    assert min(found[split] for split in ("train", "dev", "test")) >= LEAST, found
+
+
+def test_pairs_of_segments_are_no_plans_and_the_demo_says_so_before_it_writes(tmp_path: Path) -> None:
+    with pytest.raises(NotBuiltError, match=r"recipe basketball .* Its other stages can: --only ingest"):
+        command.demo(root=str(tmp_path / "runs"), world="tiny_basketball", set_=[], only=[], from_=None, force=[])
+    assert not (tmp_path / "runs").exists()
