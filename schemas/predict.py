@@ -51,6 +51,7 @@ class PlanQuery(Record):
     goal: Interval = Field(description="When the last action is seen, such as 60-63; nothing between the two is looked at.")
     horizon: int = Field(5, ge=3, le=16, description="Steps of the plan, Start and Goal included; what the models were trained for (3 to 8 as a rule).")
     poses: Poses = Field("auto", description="Source of the head motion. auto: the best there is; where that is of another kind than the models know, No-Traj decides. none: No-Traj alone.")
+    weights: Place | None = Field(None, description="With poses pi3: folder of its weights; None: those that the models' own run names.")
     trajectory: Place | None = Field(None, description="Closed-loop poses of Project Aria (closed_loop_trajectory.csv) of this recording; None: looked for beside the video.")
     timesync: Place | None = Field(None, description="Table with the device time of every frame (Ego-Exo4D's timesync.csv); None: the first pose is taken as the first frame's time.")
     timesync_start: int | None = Field(None, ge=0, description="Row of the timesync file that is the video's first frame; None: its first, where rows and frames are as many.")

@@ -38,6 +38,7 @@ Offset = Annotated[
     float | None, typer.Option("--trajectory-offset", help="Second of video of the first pose; else 0 is assumed.")
 ]
 Source = Annotated[str, typer.Option("--poses", help="auto, aria, odometry, pi3, or none: No-Traj alone.")]
+Weights = Annotated[str | None, typer.Option("--weights", help="Folder of Pi3's weights, with --poses pi3.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Which of the trained models; else the first.")]
 Frames = Annotated[bool, typer.Option("--frames/--no-frames", help="Show frames of the videos on the page.")]
 Out = Annotated[str | None, typer.Option("--out", help="Folder for plan.json and plan.html; else below the root.")]
@@ -52,13 +53,15 @@ def predict(
     video: Video, start: Start, goal: Goal, horizon: Horizon = 5, root: Root = "runs/demo",
     trajectory: Trajectory = None, timesync: Timesync = None, timesync_start: TimesyncStart = None,
     camera: Camera = None, calibration: Calibration = None, trajectory_offset: Offset = None, poses: Source = "auto",
-    seed: Seed = None, frames: Frames = True, out: Out = None, device: Device = "auto", workers: Workers = 2,
+    weights: Weights = None, seed: Seed = None, frames: Frames = True, out: Out = None, device: Device = "auto",
+    workers: Workers = 2,
 ) -> None:  # fmt: skip
     """Say what happens between two clips of a video, with the models that a run has trained under --root."""
     query = plan_query(
         video=video, start=start, goal=goal, horizon=horizon, trajectory=trajectory, timesync=timesync,
         timesync_start=timesync_start, camera=camera, calibration=calibration,
-        trajectory_offset_s=trajectory_offset, poses=poses, seed=seed, frames=frames, out=out and located(out),
+        trajectory_offset_s=trajectory_offset, poses=poses, weights=weights, seed=seed, frames=frames,
+        out=out and located(out),
     )  # fmt: skip
     place = located(root)
     if "://" not in place and not Path(place).is_dir():

@@ -2,12 +2,14 @@
 
 import hashlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
+from pi3_fixture import pi3_package
 from poses_fixture import FPS, video_take
 from safetensors.torch import save_file
 from test_poses_sources import motions, of_video
@@ -23,62 +25,11 @@ from trajpilot_core.trajectory.pi3 import MODELS, Pi3Model, load_pi3
 from trajpilot_core.trajectory.reports import patch_size
 from trajpilot_core.trajectory.video_source import step_rms
 
-FAKE = '''
-"""Answers as {name} does: same keys and shapes; world and scale arbitrary."""
-import torch
-from torch import nn
-
-
-class {name}(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(()))
-        self.multimodal = True
-
-    def disable_multimodal(self):
-        self.multimodal = False
-
-    def forward(self, imgs):
-        B, N, C, H, W = imgs.shape
-        assert B == 1 and C == 3 and H % 14 == 0 and W % 14 == 0 and imgs.dtype == torch.float32
-        assert 0 <= float(imgs.min()) and float(imgs.max()) <= 1
-        k = torch.linspace(0, 1, N)
-        angle, poses = 0.4 * k, torch.eye(4).repeat(N, 1, 1)
-        poses[:, 0, 0], poses[:, 0, 2] = torch.cos(angle), torch.sin(angle)
-        poses[:, 2, 0], poses[:, 2, 2] = -torch.sin(angle), torch.cos(angle)
-        poses[:, 0, 3] = self.scale * 7.0 * k
-        world = torch.linalg.qr(torch.randn(3, 3, generator=torch.Generator().manual_seed(5)))[0]
-        world = world * torch.sign(torch.linalg.det(world))
-        placed = torch.eye(4)
-        placed[:3, :3], placed[:3, 3] = world, torch.tensor([3.0, -2.0, 9.0])
-        points = torch.zeros(B, N, H, W, 3)
-        answer = dict(points=points, local_points=points, conf=torch.zeros(B, N, H, W, 1) + 2.0)
-        answer["camera_poses"] = (placed @ poses)[None]
-        if {x}:
-            assert not self.multimodal
-            answer |= dict(rays=points, metric=torch.ones(B))
-        return answer
-'''
-
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a package called pi3 on the path; returns a folder with weights for it."""
-    models = tmp_path / "package" / "pi3" / "models"
-    models.mkdir(parents=True)
-    for folder in (models.parent, models):
-        (folder / "__init__.py").write_text("")
-    for name in ("Pi3", "Pi3X"):
-        (models / f"{name.lower()}.py").write_text(FAKE.format(name=name, x=name == "Pi3X"))
-    monkeypatch.syspath_prepend(str(tmp_path / "package"))
-    for name in [name for name in sys.modules if name == "pi3" or name.startswith("pi3.")]:
-        monkeypatch.delitem(sys.modules, name)
-    weights = tmp_path / "weights"
-    weights.mkdir()
-    save_file({"scale": torch.tensor(2.0)}, weights / "model.safetensors")
-    yield weights  # type: ignore[misc]
-    for name in [name for name in sys.modules if name == "pi3" or name.startswith("pi3.")]:
-        del sys.modules[name]
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with pi3_package(tmp_path, monkeypatch) as weights:
+        yield weights
 
 
 def config(weights: Path, **changes: object) -> TrajectoryConfig:

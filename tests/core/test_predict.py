@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pi3_fixture import pi3_package
 from predict_fixture import LOCAL, Ready, ready, same_as_the_evaluation
 
 from schemas.predict import Plan
@@ -15,7 +16,7 @@ from trajpilot_core.predict import footage as footages
 from trajpilot_core.predict import run as predicting
 from trajpilot_core.predict.answers import Clips, answer
 from trajpilot_core.predict.looks import clip_features
-from trajpilot_core.predict.motion import Search, head_motion, mixed
+from trajpilot_core.predict.motion import Search, for_video, head_motion, mixed
 from trajpilot_core.predict.plan import plan_rows, texts_of
 from trajpilot_core.predict.run import Made
 from trajpilot_core.predict.trained import open_trained, refuse_mixed
@@ -159,6 +160,31 @@ def test_a_stranger_s_video_gets_its_motion_from_the_video_and_no_traj_decides_u
     assert any("MIXED HEAD MOTION" in note for note in asked.notes)
 
 
+def test_pi3_is_asked_with_weights_that_the_query_names(
+    soak_root: Ready, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = soak_root.window("test")
+    with pi3_package(tmp_path, monkeypatch) as weights:
+        asked = {"poses": "pi3", "weights": str(weights), "frames": False, "out": str(tmp_path)}
+        plan = soak_root.predict(window, **asked).plan
+    assert [row.row for row in plan.rows] == ROWS
+    assert plan.motion is not None
+    assert (plan.motion.source, plan.motion.frame, plan.motion.scale) == ("pi3", "camera", "arbitrary")
+    assert any("MIXED HEAD MOTION" in note for note in plan.notes)
+
+
+def test_pi3_keeps_the_arithmetic_of_the_models_where_the_machine_can(soak_root: Ready) -> None:
+    def precision(device: str, **changes: object) -> str:
+        known = soak_root.trained.trajectories.replace(source="pi3")
+        root = replace(soak_root.trained, trajectories=known.replace(pi3=known.pi3.replace(**changes)))
+        return for_video("pi3", root, device, None).pi3.precision
+
+    assert precision("cuda", precision="bf16") == "bf16"
+    assert precision("cuda", precision="fp32") == "fp32"
+    assert precision("cpu", precision="bf16") == "fp32", "bf16 needs a GPU"
+    assert (precision("cpu", precision="auto"), precision("cuda", precision="auto")) == ("fp32", "bf16")
+
+
 def test_a_video_in_an_ego_exo4d_download_finds_its_own_poses(
     soak_root: Ready, tested: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,7 +248,8 @@ def test_a_root_without_scorers_says_which_stage_to_run(soak_root: Ready, tmp_pa
         ({"seed": 7}, "--seed 7: there are models of the seeds 0"),
         ({"trajectory": "/nowhere.csv"}, "trajectory /nowhere.csv is not there"),
         ({"trajectory": __file__, "poses": "odometry"}, "exclude each other"),
-        ({"poses": "pi3"}, "pi3"),
+        ({"poses": "pi3"}, "head motion by pi3 cannot be had|needs the package pi3"),
+        ({"weights": "/nowhere"}, "--weights belongs to --poses pi3"),
         ({"trajectory": __file__}, "calibration is needed beside|no closed-loop pose file"),
     ],
 )  # fmt: skip

@@ -22,7 +22,7 @@ from trajpilot_core.predict.files import HERE, Files, bare_take, found_files, gi
 from trajpilot_core.predict.footage import Footage
 from trajpilot_core.predict.looks import CLIPS
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.stages.resolve import resolve_device
+from trajpilot_core.stages.resolve import resolve_device, resolve_precision
 from trajpilot_core.stages.stage import Runtime
 from trajpilot_core.trajectory.mixture import ORIGIN, origins
 from trajpilot_core.trajectory.source import Done, pose_source
@@ -74,6 +74,8 @@ def head_motion(search: Search) -> Found:
     query, root = search.query, search.root
     if query.poses == "none":
         return Found(None, ("head motion was switched off (poses none)",))
+    if query.weights is not None and query.poses != "pi3":
+        raise InputError(f"--weights belongs to --poses pi3, and poses is {query.poses}; add the one or drop the other")
     if query.trajectory is not None and query.poses not in ("auto", "aria"):
         raise InputError(f"--trajectory and --poses {query.poses} exclude each other; leave one out")
     failed: list[str] = []
@@ -146,7 +148,7 @@ def _by_video(name: VideoSourceName) -> Callable[[Search], Answer]:
     def estimate(search: Search) -> Answer:
         take = bare_take(search.footage, search.root)
         runtime = Runtime(HERE, resolve_device(search.run.device), search.run.workers, search.scratch)
-        cfg = for_video(name, search.root)
+        cfg = for_video(name, search.root, runtime.device, search.query.weights)
         (done,) = pose_source(name).controls([(take, _segments(search.footage))], cfg, runtime)
         lens = "the calibration's lens" if take.calibration else f"a lens of {cfg.odometry.view_deg:g} degrees, assumed"
         told = "from the video itself" + (f", {lens}" if name == "odometry" else "")
@@ -156,13 +158,22 @@ def _by_video(name: VideoSourceName) -> Callable[[Search], Answer]:
     return estimate
 
 
-def for_video(name: VideoSourceName, root: TrainedRoot) -> TrajectoryConfig:
+def for_video(name: VideoSourceName, root: TrainedRoot, device: str, weights: str | None) -> TrajectoryConfig:
     """Return the settings of a source that reads the video.
 
     They are the root's where its models know the source. Else lengths, which such a source cannot know, are made those
     of the root: the median step of its clips.
+
+    Args:
+        name: the source.
+        root: what was trained.
+        device: `cpu` or `cuda`; arithmetic that a CPU lacks is not kept.
+        weights: of Pi3; None: those of the root.
     """
     cfg = root.trajectories
+    pi3 = cfg.pi3 if weights is None else cfg.pi3.replace(weights=weights)
+    kept = pi3.precision if device == "cuda" else "fp32"
+    cfg = cfg.replace(pi3=resolve_precision(pi3.replace(precision=kept), device))
     if name in cfg.sources():
         return cfg
     steps = root.inputs.vectors("controls", "controls").reshape(-1, MOTIONS, DOF)[:, :, :3].astype(np.float64)
