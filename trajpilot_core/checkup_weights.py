@@ -1,14 +1,17 @@
 """What the weights that a run names must be, against the files that are there. Nothing is loaded; imports no torch."""
 
 import hashlib
+import importlib.util
 import json
 from pathlib import Path
 
 from schemas.config import FeatureConfig, PipelineConfig, TextConfig
+from schemas.poses import Pi3Config
 from schemas.vjepa import VJEPA_FILES, n_parameters
 from trajpilot_core.checkup import Finding
 from trajpilot_core.encoders.text import TOKENIZER, encoder_files, is_local, model_folder, weights_file
 from trajpilot_core.errors import InputError
+from trajpilot_core.trajectory.pi3_source import HUBS, INSTALL, WEIGHTS_FILE, local_weights
 
 HEADS = {".pt": b"PK\x03\x04", ".pth": b"PK\x03\x04"}
 """First bytes of the formats that are read; safetensors begins with the length of its header."""
@@ -19,10 +22,33 @@ HEADER_BYTES = 100 << 20
 
 def check_weights(config: PipelineConfig) -> list[Finding]:
     """Look for the weights that the settings name; a pinned file is read and hashed."""
-    found = [] if config.features.model == "tiny" else [check_video_weights(config.features)]
-    if config.text_bank.encoder == "bag_of_words":
-        return found
-    return [*found, check_text_weights(config.text_bank)]
+    found = check_pose_weights(config.trajectories.pi3) if "pi3" in config.trajectories.sources() else []
+    if config.features.model != "tiny":
+        found.append(check_video_weights(config.features))
+    if config.text_bank.encoder != "bag_of_words":
+        found.append(check_text_weights(config.text_bank))
+    return found
+
+
+def check_pose_weights(cfg: Pi3Config) -> list[Finding]:
+    """Look for the package of Pi3 and its weights; what a hub has is not asked."""
+    instead = "or choose trajectories.source=odometry"
+    found = []
+    if importlib.util.find_spec("pi3") is None:
+        found.append(Finding("package pi3", "installed", "it is not", "bad", f"{INSTALL}, {instead}"))
+    what, expected = "weights of trajectories", cfg.model
+    path, hub = local_weights(cfg), cfg.hub or HUBS[cfg.model]
+    if path is None and cfg.revision is not None:
+        return [*found, Finding(what, expected, f"{hub} at {cfg.revision}: only a run finds out", "note")]
+    if path is None:
+        todo = f"set trajectories.pi3.weights to a folder with {WEIGHTS_FILE} of {hub} (docs/models.md), {instead}"
+        return [*found, Finding(what, expected, "not named", "bad", todo)]
+    if not path.is_file():
+        return [*found, Finding(what, expected, str(path), "bad", f"it is not there; download {WEIGHTS_FILE} of {hub}")]
+    fault = format_fault(path)
+    if fault is not None:
+        return [*found, Finding(what, expected, f"{path.name}: {fault}", "bad", "download it again")]
+    return [*found, pinned(what, expected, path, cfg.weights_sha256, "trajectories.pi3.weights_sha256")]
 
 
 def check_video_weights(cfg: FeatureConfig) -> Finding:
@@ -43,13 +69,19 @@ def check_video_weights(cfg: FeatureConfig) -> Finding:
         fault = f"{cfg.model} alone takes {least / 1e9:.2f} GB"
     if fault is not None:
         return Finding(what, expected, f"{told}: {fault}", "bad", "download it again, or set features.model")
-    if cfg.checkpoint_sha256 is None:
-        return Finding(what, expected, f"{told}; not pinned by features.checkpoint_sha256", "ok")
+    return pinned(what, expected, path, cfg.checkpoint_sha256, "features.checkpoint_sha256")
+
+
+def pinned(what: str, expected: str, path: Path, sha256: str | None, setting: str) -> Finding:
+    """Say whether a file is the one that a setting pins, by its digest."""
+    told = f"{path.name}, {path.stat().st_size / 1e9:.2f} GB"
+    if sha256 is None:
+        return Finding(what, expected, f"{told}; not pinned by {setting}", "ok")
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest == cfg.checkpoint_sha256:
+    if digest == sha256:
         return Finding(what, expected, f"{told}; sha256 as pinned", "ok")
-    return Finding(what, f"sha256 {cfg.checkpoint_sha256[:12]}", f"{path.name}: {digest}", "bad", "download it again")
+    return Finding(what, f"sha256 {sha256[:12]}", f"{path.name}: {digest}", "bad", "download it again")
 
 
 def check_text_weights(cfg: TextConfig) -> Finding:

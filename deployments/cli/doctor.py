@@ -85,13 +85,16 @@ def look_at_download(corpus: str, folder: str, changes: list[str]) -> NoReturn:
 
 
 def show(found: "Sequence[Finding]") -> int:
-    """Print the findings as a table and what they come to; return how many stop a run."""
+    """Print the findings as a table, what is to be done and what they come to; return how many stop a run."""
     console = Console()
-    table = table_of(console, ("what", "expected", "found", "", "to do"))
+    table = table_of(console, ("what", "expected", "found", ""))
     for row in found:
         verdict = f"[{STYLES[row.verdict]}]{row.verdict}[/]"
-        table.add_row(*map(escape, (row.what, row.expected, row.found)), verdict, escape(row.todo))
+        table.add_row(*map(escape, (row.what, row.expected, row.found)), verdict)
     console.print(table)
+    for row in found:
+        if row.todo:
+            typer.echo(f"to do, {row.what}: {row.todo}")
     bad = sum(row.verdict == "bad" for row in found)
     typer.echo(f"{bad} of {len(found)} checks stop a run" if bad else "nothing stops a run")
     return bad

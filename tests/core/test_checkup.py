@@ -1,6 +1,7 @@
 """doctor: every check is red where its thing is missing, and green where it is there."""
 
 import hashlib
+import importlib.util
 import os
 from pathlib import Path
 
@@ -9,11 +10,17 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from schemas.config import FeatureConfig, IngestConfig, PipelineConfig, TextConfig
+from schemas.config import FeatureConfig, IngestConfig, PipelineConfig, TextConfig, TrajectoryConfig
+from schemas.poses import Pi3Config
 from schemas.vjepa import n_parameters
 from trajpilot_core import checkup, checkup_weights
 from trajpilot_core.checkup import Finding
-from trajpilot_core.checkup_weights import check_text_weights, check_video_weights, check_weights
+from trajpilot_core.checkup_weights import (
+    check_pose_weights,
+    check_text_weights,
+    check_video_weights,
+    check_weights,
+)
 from trajpilot_core.stages import resolve
 from trajpilot_core.store.lock import root_lock
 
@@ -134,6 +141,27 @@ def test_a_pinned_checkpoint_is_hashed(tmp_path: Path, monkeypatch: pytest.Monke
     assert "sha256 as pinned" in video_weights(path, checkpoint_sha256=digest).found
     found = video_weights(path, checkpoint_sha256="0" * 64)
     assert (found.verdict, digest in found.found) == ("bad", True)
+
+
+def test_pi3_is_looked_at_for_its_package_and_its_weights_where_a_recipe_takes_poses_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(**changes: object) -> dict[str, str]:
+        return verdicts(check_pose_weights(Pi3Config.model_validate(changes)))
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert found() == {"package pi3": "bad", "weights of trajectories": "bad"}
+    asked = PipelineConfig(trajectories=TrajectoryConfig(source="pi3"))
+    assert "package pi3" in verdicts(check_weights(asked))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    assert found(revision="9fa3ddb") == {"weights of trajectories": "note"}
+    assert found(weights=str(tmp_path)) == {"weights of trajectories": "bad"}
+    whole = tmp_path / "model.safetensors"
+    save_file({"x": np.zeros(4, np.float32)}, whole)
+    assert found(weights=str(tmp_path)) == {"weights of trajectories": "ok"}
+    assert found(weights=str(whole), weights_sha256="0" * 64) == {"weights of trajectories": "bad"}
+    whole.write_bytes(whole.read_bytes()[:-3])
+    assert found(weights=str(tmp_path)) == {"weights of trajectories": "bad"}
 
 
 def test_the_folder_of_a_text_encoder_is_looked_at_for_weights_and_tokenizer(tmp_path: Path) -> None:

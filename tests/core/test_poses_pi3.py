@@ -142,7 +142,7 @@ def test_precision_is_resolved_for_pi3_alone() -> None:
 @pytest.mark.parametrize("name", ["pi3", "pi3x"])
 def test_the_real_package_with_random_weights_answers_as_the_adapter_expects(tmp_path: Path, name: str) -> None:
     """Runs where the extra `pi3` is installed; needs 11 GB of memory and some minutes on a CPU."""
-    module, network, _ = MODELS[name]
+    module, network = MODELS[name]
     build = getattr(pytest.importorskip(module, reason="the extra pi3 is not installed"), network)
     torch.manual_seed(0)
     save_file({key: value.contiguous() for key, value in build().state_dict().items()}, tmp_path / "model.safetensors")

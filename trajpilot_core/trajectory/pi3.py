@@ -19,11 +19,10 @@ from safetensors.torch import load_file
 
 from schemas.poses import Pi3Config
 from trajpilot_core.errors import CheckpointError, InputError
-from trajpilot_core.trajectory.pi3_source import WEIGHTS_FILE, local_weights
+from trajpilot_core.trajectory.pi3_source import HUBS, INSTALL, WEIGHTS_FILE, local_weights
 
-MODELS = {"pi3": ("pi3.models.pi3", "Pi3", "yyfz233/Pi3"), "pi3x": ("pi3.models.pi3x", "Pi3X", "yyfz233/Pi3X")}
-"""Name -> module, class, where the authors publish the weights."""
-INSTALL = 'pip install "trajpilot[pi3]" (in a checkout: pip install -e ".[pi3]")'
+MODELS = {"pi3": ("pi3.models.pi3", "Pi3"), "pi3x": ("pi3.models.pi3x", "Pi3X")}
+"""Name -> module and class."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def load_pi3(cfg: Pi3Config, device: str) -> Pi3Model:
         InputError: the package or the weights are missing, or bf16 is asked for on a CPU.
         CheckpointError: the weights are damaged, of another model, or have another digest.
     """
-    module, name, _ = MODELS[cfg.model]
+    module, name = MODELS[cfg.model]
     if cfg.precision == "bf16" and device != "cuda":
         raise InputError("pi3.precision bf16 needs a GPU; use auto or fp32")
     try:
@@ -120,7 +119,7 @@ def _weights(cfg: Pi3Config) -> Path:
     Raises:
         InputError: it is not there.
     """
-    hub = cfg.hub or MODELS[cfg.model][2]
+    hub = cfg.hub or HUBS[cfg.model]
     local = local_weights(cfg)
     if local is not None:
         if not local.is_file():

@@ -26,6 +26,9 @@ VERSION = 1
 N_FRAMES = 16
 """Source: paper, appendix on PI3 preprocessing."""
 WEIGHTS_FILE = "model.safetensors"
+HUBS = {"pi3": "yyfz233/Pi3", "pi3x": "yyfz233/Pi3X"}
+"""Name -> where the authors publish the weights."""
+INSTALL = 'pip install "trajpilot[pi3]" (in a checkout: pip install -e ".[pi3]")'
 
 
 class Pi3Source:
@@ -51,9 +54,9 @@ class Pi3Source:
         from trajpilot_core.trajectory.video_source import Estimate, Fault, video_controls
         from trajpilot_core.video.clips import frame_times_s
 
+        model = load_pi3(cfg.pi3, runtime.device)
         if runtime.device == "cpu":
             log.warning("trajectories: Pi3 runs on the CPU, which is slow; give it a GPU, or take odometry")
-        model = load_pi3(cfg.pi3, runtime.device)
 
         def describe(take: Take, segments: "Intervals") -> dict[str, Any]:
             spans = zip(segments.start_s.tolist(), segments.end_s.tolist(), strict=True)
