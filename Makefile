@@ -28,7 +28,7 @@ test: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 --dist loadfile -m "not stack"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not stack"
 
 # Kills the stages at their n-th write, fsync, rename or checkpoint, and whole runs at random moments; the log says what each cost.
 soak: $(VENV)/installed
