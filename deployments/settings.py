@@ -161,7 +161,7 @@ def worker_environment(gpu: str | None, mark: str) -> dict[str, str]:
     """Return the environment of a worker.
 
     Args:
-        gpu: the one that it sees; None: what this process sees.
+        gpu: the one that it sees; empty: none; None: what this process sees.
         mark: everything that the worker starts inherits it, and is found by it.
     """
     stated = {**ALWAYS, "PREFECT_WORKER_QUERY_SECONDS": QUERY_S, **os.environ, "PREFECT_PLUGINS_ENABLED": "0"}

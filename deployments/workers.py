@@ -35,11 +35,11 @@ class WorkerPlan:
     limit: int
     """Runs at a time."""
     gpu: str | None = None
-    """The one GPU that it sees, as CUDA_VISIBLE_DEVICES names it; None: whatever the machine has."""
+    """The one GPU that it sees, as CUDA_VISIBLE_DEVICES names it; empty: none; None: whatever the machine has."""
 
     def describe(self) -> str:
         """Say what it is in one phrase."""
-        device = f", GPU {self.gpu}" if self.gpu is not None else ", on the CPU" if self.pool == GPU_POOL else ""
+        device = f", GPU {self.gpu}" if self.gpu else ", on the CPU" if self.pool == GPU_POOL or self.gpu == "" else ""
         return f"{self.name}: pool {self.pool}, {self.limit} run{'s' * (self.limit > 1)} at a time{device}"
 
     def command(self) -> list[str]:
@@ -69,7 +69,8 @@ def planned(gpus: Sequence[str], gpu_workers: int | None, cpu_workers: int, cpu_
     host = platform.node() or "here"
     on_gpu = [WorkerPlan(f"{host}-gpu{gpu}", GPU_POOL, 1, gpu) for gpu in gpus[:wanted]]
     instead = [] if gpus else [WorkerPlan(f"{host}-no-gpu{number}", GPU_POOL, 1) for number in range(wanted)]
-    on_cpu = [WorkerPlan(f"{host}-cpu{number}", CPU_POOL, cpu_limit) for number in range(cpu_workers)]
+    seen = "" if on_gpu else None  # a GPU that has a worker is not shared with the runs of the other pool
+    on_cpu = [WorkerPlan(f"{host}-cpu{number}", CPU_POOL, cpu_limit, seen) for number in range(cpu_workers)]
     return on_gpu + instead + on_cpu
 
 
