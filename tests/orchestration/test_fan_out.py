@@ -11,6 +11,7 @@ import pytest
 from pool_fixture import artifact_bytes, copied, deploy_groups, online, options, run_processes, small, wait_for, worker
 
 from schemas.config import PipelineConfig, RunOptions
+from schemas.poses import OdometryConfig
 from schemas.world import soak_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -124,7 +125,8 @@ def test_poses_from_video_are_shared_out_over_the_workers_of_the_other_pool(grou
     from trajpilot_core.pipeline import STAGES
     from trajpilot_core.stages.execute import execute
 
-    config = small().replace(trajectories=small().trajectories.replace(source="odometry"))
+    quick = OdometryConfig(rate_hz=4, size_px=96, corners=48)
+    config = small().replace(trajectories=small().trajectories.replace(source="odometry", odometry=quick))
     alone = options(copied(ground.before, tmp_path / "alone"), ground.data, max_reject_ratio=1.0)
     assert execute(STAGES["trajectories"], config, alone, STAGES).n_out > 0
     root = copied(ground.before, tmp_path / "root")
