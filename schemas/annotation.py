@@ -9,6 +9,8 @@ from typing import Literal
 from schemas.base import Record
 
 Split = Literal["train", "dev", "test"]
+SHORTEST_PLAN = 3
+"""Segments of the shortest window that holds a step to plan: Start, one step, Goal. Source: paper, 3.1."""
 SIMULATED = "simulated"
 """Corpus name of takes whose record says that they were simulated; every page of results then says so."""
 

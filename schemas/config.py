@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
+from schemas.annotation import SHORTEST_PLAN
 from schemas.base import LATER, Record
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
 from schemas.places import Place
@@ -35,7 +36,7 @@ class IngestConfig(Record):
     dev_share: float = Field(0.10, gt=0, lt=0.5, description="Share of the training captures held out as dev.")
     dev_min: int = Field(3, ge=1, description="At least this many dev captures.")
     dev_seed: int = Field(0, description="Dev is sorted by sha256(seed:capture).")
-    min_horizon: int = Field(3, ge=3, description="Shortest plan, Start and Goal included. Source: paper, 3.1.")
+    min_horizon: int = Field(SHORTEST_PLAN, ge=SHORTEST_PLAN, description="Shortest plan, Start and Goal included. Source: paper, 3.1.")
     max_horizon: int = Field(8, le=16, description="Longest plan. Source: paper, 3.1.")
     interval_cap_s: float | None = Field(2.0, gt=0, description="A segment reaches at most this far either side of its time point (D 45); None: no cap.")
     central_share: float = Field(1.0, gt=0, le=1, description="Keep only this central share of each interval (D 44).")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from schemas.annotation import Split
+from schemas.annotation import SHORTEST_PLAN, Split
 from schemas.base import Record
 from schemas.places import Place
 from schemas.results import Variant
@@ -49,7 +49,7 @@ class PlanQuery(Record):
     video: Place = Field(description="Video file of a head camera, on the machine that predicts.")
     start: Interval = Field(description="When the first action is seen, seconds of video, such as 12.0-15.5.")
     goal: Interval = Field(description="When the last action is seen, such as 60-63; nothing between the two is looked at.")
-    horizon: int = Field(5, ge=3, le=16, description="Steps of the plan, Start and Goal included; what the models were trained for (3 to 8 as a rule).")
+    horizon: int = Field(5, ge=SHORTEST_PLAN, le=16, description="Steps of the plan, Start and Goal included; what the models were trained for (3 to 8 as a rule).")
     poses: Poses = Field("auto", description="Source of the head motion. auto: the best there is; where that is of another kind than the models know, No-Traj decides. none: No-Traj alone.")
     weights: Place | None = Field(None, description="With poses pi3: folder of its weights; None: those that the models' own run names.")
     trajectory: Place | None = Field(None, description="Closed-loop poses of Project Aria (closed_loop_trajectory.csv) of this recording; None: looked for beside the video.")

@@ -92,9 +92,8 @@ def show(found: "Sequence[Finding]") -> int:
         verdict = f"[{STYLES[row.verdict]}]{row.verdict}[/]"
         table.add_row(*map(escape, (row.what, row.expected, row.found)), verdict)
     console.print(table)
-    for row in found:
-        if row.todo:
-            typer.echo(f"to do, {row.what}: {row.todo}")
+    for todo in dict.fromkeys(row.todo for row in found if row.todo):
+        typer.echo(f"to do, {', '.join(row.what for row in found if row.todo == todo)}: {todo}")
     bad = sum(row.verdict == "bad" for row in found)
     typer.echo(f"{bad} of {len(found)} checks stop a run" if bad else "nothing stops a run")
     return bad

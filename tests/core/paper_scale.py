@@ -173,8 +173,8 @@ def pretend_ingest(work: Work) -> None:
     work.sink.table("segments", segments)
     work.sink.table("labels", table_of(Label, labels))
     work.sink.table("windows", windows_table(segments))
-    for name in ("details", "scenario_labels", "counts"):
-        work.sink.table(name, EXTRAS[name].empty_table())
+    for name, schema in EXTRAS.items():
+        work.sink.table(name, schema.empty_table())
     work.sink.reject(lost)
     work.sink.count(SEGMENTS + len(lost), SEGMENTS)
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.annotation import SHORTEST_PLAN
 from schemas.arrow import table_of
 from schemas.config import PredictorConfig
 from schemas.results import CurvePoint
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from trajpilot_core.training.jobs import Job
 
 VERSION = 3  # raise when the numbers that this module writes change
-SHORTEST = 3
-"""Segments of the shortest plan."""
 
 
 def run(work: Work) -> None:
@@ -82,10 +81,10 @@ def make_task(data: "PlanningData", e_tau: "ModelFile", chain: "Chain", seed: in
     from trajpilot_core.training.data import rows_of_takes
     from trajpilot_core.training.fit_predictor import PredictorTask
 
-    if min(data.windows, default=SHORTEST) < SHORTEST:
+    if min(data.windows, default=SHORTEST_PLAN) < SHORTEST_PLAN:
         raise TrainingError(
-            f"windows of {min(data.windows)} segments leave no step to plan between Start and Goal, {SHORTEST} are "
-            "needed; a corpus of such windows (basketball) waits for a head of its own: end its run before predictor"
+            f"windows of {min(data.windows)} segments leave no step to plan between Start and Goal, {SHORTEST_PLAN} is "
+            "least; a corpus of such windows (basketball) waits for a head of its own: end its run before predictor"
         )
     takes = fit_takes(data, chain)
     fit = {h: w.segments[torch.isin(w.take, takes)] for h, w in data.windows.items()}
