@@ -1,5 +1,5 @@
 # make demo   sets up everything, runs the full pipeline on the simulated world, says where the report lies
-# make test   sets up everything, passes the tests
+# make test   the same with the test tools (requirements-dev.lock), passes the tests
 # make stack-test   the stack of docker-compose.yml as processes, with PostgreSQL and a browser
 # make soak   150 kills of the stages by countdown and 30 of whole runs; goes on where it was interrupted
 # make stack-kills  kills parts of that stack in the middle of runs and checks what recovery makes of it
@@ -20,54 +20,66 @@ $(VENV)/installed: requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+# What the tests, the linters and the type checker need on top: demo does without.
+$(VENV)/installed-dev: $(VENV)/installed requirements-dev.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	@touch $@
+
 demo: $(VENV)/installed
 	$(BIN)/trajpilot demo --root $(ROOT)
 
-test: $(VENV)/installed
+# Two processes for two cores; tests that wait for servers leave room for a third where there is memory for it.
+TEST_PROCESSES ?= 2
+test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not stack"
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m "not stack"
 
 # Kills the stages at their n-th write, fsync, rename or checkpoint, and whole runs at random moments; the log says what each cost.
-soak: $(VENV)/installed
+soak: $(VENV)/installed-dev
 	$(BIN)/python tests/crashes/soak.py --kills 150 --flows 30 --seed 0 --work runs/soak --log runs/soak/log.jsonl
 
 # The processes of docker-compose.yml with their environment, over a PostgreSQL of their own: docs/operations.md.
 # Needs PostgreSQL and Chromium (Debian: apt-get install postgresql chromium).
-stack-test: $(VENV)/installed
+stack-test: $(VENV)/installed-dev
 	$(BIN)/pytest -m stack -p no:xdist -x tests/orchestration/test_stack.py
 
 # Kills worker, server and PostgreSQL of that stack in turn, 20 times by default; goes on where it was interrupted.
 KILLS ?= 20
 SEED ?= 0
-stack-kills: $(VENV)/installed
+stack-kills: $(VENV)/installed-dev
 	$(BIN)/python tests/orchestration/stack_kills.py --kills $(KILLS) --seed $(SEED) --folder runs/stack-kills
 
-check: $(VENV)/installed
+check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu and not stack"
 
-format: $(VENV)/installed
+format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Resolves pyproject.toml anew into requirements.lock (the environment is made afresh).
+# Resolves pyproject.toml again: first with the test tools into requirements-dev.lock, then without them, to the same versions,
+# into requirements.lock. Both environments are made from nothing.
+RESOLVE := rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock \
+	&& $(VENV)-lock/bin/pip install --quiet --upgrade "pip>=24" "setuptools>=77" \
+	&& $(VENV)-lock/bin/pip install --quiet
+FREEZE := $(VENV)-lock/bin/pip freeze --all --exclude trajpilot --exclude pip \
+	| sed -e 's/^\(torch==[0-9.]*\).*/\1/' -e "s/^decord==.*/&; platform_machine == 'x86_64'/"
 lock:
-	rm -rf $(VENV)-lock
-	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/pip install --quiet --upgrade "pip>=24" "setuptools>=77"
-	$(VENV)-lock/bin/pip install --quiet "torch==2.13.0"
+	$(RESOLVE) "torch==2.13.0"
 	$(VENV)-lock/bin/pip install --quiet ".[s3]"
-	$(VENV)-lock/bin/pip install --quiet ".[dev]"
+	$(VENV)-lock/bin/pip install --quiet ".[s3,dev]"
 	-$(VENV)-lock/bin/pip check  # names decord, whose wheel carries an old platform tag
-	( echo "# Made by 'make lock' from pyproject.toml with the extra dev; torch may be met by any build of 2.13.0."; \
-	  $(VENV)-lock/bin/pip freeze --all --exclude trajpilot --exclude pip \
-	  | sed -e 's/^\(torch==[0-9.]*\).*/\1/' -e "s/^decord==.*/&; platform_machine == 'x86_64'/" ) > requirements.lock
+	( echo "# Made by 'make lock' from pyproject.toml with the extras s3 and dev; any build of torch 2.13.0 will do."; \
+	  $(FREEZE) ) > requirements-dev.lock
+	$(RESOLVE) --constraint requirements-dev.lock ".[s3]"
+	( echo "# Made by 'make lock' from pyproject.toml with the extra s3; any build of torch 2.13.0 will do."; \
+	  $(FREEZE) ) > requirements.lock
 	rm -rf $(VENV)-lock build
 
 benchmarks: $(VENV)/installed

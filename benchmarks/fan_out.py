@@ -37,7 +37,7 @@ def spent(what, load):
 def encoder():
     import tempfile, pathlib
     from deployments.recipes import demo
-    from trajpilot_core.encoders.embed import load_embedder
+    from trajpilot_core.encoders.video.embed import load_embedder
     load_embedder(demo().features, "cpu", pathlib.Path(tempfile.mkdtemp(dir=SCRATCH)))
 SCRATCH = {scratch!r}
 spent("import of Prefect", lambda: __import__("prefect"))
@@ -47,8 +47,8 @@ spent("flow and encoder", lambda: (__import__("flows.groups"), encoder()))
 ALONE = """
 from schemas.config import RunOptions
 from deployments.recipes import demo
-from trajpilot_core.pipeline import STAGES
-from trajpilot_core.stages.execute import execute
+from trajpilot_core.stages import STAGES
+from trajpilot_core.engine.execution.execute import execute
 if __name__ == "__main__":
     run = RunOptions(root={root!r}, data_root={data!r}, device="cpu", workers=1, max_reject_ratio=0.6)
     execute(STAGES[{stage!r}], demo(), run, STAGES)
@@ -78,8 +78,8 @@ def timed(code: str, environment: dict[str, str]) -> Cost:
 
 
 def digests(root: Path) -> dict[str, str]:
-    """sha256 of every artifact file, the side files of the occasion left out."""
-    files = [p for p in (root / "artifacts").rglob("*") if p.is_file() and p.name != "occasion.json"]
+    """sha256 of every artifact file, the run records left out."""
+    files = [p for p in (root / "artifacts").rglob("*") if p.is_file() and p.name != "run_record.json"]
     return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
@@ -166,14 +166,18 @@ def main() -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     env = {
-        **os.environ, "OMP_NUM_THREADS": "1", "PREFECT_HOME": str(folder / "prefect"), "DO_NOT_TRACK": "1",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "PYTHONPATH": str(CHECKOUT),
-    }  # fmt: skip
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PREFECT_HOME": str(folder / "prefect"),
+        "DO_NOT_TRACK": "1",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PYTHONPATH": str(CHECKOUT),
+    }
     data, before, single = folder / "world", folder / "before", folder / "single"
     train, test = asked.takes * 3 // 4, asked.takes - asked.takes * 3 // 4
     world = (
         "from pathlib import Path; from schemas.world import soak_world; "
-        "from trajpilot_core.simworld.write import write_world; from trajpilot_core.stages.stage import no_progress; "
+        "from trajpilot_core.simworld.write import write_world; from trajpilot_core.engine.stage import no_progress; "
         f"w = soak_world().replace(train_takes={train}, test_takes={test}, "
         "segments=12, segment_s=1.5, fps=15, size_px=128); "
         f"write_world(w, Path({str(data)!r}), 1, no_progress)"

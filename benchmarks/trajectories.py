@@ -1,4 +1,4 @@
-"""Measure trajectory reading: a 2,000,000-row, 28-column pose file, 140 segments, from the file to the 16 x 6 controls.
+"""Measure trajectory reading: a 2,000,000-row, 28-column pose file, 140 segments, from the file to the 16 x 6 motions.
 
     python benchmarks/trajectories.py --folder <scratch> [--python-projectaria <python with projectaria-tools>]
 
@@ -25,10 +25,16 @@ DEMAND_OFFICIAL, DEMAND_POLARS, DEMAND_DIFFERENCE, DEMAND_MB = 40.0, 10.0, 1e-9,
 POSE = (*(f"t{a}_world_device" for a in "xyz"), *(f"q{a}_world_device" for a in "xyzw"))
 ECEF = ("geo_available", *(f"t{a}_ecef_device" for a in "xyz"), *(f"q{a}_ecef_device" for a in "xyzw"))
 HEADER = (
-    "graph_uid", "tracking_timestamp_us", "utc_timestamp_ns", *POSE,
-    *(f"device_linear_velocity_{a}_device" for a in "xyz"), *(f"angular_velocity_{a}_device" for a in "xyz"),
-    *(f"gravity_{a}_world" for a in "xyz"), "quality_score", *ECEF,
-)  # fmt: skip
+    "graph_uid",
+    "tracking_timestamp_us",
+    "utc_timestamp_ns",
+    *POSE,
+    *(f"device_linear_velocity_{a}_device" for a in "xyz"),
+    *(f"angular_velocity_{a}_device" for a in "xyz"),
+    *(f"gravity_{a}_world" for a in "xyz"),
+    "quality_score",
+    *ECEF,
+)
 NO_ECEF = ",".join(["0", *["0.000000"] * 3, *["0.000000000"] * 3, "1.000000000"])
 FIELDS = ["%d", "%d", *["%.6f"] * 3, *["%.9f"] * 4, *["%.6f"] * 9, "1.0", NO_ECEF]
 LINE = ",".join(["ea7288b8-b6a0-012d-8156-257aba6bd796", *FIELDS]) + "\n"
@@ -125,33 +131,38 @@ def polars_whole(path: Path, knots_ns: np.ndarray) -> np.ndarray:
     """Polars projection of the eight columns, then our resampling of all knots at once."""
     import polars as pl
 
-    from trajpilot_core.trajectory import controls
-    from trajpilot_core.trajectory.aria import PoseStream
-    from trajpilot_core.trajectory.se3 import Poses
+    from trajpilot_core.poses.aria.closed_loop import PoseStream
+    from trajpilot_core.poses.motions import bracket, relative_motions, sample
+    from trajpilot_core.poses.se3 import Poses
 
     frame = pl.scan_csv(path).select("tracking_timestamp_us", *POSE).collect()
     pose, n = frame.select(POSE).to_numpy(), frame.height
     stream = PoseStream(
-        frame["tracking_timestamp_us"].to_numpy(), Poses(pose[:, 3:], pose[:, :3]),
-        np.zeros(n, np.uint32), np.ones(n), np.ones(n, bool), True,
-    )  # fmt: skip
-    return controls.relative_motions(controls.sample(stream, controls.bracket(stream, knots_ns)), len(knots_ns))
+        frame["tracking_timestamp_us"].to_numpy(),
+        Poses(pose[:, 3:], pose[:, :3]),
+        np.zeros(n, np.uint32),
+        np.ones(n),
+        np.ones(n, bool),
+        True,
+    )
+    return relative_motions(sample(stream, bracket(stream, knots_ns)), len(knots_ns))
 
 
 def ours(path: Path, knots_ns: np.ndarray, reader: str = "sparse") -> np.ndarray:
     """Our reader with all its checks, then our resampling."""
     from schemas.config import TrajectoryConfig
-    from trajpilot_core.trajectory import aria, controls
+    from trajpilot_core.poses.aria import closed_loop
+    from trajpilot_core.poses.motions import bracket, find_fault, inner_gap_us, measure, relative_motions, sample
 
     cfg = TrajectoryConfig()
-    request = aria.Request(knots_ns // 1000, controls.inner_gap_us(cfg))
-    stream = aria.read_poses(str(path.parent), path.name, reader, request)
-    brackets = controls.bracket(stream, knots_ns)
-    measures = controls.measure(stream, brackets)
-    faults = [controls.find_fault(measures, cfg, at) for at in range(len(knots_ns))]
+    request = closed_loop.Request(knots_ns // 1000, inner_gap_us(cfg))
+    stream = closed_loop.read_poses(str(path.parent), path.name, reader, request)
+    brackets = bracket(stream, knots_ns)
+    measures = measure(stream, brackets)
+    faults = [find_fault(measures, cfg, at) for at in range(len(knots_ns))]
     assert brackets.covered.all(), "the segments lie inside the file"
     assert not any(faults), faults
-    return controls.relative_motions(controls.sample(stream, brackets), len(knots_ns))
+    return relative_motions(sample(stream, brackets), len(knots_ns))
 
 
 def ours_whole(path: Path, knots_ns: np.ndarray) -> np.ndarray:
@@ -175,7 +186,7 @@ def preload(way: str) -> None:
 
     import polars as pl
 
-    import trajpilot_core.trajectory.take  # noqa: F401
+    import trajpilot_core.poses.sources.take  # noqa: F401
 
     pl.read_csv(io.BytesIO(b"a,b\n1,2\n"))
     pl.scan_csv(io.BytesIO(b"a,b\n1,2\n")).select("a").collect()
@@ -195,8 +206,14 @@ def measure(way: str, path: Path) -> None:
 def run_once(python: str, way: str, path: Path) -> dict[str, float]:
     """Measure one way in a fresh process."""
     command = [python, str(Path(__file__).resolve()), "--way", way, "--folder", str(path.parent)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1],
-                          env={"PYTHONPATH": str(Path(__file__).parents[1]), "PATH": "/usr/bin:/bin"})  # fmt: skip
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[1],
+        env={"PYTHONPATH": str(Path(__file__).parents[1]), "PATH": "/usr/bin:/bin"},
+    )
     if done.returncode != 0:
         sys.exit(f"{way} failed:\n{done.stderr}")
     return dict(json.loads(done.stdout.splitlines()[-1]))

@@ -22,7 +22,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from trajpilot_core.video.decode import Clip, clips
+from trajpilot_core.video.decode import DecodedClip, clips
 
 FPS, SECONDS, SIDE_PX, OUT_PX, KEYFRAME, N_FRAMES = 30, 180, 448, 384, 250, 16
 CASES = {"sparse": (24, 1.3), "dense": (150, 1.5)}
@@ -71,7 +71,7 @@ def wanted(case: str) -> NDArray[np.int64]:
 def ours(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
     """Our reader, PyAV backend."""
     for _, clip in clips(path, numbers / FPS, OUT_PX, "pyav"):
-        if not isinstance(clip, Clip):
+        if not isinstance(clip, DecodedClip):
             raise clip
         yield clip.frames
 
@@ -79,7 +79,7 @@ def ours(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
 def ours_decord(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
     """Our reader, decord backend."""
     for _, clip in clips(path, numbers / FPS, OUT_PX, "decord"):
-        if not isinstance(clip, Clip):
+        if not isinstance(clip, DecodedClip):
             raise clip
         yield clip.frames
 
@@ -120,16 +120,19 @@ def opencv_plain(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
 
 
 READERS: dict[str, Callable[[str, NDArray[np.int64]], Iterator[Images]]] = {
-    "ours": ours, "ours (decord backend)": ours_decord, "decord": decord_plain, "PyAV, seek": pyav_plain,
+    "ours": ours,
+    "ours (decord backend)": ours_decord,
+    "decord": decord_plain,
+    "PyAV, seek": pyav_plain,
     "OpenCV, seek": opencv_plain,
-}  # fmt: skip
+}
 
 
 def measure(reader: str, path: str, case: str) -> dict[str, float]:
     """Run one reader in this process; CPU seconds of the process from here on, and wrong frames."""
     cv2.setNumThreads(1)
     if "decord" in reader:
-        import decord  # noqa: F401  # its import is not what is measured
+        pass  # its import is not what is measured
     numbers, before = wanted(case), resource.getrusage(resource.RUSAGE_SELF)
     wrong = 0
     for row, images in zip(numbers, READERS[reader](path, numbers), strict=True):

@@ -24,7 +24,7 @@ def claims(
     device: DeviceName = "auto",
     worlds: tuple[str, ...] = (),
 ) -> ClaimsRun:
-    """Compute the worlds of the claims, `jobs` at a time, and write docs/claims.md and the pages beside it.
+    """Compute the worlds of the claims, `jobs` at a time, and write docs/claims.md and the pages next to it.
 
     Args:
         root: Where the worlds write.

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tempfile
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -15,10 +16,10 @@ from prefect.events.actions import ChangeFlowRunState
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.process import ProcessWorker
 
+from deployments.declared import pools_by_recipe, prefect_file
 from deployments.recipes import recipe
-from deployments.settings import CHECKOUT, CPU_POOL, GPU_POOL, POOLS, SILENT_S, UNSTARTED_S, deploying_environment
+from deployments.settings import CHECKOUT, POOLS, SILENT_S, UNSTARTED_S, deploying_environment
 from trajpilot_core.errors import InputError
-from trajpilot_core.pipeline import STAGES
 
 TEMPLATES = Path(__file__).parent / "pools"
 PoolKind = Literal["process", "docker", "kubernetes"]
@@ -30,7 +31,7 @@ TAKEN = {
     "prefect.flow-run.InfrastructurePending",
     "prefect.flow-run.pull-step.executed",
 }
-"""What happens to a run between a worker's taking it and its first sign of life; each must start the clock anew,
+"""What happens to a run between a worker's claim and its first sign of life; each must restart the clock,
 because each is also an event that the automation before it was waiting for."""
 
 
@@ -80,18 +81,15 @@ def job_template(name: str, kind: PoolKind) -> dict[str, Any]:
 
 
 def declare(place: dict[str, str]) -> None:
-    """Apply deployments/prefect.yaml with Prefect's own command."""
-    file = ["--prefect-file", "deployments/prefect.yaml"]
-    command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", *file]
-    environment = deploying_environment(CHECKOUT, place, poses_pool(place["recipe"]))
-    done = subprocess.run(command, cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True)
+    """Apply deployments/prefect.yaml, and what it lacks of the list of stages, with Prefect's own command."""
+    environment = deploying_environment(CHECKOUT, place, pools_by_recipe(recipe(place["recipe"])))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "prefect.yaml"
+        file.write_text(json.dumps(prefect_file(), indent=1))
+        command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file)]
+        done = subprocess.run(command, cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True)
     if done.returncode:
         raise InputError(f"Prefect refused the deployments:\n{done.stdout}{done.stderr}")
-
-
-def poses_pool(name: str) -> str:
-    """Return the pool of the deployment `trajectories`: that with GPUs where a recipe takes poses from Pi3."""
-    return GPU_POOL if STAGES["trajectories"].on_gpu(recipe(name).trajectories) else CPU_POOL
 
 
 def crash_automations() -> list[AutomationCore]:

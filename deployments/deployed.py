@@ -5,23 +5,26 @@ defaults, which `trajpilot deploy` sets. So `prefect deployment run full-pipelin
 UI begins with the values of the deployment's recipe; only what is changed there counts (docs/decisions/recipes.md).
 """
 
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from prefect import Flow, flow, runtime
 
+from deployments.forms import AskedRun
 from deployments.recipes import check_built, recipe
 from deployments.settings import deployed_place
 from flows import pipeline, stages
 from flows import predict as predicting
 from flows import watch as watching
 from flows.naming import named
+from schemas.artifacts import ArtifactRef
 from schemas.changes import over
-from schemas.config import STAGE_NAMES, PipelineConfig, RunOptions
+from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import PlanQuery
 from tasks.announce import announce
 from tasks.crashed import mark_tasks_of_crashed_runs
-from trajpilot_core.pipeline import selected
-from trajpilot_core.stages.last import remember_run
+from trajpilot_core.engine.last_run import remember_run
+from trajpilot_core.stages import STAGES, selected
 
 T = TypeVar("T")
 DEFAULTS = RunOptions.model_validate(deployed_place())
@@ -45,7 +48,7 @@ def deployed(
         computes: it is a run, which is announced and remembered as the last one.
     """
 
-    def as_asked(config: PipelineConfig = PREFILLED, run: RunOptions = DEFAULTS) -> T:
+    def as_asked(config: PipelineConfig = PREFILLED, run: AskedRun = DEFAULTS) -> T:
         run = over(DEFAULTS, run)
         if computes:
             check_built(run.recipe, _asked(inner.name, run))
@@ -64,24 +67,28 @@ def deployed(
 def _asked(flow_name: str, run: RunOptions) -> list[str]:
     """Return the stages that a run of a flow asks for: those that `run` names, else its own stage, else all."""
     own = flow_name.replace("-", "_")
-    alone = own in STAGE_NAMES and not run.only and run.from_stage is None
+    alone = own in STAGES and not run.only and run.from_stage is None
     return selected(run.replace(only=(own,)) if alone else run)
 
 
+@cache
+def deployed_stage(name: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
+    """Return the flow of one stage as it is deployed."""
+    return deployed(stages.stage_flow(name))
+
+
+def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
+    """Return the flow of a stage of the list: the entrypoint `deployments/deployed.py:features`."""
+    if name not in STAGES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage is called so")
+    return deployed_stage(name)
+
+
 full_pipeline = deployed(pipeline.full_pipeline)
-ingest = deployed(stages.ingest)
-trajectories = deployed(stages.trajectories)
-features = deployed(stages.features)
-text_bank = deployed(stages.text_bank)
-alignment = deployed(stages.alignment)
-predictor = deployed(stages.predictor)
-scorer = deployed(stages.scorer)
-evaluation = deployed(stages.evaluation)
-report = deployed(stages.report)
 watch = deployed(watching.watch, computes=False)
 
 
 @flow(name="predict", flow_run_name=run_name, persist_result=False)
-def predict(query: PlanQuery, run: RunOptions = DEFAULTS) -> str:
-    """Say what happens between two clips of a video, with the models under the root of the deployment."""
+def predict(query: PlanQuery, run: AskedRun = DEFAULTS) -> str:
+    """Predict what happens between two clips of a video, with the models under the root of the deployment."""
     return predicting.predict.fn(query, over(DEFAULTS, run))

@@ -19,7 +19,7 @@ from deployments.settings import STARTUP_TIMEOUT_S, remember_server, server_envi
 from trajpilot_core.errors import InputError
 
 TRIES = 3
-"""A free port may be taken before the server has it."""
+"""A free port may be occupied before the server has it."""
 LOOK_EVERY_S = 0.2
 DRAIN_S = 10.0
 END_S = 5.0
@@ -30,7 +30,7 @@ LOG = "server.log"
 def embedded_server(home: Path) -> Iterator[None]:
     """Run a server over the database in `home` and send everything of this block to it.
 
-    Nobody else on this machine can use it: the login is drawn anew for every run and written nowhere.
+    No other user of this machine can use it: the login is generated for every run and written nowhere.
 
     Raises:
         InputError: it does not start.
@@ -88,7 +88,7 @@ def launch(home: Path, login: str, port: int) -> subprocess.Popen[bytes]:
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
+    """Return a port of 127.0.0.1 that is not in use."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,6 +1,7 @@
 """Start-up hook of Prefect that lets `prefect deployment run full-pipeline` name flow and deployment at once.
 
-Prefect asks for `<flow>/<deployment>`; here both have one name. The hook is active where Prefect finds
+Prefect asks for `<flow>/<deployment>`; here both have one name. Where no server is named or none answers, Prefect would
+start an empty one and end in a traceback: one sentence states what to do. The hook is active where Prefect finds
 `[tool.prefect.plugins] enabled = true` (this folder) or PREFECT_PLUGINS_ENABLED=1. See docs/decisions/bare-names.md.
 """
 
@@ -8,13 +9,14 @@ import sys
 from pathlib import Path
 
 from prefect.plugins import HookContext, register_hook
+from prefect.settings import get_current_settings
 
 FLAGS = {"--watch", "--prompt", "--no-prompt", "--help", "-h"}
-"""Options without a value; every other option takes the next word, unless it is written with `=`."""
+"""Options without a value; every other option reads the next word, unless it is written with `=`."""
 
 
 def is_prefect(program: str) -> bool:
-    """Say whether a command line is Prefect's: `prefect`, or `python -m prefect`."""
+    """Return whether a command line is Prefect's: `prefect`, or `python -m prefect`."""
     path = Path(program)
     return path.stem == "prefect" or (path.name == "__main__.py" and path.parent.name == "prefect")
 
@@ -32,17 +34,71 @@ def plain_words(arguments: list[str]) -> list[int]:
     return found
 
 
-def with_full_name(arguments: list[str]) -> list[str]:
-    """Return the command line with a bare deployment name written out; any other command line unchanged."""
+def deployment_asked(arguments: list[str]) -> int | None:
+    """Return the place of the name in `prefect deployment run NAME`; None for any other command line."""
     words = plain_words(arguments)
     if len(words) < 3 or not is_prefect(arguments[0]) or [arguments[k] for k in words[:2]] != ["deployment", "run"]:
+        return None
+    return words[2]
+
+
+def with_full_name(arguments: list[str]) -> list[str]:
+    """Return the command line with a bare deployment name written out; any other command line unchanged."""
+    place = deployment_asked(arguments)
+    if place is None or "/" in arguments[place]:
         return arguments
-    place = words[2]
     name = arguments[place]
-    return arguments if "/" in name else [*arguments[:place], f"{name}/{name}", *arguments[place + 1 :]]
+    return [*arguments[:place], f"{name}/{name}", *arguments[place + 1 :]]
+
+
+def needs_server(arguments: list[str]) -> bool:
+    """Return whether a command line, its name written out, runs a deployment named as its flow, as ours are."""
+    place = deployment_asked(arguments)
+    if place is None or {"--help", "-h"} & set(arguments):
+        return False
+    flow, _, deployment = arguments[place].partition("/")
+    return flow == deployment
+
+
+def missing_server(url: str | None, login: str | None, *, has_key: bool) -> str | None:
+    """Return in one sentence why a deployment cannot be run, and what to do; None where nothing is in the way.
+
+    Args:
+        url: API address that Prefect is set to; None: none.
+        login: `user:password`; it is not repeated.
+        has_key: an API key of Prefect Cloud is set.
+    """
+    start = "docs/operations.md, Start, describes how one is started; a single run needs none (trajpilot run)"
+    if url is None:
+        return (
+            "no Prefect server is named: export PREFECT_API_URL=http://127.0.0.1:4200/api (and PREFECT_API_AUTH_STRING="
+            f"name:password, its login) once it runs; {start}"
+        )
+    from deployments.server_check import request
+
+    health = request(f"{url}/health", None)
+    if health.status == 0:
+        return f"the Prefect server at {url}: {health.body}; start it, or correct PREFECT_API_URL; {start}"
+    if not has_key and request(f"{url}/admin/version", login).status == 401:
+        said = "it refuses this login" if login else "it wants a login, none is set"
+        return (
+            f"the Prefect server at {url}: {said}; export PREFECT_API_AUTH_STRING=name:password, as the server has it"
+        )
+    return None
 
 
 @register_hook
 def setup_environment(*, ctx: HookContext) -> None:
-    """Rewrite the command line of this process (called by Prefect at start-up)."""
+    """Rewrite the command line of this process (called by Prefect at start-up).
+
+    Raises:
+        SystemExit: the command line runs a deployment of ours, and there is no server for it.
+    """
     sys.argv[:] = with_full_name(sys.argv)
+    if needs_server(sys.argv):
+        api = get_current_settings().api
+        login = None if api.auth_string is None else api.auth_string.get_secret_value()
+        why = missing_server(ctx.api_url, login, has_key=api.key is not None)
+        if why is not None:
+            sys.stderr.write(f"error: {why}\n")
+            sys.exit(2)

@@ -3,23 +3,22 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from schemas.config import STAGE_NAMES, PipelineConfig, RecipeName, TrainConfig
+from schemas.config import CorpusName, PipelineConfig, RecipeName
+from schemas.training import TrainConfig
 from trajpilot_core.errors import InputError, NotBuiltError
+from trajpilot_core.stages import STAGES
 
 
 def atomic() -> PipelineConfig:
-    """Open-vocabulary planning on Ego-Exo4D atomic descriptions, as in the paper's section 4.2.
-
-    Frames of recordings are squashed as PIL does it; simulated ones keep the faster filter of the defaults.
-    """
-    base = PipelineConfig()
-    return base.replace(features=base.features.replace(resize="antialiased"))
+    """Open-vocabulary planning on Ego-Exo4D atomic descriptions, as in the paper's section 4.2: the defaults."""
+    return PipelineConfig()
 
 
 def demo() -> PipelineConfig:
     """The simulated world on two CPU cores in minutes: a small encoder, small models, cheap scorer mode.
 
-    The values of the trainings were chosen on dev takes (docs/decisions/training.md).
+    Simulated frames are squashed by the faster filter. The values of the trainings were chosen on dev takes
+    (docs/decisions/training.md).
     """
     base = PipelineConfig()
     aligned = TrainConfig(epochs=60, patience=15, batch=64, lr=2e-3, weight_decay=1.0)
@@ -27,7 +26,7 @@ def demo() -> PipelineConfig:
     scored = TrainConfig(epochs=12, patience=4, batch=256, lr=1e-3)
     return base.replace(
         ingest=base.ingest.replace(video="full", paraphrase_table="annotations/paraphrases.csv"),
-        features=base.features.replace(model="tiny", size_px=128, batch=16),
+        features=base.features.replace(model="tiny", size_px=128, batch=16, resize="swscale"),
         text_bank=base.text_bank.replace(encoder="bag_of_words", bag_width=128),
         alignment=base.alignment.replace(
             width=32, layers=2, heads=4, hidden=64, dropout=0.2, folds=1, seeds=(0,), train=aligned
@@ -118,13 +117,13 @@ def atomic_anticipation() -> PipelineConfig:
     return base.replace(predictor=base.predictor.replace(goal_dropout=0.5))
 
 
-def _of_whole_steps(corpus: str) -> PipelineConfig:
+def _of_whole_steps(corpus: CorpusName) -> PipelineConfig:
     """Return the main experiment on a corpus of annotated steps, each seen from its start to its end (D 45)."""
     base = _from_video(corpus)
     return base.replace(ingest=base.ingest.replace(interval_cap_s=None))
 
 
-def _from_video(corpus: str) -> PipelineConfig:
+def _from_video(corpus: CorpusName) -> PipelineConfig:
     """Return the main experiment on a corpus whose poses the paper takes from the video with Pi3, Keystep's included.
 
     Without a GPU, `trajectories.source=odometry` needs no weights.
@@ -152,7 +151,7 @@ OUTCOME = "binary head over the predictor, on an E_tau that was trained on atomi
 
 def _from(first: str, *parts: str) -> dict[str, tuple[str, ...]]:
     """Return the parts as what every stage from `first` on waits for."""
-    return dict.fromkeys(STAGE_NAMES[STAGE_NAMES.index(first) :], parts)
+    return dict.fromkeys(list(STAGES)[list(STAGES).index(first) :], parts)
 
 
 MISSING: dict[RecipeName, Waits] = {
@@ -181,7 +180,7 @@ RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
 
 
 def recipe(name: str) -> PipelineConfig:
-    """Return the configuration of a named experiment; `check_built` says which of its stages can run.
+    """Return the configuration of a named experiment; `check_built` reports which of its stages can run.
 
     Raises:
         InputError: there is no such recipe.
@@ -190,6 +189,11 @@ def recipe(name: str) -> PipelineConfig:
     if name not in named:
         raise InputError(f"no recipe is called {name!r}; the recipes are {', '.join(sorted(named))}")
     return named[name]()
+
+
+def recipes_of(corpus: str) -> list[str]:
+    """Return the recipes that read a corpus, in order of the list."""
+    return [name for name, build in RECIPES.items() if build().ingest.corpus == corpus]
 
 
 def check_built(name: str, stages: Iterable[str]) -> None:
@@ -210,7 +214,7 @@ def check_built(name: str, stages: Iterable[str]) -> None:
     if not refused:
         return
     parts = dict.fromkeys(part for stage in refused for part in waiting[stage])
-    can = " ".join(f"--only {stage}" for stage in STAGE_NAMES if stage not in waiting)
+    can = " ".join(f"--only {stage}" for stage in STAGES if stage not in waiting)
     raise NotBuiltError(
         f"recipe {name} ({what}): {', '.join(refused)} cannot run, not built yet: {'; '.join(parts)}. "
         f"Its other stages can: {can}"

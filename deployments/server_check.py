@@ -12,30 +12,31 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 from deployments.settings import POOLS
-from trajpilot_core.checkup import Finding
+from trajpilot_core.command_line import command
+from trajpilot_core.doctor.checks import HealthFinding
 from trajpilot_core.errors import InputError
 
 TIMEOUT_S = 15.0
-"""A server at work on a small machine was seen to take seconds for an answer."""
+"""A busy server on a small machine was seen to need seconds for an answer."""
 
 
 class Answer(NamedTuple):
     """What the server said."""
 
     status: int
-    """HTTP status; 0 where nobody answered."""
+    """HTTP status; 0 where there was no answer."""
     body: Any
-    """Parsed JSON, or the reason why nobody answered."""
+    """Parsed JSON, or the reason why there was no answer."""
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
     """Goes nowhere else: the login would go with it."""
 
     def redirect_request(self, *_: object) -> None:
-        """Follow nobody."""
+        """Follow no redirect."""
 
 
-def check_server(url: str | None, login: str | None, *, has_key: bool) -> list[Finding]:
+def check_server(url: str | None, login: str | None, *, has_key: bool) -> list[HealthFinding]:
     """Look at the server, the login, the pools with their workers, and the deployments.
 
     Args:
@@ -44,11 +45,13 @@ def check_server(url: str | None, login: str | None, *, has_key: bool) -> list[F
         has_key: an API key of Prefect Cloud is set, too.
     """
     if url is None:
-        return [Finding("server", "none is needed", "a run starts one for itself", "ok")]
+        return [HealthFinding("server", "none is needed", "a run starts one for itself", "ok")]
     health = request(f"{url}/health", None)
     if health.status != 200:
         said = health.body if health.status == 0 else f"HTTP {health.status}"
-        return [Finding("server", f"an answer of {url}", str(said), "bad", "start it, or correct PREFECT_API_URL")]
+        return [
+            HealthFinding("server", f"an answer of {url}", str(said), "bad", "start it, or correct PREFECT_API_URL")
+        ]
     version = request(f"{url}/admin/version", login)
     found = [_login(url, version, login, has_key=has_key)]
     if version.status != 200:
@@ -56,55 +59,57 @@ def check_server(url: str | None, login: str | None, *, has_key: bool) -> list[F
     installed = metadata.version("prefect")
     same = version.body == installed
     todo = "" if same else "use one version on both sides"
-    found.append(Finding("server", f"Prefect {installed}", f"{version.body} at {url}", "ok" if same else "note", todo))
+    found.append(
+        HealthFinding("server", f"Prefect {installed}", f"{version.body} at {url}", "ok" if same else "note", todo)
+    )
     return [*found, *(_pool(url, login, pool) for pool in POOLS), _deployments(url, login)]
 
 
 def require_server(url: str, login: str | None, *, has_key: bool) -> None:
-    """Do nothing where the server answers and takes the login.
+    """Do nothing where the server answers and accepts the login.
 
     Raises:
-        InputError: it does not; the message says what to do, and never repeats the login.
+        InputError: it does not; the message states what to do, and never repeats the login.
     """
     bad = next((row for row in check_server(url, login, has_key=has_key) if row.verdict == "bad"), None)
     if bad is not None:
         raise InputError(f"the Prefect server at {url}: {bad.what}: {bad.found}, expected {bad.expected}; {bad.todo}")
 
 
-def _login(url: str, answer: Answer, login: str | None, *, has_key: bool) -> Finding:
+def _login(url: str, answer: Answer, login: str | None, *, has_key: bool) -> HealthFinding:
     """Judge the login; the password itself is never shown."""
     if answer.status == 401:
         said = "it refuses this login" if login else "it wants one, none is set"
         todo = "set PREFECT_API_AUTH_STRING to the server's PREFECT_SERVER_API_AUTH_STRING"
-        return Finding("login", "accepted", said, "bad", todo)
+        return HealthFinding("login", "accepted", said, "bad", todo)
     if answer.status != 200:
-        return Finding("login", "accepted", f"HTTP {answer.status}", "bad", "see the log of the server")
+        return HealthFinding("login", "accepted", f"HTTP {answer.status}", "bad", "see the log of the server")
     if has_key and login:
-        return Finding("login", "one", "PREFECT_API_KEY is set, too, and wins", "bad", "unset PREFECT_API_KEY")
+        return HealthFinding("login", "one", "PREFECT_API_KEY is set, too, and wins", "bad", "unset PREFECT_API_KEY")
     is_open = request(f"{url}/admin/version", None).status == 200
     todo = "set PREFECT_SERVER_API_AUTH_STRING where others reach it" if is_open else ""
-    return Finding(
+    return HealthFinding(
         "login", "required", "none is required" if is_open else "accepted", "note" if is_open else "ok", todo
     )
 
 
-def _pool(url: str, login: str | None, pool: str) -> Finding:
+def _pool(url: str, login: str | None, pool: str) -> HealthFinding:
     expected = "there, with a worker"
     answer = request(f"{url}/work_pools/{pool}/workers/filter", login, {})
     if answer.status == 404:
-        return Finding(f"pool {pool}", expected, "absent", "note", "trajpilot deploy")
+        return HealthFinding(f"pool {pool}", expected, "absent", "note", command("deploy"))
     workers = [worker for worker in _rows(answer) if worker.get("status") == "ONLINE"]
-    todo = "" if workers else f"prefect worker start --pool {pool}"
+    todo = "" if workers else command("worker", "start", "--pool", pool, program="prefect")
     found = f"{len(workers)} workers online" if answer.status == 200 else f"HTTP {answer.status}"
-    return Finding(f"pool {pool}", expected, found, "ok" if workers else "note", todo)
+    return HealthFinding(f"pool {pool}", expected, found, "ok" if workers else "note", todo)
 
 
-def _deployments(url: str, login: str | None) -> Finding:
+def _deployments(url: str, login: str | None) -> HealthFinding:
     names = {row.get("name") for row in _rows(request(f"{url}/deployments/filter", login, {}))}
     there = "full-pipeline" in names
     found = f"{len(names)} deployments" + ("" if there else ", none of that name")
-    return Finding(
-        "deployments", "full-pipeline", found, "ok" if there else "note", "" if there else "trajpilot deploy"
+    return HealthFinding(
+        "deployments", "full-pipeline", found, "ok" if there else "note", "" if there else command("deploy")
     )
 
 
@@ -114,7 +119,7 @@ def _rows(answer: Answer) -> Sequence[dict[str, Any]]:
 
 
 def request(url: str, login: str | None, body: dict[str, Any] | None = None) -> Answer:
-    """Ask the server; with a body it is a POST. Only http and https are asked, and nobody is followed elsewhere."""
+    """Ask the server; with a body it is a POST. Only http and https are used, and redirects are not followed."""
     if not url.startswith(("http://", "https://")):
         return Answer(0, f"{url} is no http address")
     headers = {"Content-Type": "application/json"}

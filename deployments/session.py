@@ -14,7 +14,7 @@ from types import FrameType
 from typing import cast
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from deployments.claims import DeviceName, claims
 from deployments.embedded import embedded_server
@@ -27,8 +27,9 @@ from schemas.claims import ClaimsConfig
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from tasks.announce import headline
+from trajpilot_core.command_line import command, shown
+from trajpilot_core.engine.planning.differences import changed_settings
 from trajpilot_core.errors import StoreError
-from trajpilot_core.stages.differences import changed_settings
 from trajpilot_core.store.files import sweep_temporaries
 from trajpilot_core.store.lock import require_free_space, root_lock
 
@@ -37,27 +38,31 @@ LOCK_WAIT_S = 3600.0
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it; after SIGTERM, too."""
 NEEDED_BYTES = 2 << 30
-"""The demo writes 0.3 GB; the paper's main experiment about 1 GB beside its scratch files."""
+"""The demo writes 0.3 GB; the paper's main experiment about 1 GB in addition to its scratch files."""
 OLD_H = 24.0
 """Temporary files older than this belong to no living run."""
 
 
 class ConsoleHandler(logging.Handler):
-    """Shows the pipeline's own lines; on a terminal, progress is a bar that goes away."""
+    """Shows the pipeline's own lines; on a terminal, the progress of each stage at work is a bar that goes away."""
 
-    def __init__(self, console: Console, bar: Progress | None) -> None:
+    def __init__(self, console: Console, bars: Progress | None) -> None:
         super().__init__(logging.INFO)
         self.console = console
-        self.bar = bar
-        self.task = bar.add_task("", total=1.0) if bar else None
+        self.bars = bars
+        self.bar_of: dict[str, TaskID] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a line, or move the bar."""
-        share = getattr(record, "progress", None)
+        """Print a line, or move the bar of its stage; the line that a stage leaves removes its bar."""
+        share, stage = getattr(record, "progress", None), getattr(record, "stage", "")
         if share is None:
             self.console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
-        elif self.bar and self.task is not None:
-            self.bar.update(self.task, completed=share, description=record.getMessage())
+            if self.bars and stage in self.bar_of:
+                self.bars.remove_task(self.bar_of.pop(stage))
+        elif self.bars:
+            if stage not in self.bar_of:
+                self.bar_of[stage] = self.bars.add_task("", total=1.0)
+            self.bars.update(self.bar_of[stage], completed=share, description=record.getMessage())
 
 
 @contextmanager
@@ -70,19 +75,19 @@ def logging_to(root: Path) -> Iterator[Path]:
     file = logging.FileHandler(path, encoding="utf-8")
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
-    handlers = [ConsoleHandler(console, bar), file]
+    bars = Progress(*columns, console=console, transient=True) if console.is_terminal else None
+    handlers = [ConsoleHandler(console, bars), file]
     LOG.setLevel(logging.INFO)
     LOG.propagate = False
     for handler in handlers:
         LOG.addHandler(handler)
     try:
-        if bar:
-            bar.start()
+        if bars:
+            bars.start()
         yield path
     finally:
-        if bar:
-            bar.stop()
+        if bars:
+            bars.stop()
         for handler in handlers:
             LOG.removeHandler(handler)
             handler.close()
@@ -123,9 +128,12 @@ def run_session(
     told = changed_settings(recipe(options.recipe).model_dump(mode="json"), config.model_dump(mode="json"))
     said = headline(options.recipe, told, config)
     with interruptible(), session(root, f"TrajPilot on {what}", said, place):
-        done = full_pipeline(config, options) if world is None else demo(world, config, options)
-        if "report" in done:
-            LOG.info("UI of this run: trajpilot ui --root %s", root)
+        if world is None:
+            full_pipeline(config, options)
+        else:
+            demo(world, config, options)
+        for line in next_steps(root):
+            LOG.info("%s", line)
 
 
 def run_claims(root: Path, docs: Path, jobs: int, device: str, worlds: tuple[str, ...], place: PrefectPlace) -> None:
@@ -138,7 +146,16 @@ def run_claims(root: Path, docs: Path, jobs: int, device: str, worlds: tuple[str
         run = claims(str(root), str(docs), jobs, cast("DeviceName", device), worlds)
         count = Counter(job.status for job in run.jobs)
         LOG.info("jobs: %s", ", ".join(f"{n} {status}" for status, n in sorted(count.items())))
-        LOG.info("pages: %s   UI: trajpilot ui --root %s", docs / "claims.md", root)
+        LOG.info("pages: %s", docs / "claims.md")
+        LOG.info("UI of this run: %s", command("ui", "--root", shown(root)))
+
+
+def next_steps(root: Path) -> list[str]:
+    """Return the last lines of a run: what can be inspected now, as commands that work where they are pasted."""
+    return [
+        f"stages, fresh or stale: {command('status', '--root', shown(root))}",
+        f"UI of this run: {command('ui', '--root', shown(root))}",
+    ]
 
 
 @contextmanager
@@ -170,7 +187,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def session(root: Path, what: str, said: str, place: PrefectPlace) -> Iterator[None]:
-    """Hold the root, the log and the embedded server; one line says where everything goes, one how long it took."""
+    """Hold the root, the log and the embedded server; one line states where everything goes, one how long it took."""
     started = time.monotonic()
     with logging_to(root) as log, patient_lock(root):
         LOG.info("%s; everything is written under %s; %s", what, root, place.describe())

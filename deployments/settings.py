@@ -55,12 +55,15 @@ PLACE = {
     "recipe": "TRAJPILOT_RECIPE",
     "group_video_s": "TRAJPILOT_GROUP_VIDEO_S",
 }
-"""Fields of RunOptions whose defaults a deployment takes from its environment."""
+"""Fields of RunOptions whose defaults a deployment reads from its environment."""
 
 OF_ANOTHER_SERVER = (
-    "PREFECT_API_KEY", "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_DATABASE_",
+    "PREFECT_API_KEY",
+    "PREFECT_API_AUTH_STRING",
+    "PREFECT_SERVER_API_AUTH_STRING",
+    "PREFECT_API_DATABASE_",
     "PREFECT_SERVER_DATABASE_",
-)  # fmt: skip
+)
 """What a user has set for a server of his own; the one that a run starts for itself has its own login and database."""
 
 WORKER_MARK = "TRAJPILOT_WORKER"
@@ -80,7 +83,7 @@ class PrefectPlace:
     """URL of the user's own server; None: the run starts one for itself."""
 
     def describe(self) -> str:
-        """Say it in one phrase for the first line of a run."""
+        """Describe it in one phrase for the first line of a run."""
         return f"Prefect server {self.server} (your PREFECT_API_URL)" if self.server else "Prefect embedded"
 
 
@@ -94,7 +97,7 @@ def prepare_prefect(root: Path) -> PrefectPlace:
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreIOError(f"cannot write to {home}: {error.strerror}; mend it or choose another --root") from error
+        raise StoreIOError(f"cannot write to {home}: {error.strerror}; fix it or choose another --root") from error
     server = server_of_deployments()
     for name, value in {**ALWAYS, **QUIET}.items():
         os.environ.setdefault(name, value)
@@ -138,16 +141,16 @@ def prefect_without_noise() -> None:
         os.environ.setdefault(name, value)
 
 
-def deploying_environment(folder: Path, place: dict[str, str], poses_pool: str) -> dict[str, str]:
+def deploying_environment(folder: Path, place: dict[str, str], pools: dict[str, str]) -> dict[str, str]:
     """Return the environment in which Prefect reads deployments/prefect.yaml.
 
     Args:
         folder: the checkout.
         place: keys of PLACE.
-        poses_pool: where the deployment `trajectories` runs.
+        pools: variable -> pool of the stages whose pool the recipe decides.
     """
     stated = {name: place.get(field, "") for field, name in PLACE.items()}
-    return {**os.environ, **ALWAYS, **stated, "TRAJPILOT_POSES_POOL": poses_pool, "PWD": str(folder)}
+    return {**os.environ, **ALWAYS, **stated, **pools, "PWD": str(folder)}
 
 
 def named_gpus(count: int) -> list[str]:
@@ -211,7 +214,7 @@ def end_orphan_server(home: Path) -> bool:
 
 
 def is_prefect_server(pid: int) -> bool:
-    """Say whether process `pid` is a Prefect server of this user (a reused id is not)."""
+    """Return whether process `pid` is a Prefect server of this user (a reused id is not)."""
     try:
         return pid > 0 and b"\0prefect\0--no-prompt\0server\0start\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -38,7 +38,7 @@ class WorkerPlan:
     """The one GPU that it sees, as CUDA_VISIBLE_DEVICES names it; empty: none; None: whatever the machine has."""
 
     def describe(self) -> str:
-        """Say what it is in one phrase."""
+        """Describe it in one phrase."""
         device = f", GPU {self.gpu}" if self.gpu else ", on the CPU" if self.pool == GPU_POOL or self.gpu == "" else ""
         return f"{self.name}: pool {self.pool}, {self.limit} run{'s' * (self.limit > 1)} at a time{device}"
 
@@ -94,12 +94,12 @@ def refuse_unready(url: str | None, login: str | None, pools: Sequence[str]) -> 
         if answer.status == 404:
             raise InputError(f"the server {url} has no work pool {pool}; run `trajpilot deploy` first")
         if answer.status != 200:
-            raise InputError(f"the server {url} says HTTP {answer.status} to the pool {pool}; see its log")
+            raise InputError(f"the server {url} answers HTTP {answer.status} for the pool {pool}; see its log")
         kind = answer.body.get("type") if isinstance(answer.body, dict) else None
         if kind != "process":
             raise InputError(
                 f"work pool {pool} is of type {kind}, and this command starts process workers; "
-                f"start a {kind} worker as docs/operations.md says under Worker pools"
+                f"start a {kind} worker as docs/operations.md describes under Worker pools"
             )
 
 
@@ -121,9 +121,14 @@ class Kept:
         """Start the worker in a session of its own, so that Ctrl-C does not reach it before us; output to its log."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.plan.command(), cwd=CHECKOUT, env=worker_environment(self.plan.gpu, self.mark),
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
+                self.plan.command(),
+                cwd=CHECKOUT,
+                env=worker_environment(self.plan.gpu, self.mark),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         self.started_s = time.monotonic()
 
     def signal(self, number: int) -> None:
@@ -136,7 +141,7 @@ class Kept:
                     send(pid, number)
 
     def lives(self) -> bool:
-        """Say whether the worker or anything that it started is left."""
+        """Return whether the worker or anything that it started is left."""
         return (self.process is not None and self.process.poll() is None) or bool(marked(self.mark))
 
     def kill(self) -> None:
@@ -148,7 +153,7 @@ class Kept:
 
 @dataclass
 class Keeper:
-    """Keeps workers alive until it is told to end them."""
+    """Keeps workers alive until it is asked to end them."""
 
     plans: Sequence[WorkerPlan]
     logs: Path
@@ -172,7 +177,7 @@ class Keeper:
             self.end_all()
 
     def look_after(self, worker: Kept) -> None:
-        """Say when a worker has ended, and start it again after a pause."""
+        """Report when a worker has ended, and start it again after a pause."""
         now = time.monotonic()
         if worker.process is None:
             if now >= worker.again_s:
@@ -202,7 +207,7 @@ class Keeper:
 
 
 def marked(mark: str) -> list[int]:
-    """Return the ids of the processes that inherited a mark, on systems that tell (/proc)."""
+    """Return the ids of the processes that inherited a mark, on systems that list them (/proc)."""
     wanted, found = f"{WORKER_MARK}={mark}".encode(), []
     for place in Path("/proc").glob("[0-9]*"):
         try:

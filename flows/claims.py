@@ -9,17 +9,17 @@ from prefect import flow
 from schemas.claims import ClaimsConfig, ClaimsJob, ClaimsRun
 from schemas.config import PipelineConfig
 from tasks.claims import compute_world
-from trajpilot_core.claims.collect import publish, refuse_before
-from trajpilot_core.claims.jobs import Place, failure
-from trajpilot_core.claims.worlds import Recipes, chosen
-from trajpilot_core.evidence_pages import write_pages
-from trajpilot_core.stages.resolve import resolve_device
+from trajpilot_core.engine.resolve import resolve_device
+from trajpilot_core.studies.claims.collect import publish, refuse_before
+from trajpilot_core.studies.claims.jobs import WorldsRoot, failure
+from trajpilot_core.studies.claims.worlds import Recipes, chosen
+from trajpilot_core.studies.pages import write_pages
 
 
 @flow(name="claims-worlds", flow_run_name="claims on simulated worlds · {root}", persist_result=False)
 def claims_worlds(
-    files: PipelineConfig,
-    features: PipelineConfig,
+    video: PipelineConfig,
+    frames: PipelineConfig,
     root: str,
     docs: str,
     device: str = "cpu",
@@ -34,7 +34,7 @@ def claims_worlds(
     Raises:
         InputError: the tables under `docs` hold a world and seed that this run will not have; nothing is written.
     """
-    config, recipes, place = ClaimsConfig(), Recipes(files, features), Place(root, resolve_device(device))
+    config, recipes, place = ClaimsConfig(), Recipes(video, frames), WorldsRoot(root, resolve_device(device))
     worlds, folder = chosen(config, names), Path(docs) / "claims"
     refuse_before(config, place, folder, worlds)
     futures = [compute_world.submit(world, recipes, place) for world in worlds]

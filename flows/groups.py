@@ -1,12 +1,17 @@
 """Flows of groups of takes, one per stage and pool that computes it; a run of the stage starts them."""
 
+from functools import cache
+
 from prefect import Flow, flow
 
 from schemas.config import PipelineConfig, RunOptions
 from schemas.groups import TakeGroup
 from tasks.group import group_output
+from tasks.group_runs import group_deployments
+from trajpilot_core.stages import STAGES
 
 
+@cache
 def group_flow(name: str) -> Flow[[PipelineConfig, RunOptions, TakeGroup], str]:
     """Build the flow of that name, which computes a group of takes of one stage."""
 
@@ -17,6 +22,9 @@ def group_flow(name: str) -> Flow[[PipelineConfig, RunOptions, TakeGroup], str]:
     return flow(name=name, persist_result=False)(run_one)
 
 
-features_group = group_flow("features-group")
-trajectories_group = group_flow("trajectories-group")
-trajectories_gpu_group = group_flow("trajectories-gpu-group")
+def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions, TakeGroup], str]:
+    """Return the flow of groups of a stage, e.g. `flows.groups.features_group` of the deployment features-group."""
+    deployment = name.replace("_", "-")
+    if not any(deployment in group_deployments(stage) for stage in STAGES.values()):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage has groups that are called so")
+    return group_flow(deployment)

@@ -1,13 +1,13 @@
-"""The pipeline end to end, in the order of the paper's method: from raw files to the report."""
+"""The pipeline end to end, as the paper's method has it: from raw files to the report."""
 
 from prefect import flow
 
+from flows.dag import run_stages
 from flows.naming import run_name
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.report import place_report
-from tasks.stage import stage_output
-from trajpilot_core.pipeline import selected
+from trajpilot_core.stages import selected
 
 
 @flow(name="full-pipeline", flow_run_name=run_name, persist_result=False)
@@ -16,7 +16,7 @@ def full_pipeline(config: PipelineConfig, run: RunOptions) -> dict[str, Artifact
 
     ingest -> trajectories, features, text_bank -> alignment -> predictor -> scorer -> evaluation -> report
     """
-    done = {name: stage_output(name, config, run) for name in selected(run)}
+    done = run_stages(selected(run), config, run)
     if "report" in done:
         place_report(done["report"], config, run)
     return done

@@ -11,5 +11,5 @@ from tasks.predict import predict_plan
 
 @flow(name="predict", persist_result=False)
 def predict(query: PlanQuery, run: RunOptions) -> str:
-    """Say what happens between two clips of a video; return the folder of plan.json and plan.html."""
+    """Predict what happens between two clips of a video; return the folder of plan.json and plan.html."""
     return cast(State[str], predict_plan(query, run, return_state=True)).result()

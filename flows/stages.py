@@ -1,4 +1,6 @@
-"""One flow per stage, to re-run a single stage after a data update."""
+"""One flow per stage, to re-run a single stage after a data update. Each is an attribute with the stage's name."""
+
+from functools import cache
 
 from prefect import Flow, flow
 
@@ -8,9 +10,10 @@ from schemas.config import PipelineConfig, RunOptions
 from tasks.report import place_report
 from tasks.stage import stage_output
 from trajpilot_core.errors import InputError
-from trajpilot_core.pipeline import selected
+from trajpilot_core.stages import STAGES, selected
 
 
+@cache
 def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
     """Build the flow of one declared stage."""
 
@@ -27,12 +30,8 @@ def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
     return flow(name=stage.replace("_", "-"), flow_run_name=run_name, persist_result=False)(run_one)
 
 
-ingest = stage_flow("ingest")
-trajectories = stage_flow("trajectories")
-features = stage_flow("features")
-text_bank = stage_flow("text_bank")
-alignment = stage_flow("alignment")
-predictor = stage_flow("predictor")
-scorer = stage_flow("scorer")
-evaluation = stage_flow("evaluation")
-report = stage_flow("report")
+def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
+    """Return the flow of a stage of the list: `flows.stages.features`."""
+    if name not in STAGES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage is called so")
+    return stage_flow(name)

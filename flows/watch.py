@@ -5,8 +5,8 @@ from prefect import flow
 from flows.naming import run_name
 from schemas.config import PipelineConfig, RunOptions
 from tasks.announce import announce_change
-from trajpilot_core.pipeline import STAGES
-from trajpilot_core.stages.watch import noticed
+from trajpilot_core.engine.planning.watch import noticed
+from trajpilot_core.stages import STAGES
 
 
 @flow(name="watch", flow_run_name=run_name, persist_result=False)

@@ -1,4 +1,4 @@
-"""Rows of the tables that ingest writes: takes, segments, labels, planning windows, and what else a corpus knows.
+"""Rows of the tables that ingest writes: takes, segments, labels, planning windows, and other details of a corpus.
 
 Times are float64 seconds from the start of the take's video; intervals are half open. Paths are relative to the
 corpus root. Ids carry the corpus in front (`egoexo4d:<take_uid>`).
@@ -16,7 +16,7 @@ SIMULATED = "simulated"
 
 
 class Take(Record):
-    """One recorded take: where its files lie and how its clocks relate."""
+    """One recorded take: where its files are and how its clocks relate."""
 
     take_id: str
     corpus: str
@@ -24,7 +24,7 @@ class Take(Record):
     split: Split
     scenario: str
     participant: str | None
-    """None where the corpus does not say; dev is then drawn by take."""
+    """None where the corpus does not say; dev is then chosen by take."""
     capture: str
     video: str
     """RGB video of the head camera, upright."""
@@ -53,7 +53,7 @@ class Segment(Record):
     position: int
     """Place in the take, counted over the segments kept, from 0."""
     run: int
-    """Rises by one where a rejected segment breaks the sequence; a window never crosses it."""
+    """Goes up by one where a rejected segment breaks the sequence; no window crosses such a break."""
     start_s: float
     end_s: float
     anchor_s: float
@@ -90,13 +90,13 @@ class Window(Record):
 
 
 class Details(Record):
-    """What a corpus knows of a segment beyond `Segment`; null where it does not know."""
+    """What a corpus provides on a segment beyond `Segment`; null where it provides nothing."""
 
     annotated_start_s: float | None = None
     """The segment as annotated; `Segment` holds the interval that is seen."""
     annotated_end_s: float | None = None
     description: str | None = None
-    """Free text beside the label."""
+    """Free text next to the label."""
     is_leaf: bool | None = None
     """Keystep: the step is a leaf of the taxonomy."""
     is_essential: bool | None = None
@@ -120,7 +120,7 @@ class Details(Record):
     narration_s: float | None = None
     """EPIC-KITCHENS: when it was narrated."""
     observed_start_s: float | None = None
-    """EPIC-KITCHENS: what may be seen before the action, which ends before `annotated_start_s`."""
+    """EPIC-KITCHENS: what may be seen before the action; it ends before `annotated_start_s`."""
     observed_end_s: float | None = None
     is_unseen: bool | None = None
     """EPIC-KITCHENS: the participant is in no training video."""
@@ -148,7 +148,7 @@ class SegmentDetails(Details):
 
 
 class ScenarioLabel(Record):
-    """One label of one scenario, and how often it stands there."""
+    """One label of one scenario, and how often it occurs there."""
 
     scenario: str
     label_id: str
@@ -156,15 +156,15 @@ class ScenarioLabel(Record):
     n_dev: int
     n_test: int
     is_allowed: bool
-    """Masks of this scenario let the label through: it was seen there in training, or the reader's settings say so."""
+    """Masks of this scenario allow the label: it was seen there in training, or the reader's settings say so."""
 
 
 class CorpusCount(Record):
-    """One figure of a corpus beside the paper's."""
+    """One figure of a corpus next to the paper's."""
 
     what: str
     ours: int
     paper: int | None
     """None where the paper gives none, and for simulated takes."""
     setting: str
-    """Settings that decide it, empty where none does."""
+    """Settings that determine it; empty where none does."""

@@ -1,4 +1,4 @@
-"""What a stage leaves behind: references that travel between stages, and the manifest that is the truth."""
+"""The output of a stage: references that travel between stages, and the manifest, which is the truth."""
 
 from pydantic import JsonValue
 
@@ -48,7 +48,7 @@ class ShardRecord(Record):
 
 
 class Manifest(Record):
-    """Written last; a folder without one does not exist. Holds nothing that depends on the occasion."""
+    """Written last; a folder without one does not exist. It holds nothing that depends on the single run."""
 
     format: int
     stage: str
@@ -61,11 +61,11 @@ class Manifest(Record):
     n_in: int
     n_out: int
     rejected: dict[str, int]
-    """Reject code -> units lost or touched."""
+    """Reject code -> units lost or affected."""
     libraries: dict[str, str]
 
 
-class Occasion(Record):
+class RunRecord(Record):
     """Side file: what depends on when and where the stage ran."""
 
     reused: int
@@ -78,7 +78,7 @@ class Occasion(Record):
 
 
 class UnitSources(Record):
-    """What one unit of a stage, a take or the whole of it, was made from outside the store."""
+    """Inputs from outside the store of one unit of a stage: of a take, or of the whole stage."""
 
     files: dict[str, str]
     """Path -> digest."""
@@ -87,7 +87,7 @@ class UnitSources(Record):
 
 
 class SourceNotes(Record):
-    """Side file: what every unit was made from, so that `status` can name what changed; decides nothing."""
+    """Side file: the inputs of every unit, so that `status` can name what changed. Nothing is decided by it."""
 
     units: dict[str, UnitSources]
-    """By shard; the one unit of a stage that is not sharded is called ""."""
+    """By shard; the single unit of a stage that is not sharded is called ""."""

@@ -1,8 +1,8 @@
-"""The base of every record: frozen, closed, and with a fingerprint of its content."""
+"""The base of every record: immutable, without extra fields, and with a fingerprint of its content."""
 
 import hashlib
 import json
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.fields import ComputedFieldInfo, FieldInfo
@@ -20,39 +20,32 @@ def model_title(model: type) -> str:
 
 
 BOUNDS = {
-    "minimum": "at least {:g}", "exclusiveMinimum": "above {:g}", "maximum": "at most {:g}",
-    "exclusiveMaximum": "below {:g}", "multipleOf": "a multiple of {:g}",
-}  # fmt: skip
+    "minimum": "at least {:g}",
+    "exclusiveMinimum": "above {:g}",
+    "maximum": "at most {:g}",
+    "exclusiveMaximum": "below {:g}",
+    "multipleOf": "a multiple of {:g}",
+}
 
 
 def for_forms(schema: dict[str, Any]) -> None:
     """Number the fields, because databases do not keep the order of JSON keys, and say bounds in words.
 
-    A form shows neither the order nor the bounds of a schema by itself.
+    By itself a form shows neither the order nor the bounds of a schema. A docstring of several lines becomes one line.
     """
     for position, field in enumerate(schema.get("properties", {}).values()):
         field["position"] = position
+        if "description" in field:
+            field["description"] = " ".join(field["description"].split())
         allowed = bounds(field)
         if allowed and "description" in field:
             field["description"] = f"{field['description']} Allowed: {allowed}."
 
 
 def bounds(field: dict[str, Any]) -> str:
-    """Return the bounds of a number in words, empty where it has none; those of `number or nothing` too."""
+    """Return the bounds of a number in words, also of one that may be None; empty where there are none."""
     found = [field, *field.get("anyOf", ())]
     return ", ".join(words.format(part[key]) for part in found for key, words in BOUNDS.items() if key in part)
-
-
-class _Later:
-    """Type of the mark LATER."""
-
-
-LATER: Final = _Later()
-"""Mark of a setting that a record gained after outputs were keyed with it: `Annotated[int, LATER] = Field(...)`.
-
-While such a setting holds its default, it is no part of the record's content, so what was computed before it came
-is found under the same key. Its default must mean what was done before.
-"""
 
 
 class Record(BaseModel):
@@ -72,15 +65,8 @@ class Record(BaseModel):
         return type(self).model_validate({**self.model_dump(), **changes})
 
     def content(self) -> dict[str, JsonValue]:
-        """Return the JSON values without settings marked LATER that hold their default, in records inside too."""
-        values: dict[str, JsonValue] = self.model_dump(mode="json")
-        for name, info in type(self).model_fields.items():
-            value = getattr(self, name)
-            if LATER in info.metadata and value == info.get_default(call_default_factory=True):
-                del values[name]
-            elif isinstance(value, Record):
-                values[name] = value.content()
-        return values
+        """Return the record as JSON values: what its digest is over, and what is written to disk."""
+        return self.model_dump(mode="json")
 
     def digest(self) -> str:
         """Return the sha256 of the canonical JSON of the record's content."""

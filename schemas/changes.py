@@ -8,10 +8,10 @@ R = TypeVar("R", bound=Record)
 
 
 def over(base: R, stated: R, prefill: R | None = None) -> R:
-    """Return `base` with what `stated` states; a nested record states only its own fields.
+    """Return `base` with the fields that `stated` sets; a nested record sets only its own fields.
 
-    A form states every field, because it was filled in beforehand. So where `stated` is complete and `prefill` is what
-    the form began with, only what differs from `prefill` counts as stated.
+    A form sets every field, because it was filled in beforehand. So where `stated` is complete and `prefill` is what
+    the form began with, only fields that differ from `prefill` count as set.
     """
     if prefill is not None and stated.model_dump() == prefill.model_dump():
         return base
@@ -22,7 +22,7 @@ def over(base: R, stated: R, prefill: R | None = None) -> R:
 
 
 def merged(base: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
-    """Return `base` with what is said, dictionaries merged at every level."""
+    """Return `base` updated with `said`; dictionaries are merged at every level."""
     both = dict(base)
     for name, value in said.items():
         below = both.get(name)
@@ -31,7 +31,7 @@ def merged(base: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
 
 
 def changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of `after` that is not the same in `before`, at every level."""
+    """Return the part of `after` that differs from `before`, at every level."""
     found: dict[str, Any] = {}
     for name, value in after.items():
         old = before.get(name)

@@ -1,8 +1,9 @@
-"""What the claims run fixes beforehand, once and dated, and the rows that only the claims have.
+"""What is fixed before the claims are run, stated once and dated, and the tables that only the claims have.
 
-Reasons: docs/decisions/claims-statistics.md. The values of `ClaimsConfig` were fixed before any test figure of a row was
-looked at. Sizes were then cut for their cost, after one control world had been evaluated, unseen. Nothing may change
-once a figure has been looked at: the digest of `ClaimsConfig` is printed on every page that rests on it.
+Reasons: docs/decisions/claims-statistics.md. The values of `ClaimsConfig` were fixed before any test figure of a row
+was read. Sizes were then reduced because of their cost, after one control world had been evaluated, but before
+its figures were seen. Nothing may change once a figure has been read: the digest of `ClaimsConfig` is printed on
+every page that rests on it.
 """
 
 from typing import Literal
@@ -12,40 +13,65 @@ from pydantic import Field
 from schemas.base import Record
 
 FIXED_ON = "2026-11-21"
-BASE, DRAWN, NO_INFORMATION, NO_STYLE, NO_SCENE = "base", "drawn", "no_information", "no_style", "no_scene"
-WORLDS = (BASE, DRAWN, NO_INFORMATION, NO_STYLE, NO_SCENE)
-"""Rendered; the same knobs by features; kappa 0 and style 0; style 0; scene 0. Each seed is a world of its own."""
+BASE, FEATURE_SPACE = "base", "feature_space"
+NO_INFORMATION, NO_STYLE, NO_SCENE = "no_information", "no_style", "no_scene"
+WORLDS = (BASE, FEATURE_SPACE, NO_INFORMATION, NO_STYLE, NO_SCENE)
+"""Rendered; the same settings, but entering by frames; kappa 0 and style 0; style 0; scene 0. Each seed is a world of
+its own."""
 SWEEP_ROWS = ("no_traj", "endpoint_traj", "oracle")
-"""Rows that the worlds of the sweep are scored on."""
+"""Rows that are scored on the worlds of the sweep."""
 
 
-RUN_DIGEST = "d167b0f0e55c559817d82ed7564e82b9699539ab9f8f00f5bbf82bff96f3d8d7"
-"""Digest of `ClaimsConfig`, of both recipes and of every world (`collect.digest_of`), as they were fixed."""
+RUN_DIGEST = "c75fefdb965832ac7f3e2d1f86a51243736fe208a30529e380e57fbd0dcc8639"
+"""Digest of `ClaimsConfig`, of both recipes and of every world (`collect.digest_of`), as they were fixed.
+
+Renamed fields and worlds, and settings that digests left out before, have changed it since (from d167b0f0e55c);
+no value has changed (docs/decisions/claims.md).
+"""
 
 
 class ClaimsConfig(Record):
-    """Sizes, margins and levels of the claims. No other file repeats one of these numbers."""
+    """Sizes, margins and levels of the claims. No other file repeats these numbers."""
 
-    fixed_on: str = Field(FIXED_ON, pattern=r"^\d{4}-\d{2}-\d{2}$", description="Date on which these values were fixed, before any test figure of a row was looked at.")
-    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="One world, with takes of its own, and one chain of models per seed.")
-    sweep_kappa: tuple[float, ...] = Field((0.0, 1.5, 3.0), min_length=1, description="Label information in motion, of the sweep.")
-    sweep_style: tuple[float, ...] = Field((0.0, 2.0, 4.0), min_length=1, description="Intent information in motion, of the sweep; every pair with kappa is published.")
-    sweep_seed: int = Field(0, ge=0, description="The only seed of the sweep and of the learning curve.")
-    door_train_takes: int = Field(300, ge=1, description="Training takes of a world that enters by features.")
-    door_test_takes: int = Field(240, ge=1, description="Test takes of such a world, so that the equivalence tests can decide.")
+    fixed_on: str = Field(FIXED_ON, pattern=r"^\d{4}-\d{2}-\d{2}$")
+    """Date on which these values were fixed, before any test figure of a row was read."""
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1)
+    """One world, with takes of its own, and one chain of models per seed."""
+    sweep_kappa: tuple[float, ...] = Field((0.0, 1.5, 3.0), min_length=1)
+    """Label information in motion, of the sweep."""
+    sweep_style: tuple[float, ...] = Field((0.0, 2.0, 4.0), min_length=1)
+    """Intent information in motion, of the sweep; every pair with kappa is published."""
+    sweep_seed: int = Field(0, ge=0)
+    """The only seed of the sweep and of the learning curve."""
+    frames_train_takes: int = Field(300, ge=1)
+    """Training takes of a world that enters by frames."""
+    frames_test_takes: int = Field(240, ge=1)
+    """Test takes of such a world, so that the equivalence tests can decide."""
 
-    curve_takes: tuple[int, ...] = Field((75, 150, 600), description="Training takes of further worlds with the knobs of `drawn`: the learning curve; `door_train_takes` is its remaining point.")
+    curve_takes: tuple[int, ...] = (75, 150, 600)
+    """Training takes of further worlds with the settings of `feature_space`, for the learning curve; its remaining
+    point is `frames_train_takes`."""
 
-    horizons: tuple[int, ...] = Field((3, 4, 5, 6, 7, 8), min_length=2, description="H; every figure over H is the plain mean of these. Source: paper, 3.1.")
-    deep_horizon: int = Field(5, ge=3, description="Top-1 is held against No-Traj from this H on: at H=3 its true endpoints can still carry it.")
-    margin: float = Field(1.5, gt=0, description="Equivalence margin, points of M@1, pooled over H.")
-    target_se: float = Field(0.46, gt=0, description="Largest standard error, points, at which an equivalence test is decided: about 90 % power at the margin.")
-    equivalence_level: float = Field(0.90, gt=0.5, lt=1, description="Level of the interval of the two one-sided tests (each at 5 %).")
-    confidence: float = Field(0.95, gt=0.5, lt=1, description="Level of every other interval.")
-    alpha: float = Field(0.05, gt=0, lt=0.5, description="Family-wise level of Holm's procedure over the five comparisons of Scorer+.")
-    aim_share: float = Field(0.5, gt=0, le=1, description="Aim of Scorer+: this share of the way from the learned No-Traj to the exact Endpoint-Traj ceiling.")
-    bootstrap: int = Field(10_000, ge=100, description="Resamples of takes, within each seed's world.")
-    bootstrap_seed: int = Field(20261121, ge=0, description="Of the resampling.")
+    horizons: tuple[int, ...] = Field((3, 4, 5, 6, 7, 8), min_length=2)
+    """H; every figure over H is the plain mean of these. Source: paper, 3.1."""
+    deep_horizon: int = Field(5, ge=3)
+    """Top-1 is compared with No-Traj from this H on: at H=3 its true endpoints alone can still make it win."""
+    margin: float = Field(1.5, gt=0)
+    """Equivalence margin, points of M@1, pooled over H."""
+    target_se: float = Field(0.46, gt=0)
+    """Largest standard error, points, at which an equivalence test gives a verdict: about 90 % power at the margin."""
+    equivalence_level: float = Field(0.90, gt=0.5, lt=1)
+    """Level of the interval of the two one-sided tests (each at 5 %)."""
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+    """Level of every other interval."""
+    alpha: float = Field(0.05, gt=0, lt=0.5)
+    """Family-wise level of Holm's procedure over the five comparisons of Scorer+."""
+    aim_share: float = Field(0.5, gt=0, le=1)
+    """Aim of Scorer+: this share of the way from the learned No-Traj to the exact Endpoint-Traj ceiling."""
+    bootstrap: int = Field(10_000, ge=100)
+    """Resamples of takes, within each seed's world."""
+    bootstrap_seed: int = Field(20261121, ge=0)
+    """Of the resampling."""
 
 
 class ClaimsJob(Record):
@@ -56,17 +82,17 @@ class ClaimsJob(Record):
     job: str
     status: Literal["done", "not run", "failed"]
     seconds: float | None
-    """Wall time; None where it did not run, where nobody timed it, or where `shared_with` says who counts it."""
+    """Wall time; None where it did not run or was not timed, or where the job of `shared_with` counts it."""
     note: str = ""
     """Why it was not run or what failed."""
     started: str = ""
-    """Time (UTC, ISO 8601) at which what it left behind was begun; empty where it is not known."""
+    """Time (UTC, ISO 8601) at which the computation of its output began; empty where it is not known."""
     shared_with: str = ""
     """World and seed (as in `base, seed 0`) that count the seconds of the output that this job only linked."""
 
 
 class WorldMade(Record):
-    """Beside the files of a world: when it was made, for worlds that one call made from beginning to end."""
+    """Stored next to the files of a world: when it was made, for worlds that one call made from beginning to end."""
 
     started: str
     """UTC, ISO 8601."""
@@ -77,8 +103,8 @@ class WorldSize(Record):
     """How large one world of the run is; its seeds are equally large."""
 
     world: str
-    recipe: Literal["files", "features"]
-    """Which of the two recipes is computed in it: that of its door."""
+    recipe: Literal["video", "frames"]
+    """Which of the two recipes is computed in it: that of its entry."""
     train_takes: int
     """Dev takes included."""
     test_takes: int
@@ -90,9 +116,9 @@ class WorldSize(Record):
 class RecipeSize(Record):
     """How large the models of one recipe are, and what they learn on. Budgets are the most epochs of a training."""
 
-    recipe: Literal["files", "features"]
+    recipe: Literal["video", "frames"]
     video: str
-    """What is encoded: side in pixels and frames a second of the video, or how frames are drawn."""
+    """What is encoded: side in pixels and frames per second of the video, or how frames are rendered."""
     encoder: str
     """Of the clips: size, frames per segment, side of the input in pixels."""
     text_encoder: str
@@ -109,7 +135,7 @@ class RecipeSize(Record):
 
 
 class ClaimsRun(Record):
-    """run.json: when, with what and on what the claims were computed."""
+    """run.json: when, with which settings and on which machine the claims were computed."""
 
     date: str
     """On which the tables were gathered."""
@@ -118,16 +144,16 @@ class ClaimsRun(Record):
     machine: str
     """Processor, cores, memory, system of the machine that gathered the tables; no host name."""
     device: Literal["cpu", "cuda"]
-    """Of the call that gathered the tables."""
+    """Used by the call that gathered the tables."""
     jobs: tuple[ClaimsJob, ...]
     first_started: str = ""
     """Earliest `started` of the jobs."""
     last_started: str = ""
     """Latest `started` of the jobs."""
     elsewhere: int = 0
-    """Jobs that another machine computed."""
+    """Number of jobs that another machine computed."""
     version: str = ""
-    """Of this project, with the commit of the checkout where there is one: of the code that gathered the tables."""
+    """Version of the code that gathered the tables, with the commit of the checkout where there is one."""
     worlds: tuple[WorldSize, ...] = ()
     recipes: tuple[RecipeSize, ...] = ()
 
@@ -154,4 +180,23 @@ def curve_worlds(cfg: ClaimsConfig) -> dict[str, int]:
 
 def full_worlds(cfg: ClaimsConfig) -> tuple[str, ...]:
     """Return the worlds that are scored on every row and go through every leak check."""
-    return (BASE, DRAWN, NO_INFORMATION, NO_STYLE, *curve_worlds(cfg))
+    return (BASE, FEATURE_SPACE, NO_INFORMATION, NO_STYLE, *curve_worlds(cfg))
+
+
+class ClaimScore(Record):
+    """What one row got on all windows of one horizon of one take, as it is published: a column per metric.
+
+    Sums over windows, in percent, of the metrics that have an exact ceiling (`schemas.results.TakeScore`).
+    """
+
+    variant: str
+    seed: int
+    take_id: str
+    horizon: int
+    n_windows: int
+    m1: float
+    m5: float
+    mseq: float
+    f1: float
+    f5: float
+    fseq: float

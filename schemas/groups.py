@@ -1,16 +1,16 @@
-"""A group of takes of one stage, computed somewhere else than the run that it belongs to."""
+"""A group of takes of one stage that is computed elsewhere than the run to which it belongs."""
 
 from schemas.base import Record
 
 
 class TakeGroup(Record):
-    """Takes of one sharded stage that one run computes: what it is asked for, and the keys that must come out."""
+    """Takes of one sharded stage that one run computes: what is requested, and the keys that must result."""
 
     stage: str
     version: int
-    """Of the stage where the run began: another one writes other numbers."""
+    """Version of the stage where the run began: another version writes other numbers."""
     key: str
-    """Of the whole stage; notes below the root say under it what every take was made from."""
+    """Key of the whole stage; notes below the root, stored under this key, list the inputs of every take."""
     number: int
     """From 1."""
     of: int
@@ -20,11 +20,11 @@ class TakeGroup(Record):
     """Seconds of video that the takes' segments cover."""
 
     def label(self) -> str:
-        """Name the group as people read it."""
+        """Name of the group for people to read."""
         return f"{self.stage} group {self.number} of {self.of} · {self.amount()}"
 
     def amount(self) -> str:
-        """Say how much work it is."""
+        """Amount of work, in words."""
         takes = "1 take" if len(self.takes) == 1 else f"{len(self.takes)} takes"
         video = f"{self.video_s / 60:.0f} min" if self.video_s >= 600 else f"{self.video_s:.0f} s"
         return f"{takes}, {video} of video"

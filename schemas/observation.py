@@ -1,4 +1,4 @@
-"""Rows of the tables with what was measured on a segment: head motion, appearance, and the text bank."""
+"""Rows of the tables of head motion and appearance of segments, and of the text bank."""
 
 from typing import Literal
 
@@ -11,8 +11,8 @@ KNOTS, MOTIONS, DOF = 17, 16, 6
 """17 poses at equal times over a segment give 16 relative motions of 6 numbers (paper, appendix on preprocessing)."""
 
 
-class Controls(Record):
-    """Head motion of one segment; the column `controls` holds 16 x 6 float32, row-major.
+class HeadMotions(Record):
+    """Head motion of one segment; the column `motions` holds 16 x 6 float32, row-major.
 
     Motion k is T_k^-1 T_k+1 in the earlier body frame: dx, dy, dz in metres, then the rotation vector in radians.
     """
@@ -28,7 +28,7 @@ class Controls(Record):
     quality: float
     """Lowest tracking quality among the poses used, 0 to 1; what it means for video: docs/decisions/poses.md."""
     max_gap_s: float
-    """Longest hole between neighbouring poses inside the segment, as far as it was looked at."""
+    """Longest gap between neighbouring poses inside the segment, as far as it was examined."""
 
 
 class Feature(Record):
@@ -50,9 +50,9 @@ class TextVector(Record):
     encoder: str
 
 
-def controls_schema(mixed: tuple[str, ...] = ()) -> pa.Schema:
-    """Arrow schema of the controls table; `mixed` names the sources that were asked to stand in it together."""
-    schema = arrow_schema(Controls, controls=pa.list_(pa.float32(), MOTIONS * DOF))
+def motions_schema(mixed: tuple[str, ...] = ()) -> pa.Schema:
+    """Arrow schema of the motions table; `mixed` names the sources that it was asked to hold together."""
+    schema = arrow_schema(HeadMotions, motions=pa.list_(pa.float32(), MOTIONS * DOF))
     return schema.with_metadata({"mixed": ",".join(mixed)}) if len(mixed) > 1 else schema
 
 

@@ -1,4 +1,4 @@
-"""Addresses of folders and files. They stand in logs, parameters, manifests and pages, so none may hold a login."""
+"""Addresses of folders and files. They appear in logs, parameters, manifests and pages, so none may contain a login."""
 
 import re
 from typing import Annotated
@@ -7,7 +7,7 @@ from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 LOGIN_INSIDE = "login_inside"
-"""Type of the validation error; whoever prints it leaves the value out."""
+"""Type of the validation error; code that prints it leaves the value out."""
 LOGIN = r"://[^/]*@|[?&][^=]*([Kk]ey|[Ss]ecret|[Tt]oken|[Pp]assword|[Ss]ignature|[Cc]redential)[^=]*="
 """A user before the host, or a query that carries a credential."""
 REFUSED = (
@@ -17,12 +17,12 @@ REFUSED = (
 
 
 def holds_login(place: str) -> bool:
-    """Say whether an address carries a user, a password, a key or a token."""
+    """Return whether an address carries a user, a password, a key or a token."""
     return re.search(LOGIN, place) is not None
 
 
 def without_login(place: str) -> str:
-    """Return the address if no login stands in it; else the error of pydantic, which does not repeat it."""
+    """Return the address if it contains no login; else raise pydantic's error, which does not repeat it."""
     if holds_login(place):
         raise PydanticCustomError(LOGIN_INSIDE, REFUSED)
     return place
@@ -31,4 +31,4 @@ def without_login(place: str) -> str:
 Place = Annotated[
     str, AfterValidator(without_login), WithJsonSchema({"type": "string", "pattern": f"^(?!.*({LOGIN}))"})
 ]
-"""An address; forms and servers refuse one with a login before they keep it."""
+"""An address; forms and servers refuse one with a login before they store it."""

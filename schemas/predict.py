@@ -1,4 +1,4 @@
-"""What is asked about a video of one's own, and the plan that comes back (`trajpilot predict`)."""
+"""The query about a user's own video, and the plan that answers it (`trajpilot predict`)."""
 
 import re
 from typing import Annotated, Literal
@@ -21,7 +21,7 @@ def read_interval(text: str) -> tuple[float, float]:
     """Return start and end of an interval such as `12.0-15.5`, seconds of video.
 
     Raises:
-        ValueError: it is no such text.
+        ValueError: the text is not such an interval.
     """
     found = re.match(INTERVAL, text)
     if found is None:
@@ -30,7 +30,7 @@ def read_interval(text: str) -> tuple[float, float]:
 
 
 def _interval(text: str) -> str:
-    """Return the text if it is an interval; else pydantic's error in our words."""
+    """Return the text if it is an interval; else raise pydantic's error in our words."""
     try:
         read_interval(text)
     except ValueError as error:
@@ -44,23 +44,43 @@ Poses = Literal["auto", "aria", "odometry", "pi3", "none"]
 
 
 class PlanQuery(Record):
-    """A video, what is seen of it, and how many steps are asked for."""
+    """A video, which parts of it are seen, and how many steps the plan has."""
 
-    video: Place = Field(description="Video file of a head camera, on the machine that predicts.")
-    start: Interval = Field(description="When the first action is seen, seconds of video, such as 12.0-15.5.")
-    goal: Interval = Field(description="When the last action is seen, such as 60-63; nothing between the two is looked at.")
-    horizon: int = Field(5, ge=SHORTEST_PLAN, le=16, description="Steps of the plan, Start and Goal included; what the models were trained for (3 to 8 as a rule).")
-    poses: Poses = Field("auto", description="Source of the head motion. auto: the best there is; where that is of another kind than the models know, No-Traj decides. none: No-Traj alone.")
-    weights: Place | None = Field(None, description="With poses pi3: folder of its weights; None: those that the models' own run names.")
-    trajectory: Place | None = Field(None, description="Closed-loop poses of Project Aria (closed_loop_trajectory.csv) of this recording; None: looked for beside the video.")
-    timesync: Place | None = Field(None, description="Table with the device time of every frame (Ego-Exo4D's timesync.csv); None: the first pose is taken as the first frame's time.")
-    timesync_start: int | None = Field(None, ge=0, description="Row of the timesync file that is the video's first frame; None: its first, where rows and frames are as many.")
-    camera: str | None = Field(None, pattern=r"^[A-Za-z0-9_.-]{1,128}$", description="Camera in the timesync file, such as aria01_214-1; None: its one RGB camera.")
-    calibration: Place | None = Field(None, description="online_calibration.jsonl of the recording; None: looked for beside the poses.")
-    trajectory_offset_s: float | None = Field(None, allow_inf_nan=False, description="Second of video at which the first pose was taken, where there is no timesync file; below 0 where the poses began earlier.")
-    seed: int | None = Field(None, ge=0, description="Which of the trained models; None: the first.")
-    frames: bool = Field(True, description="Show frames of the videos on the page; off where it is passed on.")
-    out: Place | None = Field(None, description="Folder for plan.json and plan.html; None: predict-NAME below the root.")
+    video: Place
+    """Video file of a head camera, on the machine that predicts."""
+    start: Interval
+    """When the first action is seen, seconds of video, such as 12.0-15.5."""
+    goal: Interval
+    """When the last action is seen, such as 60-63; nothing between the two is used."""
+    horizon: int = Field(5, ge=SHORTEST_PLAN, le=16)
+    """Steps of the plan, Start and Goal included; what the models were trained for (3 to 8 as a rule)."""
+    poses: Poses = "auto"
+    """Source of the head motion. auto: the best one available; where it is of another kind than the models were trained
+    on, No-Traj decides. none: No-Traj alone."""
+    weights: Place | None = None
+    """With poses pi3: folder of its weights; None: those named by the run that trained the models."""
+    trajectory: Place | None = None
+    """Closed-loop poses of Project Aria (closed_loop_trajectory.csv) of this recording; None: searched for next to the
+    video."""
+    timesync: Place | None = None
+    """Table with the device time of every frame (Ego-Exo4D's timesync.csv); None: that of the take where the video is a
+    known one, otherwise trajectory_offset_s is needed."""
+    timesync_start: int | None = Field(None, ge=0)
+    """Row of the timesync file that belongs to the video's first frame; None: the take's own where the video is a known
+    one, otherwise the first row, if there are as many rows as frames."""
+    camera: str | None = Field(None, pattern=r"^[A-Za-z0-9_.-]{1,128}$")
+    """Camera in the timesync file, such as aria01_214-1; None: its only RGB camera."""
+    calibration: Place | None = None
+    """online_calibration.jsonl of the recording; None: searched for next to the poses, then at the known take."""
+    trajectory_offset_s: float | None = Field(None, allow_inf_nan=False)
+    """Second of video at which the first pose was taken, where there is no timesync file; negative where the poses
+    began earlier. Without either, poses of a video that is no known take are refused."""
+    seed: int | None = Field(None, ge=0)
+    """Seed of the trained models that are used; None: the first."""
+    frames: bool = True
+    """Show frames of the videos on the page; switch it off for a page that is passed on."""
+    out: Place | None = None
+    """Folder for plan.json and plan.html; None: predict-NAME below the root."""
 
     @property
     def start_s(self) -> tuple[float, float]:
@@ -103,7 +123,7 @@ class Retrieved(Record):
     """Its name."""
     split: Split
     cosine: float
-    """Of its ends and those of the query."""
+    """Between its ends and those of the query."""
     labels: tuple[str, ...]
     """What was done there, Start and Goal included."""
     spans_s: tuple[tuple[float, float], ...]
@@ -111,7 +131,7 @@ class Retrieved(Record):
 
 
 class PlanRow(Record):
-    """The plan as one row of the tables makes it."""
+    """The plan as one row of the tables predicts it."""
 
     row: Variant
     name: str
@@ -122,12 +142,12 @@ class PlanRow(Record):
     gate: float | None
     """Scorer: probability that a retrieved trajectory helps. Scorer+: expected gain in M@1 over No-Traj."""
     threshold: float | None
-    """The gate opens from here on; decided on dev takes."""
+    """The gate opens from this value on; chosen on dev takes."""
     opened: bool | None
     trusted: Retrieved | None
     """Whose head motion was trusted; None where the gate stayed closed, and for rows that trust no single one."""
     undertrained: bool
-    """A model that it rests on was judged undertrained by the evaluation of the root."""
+    """The evaluation of the root judged a model that this row rests on as undertrained."""
     steps: tuple[PlanStep, ...]
 
 
@@ -135,12 +155,12 @@ class Motion(Record):
     """Where the query's head motion comes from."""
 
     source: str
-    """As in the controls table: aria, odometry, pi3."""
+    """As in the motions table: aria, odometry, pi3."""
     frame: str
     scale: str
     files: tuple[str, ...]
     clock: str
-    """How times of the poses and of the video were related, in words."""
+    """How times of the poses were mapped to times of the video, in words."""
 
 
 class OwnTake(Record):
@@ -151,7 +171,8 @@ class OwnTake(Record):
     split: Split
     matched: Literal["path", "content"]
     annotated: tuple[str, ...]
-    """What the corpus says was done from Start to Goal; empty where its annotations do not meet the intervals."""
+    """What was done from Start to Goal according to the corpus; empty where its annotations do not match the
+    intervals."""
 
 
 class Plan(Record):
@@ -171,17 +192,17 @@ class Plan(Record):
     horizon: int
     own_take: OwnTake | None
     motion: Motion | None
-    """None: there is none, and only No-Traj answers."""
+    """None: no head motion, and only No-Traj answers."""
     encoder: str
     """Digest of video encoder and preprocessing, equal for the query and the models."""
     keys: dict[str, str]
     """Stage -> key of the output that was used."""
     notes: tuple[str, ...]
-    """What must be known before the plan is believed."""
+    """What the reader must know before trusting the plan."""
     rows: tuple[PlanRow, ...]
     """The row that decides first."""
     nearest: tuple[Retrieved, ...]
-    """Training windows whose ends resemble the query's most, best first; never of the video's own take."""
+    """Training windows whose ends are most similar to the query's, best first; never from the video's own take."""
 
     @property
     def decided(self) -> PlanRow:

@@ -4,11 +4,8 @@ from typing import Literal
 
 from schemas.base import Record
 
-Variant = Literal[
-    "no_traj", "endpoint_traj", "scorer", "scorer_plus", "oracle",
-    "top1", "knn_labels", "pool_mean", "shuffled",
-    "scorer_permuted", "scorer_no_labels", "scorer_no_motion", "majority", "previous",
-]  # fmt: skip
+Variant = str
+"""Id of a row of the tables (trajpilot_core/methods)."""
 
 
 class Prediction(Record):
@@ -23,7 +20,7 @@ class Prediction(Record):
     label_id: str
     """The truth."""
     decoded_id: str
-    """The sequence that the row stands for (top-1 per step unless it decodes jointly)."""
+    """The sequence that the row predicts (top-1 per step unless it decodes jointly)."""
     top_ids: tuple[str, ...]
     """Best five, descending score, ties by smaller id."""
     top_scores: tuple[float, ...]
@@ -58,7 +55,7 @@ class Metric(Record):
 
 
 class GateRow(Record):
-    """What the gate of the scorer did; gains are M@1 of the scorer minus M@1 of no_traj, in points."""
+    """Decisions of the scorer's gate; gains are M@1 of the scorer minus M@1 of no_traj, in points."""
 
     horizon: int | None
     """None: all windows of all horizons."""
@@ -85,9 +82,9 @@ class ScorerStudy(Record):
     """Row whose scorer it is: scorer, scorer_no_labels, scorer_no_motion, scorer_plus."""
     seed: int
     share: float
-    """Percent of its training queries that it was trained on: what is compared between seeds."""
+    """Percentage of its training queries that it was trained on, which is what is compared between seeds."""
     n_queries: int
-    """How many these were."""
+    """Number of these queries."""
     horizon: int | None
     """None: plain mean over horizons."""
     quantity: str
@@ -97,7 +94,7 @@ class ScorerStudy(Record):
 
 
 class Outcome(Record):
-    """One window as one row of the first seed answered it: what the gallery is drawn from."""
+    """One window as one row of the first seed answered it: what the gallery is sampled from."""
 
     window_id: str
     take_id: str
@@ -109,14 +106,14 @@ class Outcome(Record):
     """The truth, one per position."""
     decoded_ids: tuple[str, ...]
     ranks: tuple[int, ...]
-    """Place of the truth among the best five, 0 to 4; 5 where it is not among them."""
+    """Rank of the truth among the best five, 0 to 4; 5 where it is not among them."""
     gate: float | None
     opened: bool | None
     candidate: str | None
 
 
 class Headroom(Record):
-    """What a retrieved pool of one size could give at most, over all test windows of one horizon.
+    """The most that a retrieved pool of one size could achieve, over all test windows of one horizon.
 
     Source: paper, appendix on retrieval headroom; docs/decisions/scorer.md.
     """
@@ -124,11 +121,11 @@ class Headroom(Record):
     seed: int
     horizon: int
     pool: int
-    """Candidates looked at, best endpoint cosine first."""
+    """Number of candidates, best endpoint cosine first."""
     same_step_recall: float
-    """Percent of middle steps whose truth stands at the same position of some candidate."""
+    """Percentage of middle steps whose true label is at the same position of some candidate."""
     any_step_recall: float
-    """Percent of middle steps whose truth stands at any middle position of some candidate."""
+    """Percentage of middle steps whose true label is at any middle position of some candidate."""
     endpoint_cosine: float
     """Mean endpoint cosine of the pool."""
     endpoint_cosine_random: float
@@ -165,10 +162,10 @@ class CurvePoint(Record):
 
 
 class TakeScore(Record):
-    """What one row, or the ceiling of one row, got on all windows of one horizon of one take.
+    """What one row, or the ceiling of one row, got in one metric on all windows of one horizon of one take.
 
-    Sums over windows of the percentages of each metric (docs/decisions/metrics.md), so that any average, difference
-    and interval over takes can be drawn from them.
+    A sum over windows (docs/decisions/metrics.md), so that any average, difference and interval over takes can be
+    drawn from it.
     """
 
     variant: str
@@ -176,17 +173,14 @@ class TakeScore(Record):
     seed: int
     take_id: str
     horizon: int
+    metric: str
     n_windows: int
-    m1: float
-    m5: float
-    mseq: float
-    f1: float
-    f5: float
-    fseq: float
+    total: float
+    """Sum over the windows, in the metric's unit."""
 
 
 class Ceiling(Record):
-    """One row of the tables against the best that anybody could do with a superset of what the row sees.
+    """One row of the tables against the best possible result with a superset of what the row sees.
 
     Exact inference on the simulated world's own generative model; source: docs/decisions/ceiling.md.
     """
@@ -212,16 +206,16 @@ class Ceiling(Record):
 
 
 class Judgement(Record):
-    """One check that the evaluation makes of itself."""
+    """One check of the evaluation on itself."""
 
     check: str
     verdict: Literal["holds", "fails", "undecided", "undertrained", "not run"]
-    """A claim `fails` where an interval excludes zero on the other side; `undecided` where intervals hold zero."""
+    """A claim `fails` where an interval excludes zero on the other side; `undecided` where intervals contain zero."""
     detail: str
 
 
 class LeakCheck(Record):
-    """One check that nothing in a simulated world, or in what was learned in it, gives an answer away.
+    """One check that nothing in a simulated world, or in a model trained in it, gives an answer away.
 
     Source: docs/decisions/claims-checks.md, which states every bound and its reason.
     """
@@ -251,7 +245,7 @@ class GeometryScore(Record):
 
 
 class GoalProgress(Record):
-    """How many true plans of one take come closer to the goal with every middle step, in the space of the features.
+    """Number of true plans of one take that come closer to the goal with every middle step, in feature space.
 
     Source: paper, appendix on goal progress; docs/decisions/claims-checks.md.
     """
@@ -260,4 +254,4 @@ class GoalProgress(Record):
     horizon: int
     n_windows: int
     monotone: int
-    """Windows whose middle steps lie ever closer to the Goal."""
+    """Windows in which every middle step lies closer to the Goal than the one before."""

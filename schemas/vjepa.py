@@ -8,7 +8,7 @@ from schemas.base import Record
 
 Release = Literal["2.0", "2.1"]
 PATCH_PX, TUBELET = 16, 2
-"""A token stands for so many pixels a side, and so many frames."""
+"""A token covers this many pixels a side, and this many frames."""
 
 
 class VjepaFile(Record):
@@ -17,26 +17,64 @@ class VjepaFile(Record):
     file: str
     """With its suffix."""
     hub: str
-    """Name of its torch.hub entry."""
+    """Name of its entry in torch.hub."""
     model: str
     """FeatureConfig.model."""
     release: Release
     size_px: int
-    """Side of the pictures that it was trained on last, pixels."""
+    """Side of the pictures in the last phase of its training, pixels."""
     transformers: str | None = None
     """Id of the same weights in transformers' layout."""
 
 
 VJEPA_FILES = (
-    VjepaFile(file="vjepa2_1_vitb_dist_vitG_384.pt", hub="vjepa2_1_vit_base_384", model="vit_base", release="2.1", size_px=384),
-    VjepaFile(file="vjepa2_1_vitl_dist_vitG_384.pt", hub="vjepa2_1_vit_large_384", model="vit_large", release="2.1", size_px=384),
+    VjepaFile(
+        file="vjepa2_1_vitb_dist_vitG_384.pt", hub="vjepa2_1_vit_base_384", model="vit_base", release="2.1", size_px=384
+    ),
+    VjepaFile(
+        file="vjepa2_1_vitl_dist_vitG_384.pt",
+        hub="vjepa2_1_vit_large_384",
+        model="vit_large",
+        release="2.1",
+        size_px=384,
+    ),
     VjepaFile(file="vjepa2_1_vitg_384.pt", hub="vjepa2_1_vit_giant_384", model="vit_giant", release="2.1", size_px=384),
-    VjepaFile(file="vjepa2_1_vitG_384.pt", hub="vjepa2_1_vit_gigantic_384", model="vit_gigantic", release="2.1", size_px=384),
-    VjepaFile(file="vitl.pt", hub="vjepa2_vit_large", model="vit_large", release="2.0", size_px=256, transformers="facebook/vjepa2-vitl-fpc64-256"),
-    VjepaFile(file="vith.pt", hub="vjepa2_vit_huge", model="vit_huge", release="2.0", size_px=256, transformers="facebook/vjepa2-vith-fpc64-256"),
-    VjepaFile(file="vitg.pt", hub="vjepa2_vit_giant", model="vit_giant", release="2.0", size_px=256, transformers="facebook/vjepa2-vitg-fpc64-256"),
-    VjepaFile(file="vitg-384.pt", hub="vjepa2_vit_giant_384", model="vit_giant", release="2.0", size_px=384, transformers="facebook/vjepa2-vitg-fpc64-384"),
-)  # fmt: skip
+    VjepaFile(
+        file="vjepa2_1_vitG_384.pt", hub="vjepa2_1_vit_gigantic_384", model="vit_gigantic", release="2.1", size_px=384
+    ),
+    VjepaFile(
+        file="vitl.pt",
+        hub="vjepa2_vit_large",
+        model="vit_large",
+        release="2.0",
+        size_px=256,
+        transformers="facebook/vjepa2-vitl-fpc64-256",
+    ),
+    VjepaFile(
+        file="vith.pt",
+        hub="vjepa2_vit_huge",
+        model="vit_huge",
+        release="2.0",
+        size_px=256,
+        transformers="facebook/vjepa2-vith-fpc64-256",
+    ),
+    VjepaFile(
+        file="vitg.pt",
+        hub="vjepa2_vit_giant",
+        model="vit_giant",
+        release="2.0",
+        size_px=256,
+        transformers="facebook/vjepa2-vitg-fpc64-256",
+    ),
+    VjepaFile(
+        file="vitg-384.pt",
+        hub="vjepa2_vit_giant_384",
+        model="vit_giant",
+        release="2.0",
+        size_px=384,
+        transformers="facebook/vjepa2-vitg-fpc64-384",
+    ),
+)
 
 
 class VjepaSize(NamedTuple):
@@ -60,7 +98,7 @@ VJEPA_SIZES = {
 
 
 def n_parameters(model: str, release: Release) -> int:
-    """Return how many numbers the encoder of a size has."""
+    """Return the number of parameters of an encoder."""
     width, depth, _, hidden = VJEPA_SIZES[model]
     block = 4 * width * width + 2 * width * hidden + 9 * width + hidden
     video, image = (width * (3 * frames * PATCH_PX**2 + 1) for frames in (TUBELET, 1))
@@ -79,7 +117,7 @@ LETTERS = {
 
 
 def size_of(name: object) -> object:
-    """Return the size for any name that a released encoder is known by; anything else comes back as it is.
+    """Return the size for any known name of a released encoder; anything else is returned unchanged.
 
     Names are those of torch.hub, of the file (with or without its suffix), of transformers, and as in papers.
     """

@@ -1,91 +1,154 @@
-"""Every knob of the simulated world, once, dated, and the three worlds that are used.
+"""Every setting of the simulated world, stated once and dated, and the worlds that are used.
 
-"World page" is docs/decisions/simworld.md: it gives the reasons, the date, and what was measured. The values were fixed
-there by argument and by what a probe can see in the files, before any planner was trained on them.
+"World page" is docs/decisions/simworld.md: it gives the reasons, the date, and the measurements. The values were fixed
+there by reasoning and by what a probe can see in the files, before any planner was trained on them.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from schemas.base import LATER, Record
+from schemas.base import Record
 
 LayoutName = Literal["egoexo4d", "keystep", "goalstep", "egoper", "epic_kitchens", "basketball"]
-"""Whose files a simulated world looks like; what each writes: world page, section on layouts."""
+"""Which corpus the files of a simulated world imitate; what each layout writes: world page, section on layouts."""
 
 
 class WorldConfig(Record):
-    """What the simulated world is: procedures, motion, appearance, annotations, files. Defaults are the `claims` world."""
+    """What the simulated world is: procedures, motion, appearance, annotations, files.
 
-    name: str = Field("claims", pattern=r"^[a-z0-9_]{1,32}$", description="Name of the preset.")
-    fixed_on: str = Field("2026-11-21", pattern=r"^\d{4}-\d{2}-\d{2}$", description="Date on which these values were fixed.")
-    seed: int = Field(20261121, ge=0, description="Everything random follows from it.")
+    Defaults are the `claims` world.
+    """
 
-    tasks: int = Field(5, ge=1, le=20, description="Procedures (scenarios).")
-    positions: int = Field(12, ge=2, le=20, description="Positions of a procedure; it starts again after the last.")
-    alternatives: int = Field(4, ge=1, le=6, description="Interchangeable labels at one position. Source: world page.")
-    intents: int = Field(8, ge=1, description="Take-level plan intents; each prefers one alternative at every position. Source: world page.")
-    rho: float = Field(0.9, ge=0, le=1, description="Probability that a step is the alternative that the intent prefers, else uniform. Source: world page.")
-    advance: tuple[float, float, float, float] = Field((0.08, 0.66, 0.20, 0.06), description="Probabilities to advance by 0 (repeat), 1, 2, 3 positions. Source: world page.")
-    operators: int = Field(24, ge=2, description="Persons who wear the glasses.")
-    shared_operators: bool = Field(True, description="Train and test takes share operators; False: disjoint (strict).")
+    name: str = Field("claims", pattern=r"^[a-z0-9_]{1,32}$")
+    """Name of the preset."""
+    fixed_on: str = Field("2026-11-21", pattern=r"^\d{4}-\d{2}-\d{2}$")
+    """Date on which these values were fixed."""
+    seed: int = Field(20261121, ge=0)
+    """All randomness follows from it."""
 
-    primitives: int = Field(16, ge=2, le=24, description="Motion primitives; several labels share one.")
-    kappa: float = Field(1.5, ge=0, description="Label information in the head motion: length of the primitive against unit noise.")
-    style: float = Field(2.0, ge=0, description="Intent (and operator) information in the head motion, same unit.")
-    operator_weight: float = Field(0.5, ge=0, description="Share of the operator in the style vector against the intent's 1.")
-    label_deviation: float = Field(0.3, ge=0, description="How far a label's motion lies from its shared primitive (phase, amplitude).")
-    motion_noise: float = Field(1.0, ge=0, description="Standard deviation per motion coefficient; the unit of kappa and style.")
-    unit_rotation_deg: float = Field(5.0, gt=0, description="Peak rotation that one motion unit stands for, degrees.")
-    unit_translation_m: float = Field(0.04, gt=0, description="Peak translation that one motion unit stands for, metres.")
-    wander: float = Field(1.0, ge=0, description="Scale of slow drift, gait and breathing; independent of labels. 0: none.")
+    tasks: int = Field(5, ge=1, le=20)
+    """Procedures (scenarios)."""
+    positions: int = Field(12, ge=2, le=20)
+    """Positions of a procedure; it starts again after the last."""
+    alternatives: int = Field(4, ge=1, le=6)
+    """Interchangeable labels at one position. Source: world page."""
+    intents: int = Field(8, ge=1)
+    """Plan intents, one per take; each prefers one alternative at every position. Source: world page."""
+    rho: float = Field(0.9, ge=0, le=1)
+    """Probability that a step is the alternative that the intent prefers; otherwise it is uniform. Source: world
+    page."""
+    advance: tuple[float, float, float, float] = (0.08, 0.66, 0.20, 0.06)
+    """Probabilities to advance by 0 (repeat), 1, 2, 3 positions. Source: world page."""
+    operators: int = Field(24, ge=2)
+    """People who wear the glasses."""
+    shared_operators: bool = True
+    """Train and test takes share operators; False: disjoint (strict)."""
 
-    scene: float = Field(1.0, ge=0, description="Scale of take-specific colours, textures and light.")
-    task_appearance: float = Field(10.0, ge=0, description="Task information in the look of the station, against unit noise (strong).")
-    position_appearance: float = Field(6.0, ge=0, description="Position information there (moderate).")
-    label_appearance: float = Field(1.6, ge=0, description="Label information there (weak).")
-    appearance_noise: float = Field(1.0, ge=0, description="Standard deviation per coefficient of the station's look, per segment.")
-    places: int = Field(6, ge=1, le=8, description="Places on the table where the acted object can stand.")
-    place_fidelity: float = Field(0.5, ge=0, le=1, description="Probability that the acted object stands at its label's place, else uniform.")
+    primitives: int = Field(16, ge=2, le=24)
+    """Motion primitives; several labels share one."""
+    kappa: float = Field(1.5, ge=0)
+    """Label information in the head motion: length of the primitive against unit noise."""
+    style: float = Field(2.0, ge=0)
+    """Intent (and operator) information in the head motion, same unit."""
+    operator_weight: float = Field(0.5, ge=0)
+    """Share of the operator in the style vector against the intent's 1."""
+    label_deviation: float = Field(0.3, ge=0)
+    """How far a label's motion lies from its shared primitive (phase, amplitude)."""
+    motion_noise: float = Field(1.0, ge=0)
+    """Standard deviation per motion coefficient; the unit of kappa and style."""
+    unit_rotation_deg: float = Field(5.0, gt=0)
+    """Peak rotation that one motion unit stands for, degrees."""
+    unit_translation_m: float = Field(0.04, gt=0)
+    """Peak translation that one motion unit stands for, metres."""
+    wander: float = Field(1.0, ge=0)
+    """Scale of slow drift, gait and breathing; independent of labels. 0: none."""
 
-    train_takes: int = Field(400, ge=1, description="Unbroken takes of the split train.")
-    test_takes: int = Field(120, ge=1, description="Unbroken takes of the split val (the tested one).")
-    takes_per_capture: int = Field(2, ge=1, description="Takes that share a capture (one operator, one room, one clock).")
-    segments: int = Field(16, ge=3, description="Steps of a take; one more or less at random.")
-    segment_s: float = Field(2.0, gt=0.3, description="Mean duration of a step, seconds.")
-    segment_spread: float = Field(0.2, ge=0, lt=0.5, description="Step durations are uniform within this share of the mean, whatever the label.")
+    scene: float = Field(1.0, ge=0)
+    """Scale of take-specific colours, textures and light."""
+    task_appearance: float = Field(10.0, ge=0)
+    """Task information in the look of the station, against unit noise (strong)."""
+    position_appearance: float = Field(6.0, ge=0)
+    """Position information there (moderate)."""
+    label_appearance: float = Field(1.6, ge=0)
+    """Label information there (weak)."""
+    appearance_noise: float = Field(1.0, ge=0)
+    """Standard deviation per coefficient of the station's look, per segment."""
+    places: int = Field(6, ge=1, le=8)
+    """Places on the table where the object that is acted on can stand."""
+    place_fidelity: float = Field(0.5, ge=0, le=1)
+    """Probability that this object stands at its label's place; otherwise its place is uniform."""
 
-    door: Literal["files", "features"] = Field("files", description="Where the pipeline takes the world over. files: an Ego-Exo4D download with video; features: tables of controls and features, drawn from a still head and never encoded as video. Source: docs/decisions/claims.md.")
-    layout: Annotated[LayoutName, LATER] = Field("egoexo4d", description="Whose files the world is written as. egoexo4d: atomic descriptions; keystep and basketball: the same tree, other annotations; goalstep, egoper, epic_kitchens: video and segments, no poses.")
-    fps: int = Field(30, ge=5, le=60, description="Video frames per second.")
-    size_px: int = Field(256, ge=64, le=1408, multiple_of=16, description="Side of the square video, pixels.")
-    crf: int = Field(28, ge=0, le=51, description="Constant rate factor of the H.264 encoder.")
-    view_deg: float = Field(90.0, gt=30, lt=150, description="Field of view of the pinhole head camera, degrees.")
-    dense_takes: int = Field(6, ge=0, description="Unbroken takes whose trajectory is written near 1 kHz with an uneven clock.")
-    trajectory_hz: int = Field(100, ge=50, le=1000, description="Rate of the other trajectories (a 1 kHz row is 293 bytes).")
+    train_takes: int = Field(400, ge=1)
+    """Unbroken takes of the split train."""
+    test_takes: int = Field(120, ge=1)
+    """Unbroken takes of the split val (the tested one)."""
+    takes_per_capture: int = Field(2, ge=1)
+    """Takes that share a capture (one operator, one room, one clock)."""
+    segments: int = Field(16, ge=3)
+    """Steps of a take; one more or less at random."""
+    segment_s: float = Field(2.0, gt=0.3)
+    """Mean duration of a step, seconds."""
+    segment_spread: float = Field(0.2, ge=0, lt=0.5)
+    """Step durations are uniform within this share of the mean, whatever the label."""
 
-    paraphrases: int = Field(3, ge=1, le=4, description="Texts per label.")
-    typo_share: float = Field(0.01, ge=0, le=1, description="Descriptions with one wrong letter.")
-    unsure_share: float = Field(0.01, ge=0, le=1, description="Descriptions marked unsure.")
-    invisible_share: float = Field(0.01, ge=0, le=1, description="Descriptions marked as not visible to the head camera.")
-    other_share: float = Field(0.04, ge=0, le=1, description="Additional descriptions about another person, per step.")
-    duplicate_share: float = Field(0.01, ge=0, le=1, description="Descriptions that stand there twice.")
-    unsorted_share: float = Field(0.1, ge=0, le=1, description="Annotations whose descriptions are not in order of time.")
-    second_annotator_share: float = Field(0.25, ge=0, le=1, description="Takes that a second, lazier annotator described.")
-    rejected_share: float = Field(0.05, ge=0, le=1, description="Takes with an additional annotation that was rejected.")
-    text_flags_share: float = Field(0.3, ge=0, le=1, description="Annotators whose flags are the texts 0 and 1 and who use the older field names.")
-    annotation_jitter_s: float = Field(0.15, ge=0, description="Standard deviation of the annotated time point around the middle of the step, seconds.")
+    entry: Literal["video", "frames"] = "video"
+    """Where the pipeline enters the world. video: a download with video files; frames: tables of head motions and
+    features, encoded from frames that a still head sees, without any file of video."""
+    layout: LayoutName = "egoexo4d"
+    """Which corpus's files are written. egoexo4d: atomic descriptions; keystep and basketball: the same tree, other
+    annotations; goalstep, egoper, epic_kitchens: video and segments, no poses."""
+    fps: int = Field(30, ge=5, le=60)
+    """Video frames per second."""
+    size_px: int = Field(256, ge=64, le=1408, multiple_of=16)
+    """Side of the square video, pixels."""
+    crf: int = Field(28, ge=0, le=51)
+    """Constant rate factor of the H.264 encoder."""
+    view_deg: float = Field(90.0, gt=30, lt=150)
+    """Field of view of the pinhole head camera, degrees."""
+    dense_takes: int = Field(6, ge=0)
+    """Unbroken takes whose trajectory is written near 1 kHz with an uneven clock."""
+    trajectory_hz: int = Field(100, ge=50, le=1000)
+    """Rate of the other trajectories (a 1 kHz row is 293 bytes)."""
 
-    broken: Literal["none", "each"] = Field("each", description="each: one broken take (or file) of every kind in FAULTS, on top of the good takes.")
-    broken_share: float = Field(0.03, ge=0, le=1, description="Further broken takes, as a share of the good ones, of kinds drawn at random.")
-    broken_segments: int = Field(4, ge=3, description="Steps of a broken take, one more or less at random (they are shorter to keep the world cheap).")
+    paraphrases: int = Field(3, ge=1, le=4)
+    """Texts per label."""
+    typo_share: float = Field(0.01, ge=0, le=1)
+    """Descriptions with one wrong letter."""
+    unsure_share: float = Field(0.01, ge=0, le=1)
+    """Descriptions marked unsure."""
+    invisible_share: float = Field(0.01, ge=0, le=1)
+    """Descriptions marked as not visible to the head camera."""
+    other_share: float = Field(0.04, ge=0, le=1)
+    """Additional descriptions about another person, per step."""
+    duplicate_share: float = Field(0.01, ge=0, le=1)
+    """Descriptions that occur twice."""
+    unsorted_share: float = Field(0.1, ge=0, le=1)
+    """Annotations whose descriptions are not in chronological order."""
+    second_annotator_share: float = Field(0.25, ge=0, le=1)
+    """Takes that a second, lazier annotator described."""
+    rejected_share: float = Field(0.05, ge=0, le=1)
+    """Takes with an additional annotation that was rejected."""
+    text_flags_share: float = Field(0.3, ge=0, le=1)
+    """Annotators whose flags are the strings 0 and 1 and who use the older field names."""
+    annotation_jitter_s: float = Field(0.15, ge=0)
+    """Standard deviation of the annotated time point around the middle of the step, seconds."""
+
+    broken: Literal["none", "each"] = "each"
+    """each: one broken take (or file) of every kind in FAULTS, on top of the good takes."""
+    broken_share: float = Field(0.03, ge=0, le=1)
+    """Further broken takes, as a share of the good ones; their kinds are sampled at random."""
+    broken_segments: int = Field(4, ge=3)
+    """Steps of a broken take, one more or less at random (they are shorter to keep the world cheap)."""
 
     @model_validator(mode="after")
     def _features_have_no_layout(self) -> Self:
-        if self.door == "features" and self.layout != "egoexo4d":
-            raise ValueError(f"a world of the door 'features' has no files, so no layout {self.layout!r}; leave layout alone")
+        if self.entry == "frames" and self.layout != "egoexo4d":
+            raise ValueError(
+                f"a world of the entry 'frames' has no files, so no layout {self.layout!r}; leave layout alone"
+            )
         return self
 
     def n_labels(self) -> int:
@@ -101,38 +164,76 @@ def claims_world() -> WorldConfig:
 def demo_world() -> WorldConfig:
     """The world of the demo: small enough for two cores, and learnable at that size (reasons: world page)."""
     return WorldConfig(
-        name="demo", tasks=3, positions=8, alternatives=3, intents=4, operators=12, primitives=12, kappa=3.0,
-        train_takes=76, test_takes=64, segments=12, fps=15,
-    )  # fmt: skip
+        name="demo",
+        tasks=3,
+        positions=8,
+        alternatives=3,
+        intents=4,
+        operators=12,
+        primitives=12,
+        kappa=3.0,
+        train_takes=76,
+        test_takes=64,
+        segments=12,
+        fps=15,
+    )
 
 
 def tiny_world() -> WorldConfig:
     """A world of seconds, for tests: eight good takes and one of every fault."""
     return WorldConfig(
-        name="tiny", tasks=2, positions=4, alternatives=2, intents=2, operators=4, primitives=4, kappa=3.0,
-        train_takes=6, test_takes=2, takes_per_capture=1, segments=10, segment_s=1.2, fps=15, size_px=128,
-        dense_takes=1, broken_share=0.0,
-    )  # fmt: skip
+        name="tiny",
+        tasks=2,
+        positions=4,
+        alternatives=2,
+        intents=2,
+        operators=4,
+        primitives=4,
+        kappa=3.0,
+        train_takes=6,
+        test_takes=2,
+        takes_per_capture=1,
+        segments=10,
+        segment_s=1.2,
+        fps=15,
+        size_px=128,
+        dense_takes=1,
+        broken_share=0.0,
+    )
 
 
 def soak_world() -> WorldConfig:
     """A world for the tests of crashes and of the whole stack: twelve good takes, none broken."""
-    return WorldConfig(
-        name="soak", tasks=2, positions=4, alternatives=2, intents=2, operators=4, primitives=4, kappa=3.0,
-        train_takes=9, test_takes=3, takes_per_capture=1, segments=8, segment_s=1.0, fps=10, size_px=96,
-        dense_takes=1, broken="none", broken_share=0.0,
-    )  # fmt: skip
+    return tiny_world().replace(
+        name="soak",
+        train_takes=9,
+        test_takes=3,
+        segments=8,
+        segment_s=1.0,
+        fps=10,
+        size_px=96,
+        broken="none",
+    )
 
 
 def tiny_layout(layout: LayoutName) -> WorldConfig:
-    """The tiny world written in another layout: a few good takes, and one of every fault that the layout can have.
+    """The tiny world written in another layout: a few good takes, and one for every fault that the layout can have.
 
-    The vocabulary is small enough that every label is met in both splits; basketball has enough shots to balance.
+    The vocabulary is small enough that every label occurs in both splits; basketball has enough shots to balance.
     """
     tiny = tiny_world().replace(name=f"tiny_{layout}", layout=layout)
     if layout == "basketball":
         habits = {name: 0.0 for name in WorldConfig.model_fields if name.endswith("_share") and name not in KEPT_HABITS}
-        return tiny.replace(train_takes=12, test_takes=4, segments=12, segment_s=1.0, fps=10, dense_takes=0, advance=(0.02, 0.9, 0.06, 0.02), **habits)
+        return tiny.replace(
+            train_takes=12,
+            test_takes=4,
+            segments=12,
+            segment_s=1.0,
+            fps=10,
+            dense_takes=0,
+            advance=(0.02, 0.9, 0.06, 0.02),
+            **habits,
+        )
     if layout == "keystep":
         return tiny
     longer = {"broken_segments": 7} if layout == "epic_kitchens" else {}  # a video is a capture: dev draws broken ones
@@ -140,10 +241,13 @@ def tiny_layout(layout: LayoutName) -> WorldConfig:
 
 
 KEPT_HABITS = ("unsorted_share", "text_flags_share", "second_annotator_share", "rejected_share")
-"""Habits of annotators that leave the order of captions as it was, so that shots keep their outcomes."""
+"""Habits of annotators that keep the order of captions, so that shots keep their outcomes."""
 
 
 PRESETS: dict[str, Callable[[], WorldConfig]] = {
-    "demo": demo_world, "claims": claims_world, "tiny": tiny_world, "soak": soak_world,
+    "demo": demo_world,
+    "claims": claims_world,
+    "tiny": tiny_world,
+    "soak": soak_world,
     **{f"tiny_{layout}": partial(tiny_layout, layout) for layout in get_args(LayoutName) if layout != "egoexo4d"},
-}  # fmt: skip
+}

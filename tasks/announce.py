@@ -8,8 +8,8 @@ from prefect.events import emit_event
 
 from schemas.config import PipelineConfig
 from tasks.showing import shown
-from trajpilot_core.stages.differences import changed_settings
-from trajpilot_core.texts import literal
+from trajpilot_core.engine.planning.differences import changed_settings
+from trajpilot_core.markdown_escape import literal
 
 LOG = logging.getLogger("trajpilot")
 DATA_CHANGED = "trajpilot.data-root.changed"
@@ -21,7 +21,7 @@ SHOWN = 6
 
 
 def headline(recipe: str, changes: Mapping[str, tuple[str, str]], config: PipelineConfig) -> str:
-    """Say in one line what runs."""
+    """State in one line what runs."""
     told = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in [*changes.items()][:SHOWN])
     rest = f" and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
     said = f"changed: {told}{rest}" if changes else "nothing changed"

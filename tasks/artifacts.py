@@ -15,9 +15,9 @@ from prefect.artifacts import (
 )
 
 from tasks.showing import shown
-from trajpilot_core.pictures.picture import NotDrawn, Picture
-from trajpilot_core.stages.execute import Outcome
-from trajpilot_core.texts import literal
+from trajpilot_core.engine.execution.execute import Outcome
+from trajpilot_core.markdown_escape import literal
+from trajpilot_core.report.drawing.picture import NotDrawn, Picture
 
 LOG = logging.getLogger("trajpilot")
 LOG.setLevel(logging.INFO)  # Prefect sends this logger's lines to its UI and leaves the level to us
@@ -111,7 +111,7 @@ def content(mark: str) -> str:
 
 
 def is_shown(key: str, mark: str) -> bool:
-    """Say whether the newest artifact of a key carries a mark: then it need not be drawn again."""
+    """Return whether the newest artifact of a key carries a mark: then it need not be drawn again."""
     newest = shown(f"what is known of {key}", lambda: cast(Artifact | None, Artifact.get(key)))
     return newest is not None and (newest.description or "").endswith(content(mark))
 

@@ -14,9 +14,9 @@ from prefect.states import Completed, Failed
 
 from schemas.claims import ClaimsJob
 from tasks.artifacts import artifact_key, log_line
-from trajpilot_core.claims.jobs import Place, run_apart
-from trajpilot_core.claims.worlds import PlannedWorld, Recipes
-from trajpilot_core.texts import literal
+from trajpilot_core.markdown_escape import literal
+from trajpilot_core.studies.claims.jobs import WorldsRoot, run_apart
+from trajpilot_core.studies.claims.worlds import PlannedWorld, Recipes
 
 LOG = logging.getLogger("trajpilot")
 
@@ -30,11 +30,11 @@ def fault_is_told(world: str) -> Iterator[None]:
         done = True
     finally:
         if not done:
-            LOG.error("%-12s broke off: %r; the other worlds go on", world, sys.exception())
+            LOG.error("%-12s stopped: %r; the other worlds go on", world, sys.exception())
 
 
 @task(task_run_name="{world.name}-s{world.seed}", cache_policy=NO_CACHE, persist_result=False)
-def compute_world(world: PlannedWorld, recipes: Recipes, place: Place) -> State[tuple[ClaimsJob, ...]]:
+def compute_world(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> State[tuple[ClaimsJob, ...]]:
     """Compute one world; a failed one is reported with its reason and does not stop the others."""
     started = time.monotonic()
     LOG.info("%-12s started", world.folder)

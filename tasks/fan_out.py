@@ -23,13 +23,14 @@ from schemas.groups import TakeGroup
 from tasks.artifacts import artifact_key
 from tasks.group_runs import DeployedRuns, Runs, Seen, group_deployment
 from tasks.showing import is_away
+from trajpilot_core.engine.execution.compute import ComputeContext, Elsewhere
+from trajpilot_core.engine.execution.groups import compute_group, gather, handed, made, share_out, unfinished
+from trajpilot_core.engine.key import KeyedStage
+from trajpilot_core.engine.progress import Progress
+from trajpilot_core.engine.stage import Source
 from trajpilot_core.errors import TrajPilotError
-from trajpilot_core.pipeline import STAGES
-from trajpilot_core.stages.compute import Elsewhere, Job, Progress
-from trajpilot_core.stages.groups import compute_group, gather, handed, made, share_out, unfinished
-from trajpilot_core.stages.key import Keyed
-from trajpilot_core.stages.stage import Source
-from trajpilot_core.texts import literal
+from trajpilot_core.markdown_escape import literal
+from trajpilot_core.stages import STAGES
 
 LOG = logging.getLogger("trajpilot")
 ATTEMPTS = 3
@@ -44,7 +45,7 @@ HERE = "this run"
 
 @dataclass
 class Row:
-    """One group and what became of it."""
+    """One group and its outcome."""
 
     group: TakeGroup
     run_id: UUID | None = None
@@ -112,7 +113,7 @@ class Board:
     answered: float = field(default_factory=time.monotonic)
 
     def follow(self) -> None:
-        """Return when nothing is left to wait for; runs that nobody has begun do not outlive this."""
+        """Return when nothing is left to wait for; runs that have not begun do not outlive this."""
         try:
             self.poll()
             while any(row.is_open for row in self.rows):
@@ -150,11 +151,11 @@ class Board:
             self.answered = time.monotonic()
 
     def look(self) -> None:
-        """Ask what became of the runs that are open."""
+        """Query the state of the runs that are open."""
         open_ = {row.run_id: row for row in self.rows if row.is_open and row.run_id is not None and not row.here}
         found = self.runs.look([run_id for run_id in open_ if run_id is not None])
         for run_id, row in open_.items():
-            row.seen = found[run_id] if run_id in found else Seen("ended", "Deleted", "somebody deleted the run")
+            row.seen = found[run_id] if run_id in found else Seen("ended", "Deleted", "the run was deleted")
             row.seconds = row.seen.seconds
             if row.seen.stage == "ended":
                 self.judge(row, f"{row.seen.name}: {row.seen.message}")
@@ -181,7 +182,7 @@ class Board:
         return waiting[-1] if waiting else None
 
     def compute_here(self, row: Row) -> None:
-        """Take a group back from the pool and compute it, looking at the others meanwhile."""
+        """Reclaim a group from the pool and compute it, polling the others meanwhile."""
         mine = False
         with self.patience():
             mine = row.run_id is not None and self.runs.take_back(row.run_id)
@@ -218,7 +219,7 @@ class Board:
         self.table([row.line() for row in self.rows])
 
     def withdraw(self) -> None:
-        """Cancel what nobody has begun; a worker that takes one all the same finds its work done, or does it."""
+        """Cancel what has not begun; a worker that claims one all the same finds its work done, or does it."""
         for row in self.rows:
             if row.is_open and row.run_id is not None and row.seen.stage in ("waiting", "claimed") and not row.here:
                 with self.patience():
@@ -231,7 +232,7 @@ def fan_out(config: PipelineConfig, run: RunOptions, progress: Progress) -> Else
     if target_s is None:
         return None
 
-    def elsewhere(work: Keyed, job: Job, pending: tuple[Source, ...]) -> tuple[Source, ...]:
+    def elsewhere(work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...]) -> tuple[Source, ...]:
         groups = share_out(work, job, pending, target_s)
         return spread(work, job, pending, groups, config, progress) if groups else pending
 
@@ -239,8 +240,8 @@ def fan_out(config: PipelineConfig, run: RunOptions, progress: Progress) -> Else
 
 
 def spread(
-    work: Keyed,
-    job: Job,
+    work: KeyedStage,
+    job: ComputeContext,
     pending: tuple[Source, ...],
     groups: tuple[TakeGroup, ...],
     config: PipelineConfig,
@@ -252,15 +253,17 @@ def spread(
         StoreError: a group failed for good; names it and its reasons.
     """
     settings, options = handed(work, job, config)
-    stage = work.asked.stage.name
+    stage = work.resolved.stage.name
     LOG.info("%-12s shared out in %d groups of about %.0f s of video", stage, len(groups), groups[-1].video_s)
 
     def compute_here(group: TakeGroup, told: Progress) -> None:
         compute_group(settings, options, STAGES, group, told)
 
     with get_client(sync_client=True) as client:
-        runs = DeployedRuns(client, stage, group_deployment(work.asked.stage, work.asked.config), settings, options)
-        if job.folder.local("x") is not None:  # nobody else can be at it: this run holds the stage's lock
+        runs = DeployedRuns(
+            client, stage, group_deployment(work.resolved.stage, work.resolved.config), settings, options
+        )
+        if job.folder.local("x") is not None:  # no other process can be at it: this run holds the stage's lock
             runs.clear()
         board = Board(
             runs=runs,

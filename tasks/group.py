@@ -1,4 +1,4 @@
-"""The shell of a group of takes: a run of its own, on whatever worker takes it."""
+"""The shell of a group of takes: a run of its own, on whatever worker claims it."""
 
 from typing import cast
 
@@ -10,8 +10,8 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.groups import TakeGroup
 from tasks.artifacts import StageProgress, log_line
 from tasks.stage import RETRY_DELAYS_S, can_heal
-from trajpilot_core.pipeline import STAGES
-from trajpilot_core.stages.groups import compute_group
+from trajpilot_core.engine.execution.groups import compute_group
+from trajpilot_core.stages import STAGES
 
 
 @task(
@@ -23,7 +23,7 @@ from trajpilot_core.stages.groups import compute_group
     persist_result=False,
 )
 def run_group(config: PipelineConfig, run: RunOptions, group: TakeGroup) -> State[str]:
-    """Compute the takes of a group that are missing; whoever started the group folds them into one manifest."""
+    """Compute the takes of a group that are missing; the run that started the group folds them into one manifest."""
     with StageProgress(group.stage) as progress:
         outcome = compute_group(config, run, STAGES, group, progress)
     log_line(group.stage, outcome.message(), outcome.seconds)

@@ -23,13 +23,13 @@ from prefect.states import Cancelled
 from schemas.base import Record, fingerprint
 from schemas.config import PipelineConfig, RunOptions
 from schemas.groups import TakeGroup
+from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages.stage import Stage
 
 PAGE = 200
-"""Most runs that the server tells of in one answer."""
+"""Most runs that the server lists in one answer."""
 CLAIMED_S = 600.0
-"""A run that a worker claimed and did not begin within this time is taken for lost (images and GPUs take minutes)."""
+"""A run that a worker claimed and did not begin within this time counts as lost (images and GPUs take minutes)."""
 OPEN = [StateType.SCHEDULED, StateType.PENDING]
 
 
@@ -54,7 +54,7 @@ class Runs(Protocol):
         ...
 
     def look(self, ids: Sequence[UUID]) -> dict[UUID, Seen]:
-        """Return what became of runs; one that somebody deleted is absent."""
+        """Return the state of runs; one that was deleted is absent."""
         ...
 
     def take_back(self, run_id: UUID) -> bool:
@@ -62,14 +62,27 @@ class Runs(Protocol):
         ...
 
     def clear(self) -> None:
-        """Cancel runs of an earlier fan-out over the same work that nobody has begun."""
+        """Cancel runs of an earlier fan-out over the same work that have not begun."""
         ...
 
 
-def group_deployment(stage: Stage, config: Record) -> str:
+def group_deployment(stage: AnyStage, config: Record) -> str:
     """Return the name of the deployment that computes groups of a stage, in the pool that fits its settings."""
-    is_choice = callable(stage.uses_gpu) and stage.on_gpu(config)
-    return f"{stage.name.replace('_', '-')}{'-gpu' if is_choice else ''}-group"
+    wanted = stage.on_gpu(config)
+    return next(name for name, on_gpu in group_deployments(stage).items() if on_gpu == wanted)
+
+
+def group_deployments(stage: AnyStage) -> dict[str, bool]:
+    """Return the deployments that compute groups of a stage, each with whether it is for the pool with GPUs.
+
+    A stage whose settings decide whether a model runs has one for either pool; one that cannot be shared out has none.
+    """
+    if stage.video_s is None:
+        return {}
+    name = stage.name.replace("_", "-")
+    if callable(stage.uses_gpu):
+        return {f"{name}-group": False, f"{name}-gpu-group": True}
+    return {f"{name}-group": stage.uses_gpu}
 
 
 @dataclass
@@ -103,9 +116,13 @@ class DeployedRuns:
         key = f"{self.once}-{group.number}-{attempt}"
         try:
             started = run_deployment(
-                f"{self.name}/{self.name}", parameters=parameters, timeout=0, flow_run_name=name,
-                tags=["trajpilot", self.tag], idempotency_key=key,
-            )  # fmt: skip
+                f"{self.name}/{self.name}",
+                parameters=parameters,
+                timeout=0,
+                flow_run_name=name,
+                tags=["trajpilot", self.tag],
+                idempotency_key=key,
+            )
         except ObjectNotFound as error:
             raise InputError(
                 f"there is no deployment {self.name} to share {self.stage} out; run `trajpilot deploy` again, "
@@ -149,7 +166,7 @@ class DeployedRuns:
 
 
 def seen(run: FlowRun) -> Seen:
-    """Say in our words what a run of Prefect's is doing."""
+    """Describe in our words what a Prefect run is doing."""
     state = run.state
     if state is None:
         return Seen("waiting", "Scheduled")

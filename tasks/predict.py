@@ -9,11 +9,11 @@ from schemas.config import RunOptions
 from schemas.predict import Plan, PlanQuery
 from tasks.artifacts import PATIENCE_S, StageProgress, log_line, publish_page, publish_picture
 from tasks.showing import shown
-from trajpilot_core.pictures.look import WARNING
+from trajpilot_core.markdown_escape import literal
 from trajpilot_core.predict.page import gate_said, role
 from trajpilot_core.predict.picture import paths_picture
 from trajpilot_core.predict.run import predict
-from trajpilot_core.texts import literal
+from trajpilot_core.report.context import WARNING
 
 STAGE = "predict"
 

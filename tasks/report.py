@@ -9,9 +9,9 @@ from prefect.states import Completed
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import publish_page
-from trajpilot_core.pictures.look import look_at
-from trajpilot_core.pictures.summary import summary
-from trajpilot_core.report.place import place_documents
+from trajpilot_core.report.context import look_at
+from trajpilot_core.report.publish import place_documents
+from trajpilot_core.report.ui.summary import summary
 
 LOG = logging.getLogger("trajpilot")
 TITLE = "The report: its main figures, and where it lies"

@@ -16,7 +16,7 @@ POLL_S = 5.0
 def shown(what: str, publish: Callable[[], T], patience_s: float = 0.0) -> T | None:
     """Publish something; None where the server did not answer, or failed, for `patience_s` seconds.
 
-    What had patience is told as a warning when it is left out.
+    What had patience is reported as a warning when it is left out.
 
     Raises:
         httpx.HTTPStatusError: the server refused it (4xx): a fault of ours.
@@ -36,7 +36,7 @@ def shown(what: str, publish: Callable[[], T], patience_s: float = 0.0) -> T | N
 
 
 def is_away(error: httpx.HTTPError) -> bool:
-    """Say whether an error tells of a server that cannot be reached or cannot reach its database."""
+    """State whether an error reports a server that cannot be reached or cannot reach its database."""
     if isinstance(error, httpx.HTTPStatusError):
         return error.response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
     return isinstance(error, httpx.TransportError)

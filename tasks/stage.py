@@ -1,5 +1,6 @@
 """The shell of every stage: ask the store, compute what is missing, say what was done. Written once."""
 
+from collections.abc import Sequence
 from typing import cast
 
 from prefect import State, Task, task
@@ -7,17 +8,21 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State as StateObject
 from prefect.client.schemas.objects import TaskRun
 from prefect.states import Completed
+from prefect.utilities.annotations import opaque, quote
 
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import StageProgress, is_shown, picture_key, publish_outcome, publish_picture
 from tasks.fan_out import fan_out
-from trajpilot_core.pictures.gallery import draw, subjects
-from trajpilot_core.pictures.look import look_at
-from trajpilot_core.pipeline import STAGES
-from trajpilot_core.stages.execute import Outcome, execute
+from trajpilot_core.engine.execution.execute import Outcome, execute
+from trajpilot_core.report.context import look_at
+from trajpilot_core.report.figures import figures_of
+from trajpilot_core.report.ui.gallery import draw
+from trajpilot_core.stages import STAGES
 
 RETRY_DELAYS_S: list[float] = [10.0, 60.0]
+NOT_RUN = "NotReady"
+"""Prefect's name for the state of a task that does not run because one that it waits for did not end well."""
 
 
 def can_heal(task_: Task[..., object], run: TaskRun, state: StateObject) -> bool:
@@ -54,12 +59,30 @@ def show_pictures(made: ArtifactRef, config: PipelineConfig, run: RunOptions) ->
     """Draw what a stage committed, unless the UI has the picture of just that content."""
     frames = "" if config.report.frames else ", without frames"
     mark = f"{made.fingerprint[:12]}{frames}"
-    for subject in subjects(made.stage):
-        if not is_shown(picture_key(made.stage, subject.name), mark):
-            publish_picture(made.stage, draw(made.stage, subject, look_at(config, run)), mark)
+    for figure in figures_of(made.stage):
+        if not is_shown(picture_key(made.stage, figure.name), mark):
+            publish_picture(made.stage, draw(made.stage, figure, look_at(config, run)), mark)
+
+
+def stage_state(
+    name: str, config: PipelineConfig, run: RunOptions, read: Sequence[State[ArtifactRef]] = ()
+) -> State[ArtifactRef]:
+    """Run a stage as a task of the present flow.
+
+    Args:
+        name: the stage.
+        config: what is computed.
+        run: where and how.
+        read: final states of the stages that it reads: the arrows of the UI. If one of them is no success, the task
+            does not run, and its state is called `NOT_RUN`.
+    """
+    # Prefect also draws an arrow from a task whose result holds an object that a later task gets, and equal texts are
+    # often one object: so it looks neither into the settings nor into what the stages before returned.
+    settings = cast(PipelineConfig, quote(config)), cast(RunOptions, quote(run))
+    before = [opaque(state) for state in read]
+    return cast(State[ArtifactRef], run_stage(name, *settings, return_state=True, wait_for=before))
 
 
 def stage_output(name: str, config: PipelineConfig, run: RunOptions) -> ArtifactRef:
     """Run a stage as a task of the present flow and hand on the reference to what it wrote; its error is raised."""
-    state = cast(State[ArtifactRef], run_stage(name, config, run, return_state=True))
-    return state.result()
+    return stage_state(name, config, run).result()

@@ -11,18 +11,32 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("schemas", "trajpilot_core", "tasks", "flows", "deployments")
 FILES = sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
-WRITES_RELEASED_LAYOUT = "trajpilot_core/encoders/tiny.py"
+WRITES_RELEASED_LAYOUT = "trajpilot_core/encoders/video/tiny.py"
 """The demo's random checkpoint is a .pt file as the released ones are; it is read with weights_only=True like them."""
 FILES_THAT_RUN = FILES + sorted((ROOT / "benchmarks").rglob("*.py"))
 BANNED_MODULES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal", "jsonpickle"}
-"""Whoever loads their files runs the files' code. The name of pickle's error may be imported: torch raises it."""
+"""Loading their files runs the files' code. The name of pickle's error may be imported: torch raises it."""
 BANNED_CALLS = {
-    "eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load", "yaml.load_all", "yaml.full_load",
-    "yaml.unsafe_load", "torch.save", "torch.hub.load", "torch.jit.load", "torch.package.PackageImporter",
-    "torch.serialization.add_safe_globals", "pandas.read_pickle", "numpy.core.multiarray.unpickle",
-}  # fmt: skip
+    "eval",
+    "exec",
+    "compile",
+    "__import__",
+    "os.system",
+    "os.popen",
+    "yaml.load",
+    "yaml.load_all",
+    "yaml.full_load",
+    "yaml.unsafe_load",
+    "torch.save",
+    "torch.hub.load",
+    "torch.jit.load",
+    "torch.package.PackageImporter",
+    "torch.serialization.add_safe_globals",
+    "pandas.read_pickle",
+    "numpy.core.multiarray.unpickle",
+}
 MUST_BE = {"allow_pickle": "False", "shell": "False", "trust_remote_code": "False", "weights_only": "True"}
-"""Keywords that open a door: only this value may be written."""
+"""Keywords that open a hole: only this value may be written."""
 
 
 def imported(tree: ast.AST) -> dict[str, str]:
@@ -105,24 +119,57 @@ def test_no_module_reads_or_writes_pickles_or_runs_text_as_code() -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    ["import pickle", "import pickle as p", "from pickle import loads", "from pickle import UnpicklingError, load",
-     "import _pickle", "import cloudpickle", "import dill", "import joblib", "from joblib import load", "import shelve",
-     "import marshal", "torch.load(path)", "torch.load(path, weights_only=False)", "torch.load(p, weights_only=safe)",
-     "from torch import load\nload(path)", "import torch as t\nt.load(path)", "torch.save(x, p)", "torch.hub.load(r)",
-     "torch.serialization.add_safe_globals([x])", "np.load(p, allow_pickle=True)", "numpy.load(p, allow_pickle=flag)",
-     "yaml.load(text)", "yaml.unsafe_load(text)", "from yaml import load\nload(text)", "eval(text)", "exec(text)",
-     "compile(text, 'x', 'exec')", "os.system(text)", "subprocess.run(text, shell=True)",
-     "AutoModel.from_pretrained(m, trust_remote_code=True)", "f(trust_remote_code=cfg.trust)"],
-)  # fmt: skip
+    [
+        "import pickle",
+        "import pickle as p",
+        "from pickle import loads",
+        "from pickle import UnpicklingError, load",
+        "import _pickle",
+        "import cloudpickle",
+        "import dill",
+        "import joblib",
+        "from joblib import load",
+        "import shelve",
+        "import marshal",
+        "torch.load(path)",
+        "torch.load(path, weights_only=False)",
+        "torch.load(p, weights_only=safe)",
+        "from torch import load\nload(path)",
+        "import torch as t\nt.load(path)",
+        "torch.save(x, p)",
+        "torch.hub.load(r)",
+        "torch.serialization.add_safe_globals([x])",
+        "np.load(p, allow_pickle=True)",
+        "numpy.load(p, allow_pickle=flag)",
+        "yaml.load(text)",
+        "yaml.unsafe_load(text)",
+        "from yaml import load\nload(text)",
+        "eval(text)",
+        "exec(text)",
+        "compile(text, 'x', 'exec')",
+        "os.system(text)",
+        "subprocess.run(text, shell=True)",
+        "AutoModel.from_pretrained(m, trust_remote_code=True)",
+        "f(trust_remote_code=cfg.trust)",
+    ],
+)
 def test_the_rule_against_pickles_and_code_sees_a_planted_fault(fault: str) -> None:
     assert banned(ast.parse(fault))
 
 
 @pytest.mark.parametrize(
     "innocent",
-    ["from pickle import UnpicklingError", "torch.load(p, weights_only=True)", "np.load(p, allow_pickle=False)",
-     "re.compile(text)", "model.eval()", "yaml.safe_load(text)", "subprocess.run([a], shell=False)", "json.load(f)"],
-)  # fmt: skip
+    [
+        "from pickle import UnpicklingError",
+        "torch.load(p, weights_only=True)",
+        "np.load(p, allow_pickle=False)",
+        "re.compile(text)",
+        "model.eval()",
+        "yaml.safe_load(text)",
+        "subprocess.run([a], shell=False)",
+        "json.load(f)",
+    ],
+)
 def test_the_rule_against_pickles_and_code_leaves_the_innocent_alone(innocent: str) -> None:
     assert banned(ast.parse(innocent)) == []
 
@@ -155,11 +202,17 @@ def test_every_flow_and_task_says_that_prefect_keeps_no_result() -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    ["@flow\ndef f(): ...", "@task(name='x')\ndef f(): ...", "@task(persist_result=True)\ndef f(): ...",
-     "@flow(persist_result=False, result_storage='local')\ndef f(): ...", "flow(name='x')(f)",
-     "x.with_options(persist_result=True)", "x.with_options(result_serializer='pickle')",
-     "@prefect.task()\ndef f(): ..."],
-)  # fmt: skip
+    [
+        "@flow\ndef f(): ...",
+        "@task(name='x')\ndef f(): ...",
+        "@task(persist_result=True)\ndef f(): ...",
+        "@flow(persist_result=False, result_storage='local')\ndef f(): ...",
+        "flow(name='x')(f)",
+        "x.with_options(persist_result=True)",
+        "x.with_options(result_serializer='pickle')",
+        "@prefect.task()\ndef f(): ...",
+    ],
+)
 def test_the_rule_of_results_sees_a_planted_fault(fault: str) -> None:
     assert prefect_switches(ast.parse(fault))
 
@@ -173,7 +226,72 @@ def test_no_module_is_called_utils() -> None:
     assert not [p for p in FILES if p.stem in ("utils", "common", "misc", "helpers")]
 
 
-def test_the_project_file_lists_every_package() -> None:
-    text = (ROOT / "pyproject.toml").read_text()
-    folders = {".".join(p.parent.relative_to(ROOT).parts) for p in FILES if p.name == "__init__.py"}
-    assert {name for name in folders if f'"{name}"' not in text} == set()
+def test_every_folder_of_code_is_a_package() -> None:
+    folders = {path.parent for path in FILES}
+    assert {folder for folder in folders if not (folder / "__init__.py").exists()} == set()
+
+
+def private_names(tree: ast.AST) -> list[str]:
+    """Names with a leading underscore of other modules of ours, imported or reached through the module."""
+    ours = {name: whole for name, whole in imported(tree).items() if whole.split(".")[0] in PACKAGES}
+    found = [whole for whole in ours.values() if is_private(whole.rpartition(".")[2])]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and isinstance(node.value, ast.Name):
+            found += [f"{ours[node.value.id]}.{node.attr}"] if node.value.id in ours else []
+    return found
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_no_module_uses_a_private_name_of_another() -> None:
+    assert {str(p.relative_to(ROOT)): f for p in FILES if (f := private_names(ast.parse(p.read_text())))} == {}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "from trajpilot_core.engine.key import _check_sources",
+        "def f():\n    from schemas.base import _x as x",
+        "from trajpilot_core.engine import key\nkey._check_sources(1, 2)",
+    ],
+)
+def test_the_rule_of_private_names_sees_a_planted_fault(fault: str) -> None:
+    assert private_names(ast.parse(fault))
+
+
+def type_names(tree: ast.Module) -> list[str]:
+    """Names of the types that a module defines: its classes, and what it assigns to a capitalised name."""
+    found = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            found.append(node.name)
+        elif isinstance(node, ast.Assign):
+            names = (t.id for t in node.targets if isinstance(t, ast.Name))
+            found += [name for name in names if name.lstrip("_")[:1].isupper() and not name.isupper()]
+    return found
+
+
+def defined_twice(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """Type name -> the modules that define it, where they are several."""
+    where: dict[str, list[str]] = {}
+    for path, tree in modules.items():
+        for name in type_names(tree):
+            where.setdefault(name, []).append(path)
+    return {name: paths for name, paths in where.items() if len(paths) > 1}
+
+
+def test_no_type_name_is_defined_twice_in_the_core() -> None:
+    core = [p for p in FILES if p.is_relative_to(ROOT / "trajpilot_core")]
+    found = defined_twice({str(p.relative_to(ROOT)): ast.parse(p.read_text()) for p in core})
+    assert not found, "give each a name in the field's terms, or define it once and import it"
+
+
+@pytest.mark.parametrize(
+    "second", ["class Sample:\n    pass", "Sample = dict[str, int]", "class Sample(NamedTuple):\n    take: str"]
+)
+def test_a_type_name_that_is_defined_twice_is_seen(second: str) -> None:
+    first = ast.parse("class Sample:\n    pass\nSIZE = 3")
+    assert defined_twice({"a.py": first, "b.py": ast.parse(second)}) == {"Sample": ["a.py", "b.py"]}
+    assert not defined_twice({"a.py": first, "b.py": ast.parse("from a import Sample\nSIZE = 3\nsample = 1")})

@@ -1,4 +1,4 @@
-"""Errors that a user can act on. Each message says what was found, where, what was allowed, what to do."""
+"""Errors that a user can act on. Each message states what was found, where, what was allowed, what to do."""
 
 from schemas.rejects import RejectCode
 
@@ -16,11 +16,11 @@ class NotBuiltError(InputError):
 
 
 class MixedSourcesError(InputError):
-    """Head motions of several pose sources, frames or scales stand in one set although nobody asked for it."""
+    """Head motions of several pose sources, frames or scales stand in one set although that was not requested."""
 
 
 class StoreError(TrajPilotError):
-    """An artifact is absent, damaged, or asked for by somebody who did not declare it."""
+    """An artifact is absent, damaged, or requested by a stage that did not declare it."""
 
 
 class StoreIOError(StoreError, OSError):
@@ -40,7 +40,11 @@ class TrainingError(TrajPilotError):
 
 
 class WorkerError(TrajPilotError):
-    """A process that did part of the work ended without a word: it was killed, or out of memory."""
+    """A process that did part of the work crashed: it was killed, or out of memory."""
+
+
+class StagesFailedError(TrajPilotError):
+    """Stages of a run failed; it names each with its error, and the stages that did not run because of them."""
 
 
 class TakeFault(TrajPilotError):
@@ -57,3 +61,7 @@ class LeakError(TrajPilotError):
 
 class WorldError(TrajPilotError):
     """The simulated world cannot be written where it was asked for."""
+
+
+class MethodError(TrajPilotError):
+    """The declaration of a row of the tables contradicts itself, or there is no such row."""

@@ -9,10 +9,10 @@ from rich.console import Console
 
 from deployments.cli.options import Device, Set, Workers, configure
 from deployments.cli.tables import say, table_of
-from trajpilot_core.stages.resolve import resolve_device
+from trajpilot_core.engine.resolve import resolve_device
 
 if TYPE_CHECKING:
-    from trajpilot_core.encoders.throughput import Speed
+    from trajpilot_core.encoders.video.throughput import Speed
 
 benching = typer.Typer(help="Measure how fast this machine is.", no_args_is_help=True)
 Models = Annotated[list[str], typer.Option("--model", help="Encoder by any of its names (repeatable).")]
@@ -33,11 +33,14 @@ def group() -> None:
 
 @benching.command()
 def features(
-    model: Models = ["vit_large", "vit_gigantic"], clips: Clips = 64, workers: Workers = 2,  # noqa: B006
-    set_: Set = [], device: Device = "auto",  # noqa: B006
-) -> None:  # fmt: skip
-    """Measure V-JEPA with random weights: clips per second, share of the matrix rate, decoding beside encoding."""
-    from trajpilot_core.encoders.throughput import measure
+    model: Models = ["vit_large", "vit_gigantic"],  # noqa: B006
+    clips: Clips = 64,
+    workers: Workers = 2,
+    set_: Set = [],  # noqa: B006
+    device: Device = "auto",
+) -> None:
+    """Measure V-JEPA with random weights: clips per second, share of the matrix rate, decoding while encoding."""
+    from trajpilot_core.encoders.video.throughput import measure
 
     used = resolve_device(device)
     console = Console()
@@ -54,15 +57,34 @@ def features(
 
 def show_speeds(console: Console, speeds: "list[Speed]", workers: int) -> None:
     """Print a row per encoder, and what the columns mean."""
-    columns = ("model", "arithmetic", "batch", "TFLOP a clip", "encode", "matrix rate, TFLOP/s", "share of it",
-               "decode", "both", "waiting", "overlap")  # fmt: skip
+    columns = (
+        "model",
+        "arithmetic",
+        "batch",
+        "TFLOP a clip",
+        "encode",
+        "matrix rate, TFLOP/s",
+        "share of it",
+        "decode",
+        "both",
+        "waiting",
+        "overlap",
+    )
     table = table_of(console, columns, "clips per second, random weights")
     for row in speeds:
         table.add_row(
-            row.model, row.arithmetic, str(row.batch), f"{row.tera_per_clip:.3g}", f"{row.encoded_hz:.3g}",
-            f"{row.matrix_tera_hz:.3g}", f"{row.matrix_share:.0%}", f"{row.decoded_hz:.3g}", f"{row.both_hz:.3g}",
-            f"{row.waited_share:.0%}", f"{row.overlap:.0%}",
-        )  # fmt: skip
+            row.model,
+            row.arithmetic,
+            str(row.batch),
+            f"{row.tera_per_clip:.3g}",
+            f"{row.encoded_hz:.3g}",
+            f"{row.matrix_tera_hz:.3g}",
+            f"{row.matrix_share:.0%}",
+            f"{row.decoded_hz:.3g}",
+            f"{row.both_hz:.3g}",
+            f"{row.waited_share:.0%}",
+            f"{row.overlap:.0%}",
+        )
     console.print(table)
     say(console, f"decode: {workers} processes, 448 px video with a keyframe every 250 frames; both: as a run does it")
     say(

@@ -11,10 +11,10 @@ from rich.markup import escape
 from deployments.cli.tables import say, table_of
 from schemas.annotation import SIMULATED
 from trajpilot_core.errors import InputError
-from trajpilot_core.pipeline import STAGES
+from trajpilot_core.stages import STAGES
 
 if TYPE_CHECKING:
-    from trajpilot_core.compare import InputDifference
+    from trajpilot_core.evaluation.comparison import InputDifference
     from trajpilot_core.evaluation.paired import PairedMetric, Pairing
 
 Run = Annotated[str, typer.Argument(help="Root of a run, or ROOT@KEY for an evaluation of before.")]
@@ -31,12 +31,12 @@ def add_to(app: typer.Typer) -> None:
 
 def compare(first: Run, second: Run, metric: Metrics = ["M@1", "MSeq"]) -> None:  # noqa: B006
     """Compare settings, inputs and metrics of two runs; differences are second - first, paired over takes."""
-    from trajpilot_core import compare as comparing
-    from trajpilot_core.evaluation.paired import FIELDS
+    from trajpilot_core.evaluation import comparison as comparing
+    from trajpilot_core.metrics import with_ceiling
 
-    wrong = [name for name in metric if name not in FIELDS]
+    wrong = [name for name in metric if name not in with_ceiling()]
     if wrong:
-        raise InputError(f"--metric {wrong[0]}: no such metric; there are {', '.join(FIELDS)}")
+        raise InputError(f"--metric {wrong[0]}: no such metric; there are {', '.join(with_ceiling())}")
     sides = [comparing.open_side(name, STAGES) for name in (first, second)]
     console = Console()
     if any(SIMULATED in comparing.corpora_of(side) for side in sides):
@@ -52,7 +52,7 @@ def compare(first: Run, second: Run, metric: Metrics = ["M@1", "MSeq"]) -> None:
 
 
 def input_lines(found: "InputDifference") -> list[str]:
-    """Say in which takes the data differ."""
+    """Print in which takes the data differ."""
     parts = {"takes of the first run only": found.only_first, "takes of the second run only": found.only_second}
     parts |= {"takes in another split": found.moved}
     parts |= {f"takes whose {entry} differ": takes for entry, takes in found.changed.items()}

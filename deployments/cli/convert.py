@@ -25,9 +25,9 @@ def group() -> None:
 @converting.command()
 def egovlpv2(source: Source, target: Target) -> None:
     """Write the text tower and the projection of EgoVLPv2 as safetensors; nothing in the pickled file is run."""
-    from trajpilot_core.encoders.egovlp import convert
+    from trajpilot_core.encoders.text.egovlp import convert
 
     about = convert(source, target)
     size_mb = target.stat().st_size / 1e6
     typer.echo(f"{target}: {size_mb:,.0f} MB, from {about['source']} with sha256 {about['source_sha256']}")
-    typer.echo("put roberta-base's vocab.json and merges.txt beside it, and set text_bank.model to that folder")
+    typer.echo("put roberta-base's vocab.json and merges.txt next to it, and set text_bank.model to that folder")

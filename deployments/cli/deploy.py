@@ -7,6 +7,7 @@ import typer
 
 from deployments.cli.options import located, run_options
 from deployments.recipes import recipe as named
+from trajpilot_core.command_line import command
 from trajpilot_core.errors import InputError
 
 
@@ -27,12 +28,17 @@ def deploy(
     data: Annotated[str, typer.Option("--data", envvar="TRAJPILOT_DATA", help="Folder of the corpus.")] = "",
     root: Annotated[str, typer.Option("--root", envvar="TRAJPILOT_ROOT", help="Where runs write.")] = "runs",
     recipe: Annotated[str, typer.Option("--recipe", envvar="TRAJPILOT_RECIPE", help="Named experiment.")] = "atomic",
-    group_video_s: Annotated[float | None, typer.Option(
-        "--group-video-s", envvar="TRAJPILOT_GROUP_VIDEO_S", min=1,
-        help="Share features and trajectories out over the workers in groups of so many seconds of video; else off.",
-    )] = None,
+    group_video_s: Annotated[
+        float | None,
+        typer.Option(
+            "--group-video-s",
+            envvar="TRAJPILOT_GROUP_VIDEO_S",
+            min=1,
+            help="Share features and trajectories out over the workers in groups of so many seconds of video.",
+        ),
+    ] = None,
     pools: Annotated[Pools, typer.Option("--pools", help="What runs a flow.")] = Pools.process,
-) -> None:  # fmt: skip
+) -> None:
     """Deploy to the Prefect server that PREFECT_API_URL names: work pools, deployments, the crash automation.
 
     Places are as the workers see them. They become the defaults of every deployed run.
@@ -60,6 +66,6 @@ def deploy(
     groups = f", groups of {group_video_s:g} s of video" if group_video_s else ""
     where = f"data {place['data_root'] or '(none)'}, root {place['root']}{groups}"
     typer.echo(f"deployed to {server}: recipe {recipe}, {where}")
-    by_hand = "   ".join(f"prefect worker start --pool {pool}" for pool in POOLS)
-    typer.echo(f"workers:  trajpilot workers   (by hand: {by_hand})")
-    typer.echo("run:      prefect deployment run full-pipeline")
+    by_hand = "   ".join(command("worker", "start", "--pool", pool, program="prefect") for pool in POOLS)
+    typer.echo(f"workers:  {command('workers')}   (by hand: {by_hand})")
+    typer.echo(f"run:      {command('deployment', 'run', 'full-pipeline', program='prefect')}")

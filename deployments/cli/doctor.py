@@ -9,20 +9,23 @@ from rich.console import Console
 from rich.markup import escape
 
 from deployments.cli.inspect import MaybeData, MaybeRecipe, asked
-from deployments.cli.options import Device, Root, Set, change, located, run_options
+from deployments.cli.options import Device, Root, Set, change, located, roots_below, run_options
 from deployments.cli.tables import table_of
 from schemas.config import PipelineConfig
+from trajpilot_core.corpora.registry import CORPORA
+from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages.last import recall_run
 
 if TYPE_CHECKING:
-    from trajpilot_core.checkup import Finding
+    from trajpilot_core.doctor.checks import HealthFinding
 
 NEEDED_BYTES = 2 << 30
 """What a run asks for before it starts."""
 MaybeCorpus = Annotated[
     str | None,
-    typer.Option("--corpus", help="Look at the download of this corpus only; --root (or --data) is its folder."),
+    typer.Option(
+        "--corpus", help=f"Look at the download of this corpus only: {', '.join(CORPORA)}; --root (or --data) names it."
+    ),
 ]
 STYLES = {"ok": "green", "note": "yellow", "bad": "red"}
 
@@ -33,14 +36,18 @@ def add_to(app: typer.Typer) -> None:
 
 
 def doctor(
-    data: MaybeData = None, root: Root = "runs", recipe: MaybeRecipe = None, set_: Set = [],  # noqa: B006
-    device: Device = "auto", corpus: MaybeCorpus = None,
-) -> None:  # fmt: skip
+    data: MaybeData = None,
+    root: Root = "runs",
+    recipe: MaybeRecipe = None,
+    set_: Set = [],  # noqa: B006
+    device: Device = "auto",
+    corpus: MaybeCorpus = None,
+) -> None:
     """Look at Python, packages, GPU, memory, disk, server, login and corpus; what stops a run ends with status 1."""
     from deployments.server_check import check_server
     from deployments.settings import server_login, server_of_deployments
-    from trajpilot_core import checkup
-    from trajpilot_core.checkup_weights import check_weights
+    from trajpilot_core.doctor import checks as checkup
+    from trajpilot_core.doctor.weights import check_weights
 
     if corpus is not None:
         look_at_download(corpus, located(data or root), set_)
@@ -48,12 +55,21 @@ def doctor(
     run_options(root=place, device=device)
     login, has_key = server_login()
     found = [
-        checkup.check_python(), *checkup.check_packages(), checkup.check_device(device), checkup.check_memory(),
+        checkup.check_python(),
+        *checkup.check_packages(),
+        checkup.check_device(device),
+        checkup.check_memory(),
         *checkup.check_root(place, NEEDED_BYTES),
         *check_server(server_of_deployments(), login, has_key=has_key),
-    ]  # fmt: skip
+    ]
+    if "://" in place and any(row.what == "root" and row.verdict == "bad" for row in found):
+        end(show(found))  # which corpus it is about is written there
     if data is None and recall_run(place) is None:
-        found.append(checkup.Finding("data root", "a download", "not named", "note", "name it with --data"))
+        below = roots_below(root)
+        hint = f", or give the --root of a run{below}" if below else ""
+        found.append(
+            checkup.HealthFinding("data root", "a download", "not named", "note", f"name it with --data{hint}")
+        )
     else:
         config, where = asked(root, data, recipe, set_, device)
         found += checkup.check_corpus(where["data_root"], config.ingest) + check_weights(config)
@@ -61,20 +77,21 @@ def doctor(
 
 
 def look_at_download(corpus: str, folder: str, changes: list[str]) -> NoReturn:
-    """Say what a download of a corpus should hold, what is there and how the rest is got; needs no run and no server.
+    """State what a download of a corpus should hold, what is there and how the rest is got; needs no run and no server.
 
     Raises:
         InputError: there is no such corpus, or a change names no setting.
     """
-    from trajpilot_core import checkup
-    from trajpilot_core.readers.downloads import DOWNLOADS
+    from trajpilot_core.doctor import checks as checkup
 
-    if corpus not in DOWNLOADS:
-        raise InputError(f"no corpus is called {corpus!r}; the corpora are {', '.join(sorted(DOWNLOADS))}")
+    if corpus not in CORPORA:
+        raise InputError(f"no corpus is called {corpus!r}; the corpora are {', '.join(sorted(CORPORA))}")
     base = PipelineConfig()
     config = change(base.replace(ingest=base.ingest.replace(corpus=corpus)), changes)
-    download = DOWNLOADS[corpus]
-    typer.echo(f"{download.title} at {folder}")
+    spec, download = CORPORA[corpus], CORPORA[corpus].download
+    typer.echo(f"{spec.title} at {folder}")
+    for lack in spec.lacks():
+        typer.echo(f"it has no {lack}")
     found = checkup.check_corpus(folder, config.ingest)
     n_bad = show(found)
     if any(row.verdict != "ok" for row in found):
@@ -84,7 +101,7 @@ def look_at_download(corpus: str, folder: str, changes: list[str]) -> NoReturn:
     end(n_bad)
 
 
-def show(found: "Sequence[Finding]") -> int:
+def show(found: "Sequence[HealthFinding]") -> int:
     """Print the findings as a table, what is to be done and what they come to; return how many stop a run."""
     console = Console()
     table = table_of(console, ("what", "expected", "found", ""))

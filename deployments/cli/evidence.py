@@ -27,7 +27,7 @@ def claims(
     device: Device = "auto",
 ) -> None:
     """Compute the simulated worlds of the claims and their controls; goes on where it stopped."""
-    from trajpilot_core.claims.worlds import chosen
+    from trajpilot_core.studies.claims.worlds import chosen
 
     chosen(ClaimsConfig(), world)
     from deployments.settings import one_thread_per_process, prepare_prefect
@@ -40,8 +40,8 @@ def claims(
 
 
 def pages(docs: Docs = Path("docs")) -> None:
-    """Render the pages of the evidence from the tables that lie beside them; computes nothing."""
-    from trajpilot_core.evidence_pages import write_pages
+    """Render the pages of the evidence from the tables that lie next to them; computes nothing."""
+    from trajpilot_core.studies.pages import write_pages
 
     for path in write_pages(docs):
         typer.echo(str(path))

@@ -10,17 +10,29 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from deployments.cli.options import Device, Force, From, Only, Root, Set, change, check_corpus, located, run_options
+from deployments.cli.options import (
+    Device,
+    Force,
+    From,
+    Only,
+    Root,
+    Set,
+    change,
+    check_corpus,
+    located,
+    roots_below,
+    run_options,
+)
 from deployments.cli.tables import disk, moment, number, say, show, time
 from deployments.recipes import check_built
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig
+from trajpilot_core.engine.last_run import LastRun, recall_run
+from trajpilot_core.engine.planning import plan as planning
+from trajpilot_core.engine.planning import status as states
+from trajpilot_core.engine.planning.estimate import NOTHING
 from trajpilot_core.errors import InputError
-from trajpilot_core.pipeline import STAGES, selected
-from trajpilot_core.stages import plan as planning
-from trajpilot_core.stages import status as states
-from trajpilot_core.stages.estimate import NOTHING
-from trajpilot_core.stages.last import LastRun, recall_run
+from trajpilot_core.stages import STAGES, selected
 
 MaybeData = Annotated[
     str | None, typer.Option("--data", help="Folder of the downloaded corpus; without it that of the last run here.")
@@ -38,28 +50,44 @@ def add_to(app: typer.Typer) -> None:
 
 
 def status(
-    data: MaybeData = None, root: Root = "runs", recipe: MaybeRecipe = None, set_: Set = [],  # noqa: B006
+    data: MaybeData = None,
+    root: Root = "runs",
+    recipe: MaybeRecipe = None,
+    set_: Set = [],  # noqa: B006
     device: Device = "auto",
-) -> None:  # fmt: skip
-    """Say of every stage whether it is fresh, stale or missing, and why."""
+) -> None:
+    """Report for every stage whether it is fresh, stale or missing, and why."""
     config, where = asked(root, data and check_corpus(data), recipe, set_, device)
     options = run_options(root=located(root), **where)
     with no_collector():
         rows = states.status(STAGES, config, options)
     columns = ("stage", "state", "rows", "rejected", "written (UTC)", "seconds", "why")
     cells = [
-        (row.plan.stage, coloured(row.plan.state), number(row.rows), number(row.rejected), moment(row.started),
-         number(row.seconds), row.plan.why)
+        (
+            row.plan.stage,
+            coloured(row.plan.state),
+            number(row.rows),
+            number(row.rejected),
+            moment(row.started),
+            number(row.seconds),
+            row.plan.why,
+        )
         for row in rows
-    ]  # fmt: skip
+    ]
     show(Console(), columns, cells, f"status of {root}")
 
 
 def plan(
-    data: MaybeData = None, root: Root = "runs", recipe: MaybeRecipe = None, set_: Set = [],  # noqa: B006
-    only: Only = [], from_: From = None, force: Force = [], device: Device = "auto",  # noqa: B006
-) -> None:  # fmt: skip
-    """Say what a run would compute, in numbers, without computing it."""
+    data: MaybeData = None,
+    root: Root = "runs",
+    recipe: MaybeRecipe = None,
+    set_: Set = [],  # noqa: B006
+    only: Only = [],  # noqa: B006
+    from_: From = None,
+    force: Force = [],  # noqa: B006
+    device: Device = "auto",
+) -> None:
+    """State what a run would compute, in numbers, without computing it."""
     config, where = asked(root, data and check_corpus(data), recipe, set_, device)
     options = run_options(root=located(root), only=only, from_stage=from_, force=force, **where)
     if recipe is not None:
@@ -96,7 +124,10 @@ def asked(
     """
     last = recall_run(located(root))
     if data is None and last is None:
-        raise InputError(f"no run below {root} is remembered; name the corpus with --data, and the --recipe")
+        raise InputError(
+            f"no run below {root} is remembered; give the --root of a run{roots_below(root)}, or name the corpus with "
+            "--data, and the --recipe"
+        )
     place = last.data_root if data is None and last is not None else located(data or "")
     config = base_config(last if data is None else same_data(last, place), recipe)
     chosen = last.device if last is not None and device == "auto" else device
@@ -131,7 +162,7 @@ def numbers_of(row: planning.PlanRow) -> tuple[str, ...]:
 
 
 def total(rows: list[planning.PlanRow], root: str) -> str:
-    """Say what all stages that are asked for take together, and how much of that is known."""
+    """State what all requested stages need together, and how much of that is known."""
     todo = [row for row in rows if row.compute != 0]
     if not todo:
         return "nothing to compute"

@@ -1,8 +1,9 @@
 """Options that several commands share, and how a configuration is read."""
 
 import json
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
@@ -11,6 +12,8 @@ from pydantic_core import ErrorDetails
 from deployments.recipes import recipe
 from schemas.config import PipelineConfig, RunOptions
 from schemas.places import LOGIN_INSIDE, REFUSED, holds_login
+from trajpilot_core.command_line import shown
+from trajpilot_core.engine.last_run import NAME
 from trajpilot_core.errors import InputError
 
 Root = Annotated[str, typer.Option("--root", help="Everything that is written lies under this folder.")]
@@ -21,8 +24,15 @@ Only = Annotated[list[str], typer.Option("--only", help="Run this stage only (re
 From = Annotated[str | None, typer.Option("--from", help="Run this stage and all after it.")]
 Force = Annotated[list[str], typer.Option("--force", help="Recompute this stage (repeatable).")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes side by side.")]
+AtOnce = Annotated[
+    int | None,
+    typer.Option("--stages-at-once", min=1, max=16, help="Stages side by side; else as many as the machine allows."),
+]
 MaxRejects = Annotated[float, typer.Option("--max-rejects", help="Share of damaged rows at which a stage fails.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+SUGGESTED = 3
+ALIKE = 0.75
+"""Likeness of two names from which on one is suggested for the other: one letter in four may be wrong."""
 
 
 def located(place: str) -> str:
@@ -50,10 +60,25 @@ def local_root(root: str) -> Path:
     return Path(place)
 
 
+def roots_below(root: str) -> str:
+    """Name the folders just below a folder that hold a run, in brackets, for a user who gave no --root."""
+    notes = [] if "://" in root else sorted(Path(root).glob(f"*/{NAME}"))
+    found = [shown(note.parent) for note in notes[:SUGGESTED]]
+    return f" ({' or '.join(f'--root {place}' for place in found)})" if found else ""
+
+
 def check_corpus(data: str) -> str:
-    """Refuse a corpus folder that is not there before anything is started."""
+    """Refuse a corpus that is not there, or whose object store does not answer, before anything is started.
+
+    Raises:
+        InputError: what was found.
+    """
     place = located(data)
-    if "://" not in place and not Path(place).is_dir():
+    if "://" in place:
+        from trajpilot_core.store.corpus_files import open_corpus
+
+        open_corpus(place)
+    elif not Path(place).is_dir():
         raise InputError(f"--data {data} is no folder; give the folder of the download")
     return place
 
@@ -79,7 +104,7 @@ def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
     """Return `config` with changes such as `features.size_px=256`.
 
     Raises:
-        InputError: a change names no field, or a value that the field does not allow.
+        InputError: a change names no field, no value, or one that the field does not allow.
     """
     values = config.model_dump()
     for wanted in changes:
@@ -88,8 +113,10 @@ def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
         place: object = values
         for parent in parents:
             place = place.get(parent) if isinstance(place, dict) else None
-        if not equals or not isinstance(place, dict) or leaf not in place:
-            raise InputError(f"--set {wanted}: no such setting; write for example --set features.size_px=256")
+        if not isinstance(place, dict) or leaf not in place:
+            raise InputError(f"--set {wanted}: no such setting; {nearest(path, settings_of(values))}")
+        if not equals:
+            raise InputError(f"--set {wanted}: {without_value(path, place[leaf])}")
         place[leaf] = read_value(text)
     try:
         return PipelineConfig.model_validate(values)
@@ -97,13 +124,35 @@ def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
         raise InputError(explain(error)) from None
 
 
+def settings_of(values: dict[str, Any], above: str = "") -> dict[str, object]:
+    """Return every setting by its whole name, such as `features.size_px`, with its value."""
+    found: dict[str, object] = {}
+    for name, value in values.items():
+        found |= settings_of(value, f"{above}{name}.") if isinstance(value, dict) and value else {above + name: value}
+    return found
+
+
+def nearest(path: str, settings: dict[str, object]) -> str:
+    """Return which settings may have been meant, nearest first: of the same last name, else those that look alike."""
+    same = [name for name in settings if name.rpartition(".")[2] == path.rpartition(".")[2]]
+    found = get_close_matches(path, same or settings, SUGGESTED, 0.0 if same else ALIKE)
+    return f"did you mean {' or '.join(found)}?" if found else "write for example --set features.size_px=256"
+
+
+def without_value(path: str, value: object) -> str:
+    """State how a value is given to a setting, or to one of a group."""
+    if isinstance(value, dict) and value:
+        return f"{path} is a group; write --set SETTING=VALUE for one of {', '.join(settings_of(value, f'{path}.'))}"
+    return f"no value is given; write --set {path}=VALUE (it is {json.dumps(value, default=str)} now)"
+
+
 def explain(error: ValidationError) -> str:
-    """Say in one line which setting has which wrong value; an address with a login in it is not repeated."""
+    """State in one line which setting has which wrong value; an address with a login in it is not repeated."""
     return "; ".join(map(fault, error.errors()))
 
 
 def fault(found: ErrorDetails) -> str:
-    """Say in one line what is wrong with one setting."""
+    """State in one line what is wrong with one setting."""
     value = "" if found["type"] == LOGIN_INSIDE else f" is {found['input']!r}"
     return f"{'.'.join(map(str, found['loc']))}{value}: {found['msg']}"
 

@@ -12,16 +12,17 @@ from rich.console import Console
 from deployments.cli.options import Device, Root, check_corpus, run_options
 from deployments.cli.tables import say, show, time
 from deployments.recipes import recipe as named
-from schemas.config import PipelineConfig, PredictorConfig, RunOptions
+from schemas.config import PipelineConfig, RunOptions
 from schemas.poses import VideoSourceName
+from schemas.training import PredictorConfig
+from trajpilot_core.corpora.simulated import is_simulated
+from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.key import resolve_inputs
+from trajpilot_core.engine.resolve import resolve_config, resolve_device
+from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import InputError
-from trajpilot_core.pipeline import STAGES
-from trajpilot_core.readers.corpus import open_corpus
-from trajpilot_core.readers.simulated import is_simulated
-from trajpilot_core.stages.execute import execute
-from trajpilot_core.stages.key import resolve_inputs
-from trajpilot_core.stages.resolve import resolve_config, resolve_device
-from trajpilot_core.stages.stage import Runtime
+from trajpilot_core.stages import STAGES
+from trajpilot_core.store.corpus_files import open_corpus
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
@@ -52,11 +53,11 @@ def step(root: Root = "runs") -> None:
     import torch
 
     from schemas.observation import DOF, MOTIONS
-    from trajpilot_core.evaluation.pose_robustness import median_step_m
+    from trajpilot_core.studies.pose_robustness import median_step_m
 
     takes = {row["take_id"] for row in read(root, "ingest", "takes").to_pylist() if row["split"] == "train"}
-    rows = [row for row in read(root, "trajectories", "controls").to_pylist() if row["take_id"] in takes]
-    clips = [row["controls"] for row in rows if row["scale"] == "metric"]
+    rows = [row for row in read(root, "trajectories", "motions").to_pylist() if row["take_id"] in takes]
+    clips = [row["motions"] for row in rows if row["scale"] == "metric"]
     if not clips:
         raise InputError(f"no training clip below {root} has lengths in metres; run trajectories with source aria")
     found = median_step_m(torch.from_numpy(np.array(clips, dtype=np.float32).reshape(-1, MOTIONS, DOF)))
@@ -64,34 +65,50 @@ def step(root: Root = "runs") -> None:
 
 
 def accuracy(
-    data: Data, root: Root = "runs", recipe: Recipe = "demo", source: Source = "odometry", workers: Workers = 2,
-    weights: Weights = None, device: Device = "auto",
-) -> None:  # fmt: skip
+    data: Data,
+    root: Root = "runs",
+    recipe: Recipe = "demo",
+    source: Source = "odometry",
+    workers: Workers = 2,
+    weights: Weights = None,
+    device: Device = "auto",
+) -> None:
     """Estimate the poses of every segment from its video and compare them with the pose files."""
-    from trajpilot_core.evaluation.pose_accuracy import corpus_errors, distributions
+    from trajpilot_core.studies.pose_accuracy import corpus_errors, distributions
 
     config = from_video(named(recipe), source, weights)
     tell_simulated(data)
     outcome = computed(config, options(other_root(root, source), data, workers, device), ("ingest", "trajectories"))
     place = other_root(root, source)
-    tables = read(place, "ingest", "takes"), read(place, "ingest", "segments"), read(place, "trajectories", "controls")
+    tables = read(place, "ingest", "takes"), read(place, "ingest", "segments"), read(place, "trajectories", "motions")
     errors = corpus_errors(check_corpus(data), *tables, config.trajectories)
     columns = ("clips", "n", "rotation error, deg", "position error, cm", "of the true spread", "head turned, deg")
     cells = [
-        (d.name, f"{d.n:,}", pair(d.rotation_deg, 2), pair(d.position_cm, 2), pair(d.position_share, 2),
-         f"{d.turned_deg:.1f}")
+        (
+            d.name,
+            f"{d.n:,}",
+            pair(d.rotation_deg, 2),
+            pair(d.position_cm, 2),
+            pair(d.position_share, 2),
+            f"{d.turned_deg:.1f}",
+        )
         for d in distributions(errors)
-    ]  # fmt: skip
+    ]
     show(Console(), columns, cells, f"poses of {source} against pose files: median and 90 %")
     say(Console(), f"{outcome}; position error after the best similarity of each clip")
 
 
 def robustness(
-    data: Data, root: Root = "runs", recipe: Recipe = "demo", source: Source = "odometry", workers: Workers = 2,
-    weights: Weights = None, device: Device = "auto",
-) -> None:  # fmt: skip
+    data: Data,
+    root: Root = "runs",
+    recipe: Recipe = "demo",
+    source: Source = "odometry",
+    workers: Workers = 2,
+    weights: Weights = None,
+    device: Device = "auto",
+) -> None:
     """Train predictors on pose files, on poses from video, and on both, and ask each with poses from video."""
-    from trajpilot_core.evaluation.pose_robustness import Row, robustness
+    from trajpilot_core.studies.pose_robustness import RobustnessRow, robustness
 
     config = named(recipe)
     tell_simulated(data)
@@ -101,14 +118,14 @@ def robustness(
     computed(from_video(config, source, weights), options(other, data, workers, device), ("ingest", "trajectories"))
     say(Console(), "training a predictor for each row ...")
     inputs = resolve_inputs(open_folder(root), STAGES["predictor"], STAGES)
-    video = read(other, "trajectories", "controls")
+    video = read(other, "trajectories", "motions")
     predictor = cast(PredictorConfig, resolve_config(STAGES["predictor"], config, options_))
     with TemporaryDirectory(prefix="trajpilot-poses-") as scratch:
         runtime = Runtime(options_.data_root, resolve_device(device), workers, Path(scratch))
         found = robustness(inputs, video, predictor, runtime)
     columns = ("trained -> asked", "Mid M@1", "Full M@1", "Mid against")
 
-    def cells(row: Row) -> tuple[str, ...]:
+    def cells(row: RobustnessRow) -> tuple[str, ...]:
         against = "" if row.mid_difference is None else f"{figure(row.mid_difference, sign=True)} ({row.against})"
         return row.name, figure(row.mid), figure(row.full), against
 
@@ -121,13 +138,13 @@ def robustness(
 
 
 def tell_simulated(data: str) -> None:
-    """Say so where the corpus is a simulated world."""
+    """Warn where the corpus is a simulated world."""
     if is_simulated(open_corpus(check_corpus(data))):
         say(Console(), "The corpus is a SIMULATED world; these numbers say nothing about real recordings.")
 
 
 def other_root(root: str, source: str) -> str:
-    """Return the folder below a root where the poses from video are kept beside those of the pose files."""
+    """Return the folder below a root where the poses from video are kept next to those of the pose files."""
     return str(Path(root) / f"poses-{source}")
 
 
@@ -149,7 +166,7 @@ def options(root: str, data: str, workers: int, device: str) -> RunOptions:
 
 
 def computed(config: PipelineConfig, run: RunOptions, stages: tuple[str, ...]) -> str:
-    """Compute stages, and tell each; returns what the last one says of its rows."""
+    """Compute stages, and report each; returns what the last one reports of its rows."""
     said, console = "", Console()
     for name in stages:
         outcome = execute(STAGES[name], config, run, STAGES)

@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from deployments.cli.options import Device, Root, Workers, explain, located, run_options
+from deployments.cli.options import Device, Root, Workers, explain, located, roots_below, run_options
 from deployments.cli.tables import say, table_of
 from schemas.predict import Plan, PlanQuery
 from trajpilot_core.errors import InputError
 
 if TYPE_CHECKING:
-    from trajpilot_core.predict.run import Made
+    from trajpilot_core.predict.run import WrittenPlan
 
 Video = Annotated[str, typer.Argument(help="Video of a head camera.")]
 Start = Annotated[str, typer.Option("--start", help="When the first action is seen, seconds: 12.0-15.5.")]
@@ -25,17 +25,20 @@ Trajectory = Annotated[
     str | None, typer.Option("--trajectory", help="Poses of Project Aria: closed_loop_trajectory.csv.")
 ]
 Timesync = Annotated[
-    str | None, typer.Option("--timesync", help="timesync.csv of the recording; without it, see --trajectory-offset.")
+    str | None,
+    typer.Option("--timesync", help="timesync.csv of the recording; without it that of the take, if it is known."),
 ]
 TimesyncStart = Annotated[
     int | None, typer.Option("--timesync-start", help="Row of the timesync file that is the video's first frame.")
 ]
 Camera = Annotated[str | None, typer.Option("--camera", help="Camera in the timesync file, such as aria01_214-1.")]
 Calibration = Annotated[
-    str | None, typer.Option("--calibration", help="online_calibration.jsonl; else looked for beside the poses.")
+    str | None,
+    typer.Option("--calibration", help="online_calibration.jsonl; else next to the poses, or the take's."),
 ]
 Offset = Annotated[
-    float | None, typer.Option("--trajectory-offset", help="Second of video of the first pose; else 0 is assumed.")
+    float | None,
+    typer.Option("--trajectory-offset", help="Second of video of the first pose, where no timesync file is known."),
 ]
 Source = Annotated[str, typer.Option("--poses", help="auto, aria, odometry, pi3, or none: No-Traj alone.")]
 Weights = Annotated[str | None, typer.Option("--weights", help="Folder of Pi3's weights, with --poses pi3.")]
@@ -50,22 +53,48 @@ def add_to(app: typer.Typer) -> None:
 
 
 def predict(
-    video: Video, start: Start, goal: Goal, horizon: Horizon = 5, root: Root = "runs/demo",
-    trajectory: Trajectory = None, timesync: Timesync = None, timesync_start: TimesyncStart = None,
-    camera: Camera = None, calibration: Calibration = None, trajectory_offset: Offset = None, poses: Source = "auto",
-    weights: Weights = None, seed: Seed = None, frames: Frames = True, out: Out = None, device: Device = "auto",
+    video: Video,
+    start: Start,
+    goal: Goal,
+    horizon: Horizon = 5,
+    root: Root = "runs/demo",
+    trajectory: Trajectory = None,
+    timesync: Timesync = None,
+    timesync_start: TimesyncStart = None,
+    camera: Camera = None,
+    calibration: Calibration = None,
+    trajectory_offset: Offset = None,
+    poses: Source = "auto",
+    weights: Weights = None,
+    seed: Seed = None,
+    frames: Frames = True,
+    out: Out = None,
+    device: Device = "auto",
     workers: Workers = 2,
-) -> None:  # fmt: skip
-    """Say what happens between two clips of a video, with the models that a run has trained under --root."""
+) -> None:
+    """Predict what happens between two clips of a video, with the models that a run has trained under --root."""
     query = plan_query(
-        video=video, start=start, goal=goal, horizon=horizon, trajectory=trajectory, timesync=timesync,
-        timesync_start=timesync_start, camera=camera, calibration=calibration,
-        trajectory_offset_s=trajectory_offset, poses=poses, weights=weights, seed=seed, frames=frames,
+        video=video,
+        start=start,
+        goal=goal,
+        horizon=horizon,
+        trajectory=trajectory,
+        timesync=timesync,
+        timesync_start=timesync_start,
+        camera=camera,
+        calibration=calibration,
+        trajectory_offset_s=trajectory_offset,
+        poses=poses,
+        weights=weights,
+        seed=seed,
+        frames=frames,
         out=out and located(out),
-    )  # fmt: skip
+    )
     place = located(root)
     if "://" not in place and not Path(place).is_dir():
-        raise InputError(f"--root {root} is no folder; give the root of a run, or make one: make demo")
+        raise InputError(
+            f"--root {root} is no folder; give the root of a run{roots_below('runs')}, or make one: make demo"
+        )
     from deployments.settings import one_thread_per_process
 
     one_thread_per_process()
@@ -83,7 +112,7 @@ def plan_query(**values: object) -> PlanQuery:
         raise InputError(explain(error)) from None
 
 
-def show_made(console: Console, made: "Made") -> None:
+def show_made(console: Console, made: "WrittenPlan") -> None:
     """Print a plan: warnings, steps, gate, and where the page lies."""
     plan = made.plan
     if plan.simulated:
@@ -117,7 +146,7 @@ def steps_table(console: Console, plan: Plan) -> Table:
 
 
 def gate_lines(plan: Plan) -> list[str]:
-    """Say of every row with a gate what it did, and whose trajectory was trusted."""
+    """Print for every row with a gate what it did, and whose trajectory was trusted."""
     from trajpilot_core.predict.page import gate_said
 
     lines = [f"the row that decides: {plan.decided.name}"]

@@ -5,6 +5,7 @@ from pathlib import Path
 import typer
 
 from deployments.cli.options import (
+    AtOnce,
     Data,
     Device,
     Force,
@@ -19,23 +20,18 @@ from deployments.cli.options import (
     configure,
     local_root,
     run_options,
-)  # fmt: skip
-from deployments.recipes import check_built
-from schemas.config import PipelineConfig, RunOptions
-from schemas.world import PRESETS, LayoutName, WorldConfig
-from trajpilot_core.pipeline import selected
-from trajpilot_core.stages.last import remember_run
+)
+from deployments.recipes import check_built, recipes_of
+from schemas.config import IngestConfig, PipelineConfig, RunOptions
+from schemas.world import PRESETS, WorldConfig
+from trajpilot_core.corpora.registry import corpus_of_layout, layouts
+from trajpilot_core.engine.last_run import remember_run
+from trajpilot_core.stages import selected
 
 DELIBERATE = 0.6
 """The simulated world holds many deliberately broken takes."""
-CORPORA: dict[LayoutName, str] = {
-    "keystep": "egoexo4d_keystep", "basketball": "egoexo4d_basketball", "goalstep": "goalstep", "egoper": "egoper",
-    "epic_kitchens": "epic_kitchens",
-}  # fmt: skip
-"""Layout of a simulated world -> reader of its files."""
-WITH_POSES = ("keystep", "basketball")
-"""Layouts that release poses; of the others they come from the video."""
-WORLDS = {"demo": "demo", "tiny": "demo", "soak": "soak", **{f"tiny_{layout}": "demo" for layout in CORPORA}}
+WORLDS = {"demo": "demo", "tiny": "demo", "soak": "soak"}
+WORLDS |= {name: "demo" for layout in layouts() if (name := f"tiny_{layout}") in PRESETS}
 """Simulated worlds, each with its recipe."""
 
 
@@ -46,10 +42,18 @@ def add_to(app: typer.Typer) -> None:
 
 
 def run(
-    data: Data, root: Root = "runs", recipe: Recipe = "atomic", set_: Set = [], only: Only = [],  # noqa: B006
-    from_: From = None, force: Force = [], workers: Workers = 2, device: Device = "auto",  # noqa: B006
+    data: Data,
+    root: Root = "runs",
+    recipe: Recipe = "atomic",
+    set_: Set = [],  # noqa: B006
+    only: Only = [],  # noqa: B006
+    from_: From = None,
+    force: Force = [],  # noqa: B006
+    workers: Workers = 2,
+    device: Device = "auto",
     max_rejects: MaxRejects = 0.1,
-) -> None:  # fmt: skip
+    at_once: AtOnce = None,
+) -> None:
     """Run the pipeline on your own download; what is fresh is reused."""
     config = configure(recipe, set_)
     options = run_options(
@@ -60,6 +64,7 @@ def run(
         from_stage=from_,
         force=force,
         workers=workers,
+        stages_at_once=at_once,
         device=device,
         max_reject_ratio=max_rejects,
     )
@@ -67,9 +72,15 @@ def run(
 
 
 def demo(
-    root: Root = "runs/demo", world: str = typer.Option("demo", help=f"World to simulate: {', '.join(WORLDS)}."),
-    set_: Set = [], only: Only = [], from_: From = None, force: Force = [], workers: Workers = 2,  # noqa: B006
-) -> None:  # fmt: skip
+    root: Root = "runs/demo",
+    world: str = typer.Option("demo", help=f"World to simulate: {', '.join(WORLDS)}."),
+    set_: Set = [],  # noqa: B006
+    only: Only = [],  # noqa: B006
+    from_: From = None,
+    force: Force = [],  # noqa: B006
+    workers: Workers = 2,
+    at_once: AtOnce = None,
+) -> None:
     """Simulate a world and run the whole pipeline on it, offline."""
     if world not in WORLDS:
         raise typer.BadParameter(f"{world!r} is not one of {', '.join(WORLDS)}", param_hint="--world")
@@ -83,19 +94,26 @@ def demo(
         from_stage=from_,
         force=force,
         workers=workers,
+        stages_at_once=at_once,
         max_reject_ratio=DELIBERATE,
     )
-    if simulated.layout == "basketball":  # pairs of segments: nothing that the recipe `demo` could plan
-        check_built("basketball", selected(options))
+    spec = corpus_of_layout(simulated.layout)
+    if spec.reader.horizons is not None:  # pairs of segments: nothing that the recipe `demo` could plan
+        for waiting in recipes_of(spec.name):
+            check_built(waiting, selected(options))
+    from trajpilot_core.simworld.write import refuse_other_world
+
+    refuse_other_world(simulated, Path(options.data_root))
     start(config, options, "a SIMULATED world", simulated)
 
 
 def read_as(world: WorldConfig) -> list[str]:
     """Return the changes of a recipe that read the layout of a simulated world."""
-    if world.layout not in CORPORA:
+    spec = corpus_of_layout(world.layout)
+    if spec.name == IngestConfig().corpus:
         return []
-    changes = [f"ingest.corpus={CORPORA[world.layout]}", "ingest.paraphrase_table=null"]
-    return changes if world.layout in WITH_POSES else [*changes, "trajectories.source=odometry"]
+    changes = [f"ingest.corpus={spec.name}", "ingest.paraphrase_table=null"]
+    return changes if spec.download.pose_file else [*changes, "trajectories.source=odometry"]
 
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:

@@ -1,13 +1,14 @@
 """Command `ui`: the Prefect UI over the runs of a root."""
 
 import secrets
+import socket
 import subprocess
 import sys
 from typing import Annotated
 
 import typer
 
-from deployments.cli.options import Root, local_root
+from deployments.cli.options import Root, local_root, roots_below
 from trajpilot_core.errors import InputError
 
 
@@ -18,7 +19,7 @@ def add_to(app: typer.Typer) -> None:
 
 def ui(
     root: Root = "runs",
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 4200,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 4200,
 ) -> None:
     """Open the Prefect UI over the runs of a root, until Ctrl-C; it asks for the login that is printed here.
 
@@ -28,8 +29,11 @@ def ui(
 
     home = local_root(root) / "prefect"
     if not home.exists():
-        raise InputError(f"{home} is not there: no run was made under {root}; give the --root of a run")
+        raise InputError(
+            f"{home} is not there: no run was made under {root}; give the --root of a run{roots_below(root)}"
+        )
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    require_free_port(port)
     login = wanted_login()
     drawn = login or f"ui:{secrets.token_urlsafe(12)}"
     said = "your PREFECT_SERVER_API_AUTH_STRING" if login else drawn
@@ -38,3 +42,19 @@ def ui(
         sys.exit(subprocess.call(command, env=server_environment(home, drawn)))
     except KeyboardInterrupt:
         sys.exit(0)
+
+
+def require_free_port(port: int) -> None:
+    """Do nothing where a server can listen on a port of 127.0.0.1.
+
+    Raises:
+        InputError: the port is in use, or this user may not open it.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server: a port that was left is free
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise InputError(
+                f"port {port} of 127.0.0.1 cannot be used ({error.strerror}); choose another with --port"
+            ) from error

@@ -10,9 +10,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from deployments.cli.options import Root, located
+from deployments.cli.options import Root, located, roots_below
 from deployments.cli.tables import disk, say, table_of
 from schemas.config import RunOptions
+from trajpilot_core.command_line import command, shown
 from trajpilot_core.errors import InputError
 from trajpilot_core.store import garbage
 from trajpilot_core.store import verify as verifying
@@ -25,7 +26,7 @@ Repair = Annotated[bool, typer.Option("--repair", help="Drop what is damaged; th
 Inputs = Annotated[bool, typer.Option("--inputs", help="Read the files of the corpus again, too.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Remove it; without this nothing is changed.")]
 KeepH = Annotated[
-    float, typer.Option("--keep-h", min=0, help="Keep what is younger, hours: a run that broke off goes on from there.")
+    float, typer.Option("--keep-h", min=0, help="Keep what is younger, hours: an interrupted run resumes from it.")
 ]
 Paths = Annotated[bool, typer.Option("--paths", help="Print every path.")]
 SAID = {
@@ -35,7 +36,7 @@ SAID = {
     "shard": "shards that no output that counts holds",
     "pack": "packs of tables that are gone; they are made again when read",
     "stray": "data that its manifest does not name",
-    "scratch": "checkpoints of a computation that broke off",
+    "scratch": "checkpoints of a computation that was interrupted",
 }
 
 
@@ -49,7 +50,7 @@ def verify(root: Root = "runs", repair: Repair = False, inputs: Inputs = False) 
     """Read and hash everything that was written under a root; damage is listed and ends with status 1."""
     place = located(root)
     if not stages_of(open_folder(place)):
-        raise InputError(f"{root} holds no artifact; give the --root of a run")
+        raise InputError(f"{root} holds no artifact; give the --root of a run{roots_below(root)}")
     with alone(place) if repair else contextlib.nullcontext():
         damage = verifying.verify(place, repair=repair)
     sure, unsure = (damaged_files([item for item in damage if item.is_sure == is_sure]) for is_sure in (True, False))
@@ -95,7 +96,7 @@ def gc(root: Root = "runs", yes: Yes = False, keep_h: KeepH = 24.0, paths: Paths
         console.print(summed(console, found, root))
     for path in [item.path for item in found.items] if paths else []:
         typer.echo(path)
-    for line in notes(found, keep_h):
+    for line in notes(found, keep_h, place):
         say(console, line)
     size = disk(sum(item.bytes for item in found.items))
     n = sum(len(item.files) for item in found.items)
@@ -116,14 +117,16 @@ def summed(console: Console, found: garbage.Garbage, root: str) -> Table:
     return table
 
 
-def notes(found: garbage.Garbage, keep_h: float) -> list[str]:
-    """Say what was not touched and why."""
+def notes(found: garbage.Garbage, keep_h: float, root: str) -> list[str]:
+    """State what was not touched and why."""
     lines = []
     if found.young:
         size = disk(sum(item.bytes for item in found.young))
         n = sum(len(item.files) for item in found.young)
         lines.append(f"kept: {n:,} unreferenced files, {size}, younger than {keep_h:g} h (--keep-h 0 takes them too)")
-    lines += [f"left alone, damaged: {reason}; see `trajpilot verify`" for reason in found.damaged]
+    lines += [
+        f"left alone, damaged: {reason}; see `{command('verify', '--root', shown(root))}`" for reason in found.damaged
+    ]
     if found.left:
         shown = ", ".join(found.left[:3]) + (", ..." if len(found.left) > 3 else "")
         lines.append(f"left alone, {len(found.left):,} files that are none of the store's: {shown}")

@@ -23,7 +23,7 @@ def workers(
     cpu_workers: Annotated[int, typer.Option("--cpu-workers", min=0, help="Workers of the CPU pool.")] = 1,
     cpu_limit: Annotated[int, typer.Option("--cpu-limit", min=1, help="Runs that each of those does at a time.")] = 2,
     logs: Annotated[Path, typer.Option("--logs", help="Folder for a log of each worker.")] = Path("runs/workers"),
-) -> None:  # fmt: skip
+) -> None:
     """Start what this machine has for the server that PREFECT_API_URL names, until Ctrl-C.
 
     One process worker per visible GPU, each with one run at a time, and workers for the CPU pool. A worker that ends is
@@ -31,7 +31,7 @@ def workers(
     """
     from deployments.settings import GPU_POOL, named_gpus, server_login, server_of_deployments
     from deployments.workers import Keeper, planned, refuse_unready
-    from trajpilot_core.stages.resolve import gpu_count
+    from trajpilot_core.engine.resolve import gpu_count
 
     plans = planned(named_gpus(gpu_count()), gpu_workers, cpu_workers, cpu_limit)
     server = server_of_deployments()

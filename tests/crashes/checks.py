@@ -7,17 +7,22 @@ from pathlib import Path
 
 from countdown import Operation
 
-from trajpilot_core.pipeline import STAGES
+from trajpilot_core.stages import STAGES
 from trajpilot_core.store.files import open_folder, sweep_temporaries
 from trajpilot_core.store.garbage import find_garbage, remove_garbage
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
 from trajpilot_core.store.verify import verify
 
-SIDE = "occasion.json"
-"""Tells of the occasion; differs from run to run."""
-UNIQUE = {"takes": "take_id", "segments": "segment_id", "windows": "window_id", "controls": "segment_id",
-          "features": "segment_id"}  # fmt: skip
+SIDE = "run_record.json"
+"""Describes the run; differs from run to run."""
+UNIQUE = {
+    "takes": "take_id",
+    "segments": "segment_id",
+    "windows": "window_id",
+    "motions": "segment_id",
+    "features": "segment_id",
+}
 """Tables whose rows have names."""
 Tree = dict[str, str]
 """File below `artifacts` -> sha256."""
@@ -45,7 +50,7 @@ def nothing_torn(root: Path, reference: Tree) -> list[str]:
         if path not in reference:
             problems.append(f"orphan: {path} is not in the undisturbed run")
         elif reference[path] != digest:
-            problems.append(f"torn: {path} has other bytes than in the undisturbed run")
+            problems.append(f"incomplete: {path} has other bytes than in the undisturbed run")
     found = find_garbage(str(root), 0.0)
     named = {path for item in (*found.items, *found.young) for path in item.files}
     problems += [f"gc does not know {path}" for path in sorted(temporaries(root) - named)]

@@ -16,7 +16,7 @@ from countdown import Countdown
 from forked import Place, Ran
 from kills import Reference, prepared, traced
 
-from trajpilot_core.pipeline import STAGES
+from trajpilot_core.stages import STAGES
 
 ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EACCES": errno.EACCES, "EROFS": errno.EROFS}
 SIZES = ("220k", "700k", "3200k", "4m", "4600k", "5m", "64m")
@@ -57,10 +57,16 @@ def fail_stages(work: Path, known: Reference, seed: int, n_faults: int) -> Itera
         problems += [] if again.status == 0 else [f"run again, it ended with {again.status}: {again.failure}"]
         problems += checks.recovered(place.root, known.tree, list(STAGES)[: list(STAGES).index(stage) + 1])
         yield {
-            "row": "fault", "stage": stage, "at": at, "error": name, "persistent": persistent, "status": failed.status,
-            "seconds": round(time.monotonic() - began, 2), "problems": problems,
+            "row": "fault",
+            "stage": stage,
+            "at": at,
+            "error": name,
+            "persistent": persistent,
+            "status": failed.status,
+            "seconds": round(time.monotonic() - began, 2),
+            "problems": problems,
             "verdict": "red" if problems else "green",
-        }  # fmt: skip
+        }
 
 
 def fill_disk(work: Path, known: Reference) -> Iterator[dict[str, Any]]:
@@ -75,7 +81,7 @@ def fill_disk(work: Path, known: Reference) -> Iterator[dict[str, Any]]:
         full = 0
         for size in SIZES:
             mount(disk, size, "remount")
-            # what a run says of itself lies beside its root: elsewhere, or it would fail for want of space, too
+            # what a run says of itself is next to its root: elsewhere, or it would fail for want of space, too
             ran = forked.run(place, None, reports=work)
             problems = named(ran, place.root, "No space left on device") + checks.nothing_torn(place.root, known.tree)
             full += ran.status != 0
@@ -85,9 +91,14 @@ def fill_disk(work: Path, known: Reference) -> Iterator[dict[str, Any]]:
             elif size == SIZES[-1]:
                 problems.append("the largest disk was too small")
             yield {
-                "row": "disk", "size": size, "status": ran.status, "stages": len(ran.outcomes), "failure": ran.failure,
-                "problems": problems, "verdict": "red" if problems else "green",
-            }  # fmt: skip
+                "row": "disk",
+                "size": size,
+                "status": ran.status,
+                "stages": len(ran.outcomes),
+                "failure": ran.failure,
+                "problems": problems,
+                "verdict": "red" if problems else "green",
+            }
             if ran.status == 0:
                 break
     finally:
@@ -119,9 +130,13 @@ def read_only(work: Path, known: Reference) -> Iterator[dict[str, Any]]:
         problems += [] if again.status == 0 else [f"run again, it ended with {again.status}: {again.failure}"]
         problems += checks.recovered(place.root, known.tree, [stage])
         yield {
-            "row": "read-only", "stage": stage, "status": ran.status, "failure": ran.failure, "problems": problems,
+            "row": "read-only",
+            "stage": stage,
+            "status": ran.status,
+            "failure": ran.failure,
+            "problems": problems,
             "verdict": "red" if problems else "green",
-        }  # fmt: skip
+        }
 
 
 def become_nobody() -> None:

@@ -16,7 +16,7 @@ import checks
 import forked
 from kills import Reference
 
-from trajpilot_core.pipeline import STAGES
+from trajpilot_core.stages import STAGES
 
 MARK = "TRAJPILOT_TEST_FLOW"
 KILLS_PER_ROOT = 3
@@ -57,6 +57,8 @@ def one_root(asked: argparse.Namespace, known: Reference, number: int, n_kills: 
     chance = random.Random(f"{asked.seed}:{number}")
     root, mark = asked.work / f"flow-{number}", f"{os.getpid()}-{number}"
     shutil.rmtree(root, ignore_errors=True)
+    if (asked.work / "prefect").exists():  # an empty database, which a server need not make
+        shutil.copytree(asked.work / "prefect", root / "prefect")
     rows: list[dict[str, Any]] = []
     typed = command(root, asked.work / "world", 2 if number % WIDE_EVERY == WIDE_EVERY - 1 else 1)
     moments = sorted((chance.randrange(-1, len(STAGES)), chance.uniform(0.0, 1.0)) for _ in range(n_kills))
@@ -71,11 +73,18 @@ def one_root(asked: argparse.Namespace, known: Reference, number: int, n_kills: 
             break  # it came to its end before the moment
         problems = [f"left: {text}" for text in gone(mark, lambda text: SERVER not in text)]
         problems += [*checks.nothing_torn(root, known.tree), *made_again(root, kept)] if root.exists() else []
-        rows.append({
-            "row": "flow", "root": number, "stage": reached, "share": round(share, 3), "shards_kept": len(kept),
-            "seconds": round(time.monotonic() - began, 2),
-            "problems": problems, "verdict": "red" if problems else "green",
-        })  # fmt: skip
+        rows.append(
+            {
+                "row": "flow",
+                "root": number,
+                "stage": reached,
+                "share": round(share, 3),
+                "shards_kept": len(kept),
+                "seconds": round(time.monotonic() - began, 2),
+                "problems": problems,
+                "verdict": "red" if problems else "green",
+            }
+        )
     rows.append(last_run(known, root, typed, number, mark))
     if all(row["verdict"] == "green" for row in rows):
         shutil.rmtree(root)
@@ -100,9 +109,14 @@ def last_run(known: Reference, root: Path, typed: list[str], number: int, mark: 
     problems += [] if (root / "reports" / "report.html").is_file() else ["there is no report"]
     output(root).unlink()
     return {
-        "row": "flow_end", "root": number, "shards_kept": len(kept), "temporaries": left, "seconds": round(seconds, 2),
-        "problems": problems, "verdict": "red" if problems else "green",
-    }  # fmt: skip
+        "row": "flow_end",
+        "root": number,
+        "shards_kept": len(kept),
+        "temporaries": left,
+        "seconds": round(seconds, 2),
+        "problems": problems,
+        "verdict": "red" if problems else "green",
+    }
 
 
 def start(root: Path, typed: list[str], mark: str) -> "subprocess.Popen[bytes]":

@@ -51,9 +51,9 @@ def run_stages(place: Place, until: str, out: IO[str]) -> int:
     """Body of the forked process: the stages in order, a line for each; as `trajpilot run` without Prefect."""
     from deployments.recipes import soak
     from schemas.config import RunOptions
+    from trajpilot_core.engine.execution.execute import execute
     from trajpilot_core.errors import TrajPilotError
-    from trajpilot_core.pipeline import STAGES
-    from trajpilot_core.stages.execute import execute
+    from trajpilot_core.stages import STAGES
 
     options = RunOptions(root=str(place.root), data_root=str(place.world), device="cpu", workers=place.workers)
     for stage in STAGES.values():
@@ -72,15 +72,20 @@ def run_stages(place: Place, until: str, out: IO[str]) -> int:
 
 
 def run(
-    place: Place, plan: Countdown | None, *, until: str = "", plant: str = "",
-    reports: Path | None = None, first: Callable[[], None] = lambda: None,
-) -> Ran:  # fmt: skip
+    place: Place,
+    plan: Countdown | None,
+    *,
+    until: str = "",
+    plant: str = "",
+    reports: Path | None = None,
+    first: Callable[[], None] = lambda: None,
+) -> Ran:
     """Fork, run the stages up to `until` (all where it is empty) under a countdown, wait for all that it started."""
     report = (reports or place.root.parent) / f"{place.root.name}.outcomes"
     began = time.monotonic()
 
     def work() -> int:
-        for name in ("deployments.recipes", "trajpilot_core.stages.execute"):
+        for name in ("deployments.recipes", "trajpilot_core.engine.execution.execute"):
             import_module(name)  # before `first`: somebody else may not be able to read the packages
 
         with report.open("w", encoding="utf-8") as out:

@@ -14,7 +14,7 @@ from countdown import Countdown, by_stage, read_trace
 from forked import Place, Ran
 from plan import Kill, Operations, Round
 
-from trajpilot_core.pipeline import STAGES
+from trajpilot_core.stages import STAGES
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def kill_and_recover(place: Place, kill: Kill, known: Reference, plant: str = ""
 def as_killed(killed: Ran, place: Place) -> list[str]:
     """Check that the run ended as a kill ends it, and left no process."""
     problems = [f"left by the killed run: {process}" for process in killed.left]
-    by_child = place.workers > 1 and killed.status == forked.NAMED and "ended without a word" in killed.failure
+    by_child = place.workers > 1 and killed.status == forked.NAMED and "process crashed" in killed.failure
     if killed.status != -9 and not by_child:
         problems.append(f"the killed run ended with {killed.status}: {killed.failure}")
     return problems
@@ -138,10 +138,15 @@ def run_round(work: Path, planned: Round, known: Reference) -> Iterator[dict[str
     again = forked.run(place, None)
     problems += [f"{row['stage']} is not fresh in the end" for row in again.outcomes if not row["cached"]]
     yield {
-        "row": "round", "round": planned.number, "workers": planned.workers, "kills": len(planned.kills),
-        "temporaries": left, "seconds": round(time.monotonic() - began, 2), "problems": problems,
+        "row": "round",
+        "round": planned.number,
+        "workers": planned.workers,
+        "kills": len(planned.kills),
+        "temporaries": left,
+        "seconds": round(time.monotonic() - began, 2),
+        "problems": problems,
         "verdict": "red" if problems else "green",
-    }  # fmt: skip
+    }
     if not problems:
         shutil.rmtree(place.root)
 
@@ -150,13 +155,21 @@ def row_of(planned: Round, kill: Kill, verdict: Verdict, seconds: float) -> dict
     """Return the row of one kill."""
     found = verdict.recovery.outcomes[-1] if verdict.recovery.outcomes else {}
     return {
-        "row": "kill", "round": planned.number, "workers": planned.workers, **asdict(kill),
-        "status": verdict.killed.status, "shards_again": verdict.redone.shards,
-        "epochs_again": verdict.redone.epochs, "clips_again": verdict.redone.clips,
-        "reused": found.get("reused"), "computed": found.get("computed"),
-        "seconds": round(seconds, 2), "recovery_s": round(verdict.recovery.seconds, 2),
-        "problems": verdict.problems, "verdict": "red" if verdict.problems else "green",
-    }  # fmt: skip
+        "row": "kill",
+        "round": planned.number,
+        "workers": planned.workers,
+        **asdict(kill),
+        "status": verdict.killed.status,
+        "shards_again": verdict.redone.shards,
+        "epochs_again": verdict.redone.epochs,
+        "clips_again": verdict.redone.clips,
+        "reused": found.get("reused"),
+        "computed": found.get("computed"),
+        "seconds": round(seconds, 2),
+        "recovery_s": round(verdict.recovery.seconds, 2),
+        "problems": verdict.problems,
+        "verdict": "red" if verdict.problems else "green",
+    }
 
 
 def prepared(work: Path, stage: str, known: Reference, workers: int) -> Place:

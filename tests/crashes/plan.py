@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from countdown import KINDS
 
-from trajpilot_core.pipeline import STAGES
+from trajpilot_core.stages import STAGES
 
 MOMENTS = {"write": ("before", "torn", "after"), "checkpoint": ("before", "torn", "after")}
 EITHER = ("before", "after")

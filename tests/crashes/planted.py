@@ -8,7 +8,7 @@ VARIABLE = "TRAJPILOT_TEST_PLANTED"
 
 
 def direct_write() -> None:
-    """A file is written in its place, not beside it."""
+    """A file is written in its place, not next to it."""
     from trajpilot_core.store.files import LocalFolder
 
     def replace(self: LocalFolder, path: str, content: bytes) -> None:
@@ -37,7 +37,7 @@ def no_fsync() -> None:
 
 def record_first() -> None:
     """A shard's record is written before its table."""
-    from trajpilot_core.stages import sink
+    from trajpilot_core.engine.execution import sink
     from trajpilot_core.store.files import LocalFolder
 
     waiting: list[tuple[LocalFolder, str, bytes]] = []
@@ -59,14 +59,14 @@ def record_first() -> None:
 
 def pointer_first() -> None:
     """The pointer is moved before the manifest that it names is there."""
-    from trajpilot_core.stages import execute
+    from trajpilot_core.engine.execution import execute
     from trajpilot_core.store import manifest
 
     real = manifest.commit_manifest
 
-    def commit_manifest(folder: Any, made: Any, occasion: Any, *, replace: bool) -> Any:
+    def commit_manifest(folder: Any, made: Any, run_record: Any, *, replace: bool) -> Any:
         manifest.point_to(folder, made.stage, made.key)
-        return real(folder, made, occasion, replace=replace)
+        return real(folder, made, run_record, replace=replace)
 
     execute.commit_manifest = commit_manifest  # type: ignore[attr-defined]
 
@@ -87,16 +87,16 @@ def other_chance() -> None:
 
 def no_reuse() -> None:
     """Finished shards are made again."""
-    from trajpilot_core.stages import compute
+    from trajpilot_core.engine.execution import compute
 
     compute.finished_shards = lambda work, folder: {}  # type: ignore[attr-defined]
 
 
 def orphans() -> None:
     """The trainings of a killed run go on."""
-    from trajpilot_core import workers
+    from trajpilot_core import runtime
 
-    workers.end_with_parent = lambda: None  # type: ignore[assignment]
+    runtime.end_with_parent = lambda: None  # type: ignore[assignment]
 
 
 PLANTS: dict[str, Callable[[], None]] = {

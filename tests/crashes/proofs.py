@@ -11,7 +11,7 @@ from plan import Kill
 
 SHOWN_BY: dict[str, tuple[Kill, int]] = {
     "direct_write": (Kill("text_bank", "write", 1, "torn"), 1),
-    "record_first": (Kill("trajectories", "rename", 1, "after"), 1),
+    "record_first": (Kill("trajectories", "rename", 2, "after"), 1),
     "pointer_first": (Kill("text_bank", "rename", -2, "before"), 1),
     "no_resume": (Kill("alignment", "checkpoint", 2, "after"), 1),
     "other_chance": (Kill("predictor", "checkpoint", 1, "after"), 1),

@@ -31,9 +31,16 @@ if __name__ == "__mp_main__":  # a process that a run spawned
 log = logging.getLogger("soak")
 WORKERS = (1, 2)
 WARM = (
-    "torch", "pyarrow.parquet", "scipy.stats", "jinja2", "safetensors.torch", "trajpilot_core.pipeline",
-    "trajpilot_core.training.scorer_fit", "trajpilot_core.encoders.embed", "trajpilot_core.report.build",
-)  # fmt: skip
+    "torch",
+    "pyarrow.parquet",
+    "scipy.stats",
+    "jinja2",
+    "safetensors.torch",
+    "trajpilot_core.stages",
+    "trajpilot_core.training.scorer_fit",
+    "trajpilot_core.encoders.video.embed",
+    "trajpilot_core.report.build",
+)
 
 
 def main() -> None:
@@ -49,8 +56,14 @@ def main() -> None:
     kills.make_world(asked.work / "world")
     workers = WORKERS[: 1 if asked.narrow else 2]
     known = kills.reference(asked.work, workers)
-    say({"row": "undisturbed", "seconds": known.seconds, "problems": list(known.problems),
-         "verdict": "red" if known.problems else "green"})  # fmt: skip
+    say(
+        {
+            "row": "undisturbed",
+            "seconds": known.seconds,
+            "problems": list(known.problems),
+            "verdict": "red" if known.problems else "green",
+        }
+    )
     if asked.prove:
         sys.exit(prove(asked, known))
     if asked.faults:
@@ -139,11 +152,16 @@ def read_log(path: Path, seed: int) -> list[dict[str, Any]]:
 
 
 def write_log(path: Path, seed: int, rows: list[dict[str, Any]]) -> None:
-    """Write the log anew: its head, which stays, then the rows."""
+    """Rewrite the log: its head, which stays, then the rows."""
     head: dict[str, Any] = {
-        "row": "head", "seed": seed, "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": platform.machine(), "cpus": os.cpu_count(), "python": platform.python_version(), "verdict": "head",
-    }  # fmt: skip
+        "row": "head",
+        "seed": seed,
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "verdict": "head",
+    }
     if path.exists():
         head = json.loads(path.read_text().splitlines()[0])
     temporary = path.with_suffix(".new")

@@ -5,13 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from countdown import Armed, Countdown
 from test_kills import soak
-
-sys.path.append(str(Path(__file__).parents[1] / "core"))
 from toy_stages import options, run_toys, tree_bytes, write_corpus
 
 from trajpilot_core.errors import StoreIOError
@@ -84,9 +83,12 @@ def test_a_folder_that_leaks_errors_of_the_system_is_found(tmp_path: Path, monke
     assert not isinstance(leaked.value, StoreIOError)
 
 
-def test_faults_under_the_real_stages_a_full_disk_and_a_read_only_root_end_clean(tmp_path: Path) -> None:
+def test_faults_under_the_real_stages_a_full_disk_and_a_read_only_root_end_clean(
+    undisturbed: Callable[[Path], Path], tmp_path: Path
+) -> None:
     shared = Path(tmp_path.anchor, "tmp") / f"trajpilot-faults-{os.getpid()}"  # a folder that others may look into
     shared.mkdir(mode=0o755)
+    undisturbed(shared)
     try:
         status, said, _ = soak(shared, "--faults", "9", "--seed", "2")
         assert status == 0, said

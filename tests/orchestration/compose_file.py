@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from checkout import CHECKOUT
 
-FILE = Path(__file__).parents[2] / "docker-compose.yml"
+FILE = CHECKOUT / "docker-compose.yml"
 VARIABLE = re.compile(r"\$\$|\$\{(?P<name>\w+)(?:(?P<kind>:-|:\?)(?P<rest>[^}]*))?\}")
 
 

@@ -108,6 +108,13 @@ def telemetry_is_off(compose: Compose) -> Iterator[str]:
 
 
 RULES = (
-    no_default_passwords, login_is_required, published_on_loopback_only, images_are_pinned, one_image_of_ours,
-    health_is_checked, nobody_is_root, data_is_read_only, telemetry_is_off,
-)  # fmt: skip
+    no_default_passwords,
+    login_is_required,
+    published_on_loopback_only,
+    images_are_pinned,
+    one_image_of_ours,
+    health_is_checked,
+    nobody_is_root,
+    data_is_read_only,
+    telemetry_is_off,
+)

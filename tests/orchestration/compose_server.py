@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -46,7 +47,7 @@ def server_of_compose(folder: Path, **changes: str | None) -> Iterator[Served]:
             time.sleep(0.5)
         yield Served(url, folder)
     finally:
-        end(process)
+        end(process, signal.SIGKILL)  # nothing of it is kept; asked kindly, it waits for its open connections
 
 
 class Answer(NamedTuple):

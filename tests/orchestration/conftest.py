@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from checkout import CHECKOUT
+from once import EmptyDatabase
 
 if TYPE_CHECKING:
     from compose_server import Served
@@ -25,10 +27,11 @@ os.environ.pop("PREFECT_API_URL", None)
 
 
 @pytest.fixture(scope="session")
-def prefect_server() -> Iterator[str]:
+def prefect_server(empty_database: EmptyDatabase) -> Iterator[str]:
     """One embedded Prefect server, ended by its process id."""
     from prefect.server.api.server import SubprocessASGIServer
 
+    empty_database.copy(Path(os.environ["PREFECT_HOME"]))
     server = SubprocessASGIServer()
     server.start(timeout=120)
     yield server.api_url
@@ -36,14 +39,14 @@ def prefect_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Served"]:
+def served(empty_database: EmptyDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator["Served"]:
     """The server of docker-compose.yml, which asks for a login."""
     from compose_server import server_of_compose
 
-    yield from server_of_compose(tmp_path_factory.mktemp("server"))
+    yield from server_of_compose(empty_database.copy(tmp_path_factory.mktemp("server")))
 
 
 @pytest.fixture
 def checkout() -> Path:
     """Root of the checkout."""
-    return Path(__file__).parents[2]
+    return CHECKOUT

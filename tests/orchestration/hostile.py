@@ -9,21 +9,42 @@ from pathlib import Path
 from typing import Any
 
 TEXTS = (
-    "<script>alert(1)</script>", "</script><script>alert(2)</script>", "<img src=x onerror=alert(3)>",
-    "<svg onload=alert(4)>", "\"><script>alert(5)</script>", "' onmouseover='alert(6)", "javascript:alert(7)",
-    "<iframe src=javascript:alert(8)>", "<a href='javascript:alert(9)'>x</a>", "<body onload=alert(10)>",
-    "</title><script>alert(11)</script>", "</style><script>alert(12)</script>", "<!--<script>alert(13)//-->",
-    "{{7*7}}", "{% raw %}", "<details open ontoggle=alert(16)>",
+    "<script>alert(1)</script>",
+    "</script><script>alert(2)</script>",
+    "<img src=x onerror=alert(3)>",
+    "<svg onload=alert(4)>",
+    '"><script>alert(5)</script>',
+    "' onmouseover='alert(6)",
+    "javascript:alert(7)",
+    "<iframe src=javascript:alert(8)>",
+    "<a href='javascript:alert(9)'>x</a>",
+    "<body onload=alert(10)>",
+    "</title><script>alert(11)</script>",
+    "</style><script>alert(12)</script>",
+    "<!--<script>alert(13)//-->",
+    "{{7*7}}",
+    "{% raw %}",
+    "<details open ontoggle=alert(16)>",
     "<math><mi//xlink:href='data:x,<script>alert(17)</script>'>",
-    "<img src=http://127.0.0.1:9/leak18.png>", "<link rel=stylesheet href=http://127.0.0.1:9/leak19.css>",
-    "<meta http-equiv=refresh content='0;url=http://127.0.0.1:9/leak20'>", "[x](javascript:alert(21))",
-    "![x](http://127.0.0.1:9/leak22.png)", "<object data='javascript:alert(23)'>", "<embed src=javascript:alert(24)>",
-    "<form action=javascript:alert(25)><input type=submit autofocus onfocus=alert(25)>", "`${alert(26)}`",
-    "&lt;script&gt;alert(27)&lt;/script&gt;", "<style>@import 'http://127.0.0.1:9/leak28.css';</style>",
-    "\\input{/etc/passwd}", "\\write18{touch marker}", "$\\catcode`\\$=0$ %{}#_^~&", "=cmd|'/c calc'!A1",
+    "<img src=http://127.0.0.1:9/leak18.png>",
+    "<link rel=stylesheet href=http://127.0.0.1:9/leak19.css>",
+    "<meta http-equiv=refresh content='0;url=http://127.0.0.1:9/leak20'>",
+    "[x](javascript:alert(21))",
+    "![x](http://127.0.0.1:9/leak22.png)",
+    "<object data='javascript:alert(23)'>",
+    "<embed src=javascript:alert(24)>",
+    "<form action=javascript:alert(25)><input type=submit autofocus onfocus=alert(25)>",
+    "`${alert(26)}`",
+    "&lt;script&gt;alert(27)&lt;/script&gt;",
+    "<style>@import 'http://127.0.0.1:9/leak28.css';</style>",
+    "\\input{/etc/passwd}",
+    "\\write18{touch marker}",
+    "$\\catcode`\\$=0$ %{}#_^~&",
+    "=cmd|'/c calc'!A1",
     "]]><script>alert(33)</script>",
-    "<video><source onerror=alert(34)>", "\u202e<b>right to left</b>",
-)  # fmt: skip
+    "<video><source onerror=alert(34)>",
+    "\u202e<b>right to left</b>",
+)
 
 
 class Marker:
@@ -75,11 +96,24 @@ def hostile_corpus(folder: Path) -> None:
 SECRET = "c4nary9f3"
 """Stands in every secret below; nowhere else."""
 VARIABLES = (
-    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "FSSPEC_S3_KEY", "FSSPEC_S3_SECRET", "HF_TOKEN",
-    "HUGGING_FACE_HUB_TOKEN", "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_KEY",
-    "PREFECT_SERVER_DATABASE_PASSWORD", "TRAJPILOT_LOGIN", "TRAJPILOT_DATABASE_PASSWORD", "GITHUB_TOKEN",
-    "WANDB_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "AZURE_STORAGE_KEY",
-)  # fmt: skip
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "FSSPEC_S3_KEY",
+    "FSSPEC_S3_SECRET",
+    "HF_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN",
+    "PREFECT_API_AUTH_STRING",
+    "PREFECT_SERVER_API_AUTH_STRING",
+    "PREFECT_API_KEY",
+    "PREFECT_SERVER_DATABASE_PASSWORD",
+    "TRAJPILOT_LOGIN",
+    "TRAJPILOT_DATABASE_PASSWORD",
+    "GITHUB_TOKEN",
+    "WANDB_API_KEY",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "AZURE_STORAGE_KEY",
+)
 
 
 def home_with_secrets(home: Path) -> dict[str, str]:

@@ -9,7 +9,7 @@ from safetensors import safe_open
 
 COMMITS = ("manifest.json", "record.json")
 """Completion markers: of a stage, and of a shard."""
-OCCASION = ("occasion.json",)
+RUN_RECORD = ("run_record.json",)
 """Files that tell of the run, not of its result."""
 CHECKPOINT = "checkpoint.safetensors"
 INTERVAL = 1
@@ -89,7 +89,7 @@ def digests(root: Path) -> dict[str, str]:
     found = {}
     for top in ("artifacts", "reports"):
         for path in sorted((root / top).rglob("*")):
-            if path.is_file() and path.name not in OCCASION and not path.name.startswith(".tmp-"):
+            if path.is_file() and path.name not in RUN_RECORD and not path.name.startswith(".tmp-"):
                 found[str(path.relative_to(root))] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
 
@@ -122,4 +122,4 @@ def faults(before: Moment, after: Moment, outcomes: dict[str, tuple[int, int]], 
     for stage, (reused, _) in outcomes.items():
         if reused != before.shards(stage):
             found.append(f"{stage}: {before.shards(stage)} shards were finished, {reused} were reused")
-    return found + [f"{t.name} began anew" for t in before.trainings.values() if t.kept and t.resumed not in log]
+    return found + [f"{t.name} started again" for t in before.trainings.values() if t.kept and t.resumed not in log]

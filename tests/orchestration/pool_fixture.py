@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from checkout import CHECKOUT
 from prefect.client.orchestration import SyncPrefectClient
 from stack_processes import kill_all_of, processes_of
 
 from schemas.config import PipelineConfig, RunOptions
 
 LIMIT_S = 240.0
-CHECKOUT = Path(__file__).parents[2]
 
 
 @contextmanager
@@ -24,8 +24,11 @@ def worker(api: str, pool: str, folder: Path, name: str) -> Iterator[Path]:
     """A process worker that does one run at a time; ended with all that it started, which is found by the mark."""
     mark = folder / f"worker-{name}"
     stated = {
-        "PREFECT_API_URL": api, "PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_PLUGINS_ENABLED": "0", "MARK": str(mark),
-    }  # fmt: skip
+        "PREFECT_API_URL": api,
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_PLUGINS_ENABLED": "0",
+        "MARK": str(mark),
+    }
     command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--limit", "1", "--name", name]
     with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(
@@ -86,8 +89,8 @@ def copied(root: Path, other: Path) -> Path:
 
 
 def artifact_bytes(root: Path) -> dict[str, bytes]:
-    """Every artifact's bytes by its path, side files of the occasion left out."""
-    files = [path for path in (root / "artifacts").rglob("*") if path.is_file() and path.name != "occasion.json"]
+    """Every artifact's bytes by its path, run records left out."""
+    files = [path for path in (root / "artifacts").rglob("*") if path.is_file() and path.name != "run_record.json"]
     return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 

@@ -267,7 +267,7 @@ class Stack:
         kill_all_of(self.ground.folder)
 
     def kill(self, name: str) -> None:
-        """Kill a service with all that it started, at once and without a word, as a crash of its container would."""
+        """Kill a service with all that it started, at once and without notice, as a crash of its container would."""
         process = self.processes[name]
         for pid in (process.pid, *descendants(process.pid)):
             kill_one(pid)

@@ -14,9 +14,13 @@ from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.store.locations import parse_location
 
 WITH_LOGIN = (
-    f"s3://AKIA:{SECRET}@bucket/x", f"s3://{SECRET}@bucket", f"https://hub/x?token={SECRET}",
-    f"s3://bucket/x?X-Amz-Signature={SECRET}", f"file://me:{SECRET}@host/x", f"s3://b/x?a=1&aws_secret_access_key={SECRET}",
-)  # fmt: skip
+    f"s3://AKIA:{SECRET}@bucket/x",
+    f"s3://{SECRET}@bucket",
+    f"https://hub/x?token={SECRET}",
+    f"s3://bucket/x?X-Amz-Signature={SECRET}",
+    f"file://me:{SECRET}@host/x",
+    f"s3://b/x?a=1&aws_secret_access_key={SECRET}",
+)
 WITHOUT = ("s3://bucket/x", "/data/a@b", "runs", "", "s3://bucket/key=1/x", "C:/data", "org/model", "/x/user:y@z")
 
 
@@ -52,12 +56,22 @@ def test_the_pattern_of_forms_is_the_rule_itself() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "run --data ADDRESS", "run --data . --root ADDRESS", "demo --root ADDRESS", "status --data ADDRESS",
-        "status --root ADDRESS", "plan --data ADDRESS", "plan --root ADDRESS", "doctor --data ADDRESS",
-        "doctor --root ADDRESS", "verify --root ADDRESS", "gc --root ADDRESS", "ui --root ADDRESS",
-        "run --data . --set features.checkpoint=ADDRESS", "run --data . --set text_bank.model=ADDRESS",
+        "run --data ADDRESS",
+        "run --data . --root ADDRESS",
+        "demo --root ADDRESS",
+        "status --data ADDRESS",
+        "status --root ADDRESS",
+        "plan --data ADDRESS",
+        "plan --root ADDRESS",
+        "doctor --data ADDRESS",
+        "doctor --root ADDRESS",
+        "verify --root ADDRESS",
+        "gc --root ADDRESS",
+        "ui --root ADDRESS",
+        "run --data . --set features.checkpoint=ADDRESS",
+        "run --data . --set text_bank.model=ADDRESS",
     ],
-)  # fmt: skip
+)
 def test_no_command_repeats_it(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, line.replace("ADDRESS", WITH_LOGIN[0]).split())

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from schemas.claims import ClaimsConfig
-from schemas.config import PipelineConfig, TrainConfig
+from schemas.config import PipelineConfig
+from schemas.training import TrainConfig
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -28,8 +29,8 @@ def test_worlds_are_tasks_and_pages_say_what_was_run(
     prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from flows import claims as flow_module
-    from trajpilot_core.claims import collect
-    from trajpilot_core.claims.worlds import PlannedWorld, make
+    from trajpilot_core.studies.claims import collect
+    from trajpilot_core.studies.claims.worlds import PlannedWorld, make
 
     cfg = ClaimsConfig()
     sizes = {"tasks": 2, "positions": 4, "alternatives": 2, "train_takes": 10, "test_takes": 6, "segments": 9}
@@ -51,10 +52,10 @@ def test_worlds_are_tasks_and_pages_say_what_was_run(
     assert by_world[bad.name][0].status == "failed"
     assert "describes another world" in by_world[bad.name][0].note
     assert {job.status for job in by_world[bad.name][1:]} == {"not run"}
-    page = (tmp_path / "docs" / "claims.md").read_text()
+    page = (tmp_path / "docs" / "claims.html").read_text()
     assert "Simulated world" in page
     assert "describes another world" in page
-    for name in ("scorer.md", "reproduction.md", "claims/scores.parquet", "claims/run.json"):
+    for name in ("claims/scores.parquet", "claims/run.json"):
         assert (tmp_path / "docs" / name).is_file()
 
 

@@ -8,10 +8,10 @@ import pytest
 from schemas.claims import ClaimsConfig, ClaimsRun
 from schemas.config import PipelineConfig
 from schemas.results import GateRow
-from trajpilot_core.claims import collect
-from trajpilot_core.claims.tables import RUN_FILE, Placed, write_claims_table
-from trajpilot_core.claims.worlds import make
 from trajpilot_core.errors import InputError
+from trajpilot_core.studies.claims import collect
+from trajpilot_core.studies.claims.tables import RUN_FILE, Placed, write_claims_table
+from trajpilot_core.studies.claims.worlds import make
 
 WORLD = make("no_scene", 0, ClaimsConfig())
 
@@ -75,7 +75,7 @@ def test_a_fault_of_the_program_is_logged_when_it_happens(caplog: pytest.LogCapt
     with pytest.raises(ZeroDivisionError), fault_is_told("no_scene-s0"):
         raise ZeroDivisionError("division by zero")
     assert caplog.messages == [
-        "no_scene-s0  broke off: ZeroDivisionError('division by zero'); the other worlds go on",
+        "no_scene-s0  stopped: ZeroDivisionError('division by zero'); the other worlds go on",
     ]
     with fault_is_told("base-s0"):
         pass

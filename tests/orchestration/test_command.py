@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from once import EmptyDatabase, Worlds
 
 from schemas.world import tiny_world
-from trajpilot_core.simworld.write import write_world
 
 COMMAND = str(Path(sys.executable).parent / "trajpilot")
 INGEST = ("run", "--recipe", "demo", "--only", "ingest", "--set", "ingest.dev_min=1", "--max-rejects", "0.6")
@@ -20,10 +20,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus") / "world"
-    write_world(tiny_world(), folder, 2, lambda done, total, what: None)
-    return folder
+def corpus(worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return worlds.copy(tiny_world(), tmp_path_factory.mktemp("corpus") / "world")
 
 
 @pytest.fixture
@@ -81,9 +79,23 @@ def test_a_run_from_an_empty_home_and_another_folder_writes_under_its_root_only(
     assert str(root) in lines[0]
     assert "Traceback" not in output
     assert (root / "artifacts" / "ingest" / "current").exists()
+    check_last_commands(lines, tmp_path)
     assert list(elsewhere.iterdir()) == []
     assert [p for p in home.rglob("*") if p.is_file()] == []
     assert servers_over(root) == []
+
+
+def check_last_commands(lines: list[str], folder: Path) -> None:
+    """Paste the commands of a run's last lines into a shell that knows no path and no variable of ours."""
+    printed = [line.partition(": ")[2] for line in lines if "trajpilot " in line.partition(": ")[2]]
+    assert [command.split()[1] for command in printed] == ["status", "ui"]
+    bare = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "COLUMNS": "200"}
+    for command, said in zip((printed[0], f"{printed[1]} --help"), ("fresh", "Prefect UI"), strict=True):
+        done = subprocess.run(
+            ["/bin/sh", "-c", command], cwd="/", env=bare, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert said in done.stdout
 
 
 def test_the_servers_that_the_user_names_is_used_and_said(corpus: Path, tmp_path: Path, prefect_server: str) -> None:
@@ -93,7 +105,10 @@ def test_the_servers_that_the_user_names_is_used_and_said(corpus: Path, tmp_path
     assert not (tmp_path / "root" / "prefect" / "prefect.db").exists()
 
 
-def test_of_two_runs_on_one_root_the_second_waits_and_recomputes_nothing(corpus: Path, tmp_path: Path) -> None:
+def test_of_two_runs_on_one_root_the_second_waits_and_recomputes_nothing(
+    corpus: Path, tmp_path: Path, empty_database: EmptyDatabase
+) -> None:
+    empty_database.copy(tmp_path / "root" / "prefect")
     arguments = (*INGEST, "--data", str(corpus), "--root", str(tmp_path / "root"))
     both = [start(arguments, tmp_path, environment(tmp_path / f"home{n}")) for n in range(2)]
     outputs = sorted((finish(process) for process in both), key=lambda text: "waiting" in text)
@@ -117,21 +132,34 @@ def test_a_mistake_is_answered_with_one_message_and_no_traceback(
 ) -> None:
     done = subprocess.run(
         [COMMAND, *arguments, "--root", str(tmp_path / "root")],
-        cwd=tmp_path, env=environment(tmp_path / "home"), capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=environment(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 2
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_ends_the_run_and_its_server_at_once_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
+def test_ctrl_c_ends_the_run_and_its_server_at_once_and_says_how_to_go_on(
+    tmp_path: Path, number: int, empty_database: EmptyDatabase
+) -> None:
     root = tmp_path / "root"
+    empty_database.copy(root / "prefect")
     process = subprocess.Popen(
-        [COMMAND, "demo", "--world", "tiny", "--root", str(root)], cwd=tmp_path, env=environment(tmp_path / "home"),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        [COMMAND, "demo", "--world", "tiny", "--root", str(root)],
+        cwd=tmp_path,
+        env=environment(tmp_path / "home"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
+    )
     wait_for(lambda: (root / "world" / ".world").exists(), 120.0)
     os.killpg(process.pid, number) if number == signal.SIGINT else os.kill(process.pid, number)
     output, _ = process.communicate(timeout=60)

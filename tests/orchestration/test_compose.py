@@ -146,9 +146,11 @@ def test_the_dockerfile_pins_its_base_builds_the_lock_and_ends_without_root() ->
 
 def test_what_the_dockerfile_copies_is_let_through_and_nothing_else() -> None:
     copied = {
-        part for line in (CHECKOUT / "Dockerfile").read_text().splitlines() if line.startswith("COPY")
+        part
+        for line in (CHECKOUT / "Dockerfile").read_text().splitlines()
+        if line.startswith("COPY")
         for part in line.split()[1:-1]
-    }  # fmt: skip
+    }
     let_through = {line[1:] for line in (CHECKOUT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert copied == let_through
     assert all((CHECKOUT / name).exists() for name in copied)

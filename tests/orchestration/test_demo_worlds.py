@@ -1,5 +1,6 @@
 """The worlds that `trajpilot demo` offers: each can be planned on, or is refused before anything is written."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from deployments.cli import run as command
 from schemas.config import RunOptions
 from schemas.world import PRESETS
-from trajpilot_core.errors import NotBuiltError
+from trajpilot_core.errors import NotBuiltError, WorldError
+from trajpilot_core.simworld.write import world_digest
 
 LEAST = 5
 """Windows of a split, of which poses from video may lose some."""
@@ -18,16 +20,16 @@ LEAST = 5
 @pytest.mark.parametrize("name", [name for name in command.WORLDS if name not in ("demo", "soak", "tiny_basketball")])
 def test_every_split_of_a_world_that_is_offered_has_windows(name: str, tmp_path: Path) -> None:
     from deployments.cli.options import configure
-    from trajpilot_core.pipeline import STAGES
+    from trajpilot_core.engine.execution.execute import execute
+    from trajpilot_core.engine.stage import no_progress
     from trajpilot_core.simworld.write import write_world
-    from trajpilot_core.stages.execute import execute
-    from trajpilot_core.stages.stage import no_progress
+    from trajpilot_core.stages import STAGES
     from trajpilot_core.store.files import open_folder
     from trajpilot_core.store.manifest import current_manifest
     from trajpilot_core.store.reading import read_entry_table
 
-    world, root = PRESETS[name](), tmp_path / "runs"
-    write_world(world, tmp_path / "world", 2, no_progress)
+    world, root = PRESETS[name]().replace(fps=5, size_px=64), tmp_path / "runs"  # what is seen changes no window
+    write_world(world, tmp_path / "world", 1, no_progress)
     config = configure(command.WORLDS[name], command.read_as(world))
     run = RunOptions(root=str(root), data_root=str(tmp_path / "world"), max_reject_ratio=command.DELIBERATE)
     execute(STAGES["ingest"], config, run, STAGES)
@@ -42,3 +44,13 @@ def test_pairs_of_segments_are_no_plans_and_the_demo_says_so_before_it_writes(tm
     with pytest.raises(NotBuiltError, match=r"recipe basketball .* Its other stages can: --only ingest"):
         command.demo(root=str(tmp_path / "runs"), world="tiny_basketball", set_=[], only=[], from_=None, force=[])
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_demo_on_a_root_of_another_world_names_it_and_leaves_the_root_as_it_was(tmp_path: Path) -> None:
+    world, root = tmp_path / "world", tmp_path
+    world.mkdir()
+    (world / "world.json").write_text(json.dumps({"digest": world_digest(PRESETS["tiny"]())}))
+    before = sorted(root.rglob("*"))
+    with pytest.raises(WorldError, match="holds another world, 'tiny'; go on with it by --world tiny"):
+        command.demo(root=str(root), world="demo", set_=[], only=[], from_=None, force=[], workers=1)
+    assert sorted(root.rglob("*")) == before

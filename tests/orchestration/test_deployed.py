@@ -1,6 +1,7 @@
 """What is deployed: parameters as forms, recipes, pools, the automation. Needs no server."""
 
 import json
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -9,16 +10,16 @@ from typing import Any, get_args
 
 import pytest
 import yaml
+from checkout import CHECKOUT
 
 from deployments.recipes import MISSING, RECIPES, check_built, demo, keystep, recipe, soak
 from schemas.changes import over
-from schemas.config import STAGE_NAMES, PipelineConfig, RecipeName, RunOptions
+from schemas.config import PipelineConfig, RecipeName, RunOptions
+from trajpilot_core.engine.planning.differences import changed_settings
 from trajpilot_core.errors import InputError, NotBuiltError
-from trajpilot_core.pipeline import STAGES
-from trajpilot_core.stages.differences import changed_settings
+from trajpilot_core.stages import STAGES
 
-GPU_STAGES = {"features", "text-bank", "alignment", "predictor", "scorer", "evaluation"}
-GPU_GROUPS = {"features-group", "trajectories-gpu-group"}
+PREFECT_FILE = CHECKOUT / "deployments" / "prefect.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +34,7 @@ def form() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def declared() -> dict[str, dict[str, Any]]:
-    path = Path(__file__).parents[2] / "deployments" / "prefect.yaml"
-    return {item["name"]: item for item in yaml.safe_load(path.read_text())["deployments"]}
+    return {item["name"]: item for item in yaml.safe_load(PREFECT_FILE.read_text())["deployments"]}
 
 
 def refused(parameters: dict[str, Any], form: dict[str, Any]) -> str:
@@ -120,19 +120,19 @@ def test_the_values_of_every_recipe_are_accepted(form: dict[str, Any]) -> None:
         validate({"config": recipe(name).model_dump(mode="json")}, form, raise_on_error=True)
 
 
-def test_each_name_of_a_recipe_is_a_recipe_and_the_stages_have_one_sub_record_each() -> None:
+def test_each_name_of_a_recipe_is_a_recipe_and_each_sub_record_belongs_to_a_stage() -> None:
     assert tuple(RECIPES) == get_args(RecipeName)
-    assert tuple(STAGES) == STAGE_NAMES
+    assert {stage.section for stage in STAGES.values()} == set(PipelineConfig.model_fields)
 
 
 @pytest.mark.parametrize("name", sorted(MISSING))
 def test_a_benchmark_whose_later_stages_wait_for_parts_names_them_and_the_stages_that_run(name: RecipeName) -> None:
     waiting = MISSING[name].parts
     with pytest.raises(NotBuiltError) as error:
-        check_built(name, STAGE_NAMES)
+        check_built(name, STAGES)
     said = str(error.value)
     assert all(part in said for parts in waiting.values() for part in parts)
-    can = [stage for stage in STAGE_NAMES if stage not in waiting]
+    can = [stage for stage in STAGES if stage not in waiting]
     assert said.endswith(": " + " ".join(f"--only {stage}" for stage in can))
     assert {"ingest", "trajectories", "features", "text_bank"} <= set(can)
     check_built(name, can)
@@ -178,23 +178,91 @@ def test_run_options_keep_the_place_of_the_deployment() -> None:
 
 
 def test_every_stage_is_deployed_under_its_own_name_on_the_pool_that_fits_it(declared: dict[str, Any]) -> None:
-    stages = {name.replace("_", "-") for name in STAGES}
-    groups = {f"{stage.name}-group" for stage in STAGES.values() if stage.video_s is not None}
-    assert set(declared) == stages | groups | GPU_GROUPS | {"full-pipeline", "claims", "predict", "watch"}
-    for name, item in declared.items():
-        wanted = "trajpilot-gpu" if name in GPU_STAGES | GPU_GROUPS | {"full-pipeline"} else "trajpilot-cpu"
-        wanted = "{{ $TRAJPILOT_POSES_POOL }}" if name == "trajectories" else wanted
-        assert item["work_pool"]["name"] == wanted, name
-        assert item["work_pool"]["work_queue_name"] == "default"
+    pools = {name: item["work_pool"]["name"] for name, item in declared.items()}
+    assert {name: pools.pop(name) for name in ("full-pipeline", "claims", "predict", "watch")} == {
+        "full-pipeline": "trajpilot-gpu",
+        "claims": "trajpilot-cpu",
+        "predict": "trajpilot-cpu",
+        "watch": "trajpilot-cpu",
+    }
+    wanted = {}
+    for stage in STAGES.values():
+        deployed, on_gpu = stage.name.replace("_", "-"), "trajpilot-gpu" if stage.uses_gpu else "trajpilot-cpu"
+        wanted[deployed] = on_gpu
+        if callable(stage.uses_gpu):
+            wanted[deployed] = f"{{{{ $TRAJPILOT_POOL_{stage.name.upper()} }}}}"
+        if stage.video_s is not None:
+            wanted[f"{deployed}-group"] = "trajpilot-cpu" if callable(stage.uses_gpu) else on_gpu
+        if stage.video_s is not None and callable(stage.uses_gpu):
+            wanted[f"{deployed}-gpu-group"] = "trajpilot-gpu"
+    assert pools == wanted
+    assert {item["work_pool"]["work_queue_name"] for item in declared.values()} == {"default"}
 
 
-def test_poses_are_computed_where_their_source_can_be(declared: dict[str, Any]) -> None:
-    from deployments.deploy import poses_pool
+def strays(path: Path) -> list[str]:
+    """Deployments of the list of stages that a Prefect file lacks, or of which it says something else."""
+    from deployments.declared import deployments_of
+
+    file = yaml.safe_load(path.read_text())
+    said = {item["name"]: item for item in file["deployments"]}
+    wanted = [item for stage in STAGES.values() for item in deployments_of(stage, file["definitions"]["job"])]
+    stage_like = [name for name, item in said.items() if {"stage", "group"} & set(item["tags"])]
+    return [item["name"] for item in wanted if said.get(item["name"]) != item] + [
+        name for name in stage_like if name not in {item["name"] for item in wanted}
+    ]
+
+
+def test_the_prefect_file_says_of_each_stage_and_its_groups_what_the_list_of_stages_says() -> None:
+    assert strays(PREFECT_FILE) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "seen"),
+    [
+        ("  - {name: scorer, .*\n", "", ["scorer"]),
+        ("name: features-group,", "name: feature-group,", ["features-group", "feature-group"]),
+        ("(name: evaluation, .*)\\*gpu", r"\1*cpu", ["evaluation"]),
+        ("deployed.py:ingest", "deployed.py:features", ["ingest"]),
+        ("Labels -> unit", "Labels -> two", ["text-bank"]),
+    ],
+)
+def test_a_stage_that_the_prefect_file_lacks_or_tells_otherwise_is_seen(
+    before: str, after: str, seen: list[str], tmp_path: Path
+) -> None:
+    text, n_changed = re.subn(before, after, PREFECT_FILE.read_text())
+    assert n_changed == 1
+    (tmp_path / "prefect.yaml").write_text(text)
+    assert strays(tmp_path / "prefect.yaml") == seen
+
+
+def test_a_stage_that_the_prefect_file_lacks_is_deployed_all_the_same_and_what_it_says_stays(tmp_path: Path) -> None:
+    from deployments.declared import prefect_file
+
+    whole = yaml.safe_load(PREFECT_FILE.read_text())
+    assert prefect_file() == whole
+    text = re.sub("  - {name: scorer, .*\n", "", PREFECT_FILE.read_text()).replace("Labels -> unit", "Labels -> two")
+    (tmp_path / "prefect.yaml").write_text(text)
+    items = {item["name"]: item for item in prefect_file(tmp_path / "prefect.yaml")["deployments"]}
+    assert items["scorer"] == next(item for item in whole["deployments"] if item["name"] == "scorer")
+    assert items["text-bank"]["description"].startswith("Labels -> two")
+
+
+def test_poses_and_texts_are_computed_where_their_source_and_encoder_can_be(declared: dict[str, Any]) -> None:
+    from deployments.declared import pools_by_recipe
     from tasks.group_runs import group_deployment
 
-    assert {name for name in RECIPES if poses_pool(name) == "trajpilot-gpu"} == {
-        "keystep", "goalstep", "egoper", "epic_kitchens",
-    }  # fmt: skip
+    assert {
+        name for name in RECIPES if pools_by_recipe(recipe(name))["TRAJPILOT_POOL_TRAJECTORIES"] == "trajpilot-gpu"
+    } == {
+        "keystep",
+        "goalstep",
+        "egoper",
+        "epic_kitchens",
+    }
+    on_simulated_worlds = {"demo", "soak", "claims", "claims_controls"}
+    for name in RECIPES:
+        wanted = "trajpilot-cpu" if name in on_simulated_worlds else "trajpilot-gpu"
+        assert pools_by_recipe(recipe(name))["TRAJPILOT_POOL_TEXT_BANK"] == wanted, name
     for source, wanted in (("aria", "trajpilot-cpu"), ("odometry", "trajpilot-cpu"), ("pi3", "trajpilot-gpu")):
         name = group_deployment(STAGES["trajectories"], PipelineConfig().trajectories.replace(source=source))
         assert declared[name]["work_pool"]["name"] == wanted, source
@@ -245,8 +313,6 @@ def test_a_deployed_run_keeps_no_result_whatever_its_worker_s_settings_are(decla
 
 def placeholders(value: Any) -> set[str]:
     """Names between double braces, at any depth."""
-    import re
-
     return set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(value)))
 
 
@@ -254,7 +320,7 @@ def placeholders(value: Any) -> set[str]:
 def test_the_job_templates_declare_what_they_use_run_as_nobody_special_and_keep_data_read_only(name: str) -> None:
     from prefect.client.schemas.actions import WorkPoolCreate
 
-    path = Path(__file__).parents[2] / "deployments" / "pools" / f"{name}.json"
+    path = CHECKOUT / "deployments" / "pools" / f"{name}.json"
     template = json.loads(path.read_text())
     WorkPoolCreate(name="x", type=name.split("-")[0], base_job_template=template)
     job, variables = template["job_configuration"], template["variables"]["properties"]

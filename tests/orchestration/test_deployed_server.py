@@ -29,8 +29,13 @@ def typed(words: str, cwd: Path, env: dict[str, str], *more: str) -> tuple[int, 
     program, *rest = words.split()
     done = subprocess.run(
         [str(Path(sys.executable).parent / program), *rest, *more],
-        cwd=cwd, env=env, capture_output=True, text=True, timeout=400, check=False,
-    )  # fmt: skip
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 

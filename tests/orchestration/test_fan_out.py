@@ -8,6 +8,7 @@ from threading import Event, Thread
 from typing import Any, NamedTuple
 
 import pytest
+from once import Worlds
 from pool_fixture import artifact_bytes, copied, deploy_groups, online, options, run_processes, small, wait_for, worker
 
 from schemas.config import PipelineConfig, RunOptions
@@ -31,17 +32,15 @@ class Ground(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def ground(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Ground:
+def ground(prefect_server: str, worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Ground:
     from prefect.client.orchestration import get_client
 
-    from trajpilot_core.pipeline import STAGES
-    from trajpilot_core.simworld.write import write_world
-    from trajpilot_core.stages.execute import execute
-    from trajpilot_core.stages.stage import no_progress
+    from trajpilot_core.engine.execution.execute import execute
+    from trajpilot_core.stages import STAGES
 
     folder = tmp_path_factory.mktemp("pool")
     data, before, single = folder / "data", folder / "before", folder / "single"
-    write_world(soak_world(), data, 1, no_progress)
+    worlds.copy(soak_world(), data)
     execute(STAGES["ingest"], small(), options(before, data), STAGES)
     execute(STAGES["features"], small(), options(copied(before, single), data), STAGES)
     with pytest.MonkeyPatch.context() as patch:
@@ -122,8 +121,8 @@ def test_two_workers_make_the_same_bytes_and_a_killed_group_is_done_again(
 def test_poses_from_video_are_shared_out_over_the_workers_of_the_other_pool(ground: Ground, tmp_path: Path) -> None:
     from prefect.client.orchestration import get_client
 
-    from trajpilot_core.pipeline import STAGES
-    from trajpilot_core.stages.execute import execute
+    from trajpilot_core.engine.execution.execute import execute
+    from trajpilot_core.stages import STAGES
 
     quick = OdometryConfig(rate_hz=4, size_px=96, corners=48)
     config = small().replace(trajectories=small().trajectories.replace(source="odometry", odometry=quick))

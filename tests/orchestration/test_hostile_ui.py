@@ -11,7 +11,7 @@ from browser import Page, browser
 from compose_server import LOGIN, Served, ask
 from hostile import TEXTS
 
-from trajpilot_core.texts import literal
+from trajpilot_core.markdown_escape import literal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 RAW = ("raw-markdown", "raw-table")

@@ -18,7 +18,7 @@ def put(path: Path, text: str = "x") -> None:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     put(tmp_path / "artifacts/ingest/k/manifest.json")
-    put(tmp_path / "artifacts/ingest/k/occasion.json", "today")
+    put(tmp_path / "artifacts/ingest/k/run_record.json", "today")
     put(tmp_path / "artifacts/features/shards/a/record.json")
     put(tmp_path / "artifacts/features/shards/b/data.parquet")
     put(tmp_path / "reports/report.html")
@@ -36,9 +36,9 @@ def test_a_look_finds_what_is_finished_and_how_far_a_training_is(root: Path) -> 
     assert seen.last_s > 0
 
 
-def test_occasions_and_half_written_files_do_not_count(root: Path) -> None:
+def test_run_records_and_half_written_files_do_not_count(root: Path) -> None:
     before = digests(root)
-    put(root / "artifacts/ingest/k/occasion.json", "another day")
+    put(root / "artifacts/ingest/k/run_record.json", "another day")
     put(root / "artifacts/ingest/k/.tmp-1-2", "half")
     assert digests(root) == before
 
@@ -49,8 +49,10 @@ def test_a_missing_an_added_and_a_changed_file_are_told(root: Path) -> None:
     put(root / "artifacts/ingest/k/manifest.json", "y")
     put(root / "artifacts/more")
     assert differences(digests(root), before) == [
-        "missing reports/report.html", "too many artifacts/more", "different artifacts/ingest/k/manifest.json",
-    ]  # fmt: skip
+        "missing reports/report.html",
+        "too many artifacts/more",
+        "different artifacts/ingest/k/manifest.json",
+    ]
 
 
 GOES_ON = "training final/traj seed 0 goes on after epoch 3"
@@ -79,7 +81,7 @@ def test_a_finished_shard_that_is_not_reused_is_a_fault(root: Path) -> None:
 
 def test_a_training_that_begins_anew_or_loses_two_epochs_is_a_fault(root: Path) -> None:
     seen = look(root)
-    assert faults(seen, seen, {}, "nothing told") == ["final/traj began anew"]
+    assert faults(seen, seen, {}, "nothing told") == ["final/traj started again"]
     lost = Moment(seen.commits, {"x": Training("final/traj", kept=2, told=4)})
     assert faults(lost, lost, {}, GOES_ON) == ["final/traj lost 2 epochs"]
 

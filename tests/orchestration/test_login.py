@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from compose_server import LOGIN, Served, ask, server_of_compose
+from once import EmptyDatabase
 from stack_processes import PATIENCE
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
@@ -22,13 +23,18 @@ WRONG = (None, "admin:wrong", "admin:", ":", LOGIN.upper(), LOGIN + " ", "c4nary
 OPEN = {("GET", "/api/health"), ("GET", "/api/ready")}
 """What answers anybody: whether the server lives, for health checks. They tell nothing else."""
 SOCKETS = (
-    "/api/events/in", "/api/events/out", "/api/logs/out", "/api/task_runs/subscriptions/scheduled",
+    "/api/events/in",
+    "/api/events/out",
+    "/api/logs/out",
+    "/api/task_runs/subscriptions/scheduled",
     "/api/work_pools/x/workers/connect",
-)  # fmt: skip
+)
 EVENT = {
-    "event": "test.intruder", "id": "0190b6a2-0000-7000-8000-000000000001", "occurred": "2026-11-21T00:00:00Z",
+    "event": "test.intruder",
+    "id": "0190b6a2-0000-7000-8000-000000000001",
+    "occurred": "2026-11-21T00:00:00Z",
     "resource": {"prefect.resource.id": "test.intruder"},
-}  # fmt: skip
+}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -166,9 +172,11 @@ def test_a_command_with_a_wrong_login_says_so_in_one_message(
         assert "set PREFECT_API_AUTH_STRING to the server's PREFECT_SERVER_API_AUTH_STRING" in said
 
 
-def test_without_the_login_of_the_compose_file_the_same_questions_are_answered(tmp_path: Path) -> None:
+def test_without_the_login_of_the_compose_file_the_same_questions_are_answered(
+    tmp_path: Path, empty_database: EmptyDatabase
+) -> None:
     """The planted fault: these tests see a server that asks for nothing."""
-    for open_one in server_of_compose(tmp_path, PREFECT_SERVER_API_AUTH_STRING=None):
+    for open_one in server_of_compose(empty_database.copy(tmp_path), PREFECT_SERVER_API_AUTH_STRING=None):
         assert ask(open_one.url, "POST", "/api/flows/filter", None, {}).status == 200
         address = open_one.url.replace("http", "ws") + "/api/events/in"
         with connect(address, open_timeout=60 * PATIENCE) as socket:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
+from once import Worlds
 
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
@@ -31,6 +32,7 @@ def quick() -> PipelineConfig:
     short = base.predictor.train.replace(epochs=2, patience=None)
     return base.replace(
         ingest=base.ingest.replace(dev_min=1),
+        features=base.features.replace(size_px=64, n_frames=4),
         alignment=base.alignment.replace(train=short),
         predictor=base.predictor.replace(train=short, width=32, heads=2, hidden=64, layers=1),
         scorer=base.scorer.replace(train=short, width=32, candidates=4, prefetch=8),
@@ -40,11 +42,12 @@ def quick() -> PipelineConfig:
 
 
 @pytest.fixture(scope="module")
-def made(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(prefect_server: str, worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Made:
     from flows.demo import demo
 
     root = tmp_path_factory.mktemp("root")
     run = RunOptions(root=str(root), data_root=str(root / "world"), device="cpu", max_reject_ratio=0.6)
+    worlds.copy(tiny_world(), root / "world")
     config = quick()
     return Made(config, run, demo(tiny_world(), config, run))
 
@@ -79,8 +82,16 @@ def states_of(made: Made, stages: tuple[str, ...]) -> dict[str, tuple[str, str]]
 
 def test_every_stage_ran_and_the_report_says_that_it_is_simulated(made: Made) -> None:
     assert list(made.refs) == [
-        "ingest", "trajectories", "features", "text_bank", "alignment", "predictor", "scorer", "evaluation", "report",
-    ]  # fmt: skip
+        "ingest",
+        "trajectories",
+        "features",
+        "text_bank",
+        "alignment",
+        "predictor",
+        "scorer",
+        "evaluation",
+        "report",
+    ]
     page = (Path(made.run.root) / "reports" / "report.html").read_text()
     assert "Simulated world" in page
     assert not re.findall(r"https?://(?!www\.w3\.org)\S*", page)
@@ -88,7 +99,7 @@ def test_every_stage_ran_and_the_report_says_that_it_is_simulated(made: Made) ->
 
 def test_each_broken_take_of_the_world_stands_in_the_rejects_with_its_code(made: Made) -> None:
     from trajpilot_core.simworld.faults import TAKE_FAULTS
-    from trajpilot_core.simworld.sample import sample_world
+    from trajpilot_core.simworld.world.sample import sample_world
 
     codes: dict[str, set[str]] = {}
     for stage in ("ingest", "trajectories", "features"):
@@ -104,7 +115,7 @@ def test_each_broken_take_of_the_world_stands_in_the_rejects_with_its_code(made:
 
 
 def test_rows_in_equal_rows_out_plus_units_lost_in_every_manifest(made: Made) -> None:
-    from trajpilot_core.stages.outcome import units_lost
+    from trajpilot_core.engine.execution.outcome import units_lost
     from trajpilot_core.store.files import open_folder
     from trajpilot_core.store.manifest import current_manifest
 
@@ -192,9 +203,9 @@ def test_changing_a_label_text_recomputes_no_feature_and_no_trajectory(made: Mad
 
 
 def test_a_stage_whose_input_is_missing_says_which_stage_to_run(made: Made, tmp_path: Path) -> None:
+    from trajpilot_core.engine.execution.execute import execute
     from trajpilot_core.errors import StoreError
-    from trajpilot_core.pipeline import STAGES
-    from trajpilot_core.stages.execute import execute
+    from trajpilot_core.stages import STAGES
 
     with pytest.raises(StoreError, match="run ingest first"):
         execute(STAGES["trajectories"], made.config, made.run.replace(root=str(tmp_path / "empty")), STAGES)

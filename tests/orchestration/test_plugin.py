@@ -1,12 +1,15 @@
 """The bare deployment name."""
 
+import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
-from deployments.prefect_plugin import with_full_name
+from deployments.prefect_plugin import missing_server, needs_server, with_full_name
 
 
 @pytest.mark.parametrize(
@@ -39,10 +42,57 @@ def test_other_commands_are_left_alone() -> None:
         assert with_full_name(line.split()) == line.split()
 
 
+@pytest.mark.parametrize(
+    ("line", "needed"),
+    [
+        ("prefect deployment run full-pipeline/full-pipeline --watch", True),
+        ("prefect deployment run full-pipeline/full-pipeline --help", False),
+        ("prefect deployment run other/nightly", False),
+        ("prefect deployment run", False),
+        ("prefect server start", False),
+    ],
+)
+def test_only_a_deployment_of_ours_needs_a_server_that_is_named(line: str, needed: bool) -> None:
+    assert needs_server(line.split()) == needed
+
+
+def test_a_login_that_the_server_refuses_is_said_and_not_repeated() -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/api/health" else 401)
+            self.end_headers()
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/api"
+        assert "wants a login" in str(missing_server(url, None, has_key=False))
+        refused = str(missing_server(url, "me:secret-word", has_key=False))
+        assert missing_server(url, None, has_key=True) is None
+        server.shutdown()
+    assert "refuses this login" in refused
+    assert "secret-word" not in refused
+
+
+@pytest.mark.parametrize(
+    ("url", "said"), [(None, "export PREFECT_API_URL=http"), ("http://127.0.0.1:1/api", "start it")]
+)
+def test_the_literal_command_without_a_server_ends_in_one_sentence(
+    checkout: Path, tmp_path: Path, url: str | None, said: str
+) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT")}
+    environment = {**kept, "HOME": str(tmp_path), "DO_NOT_TRACK": "1"} | ({"PREFECT_API_URL": url} if url else {})
+    command = [str(Path(sys.executable).parent / "prefect"), "deployment", "run", "full-pipeline"]
+    done = subprocess.run(
+        command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len((done.stdout + done.stderr).strip().splitlines()) == 1
+    assert not list(tmp_path.rglob("prefect.db"))
+
+
 @pytest.mark.slow
 def test_the_literal_command_reaches_the_server_under_its_full_name(checkout: Path, prefect_server: str) -> None:
-    import os
-
     environment = {**os.environ, "PREFECT_API_URL": prefect_server, "PREFECT_PLUGINS_ENABLED": "1"}
     command = [str(Path(sys.executable).parent / "prefect"), "deployment", "run", "nope"]
     done = subprocess.run(

@@ -65,15 +65,24 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_each_gpu_gets_a_worker_of_its_own_with_one_run_at_a_time() -> None:
     plans = planned(["0", "GPU-77"], None, 1, 4)
     assert [(p.pool, p.limit, p.gpu) for p in plans] == [
-        ("trajpilot-gpu", 1, "0"), ("trajpilot-gpu", 1, "GPU-77"), ("trajpilot-cpu", 4, ""),
-    ]  # fmt: skip
+        ("trajpilot-gpu", 1, "0"),
+        ("trajpilot-gpu", 1, "GPU-77"),
+        ("trajpilot-cpu", 4, ""),
+    ]
     assert len({plan.name for plan in plans}) == 3
     assert plans[-1].describe().endswith("pool trajpilot-cpu, 4 runs at a time, on the CPU")
     (alone,) = planned(["0"], 0, 1, 2)
     assert alone.gpu is None, "nobody else uses the GPU"
     assert plans[0].command()[-8:] == [
-        "--pool", "trajpilot-gpu", "--name", plans[0].name, "--limit", "1", "--type", "process",
-    ]  # fmt: skip
+        "--pool",
+        "trajpilot-gpu",
+        "--name",
+        plans[0].name,
+        "--limit",
+        "1",
+        "--type",
+        "process",
+    ]
 
 
 def test_without_a_gpu_one_worker_of_the_gpu_pool_runs_on_the_cpu_and_says_so() -> None:

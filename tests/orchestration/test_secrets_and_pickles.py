@@ -15,10 +15,10 @@ from typing import NamedTuple
 import pytest
 from browser import browser
 from hostile import SECRET, TEXTS, Marker, hits, home_with_secrets, hostile_corpus, payload
+from once import EmptyDatabase, Worlds
 from stack_processes import PATIENCE
 
 from schemas.world import soak_world
-from trajpilot_core.simworld.write import write_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 TRAININGS = {
@@ -56,12 +56,13 @@ def run(ran: Ran, *more: str) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+def ran(worlds: Worlds, empty_database: EmptyDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     """The first run. While it goes on, the login of its server is read from the environment of that process."""
     folder = tmp_path_factory.mktemp("security")
-    write_world(soak_world(), folder / "world", 2, lambda done, total, what: None)
+    worlds.copy(soak_world(), folder / "world")
     hostile_corpus(folder / "world")
     environment, root = home_with_secrets(folder / "home"), folder / "root"
+    empty_database.copy(root / "prefect")
     line = command(*RUN, "--data", str(folder / "world"), "--root", str(root))
     with (folder / "output").open("w") as output:
         process = subprocess.Popen(line, cwd=folder, env=environment, stdout=output, stderr=output)
@@ -187,7 +188,7 @@ def test_hostile_pickles_in_place_of_all_data_are_named_and_never_run(ran: Ran, 
     copy, marker = tmp_path / "root", tmp_path / "marker"
     shutil.copytree(ran.root / "artifacts", copy / "artifacts")
     planted = plant(
-        copy / "artifacts", marker, keep=("manifest.json", "record.json", "occasion.json", "sources.json", "current")
+        copy / "artifacts", marker, keep=("manifest.json", "record.json", "run_record.json", "sources.json", "current")
     )
     assert len(planted) > 40
     done = subprocess.run(

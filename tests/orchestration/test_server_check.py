@@ -82,8 +82,12 @@ def test_without_a_server_none_is_needed() -> None:
 def test_a_server_with_login_pool_and_worker_is_ok_and_a_pool_without_worker_is_noted(fake) -> None:
     _, url = fake
     assert verdicts(url) == {
-        "login": "ok", "server": "ok", "pool trajpilot-cpu": "ok", "pool trajpilot-gpu": "note", "deployments": "ok",
-    }  # fmt: skip
+        "login": "ok",
+        "server": "ok",
+        "pool trajpilot-cpu": "ok",
+        "pool trajpilot-gpu": "note",
+        "deployments": "ok",
+    }
 
 
 @pytest.mark.parametrize("login", [None, "admin:canary-wrong"])
@@ -102,9 +106,12 @@ def test_another_version_no_pools_and_no_deployments_are_noted(fake) -> None:
     kind, url = fake
     kind.version, kind.workers, kind.deployments = "3.0.0", {}, []
     assert verdicts(url) == {
-        "login": "ok", "server": "note", "pool trajpilot-cpu": "note", "pool trajpilot-gpu": "note",
+        "login": "ok",
+        "server": "note",
+        "pool trajpilot-cpu": "note",
+        "pool trajpilot-gpu": "note",
         "deployments": "note",
-    }  # fmt: skip
+    }
 
 
 def test_a_server_that_does_not_answer_and_an_address_that_is_none_are_bad() -> None:

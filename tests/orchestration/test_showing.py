@@ -1,4 +1,4 @@
-"""The Prefect server goes away in the middle of a run: the work goes on, and what is ours to mend still fails."""
+"""The Prefect server goes away in the middle of a run: the work goes on, and what is ours to fix still fails."""
 
 import logging
 

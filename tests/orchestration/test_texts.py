@@ -5,7 +5,7 @@ import re
 import pytest
 from hostile import TEXTS
 
-from trajpilot_core.texts import literal
+from trajpilot_core.markdown_escape import literal
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -18,18 +18,22 @@ from typing import Any, NamedTuple
 
 import pytest
 from browser import Page, browser
+from once import EmptyDatabase, Worlds
 from stack_processes import CHECKOUT, PATIENCE, end, free_port
 
 from schemas.rejects import RejectCode
-from trajpilot_core.pictures.gallery import SUBJECTS
-from trajpilot_core.pictures.picture import MOST_BYTES
-from trajpilot_core.pipeline import STAGES
+from schemas.world import soak_world
+from trajpilot_core.engine.order import upstream
+from trajpilot_core.report.drawing.picture import MOST_BYTES
+from trajpilot_core.report.figures import FIGURES
+from trajpilot_core.stages import STAGES
 
 CHROMIUM = any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+if not CHROMIUM:
+    pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)", allow_module_level=True)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(int(1200 * PATIENCE)),
-    pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine (Debian: apt-get install chromium)"),
 ]
 KEPT = CHECKOUT / "runs" / "ui"
 PIPELINE = "full-pipeline"
@@ -73,22 +77,31 @@ class Shown(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+def shown(worlds: Worlds, empty_database: EmptyDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     """The soak world through the command, then its UI as the last line says, in a browser."""
     folder = tmp_path_factory.mktemp("ui")
     root, port = folder / "run", free_port()
+    empty_database.copy(root / "prefect")
+    worlds.copy(soak_world(), root / "world")
     command = [str(Path(sys.executable).parent / "trajpilot")]
     ran = subprocess.run(
         [*command, "demo", "--world", "soak", "--root", str(root)],
-        capture_output=True, text=True, timeout=900 * PATIENCE, check=False, cwd=CHECKOUT,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=900 * PATIENCE,
+        check=False,
+        cwd=CHECKOUT,
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(
             [*command, "ui", "--root", str(root), "--port", str(port)],
-            stdout=log, stderr=log, process_group=0, cwd=CHECKOUT,
+            stdout=log,
+            stderr=log,
+            process_group=0,
+            cwd=CHECKOUT,
             env={**os.environ, "PREFECT_SERVER_API_AUTH_STRING": LOGIN},
-        )  # fmt: skip
+        )
         try:
             url = f"http://127.0.0.1:{port}"
             healthy(url, folder / "server.log")
@@ -127,6 +140,13 @@ def test_the_run_says_what_it_is_and_its_page_shows_every_stage_with_its_artifac
     assert wanted <= keys
 
 
+def test_the_picture_of_the_run_has_an_arrow_from_every_stage_that_is_read(shown: Shown) -> None:
+    nodes = dict(shown.api(f"/flow_runs/{shown.run()['id']}/graph-v2")["nodes"])
+    drawn = {node["label"]: {nodes[parent["id"]]["label"] for parent in node["parents"]} for node in nodes.values()}
+    assert {stage: drawn[stage] for stage in STAGES} == {s: set(r) for s, r in upstream(STAGES, list(STAGES)).items()}
+    assert drawn["place report"] == {"report"}
+
+
 def test_the_states_of_the_tasks_carry_the_counts(shown: Shown) -> None:
     tasks = {t["name"]: t["state"] for t in shown.api("/task_runs/filter", {})}
     assert tasks["features"]["name"] == "Completed"
@@ -146,9 +166,9 @@ def test_a_stage_ends_at_a_hundred_percent_and_its_table_has_every_figure(stage:
         assert f"rejected: {RejectCode.NOT_WEARER.value}" in text
 
 
-@pytest.mark.parametrize("key", [f"{stage}-{s.name}" for stage in SUBJECTS for s in SUBJECTS[stage]])
+@pytest.mark.parametrize("key", [f"{stage}-{f.name}" for f in FIGURES for stage in f.stages])
 def test_a_picture_is_there_to_be_seen(key: str, shown: Shown) -> None:
-    (title,) = [s.title for stage in SUBJECTS for s in SUBJECTS[stage] if f"{stage}-{s.name}" == key]
+    (title,) = [f.title for f in FIGURES for stage in f.stages if f"{stage}-{f.name}" == key]
     shown.open(key, title)
     look = "JSON.stringify([...document.querySelectorAll('article img, .markdown-renderer img')].map("
     look += "i => [i.src.slice(0, 5), i.src.length, i.complete ? i.naturalWidth : 0]))"
@@ -185,15 +205,23 @@ def test_the_form_shows_groups_descriptions_bounds_and_choices_and_names_the_fie
     page.open(f"{shown.url}/deployments/deployment/{deploy(shown)}/run", "Processes for decoding", LIMIT_S)
     text = page.text()
     page.photograph(KEPT / "form.png")
-    wanted = ("ingest (Optional)", "Which takes and descriptions are kept", "Where and how a run happens",
-              "side by side. Allowed: at least 1, at most 64.", "epic_kitchens", "evaluation (Optional)")  # fmt: skip
+    wanted = (
+        "ingest (Optional)",
+        "Which takes and descriptions are kept",
+        "Where and how a run happens",
+        "run at the same time. Allowed: at least 1, at most 64.",
+        "epic_kitchens",
+        "evaluation (Optional)",
+    )
     assert [words for words in wanted if words not in text] == []
     before = len(shown.api("/flow_runs/filter", {}))
     page.run(FILL)
     page.run("[...document.querySelectorAll('button')].find(b => b.innerText.trim() === 'Submit').click()")
     page.wait(lambda text: "field 'run.workers'" in " ".join(text.split()), "the form names no field", LIMIT_S)
-    page.run("[...document.querySelectorAll('.schema-form-property')].find(p => p.innerText.startsWith('workers'))"
-             ".scrollIntoView()")  # fmt: skip
+    page.run(
+        "[...document.querySelectorAll('.schema-form-property')].find(p => p.innerText.startsWith('workers'))"
+        ".scrollIntoView()"
+    )
     page.photograph(KEPT / "form-refused.png")
     assert len(shown.api("/flow_runs/filter", {})) == before
     with pytest.raises(urllib.error.HTTPError) as refused:

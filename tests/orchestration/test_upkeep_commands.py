@@ -1,24 +1,26 @@
 """status, plan, verify, gc, doctor and compare as a user types them, on a root that holds the first stage."""
 
 import contextlib
+import json
 import os
+import re
+import socket
 import sys
 from pathlib import Path
 
+import egoexo_fixture as egoexo
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-sys.path.append(str(Path(__file__).parents[1] / "core"))
-import egoexo_fixture as egoexo
-
 from deployments.cli.main import app, main
+from deployments.cli.options import configure, settings_of
 from deployments.recipes import atomic
 from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.last_run import remember_run
 from trajpilot_core.errors import InputError, StoreError
-from trajpilot_core.pipeline import STAGES
-from trajpilot_core.stages.execute import execute
-from trajpilot_core.stages.last import remember_run
+from trajpilot_core.stages import STAGES
 from trajpilot_core.store.lock import root_lock
 
 WIDE = {"COLUMNS": "400", "PREFECT_API_URL": ""}
@@ -69,6 +71,16 @@ def test_status_of_a_root_that_nobody_ran_in_asks_for_the_data(tmp_path: Path) -
         ask("status", "--root", tmp_path)
 
 
+def test_who_gives_no_root_is_told_which_there_are(made: tuple[Path, Path]) -> None:
+    """`demo` writes to runs/demo and others to runs, so a command without --root may look one folder too high."""
+    _, root = made
+    for command in (("status",), ("plan",), ("verify",), ("ui",)):
+        with pytest.raises(InputError, match=rf"give the --root of a run \(--root {root}\)"):
+            ask(*command, "--root", root.parent)
+    said = ask("doctor", "--root", root.parent).stdout
+    assert f"to do, data root: name it with --data, or give the --root of a run (--root {root})" in said
+
+
 def test_a_wrong_place_is_refused_before_anything_is_looked_at(made: tuple[Path, Path]) -> None:
     for command in ("status", "plan"):
         with pytest.raises(InputError, match="--data nowhere is no folder"):
@@ -90,11 +102,73 @@ def test_the_root_of_an_object_store_is_opened_as_such(monkeypatch: pytest.Monke
         raise StoreError("no bucket here")
 
     monkeypatch.setattr("deployments.cli.upkeep.open_folder", noting)
-    monkeypatch.setattr("trajpilot_core.stages.last.open_folder", noting)
+    monkeypatch.setattr("trajpilot_core.engine.last_run.open_folder", noting)
+    monkeypatch.setattr("trajpilot_core.doctor.checks.open_folder", noting)
     for command in ("verify", "status", "plan", "doctor"):
         with contextlib.suppress(StoreError, InputError):
             ask(command, "--root", "s3://bucket/prefix")
     assert opened == ["s3://bucket/prefix"] * 4
+
+
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where the client of an object store looks, there are none."""
+    pytest.importorskip("s3fs", reason="the s3 extra is not installed")
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "nowhere"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "status --root ADDRESS",
+        "plan --root ADDRESS",
+        "verify --root ADDRESS",
+        "gc --root ADDRESS",
+        "status --root . --data ADDRESS",
+        "plan --root . --data ADDRESS",
+        "run --root . --data ADDRESS",
+        "predict x.mp4 --start 1-2 --goal 3-4 --root ADDRESS",
+        "compare ADDRESS ADDRESS",
+    ],
+)
+@pytest.mark.usefixtures("no_credentials")
+def test_an_object_store_without_credentials_is_refused_in_one_sentence(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        InputError, match=r"s3://no-bucket/x cannot be used \(Unable to locate .* set AWS_ACCESS_KEY_ID"
+    ):
+        ask(*line.replace("ADDRESS", "s3://no-bucket/x").split())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("option", "row"), [("--root", "root"), ("--data", "data root")])
+@pytest.mark.usefixtures("no_credentials")
+def test_doctor_names_an_object_store_without_credentials(option: str, row: str, tmp_path: Path) -> None:
+    ill = ask("doctor", "--root", tmp_path, option, "s3://no-bucket/x")
+    assert ill.exit_code == 1
+    assert cells(ill, row)[2] == "bad"
+    assert f"to do, {row}: s3://no-bucket/x cannot be used (Unable to locate credentials)" in ill.stdout
+
+
+def test_the_ui_names_no_address_and_no_login_where_it_cannot_listen(made: tuple[Path, Path]) -> None:
+    (made[1] / "prefect").mkdir()
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        with pytest.raises(InputError, match=r"port \d+ of 127.0.0.1 cannot be used \(.*in use\).*--port") as refused:
+            ask("ui", "--root", made[1], "--port", held.getsockname()[1])
+    assert "login" not in str(refused.value)
+    for port in ("80000", "0"):
+        wrong = ask("ui", "--root", made[1], "--port", port)
+        assert wrong.exit_code == 2
+        assert "Invalid value for '--port'" in wrong.output
+        assert "http://" not in wrong.output
 
 
 def test_an_error_whose_text_looks_like_markup_is_printed_as_it_is(
@@ -104,6 +178,32 @@ def test_an_error_whose_text_looks_like_markup_is_printed_as_it_is(
     with pytest.raises(SystemExit):
         main()
     assert "error: InputError: --set [/x]=3: no such setting" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("scorer.candiates=32", r"no such setting; did you mean scorer\.candidates\?"),
+        ("candidates=32", r"no such setting; did you mean scorer\.candidates\?"),
+        ("Features.size_px=256", r"no such setting; did you mean features\.size_px"),
+        ("features.size=256", r"did you mean .*features\.size_px"),
+        ("features.size_px:256", r"did you mean features\.size_px\?"),
+        ("scorer.candidates.x=1", r"did you mean scorer\.candidates\?"),
+        ("cooking.time=3", "no such setting; write for example --set features.size_px=256"),
+        ("scorer.candidates", r"no value is given; write --set scorer\.candidates=VALUE \(it is \d+ now\)"),
+        ("features.checkpoint", r"features\.checkpoint=VALUE \(it is null now\)"),
+        ("scorer", r"scorer is a group; write --set SETTING=VALUE for one of scorer\."),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_named(change: str, said: str) -> None:
+    with pytest.raises(InputError, match=f"^--set {re.escape(change)}: .*{said}"):
+        configure("atomic", [change])
+
+
+def test_every_setting_by_its_whole_name_can_be_set_to_what_it_is() -> None:
+    plain = json.loads(atomic().model_dump_json())
+    for name, value in settings_of(plain).items():
+        assert configure("atomic", [f"{name}={json.dumps(value)}"]) == atomic(), name
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -165,7 +265,7 @@ def test_verify_names_a_damaged_and_a_missing_file_and_ends_with_status_1(made: 
     status = cells(ask("status", "--root", root), "ingest")
     assert (status[0], status[-1]) == ("stale", f"1 file of the output is gone: {file.parent.name}/{file.name}")
     assert ask("verify", "--root", root, "--repair").exit_code == 1
-    assert ask("verify", "--root", root).exit_code == 1  # the pointer leads nowhere until a run mends it
+    assert ask("verify", "--root", root).exit_code == 1  # the pointer leads nowhere until a run fixes it
 
 
 def test_verify_of_nothing_is_an_error_and_repair_waits_for_no_run(tmp_path: Path, made: tuple[Path, Path]) -> None:

@@ -9,7 +9,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from trajpilot_core.arrays import Array
+
 MIN_CLUSTERS = 6
 """Below this many clusters no interval is given: with 2, 3, 4 and 5 clusters the nominal 95 % interval covers 55, 72,
 89 and 92 % of the time, from 6 on 93 to 94 %. Measured: docs/decisions/metrics.md."""
@@ -66,11 +67,11 @@ def tail(confidence: float, n_clusters: int) -> float:
     """Return the probability left out on each side, narrowed for few clusters.
 
     A percentile interval of n clusters is too short by sqrt((n - 1) / n) and uses normal instead of t quantiles; the
-    "expanded percentile" interval mends both (Hesterberg, What Teachers Should Know About the Bootstrap, 2015, 5.3).
+    "expanded percentile" interval corrects both (Hesterberg, What Teachers Should Know About the Bootstrap, 2015, 5.3).
     """
     if n_clusters < 2:
         return 0.0
-    from scipy.stats import norm, t  # a second of loading that whoever only looks at tables is spared
+    from scipy.stats import norm, t  # a second of loading that a command which only reads tables is spared
 
     wider = math.sqrt(n_clusters / (n_clusters - 1)) * float(t.ppf(0.5 + confidence / 2, n_clusters - 1))
     return float(norm.cdf(-wider))

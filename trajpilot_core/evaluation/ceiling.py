@@ -1,12 +1,12 @@
 """Every row of the tables against the best that anybody could do with a superset of what the row sees.
 
 Exact inference on the simulated world's own generative model; a recorded corpus has none. Shapes: T takes, H horizons,
-N windows, 6 metrics in the order of `schemas.results.TakeScore`. Source: docs/decisions/ceiling.md.
+N windows, M metrics in the order of `metrics.with_ceiling`. Source: docs/decisions/ceiling.md.
 """
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,24 +16,23 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from schemas.arrow import table_of
+from schemas.arrow import arrow_schema, table_of
 from schemas.results import Ceiling, TakeScore
 from schemas.world import WorldConfig
+from trajpilot_core.arrays import Array
 from trajpilot_core.errors import InputError
-from trajpilot_core.evaluation.blocks import Block, Predictions
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS, cluster_sums
-from trajpilot_core.evaluation.metrics import full_exact, full_recall, mid_exact, mid_recall, window_values
-from trajpilot_core.readers.corpus import open_corpus, read_whole
-from trajpilot_core.simworld.known import Answered, answers
-from trajpilot_core.simworld.sample import sample_world
-from trajpilot_core.simworld.truth import World
-from trajpilot_core.simworld.visible import KINDS, Kind
+from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions
+from trajpilot_core.methods import method
+from trajpilot_core.metrics import METRICS, window_values, with_ceiling
+from trajpilot_core.simworld.inference.bayes_optimal import Answered, answers
+from trajpilot_core.simworld.inference.visible import KINDS, InputKind
+from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.world.truth import World
+from trajpilot_core.store.corpus_files import open_corpus, read_whole
 
-Array = NDArray[np.float64]
 WORLD_FILE = "world.json"
 """What a simulated corpus says of itself, relative to the data root."""
-METRICS = ("M@1", "M@5", "MSeq", "F@1", "F@5", "FSeq")
-"""The first of the tables' metrics: those of which the optimal decision is known."""
 BINDING = ("M@1", "MSeq")
 """Over all horizons these fail an evaluation, everything else warns."""
 ERRORS = 3.0
@@ -41,10 +40,11 @@ ERRORS = 3.0
 CEILING_SEED = -1
 """Seed of the ceilings' take scores: nothing is drawn."""
 DIGITS = 9
+SCORES = arrow_schema(TakeScore)
 
 
 @dataclass(frozen=True)
-class Known:
+class ExactCeilings:
     """What can be known of N windows, for every kind of input."""
 
     window_ids: tuple[str, ...]
@@ -52,24 +52,12 @@ class Known:
     """(N,) take of every window."""
     horizons: NDArray[np.int64]
     """(N,)."""
-    values: Mapping[Kind, Array]
-    """(N, 6) percent: what the optimal decisions get. A sequence that is not proven the best counts as right."""
-    expected: Mapping[Kind, Array]
-    """(N, 6) percent: what they get on average, by their own probabilities."""
+    values: Mapping[InputKind, Array]
+    """(N, M) percent: what the optimal decisions get. A sequence that is not proven the best counts as right."""
+    expected: Mapping[InputKind, Array]
+    """(N, M) percent: what they get on average, by their own probabilities."""
     n_unproven: int
     """Sequences that are not proven the best."""
-
-
-def ceiling_of(variant: str) -> Kind | None:
-    """Return which inputs bound a row; None for the row that is told the truth one step late.
-
-    A retrieved window says nothing of this window's middle beyond the endpoints that it was retrieved by.
-    """
-    if variant == "previous":
-        return None
-    if variant in ("no_traj", "majority"):
-        return "no_traj"
-    return "oracle" if variant == "oracle" else "endpoint_traj"
 
 
 def read_world(data_root: str) -> World | None:
@@ -90,11 +78,11 @@ def read_world(data_root: str) -> World | None:
         config = WorldConfig.model_validate(json.loads(content)["config"])
         return sample_world(config) if config.layout == "egoexo4d" else None
     except (ValueError, KeyError, TypeError, ValidationError) as error:
-        raise InputError(f"{data_root}/{WORLD_FILE} describes no world: {error}; write the world anew") from error
+        raise InputError(f"{data_root}/{WORLD_FILE} describes no world: {error}; write the world again") from error
 
 
-def known_values(world: World, segments: pa.Table, windows: pa.Table) -> Known:
-    """Say what can be known of windows of any split.
+def known_values(world: World, segments: pa.Table, windows: pa.Table) -> ExactCeilings:
+    """State what can be known of windows of any split.
 
     Args:
         world: the world that the tables come from.
@@ -105,8 +93,8 @@ def known_values(world: World, segments: pa.Table, windows: pa.Table) -> Known:
         InputError: the tables are not of this world.
     """
     n = windows.num_rows
-    values = {kind: np.zeros((n, len(METRICS))) for kind in KINDS}
-    expected = {kind: np.zeros((n, len(METRICS))) for kind in KINDS}
+    values = {kind: np.zeros((n, len(with_ceiling()))) for kind in KINDS}
+    expected = {kind: np.zeros((n, len(with_ceiling()))) for kind in KINDS}
     n_unproven = 0
     for answer in answers(world, segments, windows):
         values[answer.kind][answer.rows] = _reached(answer)
@@ -114,33 +102,25 @@ def known_values(world: World, segments: pa.Table, windows: pa.Table) -> Known:
         n_unproven += int((~answer.decisions.is_proven).sum())
     horizons = windows["horizon"].to_numpy().astype(np.int64)
     ids, takes = (tuple(windows[name].to_pylist()) for name in ("window_id", "take_id"))
-    return Known(ids, takes, horizons, values, expected, n_unproven)
+    return ExactCeilings(ids, takes, horizons, values, expected, n_unproven)
 
 
 def _reached(answer: Answered) -> Array:
-    """Return (W, 6): what the decisions get."""
-    truth, best = answer.truth, answer.decisions
-    mid = np.concatenate([truth[:, :1], best.mid, truth[:, -1:]], axis=1)
-    right = [mid_exact(truth, mid), full_exact(truth, best.full)]
-    in_mid, in_full = (np.where(p, r, 100.0) for p, r in zip(best.is_proven.T, right, strict=True))
-    return np.stack([
-        mid_recall(truth, best.ranking, 1), mid_recall(truth, best.ranking, 5), in_mid,
-        full_recall(truth, best.ranking, 1), full_recall(truth, best.ranking, 5), in_full,
-    ], axis=1)  # fmt: skip
+    """Return (W, M): what the decisions get."""
+    specs = [METRICS[id_] for id_ in with_ceiling()]
+    return np.stack([s.reached(answer.truth, answer.decisions) for s in specs if s.reached is not None], axis=1)
 
 
 def _expected(answer: Answered) -> Array:
-    """Return (W, 6): what the decisions get on average."""
-    best = answer.decisions
-    first, five = best.chance[..., 0], best.chance.sum(axis=2)
-    parts = [
-        first[:, 1:-1].mean(1), five[:, 1:-1].mean(1), best.mid_chance, first.mean(1), five.mean(1), best.full_chance
-    ]  # fmt: skip
-    return 100.0 * np.stack(parts, axis=1)
+    """Return (W, M): what the decisions get on average."""
+    specs = [METRICS[id_] for id_ in with_ceiling()]
+    return np.stack([s.expected(answer.decisions) for s in specs if s.expected is not None], axis=1)
 
 
-def known_of_predictions(world: World, predictions: Predictions, segments: pa.Table, windows: pa.Table) -> Known:
-    """Say what can be known of the windows that were predicted.
+def known_of_predictions(
+    world: World, predictions: Predictions, segments: pa.Table, windows: pa.Table
+) -> ExactCeilings:
+    """State what can be known of the windows that were predicted.
 
     Args:
         world: the world that the tables come from.
@@ -153,45 +133,50 @@ def known_of_predictions(world: World, predictions: Predictions, segments: pa.Ta
     return known_values(world, segments, windows.filter(pc.is_in(windows["window_id"], value_set=ids)))
 
 
-def ceiling_scores(known: Known) -> list[TakeScore]:
+def ceiling_scores(known: ExactCeilings) -> pa.Table:
     """Return the take scores of the ceilings: rows `ceiling/no_traj`, `ceiling/endpoint_traj`, `ceiling/oracle`."""
     names, take = np.unique(np.array(known.take_ids, dtype=str), return_inverse=True)
-    rows: list[TakeScore] = []
+    parts = []
     for kind in KINDS:
         for horizon in sorted(set(known.horizons.tolist())):
             here = known.horizons == horizon
             sums, counts = cluster_sums(known.values[kind][here], take[here], len(names))
-            rows += _scores(f"ceiling/{kind}", CEILING_SEED, horizon, names.tolist(), sums, counts)
-    return rows
+            parts.append(take_scores(f"ceiling/{kind}", CEILING_SEED, horizon, names.tolist(), sums, counts))
+    return pa.concat_tables([SCORES.empty_table(), *parts])
 
 
-def row_scores(predictions: Predictions) -> list[TakeScore]:
-    """Return the take scores of every row and seed of the predictions."""
-    rows: list[TakeScore] = []
+def row_scores(predictions: Predictions) -> pa.Table:
+    """Return the take scores (columns of `TakeScore`) of every row and seed of the predictions."""
+    parts = []
     for block in predictions.blocks:
         sums, counts = cluster_sums(_values(block), block.takes, len(predictions.take_ids))
-        rows += _scores(block.variant, block.seed, block.horizon, predictions.take_ids, sums, counts)
-    return rows
+        parts.append(take_scores(block.variant, block.seed, block.horizon, predictions.take_ids, sums, counts))
+    return pa.concat_tables([SCORES.empty_table(), *parts])
 
 
-def _values(block: Block) -> Array:
-    """Return (N, 6): the values of a block's windows."""
-    return window_values(block.labels, block.decoded, block.rankings)[:, : len(METRICS)]
+def _values(block: PredictionBlock) -> Array:
+    """Return (N, M): the values of a block's windows."""
+    return window_values(block.labels, block.decoded, block.rankings, with_ceiling())
 
 
-def _scores(
-    variant: str, seed: int, horizon: int, takes: Sequence[str], sums: Array, counts: Array
-) -> Iterator[TakeScore]:
-    """Yield one record per take that has windows, from (T, 6) sums and (T,) counts."""
-    for take in np.flatnonzero(counts).tolist():
-        m1, m5, mseq, f1, f5, fseq = (round(float(value), DIGITS) for value in sums[take])
-        yield TakeScore(
-            variant=variant, seed=seed, take_id=takes[take], horizon=horizon, n_windows=int(counts[take]),
-            m1=m1, m5=m5, mseq=mseq, f1=f1, f5=f5, fseq=fseq,
-        )  # fmt: skip
+def take_scores(variant: str, seed: int, horizon: int, takes: Sequence[str], sums: Array, counts: Array) -> pa.Table:
+    """Return one row per take that has windows and metric, from (T, M) sums and (T,) counts."""
+    held = np.flatnonzero(counts)
+    metrics = with_ceiling()
+    n = len(held) * len(metrics)
+    columns = {
+        "variant": pa.array([variant] * n, pa.string()),
+        "seed": np.full(n, seed),
+        "take_id": pa.array(list(takes), pa.string()).take(pa.array(np.repeat(held, len(metrics)))),
+        "horizon": np.full(n, horizon),
+        "metric": pa.array(list(metrics) * len(held), pa.string()),
+        "n_windows": np.repeat(counts[held].astype(np.int64), len(metrics)),
+        "total": np.round(sums[held], DIGITS).ravel(),
+    }
+    return pa.table({name: columns[name] for name in SCORES.names}, schema=SCORES)
 
 
-def compare(predictions: Predictions, known: Known) -> list[Ceiling]:
+def compare(predictions: Predictions, known: ExactCeilings) -> list[Ceiling]:
     """Hold every row, averaged over its seeds, against its ceiling on the same windows.
 
     Returns:
@@ -199,6 +184,7 @@ def compare(predictions: Predictions, known: Known) -> list[Ceiling]:
 
     Raises:
         InputError: a predicted window is not among those of which something is known.
+        MethodError: a row that was predicted is no declared one, so that its bound is unknown.
     """
     place = {window: i for i, window in enumerate(known.window_ids)}
     row_of = np.array([place.get(window, -1) for window in predictions.window_ids])
@@ -208,15 +194,15 @@ def compare(predictions: Predictions, known: Known) -> list[Ceiling]:
         raise InputError(f"window {window} was predicted, but is not in the windows table; run the pipeline again")
     found: list[Ceiling] = []
     for variant in predictions.variants():
-        kind = ceiling_of(variant)
+        kind = method(variant).ceiling
         if kind is not None:
             found += _compare_row(predictions, variant, known.values[kind], row_of)
     return found
 
 
 def _compare_row(predictions: Predictions, variant: str, ceilings: Array, row_of: NDArray[np.int64]) -> list[Ceiling]:
-    """Compare one row; `row_of` leads from the windows of the predictions to the (N, 6) ceilings."""
-    shape = (2, len(predictions.take_ids), len(predictions.horizons()), len(METRICS))
+    """Compare one row; `row_of` leads from the windows of the predictions to the (N, M) ceilings."""
+    shape = (2, len(predictions.take_ids), len(predictions.horizons()), len(with_ceiling()))
     sums, counts = np.zeros(shape), np.zeros(shape[1:3])
     for block in predictions.of(variant):
         at = predictions.horizons().index(block.horizon)
@@ -230,22 +216,30 @@ def _compare_row(predictions: Predictions, variant: str, ceilings: Array, row_of
 
 
 def _ceiling_rows(variant: str, horizons: Sequence[int], sums: Array, counts: Array, n_seeds: int) -> list[Ceiling]:
-    """Build the rows of one variant from (2, T, H, 6) sums of row and ceiling and (T, H) counts, over all seeds."""
+    """Build the rows of one variant from (2, T, H, M) sums of row and ceiling and (T, H) counts, over all seeds."""
     found = []
     parts = [([i], horizon) for i, horizon in enumerate(horizons)] + [(list(range(len(horizons))), None)]
     for columns, horizon in parts:
         value, ceiling, error = paired(sums[:, :, columns], counts[:, columns])
         n_windows = round(float(counts[:, columns].sum()) / n_seeds)
         n_takes = int((counts[:, columns].sum(axis=1) > 0).sum())
-        for m, metric in enumerate(METRICS):
+        for m, metric in enumerate(with_ceiling()):
             difference = round(float(value[m] - ceiling[m]), DIGITS)
-            found.append(Ceiling(
-                variant=variant, horizon=horizon, metric=metric, value=round(float(value[m]), DIGITS),
-                ceiling=round(float(ceiling[m]), DIGITS), difference=difference,
-                standard_error=round(float(error[m]), DIGITS) if math.isfinite(error[m]) else math.inf,
-                n_takes=n_takes, n_windows=n_windows, binding=horizon is None and metric in BINDING,
-                above=bool(difference > 0 and difference > ERRORS * error[m]),
-            ))  # fmt: skip
+            found.append(
+                Ceiling(
+                    variant=variant,
+                    horizon=horizon,
+                    metric=metric,
+                    value=round(float(value[m]), DIGITS),
+                    ceiling=round(float(ceiling[m]), DIGITS),
+                    difference=difference,
+                    standard_error=round(float(error[m]), DIGITS) if math.isfinite(error[m]) else math.inf,
+                    n_takes=n_takes,
+                    n_windows=n_windows,
+                    binding=horizon is None and metric in BINDING,
+                    above=bool(difference > 0 and difference > ERRORS * error[m]),
+                )
+            )
     return found
 
 
@@ -274,13 +268,13 @@ def paired(sums: Array, counts: Array) -> tuple[Array, Array, Array]:
     return averages[0], averages[1], error
 
 
-def score_tables(scores: Sequence[TakeScore], known: Known | None, ceilings: Sequence[Ceiling]) -> dict[str, pa.Table]:
+def score_tables(scores: pa.Table, known: ExactCeilings | None, ceilings: Sequence[Ceiling]) -> dict[str, pa.Table]:
     """Return the tables `take_scores` (of the rows, then of the ceilings, where there are any) and `ceilings`."""
-    of_ceilings = [] if known is None else ceiling_scores(known)
-    return {"take_scores": table_of(TakeScore, [*scores, *of_ceilings]), "ceilings": table_of(Ceiling, ceilings)}
+    whole = scores if known is None else pa.concat_tables([scores, ceiling_scores(known)])
+    return {"take_scores": whole, "ceilings": table_of(Ceiling, ceilings)}
 
 
-def ceilings_of(world: World, tables: Mapping[str, pa.Table], split: str) -> list[TakeScore]:
+def ceilings_of(world: World, tables: Mapping[str, pa.Table], split: str) -> pa.Table:
     """Return the take scores of the ceilings on all windows of one split.
 
     Args:

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from schemas.results import Ceiling, Judgement
+from trajpilot_core.arrays import Array
 from trajpilot_core.evaluation.bootstrap import cluster_sums
-from trajpilot_core.evaluation.ceiling import BINDING, ERRORS, METRICS, Array, Known, paired
-from trajpilot_core.simworld.visible import KINDS, Kind
+from trajpilot_core.evaluation.ceiling import BINDING, ERRORS, ExactCeilings, paired
+from trajpilot_core.metrics import with_ceiling
+from trajpilot_core.simworld.inference.visible import KINDS, InputKind
 
 CALIBRATED = 4.0
 """Standard errors by which the ceilings may miss their own probabilities: six figures are looked at."""
@@ -20,7 +22,7 @@ ROUNDING = 1e-6
 """Points that a sum may be off."""
 
 
-def ceiling_checks(rows: Sequence[Ceiling], known: Known | None) -> list[Judgement]:
+def ceiling_checks(rows: Sequence[Ceiling], known: ExactCeilings | None) -> list[Judgement]:
     """Judge every row by its binding figures, warn of the others, and check the ceilings themselves.
 
     Args:
@@ -42,7 +44,7 @@ def row_check(variant: str, rows: Sequence[Ceiling]) -> Judgement:
     check = f"ceiling: {variant} lies below what can be known"
     detail = "; ".join(_figure(row) for row in rows)
     if any(row.above for row in rows):
-        return Judgement(check=check, verdict="fails", detail=f"{detail}: it was told what it must not know")
+        return Judgement(check=check, verdict="fails", detail=f"{detail}: it received what it must not know")
     if not all(math.isfinite(row.standard_error) for row in rows):
         return Judgement(check=check, verdict="not run", detail=f"too few takes; {detail}")
     return Judgement(check=check, verdict="holds", detail=detail)
@@ -68,7 +70,7 @@ def other_cells_check(rows: Iterable[Ceiling]) -> Judgement:
     return Judgement(check=check, verdict="undecided", detail=f"warning: {'; '.join(above[:5])}{more}")
 
 
-def calibration_check(known: Known) -> Judgement:
+def calibration_check(known: ExactCeilings) -> Judgement:
     """Check that the exact decisions are as often right as their probabilities say: the inference fits the world."""
     check = "ceiling: what can be known is as often right as it says"
     measured = [line for kind in KINDS for line in _calibration(known, kind)]
@@ -80,7 +82,7 @@ def calibration_check(known: Known) -> Judgement:
     return Judgement(check=check, verdict="fails" if faults else "holds", detail="; ".join(words) + unproven)
 
 
-def _calibration(known: Known, kind: Kind) -> list[tuple[str, float, float]]:
+def _calibration(known: ExactCeilings, kind: InputKind) -> list[tuple[str, float, float]]:
     """Return for M@1 and MSeq the words, reached - expected in points, and its standard error, over all horizons."""
     takes, take = np.unique(np.array(known.take_ids, dtype=str), return_inverse=True)
     sums, counts = [], []
@@ -93,7 +95,7 @@ def _calibration(known: Known, kind: Kind) -> list[tuple[str, float, float]]:
     reached, expected, error = paired(np.stack(sums, axis=2), np.stack(counts, axis=1))
     found = []
     for metric in BINDING:
-        m = METRICS.index(metric)
+        m = with_ceiling().index(metric)
         gap = float(reached[m] - expected[m])
         words = f"{kind}, {metric}: {reached[m]:.1f}, expected {expected[m]:.1f} ({gap:+.1f})"
         found.append((words, gap, float(error[m])))

@@ -11,18 +11,19 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from schemas.results import Judgement, Metric
-from trajpilot_core.evaluation.blocks import Block, Predictions
-from trajpilot_core.evaluation.evidence import Evidence
+from trajpilot_core.evaluation.evidence import CheckInputs
 from trajpilot_core.evaluation.paper_claims import claim_checks
-from trajpilot_core.evaluation.tables import REFERENCE, gate_gains
+from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions
+from trajpilot_core.evaluation.tables import gate_gains
+from trajpilot_core.methods import METHODS
+from trajpilot_core.methods.base import REFERENCE
+from trajpilot_core.metrics import METRICS
 
-GATED = ("scorer", "scorer_plus", "scorer_permuted", "scorer_no_labels", "scorer_no_motion")
-"""Rows that answer with no_traj where their gate is closed."""
 TOLERANCE = 1e-6
 """Percentage points; the tables are rounded to nine places."""
 
 
-def judge(evidence: Evidence) -> list[Judgement]:
+def judge(evidence: CheckInputs) -> list[Judgement]:
     """Run every check."""
     values = _values(evidence.metrics)
     return [
@@ -37,13 +38,13 @@ def judge(evidence: Evidence) -> list[Judgement]:
     ]
 
 
-Key = tuple[str, int | None, int | None, str]
-Values = dict[Key, dict[str, float]]
+MetricKey = tuple[str, int | None, int | None, str]
+MetricValues = dict[MetricKey, dict[str, float]]
 
 
-def _values(metrics: Iterable[Metric]) -> Values:
+def _values(metrics: Iterable[Metric]) -> MetricValues:
     """Group the values that are no differences: (variant, seed, horizon, pooling) -> metric -> value."""
-    grouped: Values = {}
+    grouped: MetricValues = {}
     for row in metrics:
         if row.reference is None and row.cluster == "take":
             grouped.setdefault((row.variant, row.seed, row.horizon, row.pooling), {})[row.metric] = row.value
@@ -51,26 +52,28 @@ def _values(metrics: Iterable[Metric]) -> Values:
 
 
 def _verdict(check: str, faults: Sequence[str], holds: str) -> Judgement:
-    """Say `fails` with the first three faults, else `holds`."""
+    """Return `fails` with the first three faults, else `holds`."""
     if not faults:
         return Judgement(check=check, verdict="holds", detail=holds)
     more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
     return Judgement(check=check, verdict="fails", detail="; ".join(faults[:3]) + more)
 
 
-def _where(key: Key) -> str:
+def _where(key: MetricKey) -> str:
     """Name one row of the tables."""
     variant, seed, horizon, pooling = key
     place = f"H={horizon}" if horizon is not None else f"{pooling} mean over H"
     return f"{variant}, {place}, {'all seeds' if seed is None else f'seed {seed}'}"
 
 
-def identity_checks(values: Values) -> list[Judgement]:
+def identity_checks(values: MetricValues) -> list[Judgement]:
     """Check what the definitions of the metrics imply, in every row of the tables."""
 
     def faults(smaller: str, larger: str, equal: bool = False, horizon: int | None = None) -> list[str]:
         found = []
         for key, row in values.items():
+            if smaller not in row or larger not in row:
+                continue
             gap = row[smaller] - row[larger]
             wrong = abs(gap) > TOLERANCE if equal else gap > TOLERANCE
             if wrong and (horizon is None or key[2] == horizon):
@@ -78,15 +81,7 @@ def identity_checks(values: Values) -> list[Judgement]:
         return found
 
     count = f"{len(values)} rows looked at"
-    ordered = [
-        ("M@1", "M@5"),
-        ("F@1", "F@5"),
-        ("MSeq", "M@1"),
-        ("FSeq", "F@1"),
-        ("FSeq", "MSeq"),
-        ("SR", "mAcc"),
-        ("SR", "mIoU"),
-    ]
+    ordered = [(spec.id, other) for spec in METRICS.values() for other in spec.at_most]
     return [
         _verdict(
             "identity: with one middle step (H=3) MSeq is M@1", faults("MSeq", "M@1", equal=True, horizon=3), count
@@ -96,13 +91,13 @@ def identity_checks(values: Values) -> list[Judgement]:
     ]
 
 
-def _edit_faults(values: Values) -> list[str]:
+def _edit_faults(values: MetricValues) -> list[str]:
     """Rows whose edit distance is negative or above the horizon (above the longest horizon for pooled rows)."""
     longest = max((horizon for _, _, horizon, _ in values if horizon is not None), default=0)
     return [
         f"{_where(key)}: ED {row['ED']:.2f}"
         for key, row in values.items()
-        if not -TOLERANCE <= row["ED"] <= (key[2] if key[2] is not None else longest) + TOLERANCE
+        if "ED" in row and not -TOLERANCE <= row["ED"] <= (key[2] if key[2] is not None else longest) + TOLERANCE
     ]
 
 
@@ -132,7 +127,7 @@ def gate_check(predictions: Predictions) -> Judgement:
     check = "identity: overall gain = open rate x gain on the opened windows"
     fallback = {(block.seed, block.horizon): block for block in predictions.of(REFERENCE)}
     faults, rates = [], []
-    for variant in (name for name in GATED if name in predictions.variants()):
+    for variant in (one.id for one in METHODS if one.gated and one.id in predictions.variants()):
         n_open, n = 0, 0
         for block in predictions.of(variant):
             other = fallback.get((block.seed, block.horizon))
@@ -147,12 +142,12 @@ def gate_check(predictions: Predictions) -> Judgement:
     return _verdict(check, faults, f"gates opened: {', '.join(rates)}; the others repeat {REFERENCE}")
 
 
-def _block_name(block: Block) -> str:
+def _block_name(block: PredictionBlock) -> str:
     """Name a block of a row with a gate."""
     return f"{block.variant}, H={block.horizon}, seed {block.seed}"
 
 
-def _gate_faults(block: Block, other: Block) -> list[str]:
+def _gate_faults(block: PredictionBlock, other: PredictionBlock) -> list[str]:
     """Windows of a scorer that have no gate, or are closed and differ from the fallback; and the arithmetic."""
     name = _block_name(block)
     closed = block.opened != 1
@@ -169,7 +164,7 @@ def _gate_faults(block: Block, other: Block) -> list[str]:
     return faults
 
 
-def scored_takes_check(evidence: Evidence) -> Judgement:
+def scored_takes_check(evidence: CheckInputs) -> Judgement:
     """Check that every take that was predicted is a test take."""
     takes = evidence.predictions.take_ids
     faults = [
@@ -180,7 +175,7 @@ def scored_takes_check(evidence: Evidence) -> Judgement:
     return _verdict("leak: only test takes are scored", faults, f"{len(takes)} takes, all of the test split")
 
 
-def bank_check(evidence: Evidence) -> Judgement:
+def bank_check(evidence: CheckInputs) -> Judgement:
     """Check that every candidate that was used comes from a training take, and in the cheap mode from a fitted one."""
     used: set[int] = set()
     for block in evidence.predictions.blocks:
@@ -205,12 +200,12 @@ def bank_check(evidence: Evidence) -> Judgement:
     return _verdict(check, faults, f"{len(used)} candidates of {len(takes)} training takes, none of them scored")
 
 
-def is_cheap(evidence: Evidence) -> bool:
-    """Say whether there is one chain, with fold 0 held out (D 28); with more folds -1 marks takes that are in none."""
+def is_cheap(evidence: CheckInputs) -> bool:
+    """Return whether there is one chain, with fold 0 held out (D 28); with more folds -1 marks takes in none."""
     return max(evidence.folds.values(), default=-1) == 0
 
 
-def folds_check(evidence: Evidence) -> Judgement:
+def folds_check(evidence: CheckInputs) -> Judgement:
     """Check that folds and fits hold training takes only, and that no chain was fitted on takes that it leaves out.
 
     Where a model's metadata name no takes, nothing is known about its fits: `not run`, unless a fault is seen.
@@ -230,7 +225,7 @@ def folds_check(evidence: Evidence) -> Judgement:
     return _verdict(check, faults, f"{len(evidence.folds)} takes in the folds, {n_chains} fits looked at")
 
 
-def _fit_faults(chain: str, takes: Sequence[str], evidence: Evidence) -> list[str]:
+def _fit_faults(chain: str, takes: Sequence[str], evidence: CheckInputs) -> list[str]:
     """Takes of a fit that are no training takes, or that the chain leaves out.
 
     `foldK` leaves out fold K; `final` leaves out nothing, in the cheap mode fold 0.

@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from schemas.results import Judgement, Metric
-from trajpilot_core.evaluation.blocks import Predictions
+from trajpilot_core.evaluation.prediction_arrays import Predictions
 from trajpilot_core.evaluation.tables import Growth
 
-Fitted = Mapping[str, Sequence[str]]
+FittedTakes = Mapping[str, Sequence[str]]
 """Chain -> ids of the takes that it was fitted on."""
 
 
 @dataclass(frozen=True)
-class Evidence:
+class CheckInputs:
     """Everything that the checks look at."""
 
     predictions: Predictions
@@ -27,5 +27,5 @@ class Evidence:
     """One judgement per model, `trained: <chain>/<model>, seed <seed>`."""
     growth: Growth | None = None
     """Oracle's lead over No-Traj, longest horizon against shortest."""
-    fitted: Mapping[str, Fitted | None] = field(default_factory=dict)
+    fitted: Mapping[str, FittedTakes | None] = field(default_factory=dict)
     """Model entry -> what its metadata say it was fitted on; None where they say nothing."""

@@ -15,12 +15,12 @@ from trajpilot_core.retrieval.bank import Bank, ChainView
 from trajpilot_core.retrieval.candidates import Candidates, truth_of
 from trajpilot_core.training.scorer import Queries
 
-Sums = dict[str, float]
+PoolSums = dict[str, float]
 
 
 def pool_sums(
     view: ChainView, bank: Bank, keys_BK: Tensor, found: Candidates, queries: Queries, pool: int, seed: int
-) -> Sums:
+) -> PoolSums:
     """Return sums over B windows of the quantities of `Headroom` for the first `pool` candidates.
 
     A window without a candidate counts as wrong in the shares and not at all in the two cosines of the pool.
@@ -63,14 +63,14 @@ def pool_sums(
 
 
 N_WITH_POOL = "n_with_pool"
-"""Windows with a candidate: what the means of POOL_COSINES are taken over."""
+"""Windows with a candidate: what the means of POOL_COSINES are computed over."""
 POOL_COSINES = ("endpoint_cosine", "best_mid_cosine")
 PERCENT = ("same_step_recall", "any_step_recall", "oracle_m1", "oracle_mseq")
 
 
-def headroom_row(seed: int, horizon: int, pool: int, parts: Iterable[Sums]) -> Headroom:
+def headroom_row(seed: int, horizon: int, pool: int, parts: Iterable[PoolSums]) -> Headroom:
     """Turn the sums of all parts of one horizon into a row; a cosine is 0 where no window has a candidate."""
-    total: Sums = defaultdict(float)
+    total: PoolSums = defaultdict(float)
     for part in parts:
         for name, value in part.items():
             total[name] += value

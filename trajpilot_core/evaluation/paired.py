@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from schemas.config import EvaluationConfig
+from trajpilot_core.arrays import Array
 from trajpilot_core.evaluation import bootstrap
+from trajpilot_core.metrics import with_ceiling
 
-Array = NDArray[np.float64]
-FIELDS = {"M@1": "m1", "M@5": "m5", "MSeq": "mseq", "F@1": "f1", "F@5": "f5", "FSeq": "fseq"}
-"""Metric -> column of the take scores."""
 CEILING = "ceiling/"
 
 
@@ -54,7 +53,7 @@ class Pairing:
 
 
 @dataclass(frozen=True)
-class Scores:
+class RowScores:
     """One row of one evaluation."""
 
     values: Array
@@ -89,12 +88,16 @@ def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig, apart: Collec
             metrics += _metrics(name, one, other, common, weights, cfg)
     left = tuple(take for take, is_common in zip(takes, common.tolist(), strict=True) if not (is_common and scored))
     return Pairing(
-        tuple(metrics), len(takes) - len(left), left, tuple(sorted(ranges[0] ^ ranges[1])),
-        tuple(sorted(rows[0] - rows[1])), tuple(sorted(rows[1] - rows[0])),
-    )  # fmt: skip
+        tuple(metrics),
+        len(takes) - len(left),
+        left,
+        tuple(sorted(ranges[0] ^ ranges[1])),
+        tuple(sorted(rows[0] - rows[1])),
+        tuple(sorted(rows[1] - rows[0])),
+    )
 
 
-def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Sequence[int]) -> Scores:
+def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Sequence[int]) -> RowScores:
     """Return the scores of one row by take and horizon; zero windows where it has none.
 
     Args:
@@ -103,20 +106,20 @@ def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Seq
         takes: (T) sorted ids.
         horizons: (H) sorted.
     """
-    rows = table.filter(pc.equal(table["variant"], variant))
+    rows, metrics = table.filter(pc.equal(table["variant"], variant)), with_ceiling()
     at_take = pc.index_in(rows["take_id"], value_set=pa.array(takes, pa.string())).to_numpy()
     at_horizon = np.searchsorted(np.array(horizons), rows["horizon"].to_numpy())
     n_seeds = max(1, len(pc.unique(rows["seed"])))
-    shape = (len(takes), len(horizons))
-    counts, values = np.zeros(shape), np.zeros((*shape, len(FIELDS)))
-    np.add.at(counts, (at_take, at_horizon), rows["n_windows"].to_numpy())
-    columns = np.stack([rows[column].to_numpy() for column in FIELDS.values()], axis=1)
-    np.add.at(values, (at_take, at_horizon), columns)
-    return Scores(values / n_seeds, counts / n_seeds)
+    at_metric = pc.index_in(rows["metric"], value_set=pa.array(metrics, pa.string())).to_numpy()
+    shape = (len(takes), len(horizons), len(metrics))
+    counts, values = np.zeros(shape), np.zeros(shape)
+    np.add.at(counts, (at_take, at_horizon, at_metric), rows["n_windows"].to_numpy())
+    np.add.at(values, (at_take, at_horizon, at_metric), rows["total"].to_numpy())
+    return RowScores(values / n_seeds, counts[..., 0] / n_seeds)
 
 
 def _metrics(
-    name: str, one: Scores, other: Scores, common: NDArray[np.bool_], weights: Array, cfg: EvaluationConfig
+    name: str, one: RowScores, other: RowScores, common: NDArray[np.bool_], weights: Array, cfg: EvaluationConfig
 ) -> list[PairedMetric]:
     """Draw the paired differences of one row over the (T,) common takes; horizons without windows are left out."""
     held = one.counts[common].sum(axis=0) > 0
@@ -128,8 +131,15 @@ def _metrics(
     points = [bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))[-2] for values in (first, second)]
     return [
         PairedMetric(
-            name, metric, float(points[0][m]), float(points[1][m]), float(points[1][m] - points[0][m]),
-            float(low[0, m]), float(high[0, m]), int(n_takes[0]), int(counts.sum()),
+            name,
+            metric,
+            float(points[0][m]),
+            float(points[1][m]),
+            float(points[1][m] - points[0][m]),
+            float(low[0, m]),
+            float(high[0, m]),
+            int(n_takes[0]),
+            int(counts.sum()),
         )
-        for m, metric in enumerate(FIELDS)
-    ]  # fmt: skip
+        for m, metric in enumerate(with_ceiling())
+    ]

@@ -8,66 +8,55 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from schemas.results import Judgement, Metric
-from trajpilot_core.evaluation.evidence import Evidence
+from trajpilot_core.evaluation.evidence import CheckInputs
 from trajpilot_core.evaluation.tables import Growth
+from trajpilot_core.methods import method
 
-Verdict = Literal["holds", "fails", "undecided", "undertrained", "not run"]
+ClaimVerdict = Literal["holds", "fails", "undecided", "undertrained", "not run"]
 
 
-class Claim(NamedTuple):
+class ClaimedSign(NamedTuple):
     """A sign that a paired difference must have at every horizon from `first_horizon` on."""
 
     check: str
     variant: str
     reference: str
     sign: int
-    models: tuple[str, ...]
-    """Models that must be trained for the claim to mean anything, as `model_of` names them."""
     first_horizon: int = 3
     metric: str = "M@1"
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models that must be trained for the claim to mean anything: those of its two rows."""
+        return tuple(dict.fromkeys((*method(self.variant).models, *method(self.reference).models)))
 
-SCORER_MODELS = ("traj", "no_traj", "scorer", "folds/traj", "folds/no_traj")
-"""What the Scorer rests on: its own training queries come from the chains of the folds, where there are any."""
 
-CLAIMS: tuple[Claim, ...] = (
-    Claim("demo: Oracle is above No-Traj at every H", "oracle", "no_traj", 1, ("traj", "no_traj")),
-    Claim("claim: the Scorer is above No-Traj at every H", "scorer", "no_traj", 1, SCORER_MODELS),
-    Claim(
+CLAIMS: tuple[ClaimedSign, ...] = (
+    ClaimedSign("demo: Oracle is above No-Traj at every H", "oracle", "no_traj", 1),
+    ClaimedSign("claim: the Scorer is above No-Traj at every H", "scorer", "no_traj", 1),
+    ClaimedSign(
         "claim: the Scorer's plans are more often exact than No-Traj's at every H (MSeq)",
         "scorer",
         "no_traj",
         1,
-        SCORER_MODELS,
         metric="MSeq",
     ),
-    Claim(
-        "claim: the Scorer is above Endpoint-Traj at every H",
-        "scorer",
-        "endpoint_traj",
-        1,
-        (*SCORER_MODELS, "endpoint_traj"),
+    ClaimedSign("claim: the Scorer is above Endpoint-Traj at every H", "scorer", "endpoint_traj", 1),
+    ClaimedSign("claim: the Scorer is above Pool-Mean at every H", "scorer", "pool_mean", 1),
+    ClaimedSign(
+        "claim: the nearest candidate alone is below No-Traj from H=5 on", "top1", "no_traj", -1, first_horizon=5
     ),
-    Claim("claim: the Scorer is above Pool-Mean at every H", "scorer", "pool_mean", 1, SCORER_MODELS),
-    Claim(
-        "claim: the nearest candidate alone is below No-Traj from H=5 on",
-        "top1",
-        "no_traj",
-        -1,
-        ("traj", "no_traj"),
-        first_horizon=5,
-    ),
-    Claim("claim: shuffled trajectories are below Oracle at every H", "shuffled", "oracle", -1, ("traj",)),
+    ClaimedSign("claim: shuffled trajectories are below Oracle at every H", "shuffled", "oracle", -1),
 )
 """The demo's own, then what the paper says (arXiv 2605.20388, experiments and appendix), with two controls of ours."""
 
 
-def claim_checks(evidence: Evidence) -> list[Judgement]:
+def claim_checks(evidence: CheckInputs) -> list[Judgement]:
     """Judge every claim."""
     return [*(claim_check(claim, evidence) for claim in CLAIMS), widening_check(evidence)]
 
 
-def _differences(metrics: Iterable[Metric], claim: Claim) -> list[Metric]:
+def _differences(metrics: Iterable[Metric], claim: ClaimedSign) -> list[Metric]:
     """Return the paired differences of a claim per horizon, rising."""
     found = [
         row
@@ -88,7 +77,7 @@ def model_of(check: str) -> str:
     return model if chain == "final" else f"folds/{model}"
 
 
-def _untrained(evidence: Evidence, models: Sequence[str]) -> list[str]:
+def _untrained(evidence: CheckInputs, models: Sequence[str]) -> list[str]:
     """Models among `models`, of any seed, that are not judged trained."""
     return [
         row.check.removeprefix("trained: ")
@@ -97,7 +86,7 @@ def _untrained(evidence: Evidence, models: Sequence[str]) -> list[str]:
     ]
 
 
-def claim_check(claim: Claim, evidence: Evidence) -> Judgement:
+def claim_check(claim: ClaimedSign, evidence: CheckInputs) -> Judgement:
     """Check that a paired difference excludes zero on the claimed side at every horizon, with trained models.
 
     A claim fails where an interval excludes zero on the other side, and is undecided otherwise; what the demo must show
@@ -115,7 +104,7 @@ def claim_check(claim: Claim, evidence: Evidence) -> Judgement:
     return _claimed(claim, evidence, verdict, f"{claim.metric} in points: {detail}", min(r.n_takes for r in rows))
 
 
-def _claimed(claim: Claim, evidence: Evidence, verdict: Verdict, detail: str, n_takes: int) -> Judgement:
+def _claimed(claim: ClaimedSign, evidence: CheckInputs, verdict: ClaimVerdict, detail: str, n_takes: int) -> Judgement:
     """Word the verdict of a claim: models that are not trained prove nothing, and neither do too few takes."""
     weak = _untrained(evidence, claim.models)
     if verdict == "not run":
@@ -125,8 +114,8 @@ def _claimed(claim: Claim, evidence: Evidence, verdict: Verdict, detail: str, n_
     return Judgement(check=claim.check, verdict=verdict, detail=detail)
 
 
-def _sign_verdict(rows: Sequence[Metric | Growth], sign: int) -> Verdict:
-    """Say whether all intervals lie on the side of `sign`, one lies on the other side, or neither."""
+def _sign_verdict(rows: Sequence[Metric | Growth], sign: int) -> ClaimVerdict:
+    """Judge whether all intervals lie on the side of `sign`, one lies on the other side, or neither."""
     if not all(math.isfinite(row.low) and math.isfinite(row.high) for row in rows):
         return "not run"
     if all(_excludes_zero(row, sign) for row in rows):
@@ -135,11 +124,11 @@ def _sign_verdict(rows: Sequence[Metric | Growth], sign: int) -> Verdict:
 
 
 def _excludes_zero(row: Metric | Growth, sign: int) -> bool:
-    """Say whether the whole interval lies on the side of `sign`."""
+    """Return whether the whole interval lies on the side of `sign`."""
     return row.low > 0 if sign > 0 else row.high < 0
 
 
-def widening_check(evidence: Evidence) -> Judgement:
+def widening_check(evidence: CheckInputs) -> Judgement:
     """Check that Oracle's lead over No-Traj is larger at the longest horizon than at the shortest, paired by take."""
     claim = CLAIMS[0]._replace(check="claim: Oracle's lead over No-Traj grows with the horizon")
     found = evidence.growth

@@ -13,28 +13,21 @@ from numpy.typing import NDArray
 from schemas.arrow import arrow_schema
 from schemas.config import EvaluationConfig
 from schemas.results import GateRow, Metric, Outcome
+from trajpilot_core.arrays import Codes
 from trajpilot_core.evaluation import bootstrap
-from trajpilot_core.evaluation.blocks import Block, EvaluationError, Predictions
-from trajpilot_core.evaluation.metrics import METRICS, Codes, mid_recall, window_values
+from trajpilot_core.evaluation.prediction_arrays import EvaluationError, PredictionBlock, Predictions
+from trajpilot_core.methods import METHODS, method
+from trajpilot_core.methods.base import REFERENCE
+from trajpilot_core.metrics import METRICS, window_values
+from trajpilot_core.metrics.values import mid_recall
 
-REFERENCE = "no_traj"
-PAIRS: tuple[tuple[str, str], ...] = (
-    ("scorer", "endpoint_traj"), ("oracle", "endpoint_traj"), ("top1", "endpoint_traj"),
-    ("pool_mean", "endpoint_traj"), ("knn_labels", "endpoint_traj"), ("shuffled", "endpoint_traj"),
-    ("shuffled", "oracle"), ("scorer", "oracle"), ("scorer", "pool_mean"), ("scorer", "knn_labels"),
-    ("scorer", "scorer_permuted"), ("scorer", "scorer_no_labels"), ("scorer", "scorer_no_motion"),
-    ("scorer_plus", "pool_mean"), ("scorer_plus", "knn_labels"), ("scorer_plus", "endpoint_traj"),
-    ("scorer_plus", "scorer"),
-)  # fmt: skip
-"""Paired differences beside those of every row to no_traj. Source: docs/decisions/metrics.md."""
-OUTCOME_VARIANTS = ("no_traj", "endpoint_traj", "scorer", "oracle", "top1")
 DIGITS = 9
 """Numbers are rounded to this many places, so that equal inputs give equal bytes whatever the order of a sum."""
 POOLINGS = ("none", "plain", "sample")
 
 
 @dataclass(frozen=True)
-class Sums:
+class ClusterSums:
     """What one variant and seed got per cluster, and on which windows."""
 
     values: NDArray[np.float64]
@@ -89,7 +82,7 @@ def capture_clusters(predictions: Predictions, captures: Mapping[str, str]) -> C
     return Clusters("capture", np.array([place[captures[t]] for t in predictions.take_ids], dtype=np.int64), len(names))
 
 
-def sums_of(predictions: Predictions, variant: str, seed: int, clusters: Clusters) -> Sums:
+def sums_of(predictions: Predictions, variant: str, seed: int, clusters: Clusters) -> ClusterSums:
     """Sum the metrics of one variant and seed per cluster and horizon; a horizon without windows holds zeros."""
     blocks = {block.horizon: block for block in predictions.of(variant) if block.seed == seed}
     values, counts, windows = [], [], []
@@ -105,15 +98,15 @@ def sums_of(predictions: Predictions, variant: str, seed: int, clusters: Cluster
         values.append(summed)
         counts.append(counted)
         windows.append(block.windows)
-    return Sums(np.stack(values, axis=1), np.stack(counts, axis=1), tuple(windows))
+    return ClusterSums(np.stack(values, axis=1), np.stack(counts, axis=1), tuple(windows))
 
 
-def same_windows(one: Sums, other: Sums) -> bool:
-    """Say whether two rows were scored on the identical windows."""
+def same_windows(one: ClusterSums, other: ClusterSums) -> bool:
+    """Return whether two rows were scored on the identical windows."""
     return all(np.array_equal(a, b) for a, b in zip(one.windows, other.windows, strict=True))
 
 
-def averaged(per_seed: list[Sums]) -> Sums:
+def averaged(per_seed: list[ClusterSums]) -> ClusterSums:
     """Average a row over its seeds.
 
     Raises:
@@ -121,10 +114,10 @@ def averaged(per_seed: list[Sums]) -> Sums:
     """
     if not all(same_windows(per_seed[0], other) for other in per_seed):
         raise EvaluationError("the seeds of one row were scored on different windows: they cannot be averaged")
-    return Sums(np.mean([s.values for s in per_seed], axis=0), per_seed[0].counts, per_seed[0].windows)
+    return ClusterSums(np.mean([s.values for s in per_seed], axis=0), per_seed[0].counts, per_seed[0].windows)
 
 
-def difference(row: Sums, reference: Sums) -> Sums:
+def difference(row: ClusterSums, reference: ClusterSums) -> ClusterSums:
     """Return the paired difference row - reference.
 
     Raises:
@@ -132,15 +125,17 @@ def difference(row: Sums, reference: Sums) -> Sums:
     """
     if not same_windows(row, reference):
         raise EvaluationError("two rows were scored on different windows: no difference is drawn between them")
-    return Sums(row.values - reference.values, row.counts, row.windows)
+    return ClusterSums(row.values - reference.values, row.counts, row.windows)
 
 
-def _contrasts(predictions: Predictions, clusters: Clusters) -> Iterator[tuple[str, str | None, int | None, Sums]]:
+def _contrasts(
+    predictions: Predictions, clusters: Clusters
+) -> Iterator[tuple[str, str | None, int | None, ClusterSums]]:
     """Yield (variant, reference, seed, sums): every seed, the average over seeds, and the paired differences.
 
     A difference between rows with different windows is left out; the check `same windows` then fails.
     """
-    means: dict[str, Sums] = {}
+    means: dict[str, ClusterSums] = {}
     for variant in predictions.variants():
         per_seed = [sums_of(predictions, variant, seed, clusters) for seed in predictions.seeds(variant)]
         for seed, sums in zip(predictions.seeds(variant), per_seed, strict=True):
@@ -149,7 +144,8 @@ def _contrasts(predictions: Predictions, clusters: Clusters) -> Iterator[tuple[s
             means[variant] = averaged(per_seed)
             yield variant, None, None, means[variant]
     pairs = [(variant, REFERENCE) for variant in means if variant != REFERENCE]
-    for variant, reference in [*pairs, *PAIRS]:
+    against = [(one.id, other) for one in METHODS for other in one.against if other != REFERENCE]
+    for variant, reference in [*pairs, *against]:
         if variant in means and reference in means and same_windows(means[variant], means[reference]):
             yield variant, reference, None, difference(means[variant], means[reference])
 
@@ -166,15 +162,30 @@ def metric_rows(predictions: Predictions, corpus: str, clusters: Clusters, cfg: 
     weights = bootstrap.draw_weights(clusters.n, cfg.bootstrap, cfg.seed)
     rows: list[Metric] = []
     for variant, reference, seed, sums in _contrasts(predictions, clusters):
+        kept = scored_on(variant) & scored_on(reference or variant)
         head = {"corpus": corpus, "variant": variant, "reference": reference, "seed": seed, "cluster": clusters.kind}
-        rows += _rows(head, sums, weights, predictions.horizons(), cfg)
+        found = _rows(head, sums, weights, predictions.horizons(), cfg)
+        rows += [row for row in found if row.metric in kept and _is_defined(row, predictions.horizons())]
     return rows
 
 
+def scored_on(variant: str) -> set[str]:
+    """Return the metrics that a row can be scored on."""
+    return set(method(variant).metrics or METRICS)
+
+
+def _is_defined(row: Metric, horizons: tuple[int, ...]) -> bool:
+    """Return whether the windows of a figure are long enough for its metric; a mean over horizons needs all of them."""
+    return METRICS[row.metric].shortest <= (min(horizons) if row.horizon is None else row.horizon)
+
+
 def _rows(
-    head: Mapping[str, str | int | None], sums: Sums, weights: NDArray[np.float64], horizons: tuple[int, ...],
+    head: Mapping[str, str | int | None],
+    sums: ClusterSums,
+    weights: NDArray[np.float64],
+    horizons: tuple[int, ...],
     cfg: EvaluationConfig,
-) -> list[Metric]:  # fmt: skip
+) -> list[Metric]:
     """Build the rows of one contrast: (H + 2) x M numbers; horizons without windows are left out."""
     held = sums.counts.sum(axis=0) > 0
     values, counts = sums.values[:, held], sums.counts[:, held]
@@ -187,14 +198,22 @@ def _rows(
     kept = [horizon for horizon, is_held in zip(horizons, held, strict=True) if is_held]
     places = [*((horizon, "none") for horizon in kept), (None, "plain"), (None, "sample")]
     return [
-        Metric.model_validate({
-            **head, "horizon": horizon, "pooling": pooling, "metric": metric,
-            "value": round(float(value[r, m]), DIGITS), "low": round(float(low[r, m]), DIGITS),
-            "high": round(float(high[r, m]), DIGITS), "n_takes": int(n_takes[r]), "n_windows": int(n_windows[r]),
-        })
+        Metric.model_validate(
+            {
+                **head,
+                "horizon": horizon,
+                "pooling": pooling,
+                "metric": metric,
+                "value": round(float(value[r, m]), DIGITS),
+                "low": round(float(low[r, m]), DIGITS),
+                "high": round(float(high[r, m]), DIGITS),
+                "n_takes": int(n_takes[r]),
+                "n_windows": int(n_windows[r]),
+            }
+        )
         for r, (horizon, pooling) in enumerate(places)
         for m, metric in enumerate(METRICS)
-    ]  # fmt: skip
+    ]
 
 
 def growth(predictions: Predictions, variant: str, cfg: EvaluationConfig) -> Growth | None:
@@ -212,7 +231,7 @@ def growth(predictions: Predictions, variant: str, cfg: EvaluationConfig) -> Gro
     rows = [
         [sums_of(predictions, name, seed, clusters) for seed in predictions.seeds(name)]
         for name in (variant, REFERENCE)
-    ]  # fmt: skip
+    ]
     if not all(rows) or not all(same_windows(rows[0][0], sums) for row in rows for sums in row):
         return None
     lead = difference(averaged(rows[0]), averaged(rows[1]))
@@ -232,7 +251,7 @@ def growth(predictions: Predictions, variant: str, cfg: EvaluationConfig) -> Gro
 
 
 def gate_rows(predictions: Predictions) -> list[GateRow]:
-    """Say per seed and horizon, and over all windows, how often the gate opened and what that gained.
+    """Report per seed and horizon, and over all windows, how often the gate opened and what that gained.
 
     Rows of the scorer without a no_traj row on the identical windows are left out.
     """
@@ -251,7 +270,7 @@ def gate_rows(predictions: Predictions) -> list[GateRow]:
     return rows
 
 
-def gate_gains(scorer: Block, fallback: Block) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+def gate_gains(scorer: PredictionBlock, fallback: PredictionBlock) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """Return whether the gate opened and the points of M@1 gained over the fallback on the same windows, shape (N,)."""
     gain = mid_recall(scorer.labels, scorer.rankings, 1) - mid_recall(fallback.labels, fallback.rankings, 1)
     return scorer.opened == 1, gain
@@ -261,12 +280,15 @@ def _gate_row(horizon: int | None, seed: int, opened: NDArray[np.bool_], gain: N
     """Summarise (N,) gates and gains."""
     inside = gain[opened]
     return GateRow(
-        horizon=horizon, seed=seed, open_rate=round(100.0 * float(opened.mean()), DIGITS),
+        horizon=horizon,
+        seed=seed,
+        open_rate=round(100.0 * float(opened.mean()), DIGITS),
         gain_opened=round(float(inside.mean()), DIGITS) if len(inside) else 0.0,
         gain_overall=round(float(gain.mean()), DIGITS),
         harmed=round(100.0 * float((inside < 0).mean()), DIGITS) if len(inside) else 0.0,
-        n_opened=int(opened.sum()), n_windows=len(gain),
-    )  # fmt: skip
+        n_opened=int(opened.sum()),
+        n_windows=len(gain),
+    )
 
 
 def outcome_table(predictions: Predictions) -> pa.Table:
@@ -275,30 +297,35 @@ def outcome_table(predictions: Predictions) -> pa.Table:
     names = pa.array(predictions.label_ids, pa.string())
     parts = [
         _outcomes(block, predictions, names).cast(schema)
-        for variant in OUTCOME_VARIANTS
+        for variant in (one.id for one in METHODS if one.in_gallery)
         for block in predictions.of(variant)
         if block.seed == predictions.seeds(variant)[0]
     ]
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def _outcomes(block: Block, predictions: Predictions, names: pa.Array) -> pa.Table:
+def _outcomes(block: PredictionBlock, predictions: Predictions, names: pa.Array) -> pa.Table:
     """Return the outcomes of one block."""
     hits = block.rankings == block.labels[..., None]
     ranks = np.where(hits.any(axis=2), hits.argmax(axis=2), hits.shape[2])
     right = (block.labels == block.decoded)[:, 1:-1].sum(axis=1)
     windows, takes = pa.array(predictions.window_ids, pa.string()), pa.array(predictions.take_ids, pa.string())
     n, is_open = len(block.windows), block.opened
-    return pa.table({
-        "window_id": windows.take(pa.array(block.windows)), "take_id": takes.take(pa.array(block.takes)),
-        "horizon": pa.array(np.full(n, block.horizon)), "variant": pa.array([block.variant] * n, pa.string()),
-        "mid_right": pa.array(right), "label_ids": _lists(names.take(pa.array(block.labels.ravel())), n),
-        "decoded_ids": _lists(names.take(pa.array(block.decoded.ravel())), n),
-        "ranks": _lists(pa.array(ranks.ravel()), n),
-        "gate": pa.array(block.gate, mask=np.isnan(block.gate)),
-        "opened": pa.array(is_open == 1, mask=is_open < 0),
-        "candidate": windows.take(pa.array(block.candidates, mask=block.candidates < 0)),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "window_id": windows.take(pa.array(block.windows)),
+            "take_id": takes.take(pa.array(block.takes)),
+            "horizon": pa.array(np.full(n, block.horizon)),
+            "variant": pa.array([block.variant] * n, pa.string()),
+            "mid_right": pa.array(right),
+            "label_ids": _lists(names.take(pa.array(block.labels.ravel())), n),
+            "decoded_ids": _lists(names.take(pa.array(block.decoded.ravel())), n),
+            "ranks": _lists(pa.array(ranks.ravel()), n),
+            "gate": pa.array(block.gate, mask=np.isnan(block.gate)),
+            "opened": pa.array(is_open == 1, mask=is_open < 0),
+            "candidate": windows.take(pa.array(block.candidates, mask=block.candidates < 0)),
+        }
+    )
 
 
 def _lists(values: pa.Array, n: int) -> pa.ListArray:

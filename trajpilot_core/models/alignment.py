@@ -6,15 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from schemas.config import AlignmentConfig
 from schemas.observation import DOF, MOTIONS
-from trajpilot_core.models.blocks import Block, table
+from schemas.training import AlignmentConfig
+from trajpilot_core.models.blocks import TransformerBlock, table
 
 
 class TrajectoryEncoder(nn.Module):
     """Small transformer over the 16 relative motions: learned positions, mean pool, linear, unit norm.
 
-    Shapes: B batch, E text width. The buffer `scale` (6,) holds the per-channel standard deviation of the controls of
+    Shapes: B batch, E text width. The buffer `scale` (6,) holds the per-channel standard deviation of the motions of
     the fitting takes; nothing is subtracted, so zero motion stays zero (D 19).
     """
 
@@ -26,20 +26,22 @@ class TrajectoryEncoder(nn.Module):
         self.register_buffer("scale", torch.ones(DOF))
         self.motion_in = nn.Linear(DOF, cfg.width)
         self.position = table(MOTIONS, cfg.width)
-        self.blocks = nn.ModuleList(Block(cfg.width, cfg.heads, cfg.hidden, cfg.dropout) for _ in range(cfg.layers))
+        self.blocks = nn.ModuleList(
+            TransformerBlock(cfg.width, cfg.heads, cfg.hidden, cfg.dropout) for _ in range(cfg.layers)
+        )
         self.norm = nn.LayerNorm(cfg.width)
         self.head = nn.Linear(cfg.width, text_width)
         self.log_temperature = nn.Parameter(torch.tensor(math.log(1.0 / cfg.temperature)))
 
-    def forward(self, controls_B166: Tensor) -> Tensor:
-        """Return (B, E) float32 of unit norm for (B, 16, 6) controls that are already divided by `scale`."""
-        x_BTD = self.motion_in(controls_B166) + self.position
+    def forward(self, motions_B166: Tensor) -> Tensor:
+        """Return (B, E) float32 of unit norm for (B, 16, 6) motions that are already divided by `scale`."""
+        x_BTD = self.motion_in(motions_B166) + self.position
         for block in self.blocks:
             x_BTD, _ = block(x_BTD)
         return F.normalize(self.head(self.norm(x_BTD).mean(dim=1)).float(), dim=-1)
 
 
-def channel_scale(controls_S166: Tensor) -> Tensor:
-    """Return the (6,) standard deviation per channel of (S, 16, 6) controls; 1 for a channel that never changes."""
-    std = controls_S166.reshape(-1, DOF).double().std(dim=0, correction=0).float()
+def channel_scale(motions_S166: Tensor) -> Tensor:
+    """Return the (6,) standard deviation per channel of (S, 16, 6) motions; 1 for a channel that never changes."""
+    std = motions_S166.reshape(-1, DOF).double().std(dim=0, correction=0).float()
     return torch.where(std > 0, std, torch.ones_like(std))

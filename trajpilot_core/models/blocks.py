@@ -46,7 +46,7 @@ def feed_forward(width: int, hidden: int, dropout: float) -> nn.Sequential:
     return nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width), nn.Dropout(dropout))
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Pre-norm transformer block."""
 
     def __init__(self, width: int, heads: int, hidden: int, dropout: float) -> None:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from schemas.config import PredictorConfig
-from trajpilot_core.models.blocks import Attention, Block, KeysValues, feed_forward, table
+from schemas.training import PredictorConfig
+from trajpilot_core.models.blocks import Attention, KeysValues, TransformerBlock, feed_forward, table
 
 START, GOAL, MID = 0, 1, 2
 
@@ -93,7 +93,9 @@ class CausalPredictor(nn.Module):
         self.mid_query = table(1, cfg.width)
         self.kind, self.step = table(3, cfg.width), table(shape.max_horizon, cfg.width)
         self.horizon = table(shape.max_horizon + 1, cfg.width)
-        self.blocks = nn.ModuleList(Block(cfg.width, cfg.heads, cfg.hidden, cfg.dropout) for _ in range(cfg.layers))
+        self.blocks = nn.ModuleList(
+            TransformerBlock(cfg.width, cfg.heads, cfg.hidden, cfg.dropout) for _ in range(cfg.layers)
+        )
         self.norm = nn.LayerNorm(cfg.width)
         self.head = nn.Linear(cfg.width, shape.text_width)
         self.log_temperature = nn.Parameter(torch.tensor(math.log(1.0 / cfg.temperature)))

@@ -69,7 +69,7 @@ def _back(chain: RoleChain, share_VB: Tensor, state_VB: Tensor) -> Tensor:
     return (1 - chain.jump) * along_VB + chain.jump / len(state_VB) * state_VB.sum(0)
 
 
-class Kept(NamedTuple):
+class ProbableLabels(NamedTuple):
     """The chain on the P most probable labels of every step, in logarithms."""
 
     labels: list[Tensor]
@@ -80,7 +80,7 @@ class Kept(NamedTuple):
     """H - 1 times (B, P, P), from the labels of a step to those of the next."""
 
 
-def kept_chain(chain: RoleChain, probability_BHV: Tensor, keep: int) -> Kept:
+def kept_chain(chain: RoleChain, probability_BHV: Tensor, keep: int) -> ProbableLabels:
     """Cut the chain down to the `keep` most probable labels of every step (fewer where V is smaller).
 
     Args:
@@ -97,10 +97,10 @@ def kept_chain(chain: RoleChain, probability_BHV: Tensor, keep: int) -> Kept:
         place_BPV = chain.moves[before_BP] * share_BV[:, None]
         to_BPP = place_BPV @ chain.kernel.T[after_BP].transpose(1, 2) * preference_BV.gather(1, after_BP)[:, None]
         steps.append(((1 - chain.jump) * to_BPP + chain.jump / len(chain.kernel)).log())
-    return Kept(labels, potentials, steps)
+    return ProbableLabels(labels, potentials, steps)
 
 
-def best_middles(kept: Kept, beam: int) -> tuple[Tensor, Tensor]:
+def best_middles(kept: ProbableLabels, beam: int) -> tuple[Tensor, Tensor]:
     """Return the best sequences of middle labels, (B, N, H - 2) places in `kept.labels`, and their (B, N) log scores.
 
     Start and Goal are summed out: what counts as one answer is the sequence of the middles (MSeq).
@@ -123,7 +123,7 @@ def best_middles(kept: Kept, beam: int) -> tuple[Tensor, Tensor]:
     return places_BN1, score_BN + to_goal_BP.gather(1, places_BN1[:, :, -1])
 
 
-def labels_of(kept: Kept, places_BNM: Tensor) -> Tensor:
+def labels_of(kept: ProbableLabels, places_BNM: Tensor) -> Tensor:
     """Return (B, N, M) long: the middle labels at places in `kept.labels`."""
     return torch.stack([kept.labels[t + 1].gather(1, places) for t, places in enumerate(places_BNM.unbind(2))], dim=2)
 
@@ -152,7 +152,7 @@ def coupling(labels_BNM: Tensor, weight_BT: Tensor, share_TV: Tensor, most: int)
     return coupled_BN.masked_fill(hidden_BX.all(1, keepdim=True), 0.0)
 
 
-def with_ends(kept: Kept, places_BM: Tensor) -> Tensor:
+def with_ends(kept: ProbableLabels, places_BM: Tensor) -> Tensor:
     """Return (B, M + 2) long: middle labels at places in `kept.labels`, between the best Start and Goal given them."""
     here = torch.arange(len(places_BM), device=places_BM.device)
     start_BP = kept.potentials[0] + kept.steps[0][here, :, places_BM[:, 0]]

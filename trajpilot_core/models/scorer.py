@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from schemas.config import Ablation, ScorerConfig
+from schemas.training import Ablation, ScorerConfig
 
 
 class ScorerShape(NamedTuple):

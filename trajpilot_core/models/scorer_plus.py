@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from schemas.config import ScorerPlusConfig
+from schemas.training import ScorerPlusConfig
 from trajpilot_core.models.role_chain import (
     TINY,
     RoleChain,
@@ -31,7 +31,7 @@ LARGEST_LOG_ODDS = 40.0
 
 
 @dataclass(frozen=True)
-class Lore:
+class TrainingStatistics:
     """What the training takes of one chain of models know, in closed form."""
 
     bank: Tensor
@@ -60,7 +60,7 @@ class PlusInputs(NamedTuple):
     """(B, T) log likelihood ratios of the takes, from the motion of both ends; -inf for takes not to be seen."""
 
 
-class Reading(NamedTuple):
+class SequenceReading(NamedTuple):
     """A query's model of its sequence, and what it is made of."""
 
     chain: RoleChain
@@ -89,22 +89,27 @@ class ScorerPlus(nn.Module):
         self.kinship, self.own = _weight(config.kinship), _weight(config.own)
         self.jump = _weight(config.jump)
 
-    def read(self, inputs: PlusInputs, lore: Lore) -> Reading:
+    def read(self, inputs: PlusInputs, statistics: TrainingStatistics) -> SequenceReading:
         """Return the model of B queries' sequences."""
-        kernel_VV = role_kernel(lore.look, lore.context, self.look.exp(), self.context.exp())
-        preference_TV = self._preferences(lore, kernel_VV)
-        unary_BHV = self._unary(inputs, lore.bank)
-        weight_BT = self._weights(inputs.manner, unary_BHV[:, [0, -1]].softmax(-1), lore)
-        taken_BV = (weight_BT @ _odds(-self.clash.exp() * lore.clash).T).clamp_min(TINY).log()
-        preference_BV = weight_BT @ preference_TV + self._common(lore)
+        kernel_VV = role_kernel(statistics.look, statistics.context, self.look.exp(), self.context.exp())
+        preference_TV = self._preferences(statistics, kernel_VV)
+        unary_BHV = self._unary(inputs, statistics.bank)
+        weight_BT = self._weights(inputs.manner, unary_BHV[:, [0, -1]].softmax(-1), statistics)
+        taken_BV = (weight_BT @ _odds(-self.clash.exp() * statistics.clash).T).clamp_min(TINY).log()
+        preference_BV = weight_BT @ preference_TV + self._common(statistics)
         prior_BV = self.prior.exp() * (preference_BV / preference_BV.sum(1, keepdim=True) + 1e-4).log()
-        unary_BHV = torch.cat([
-            unary_BHV[:, :1] + (taken_BV + prior_BV)[:, None], unary_BHV[:, 1:-1], unary_BHV[:, -1:] + taken_BV[:, None]
-        ], dim=1)  # fmt: skip
+        unary_BHV = torch.cat(
+            [
+                unary_BHV[:, :1] + (taken_BV + prior_BV)[:, None],
+                unary_BHV[:, 1:-1],
+                unary_BHV[:, -1:] + taken_BV[:, None],
+            ],
+            dim=1,
+        )
         potential_HVB = (unary_BHV - unary_BHV.amax(-1, keepdim=True)).exp().permute(1, 2, 0)
         jump = self.jump.exp().clamp_max(0.5)
-        chain = RoleChain(potential_HVB, kernel_VV, role_moves(lore.follows, kernel_VV), preference_BV.T, jump)
-        return Reading(chain, weight_BT, _shares(preference_TV + self._common(lore), kernel_VV))
+        chain = RoleChain(potential_HVB, kernel_VV, role_moves(statistics.follows, kernel_VV), preference_BV.T, jump)
+        return SequenceReading(chain, weight_BT, _shares(preference_TV + self._common(statistics), kernel_VV))
 
     def _unary(self, inputs: PlusInputs, bank_VE: Tensor) -> Tensor:
         """Return (B, H, V): the weighted cosines of all experts, and what the ends were recognised as."""
@@ -115,43 +120,43 @@ class ScorerPlus(nn.Module):
         first_B1V, last_B1V = unary_BHV[:, :1] + seen_B2V[:, :1], unary_BHV[:, -1:] + seen_B2V[:, 1:]
         return torch.cat([first_B1V, unary_BHV[:, 1:-1], last_B1V], dim=1)
 
-    def _common(self, lore: Lore) -> Tensor:
-        """Return (V,): the preference that stands beside the takes' own, from all of them alike."""
-        return self.common.exp() * lore.counts.mean(0) + 1e-6
+    def _common(self, statistics: TrainingStatistics) -> Tensor:
+        """Return (V,): the preference that is used in addition to the takes' own, from all of them alike."""
+        return self.common.exp() * statistics.counts.mean(0) + 1e-6
 
-    def _preferences(self, lore: Lore, kernel_VV: Tensor) -> Tensor:
+    def _preferences(self, statistics: TrainingStatistics, kernel_VV: Tensor) -> Tensor:
         """Return (T, V): each take's counts, mixed with those of takes that prefer the same labels within the roles."""
-        share_TV = _shares(lore.counts + self.config.sparse * lore.counts.mean(0) + 1e-6, kernel_VV).log()
-        alike_TT = lore.counts @ share_TV.T
+        share_TV = _shares(statistics.counts + self.config.sparse * statistics.counts.mean(0) + 1e-6, kernel_VV).log()
+        alike_TT = statistics.counts @ share_TV.T
         others = torch.eye(len(alike_TT), dtype=torch.bool, device=alike_TT.device)
         kin_TT = (self.kinship.exp() * (alike_TT + alike_TT.T) / 2).masked_fill(others, -1e30).softmax(1)
         own = self.own.exp().clamp_max(1.0)
-        return own * lore.counts + (1 - own) * kin_TT @ lore.counts
+        return own * statistics.counts + (1 - own) * kin_TT @ statistics.counts
 
-    def _weights(self, manner_BT: Tensor, ends_B2V: Tensor, lore: Lore) -> Tensor:
+    def _weights(self, manner_BT: Tensor, ends_B2V: Tensor, statistics: TrainingStatistics) -> Tensor:
         """Return (B, T): softmax of how well each take explains the motion and the labels of both ends.
 
         Args:
             manner_BT: log likelihood ratios; -inf where a take must not be seen.
             ends_B2V: probabilities of the labels of Start and Goal.
-            lore: which labels a take holds, and how labels and takes move together.
+            statistics: which labels a take holds, and how labels and takes move together.
         """
         allowed_BT = manner_BT > -torch.inf
-        fits_VT = _odds(self.holds.exp() * (lore.counts > 0).float().T - self.clash.exp() * lore.clash)
+        fits_VT = _odds(self.holds.exp() * (statistics.counts > 0).float().T - self.clash.exp() * statistics.clash)
         logit_BT = self.manner.exp() * manner_BT.masked_fill(~allowed_BT, 0.0)
         logit_BT = logit_BT + (ends_B2V @ fits_VT).clamp_min(TINY).log().sum(1)
         return logit_BT.masked_fill(~allowed_BT, -1e30).softmax(-1) * allowed_BT
 
-    def forward(self, inputs: PlusInputs, lore: Lore) -> Tensor:
+    def forward(self, inputs: PlusInputs, statistics: TrainingStatistics) -> Tensor:
         """Return (B, H, V): the probability of each label at each step."""
-        return marginals(self.read(inputs, lore).chain)
+        return marginals(self.read(inputs, statistics).chain)
 
-    def answer(self, inputs: PlusInputs, lore: Lore) -> tuple[Tensor, Tensor]:
+    def answer(self, inputs: PlusInputs, statistics: TrainingStatistics) -> tuple[Tensor, Tensor]:
         """Return the probabilities (B, H, V), and the (B, H) long sequence whose middles are most probable together.
 
         A single middle step is its marginal's best.
         """
-        reading = self.read(inputs, lore)
+        reading = self.read(inputs, statistics)
         probability_BHV = marginals(reading.chain)
         kept = kept_chain(reading.chain, probability_BHV, self.config.kept_labels)
         places_BNM, score_BN = best_middles(kept, self.config.beam)

@@ -5,24 +5,24 @@ there. Where the video is a take of the corpus, the query carries that take's nu
 own take, which retrieval and Scorer+ always make, holds for it.
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from trajpilot_core.data.chains import ModelFile, chains_of, read_model_files
+from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.errors import InputError
-from trajpilot_core.evaluation.rollout import Answers, own_plan, plus_row, rank_plan, scorer_answers
-from trajpilot_core.evaluation.rows import load_trained
+from trajpilot_core.methods import METHODS
+from trajpilot_core.methods.base import Answers
+from trajpilot_core.methods.batch import WindowBatch, load_scorers, retrieve, without_motion
+from trajpilot_core.methods.plans import derangement
 from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.predict.window import with_query
-from trajpilot_core.retrieval.bank import ChainView, build_bank, chain_view, no_traj_plans
-from trajpilot_core.retrieval.candidates import Candidates, find_candidates
-from trajpilot_core.training.chains import ModelFile, chains_of, read_model_files
-from trajpilot_core.training.data import load_planning_data
+from trajpilot_core.retrieval.bank import ChainView, build_bank, chain_view
+from trajpilot_core.retrieval.candidates import Candidates
 from trajpilot_core.training.loop import one_thread
-from trajpilot_core.training.scorer import queries_of
 
 
 class Clips(NamedTuple):
@@ -30,7 +30,7 @@ class Clips(NamedTuple):
 
     features: NDArray[np.float16]
     """(2, C x D)."""
-    controls: NDArray[np.float32] | None
+    motions: NDArray[np.float32] | None
     """(2, 16, 6), None without head motion."""
 
 
@@ -40,10 +40,8 @@ class Given(NamedTuple):
     seed: int
     view: ChainView
     """With the query's window as the last one of its horizon."""
-    answers: tuple[Answers, ...]
-    """The row that decides first."""
-    thresholds: dict[str, float]
-    """Row -> where its gate opens."""
+    answers: dict[str, Answers]
+    """Row -> its answer; the row that decides first."""
     found: Candidates | None
     """What was retrieved; None without head motion."""
 
@@ -69,27 +67,24 @@ def answer(root: TrainedRoot, clips: Clips, horizon: int, take_id: str | None, s
     with one_thread(device):
         data = load_planning_data(root.inputs, "predict").to(device)
         known = chain_view(data, files, chains_of(data)[0], chosen, device)
-        view = with_query(known, clips.features, clips.controls, horizon, take_id)
-        if clips.controls is None:
-            return Given(chosen, view, (_no_traj(view, horizon),), {}, None)
-        trained = load_trained(scorers, known, chosen, device)
-        bank = build_bank(known, horizon, trained.config.key)
+        view = with_query(known, clips.features, clips.motions, horizon, take_id)
+        segments = view.data.windows[horizon].segments[-1:]
+        if clips.motions is None:
+            return Given(chosen, view, answers_of(without_motion(view, segments), moving=False), None)
+        ready = load_scorers(scorers, known, chosen, device)
+        bank = build_bank(known, horizon, ready.config.key)
         row = torch.tensor([len(view.data.windows[horizon].window_ids) - 1], device=data.features.device)
-        found = find_candidates(view, bank, row, trained.config)
-        queries = queries_of(view, found, trained.config)
-        answers = [scorer_answers("scorer", view, found, queries, trained.paper)]
-        thresholds = {"scorer": trained.paper.decision.threshold}
-        if trained.plus is not None:
-            plus = trained.plus._replace(source=replace(trained.plus.source, view=view))
-            answers.insert(0, plus_row(view, found, plus))
-            thresholds["scorer_plus"] = plus.decision.threshold
-        if view.models.endpoint_traj is not None:
-            plan = own_plan(view, view.models.endpoint_traj, found.segments, with_mids=False)
-            answers.append(rank_plan("endpoint_traj", plan, view))
-        answers.append(rank_plan("no_traj", found.fallback, view))
-    return Given(chosen, view, tuple(answers), thresholds, found)
+        batch = retrieve(view, bank, row, ready, derangement(len(bank.take), horizon))
+        return Given(chosen, view, answers_of(batch, moving=True), batch.candidates().found)
 
 
-def _no_traj(view: ChainView, horizon: int) -> Answers:
-    """Answer without any head motion."""
-    return rank_plan("no_traj", no_traj_plans(view, view.data.windows[horizon].segments[-1:]), view)
+def answers_of(batch: WindowBatch, *, moving: bool) -> dict[str, Answers]:
+    """Ask the rows that answer a video of one's own, the one that decides first.
+
+    Args:
+        batch: the query.
+        moving: its head motion is known; else only rows that need none are asked.
+    """
+    asked = sorted((one for one in METHODS if one.plans is not None), key=lambda one: one.plans or 0)
+    given = {one.id: one.answer(batch) for one in asked if one.answer and (moving or one.sees == "ends")}
+    return {id_: answers for id_, answers in given.items() if answers is not None}

@@ -1,20 +1,21 @@
 """Which second of the video is which time of the pose file, for poses that a query names.
 
-With a timesync file as Ego-Exo4D releases it, its rows tell. Without one the clock runs evenly from the first pose on,
-or from the second of video at which the query says that the first pose was taken.
+With a timesync file as Ego-Exo4D releases it, its rows decide; where the video is known to be a take, that file and the
+take's rows of it are known, too. Else the clock runs evenly from the second of video at which the query says that the
+first pose was taken. It is never guessed: a plan with a wrong clock looks like any other.
 """
 
 import csv
 import gzip
 import io
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from schemas.predict import PlanQuery
 from trajpilot_core.errors import InputError, TakeFault
+from trajpilot_core.poses.aria import closed_loop, timesync
+from trajpilot_core.poses.files import GZIP_MAGIC
 from trajpilot_core.predict.footage import local_file
-from trajpilot_core.trajectory import aria, timesync
-from trajpilot_core.trajectory.files import GZIP_MAGIC
 from trajpilot_core.video.probe import VideoProbe
 
 RGB = "214-1"
@@ -35,23 +36,31 @@ class QueryClock(NamedTuple):
     """How times are related, in words."""
 
 
-def given_clock(query: PlanQuery, poses: Path, video: VideoProbe, scratch: Path) -> QueryClock:
+def given_clock(
+    query: PlanQuery, poses: Path, video: VideoProbe, known: QueryClock | None, scratch: Path
+) -> QueryClock:
     """Return the clock of a query that names its poses.
 
     Args:
-        query: names a timesync file or not.
+        query: names a timesync file or an offset, or neither.
         poses: the pose file.
         video: counted facts of the video.
+        known: clock of the take that the video is known to be; None: it is known to be none.
         scratch: folder for a timesync file that is made.
 
     Raises:
-        InputError: the timesync file does not tell which of its rows are the video, or settings contradict.
+        InputError: it is unknown how the times are related, the timesync file does not state which of its rows are the
+            video, or settings contradict.
     """
     if query.timesync is None:
-        return _even_clock(query.trajectory_offset_s, poses, video, scratch)
+        if query.trajectory_offset_s is not None:
+            return _even_clock(query.trajectory_offset_s, poses, video, scratch)
+        return known or _refuse_unknown(poses)
     if query.trajectory_offset_s is not None:
-        raise InputError("--timesync and --trajectory-offset exclude each other: the timesync file tells the times")
+        raise InputError("--timesync and --trajectory-offset exclude each other: the timesync file states the times")
     path = local_file(query.timesync, "timesync")
+    if known is not None and (query.timesync_start, query.camera) == (None, None) and path.samefile(known.path):
+        return known
     camera = query.camera or _camera_of(path)
     try:
         rows = len(timesync.read_column("/", str(path), camera))
@@ -68,15 +77,28 @@ def given_clock(query: PlanQuery, poses: Path, video: VideoProbe, scratch: Path)
     return QueryClock(path, camera, first, first + video.n_frames, f"{path.name}, camera {camera}, from row {first} on")
 
 
-def _even_clock(offset_s: float | None, poses: Path, video: VideoProbe, scratch: Path) -> QueryClock:
+def _refuse_unknown(poses: Path) -> NoReturn:
+    """Refuse to guess.
+
+    Raises:
+        InputError: always.
+    """
+    raise InputError(
+        f"it is unknown which second of the video is which time in {poses.name}: the video is no take of the models' "
+        "corpus or of an Ego-Exo4D download whose timesync file is there; give --timesync timesync.csv, or with "
+        "--trajectory-offset the second of the video at which the first pose was taken (0: with the first frame)"
+    )
+
+
+def _even_clock(offset_s: float, poses: Path, video: VideoProbe, scratch: Path) -> QueryClock:
     """Write a timesync file whose clock runs evenly."""
-    begin_ns = first_stamp_us(poses) * 1000 - round((offset_s or 0.0) * NS_PER_S)
+    begin_ns = first_stamp_us(poses) * 1000 - round(offset_s * NS_PER_S)
     path = scratch / "timesync.csv"
     step_ns = NS_PER_S / video.fps
     times_ns = (begin_ns + round(k * step_ns) for k in range(video.n_frames + 1))
     path.write_text("\n".join([timesync.capture_column(OUR_CAMERA), *map(str, times_ns)]) + "\n", encoding="utf-8")
-    when = "with the first frame" if offset_s is None else f"at {offset_s:g} s of the video"
-    return QueryClock(path, OUR_CAMERA, 0, video.n_frames, f"the first pose was taken {when}")
+    told = f"the first pose was taken at {offset_s:g} s of the video"
+    return QueryClock(path, OUR_CAMERA, 0, video.n_frames, told)
 
 
 def first_stamp_us(poses: Path) -> int:
@@ -86,17 +108,17 @@ def first_stamp_us(poses: Path) -> int:
         InputError: it is no pose file, or has no row.
     """
     with poses.open("rb") as stream:
-        head = stream.read(aria.HEADER_BYTES)
+        head = stream.read(closed_loop.HEADER_BYTES)
     try:
         if head.startswith(GZIP_MAGIC):
             with gzip.open(poses) as stream:
-                head = stream.read(aria.HEADER_BYTES)
-        names = aria.header(head, str(poses))
+                head = stream.read(closed_loop.HEADER_BYTES)
+        names = closed_loop.header(head, str(poses))
     except (TakeFault, OSError, EOFError) as error:
         raise InputError(f"trajectory {poses} is no closed-loop pose file of Project Aria: {error}") from error
     rows = list(csv.reader(io.StringIO(head.decode("utf-8", errors="replace").lstrip("\ufeff\r\n"))))
     try:
-        return int(rows[1][names.index(aria.STAMP)])
+        return int(rows[1][names.index(closed_loop.STAMP)])
     except (IndexError, ValueError) as error:
         raise InputError(f"trajectory {poses} has no time in its first row; give a whole file") from error
 

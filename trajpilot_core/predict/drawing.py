@@ -1,4 +1,4 @@
-"""What the page shows beside words: frames of the clips and of the retrieved take, and the head paths."""
+"""What the page shows in addition to words: frames of the clips and of the retrieved take, and the head paths."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +8,12 @@ import numpy as np
 
 from schemas.observation import MOTIONS
 from schemas.predict import Plan, Retrieved
+from trajpilot_core.arrays import Array
 from trajpilot_core.predict.answers import Clips, Given
-from trajpilot_core.predict.footage import Footage, Span
+from trajpilot_core.predict.footage import ClipTimes, Footage
 from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.report.frames import Thumbnail, Wanted, thumbnails
-from trajpilot_core.report.paths import Array, Path, integrate
+from trajpilot_core.report.paths import Path, integrate
 
 SHOT_PX = 224
 QUERY = "query"
@@ -21,7 +22,7 @@ GONE = Thumbnail(None, "its video is not on this machine")
 
 
 @dataclass(frozen=True)
-class Shot:
+class ShownFrame:
     """A frame with its time."""
 
     time_s: float
@@ -32,14 +33,14 @@ class Shot:
 class Scene:
     """Pictures of one plan."""
 
-    start: tuple[Shot, ...]
-    goal: tuple[Shot, ...]
+    start: tuple[ShownFrame, ...]
+    goal: tuple[ShownFrame, ...]
     aspect: float
     """Width by height of the video, upright."""
     shown: Retrieved | None
     """The window whose motion the Scorer trusted; where it trusted none, the nearest one."""
     is_trusted: bool
-    shots: tuple[Shot, ...]
+    shots: tuple[ShownFrame, ...]
     """One frame of each segment of that window."""
     paths: tuple[Path, ...]
     unit: str
@@ -72,15 +73,19 @@ def scene_of(plan: Plan, given: Given, clips: Clips, footage: Footage, root: Tra
     probe = footage.probe
     width, height = (probe.width, probe.height) if probe.rotation_deg % 180 == 0 else (probe.height, probe.width)
     return Scene(
-        tuple(Shot(t, pictures.get((QUERY, t), OFF)) for t in _times(footage.start_s, footage)),
-        tuple(Shot(t, pictures.get((QUERY, t), OFF)) for t in _times(footage.goal_s, footage)),
-        width / max(1, height), shown, trusted is not None,
-        tuple(Shot(sum(span) / 2, pictures.get(("other", sum(span) / 2), absent)) for span in spans),
-        paths, "m" if plan.motion is not None and plan.motion.scale == "metric" else "(arbitrary scale)", caption,
-    )  # fmt: skip
+        tuple(ShownFrame(t, pictures.get((QUERY, t), OFF)) for t in _times(footage.start_s, footage)),
+        tuple(ShownFrame(t, pictures.get((QUERY, t), OFF)) for t in _times(footage.goal_s, footage)),
+        width / max(1, height),
+        shown,
+        trusted is not None,
+        tuple(ShownFrame(sum(span) / 2, pictures.get(("other", sum(span) / 2), absent)) for span in spans),
+        paths,
+        "m" if plan.motion is not None and plan.motion.scale == "metric" else "(arbitrary scale)",
+        caption,
+    )
 
 
-def _times(span: Span, footage: Footage) -> list[float]:
+def _times(span: ClipTimes, footage: Footage) -> list[float]:
     """Return the seconds of the first, the middle and the last frame of a clip."""
     begin, end = span
     last = max(begin, min(end, footage.probe.duration_s) - 1.0 / footage.probe.fps)
@@ -109,8 +114,8 @@ def _middles(shown: Retrieved | None, given: Given) -> Array | None:
         return None
     windows = given.view.data.windows[given.found.horizon]
     row = windows.window_ids.index(shown.window_id)
-    controls: Array = given.view.data.controls[windows.segments[row, 1:-1]].double().cpu().numpy()
-    return controls
+    motions: Array = given.view.data.motions[windows.segments[row, 1:-1]].double().cpu().numpy()
+    return motions
 
 
 def head_paths(
@@ -119,7 +124,7 @@ def head_paths(
     """Return the paths to draw, and what they are in words.
 
     A trusted motion stands between Start and Goal, as the predictor was given it. One that was not trusted, and the
-    ends without a middle, begin at one point each, because nobody knows where they lie to each other.
+    ends without a middle, begin at one point each, because their relative position is unknown.
 
     Args:
         clips: motion of Start and Goal, or none.
@@ -127,9 +132,9 @@ def head_paths(
         shown: that window.
         is_trusted: the gate opened for it.
     """
-    if clips.controls is None:
+    if clips.motions is None:
         return (), "No path: there is no head motion."
-    start, goal = (part.astype(np.float64) for part in clips.controls)
+    start, goal = (part.astype(np.float64) for part in clips.motions)
     if middles is None or shown is None:
         return _ends(start, goal), "Start and Goal of this video, both drawn from one point."
     if not is_trusted:

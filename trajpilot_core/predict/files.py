@@ -1,4 +1,4 @@
-"""Which pose files belong to the video of a query: those that it names, of the take that it is, or beside it."""
+"""Which pose files belong to the video of a query: those that it names, of the take that it is, or next to it."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -8,19 +8,19 @@ from typing import NamedTuple
 from schemas.annotation import Take
 from schemas.config import IngestConfig
 from schemas.predict import PlanQuery
+from trajpilot_core.corpora.egoexo4d.takes import TAKES, read_takes
 from trajpilot_core.errors import InputError
-from trajpilot_core.predict.clock import given_clock
+from trajpilot_core.predict.clock import QueryClock, first_stamp_us, given_clock
 from trajpilot_core.predict.footage import Footage, local_file
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.readers.corpus import open_corpus
-from trajpilot_core.readers.egoexo4d_takes import TAKES, read_takes
+from trajpilot_core.store.corpus_files import open_corpus
 
 HERE = "/"
 """Data root of paths that are absolute."""
 CALIBRATION = "online_calibration.jsonl"
 
 
-class Files(NamedTuple):
+class PoseFiles(NamedTuple):
     """Pose files of one recording, and how they were found."""
 
     data_root: str
@@ -29,7 +29,7 @@ class Files(NamedTuple):
     """How times of poses and video are related, in words."""
 
 
-def found_files(footage: Footage, root: TrainedRoot) -> Iterator[Files]:
+def found_files(footage: Footage, root: TrainedRoot) -> Iterator[PoseFiles]:
     """Yield the files that belong to the video, best first; each is looked for when it is asked for."""
     for look in (partial(_own_files, footage, root), partial(files_beside, footage)):
         files = look()
@@ -37,21 +37,21 @@ def found_files(footage: Footage, root: TrainedRoot) -> Iterator[Files]:
             yield files
 
 
-def _own_files(footage: Footage, root: TrainedRoot) -> Files | None:
+def _own_files(footage: Footage, root: TrainedRoot) -> PoseFiles | None:
     """Return the files of the take that the video is, where the corpus of the root is still there."""
     if footage.own is None or root.data_root is None:
         return None
-    return Files(root.data_root, footage.own, "the take's own timesync file")
+    return PoseFiles(root.data_root, footage.own, "the take's own timesync file")
 
 
-def files_beside(footage: Footage) -> Files | None:
+def files_beside(footage: Footage) -> PoseFiles | None:
     """Return the files of the take of an Ego-Exo4D download that the video lies in; None where it lies in none."""
     for folder in footage.path.parents:
         if not (folder / TAKES).is_file():
             continue
         for take in _takes_of(folder, footage):
             if (folder / take.video).is_file() and (folder / take.video).samefile(footage.path):
-                return Files(str(folder), take, f"the timesync file of {folder}")
+                return PoseFiles(str(folder), take, f"the timesync file of {folder}")
     return None
 
 
@@ -67,28 +67,77 @@ def _takes_of(folder: Path, footage: Footage) -> Iterator[Take]:
             yield Take.model_validate({**known, **counted, "split": "test"})
 
 
-def given_files(query: PlanQuery, footage: Footage, root: TrainedRoot, scratch: Path) -> Files:
-    """Return the files that a query names, with a clock for them.
+def given_files(query: PlanQuery, footage: Footage, root: TrainedRoot, scratch: Path) -> PoseFiles:
+    """Return the files that a query names; what it does not name is that of the take which the video is known to be.
 
     Raises:
-        InputError: a file is not there, or the clock cannot be made.
+        InputError: a file is not there or no pose file, or it is unknown how the times are related.
     """
     assert query.trajectory is not None
     poses = local_file(query.trajectory, "trajectory")
-    calibration = local_file(query.calibration, "calibration") if query.calibration else poses.parent / CALIBRATION
+    first_stamp_us(poses)
+    known = _known_files(footage, root)
+    calibration = _calibration(query, poses, known)
     if root.trajectories.frame == "camera" and not calibration.is_file():
         raise InputError(
-            f"the models were trained on motion in the frame of the camera, so the calibration is needed beside "
+            f"the models were trained on motion in the frame of the camera, so the calibration is needed next to "
             f"{poses.name}; name {CALIBRATION} with --calibration"
         )
-    clock = given_clock(query, poses, footage.probe, scratch)
+    clock = given_clock(query, poses, footage.probe, None if known is None else _clock(known), scratch)
     take = Take(
-        take_id="query", corpus="query", name=footage.path.stem, split="test", scenario="", participant=None,
-        capture="query", video=str(footage.path), trajectory=str(poses), timesync=str(clock.path),
-        calibration=str(calibration), camera=clock.camera, timesync_start=clock.first, timesync_end=clock.end,
-        duration_s=footage.probe.duration_s, fps=footage.probe.fps, n_frames=footage.probe.n_frames,
-    )  # fmt: skip
-    return Files(HERE, take, clock.told)
+        take_id="query",
+        corpus="query",
+        name=footage.path.stem,
+        split="test",
+        scenario="",
+        participant=None,
+        capture="query",
+        video=str(footage.path),
+        trajectory=str(poses),
+        timesync=str(clock.path),
+        calibration=str(calibration),
+        camera=clock.camera,
+        timesync_start=clock.first,
+        timesync_end=clock.end,
+        duration_s=footage.probe.duration_s,
+        fps=footage.probe.fps,
+        n_frames=footage.probe.n_frames,
+    )
+    return PoseFiles(HERE, take, clock.told)
+
+
+def _known_files(footage: Footage, root: TrainedRoot) -> PoseFiles | None:
+    """Return the files of the take that the video is known to be, where its timesync file lies on this machine."""
+    for files in found_files(footage, root):
+        take, is_local = files.take, "://" not in files.data_root
+        has_rows = None not in (take.timesync_start, take.timesync_end)
+        if is_local and has_rows and take.timesync is not None and Path(files.data_root, take.timesync).is_file():
+            return files
+    return None
+
+
+def _clock(known: PoseFiles) -> QueryClock:
+    """Return the clock of files that `_known_files` found."""
+    take = known.take
+    assert take.timesync is not None
+    assert take.timesync_start is not None
+    assert take.timesync_end is not None
+    path = Path(known.data_root, take.timesync).absolute()
+    return QueryClock(path, take.camera, take.timesync_start, take.timesync_end, known.clock)
+
+
+def _calibration(query: PlanQuery, poses: Path, known: PoseFiles | None) -> Path:
+    """Return the calibration that the query names, that next to its poses, or that of the known take.
+
+    Raises:
+        InputError: the one that the query names is not there.
+    """
+    if query.calibration:
+        return local_file(query.calibration, "calibration")
+    beside = poses.parent / CALIBRATION
+    if beside.is_file() or known is None or known.take.calibration is None:
+        return beside
+    return Path(known.data_root, known.take.calibration).absolute()
 
 
 def bare_take(footage: Footage, root: TrainedRoot) -> Take:
@@ -100,8 +149,21 @@ def bare_take(footage: Footage, root: TrainedRoot) -> Take:
         calibration = str(path) if path.is_file() else None
     probe = footage.probe
     return Take(
-        take_id="query", corpus="query", name=footage.path.stem, split="test", scenario="", participant=None,
-        capture="query", video=str(footage.path).lstrip("/"), trajectory=None, timesync=None,
-        calibration=calibration, camera="", timesync_start=None, timesync_end=None, duration_s=probe.duration_s,
-        fps=probe.fps, n_frames=probe.n_frames,
-    )  # fmt: skip
+        take_id="query",
+        corpus="query",
+        name=footage.path.stem,
+        split="test",
+        scenario="",
+        participant=None,
+        capture="query",
+        video=str(footage.path).lstrip("/"),
+        trajectory=None,
+        timesync=None,
+        calibration=calibration,
+        camera="",
+        timesync_start=None,
+        timesync_end=None,
+        duration_s=probe.duration_s,
+        fps=probe.fps,
+        n_frames=probe.n_frames,
+    )

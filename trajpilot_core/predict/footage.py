@@ -1,4 +1,4 @@
-"""The video of a query: what it holds, whether the intervals lie in it, and whether it is a take of the corpus."""
+"""The video of a query: its content, whether the intervals lie in it, and whether it is a take of the corpus."""
 
 import hashlib
 import math
@@ -8,12 +8,12 @@ from pathlib import Path
 from schemas.annotation import Take
 from schemas.config import IngestConfig
 from schemas.predict import PlanQuery
+from trajpilot_core.engine.provenance import read_notes
 from trajpilot_core.errors import InputError
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.stages.notes import read_notes
 from trajpilot_core.video.probe import VideoError, VideoProbe, probe_many
 
-Span = tuple[float, float]
+ClipTimes = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class Footage:
     """A video that can be predicted from."""
 
     path: Path
-    """Absolute, as given: links are not followed, because files are looked for beside it."""
+    """Absolute, as given: links are not followed, because files are searched for next to it."""
     probe: VideoProbe
     sha256: str
-    start_s: Span
-    goal_s: Span
+    start_s: ClipTimes
+    goal_s: ClipTimes
     own: Take | None
     """The take of the corpus that it is."""
     matched: str
@@ -63,7 +63,7 @@ def local_file(place: str, what: str) -> Path:
     return path
 
 
-def check_spans(start_s: Span, goal_s: Span, video: VideoProbe, config: IngestConfig) -> None:
+def check_spans(start_s: ClipTimes, goal_s: ClipTimes, video: VideoProbe, config: IngestConfig) -> None:
     """Refuse intervals that are reversed, too short, overlap, or lie outside the video.
 
     Raises:
@@ -87,7 +87,7 @@ def check_spans(start_s: Span, goal_s: Span, video: VideoProbe, config: IngestCo
 def own_take(path: Path, sha256: str, root: TrainedRoot) -> tuple[Take | None, str]:
     """Return the take of the corpus whose video this is, and by what it was known: its path or its content.
 
-    A copy that was cut or encoded anew is not known by either.
+    A copy that was cut or encoded again is not known by either.
     """
     notes = read_notes(root.folder, "features", root.manifests["features"].key)
     digests = {take: unit.files for take, unit in notes.items()}

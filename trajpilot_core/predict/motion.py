@@ -17,17 +17,18 @@ from schemas.config import RunOptions, TrajectoryConfig
 from schemas.observation import DOF, MOTIONS
 from schemas.poses import VideoSourceName
 from schemas.predict import Motion, PlanQuery
+from trajpilot_core.engine.resolve import resolve_device, resolve_precision
+from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import InputError
-from trajpilot_core.predict.files import HERE, Files, bare_take, found_files, given_files
+from trajpilot_core.poses.mixture import ORIGIN, origins
+from trajpilot_core.poses.sources.base import Done
+from trajpilot_core.poses.sources.registry import pose_source
+from trajpilot_core.poses.sources.take import capture_motions
+from trajpilot_core.poses.sources.video import step_rms
+from trajpilot_core.predict.features import CLIPS
+from trajpilot_core.predict.files import HERE, PoseFiles, bare_take, found_files, given_files
 from trajpilot_core.predict.footage import Footage
-from trajpilot_core.predict.looks import CLIPS
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.stages.resolve import resolve_device, resolve_precision
-from trajpilot_core.stages.stage import Runtime
-from trajpilot_core.trajectory.mixture import ORIGIN, origins
-from trajpilot_core.trajectory.source import Done, pose_source
-from trajpilot_core.trajectory.take import capture_controls
-from trajpilot_core.trajectory.video_source import step_rms
 
 NO_FILE = "no pose file was found"
 
@@ -36,7 +37,7 @@ NO_FILE = "no pose file was found"
 class Moved:
     """The head motion of both clips."""
 
-    controls: NDArray[np.float32]
+    motions: NDArray[np.float32]
     """(2, 16, 6), raw."""
     motion: Motion
 
@@ -106,7 +107,7 @@ def attempts(search: Search) -> list[Callable[[Search], Answer]]:
 
 def mixed(motion: Motion, root: TrainedRoot) -> tuple[str, ...]:
     """Return a warning where the query's motion is not of the kind that the models were trained on; else nothing."""
-    known = origins(root.inputs.table("controls", ORIGIN))
+    known = origins(root.inputs.table("motions", ORIGIN))
     own = (motion.source, motion.frame, motion.scale)
     if own in known:
         return ()
@@ -133,9 +134,9 @@ def _files(search: Search) -> Answer:
     return None, "; ".join(failed) or NO_FILE
 
 
-def _aria(files: Files, search: Search) -> Answer:
+def _aria(files: PoseFiles, search: Search) -> Answer:
     """Resample poses from files."""
-    (done,) = capture_controls(files.data_root, [(files.take, _segments(search.footage))], search.root.trajectories)
+    (done,) = capture_motions(files.data_root, [(files.take, _segments(search.footage))], search.root.trajectories)
     take = files.take
     names = tuple(name for name in (take.trajectory, take.timesync, take.calibration) if name is not None)
     moved = _moved(done, names, files.clock)
@@ -149,7 +150,7 @@ def _by_video(name: VideoSourceName) -> Callable[[Search], Answer]:
         take = bare_take(search.footage, search.root)
         runtime = Runtime(HERE, resolve_device(search.run.device), search.run.workers, search.scratch)
         cfg = for_video(name, search.root, runtime.device, search.query.weights)
-        (done,) = pose_source(name).controls([(take, _segments(search.footage))], cfg, runtime)
+        (done,) = pose_source(name).motions([(take, _segments(search.footage))], cfg, runtime)
         lens = "the calibration's lens" if take.calibration else f"a lens of {cfg.odometry.view_deg:g} degrees, assumed"
         told = "from the video itself" + (f", {lens}" if name == "odometry" else "")
         moved = _moved(done, (str(search.footage.path),), told)
@@ -176,7 +177,7 @@ def for_video(name: VideoSourceName, root: TrainedRoot, device: str, weights: st
     cfg = cfg.replace(pi3=resolve_precision(pi3.replace(precision=kept), device))
     if name in cfg.sources():
         return cfg
-    steps = root.inputs.vectors("controls", "controls").reshape(-1, MOTIONS, DOF)[:, :, :3].astype(np.float64)
+    steps = root.inputs.vectors("motions", "motions").reshape(-1, MOTIONS, DOF)[:, :, :3].astype(np.float64)
     median = float(np.median([step_rms(clip) for clip in steps])) if len(steps) else 0.0
     frame = "camera" if cfg.frame == "device" else cfg.frame
     return cfg.replace(source=name, fallback=None, frame=frame, scale="rms", scale_factor=median or None)
@@ -192,12 +193,12 @@ def _moved(done: Done, files: tuple[str, ...], clock: str) -> Moved | None:
     rows: Mapping[str, dict[str, Any]] = {row["segment_id"]: row for row in done.table.to_pylist()}
     if set(rows) != set(CLIPS):
         return None
-    controls = np.array([rows[name]["controls"] for name in CLIPS], np.float32).reshape(-1, MOTIONS, DOF)
+    motions = np.array([rows[name]["motions"] for name in CLIPS], np.float32).reshape(-1, MOTIONS, DOF)
     first = rows[CLIPS[0]]
     kind = Motion(source=first["source"], frame=first["frame"], scale=first["scale"], files=files, clock=clock)
-    return Moved(controls, kind)
+    return Moved(motions, kind)
 
 
 def _why(done: Done) -> str:
-    """Say why a clip has no motion."""
+    """Return why a clip has no motion."""
     return "; ".join(f"{row.code}: {row.detail}" for row in done.rejects) or "no motion came back"

@@ -7,9 +7,10 @@ from markupsafe import Markup
 from pydantic import JsonValue
 
 from schemas.predict import Plan, PlanRow
+from trajpilot_core.methods import METHODS
 from trajpilot_core.predict.drawing import Scene
-from trajpilot_core.report.machine import script_json
-from trajpilot_core.report.names import ROWS
+from trajpilot_core.report.drawing.row_styles import answer_rules, page_rules
+from trajpilot_core.report.json_report import script_json
 from trajpilot_core.report.page import policy
 from trajpilot_core.report.paths import three_views
 
@@ -23,16 +24,29 @@ def render(plan: Plan, scene: Scene) -> bytes:
     files = resources.files(REPORT).joinpath("templates")
     own = resources.files("trajpilot_core.predict").joinpath("templates")
     script = files.joinpath("report.js").read_text()
-    style = files.joinpath("report.css").read_text() + own.joinpath("plan.css").read_text()
+    style = "".join(
+        (files.joinpath("report.css").read_text(), page_rules(), answer_rules(), own.joinpath("plan.css").read_text())
+    )
     environment = Environment(
-        loader=PackageLoader("trajpilot_core.predict", "templates"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=PackageLoader("trajpilot_core.predict", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     text = environment.get_template("plan.html.j2").render(
-        plan=plan, scene=scene, rows=ROWS, policy=policy(script), style=Markup(style), script=Markup(script),
-        views=three_views(scene.paths, scene.unit), data=Markup(script_json(path_data(scene))), role=role, bar=bar,
+        plan=plan,
+        scene=scene,
+        rows={one.id: one for one in METHODS},
+        policy=policy(script),
+        style=Markup(style),
+        script=Markup(script),
+        views=three_views(scene.paths, scene.unit),
+        data=Markup(script_json(path_data(scene))),
+        role=role,
+        bar=bar,
         gate=gate_said,
-    )  # fmt: skip
+    )
     return text.encode()
 
 
@@ -47,7 +61,7 @@ def bar(score: float) -> str:
 
 
 def gate_said(row: PlanRow) -> str:
-    """Say in a sentence what the gate of a row did."""
+    """State in a sentence what the gate of a row did."""
     if row.gate is None or row.threshold is None:
         return "no gate"
     state = "open" if row.opened else "closed"

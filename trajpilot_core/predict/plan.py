@@ -7,11 +7,12 @@ from typing import Any
 from schemas.annotation import Take
 from schemas.predict import OwnTake, PlanRow, PlanStep, RankedLabel, Retrieved
 from schemas.results import Variant
-from trajpilot_core.evaluation.rollout import Answers
+from trajpilot_core.methods import method
+from trajpilot_core.methods.base import Answers
 from trajpilot_core.predict.answers import Given
 from trajpilot_core.predict.footage import Footage
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.report.names import ROWS, row_name
+from trajpilot_core.report.names import row_name
 from trajpilot_core.retrieval.candidates import Candidates
 
 NEAREST = 5
@@ -50,25 +51,26 @@ def plan_rows(given: Given, texts: Texts, weak: frozenset[str], deciding: Varian
         weak: models that were judged undertrained.
         deciding: the row that decides; None: the first of the answers.
     """
-    first = given.answers[0].variant if deciding is None else deciding
-    ordered = sorted(given.answers, key=lambda answers: answers.variant != first)
-    return tuple(_row(answers, given, texts, weak, answers.variant == first) for answers in ordered)
+    first = next(iter(given.answers)) if deciding is None else deciding
+    ordered = sorted(given.answers, key=lambda id_: id_ != first)
+    return tuple(_row(id_, given, texts, weak, id_ == first) for id_ in ordered)
 
 
-def _row(answers: Answers, given: Given, texts: Texts, weak: frozenset[str], decides: bool) -> PlanRow:
+def _row(id_: str, given: Given, texts: Texts, weak: frozenset[str], decides: bool) -> PlanRow:
     """Return one row."""
+    answers = given.answers[id_]
     opened = None if answers.opened is None else bool(answers.opened[0])
     window = -1 if answers.window is None else int(answers.window[0])
     return PlanRow(
-        row=answers.variant,
-        name=row_name(answers.variant),
+        row=id_,
+        name=row_name(id_),
         decides=decides,
-        scores="probability" if answers.variant == "scorer_plus" and opened else "cosine",
+        scores="cosine" if opened is False else answers.opened_scores,
         gate=None if answers.gate is None else float(answers.gate[0]),
-        threshold=given.thresholds.get(answers.variant),
+        threshold=answers.threshold,
         opened=opened,
         trusted=None if window < 0 or given.found is None else _trusted(window, given.found, given, texts),
-        undertrained=bool(weak & set(ROWS[answers.variant].models)),
+        undertrained=bool(weak & set(method(id_).models)),
         steps=_steps(answers, given, texts),
     )
 

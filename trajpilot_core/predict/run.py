@@ -8,20 +8,20 @@ from typing import NamedTuple
 from schemas.config import RunOptions
 from schemas.predict import FORMAT, Plan, PlanQuery
 from schemas.results import Variant
+from trajpilot_core.engine.progress import Progress
+from trajpilot_core.engine.resolve import resolve_device
+from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError
 from trajpilot_core.predict.answers import Clips, Given, answer
 from trajpilot_core.predict.drawing import Scene, scene_of
+from trajpilot_core.predict.features import clip_features
 from trajpilot_core.predict.footage import Footage, open_footage
-from trajpilot_core.predict.looks import clip_features
 from trajpilot_core.predict.motion import Found, Search, head_motion
 from trajpilot_core.predict.page import render
 from trajpilot_core.predict.plan import Texts, nearest, own_take, plan_rows, texts_of
 from trajpilot_core.predict.trained import TrainedRoot, open_trained, undertrained
-from trajpilot_core.report.machine import dump, finite
-from trajpilot_core.stages.compute import Progress
+from trajpilot_core.report.json_report import dump, finite
 from trajpilot_core.stages.ingest import LATE_START_S
-from trajpilot_core.stages.resolve import resolve_device
-from trajpilot_core.stages.stage import no_progress
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.lock import GC_WAIT_S, in_use
 
@@ -29,7 +29,7 @@ STEPS = 5
 SCRATCH = "trajpilot-predict-"
 
 
-class Made(NamedTuple):
+class WrittenPlan(NamedTuple):
     """A plan, what its pictures are drawn from, and where it was written."""
 
     plan: Plan
@@ -38,7 +38,7 @@ class Made(NamedTuple):
     """Holds plan.json and plan.html."""
 
 
-def predict(query: PlanQuery, run: RunOptions, progress: Progress = no_progress) -> Made:
+def predict(query: PlanQuery, run: RunOptions, progress: Progress = no_progress) -> WrittenPlan:
     """Answer a query with what was trained under `run.root`, and write the answer.
 
     Args:
@@ -64,13 +64,13 @@ def predict(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
         progress(2, STEPS, "encodes the clips")
         features, encoder = clip_features(footage, root, run, Path(scratch))
         progress(3, STEPS, "plans")
-        clips = Clips(features, moved.moved.controls if moved.moved else None)
+        clips = Clips(features, moved.moved.motions if moved.moved else None)
         own = footage.own.take_id if footage.own else None
         given = answer(root, clips, query.horizon, own, query.seed, resolve_device(run.device))
         plan = plan_of(query, root, footage, moved, given, encoder)
         progress(4, STEPS, "draws the page")
         scene = scene_of(plan, given, clips, footage, root, run.workers)
-        return Made(plan, scene, written(plan, scene, run))
+        return WrittenPlan(plan, scene, written(plan, scene, run))
 
 
 def refuse_horizon(horizon: int, root: TrainedRoot) -> None:
@@ -87,9 +87,7 @@ def refuse_horizon(horizon: int, root: TrainedRoot) -> None:
         )
 
 
-def plan_of(
-    query: PlanQuery, root: TrainedRoot, footage: Footage, moved: Found, given: Given, encoder: str
-) -> Plan:  # fmt: skip
+def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, moved: Found, given: Given, encoder: str) -> Plan:
     """Put the record together."""
     texts: Texts = texts_of(root)
     deciding: Variant | None = "no_traj" if moved.is_unasked_mixture else None
@@ -116,12 +114,12 @@ def plan_of(
 
 
 def notes(query: PlanQuery, root: TrainedRoot, footage: Footage, moved: Found, weak: bool) -> tuple[str, ...]:
-    """Say what must be known before the plan is believed."""
+    """State what must be known before the plan is believed."""
     said = [f"No head motion, so only No-Traj answers: {'; '.join(moved.notes)}."] if moved.moved is None else []
     said += [] if moved.moved is None else [f"{note}." for note in moved.notes]
     if moved.moved is not None and moved.is_unasked_mixture:
         said.append(f"So No-Traj decides; --poses {moved.moved.motion.source} asks for the other rows all the same.")
-    if query.trajectory is not None and query.timesync is None and moved.moved is not None:
+    if query.trajectory is not None and query.trajectory_offset_s is not None and moved.moved is not None:
         said.append(f"Without a timesync file: {moved.moved.motion.clock}. A wrong guess costs the Endpoint rows.")
     if footage.own is not None:
         learned = {

@@ -1,7 +1,7 @@
 """What a run has left under its root, as far as a prediction needs it: tables, models, settings, and that they fit.
 
 The outputs that count now may be of several runs: a prediction with a scorer that was fitted on other features than
-those beside it would look like any other. So what every stage says that it read is compared with what is there.
+those next to it would look like any other. So what every stage says that it read is compared with what is there.
 """
 
 from collections.abc import Mapping
@@ -11,33 +11,47 @@ from typing import Any, cast
 from schemas.annotation import SIMULATED, Take
 from schemas.arrow import rows_of
 from schemas.artifacts import Manifest
-from schemas.config import FeatureConfig, IngestConfig, TrajectoryConfig
+from schemas.config import EvaluationConfig, FeatureConfig, IngestConfig, TrajectoryConfig
 from schemas.results import Judgement
+from trajpilot_core.engine.key import producers, resolve_inputs
+from trajpilot_core.engine.last_run import recall_run
+from trajpilot_core.engine.stage import Stage, Work
 from trajpilot_core.errors import StoreError
 from trajpilot_core.evaluation.paper_claims import model_of
-from trajpilot_core.pipeline import STAGES
-from trajpilot_core.stages.key import producers, resolve_inputs
-from trajpilot_core.stages.last import recall_run
-from trajpilot_core.stages.stage import Stage, Work
+from trajpilot_core.stages import STAGES
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import StageInputs, read_entry_table
 
 NEEDED = (
-    "takes", "segments", "labels", "windows", "controls", "features", "text_bank", "folds", "e_tau", "predictors",
+    "takes",
+    "segments",
+    "labels",
+    "windows",
+    "motions",
+    "features",
+    "text_bank",
+    "folds",
+    "e_tau",
+    "predictors",
     "scorers",
-)  # fmt: skip
+)
 """Entries that a prediction reads."""
 
 
-def _never(work: Work) -> None:
+def _never(work: Work[EvaluationConfig]) -> None:
     """Stand in for the `run` of a stage that is none."""
 
 
 READER = Stage(
-    name="predict", reads=NEEDED, writes=(), config="evaluation", run=_never, version=1,
+    name="predict",
+    reads=NEEDED,
+    writes=(),
+    config=EvaluationConfig,
+    run=_never,
+    version=1,
     summary="what a prediction reads; no stage of the pipeline",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +64,7 @@ class TrainedRoot:
     """Stage -> output, for every stage that wrote one of NEEDED."""
     takes: tuple[Take, ...]
     data_root: str | None
-    """Corpus of the last run; None where nobody noted it."""
+    """Corpus of the last run; None where it was not noted."""
     ingest: IngestConfig
     trajectories: TrajectoryConfig
     features: FeatureConfig
@@ -62,7 +76,7 @@ class TrainedRoot:
 
     @property
     def is_simulated(self) -> bool:
-        """Say whether any take was simulated."""
+        """Return whether any take was simulated."""
         return SIMULATED in self.corpora
 
     def rows(self, table: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -87,11 +101,15 @@ def open_trained(root: str, allowed: tuple[str, ...]) -> TrainedRoot:
     refuse_mixed(inputs, manifests, folder.url)
     last = recall_run(root, allowed)
     return TrainedRoot(
-        folder, inputs, manifests, tuple(rows_of(Take, inputs.table("takes"))), last.data_root if last else None,
+        folder,
+        inputs,
+        manifests,
+        tuple(rows_of(Take, inputs.table("takes"))),
+        last.data_root if last else None,
         IngestConfig.model_validate(manifests["ingest"].config),
         TrajectoryConfig.model_validate(manifests["trajectories"].config),
         FeatureConfig.model_validate(manifests["features"].config),
-    )  # fmt: skip
+    )
 
 
 def refuse_mixed(inputs: StageInputs, manifests: Mapping[str, Manifest], where: str) -> None:
@@ -110,7 +128,7 @@ def refuse_mixed(inputs: StageInputs, manifests: Mapping[str, Manifest], where: 
             if manifest.inputs.get(name, entry.fingerprint) != entry.fingerprint:
                 raise StoreError(
                     f"{stage} under {where} was made from another {name!r} than the one that {producer} has written "
-                    f"since; bring the root up to date first: trajpilot run --from {producer}"
+                    f"since; bring the root up to date first: give the command of its last run again, --from {producer}"
                 )
 
 
@@ -124,6 +142,7 @@ def undertrained(root: TrainedRoot, seed: int) -> frozenset[str]:
         return frozenset()
     checks = rows_of(Judgement, read_entry_table(root.folder, manifest, "judgements"))
     return frozenset(
-        model_of(row.check) for row in checks
+        model_of(row.check)
+        for row in checks
         if row.check.startswith("trained: ") and row.check.endswith(f"seed {seed}") and row.verdict == "undertrained"
-    )  # fmt: skip
+    )

@@ -1,4 +1,4 @@
-"""The query as one more planning window beside those of the corpus.
+"""The query as one more planning window in addition to those of the corpus.
 
 Three segments are added: Start, Goal, and one without look or motion that stands for every middle step, of which
 nothing is known. Rows of the corpus keep their numbers, so that a bank built from the corpus alone serves the query.
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from schemas.observation import DOF, MOTIONS
+from trajpilot_core.data.chains import trajectory_latents
+from trajpilot_core.data.planning import NO_FOLD, SPLITS, PlanningData, WindowSet
 from trajpilot_core.errors import InputError
 from trajpilot_core.retrieval.bank import ChainView
-from trajpilot_core.training.chains import trajectory_latents
-from trajpilot_core.training.data import NO_FOLD, SPLITS, PlanningData, WindowSet
 
 WINDOW = "query"
 NO_LABEL = 0
@@ -27,7 +27,7 @@ NO_LABEL = 0
 def with_query(
     view: ChainView,
     features: NDArray[np.float16],
-    controls: NDArray[np.float32] | None,
+    motions: NDArray[np.float32] | None,
     horizon: int,
     take_id: str | None,
 ) -> ChainView:
@@ -36,7 +36,7 @@ def with_query(
     Args:
         view: the corpus as the chain sees it.
         features: (2, C x D) of Start and Goal.
-        controls: (2, 16, 6) raw, or None where there is no head motion.
+        motions: (2, 16, 6) raw, or None where there is no head motion.
         horizon: steps of the plan.
         take_id: the take of the corpus that the video is; None: a take of its own.
 
@@ -52,14 +52,14 @@ def with_query(
         )
     device = data.features.device
     looks = torch.from_numpy(features).view(2, *data.features.shape[1:])
-    moves = torch.zeros(2, MOTIONS, DOF) if controls is None else torch.from_numpy(controls)
+    moves = torch.zeros(2, MOTIONS, DOF) if motions is None else torch.from_numpy(motions)
     grown, take = _with_take(data, take_id)
     extra = torch.cat([moves, torch.zeros(1, MOTIONS, DOF)]).to(device)
     added = replace(
         grown,
         segment_ids=(*data.segment_ids, f"{WINDOW}:start", f"{WINDOW}:goal", f"{WINDOW}:middle"),
         features=_grown(data.features, torch.cat([looks, torch.zeros_like(looks[:1])])),
-        controls=_grown(data.controls, extra),
+        motions=_grown(data.motions, extra),
         labels=_grown(data.labels, torch.full((3,), NO_LABEL)),
         segment_take=_grown(data.segment_take, torch.full((3,), take)),
         windows=data.windows | {horizon: _with_window(data.windows[horizon], len(data.segment_ids), take)},
@@ -69,7 +69,7 @@ def with_query(
 
 
 def _with_take(data: PlanningData, take_id: str | None) -> tuple[PlanningData, int]:
-    """Return the data with the query's take, and its number: that of the corpus, else a new one that nobody knows."""
+    """Return the data with the query's take, and its number: that of the corpus, else a new, unknown one."""
     if take_id is not None:
         return data, data.take_ids.index(take_id)
     test = torch.tensor([SPLITS.index("test")])

@@ -15,19 +15,22 @@ from schemas.arrow import rows_of
 from schemas.config import ReportConfig
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.results import Ceiling, CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
-from trajpilot_core.readers.downloads import DOWNLOADS
-from trajpilot_core.report import figures, health, latex, machine, published
-from trajpilot_core.report.attribution import ABLATIONS, absent_rows, attribution_tables
+from trajpilot_core.corpora.registry import spec_of
+from trajpilot_core.engine.progress import CountedSteps
+from trajpilot_core.engine.stage import Inputs, Runtime
+from trajpilot_core.report import health, json_report, latex, published
+from trajpilot_core.report.attribution import absent_rows, attribution_tables
 from trajpilot_core.report.ceilings import ceilings_of
+from trajpilot_core.report.figures import report_charts
+from trajpilot_core.report.figures.base import Material
+from trajpilot_core.report.figures.horizons import main_legend
 from trajpilot_core.report.frames import Thumbnail, Wanted, thumbnails
-from trajpilot_core.report.gallery import Drawn, Example, examples
+from trajpilot_core.report.gallery import Example, GalleryWindows, examples
 from trajpilot_core.report.limits import limits
 from trajpilot_core.report.load import draw_gallery, load_facts, video_files
-from trajpilot_core.report.names import MAIN, NOT_BUILT
+from trajpilot_core.report.names import NOT_BUILT
 from trajpilot_core.report.page import Page, render
 from trajpilot_core.report.tables import Results, all_tables, number, results_of
-from trajpilot_core.stages.stage import Inputs, Runtime
-from trajpilot_core.stages.steps import Steps
 
 CURVES = ("alignment", "predictor", "scorer")
 
@@ -57,7 +60,7 @@ class Loaded:
     segments: pa.Table
     labels: pa.Table
     windows: pa.Table
-    controls: pa.Table
+    motions: pa.Table
     n_features: int
     n_texts: int
 
@@ -77,7 +80,7 @@ def load(inputs: Inputs, stages: Sequence[str]) -> Loaded:
         inputs.table("segments", ("split",)),
         inputs.table("labels", ("n_train", "n_test")),
         inputs.table("windows", ("split", "horizon")),
-        inputs.table("controls", ("source", "frame", "scale")),
+        inputs.table("motions", ("source", "frame", "scale")),
         inputs.table("features", ("segment_id",)).num_rows,
         inputs.table("text_bank", ("label_id",)).num_rows,
     )
@@ -92,7 +95,7 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[str], runtime: Run
         stages: stages whose rejects are shown.
         runtime: where the videos lie, and how many decoders may run.
     """
-    steps = Steps(runtime.progress, after=3)
+    steps = CountedSteps(runtime.progress, after=3)
     steps.begin("reads the tables")
     loaded = load(inputs, stages)
     results = results_of(loaded.metrics, loaded.judgements)
@@ -107,7 +110,7 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[str], runtime: Run
     bounds = latex.ceiling_tables(page.ceilings.tables[:1], note).encode()
     documents = {
         "report.html": render(page),
-        "report.json": machine.dump(_json(page, loaded)),
+        "report.json": json_report.dump(_json(page, loaded)),
         "metrics.tex": latex.document(page.tables, note, with_intervals=False).encode() + bounds,
         "metrics_intervals.tex": latex.document(page.tables, note, with_intervals=True).encode() + bounds,
     }
@@ -138,13 +141,14 @@ def _page(
     loaded: Loaded,
     results: Results,
     cfg: ReportConfig,
-    drawn: Drawn,
+    drawn: GalleryWindows,
     shown: Sequence[Example],
     pictures: Mapping[tuple[str, float], Thumbnail],
 ) -> Page:
     """Gather what the page shows."""
+    material = Material(results, loaded.ceilings, loaded.gate, loaded.headroom, loaded.curves)
     return Page(
-        title=f"TrajPilot on {_corpus(loaded, cfg)}",
+        title=f"TrajPilot on {corpus_title(loaded, cfg)}",
         simulated=_simulated(loaded),
         facts=_facts(loaded, results, cfg),
         tables=[*all_tables(results), *attribution_tables(results)],
@@ -152,17 +156,11 @@ def _page(
         judgements=loaded.judgements,
         variants=results.variants(),
         undertrained=results.undertrained,
-        gain=figures.gain_figure(results),
-        attribution=figures.attribution_figure(results),
-        controls=figures.control_figure(results),
-        horizons=figures.horizon_figures(results, loaded.ceilings),
-        legends=_legends(loaded, results),
+        charts=report_charts(material),
+        main_legend=main_legend(material),
         gate=loaded.gate,
-        gate_chart=figures.gate_figure(loaded.gate),
         headroom=loaded.headroom,
-        headroom_chart=figures.headroom_figure(loaded.headroom),
         shuffles=_shuffles(loaded.shuffles),
-        curves=figures.curve_figures(loaded.curves),
         counts=health.counts(loaded.takes, loaded.segments, loaded.windows),
         flows=health.flows(_kept(loaded), loaded.rejects),
         problems=health.problems(loaded.rejects),
@@ -184,35 +182,22 @@ def _kept(loaded: Loaded) -> dict[str, tuple[str, int]]:
     scored = max((m.n_windows for m in loaded.metrics if m.pooling == "sample"), default=0)
     return {
         "ingest": ("action segments", loaded.segments.num_rows),
-        "trajectories": ("segments", loaded.controls.num_rows),
+        "trajectories": ("segments", loaded.motions.num_rows),
         "features": ("segments", loaded.n_features),
         "text_bank": ("labels", loaded.n_texts),
         "evaluation": ("test windows", scored),
     }
 
 
-def _legends(loaded: Loaded, results: Results) -> dict[str, Sequence[figures.LegendItem]]:
-    """Legends of the charts."""
-    variants = results.variants()
-    return {
-        "main": figures.legend([v for v in MAIN if v in variants])
-        + ([figures.bound_legend()] if loaded.ceilings else []),
-        "attribution": figures.legend([v for v in variants if v in ("no_traj", *ABLATIONS)]),
-        "gain": figures.legend([v for v in figures.GAIN if v in variants]),
-        "controls": figures.legend(figures.controls(results)),
-        "headroom": figures.headroom_legend(loaded.headroom),
-    }
-
-
 def _simulated(loaded: Loaded) -> bool:
-    """Say whether any take was simulated; the takes say so themselves, no setting can hide it."""
+    """Return whether any take was simulated; the takes say so themselves, no setting can hide it."""
     return SIMULATED in loaded.takes["corpus"].to_pylist()
 
 
-def _corpus(loaded: Loaded, cfg: ReportConfig) -> str:
+def corpus_title(loaded: Loaded, cfg: ReportConfig) -> str:
     """Name the corpus; a simulated one never carries the name of the real one alone."""
     names = ", ".join(sorted({m.corpus for m in loaded.metrics}))
-    title = DOWNLOADS[cfg.corpus].title if cfg.corpus else names
+    title = spec_of(cfg.corpus).title if cfg.corpus else names
     title = f"{title}, closed vocabulary" if cfg.is_closed else title
     return f"a simulated world in the file layout of {title}" if _simulated(loaded) else title
 
@@ -220,7 +205,9 @@ def _corpus(loaded: Loaded, cfg: ReportConfig) -> str:
 def _note(loaded: Loaded, cfg: ReportConfig) -> str:
     """Caption of every LaTeX table: what was measured on what."""
     takes = max((m.n_takes for m in loaded.metrics), default=0)
-    where = "SIMULATED WORLD, not comparable with published numbers" if _simulated(loaded) else _corpus(loaded, cfg)
+    where = corpus_title(loaded, cfg)
+    if _simulated(loaded):
+        where = "SIMULATED WORLD, not comparable with published numbers"
     return f"{where}; {takes} test takes; 95 % intervals over takes; ED in steps, all else in percent"
 
 
@@ -239,11 +226,11 @@ def _facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[st
     """What ran, on what: the header of the page."""
     windows, takes = _scored(loaded)
     hours = float(pc.sum(loaded.takes["duration_s"]).as_py() or 0) / 3600
-    poses = sorted({f"{r['source']}, {r['frame']} frame, {r['scale']}" for r in _distinct(loaded.controls)})
+    poses = sorted({f"{r['source']}, {r['frame']} frame, {r['scale']}" for r in _distinct(loaded.motions)})
     lost = sum(health.lost_units(loaded.rejects).values())
-    versions = ", ".join(f"{name} {version}" for name, version in machine.versions().items())
+    versions = ", ".join(f"{name} {version}" for name, version in json_report.versions().items())
     return [
-        ("corpus", _corpus(loaded, cfg)),
+        ("corpus", corpus_title(loaded, cfg)),
         ("takes", f"{loaded.takes.num_rows} ({hours:.1f} h), of which {takes} test takes were scored"),
         ("segments, labels", f"{loaded.segments.num_rows} segments, {loaded.labels.num_rows} labels"),
         ("windows", f"{windows} test windows, {loaded.windows.num_rows} in all"),
@@ -264,7 +251,7 @@ def _distinct(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def _shuffles(rows: Sequence[ShuffleScore]) -> str:
-    """Say in one sentence what shuffling the middle trajectories does, over all derangements."""
+    """State in one sentence what shuffling the middle trajectories does, over all derangements."""
     if not rows:
         return ""
     horizons = sorted({row.horizon for row in rows})
@@ -279,7 +266,7 @@ def _shuffles(rows: Sequence[ShuffleScore]) -> str:
 
 
 def _capture_note(metrics: Sequence[Metric]) -> str:
-    """Say how much wider the intervals are over captures than over takes, where there are any."""
+    """State how much wider the intervals are over captures than over takes, where there are any."""
 
     def widths(cluster: str) -> list[float]:
         chosen = [
@@ -307,25 +294,25 @@ def _limits(loaded: Loaded, results: Results) -> list[str]:
         n_seeds=len(_seeds(loaded.metrics)),
         unseen_percent=health.unseen_share(loaded.labels),
         lost=health.lost_units(loaded.rejects),
-        scales=[row["scale"] for row in _distinct(loaded.controls)],
+        scales=[row["scale"] for row in _distinct(loaded.motions)],
     )
 
 
 def _json(page: Page, loaded: Loaded) -> JsonValue:
     """The report for programs."""
     return {
-        "format": machine.FORMAT,
+        "format": json_report.FORMAT,
         "title": page.title,
         "simulated": page.simulated,
         "facts": dict(page.facts),
-        "metrics": machine.records(loaded.metrics),
-        "tables": [machine.table_json(table) for table in page.tables],
-        "ceilings": machine.records(loaded.ceilings),
+        "metrics": json_report.records(loaded.metrics),
+        "tables": [json_report.table_json(table) for table in page.tables],
+        "ceilings": json_report.records(loaded.ceilings),
         "ceilings_say": [page.ceilings.headline, *page.ceilings.broken],
-        "judgements": machine.records(loaded.judgements),
-        "gate": machine.records(loaded.gate),
-        "headroom": machine.records(loaded.headroom),
-        "shuffles": machine.records(loaded.shuffles),
+        "judgements": json_report.records(loaded.judgements),
+        "gate": json_report.records(loaded.gate),
+        "headroom": json_report.records(loaded.headroom),
+        "shuffles": json_report.records(loaded.shuffles),
         "undertrained": [*sorted(page.undertrained)],
         "limits": [*page.limits],
         "not_built": NOT_BUILT,

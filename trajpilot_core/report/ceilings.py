@@ -1,4 +1,4 @@
-"""What can be known at most: every row beside the exact ceiling of what it sees, in a simulated world only.
+"""What can be known at most: every row next to the exact ceiling of what it sees, in a simulated world only.
 
 Source of the ceilings: docs/decisions/ceiling.md. How they are shown: docs/decisions/report.md.
 """
@@ -178,7 +178,7 @@ def _row(variant: str, rows: Sequence[Ceiling], metrics: Sequence[str]) -> Ceili
 
 
 def recovered(rows: Sequence[Ceiling]) -> str:
-    """Say how far each row comes from the learned No-Traj to the ceiling of Endpoint-Traj, in M@1 over all horizons."""
+    """State how far each row is from the learned No-Traj to the ceiling of Endpoint-Traj, in M@1 over all horizons."""
     pooled = {row.variant: row for row in rows if row.horizon is None and row.metric == "M@1"}
     base, goal = pooled.get("no_traj"), pooled.get("endpoint_traj")
     if base is None or goal is None or goal.ceiling <= base.value:
@@ -196,14 +196,14 @@ def recovered(rows: Sequence[Ceiling]) -> str:
 
 
 def _absent(simulated: bool) -> str:
-    """Say why there is no ceiling."""
+    """Return why there is no ceiling."""
     if simulated:
         return "No ceiling was computed for this run: nothing here bounds the rows from above."
     return "Recorded takes have no ceiling: it needs the process that made them, which only a simulated world has."
 
 
 def _sentence(row: Ceiling) -> str:
-    """Say which row is above its ceiling, and by how much."""
+    """Return which row is above its ceiling, and by how much."""
     cell = CeilingCell(row, "broken")
     return (
         f"{row_name(row.variant)}, {row.metric} over all horizons: {cell.value}, ceiling {cell.ceiling}, "

@@ -24,14 +24,13 @@ TITLES = {
     "failure": "failure: a middle step is wrong",
     "gate wrong": "gate wrong: it opened, and the fallback had more steps right",
 }
-SHOWN = ("no_traj", "scorer", "oracle")
 NOT_RANKED = 5
 MAX_LABEL = 160
 """Longer labels are cut in the gallery, characters."""
 
 
 @dataclass(frozen=True)
-class Drawn:
+class GalleryWindows:
     """The windows of the gallery."""
 
     classes: Mapping[str, tuple[str, ...]]
@@ -45,7 +44,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Step:
+class GalleryStep:
     """One answer of one row at one position: `sign` and `state` say the same as the colour."""
 
     text: str
@@ -59,7 +58,7 @@ class Plan:
     """One row's answers on one window."""
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[GalleryStep, ...]
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Example:
     unit: str
 
 
-def draw(outcomes: pa.Table, cfg: ReportConfig) -> Drawn:
+def draw(outcomes: pa.Table, cfg: ReportConfig) -> GalleryWindows:
     """Draw the windows of the gallery.
 
     Args:
@@ -91,7 +90,7 @@ def draw(outcomes: pa.Table, cfg: ReportConfig) -> Drawn:
     scorer = outcomes.filter(pc.equal(outcomes["variant"], "scorer")).sort_by("window_id")
     plain = outcomes.filter(pc.equal(outcomes["variant"], "no_traj")).sort_by("window_id")
     if scorer.num_rows == 0 or not scorer["window_id"].equals(plain["window_id"]):
-        return Drawn({name: () for name in CLASSES}, dict.fromkeys(CLASSES, 0))
+        return GalleryWindows({name: () for name in CLASSES}, dict.fromkeys(CLASSES, 0))
     right, fallback = (t["mid_right"].to_numpy() for t in (scorer, plain))
     opened = pc.fill_null(scorer["opened"], False).to_numpy()
     wrong = opened & (right < fallback)
@@ -103,7 +102,7 @@ def draw(outcomes: pa.Table, cfg: ReportConfig) -> Drawn:
         name: tuple(held[name][np.random.default_rng([cfg.seed, i]).permutation(len(held[name]))[: shares[i]]].tolist())
         for i, name in enumerate(CLASSES)
     }
-    return Drawn(chosen, {name: len(held[name]) for name in CLASSES})
+    return GalleryWindows(chosen, {name: len(held[name]) for name in CLASSES})
 
 
 def keep(table: pa.Table, column: str, values: Sequence[str]) -> list[dict[str, Any]]:
@@ -121,11 +120,11 @@ class Facts:
     takes: Mapping[str, dict[str, Any]]
     segments: Mapping[str, dict[str, Any]]
     windows: Mapping[str, dict[str, Any]]
-    controls: Mapping[str, dict[str, Any]]
+    motions: Mapping[str, dict[str, Any]]
     labels: Mapping[str, str]
 
 
-def examples(drawn: Drawn, facts: Facts) -> list[Example]:
+def examples(drawn: GalleryWindows, facts: Facts) -> list[Example]:
     """Describe every drawn window, class by class."""
     return [_example(window, name, facts) for name in CLASSES for window in drawn.classes[name]]
 
@@ -148,7 +147,7 @@ def _example(window_id: str, name: str, facts: Facts) -> Example:
         (last["start_s"] + last["end_s"]) / 2,
         (first["start_s"], last["end_s"]),
         tuple(_label(i, facts) for i in rows["scorer"]["label_ids"]),
-        tuple(_plan(variant, rows[variant], facts) for variant in in_order(set(rows) & set(SHOWN))),
+        tuple(_plan(variant, rows[variant], facts) for variant in in_order(rows)),
         _gate(rows["scorer"]),
         paths,
         unit,
@@ -166,12 +165,12 @@ def _plan(variant: str, row: Mapping[str, Any], facts: Facts) -> Plan:
     steps = []
     for guess, truth, rank in zip(row["decoded_ids"], row["label_ids"], row["ranks"], strict=True):
         state, sign = ("hit", "✓") if guess == truth else ("top5", "5") if rank < NOT_RANKED else ("miss", "✗")
-        steps.append(Step(_label(guess, facts), state, sign))
+        steps.append(GalleryStep(_label(guess, facts), state, sign))
     return Plan(row_name(variant), tuple(steps))
 
 
 def _gate(row: Mapping[str, Any]) -> str:
-    """Say what the gate did."""
+    """State what the gate did."""
     if row["gate"] is None:
         return "this row has no gate"
     did = "open: a retrieved trajectory was trusted" if row["opened"] else "closed: the No-Traj answer stands"
@@ -189,11 +188,11 @@ def _paths(
         wanted.append(("chosen", "chosen by the scorer", rows["scorer"]["candidate"]))
     paths, scales = [], set()
     for kind, name, window_id in wanted:
-        held = [facts.controls.get(s) for s in facts.windows.get(window_id, {"segment_ids": ()})["segment_ids"][1:-1]]
+        held = [facts.motions.get(s) for s in facts.windows.get(window_id, {"segment_ids": ()})["segment_ids"][1:-1]]
         found = [row for row in held if row is not None]
         if not found or len(found) < len(held):
             continue
-        motions = np.array([row["controls"] for row in found], dtype=np.float64).reshape(-1, MOTIONS, DOF)
+        motions = np.array([row["motions"] for row in found], dtype=np.float64).reshape(-1, MOTIONS, DOF)
         paths.append(Path(kind, name, integrate(motions)))
         scales.add(found[0]["scale"])
     return tuple(paths), "m" if scales == {"metric"} else "(arbitrary scale)"

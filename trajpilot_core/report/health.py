@@ -67,12 +67,20 @@ def problems(rejects: Mapping[str, pa.Table]) -> list[Problem]:
 def _problem(stage: str, code: RejectCode, rows: pa.Table) -> Problem:
     """Summarise the rejects of one stage and code."""
     severity, meaning, action = MEANING[code]
-    samples = sorted({f"{take}: {detail}" for take, detail in zip(
-        rows["take"].to_pylist(), rows["detail"].to_pylist(), strict=True)})[:SAMPLES]  # fmt: skip
+    samples = sorted(
+        {f"{take}: {detail}" for take, detail in zip(rows["take"].to_pylist(), rows["detail"].to_pylist(), strict=True)}
+    )[:SAMPLES]
     return Problem(
-        stage, code.value, severity, meaning, action, rows.num_rows, int(pc.sum(rows["n_units"]).as_py() or 0),
-        len(pc.unique(rows["take"])), tuple(samples),
-    )  # fmt: skip
+        stage,
+        code.value,
+        severity,
+        meaning,
+        action,
+        rows.num_rows,
+        int(pc.sum(rows["n_units"]).as_py() or 0),
+        len(pc.unique(rows["take"])),
+        tuple(samples),
+    )
 
 
 WINDOW = re.compile(r"window (\S+): ")

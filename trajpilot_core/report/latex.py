@@ -5,15 +5,27 @@ Every text is escaped: a label can neither run a command nor end a group.
 
 from collections.abc import Sequence
 
-from trajpilot_core.evaluation.metrics import METRICS
+from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.ceilings import CeilingCell, CeilingGroup, CeilingTable
-from trajpilot_core.report.tables import Cell, Group, ResultTable
+from trajpilot_core.report.tables import Group, ResultCell, ResultTable
 
 ESCAPES = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
-    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", "−": "$-$", "✓": "ok",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "−": "$-$",
+    "✓": "ok",
+}
 
 
 def escape(text: str) -> str:
@@ -38,11 +50,15 @@ def _table(table: ResultTable, note: str, with_intervals: bool) -> str:
     arrows = {True: r"$\uparrow$", False: r"$\downarrow$"}
     heads = [f"{escape(m)} {arrows[METRICS[m].higher_is_better]}" for m in table.metrics]
     lines = [
-        r"\begin{table*}[t]", r"\centering", r"\small",
-        rf"\caption{{{escape(table.title)}. {escape(note)}}}", rf"\label{{tab:{table.id}}}",
-        rf"\begin{{tabular}}{{cl{'r' * len(table.metrics)}}}", r"\toprule",
+        r"\begin{table*}[t]",
+        r"\centering",
+        r"\small",
+        rf"\caption{{{escape(table.title)}. {escape(note)}}}",
+        rf"\label{{tab:{table.id}}}",
+        rf"\begin{{tabular}}{{cl{'r' * len(table.metrics)}}}",
+        r"\toprule",
         " & ".join(["", "Method", *heads]) + r" \\",
-    ]  # fmt: skip
+    ]
     for group in table.groups:
         lines += [r"\midrule", *_group(group, len(table.metrics), with_intervals)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""])
@@ -62,13 +78,13 @@ def _group(group: Group, n_metrics: int, with_intervals: bool) -> list[str]:
     return lines
 
 
-def _value(cell: Cell) -> str:
+def _value(cell: ResultCell) -> str:
     """Print a value, bold where it is the best."""
     text = cell.text.replace("−", "-")
     return rf"$\mathbf{{{text}}}$" if cell.is_best else f"${text}$"
 
 
-def _interval(cell: Cell) -> str:
+def _interval(cell: ResultCell) -> str:
     """Print an interval in small type."""
     return rf"\scriptsize${cell.bracketed.replace('−', '-')}$" if cell.interval else rf"\scriptsize {cell.bracketed}"
 
@@ -82,12 +98,16 @@ def _ceiling_table(table: CeilingTable, note: str) -> str:
     """Return one table of ceilings."""
     heads = [f"{escape(m)} & ceiling & difference" for m in table.metrics]
     lines = [
-        r"\begin{table*}[t]", r"\centering", r"\small",
+        r"\begin{table*}[t]",
+        r"\centering",
+        r"\small",
         rf"\caption{{{escape(table.title)}; in brackets the standard error of the difference, clustered by take; "
-        rf"! marks a row above its ceiling by more than 3 of them. {escape(note)}}}", rf"\label{{tab:{table.id}}}",
-        rf"\begin{{tabular}}{{cl{'rrr' * len(table.metrics)}}}", r"\toprule",
+        rf"! marks a row above its ceiling by more than 3 of them. {escape(note)}}}",
+        rf"\label{{tab:{table.id}}}",
+        rf"\begin{{tabular}}{{cl{'rrr' * len(table.metrics)}}}",
+        r"\toprule",
         " & ".join(["", "Method", *heads]) + r" \\",
-    ]  # fmt: skip
+    ]
     for group in table.groups:
         lines += [r"\midrule", *_ceiling_group(group)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""])

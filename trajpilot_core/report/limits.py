@@ -35,7 +35,7 @@ def limits(
         n_seeds: seeds that were trained.
         unseen_percent: share of the test steps whose label no training segment has.
         lost: stage -> units lost to rejects.
-        scales: scales of the controls (`metric`, `arbitrary`).
+        scales: scales of the head motions (`metric`, `arbitrary`).
     """
     said = [_world(simulated)]
     if ceilings.state != "kept":
@@ -70,7 +70,7 @@ def limits(
 
 
 def _world(simulated: bool) -> str:
-    """Say where the numbers come from."""
+    """State where the numbers come from."""
     if simulated:
         return (
             "The corpus is a simulated world with made-up tasks, head motion and rendering. Its numbers say how this "
@@ -81,7 +81,7 @@ def _world(simulated: bool) -> str:
 
 
 def _is_open_claim(judgement: Judgement) -> bool:
-    """Say whether a judgement is a claim of the paper or of the demo that did not come out."""
+    """Return whether a judgement is a claim of the paper or of the demo that did not come out."""
     return judgement.check.startswith(("claim: ", "demo: ")) and judgement.verdict != "holds"
 
 

@@ -4,25 +4,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from schemas.config import ReportConfig
-from trajpilot_core.report.gallery import Drawn, Facts, draw, keep
-from trajpilot_core.stages.stage import Inputs
+from trajpilot_core.engine.stage import Inputs
+from trajpilot_core.report.gallery import Facts, GalleryWindows, draw, keep
 
 DRAW_COLUMNS = ("window_id", "horizon", "variant", "mid_right", "opened")
 
 
-def draw_gallery(inputs: Inputs, cfg: ReportConfig) -> Drawn:
+def draw_gallery(inputs: Inputs, cfg: ReportConfig) -> GalleryWindows:
     """Draw the windows of the gallery from the outcomes table."""
     return draw(inputs.table("outcomes", DRAW_COLUMNS), cfg)
 
 
-def video_files(drawn: Drawn, inputs: Inputs) -> dict[str, str]:
+def video_files(drawn: GalleryWindows, inputs: Inputs) -> dict[str, str]:
     """Return take id -> video file, relative to the data root, of every take in the gallery."""
     shown = keep(inputs.table("outcomes", ("window_id", "take_id")), "window_id", drawn.window_ids())
     takes = keep(inputs.table("takes", ("take_id", "video")), "take_id", [row["take_id"] for row in shown])
     return {row["take_id"]: row["video"] for row in sorted(takes, key=lambda row: row["take_id"])}
 
 
-def load_facts(drawn: Drawn, inputs: Inputs) -> Facts:
+def load_facts(drawn: GalleryWindows, inputs: Inputs) -> Facts:
     """Read the rows that the drawn windows and their candidates need."""
     outcomes = keep(inputs.table("outcomes"), "window_id", drawn.window_ids())
     window_ids = [*drawn.window_ids(), *(row["candidate"] for row in outcomes if row["candidate"])]
@@ -40,8 +40,8 @@ def load_facts(drawn: Drawn, inputs: Inputs) -> Facts:
         ),
         segments=_by("segment_id", keep(inputs.table("segments", names), "segment_id", segment_ids)),
         windows=windows,
-        controls=_by(
-            "segment_id", keep(inputs.table("controls", ("segment_id", "scale", "controls")), "segment_id", segment_ids)
+        motions=_by(
+            "segment_id", keep(inputs.table("motions", ("segment_id", "scale", "motions")), "segment_id", segment_ids)
         ),
         labels={row["label_id"]: row["label"] for row in labels},
     )

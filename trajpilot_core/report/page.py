@@ -12,15 +12,18 @@ from markupsafe import Markup
 from pydantic import JsonValue
 
 from schemas.results import GateRow, Headroom, Judgement
+from trajpilot_core.methods import method
+from trajpilot_core.methods.base import Method
 from trajpilot_core.report.ceilings import Ceilings
-from trajpilot_core.report.figures import Figure, LegendItem
+from trajpilot_core.report.drawing.legend import Chart, LegendItem
+from trajpilot_core.report.drawing.row_styles import page_rules
 from trajpilot_core.report.frames import Thumbnail
-from trajpilot_core.report.gallery import CLASSES, Drawn, Example
+from trajpilot_core.report.gallery import CLASSES, Example, GalleryWindows
 from trajpilot_core.report.health import Count, Flow, Problem
-from trajpilot_core.report.machine import script_json
-from trajpilot_core.report.names import DESCRIPTIONS, NOT_BUILT, ROWS, Row
+from trajpilot_core.report.json_report import script_json
+from trajpilot_core.report.names import DESCRIPTIONS, NOT_BUILT
 from trajpilot_core.report.paths import three_views
-from trajpilot_core.report.published import Comparison
+from trajpilot_core.report.published import PublishedComparison
 from trajpilot_core.report.tables import ResultTable, number
 
 SIGNS = {"holds": "✓", "fails": "✗", "undecided": "~", "undertrained": "!", "not run": "–"}
@@ -49,23 +52,18 @@ class Page:
     judgements: Sequence[Judgement]
     variants: Sequence[str]
     undertrained: frozenset[str]
-    gain: Figure
-    attribution: Figure
-    controls: Figure
-    horizons: Sequence[Figure]
-    legends: Mapping[str, Sequence[LegendItem]]
+    charts: Mapping[str, Sequence[Chart]]
+    """Section -> charts of its figures."""
+    main_legend: Sequence[LegendItem]
     gate: Sequence[GateRow]
-    gate_chart: Figure
     headroom: Sequence[Headroom]
-    headroom_chart: Figure
     shuffles: str
-    curves: Sequence[Figure]
     counts: Sequence[Count]
     flows: Sequence[Flow]
     problems: Sequence[Problem]
-    published: Sequence[Comparison]
+    published: Sequence[PublishedComparison]
     published_source: str
-    drawn: Drawn
+    drawn: GalleryWindows
     examples: Sequence[Example]
     thumbnails: Mapping[tuple[str, float], Thumbnail]
     frames_shown: bool
@@ -79,17 +77,33 @@ def render(page: Page) -> bytes:
     """Render the page; every text from the data is escaped, and only our own script may run."""
     files = resources.files("trajpilot_core.report").joinpath("templates")
     style, script = (files.joinpath(name).read_text() for name in ("report.css", "report.js"))
+    style += page_rules()
     environment = Environment(
-        loader=PackageLoader("trajpilot_core.report", "templates"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=PackageLoader("trajpilot_core.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     text = environment.get_template("report.html.j2").render(
-        page=page, policy=policy(script), style=Markup(style), script=Markup(script),
-        data=Markup(script_json(_path_data(page.examples))), groups=judgement_groups(page.judgements), signs=SIGNS,
-        rows=_known_rows(page.variants), descriptions=DESCRIPTIONS, classes=CLASSES, number=number,
-        tables={table.id: table for table in page.tables}, views=three_views, count=_count,
-        not_built=NOT_BUILT, ceiling_signs=CEILING_SIGNS, identity=_identity(page.judgements),
-    )  # fmt: skip
+        page=page,
+        policy=policy(script),
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(script_json(_path_data(page.examples))),
+        groups=judgement_groups(page.judgements),
+        signs=SIGNS,
+        rows=_known_rows(page.variants),
+        descriptions=DESCRIPTIONS,
+        classes=CLASSES,
+        number=number,
+        tables={table.id: table for table in page.tables},
+        views=three_views,
+        count=_count,
+        not_built=NOT_BUILT,
+        ceiling_signs=CEILING_SIGNS,
+        identity=_identity(page.judgements),
+    )
     return text.encode()
 
 
@@ -107,9 +121,9 @@ def _count(value: int) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
-def _known_rows(variants: Sequence[str]) -> list[tuple[str, Row]]:
+def _known_rows(variants: Sequence[str]) -> list[tuple[str, Method]]:
     """Return the rows of this run with what they know."""
-    return [(variant, ROWS[variant]) for variant in variants if variant in ROWS]
+    return [(variant, method(variant)) for variant in variants]
 
 
 def judgement_groups(judgements: Sequence[Judgement]) -> list[tuple[str, list[tuple[str, Judgement]]]]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from trajpilot_core.arrays import Array
+
 VIEWS = (("from above", 1, 0, -1.0), ("from the left", 0, 2, 1.0), ("from behind", 1, 2, -1.0))
 """(title, axis to the right, axis up, sign of the axis to the right); axes: 0 forward, 1 left, 2 up."""
 VIEW_PX = 170
@@ -29,23 +29,23 @@ class Path:
     """(P, 3) forward, left, up."""
 
 
-def integrate(controls: Array) -> Array:
+def integrate(motions: Array) -> Array:
     """Chain relative motions into positions.
 
     Args:
-        controls: (S, 16, 6) motions of S segments: dx, dy, dz in metres, then the rotation vector in radians, each in
+        motions: (S, 16, 6) motions of S segments: dx, dy, dz in metres, then the rotation vector in radians, each in
             the earlier body frame.
 
     Returns:
         (16 S + 1, 3) positions forward, left, up in metres, in the body frame at the start. Segments are joined end to
         start; a pause between two segments that were cut short is not drawn.
     """
-    motions = controls.reshape(-1, 6).astype(np.float64)
+    steps = motions.reshape(-1, 6).astype(np.float64)
     from scipy.spatial.transform import Rotation  # half a second that a look at what is stale is spared
 
     place, turned = np.zeros(3), Rotation.identity()
     points = [place]
-    for motion, turn in zip(motions[:, :3], Rotation.from_rotvec(motions[:, 3:]), strict=True):
+    for motion, turn in zip(steps[:, :3], Rotation.from_rotvec(steps[:, 3:]), strict=True):
         place = place + turned.apply(motion)
         turned = turned * turn
         points.append(place)
@@ -56,7 +56,7 @@ def integrate(controls: Array) -> Array:
 def three_views(paths: Sequence[Path], unit: str) -> Markup:
     """Draw all paths from above, from the left and from behind, at one scale with a bar."""
     if not paths:
-        return Markup('<p class="empty">No path: the window has no controls.</p>')
+        return Markup('<p class="empty">No path: the window has no head motions.</p>')
     everything = np.concatenate([path.points_m for path in paths])
     centre = (everything.max(axis=0) + everything.min(axis=0)) / 2
     extent = max(float((everything.max(axis=0) - everything.min(axis=0)).max()), 1e-3)

@@ -1,24 +1,26 @@
-"""The paper's own numbers beside ours, on a real corpus only.
+"""The paper's own numbers next to ours, on a real corpus only.
 
 Source: arXiv 2605.20388, appendix "Full per-horizon results", open-vocabulary atomic planning on Ego-Exo4D
-(`trajpilot_core/reproduction/tables`); percentages, no intervals, one seed.
+(`trajpilot_core/paper/tables`); percentages, no intervals, one seed.
 """
 
 import math
 from dataclasses import dataclass
 
 from schemas.config import ReportConfig
+from trajpilot_core.corpora.registry import CORPORA
+from trajpilot_core.methods import METHODS
+from trajpilot_core.paper.published import ATOMIC, ATOMIC_CORPUS, HORIZONS, OPEN_METRICS, published
 from trajpilot_core.report.tables import TOO_FEW, Results, number
-from trajpilot_core.reproduction.published import ATOMIC, HORIZONS, OPEN_METRICS, published
 
-VARIANTS = ("no_traj", "scorer", "oracle")
-CORPUS, READER = "egoexo4d", "egoexo4d_atomic"
+TASK = CORPORA[ATOMIC_CORPUS]
+"""Of which the values are published."""
 SOURCE = "arXiv 2605.20388, full per-horizon results of open-vocabulary atomic planning"
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """One number of ours beside the published one."""
+class PublishedComparison:
+    """One number of ours next to the published one."""
 
     horizon: int
     variant: str
@@ -31,20 +33,26 @@ class Comparison:
     """Our interval excludes the published value."""
 
 
+def shared_rows() -> list[str]:
+    """Return the rows of our tables that the paper's table has too."""
+    theirs = published().rows(ATOMIC)
+    return [one.id for one in METHODS if one.id in theirs]
+
+
 def published_values() -> dict[tuple[int, str, str], float]:
     """Return (horizon, variant, metric) -> the published percentage, of the rows that this project has too."""
     paper = published()
     return {
         (h, variant, metric): paper.value(ATOMIC, variant, metric, h)
         for h in HORIZONS
-        for variant in VARIANTS
+        for variant in shared_rows()
         for metric in OPEN_METRICS
     }
 
 
-def comparisons(results: Results, cfg: ReportConfig) -> list[Comparison]:
-    """Set every published value beside ours; nothing for a simulated corpus, another one, or another vocabulary."""
-    if {m.corpus for m in results.metrics} != {CORPUS} or cfg.corpus != READER or cfg.is_closed:
+def comparisons(results: Results, cfg: ReportConfig) -> list[PublishedComparison]:
+    """Set every published value next to ours; nothing for a simulated corpus, another one, or another vocabulary."""
+    if {m.corpus for m in results.metrics} != {TASK.ids} or cfg.corpus != TASK.name or cfg.is_closed:
         return []
     rows = []
     for (horizon, variant, metric), value in published_values().items():
@@ -52,7 +60,7 @@ def comparisons(results: Results, cfg: ReportConfig) -> list[Comparison]:
         if ours is not None:
             outside = not ours.low <= value <= ours.high
             rows.append(
-                Comparison(
+                PublishedComparison(
                     horizon,
                     variant,
                     metric,

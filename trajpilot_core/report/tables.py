@@ -5,20 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schemas.results import Judgement, Metric
-from trajpilot_core.evaluation.metrics import METRICS
 from trajpilot_core.evaluation.paper_claims import model_of
-from trajpilot_core.report.names import MAIN, OPEN_METRICS, ROWS, SEQUENCE_METRICS, in_order, row_name
+from trajpilot_core.methods import METHODS, method, with_role
+from trajpilot_core.methods.base import REFERENCE
+from trajpilot_core.metrics import METRICS
+from trajpilot_core.report.names import OPEN_METRICS, SEQUENCE_METRICS, in_order, row_name
 
 TIE = 1e-9
 """Values closer than this share the bold face."""
-USES_THE_TRUTH = frozenset({"oracle", "previous"})
-"""Rows that see the window's own middle trajectory or its true labels; they are never bold."""
 TRAINED = "trained: "
 TOO_FEW = "too few takes"
 
 
 @dataclass(frozen=True)
-class Cell:
+class ResultCell:
     """One printed number; `metric` is the row of the metrics table that it shows."""
 
     metric: Metric
@@ -73,7 +73,7 @@ class TableRow:
     name: str
     reference: str | None
     is_undertrained: bool
-    cells: tuple[Cell, ...]
+    cells: tuple[ResultCell, ...]
     note: str = ""
     """What the row means, where its name does not say so."""
 
@@ -97,7 +97,7 @@ class ResultTable:
     metrics: tuple[str, ...]
     groups: tuple[Group, ...]
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[ResultCell]:
         """All cells, in reading order."""
         return [cell for group in self.groups for row in group.rows for cell in row.cells]
 
@@ -133,7 +133,7 @@ def results_of(metrics: Sequence[Metric], judgements: Sequence[Judgement]) -> Re
         for judgement in judgements
         if judgement.check.startswith(TRAINED) and judgement.verdict != "holds"
     }
-    undertrained = frozenset(variant for variant, row in ROWS.items() if weak & set(row.models))
+    undertrained = frozenset(one.id for one in METHODS if weak & set(one.models))
     kept = tuple(m for m in metrics if m.seed is None and m.cluster == "take")
     return Results(kept, undertrained)
 
@@ -150,14 +150,22 @@ def group_title(m: Metric) -> str:
 
 
 def build_table(
-    id_: str, title: str, results: Results, variants: Sequence[str], metrics: Sequence[str], *,
-    reference: str | None = None, per_horizon: bool = True, pooled: bool = True,
-) -> ResultTable:  # fmt: skip
+    id_: str,
+    title: str,
+    results: Results,
+    variants: Sequence[str],
+    metrics: Sequence[str],
+    *,
+    reference: str | None = None,
+    per_horizon: bool = True,
+    pooled: bool = True,
+) -> ResultTable:
     """Build one table of some variants and metrics; a row or group without numbers does not appear."""
     chosen = [
-        m for m in results.find(set(variants), reference)
+        m
+        for m in results.find(set(variants), reference)
         if m.metric in metrics and (per_horizon if m.horizon is not None else pooled)
-    ]  # fmt: skip
+    ]
     groups = []
     for where in sorted({place(m) for m in chosen}):
         inside = [m for m in chosen if place(m) == where]
@@ -169,16 +177,16 @@ def build_table(
 def _row(variant: str, group: Sequence[Metric], metrics: Sequence[str], results: Results) -> TableRow:
     """Build the row of a variant; bold goes to the best row that does not see the truth, by code."""
     own = {m.metric: m for m in group if m.variant == variant}
-    cells = tuple(Cell(own[name], _is_best(own[name], group)) for name in metrics if name in own)
+    cells = tuple(ResultCell(own[name], _is_best(own[name], group)) for name in metrics if name in own)
     reference = group[0].reference
     return TableRow(variant, row_name(variant), reference, variant in results.undertrained, cells)
 
 
 def _is_best(m: Metric, group: Sequence[Metric]) -> bool:
-    """Say whether a value is the best of its column among the rows that do not see the truth."""
-    if m.reference is not None or m.variant in USES_THE_TRUTH:
+    """Return whether a value is the best of its column among the rows that do not see the truth."""
+    if m.reference is not None or method(m.variant).uses_the_truth:
         return False
-    rivals = [o.value for o in group if o.metric == m.metric and o.variant not in USES_THE_TRUTH]
+    rivals = [o.value for o in group if o.metric == m.metric and not method(o.variant).uses_the_truth]
     best = max(rivals) if METRICS[m.metric].higher_is_better else min(rivals)
     return abs(m.value - best) <= TIE and len(rivals) > 1
 
@@ -186,19 +194,42 @@ def _is_best(m: Metric, group: Sequence[Metric]) -> bool:
 def all_tables(results: Results) -> list[ResultTable]:
     """Return the tables of the report, in reading order; empty ones are left out."""
     variants = results.variants()
-    others = [variant for variant in variants if variant not in MAIN]
+    main = with_role("main")
+    others = [variant for variant in variants if variant not in main]
     against = [variant for variant in variants if variant != "no_traj"]
     tables = [
         build_table("overview", "All rows over all horizons", results, variants, OPEN_METRICS, per_horizon=False),
-        build_table("gain", "Difference to No-Traj, paired over takes", results, against, OPEN_METRICS,
-                    reference="no_traj", per_horizon=False),
-        build_table("horizons", "The main rows per horizon", results, MAIN, OPEN_METRICS, pooled=False),
-        build_table("gain-horizons", "Difference to No-Traj per horizon, paired over takes", results, against,
-                    OPEN_METRICS, reference="no_traj", pooled=False),
+        build_table(
+            "gain",
+            "Difference to No-Traj, paired over takes",
+            results,
+            against,
+            OPEN_METRICS,
+            reference="no_traj",
+            per_horizon=False,
+        ),
+        build_table("horizons", "The main rows per horizon", results, main, OPEN_METRICS, pooled=False),
+        build_table(
+            "gain-horizons",
+            "Difference to No-Traj per horizon, paired over takes",
+            results,
+            against,
+            OPEN_METRICS,
+            reference="no_traj",
+            pooled=False,
+        ),
         build_table("controls", "Ablations and controls per horizon", results, others, OPEN_METRICS, pooled=False),
         build_table("sequences", "Decoded sequences", results, variants, SEQUENCE_METRICS),
-    ]  # fmt: skip
-    for reference in ("endpoint_traj", "oracle"):
+    ]
+    for reference in plain_references():
         title = f"Difference to {row_name(reference)}, paired over takes"
         tables.append(build_table(f"gain-{reference}", title, results, variants, OPEN_METRICS, reference=reference))
     return [table for table in tables if table.groups]
+
+
+def plain_references() -> list[str]:
+    """Return the rows that others are compared with without words, beside `REFERENCE`: a table each.
+
+    Differences that mean something stand in the tables of attribution, with what they mean.
+    """
+    return in_order({other for one in METHODS for other, meaning in one.against.items() if not meaning} - {REFERENCE})

@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from schemas.config import ScorerConfig
-from trajpilot_core.errors import LeakError
-from trajpilot_core.retrieval.search import Exclusion, TopK, top_k
-from trajpilot_core.training.chains import (
+from schemas.training import ScorerConfig
+from trajpilot_core.data.chains import (
     Chain,
     ChainModels,
     ModelFiles,
@@ -22,7 +20,9 @@ from trajpilot_core.training.chains import (
     load_chain_models,
     trajectory_latents,
 )
-from trajpilot_core.training.data import PlanningData
+from trajpilot_core.data.planning import PlanningData
+from trajpilot_core.errors import LeakError
+from trajpilot_core.retrieval.search import Exclusion, TopK, top_k
 
 FORWARD_BATCH = 512
 TRAIN = 0
@@ -57,7 +57,7 @@ class Bank(NamedTuple):
 def chain_view(data: PlanningData, files: ModelFiles, chain: Chain, seed: int, device: str) -> ChainView:
     """Load the models of one chain and seed and encode the trajectory of every segment."""
     models = load_chain_models(files, chain, seed, device)
-    return ChainView(data, chain, models, trajectory_latents(models.e_tau, data.controls))
+    return ChainView(data, chain, models, trajectory_latents(models.e_tau, data.motions))
 
 
 def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) -> Bank:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from schemas.config import ScorerConfig
-from trajpilot_core.evaluation.ranking import truth_ranks
+from schemas.training import ScorerConfig
+from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.models.predictor import CausalPredictor
+from trajpilot_core.models.ranking import truth_ranks
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, endpoint_keys, no_traj_plans, person_codes, retrieve
-from trajpilot_core.training.data import PlanningData
 
 ROLL_OUT_PLANS = 2048
 """Plans in one call of the predictor."""
@@ -50,7 +50,7 @@ class Candidates:
         return self.window >= 0
 
 
-class Scores(NamedTuple):
+class PlanScores(NamedTuple):
     """How well plans meet the truth on the middle steps (paper, appendix on the scorer; D 30)."""
 
     utility: Tensor
@@ -137,7 +137,7 @@ def _concat(parts: list[Tensor], segments_BH: Tensor, view: ChainView) -> Tensor
 
 def scores_of(
     plan_xME: Tensor, truth_xM: Tensor, bank_VE: Tensor, weights: tuple[float, float, float, float]
-) -> Scores:
+) -> PlanScores:
     """Score plans against the truth.
 
     Args:
@@ -151,7 +151,7 @@ def scores_of(
     cosine = (plan_xME * bank_VE[truth]).sum(-1).mean(-1)
     m1, m5 = (rank == 0).float().mean(-1), (rank < 5).float().mean(-1)
     exact = (rank == 0).all(-1).float()
-    return Scores(weights[0] * cosine + weights[1] * m1 + weights[2] * m5 + weights[3] * exact, m1, exact)
+    return PlanScores(weights[0] * cosine + weights[1] * m1 + weights[2] * m5 + weights[3] * exact, m1, exact)
 
 
 def truth_of(data: PlanningData, segments_BH: Tensor) -> Tensor:

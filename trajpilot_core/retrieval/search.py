@@ -47,12 +47,12 @@ class Rounded(NamedTuple):
     coarse: Tensor
     """(R, D) bf16 or float32."""
     error: Tensor
-    """(R,) float32: L2 norm of what rounding took from each row."""
+    """(R,) float32: L2 norm of what rounding removed from each row."""
 
 
 @functools.cache
 def bf16_is_fast(device: torch.device) -> bool:
-    """Say whether the device multiplies bf16 matrices faster than float32 ones; a CPU is tried, its flags do not tell.
+    """Return whether a device multiplies bf16 matrices faster than float32 ones; a CPU is tried, flags say nothing.
 
     What is found does not depend on the answer, only the time does.
     """
@@ -73,9 +73,15 @@ def _product_seconds(dtype: torch.dtype) -> float:
 
 
 def top_k(
-    query_QD: Tensor, bank_ND: Tensor, k: int, prefetch: int, *,
-    exclude: tuple[Exclusion, ...] = (), low_precision: bool | None = None, chunk: int = QUERY_CHUNK,
-) -> TopK:  # fmt: skip
+    query_QD: Tensor,
+    bank_ND: Tensor,
+    k: int,
+    prefetch: int,
+    *,
+    exclude: tuple[Exclusion, ...] = (),
+    low_precision: bool | None = None,
+    chunk: int = QUERY_CHUNK,
+) -> TopK:
     """Return the K bank entries with the highest dot product for each query, exactly.
 
     A product in bf16 (float32 where bf16 is slow) proposes `prefetch` entries, a float64 product rounded to float32

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 from schemas.rejects import RejectCode as Code
-from trajpilot_core.simworld.truth import TakeTruth
+from trajpilot_core.simworld.world.truth import TakeTruth
 
 Json = dict[str, Any]
 F = TypeVar("F")
 
 
-class Fault(NamedTuple):
+class WorldFault(NamedTuple):
     """One kind of damage."""
 
     name: str
@@ -22,51 +22,51 @@ class Fault(NamedTuple):
     """At least one of these must stand in the rejects of the take (or file)."""
 
 
-TAKE_FAULTS: tuple[Fault, ...] = (
-    Fault("video_missing", (Code.VIDEO_MISSING,)),
-    Fault("video_text", (Code.WRONG_TYPE,)),
-    Fault("video_no_index", (Code.DECODE_FAILED, Code.WRONG_TYPE)),
-    Fault("video_half", (Code.TIMESYNC_MISMATCH, Code.DECODE_FAILED, Code.FRAME_MISMATCH)),
-    Fault("video_zeros", (Code.DECODE_FAILED, Code.FRAME_MISMATCH)),
-    Fault("video_hole", (Code.FRAME_MISMATCH,)),
-    Fault("video_uneven", (Code.VFR,)),
-    Fault("trajectory_absent", (Code.NO_TRAJECTORY,)),
-    Fault("trajectory_missing", (Code.NO_TRAJECTORY,)),
-    Fault("trajectory_truncated", (Code.TRAJ_TRUNCATED,)),
-    Fault("trajectory_gap", (Code.TRAJ_GAP,)),
-    Fault("trajectory_low_quality", (Code.TRAJ_LOW_QUALITY,)),
-    Fault("trajectory_two_graphs", (Code.TRAJ_FRAME_CHANGE,)),
-    Fault("trajectory_zero_quaternion", (Code.TRAJ_QUATERNION,)),
-    Fault("trajectory_nan", (Code.TRAJ_NOT_FINITE,)),
-    Fault("trajectory_no_column", (Code.TRAJ_MALFORMED,)),
-    Fault("trajectory_page", (Code.TRAJ_MALFORMED,)),
-    Fault("trajectory_unsorted", (Code.TRAJ_UNSORTED,)),
-    Fault("calibration_missing", (Code.CALIBRATION_MISSING,)),
-    Fault("calibration_other_camera", (Code.CALIBRATION_MISSING,)),
-    Fault("timesync_missing", (Code.TIMESYNC_MISSING,)),
-    Fault("timesync_other_camera", (Code.TIMESYNC_MISSING,)),
-    Fault("timesync_mismatch", (Code.TIMESYNC_MISMATCH,)),
-    Fault("take_dropped", (Code.TAKE_DROPPED,)),
-    Fault("take_not_validated", (Code.TAKE_DROPPED,)),
-    Fault("take_unknown", (Code.TAKE_UNKNOWN,)),
-    Fault("take_malformed", (Code.RECORD_MALFORMED,)),
-    Fault("name_parent", (Code.TAKE_NAME_INVALID,)),
-    Fault("name_absolute", (Code.TAKE_NAME_INVALID,)),
-    Fault("name_nul", (Code.TAKE_NAME_INVALID,)),
-    Fault("name_long", (Code.TAKE_NAME_INVALID,)),
-    Fault("no_split", (Code.NO_SPLIT,)),
-    Fault("unlabelled", (Code.UNLABELLED,)),
-    Fault("only_rejected", (Code.ANNOTATION_REJECTED,)),
-    Fault("time_nan", (Code.TS_INVALID,)),
-    Fault("time_negative", (Code.TS_INVALID,)),
-    Fault("time_text", (Code.TS_INVALID,)),
-    Fault("time_beyond", (Code.SEGMENT_OUTSIDE,)),
-    Fault("time_at_end", (Code.SEGMENT_CLIPPED,)),
-    Fault("times_equal", (Code.SEGMENT_EMPTY,)),
-    Fault("text_empty", (Code.LABEL_EMPTY,)),
-    Fault("description_malformed", (Code.RECORD_MALFORMED,)),
+TAKE_FAULTS: tuple[WorldFault, ...] = (
+    WorldFault("video_missing", (Code.VIDEO_MISSING,)),
+    WorldFault("video_text", (Code.WRONG_TYPE,)),
+    WorldFault("video_no_index", (Code.DECODE_FAILED, Code.WRONG_TYPE)),
+    WorldFault("video_half", (Code.TIMESYNC_MISMATCH, Code.DECODE_FAILED, Code.FRAME_MISMATCH)),
+    WorldFault("video_zeros", (Code.DECODE_FAILED, Code.FRAME_MISMATCH)),
+    WorldFault("video_hole", (Code.FRAME_MISMATCH,)),
+    WorldFault("video_uneven", (Code.VFR,)),
+    WorldFault("trajectory_absent", (Code.NO_TRAJECTORY,)),
+    WorldFault("trajectory_missing", (Code.NO_TRAJECTORY,)),
+    WorldFault("trajectory_truncated", (Code.TRAJ_TRUNCATED,)),
+    WorldFault("trajectory_gap", (Code.TRAJ_GAP,)),
+    WorldFault("trajectory_low_quality", (Code.TRAJ_LOW_QUALITY,)),
+    WorldFault("trajectory_two_graphs", (Code.TRAJ_FRAME_CHANGE,)),
+    WorldFault("trajectory_zero_quaternion", (Code.TRAJ_QUATERNION,)),
+    WorldFault("trajectory_nan", (Code.TRAJ_NOT_FINITE,)),
+    WorldFault("trajectory_no_column", (Code.TRAJ_MALFORMED,)),
+    WorldFault("trajectory_page", (Code.TRAJ_MALFORMED,)),
+    WorldFault("trajectory_unsorted", (Code.TRAJ_UNSORTED,)),
+    WorldFault("calibration_missing", (Code.CALIBRATION_MISSING,)),
+    WorldFault("calibration_other_camera", (Code.CALIBRATION_MISSING,)),
+    WorldFault("timesync_missing", (Code.TIMESYNC_MISSING,)),
+    WorldFault("timesync_other_camera", (Code.TIMESYNC_MISSING,)),
+    WorldFault("timesync_mismatch", (Code.TIMESYNC_MISMATCH,)),
+    WorldFault("take_dropped", (Code.TAKE_DROPPED,)),
+    WorldFault("take_not_validated", (Code.TAKE_DROPPED,)),
+    WorldFault("take_unknown", (Code.TAKE_UNKNOWN,)),
+    WorldFault("take_malformed", (Code.RECORD_MALFORMED,)),
+    WorldFault("name_parent", (Code.TAKE_NAME_INVALID,)),
+    WorldFault("name_absolute", (Code.TAKE_NAME_INVALID,)),
+    WorldFault("name_nul", (Code.TAKE_NAME_INVALID,)),
+    WorldFault("name_long", (Code.TAKE_NAME_INVALID,)),
+    WorldFault("no_split", (Code.NO_SPLIT,)),
+    WorldFault("unlabelled", (Code.UNLABELLED,)),
+    WorldFault("only_rejected", (Code.ANNOTATION_REJECTED,)),
+    WorldFault("time_nan", (Code.TS_INVALID,)),
+    WorldFault("time_negative", (Code.TS_INVALID,)),
+    WorldFault("time_text", (Code.TS_INVALID,)),
+    WorldFault("time_beyond", (Code.SEGMENT_OUTSIDE,)),
+    WorldFault("time_at_end", (Code.SEGMENT_CLIPPED,)),
+    WorldFault("times_equal", (Code.SEGMENT_EMPTY,)),
+    WorldFault("text_empty", (Code.LABEL_EMPTY,)),
+    WorldFault("description_malformed", (Code.RECORD_MALFORMED,)),
 )
-CORPUS_FAULTS: tuple[Fault, ...] = (Fault("leftover_file", (Code.LEFTOVER_FILE,)),)
+CORPUS_FAULTS: tuple[WorldFault, ...] = (WorldFault("leftover_file", (Code.LEFTOVER_FILE,)),)
 FAULTS = TAKE_FAULTS + CORPUS_FAULTS
 
 NAMES = {"name_parent": "../evil", "name_absolute": "/evil", "name_nul": "evil\0take", "name_long": "evil" * 75}
@@ -77,7 +77,7 @@ HOLE_FRAMES = 15
 
 
 @dataclass(frozen=True)
-class TakeFiles:
+class TakeContents:
     """Content of the files of one take; None: the file does not exist."""
 
     video: bytes | None
@@ -90,7 +90,7 @@ class TakeFiles:
 # --- files ---------------------------------------------------------------------------------------------------------
 
 
-def break_files(take: TakeTruth, files: TakeFiles) -> TakeFiles:
+def break_files(take: TakeTruth, files: TakeContents) -> TakeContents:
     """Return the files of a take with its fault applied (unchanged where the fault lies elsewhere)."""
     damage = FILE_DAMAGE.get(take.fault or "")
     return damage(files) if damage else files
@@ -131,7 +131,7 @@ def with_zeros(video: bytes) -> bytes:
     return video[:low] + bytes(high - low) + video[high:]
 
 
-def edit_rows(files: TakeFiles, edit: Callable[[list[str]], list[str]]) -> TakeFiles:
+def edit_rows(files: TakeContents, edit: Callable[[list[str]], list[str]]) -> TakeContents:
     """Apply `edit` to the rows (without the header) of the trajectory file."""
     assert files.trajectory is not None
     head, *rows = files.trajectory.decode().splitlines()
@@ -145,10 +145,10 @@ def stretch(rows: list[str], seconds: float) -> range:
     return range(int(len(rows) / 2 - half), int(len(rows) / 2 + half))
 
 
-def overwrite(seconds: float, **cells: str) -> Callable[[TakeFiles], TakeFiles]:
+def overwrite(seconds: float, **cells: str) -> Callable[[TakeContents], TakeContents]:
     """Return a damage that overwrites cells `c<column>` of the trajectory for a stretch of seconds."""
 
-    def damage(files: TakeFiles) -> TakeFiles:
+    def damage(files: TakeContents) -> TakeContents:
         def edit(rows: list[str]) -> list[str]:
             for k in stretch(rows, seconds):
                 values = rows[k].split(",")
@@ -174,7 +174,7 @@ def second_map(rows: list[str]) -> list[str]:
     return rows[:half] + [",".join([other, *row.split(",")[1:]]) for row in rows[half:]]
 
 
-FILE_DAMAGE: dict[str, Callable[[TakeFiles], TakeFiles]] = {
+FILE_DAMAGE: dict[str, Callable[[TakeContents], TakeContents]] = {
     "video_missing": lambda f: replace(f, video=None),
     "video_text": lambda f: replace(f, video=b"start,end,label\n0.0,1.0,cuts\n" * 40),
     "video_no_index": lambda f: replace(f, video=without_index(f.video or b"")),

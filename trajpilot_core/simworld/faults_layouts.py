@@ -6,65 +6,66 @@ are damaged. A layout says where a damaged record stands.
 
 from schemas.rejects import RejectCode as Code
 from schemas.world import LayoutName
-from trajpilot_core.simworld.faults import TAKE_FAULTS, Fault
+from trajpilot_core.simworld.faults import TAKE_FAULTS, WorldFault
 
 DESCRIPTIONS_ONLY = ("only_rejected", "description_malformed", "text_empty")
 """Kinds that only point descriptions can have, or that have other codes for segments."""
 OF_USED_DESCRIPTIONS = ("time_beyond", "time_at_end", "times_equal", "text_empty")
-"""Kinds that harm a description only where it becomes a segment; most beside a basketball court do not."""
+"""Kinds that harm a description only where it becomes a segment; most at a basketball court do not."""
 TEST_SPLIT = "test_split"
 """A take of the split whose labels are kept back."""
 
 SEGMENT_FAULTS = (
-    Fault("time_nan", (Code.TS_INVALID,)),
-    Fault("time_negative", (Code.TS_INVALID,)),
-    Fault("time_text", (Code.TS_INVALID,)),
-    Fault("time_beyond", (Code.SEGMENT_OUTSIDE,)),
-    Fault("time_at_end", (Code.SEGMENT_CLIPPED,)),
-    Fault("times_equal", (Code.SEGMENT_EMPTY,)),
-    Fault("text_empty", (Code.LABEL_EMPTY, Code.LABEL_UNKNOWN, Code.RECORD_MALFORMED)),
-    Fault("segment_malformed", (Code.RECORD_MALFORMED,)),
+    WorldFault("time_nan", (Code.TS_INVALID,)),
+    WorldFault("time_negative", (Code.TS_INVALID,)),
+    WorldFault("time_text", (Code.TS_INVALID,)),
+    WorldFault("time_beyond", (Code.SEGMENT_OUTSIDE,)),
+    WorldFault("time_at_end", (Code.SEGMENT_CLIPPED,)),
+    WorldFault("times_equal", (Code.SEGMENT_EMPTY,)),
+    WorldFault("text_empty", (Code.LABEL_EMPTY, Code.LABEL_UNKNOWN, Code.RECORD_MALFORMED)),
+    WorldFault("segment_malformed", (Code.RECORD_MALFORMED,)),
 )
 VIDEO_FAULTS = (
-    Fault("video_missing", (Code.VIDEO_MISSING,)),
-    Fault("video_text", (Code.WRONG_TYPE,)),
-    Fault("video_no_index", (Code.DECODE_FAILED, Code.WRONG_TYPE)),
-    Fault("video_half", (Code.DECODE_FAILED, Code.FRAME_MISMATCH, Code.SEGMENT_OUTSIDE)),
-    Fault("video_zeros", (Code.DECODE_FAILED, Code.FRAME_MISMATCH)),
-    Fault("video_hole", (Code.FRAME_MISMATCH,)),
-    Fault("video_uneven", (Code.VFR,)),
+    WorldFault("video_missing", (Code.VIDEO_MISSING,)),
+    WorldFault("video_text", (Code.WRONG_TYPE,)),
+    WorldFault("video_no_index", (Code.DECODE_FAILED, Code.WRONG_TYPE)),
+    WorldFault("video_half", (Code.DECODE_FAILED, Code.FRAME_MISMATCH, Code.SEGMENT_OUTSIDE)),
+    WorldFault("video_zeros", (Code.DECODE_FAILED, Code.FRAME_MISMATCH)),
+    WorldFault("video_hole", (Code.FRAME_MISMATCH,)),
+    WorldFault("video_uneven", (Code.VFR,)),
 )
-UNKNOWN = Fault("take_unknown", (Code.TAKE_UNKNOWN, Code.VIDEO_MISSING))
+UNKNOWN = WorldFault("take_unknown", (Code.TAKE_UNKNOWN, Code.VIDEO_MISSING))
 """An annotation, or a list, names a video of which there is nothing else."""
-TWO_SPLITS = Fault("two_splits", (Code.NO_SPLIT,))
+TWO_SPLITS = WorldFault("two_splits", (Code.NO_SPLIT,))
 """The same video is annotated as training and as tested."""
 HOSTILE = (
-    Fault("name_parent", (Code.TAKE_NAME_INVALID,)),
-    Fault("name_absolute", (Code.TAKE_NAME_INVALID,)),
+    WorldFault("name_parent", (Code.TAKE_NAME_INVALID,)),
+    WorldFault("name_absolute", (Code.TAKE_NAME_INVALID,)),
 )
 VIDEO_ONLY = (*VIDEO_FAULTS, *SEGMENT_FAULTS, *HOSTILE, UNKNOWN, TWO_SPLITS)
 """Kinds of every layout without poses."""
 
 TREE_FAULTS = tuple(
-    fault for fault in TAKE_FAULTS
+    fault
+    for fault in TAKE_FAULTS
     if fault.name not in DESCRIPTIONS_ONLY and fault.name not in {f.name for f in SEGMENT_FAULTS}
-)  # fmt: skip
-LAYOUT_FAULTS: dict[LayoutName, tuple[Fault, ...]] = {
+)
+LAYOUT_FAULTS: dict[LayoutName, tuple[WorldFault, ...]] = {
     "egoexo4d": TAKE_FAULTS,
     "basketball": tuple(fault for fault in TAKE_FAULTS if fault.name not in OF_USED_DESCRIPTIONS),
-    "keystep": (*TREE_FAULTS, *SEGMENT_FAULTS, Fault(TEST_SPLIT, (Code.UNLABELLED, Code.NO_SPLIT))),
+    "keystep": (*TREE_FAULTS, *SEGMENT_FAULTS, WorldFault(TEST_SPLIT, (Code.UNLABELLED, Code.NO_SPLIT))),
     "goalstep": (
         *VIDEO_ONLY,
-        Fault("unlabelled", (Code.UNLABELLED,)),
-        Fault("take_malformed", (Code.RECORD_MALFORMED,)),
-        Fault("group_part_missing", (Code.VIDEO_MISSING,)),
-        Fault("group_unknown", (Code.TAKE_UNKNOWN, Code.RECORD_MALFORMED)),
+        WorldFault("unlabelled", (Code.UNLABELLED,)),
+        WorldFault("take_malformed", (Code.RECORD_MALFORMED,)),
+        WorldFault("group_part_missing", (Code.VIDEO_MISSING,)),
+        WorldFault("group_unknown", (Code.TAKE_UNKNOWN, Code.RECORD_MALFORMED)),
     ),
     "egoper": (
         *VIDEO_ONLY,
-        Fault("unlabelled", (Code.UNLABELLED,)),
-        Fault("no_split", (Code.NO_SPLIT, Code.SPLIT_UNUSED)),
-        Fault("take_malformed", (Code.RECORD_MALFORMED,)),
+        WorldFault("unlabelled", (Code.UNLABELLED,)),
+        WorldFault("no_split", (Code.NO_SPLIT, Code.SPLIT_UNUSED)),
+        WorldFault("take_malformed", (Code.RECORD_MALFORMED,)),
     ),
     "epic_kitchens": VIDEO_ONLY,
 }

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import cv2
 
 from trajpilot_core.errors import WorldError
-from trajpilot_core.workers import start_worker, worker_pool
+from trajpilot_core.runtime import start_worker, worker_pool
 
 T = TypeVar("T")
 

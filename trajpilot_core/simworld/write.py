@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -19,22 +19,22 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from schemas.base import Record, canonical_json
-from schemas.world import WorldConfig
+from schemas.world import PRESETS, WorldConfig
+from trajpilot_core.engine.progress import Progress
 from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld import faults
-from trajpilot_core.simworld.aria import calibration_jsonl, trajectory_csv
-from trajpilot_core.simworld.layouts import LAYOUTS
-from trajpilot_core.simworld.motion import head_motion
+from trajpilot_core.simworld.layouts.aria import calibration_jsonl, trajectory_csv
+from trajpilot_core.simworld.layouts.registry import LAYOUTS
 from trajpilot_core.simworld.pool import run_all
-from trajpilot_core.simworld.render import render_frames
-from trajpilot_core.simworld.sample import sample_world
-from trajpilot_core.simworld.truth import TakeTruth, World
 from trajpilot_core.simworld.video import TICKS_PER_FRAME, write_video
+from trajpilot_core.simworld.world.motion import head_motion
+from trajpilot_core.simworld.world.render import render_frames
+from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.world.truth import TakeTruth, World
 
 VERSION = 1
 """Raise when the bytes of a world change."""
 WORK = ".world"
-Progress = Callable[[int, int, str], None]
 
 
 class WorldSummary(Record):
@@ -95,7 +95,7 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
     return summary(world, folder, files, written=len(todo))
 
 
-Files = dict[str, tuple[str, int]]
+FileDigests = dict[str, tuple[str, int]]
 """Path relative to the corpus root -> (sha256, bytes)."""
 
 
@@ -104,30 +104,66 @@ def world_digest(config: WorldConfig) -> str:
     return hashlib.sha256(f"{VERSION}:{config.digest()}".encode()).hexdigest()
 
 
-def summary(world: World, folder: Path, files: Files, written: int) -> WorldSummary:
+def summary(world: World, folder: Path, files: FileDigests, written: int) -> WorldSummary:
     """Count what lies in the folder."""
     good = [take for take in world.takes if take.fault is None]
     return WorldSummary(
-        folder=str(folder), world_digest=world_digest(world.config), n_takes=len(world.takes), n_good=len(good),
-        n_test=sum(take.split == "val" for take in good), n_broken=len(world.takes) - len(good), n_files=len(files),
-        n_bytes=sum(size for _, size in files.values()), written=written, reused=len(world.takes) - written,
-    )  # fmt: skip
+        folder=str(folder),
+        world_digest=world_digest(world.config),
+        n_takes=len(world.takes),
+        n_good=len(good),
+        n_test=sum(take.split == "val" for take in good),
+        n_broken=len(world.takes) - len(good),
+        n_files=len(files),
+        n_bytes=sum(size for _, size in files.values()),
+        written=written,
+        reused=len(world.takes) - written,
+    )
 
 
-def finished(folder: Path, digest: str) -> Files | None:
+def finished(folder: Path, digest: str) -> FileDigests | None:
     """Return the files of a complete world of this digest, or None where there is no complete one."""
     path = folder / "world.json"
     if not path.exists():
         return None
     content = json.loads(path.read_text())
     if content.get("digest") != digest:
-        raise WorldError(
-            f"{folder} holds another world (world.json says {content.get('digest')}, wanted {digest}); "
-            "choose another folder or delete it"
-        )
+        refuse_held(folder, str(content.get("digest")), digest)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder / WORK)
     return {name: (str(sha), int(size)) for name, (sha, size) in content["files"].items()}
+
+
+def refuse_other_world(config: WorldConfig, folder: Path) -> None:
+    """Do nothing where a folder holds this world, a part of it, or none.
+
+    Args:
+        config: the world that is asked for.
+        folder: corpus root; need not exist.
+
+    Raises:
+        WorldError: it holds another one, finished or not; the message names it.
+    """
+    for note in (folder / "world.json", folder / WORK / "begun.json"):
+        if note.is_file():
+            refuse_held(folder, str(json.loads(note.read_text()).get("digest")), world_digest(config))
+
+
+def refuse_held(folder: Path, held: str, wanted: str) -> None:
+    """Do nothing where two digests of worlds are equal.
+
+    Raises:
+        WorldError: the folder holds another world than the one wanted; it is named where `--world` knows it.
+    """
+    if held == wanted:
+        return
+    known = {world_digest(make()): name for name, make in PRESETS.items()}
+    rest = "choose another folder for the new one (another --root for a demo), or delete the old one"
+    if held in known:
+        raise WorldError(
+            f"{folder} holds another world, {known[held]!r}; go on with it by --world {known[held]}, or {rest}"
+        )
+    raise WorldError(f"{folder} holds another world, of other settings or another version ({held[:12]}); {rest}")
 
 
 def prepare(folder: Path, config: WorldConfig, digest: str) -> None:
@@ -138,10 +174,8 @@ def prepare(folder: Path, config: WorldConfig, digest: str) -> None:
         raise WorldError(
             f"{folder} is not empty and was not begun by this writer; choose an empty folder for the simulated world"
         )
-    if note.exists() and json.loads(note.read_text())["digest"] != digest:
-        raise WorldError(
-            f"{folder} holds an unfinished world of another configuration; delete it or choose another folder"
-        )
+    if note.exists():
+        refuse_held(folder, str(json.loads(note.read_text())["digest"]), digest)
     shutil.rmtree(folder / WORK / "tmp", ignore_errors=True)
     (folder / WORK / "tmp").mkdir(parents=True)
     (folder / WORK / "takes").mkdir(exist_ok=True)
@@ -158,7 +192,7 @@ def write_take(config: WorldConfig, folder: Path, index: int) -> None:
     """Write the files of one take, then its marker."""
     world = known_world(config)
     take = world.takes[index]
-    files: Files = {}
+    files: FileDigests = {}
     if take.fault not in faults.WITHOUT_FILES:
         content = faults.break_files(take, take_files(world, take, folder / WORK / "tmp"))
         for name, data in LAYOUTS[config.layout].take_files(world, take, content):
@@ -166,7 +200,7 @@ def write_take(config: WorldConfig, folder: Path, index: int) -> None:
     put(folder, marker(index), json.dumps(files).encode())
 
 
-def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeFiles:
+def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeContents:
     """Draw and encode one unbroken take (a broken one only as far as its fault needs it)."""
     layout = LAYOUTS[world.config.layout]
     motion = head_motion(world, take)
@@ -176,8 +210,8 @@ def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeFiles
         videos = encoded(world, take, frames, layout.parts(world, take), scratch)
     first, later = (videos[0] if videos else None), tuple(videos[1:])
     if not layout.has_poses:
-        return faults.TakeFiles(first, None, None, later)
-    return faults.TakeFiles(
+        return faults.TakeContents(first, None, None, later)
+    return faults.TakeContents(
         first, trajectory_csv(world, take, motion).encode(), calibration_jsonl(world, take).encode(), later
     )
 
@@ -195,8 +229,8 @@ def encoded(
     return videos
 
 
-def write_rest(world: World, folder: Path) -> Files:
-    """Write metadata and annotations; cheap, so always anew."""
+def write_rest(world: World, folder: Path) -> FileDigests:
+    """Write metadata and annotations; cheap, so always done."""
     return {name: put(folder, name, data) for name, data in LAYOUTS[world.config.layout].rest(world)}
 
 
@@ -205,7 +239,7 @@ def marker(index: int) -> str:
     return f"{WORK}/takes/{index:05d}.json"
 
 
-def read_marker(folder: Path, index: int) -> Files | None:
+def read_marker(folder: Path, index: int) -> FileDigests | None:
     """Return the files of a finished take; None where it is unfinished or a file is no longer as it was written."""
     path = folder / marker(index)
     if not path.exists():

@@ -6,28 +6,28 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from schemas.arrow import table_of
-from schemas.config import AlignmentConfig
 from schemas.results import CurvePoint
+from schemas.training import AlignmentConfig
+from trajpilot_core.engine.stage import Stage, Work
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.stages.stage import Stage, Work
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trajpilot_core.training.chains import Chain
-    from trajpilot_core.training.data import MotionData
-    from trajpilot_core.training.jobs import Job
+    from trajpilot_core.data.chains import Chain
+    from trajpilot_core.data.planning import MotionData
+    from trajpilot_core.training.jobs import TrainingJob
 
 VERSION = 3  # raise when the numbers that this module writes change
 
 
-def run(work: Work) -> None:
+def run(work: Work[AlignmentConfig]) -> None:
     """Draw the folds, fit one E_tau per chain and seed on the segments of its takes, keep the best epoch on dev."""
-    from trajpilot_core.training.data import load_motion_data
+    from trajpilot_core.data.planning import load_motion_data
     from trajpilot_core.training.fit_alignment import train_alignment
     from trajpilot_core.training.jobs import fitted_takes, job_result, run_jobs
 
-    cfg: AlignmentConfig = work.config
+    cfg = work.config
     data = load_motion_data(work.inputs)
     fold_of = draw_folds([t for t, s in zip(data.take_ids, data.take_split.tolist(), strict=True) if s == 0], cfg)
     jobs = make_jobs(data, fold_of, cfg, work)
@@ -63,7 +63,7 @@ def draw_folds(train_takes: list[str], cfg: AlignmentConfig) -> dict[str, int]:
     if len(order) < max(2, cfg.folds):
         raise TrainingError(
             f"{len(order)} training takes cannot be dealt out to {max(2, cfg.folds)} parts; add takes, or lower "
-            "AlignmentConfig.folds"
+            "alignment.folds with --set"
         )
     if cfg.folds == 1:
         held = min(len(order) - 1, max(1, round(cfg.holdout_share * len(order))))
@@ -81,21 +81,25 @@ def fold_of_rank(rank: int, n_takes: int, cfg: AlignmentConfig) -> int:
     return fold if fold < cfg.folds else -1
 
 
-def make_jobs(data: "MotionData", fold_of: dict[str, int], cfg: AlignmentConfig, work: Work) -> "list[Job]":
+def make_jobs(
+    data: "MotionData", fold_of: dict[str, int], cfg: AlignmentConfig, work: Work[AlignmentConfig]
+) -> "list[TrainingJob]":
     """Write the tensors of the trainings to scratch and name the trainings."""
     import torch
 
-    from trajpilot_core.training.chains import chains
-    from trajpilot_core.training.data import NO_FOLD
+    from trajpilot_core.data.chains import chains
+    from trajpilot_core.data.planning import NO_FOLD
     from trajpilot_core.training.jobs import SHARED, put_tensors
 
     scratch = work.runtime.scratch / "alignment"
-    put_tensors(scratch, SHARED, {"controls": data.controls, "labels": data.labels, "bank": data.bank})
+    put_tensors(scratch, SHARED, {"motions": data.motions, "labels": data.labels, "bank": data.bank})
     fold = torch.tensor([fold_of.get(take, NO_FOLD) for take in data.take_ids])
     return [job for chain in chains(cfg.folds) for job in chain_jobs(data, fold, chain, cfg, work)]
 
 
-def chain_jobs(data: "MotionData", fold: "Tensor", chain: "Chain", cfg: AlignmentConfig, work: Work) -> "list[Job]":
+def chain_jobs(
+    data: "MotionData", fold: "Tensor", chain: "Chain", cfg: AlignmentConfig, work: Work[AlignmentConfig]
+) -> "list[TrainingJob]":
     """Write which segments a chain is fitted and measured on, and return its trainings, one per seed.
 
     Args:
@@ -105,10 +109,10 @@ def chain_jobs(data: "MotionData", fold: "Tensor", chain: "Chain", cfg: Alignmen
         cfg: the stage's configuration.
         work: the stage's work.
     """
-    from trajpilot_core.training.chains import fitting_takes
-    from trajpilot_core.training.data import rows_of_takes
+    from trajpilot_core.data.chains import fitting_takes
+    from trajpilot_core.data.planning import rows_of_takes
     from trajpilot_core.training.fit_alignment import E_TAU
-    from trajpilot_core.training.jobs import OWN, Job, put_tensors
+    from trajpilot_core.training.jobs import OWN, TrainingJob, put_tensors
 
     scratch = work.runtime.scratch / "alignment"
     fit = rows_of_takes(data.segment_take, fitting_takes(data.take_split, fold, chain))
@@ -120,7 +124,7 @@ def chain_jobs(data: "MotionData", fold: "Tensor", chain: "Chain", cfg: Alignmen
         )
     put_tensors(scratch / chain.name, OWN, {"fit": fit, "dev": dev})
     return [
-        Job(
+        TrainingJob(
             name=f"{chain.name}/{E_TAU}",
             seed=seed,
             variant=E_TAU,
@@ -136,11 +140,11 @@ def chain_jobs(data: "MotionData", fold: "Tensor", chain: "Chain", cfg: Alignmen
 
 STAGE = Stage(
     name="alignment",
-    reads=("takes", "segments", "controls", "text_bank"),
+    reads=("takes", "segments", "motions", "text_bank"),
     writes=("folds", "e_tau", "alignment_curves"),
-    config="alignment",
+    config=AlignmentConfig,
     run=run,
     version=VERSION,
-    summary="Fits E_tau, which brings head motion into the text space.",
+    summary="Trains E_tau, the trajectory encoder, which brings head motion into the text space",
     uses_gpu=True,
 )

@@ -8,38 +8,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrow import rows_of, table_of
-from schemas.base import Record
 from schemas.config import EvaluationConfig
 from schemas.results import CurvePoint, GateRow, Judgement, Metric
-from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
-from trajpilot_core.stages.steps import Steps
+from trajpilot_core.engine.progress import CountedSteps
+from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 
 if TYPE_CHECKING:
-    from trajpilot_core.evaluation.blocks import Predictions
-    from trajpilot_core.evaluation.ceiling import Known
+    from trajpilot_core.evaluation.ceiling import ExactCeilings
+    from trajpilot_core.evaluation.prediction_arrays import Predictions
 
 FITTED = ("e_tau", "predictors")
 """Models whose metadata name the takes that they were fitted on."""
 VERSION = 4  # raise when the numbers that this stage writes change
 
 
-def sources(inputs: Inputs, config: Record, data_root: str) -> list[Source]:
+def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
     """Name the file by which a simulated corpus describes itself; recorded ones have none, which is an input too."""
     return [Source("", files=("world.json",))]
 
 
-def run(work: Work) -> None:
+def run(work: Work[EvaluationConfig]) -> None:
     """Score every row on the test windows; see `trajpilot_core.evaluation` for the parts."""
-    from trajpilot_core.evaluation.blocks import predictions_of
     from trajpilot_core.evaluation.ceiling import compare, row_scores, score_tables
     from trajpilot_core.evaluation.ceiling_check import ceiling_checks
     from trajpilot_core.evaluation.checks import judge
-    from trajpilot_core.evaluation.evidence import Evidence
-    from trajpilot_core.evaluation.rows import predict_all
+    from trajpilot_core.evaluation.evidence import CheckInputs
+    from trajpilot_core.evaluation.prediction_arrays import predictions_of
+    from trajpilot_core.evaluation.predictions import predict_all
     from trajpilot_core.evaluation.tables import gate_rows, growth, outcome_table
 
-    cfg: EvaluationConfig = work.config
-    steps = Steps(work.runtime.progress, after=2)
+    cfg = work.config
+    steps = CountedSteps(work.runtime.progress, after=2)
     rows = predict_all(work.inputs, cfg, work.runtime.device, steps)
     work.sink.table("predictions", rows.predictions)
     work.sink.table("headroom", rows.headroom)
@@ -50,11 +49,16 @@ def run(work: Work) -> None:
     takes = work.inputs.table("takes", ["take_id", "corpus", "capture", "split"]).to_pylist()
     steps.begin("metrics and their intervals")
     metrics = score(predictions, takes, cfg)
-    evidence = Evidence(
-        predictions, metrics, {row["take_id"]: row["split"] for row in takes},
-        candidate_takes(rows.predictions, work.inputs), _folds(work.inputs), trained(work.inputs),
-        growth(predictions, "oracle", cfg), {name: fitted_takes(work.inputs, name) for name in FITTED},
-    )  # fmt: skip
+    evidence = CheckInputs(
+        predictions,
+        metrics,
+        {row["take_id"]: row["split"] for row in takes},
+        candidate_takes(rows.predictions, work.inputs),
+        _folds(work.inputs),
+        trained(work.inputs),
+        growth(predictions, "oracle", cfg),
+        {name: fitted_takes(work.inputs, name) for name in FITTED},
+    )
     steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)
     ceilings = [] if known is None else compare(predictions, known)
@@ -66,7 +70,7 @@ def run(work: Work) -> None:
     work.sink.table("outcomes", outcome_table(predictions))
 
 
-def what_is_known(work: Work, predictions: "Predictions") -> "Known | None":
+def what_is_known(work: Work[EvaluationConfig], predictions: "Predictions") -> "ExactCeilings | None":
     """Infer what can be known of the predicted windows; None where the corpus is no simulated one."""
     from trajpilot_core.evaluation.ceiling import known_of_predictions, read_world
 
@@ -98,7 +102,7 @@ def trained(inputs: Inputs) -> list[Judgement]:
 
     Scorers are held against the floors of the chain `final`; without a curve the scorer was never fitted: undertrained.
     """
-    from trajpilot_core.training.judge import judge_trained
+    from trajpilot_core.training.convergence import judge_trained
 
     curve = rows_of(CurvePoint, inputs.table("predictor_curves"))
     models = sorted({(row.model, row.seed) for row in curve if row.epoch > 0})
@@ -131,16 +135,36 @@ def _folds(inputs: Inputs) -> dict[str, int]:
 STAGE = Stage(
     name="evaluation",
     reads=(
-        "takes", "segments", "labels", "windows", "controls", "features", "text_bank", "folds", "e_tau", "predictors",
-        "scorers", "alignment_curves", "predictor_curves", "scorer_curves",
+        "takes",
+        "segments",
+        "labels",
+        "windows",
+        "motions",
+        "features",
+        "text_bank",
+        "folds",
+        "e_tau",
+        "predictors",
+        "scorers",
+        "alignment_curves",
+        "predictor_curves",
+        "scorer_curves",
     ),
     writes=(
-        "predictions", "metrics", "ceilings", "judgements", "headroom", "shuffles", "gate", "outcomes", "take_scores",
+        "predictions",
+        "metrics",
+        "ceilings",
+        "judgements",
+        "headroom",
+        "shuffles",
+        "gate",
+        "outcomes",
+        "take_scores",
     ),
-    config="evaluation",
+    config=EvaluationConfig,
     run=run,
     sources=sources,
     version=VERSION,
-    summary="predict every row on the test windows, score it with intervals over takes, check the result",
+    summary="Predicts every row on the test windows, scores it with intervals over takes, and checks the result",
     uses_gpu=True,
-)  # fmt: skip
+)

@@ -1,9 +1,8 @@
-"""Stage `features`: the appearance of every segment, 16 frames through a frozen V-JEPA encoder."""
+"""Stage `features`: the appearance of every segment, 16 frames through a frozen video encoder."""
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,15 +11,15 @@ from numpy.typing import NDArray
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
-from schemas.base import Record
 from schemas.config import FeatureConfig
 from schemas.observation import features_schema
 from schemas.rejects import Reject, RejectCode, reject
-from trajpilot_core.stages.intervals import INTERVAL, covered_s, intervals_by_take
-from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
+from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
+from trajpilot_core.encoders.video.registry import video_encoder_files
+from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 
 if TYPE_CHECKING:
-    from trajpilot_core.encoders.embed import Embedder
+    from trajpilot_core.encoders.video.embed import Embedder
     from trajpilot_core.video.isolate import Event
 
 NAME, VERSION = "features", 1
@@ -28,11 +27,10 @@ AHEAD = 2
 """Batches of decoded clips that may wait for the encoder."""
 
 
-def sources(inputs: Inputs, config: Record, data_root: str) -> list[Source]:
+def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
     """Return one source per take: its video, the weights, its frame rate and segment intervals (not their labels)."""
-    cfg = cast(FeatureConfig, config)
     segments = intervals_by_take(inputs.table("segments", INTERVAL))
-    weights = () if cfg.checkpoint is None else (str(Path(cfg.checkpoint).absolute()),)
+    weights = video_encoder_files(cfg)
     takes = sorted(rows_of(Take, inputs.table("takes")), key=lambda take: take.take_id)
     return [
         Source(take.take_id, (take.video, *weights), {"fps": take.fps, "segments": segments.get(take.take_id, [])})
@@ -41,7 +39,7 @@ def sources(inputs: Inputs, config: Record, data_root: str) -> list[Source]:
 
 
 @dataclass
-class TakeState:
+class TakeClips:
     """What is known of one take while its clips come in; indexed like its segments."""
 
     take_id: str
@@ -57,11 +55,11 @@ class TakeState:
     times_s: dict[int, list[float]] = field(default_factory=dict)
 
 
-def run(work: Work) -> None:
+def run(work: Work[FeatureConfig]) -> None:
     """Decode in child processes, encode here, and commit a shard as soon as its take is complete."""
-    from trajpilot_core.encoders.embed import load_embedder, torch_threads
+    from trajpilot_core.encoders.video.embed import load_embedder, torch_threads
 
-    cfg = cast(FeatureConfig, work.config)
+    cfg = work.config
     if not work.pending:
         return
     states = [_state(source) for source in sorted(work.pending, key=lambda source: source.shard)]
@@ -76,13 +74,13 @@ def run(work: Work) -> None:
             work.sink.shard(state.take_id, table, rejects, len(state.segments))
 
 
-def _state(source: Source) -> TakeState:
+def _state(source: Source) -> TakeClips:
     """Return the empty state of one pending take."""
     segments = cast(list[tuple[str, float, float]], [tuple(s) for s in cast(list[Any], source.facts["segments"])])
-    return TakeState(source.shard, source.files[0], segments)
+    return TakeClips(source.shard, source.files[0], segments)
 
 
-def _completed(states: list[TakeState], work: Work, embedder: "Embedder") -> Iterator[TakeState]:
+def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Embedder") -> Iterator[TakeClips]:
     """Yield every take once all its clips are encoded; batches are filled across segments and takes."""
     from trajpilot_core.video.isolate import run_jobs
     from trajpilot_core.video.local import local_copies
@@ -92,11 +90,14 @@ def _completed(states: list[TakeState], work: Work, embedder: "Embedder") -> Ite
     busy = [state for state in states if state.segments]
     yield from (state for state in states if not state.segments)
     jobs = [_job(state, fps[state.take_id], cfg) for state in busy]
-    batch: list[tuple[TakeState, int, NDArray[np.uint8]]] = []
+    batch: list[tuple[TakeClips, int, NDArray[np.uint8]]] = []
     events = run_jobs(
-        jobs, workers=work.runtime.workers, timeout_s=cfg.decode_timeout_s, ahead=AHEAD * cfg.batch,
+        jobs,
+        workers=work.runtime.workers,
+        timeout_s=cfg.decode_timeout_s,
+        ahead=AHEAD * cfg.batch,
         around=local_copies(work.runtime.data_root, work.runtime.scratch),
-    )  # fmt: skip
+    )
     open_takes = set(range(len(busy)))
     for event in events:
         _note(busy[event.job], event, batch)
@@ -107,8 +108,8 @@ def _completed(states: list[TakeState], work: Work, embedder: "Embedder") -> Ite
         yield from (busy[at] for at in finished)
 
 
-def _job(state: TakeState, fps: float, cfg: FeatureConfig) -> dict[str, Any]:
-    """Return what a decoder process is told about one take."""
+def _job(state: TakeClips, fps: float, cfg: FeatureConfig) -> dict[str, Any]:
+    """Return what a decoder process receives about one take."""
     from trajpilot_core.video.clips import frame_times_s
 
     times = [frame_times_s(start_s, end_s, fps, cfg.n_frames).tolist() for _, start_s, end_s in state.segments]
@@ -124,7 +125,7 @@ def _job(state: TakeState, fps: float, cfg: FeatureConfig) -> dict[str, Any]:
     }
 
 
-def _note(state: TakeState, event: "Event", batch: list[tuple[TakeState, int, NDArray[np.uint8]]]) -> None:
+def _note(state: TakeClips, event: "Event", batch: list[tuple[TakeClips, int, NDArray[np.uint8]]]) -> None:
     """Enter one decoder event into the take's state and the batch."""
     if event.frames is not None:
         row = event.values["segment"]
@@ -142,11 +143,11 @@ def _note(state: TakeState, event: "Event", batch: list[tuple[TakeState, int, ND
         state.lost = reject(NAME, code, state.take_id, detail, n_units=n_units, source_file=state.video)
 
 
-def _segment_reject(state: TakeState, row: int, code: RejectCode, detail: str) -> Reject:
+def _segment_reject(state: TakeClips, row: int, code: RejectCode, detail: str) -> Reject:
     return reject(NAME, code, state.take_id, detail, segment=state.segments[row][0], source_file=state.video)
 
 
-def _encode(batch: list[tuple[TakeState, int, NDArray[np.uint8]]], embedder: "Embedder") -> None:
+def _encode(batch: list[tuple[TakeClips, int, NDArray[np.uint8]]], embedder: "Embedder") -> None:
     """Encode the waiting clips and empty the batch; a vector with NaN or infinity becomes a reject."""
     vectors = embedder.embed(np.stack([frames for _, _, frames in batch]))
     for (state, row, _), vector in zip(batch, vectors, strict=True):
@@ -159,7 +160,7 @@ def _encode(batch: list[tuple[TakeState, int, NDArray[np.uint8]]], embedder: "Em
     batch.clear()
 
 
-def _shard(state: TakeState, embedder: "Embedder") -> tuple[pa.Table, list[Reject]]:
+def _shard(state: TakeClips, embedder: "Embedder") -> tuple[pa.Table, list[Reject]]:
     """Return the features table and the rejects of one take; a take that failed has no rows."""
     kept = [] if state.lost else sorted(state.vectors)
     schema = features_schema(embedder.width, embedder.tokens)
@@ -181,10 +182,10 @@ STAGE = Stage(
     name=NAME,
     reads=("takes", "segments"),
     writes=("features",),
-    config="features",
+    config=FeatureConfig,
     run=run,
     version=VERSION,
-    summary="encode 16 frames of each segment with the frozen V-JEPA encoder",
+    summary="Videos -> one frozen V-JEPA 2.1 vector a segment",
     shard_by="take",
     sources=sources,
     pure_sources=True,

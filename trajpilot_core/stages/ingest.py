@@ -9,36 +9,35 @@ from pydantic import JsonValue
 
 from schemas.annotation import CorpusCount
 from schemas.arrow import table_of
-from schemas.base import Record, fingerprint
+from schemas.base import fingerprint
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
+from trajpilot_core.corpora.base import Candidate, CorpusReading, Fault, Published, Reader, Released
+from trajpilot_core.corpora.records.corpus_statistics import counts_of, details_of, scenario_labels_of
+from trajpilot_core.corpora.records.labels import read_paraphrases
+from trajpilot_core.corpora.records.splits import dev_captures
+from trajpilot_core.corpora.records.tables import CutTake, Labelling, Tables, cut_take, tables_of
+from trajpilot_core.corpora.registry import reader_of
+from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.readers import reader_of
-from trajpilot_core.readers.corpus import Corpus, open_corpus, read_whole
-from trajpilot_core.readers.extras import counts_of, details_of, scenario_labels_of
-from trajpilot_core.readers.labels import read_paraphrases
-from trajpilot_core.readers.reading import Candidate, Fault, Published, Reader, Reading, Released
-from trajpilot_core.readers.splits import dev_captures
-from trajpilot_core.readers.tables import CutTake, Labelling, Tables, cut_take, tables_of
-from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
+from trajpilot_core.store.corpus_files import Corpus, open_corpus, read_whole
 
 if TYPE_CHECKING:
     from trajpilot_core.video.probe import VideoProbe
 
-VERSION = 1  # raise when the tables that this module writes change
+VERSION = 2  # raise when the tables that this module writes change
 LATE_START_S = 0.5
 """A video whose first picture comes later in its file's clock is warned of; annotations may count from that clock."""
 LOCAL_CHUNK, REMOTE_CHUNK = 256, 8
 """Videos that are probed by one pool of decoders; of a remote corpus, videos that are copied at a time."""
 
 
-def sources(_: Inputs, config: Record, data_root: str) -> list[Source]:
+def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
     """Return the files that ingest reads, and as facts what its result depends on without being read.
 
     Raises:
         InputError: the corpus root, takes.json or splits.json cannot be used.
     """
-    assert isinstance(config, IngestConfig)
     found = reader_of(config.corpus).listing(open_corpus(data_root), config)
     table = [config.paraphrase_table] if config.paraphrase_table else []
     facts: dict[str, JsonValue] = {
@@ -49,24 +48,26 @@ def sources(_: Inputs, config: Record, data_root: str) -> list[Source]:
     return [Source(shard="", files=tuple(sorted({*found.files, *table})), facts=facts)]
 
 
-def run(work: Work) -> None:
+def run(work: Work[IngestConfig]) -> None:
     """Read the corpus, probe the videos, and write the tables.
 
     Raises:
         InputError: the metadata cannot be used, or nothing of a split is left.
     """
-    config: IngestConfig = work.config
+    config = work.config
     corpus = open_corpus(work.runtime.data_root)
     label_of = Labelling(_paraphrases(corpus, config), config)
     reader = reader_of(config.corpus)
     reading = reader.read(corpus, config)
     rejects = list(reading.rejects)
+    _check_left(reader, reading, reading.candidates, rejects, config)
     cut, lost = _cut_all(work, corpus, reading, label_of)
     rejects += lost
-    _check_left(reader, reading, cut, rejects, config)
+    _check_left(reader, reading, [c.candidate for c in cut], rejects, config)
     published = reader.published
-    if config.corpus == "egoexo4d_atomic" and config.atomic.vocabulary == "closed":
-        cut, reading, published = _closed(cut, reading, published, config)
+    n_classes = reader.n_classes(config)
+    if n_classes is not None:
+        cut, reading, published = _closed(cut, reading, published, n_classes)
     dev = dev_captures((c.candidate.take.capture for c in cut if c.candidate.released == "train"), config)
     tables = tables_of(cut, dev, config, reader.horizons)
     _check_training(tables, len(dev), config)
@@ -78,16 +79,16 @@ def run(work: Work) -> None:
 
 
 def _closed(
-    cut: list[CutTake], reading: Reading, published: Mapping[str, Published], config: IngestConfig
-) -> tuple[list[CutTake], Reading, Mapping[str, Published]]:
-    """Put classes of (verb, noun) in place of the labels; say what that came to, beside the paper's number."""
-    from trajpilot_core.readers import collapse
+    cut: list[CutTake], reading: CorpusReading, published: Mapping[str, Published], n_classes: int
+) -> tuple[list[CutTake], CorpusReading, Mapping[str, Published]]:
+    """Put classes of (verb, noun) in place of the labels; state the result, next to the paper's number."""
+    from trajpilot_core.corpora.records import closed_vocabulary
 
-    closed, told = collapse.collapse(cut, config.atomic.classes)
-    return closed, replace(reading, counts=(*reading.counts, *told)), {**published, **collapse.PUBLISHED}
+    closed, told = closed_vocabulary.collapse(cut, n_classes)
+    return closed, replace(reading, counts=(*reading.counts, *told)), {**published, **closed_vocabulary.PUBLISHED}
 
 
-def _write(work: Work, tables: Tables, rejects: list[Reject], n_in: int) -> None:
+def _write(work: Work[IngestConfig], tables: Tables, rejects: list[Reject], n_in: int) -> None:
     work.sink.table("takes", tables.takes)
     work.sink.table("segments", tables.segments)
     work.sink.table("labels", tables.labels)
@@ -109,14 +110,16 @@ def _paraphrases(corpus: Corpus, config: IngestConfig) -> dict[str, str]:
         return read_paraphrases(read_whole(corpus, table), table)
     except FileNotFoundError as error:
         raise InputError(
-            f"the paraphrase table {table} is not under {corpus.root}; put it there or set "
-            "IngestConfig.paraphrase_table to None"
+            f"the paraphrase table {table} is not under {corpus.root}; put it there or "
+            "--set ingest.paraphrase_table=null"
         ) from error
 
 
-def _cut_all(work: Work, corpus: Corpus, reading: Reading, label_of: Labelling) -> tuple[list[CutTake], list[Reject]]:
+def _cut_all(
+    work: Work[IngestConfig], corpus: Corpus, reading: CorpusReading, label_of: Labelling
+) -> tuple[list[CutTake], list[Reject]]:
     """Probe every candidate's video and cut its points into segments."""
-    from trajpilot_core.readers.videos import probe_videos
+    from trajpilot_core.corpora.records.videos import probe_videos
 
     config, runtime, candidates = work.config, work.runtime, reading.candidates
     kept: list[CutTake] = []
@@ -158,17 +161,17 @@ def _cut(
 
 
 def _check_left(
-    reader: Reader, reading: Reading, cut: Iterable[CutTake], rejects: Sequence[Reject], config: IngestConfig
+    reader: Reader, reading: CorpusReading, left: Iterable[Candidate], rejects: Sequence[Reject], config: IngestConfig
 ) -> None:
-    """Raise InputError where no split is used at all, or one that the corpus names has no take left."""
+    """Raise InputError where no split is used at all, or one that the corpus must have has no take left."""
     named = Counter(reading.released.values())
-    if not named:
+    if not reading.wanted:
         raise InputError(
             f"{reader.splits} names no take of the splits train and {config.test_split}; fetch the annotations of one "
-            "release, or set IngestConfig.test_split"
+            "release, or --set ingest.test_split"
         )
-    left = {c.candidate.released for c in cut}
-    for split in (s for s in ("train", "test") if named[s] and s not in left):
+    gone = reading.wanted - {candidate.released for candidate in left}
+    for split in (s for s in ("train", "test") if s in gone):
         released = "train" if split == "train" else config.test_split
         raise InputError(
             f"nothing is left of the released split {released}: {named[split]} takes are named in {reader.splits}, "
@@ -180,7 +183,7 @@ def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str
     """Return the codes that emptied a split, each with the number of takes, an example and the advice."""
     of: dict[RejectCode, list[Reject]] = defaultdict(list)
     for row in rejects:
-        if row.severity == "drop" and (row.take == "" or released.get(row.take) == split):
+        if row.severity == "drop" and released.get(row.take, split) == split:
             of[row.code].append(row)
     parts = []
     for code, rows in sorted(of.items(), key=lambda item: -len(item[1])):
@@ -190,7 +193,7 @@ def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str
             f"{code}: {len({row.take for row in rows})} takes, {n_units} {unit} "
             f"(e.g. {where}: {rows[0].detail}; to do: {rows[0].action})"
         )
-    return "; ".join(parts)
+    return "; ".join(parts) or "No reject says why: the annotations name none; download them again (docs/data.md)"
 
 
 def _check_training(tables: Tables, n_dev: int, config: IngestConfig) -> None:
@@ -198,17 +201,22 @@ def _check_training(tables: Tables, n_dev: int, config: IngestConfig) -> None:
     if splits["dev"] and not splits["train"]:
         raise InputError(
             f"train is empty: all {n_dev} training captures that can be used went to dev, which takes at least "
-            f"{config.dev_min}; add captures or lower IngestConfig.dev_min"
+            f"{config.dev_min}; add captures or lower it with --set ingest.dev_min"
         )
 
 
-def _vanished_scenarios(reading: Reading, cut: Iterable[CutTake]) -> list[Reject]:
+def _vanished_scenarios(reading: CorpusReading, cut: Iterable[CutTake]) -> list[Reject]:
     gone = reading.scenarios - {c.candidate.take.scenario for c in cut}
     return [Fault(RejectCode.SCENARIO_VANISHED, f"no take of {s!r} can be used").reject("", 0) for s in sorted(gone)]
 
 
 STAGE = Stage(
-    name="ingest", reads=(), writes=("takes", "segments", "labels", "windows", "details", "scenario_labels", "counts"),
-    config="ingest", run=run,
-    version=VERSION, summary="corpus files -> takes, segments, labels, planning windows", sources=sources,
-)  # fmt: skip
+    name="ingest",
+    reads=(),
+    writes=("takes", "segments", "labels", "windows", "details", "scenario_labels", "counts"),
+    config=IngestConfig,
+    run=run,
+    version=VERSION,
+    summary="Annotations, splits, video headers -> takes, segments, labels, planning windows",
+    sources=sources,
+)

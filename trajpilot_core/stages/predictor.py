@@ -7,31 +7,31 @@ from numpy.typing import NDArray
 
 from schemas.annotation import SHORTEST_PLAN
 from schemas.arrow import table_of
-from schemas.config import PredictorConfig
 from schemas.results import CurvePoint
+from schemas.training import PredictorConfig
+from trajpilot_core.engine.stage import Stage, Work
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.stages.stage import Stage, Work
 
 if TYPE_CHECKING:
-    from trajpilot_core.training.chains import Chain, ModelFile
-    from trajpilot_core.training.data import PlanningData
+    from trajpilot_core.data.chains import Chain, ModelFile
+    from trajpilot_core.data.planning import PlanningData
     from trajpilot_core.training.fit_predictor import PredictorTask
-    from trajpilot_core.training.jobs import Job
+    from trajpilot_core.training.jobs import TrainingJob
 
 VERSION = 3  # raise when the numbers that this module writes change
 
 
-def run(work: Work) -> None:
+def run(work: Work[PredictorConfig]) -> None:
     """Fit every predictor of every chain and seed on the windows of its takes, keep the best epoch on dev."""
-    from trajpilot_core.training.chains import ModelFile, alignment_config, chains_of, model_key, variants_of
-    from trajpilot_core.training.data import load_planning_data
+    from trajpilot_core.data.chains import ModelFile, alignment_config, chains_of, model_key, variants_of
+    from trajpilot_core.data.planning import load_planning_data
     from trajpilot_core.training.fit_predictor import predictor_shape, task_tensors, train_predictor
     from trajpilot_core.training.jobs import SHARED, fitted_takes, job_result, put_tensors, run_jobs
 
-    cfg: PredictorConfig = work.config
+    cfg = work.config
     data = load_planning_data(work.inputs, "predictor")
     e_tau = ModelFile(*work.inputs.model("e_tau"))
-    jobs: dict[str, Job] = {}
+    jobs: dict[str, TrainingJob] = {}
     rows: list[CurvePoint] = []
     weights: dict[str, NDArray[np.generic]] = {}
     shape = None
@@ -57,9 +57,9 @@ def run(work: Work) -> None:
     count_windows(data, work)
 
 
-def count_windows(data: "PlanningData", work: Work) -> None:
+def count_windows(data: "PlanningData", work: Work[PredictorConfig]) -> None:
     """Count and reject the training and dev windows; this stage uses no test window, evaluation counts those."""
-    from trajpilot_core.training.data import SPLITS
+    from trajpilot_core.data.planning import SPLITS
 
     test = SPLITS.index("test")
     split_of = dict(zip(data.take_ids, data.take_split.tolist(), strict=True))
@@ -77,8 +77,8 @@ def make_task(data: "PlanningData", e_tau: "ModelFile", chain: "Chain", seed: in
     """
     import torch
 
-    from trajpilot_core.training.chains import fit_takes, load_e_tau, trajectory_latents
-    from trajpilot_core.training.data import rows_of_takes
+    from trajpilot_core.data.chains import fit_takes, load_e_tau, trajectory_latents
+    from trajpilot_core.data.planning import rows_of_takes
     from trajpilot_core.training.fit_predictor import PredictorTask
 
     if min(data.windows, default=SHORTEST_PLAN) < SHORTEST_PLAN:
@@ -96,21 +96,23 @@ def make_task(data: "PlanningData", e_tau: "ModelFile", chain: "Chain", seed: in
             "look at the rejects of ingest, trajectories and features"
         )
     encoder = load_e_tau(e_tau, chain, seed, device)
-    latents = trajectory_latents(encoder, data.controls.to(device)).cpu()
+    latents = trajectory_latents(encoder, data.motions.to(device)).cpu()
     rows = rows_of_takes(data.segment_take, takes)
     return PredictorTask(data.features, latents, data.labels, data.bank, rows, fit, dev, max(data.windows))
 
 
-def chain_jobs(task: "PredictorTask", chain: "Chain", seed: int, variants: tuple[str, ...], work: Work) -> "list[Job]":
+def chain_jobs(
+    task: "PredictorTask", chain: "Chain", seed: int, variants: tuple[str, ...], work: Work[PredictorConfig]
+) -> "list[TrainingJob]":
     """Write a chain's own tensors to scratch and return its trainings, one per variant."""
     from trajpilot_core.training.fit_predictor import task_tensors
-    from trajpilot_core.training.jobs import OWN, Job, put_tensors
+    from trajpilot_core.training.jobs import OWN, TrainingJob, put_tensors
 
     scratch = work.runtime.scratch / "predictor"
     own = scratch / f"{chain.name}-s{seed}"
     put_tensors(own, OWN, task_tensors(task)[1])
     return [
-        Job(
+        TrainingJob(
             name=f"{chain.name}/{variant}",
             seed=seed,
             variant=variant,
@@ -126,7 +128,7 @@ def chain_jobs(task: "PredictorTask", chain: "Chain", seed: int, variants: tuple
 
 def floor_rows(task: "PredictorTask", chain: "Chain", seed: int) -> list[CurvePoint]:
     """Return the dev scores of the rows that need no model, as epoch 0 of `<chain>/majority` and `<chain>/previous`."""
-    from trajpilot_core.training.measures import floor_scores
+    from trajpilot_core.training.dev_scores import floor_scores
 
     labels = [{h: task.labels[segments] for h, segments in part.items()} for part in (task.fit, task.dev)]
     scores = floor_scores(labels[0], labels[1], len(task.bank))
@@ -139,11 +141,11 @@ def floor_rows(task: "PredictorTask", chain: "Chain", seed: int) -> list[CurvePo
 
 STAGE = Stage(
     name="predictor",
-    reads=("takes", "segments", "windows", "controls", "features", "text_bank", "folds", "e_tau"),
+    reads=("takes", "segments", "windows", "motions", "features", "text_bank", "folds", "e_tau"),
     writes=("predictors", "predictor_curves"),
-    config="predictor",
+    config=PredictorConfig,
     run=run,
     version=VERSION,
-    summary="Fits the causal predictors, with and without trajectories.",
+    summary="Trains the causal predictors, with and without trajectories",
     uses_gpu=True,
 )

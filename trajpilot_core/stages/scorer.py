@@ -1,27 +1,27 @@
 """Scorer: retrieve candidates, roll them out, and learn when to trust one and which."""
 
 from schemas.arrow import table_of
-from schemas.config import ScorerConfig
 from schemas.results import CurvePoint
-from trajpilot_core.stages.stage import Stage, Work
-from trajpilot_core.stages.steps import portion
+from schemas.training import ScorerConfig
+from trajpilot_core.engine.progress import portion
+from trajpilot_core.engine.stage import Stage, Work
 
 VERSION = 5  # raise when the numbers that this stage writes change
 
 
-def run(work: Work) -> None:
+def run(work: Work[ScorerConfig]) -> None:
     """Fit the scorers of every seed on the held-out takes of every chain.
 
     Rows are the training and dev windows that it reads; predictor has rejected the others, so none is lost here.
     """
-    from trajpilot_core.training.chains import read_model_files
-    from trajpilot_core.training.data import SPLITS, load_planning_data
+    from trajpilot_core.data.chains import read_model_files
+    from trajpilot_core.data.planning import SPLITS, load_planning_data
     from trajpilot_core.training.jobs import UNIT
     from trajpilot_core.training.loop import one_thread
     from trajpilot_core.training.scorer_file import pack_scorers
     from trajpilot_core.training.scorer_fit import epochs_of, fit_scorers
 
-    config: ScorerConfig = work.config
+    config = work.config
     device, scratch = work.runtime.device, work.runtime.scratch
     data = load_planning_data(work.inputs, "scorer").to(device)
     files = read_model_files(work.inputs)
@@ -44,11 +44,11 @@ def run(work: Work) -> None:
 
 STAGE = Stage(
     name="scorer",
-    reads=("takes", "segments", "windows", "controls", "features", "text_bank", "folds", "e_tau", "predictors"),
+    reads=("takes", "segments", "windows", "motions", "features", "text_bank", "folds", "e_tau", "predictors"),
     writes=("scorers", "scorer_curves"),
-    config="scorer",
+    config=ScorerConfig,
     run=run,
     version=VERSION,
-    summary="retrieve candidate trajectories and learn when to trust one, and which (gate then rank)",
+    summary="Retrieves candidate trajectories and learns when to trust one, and which (gate, then rank)",
     uses_gpu=True,
 )

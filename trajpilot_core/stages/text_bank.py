@@ -4,21 +4,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from schemas.base import Record
 from schemas.config import TextConfig
 from schemas.observation import text_bank_schema
-from trajpilot_core.encoders.text import encoder_files, load_text_encoder
+from trajpilot_core.encoders.text.registry import encoder_files, load_text_encoder
+from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
 
 BATCHES = 16
 """Batches between two reports of progress; whole batches, so that padding stays what it is."""
 VERSION = 1  # raise when the numbers that this module writes change
 
 
-def run(work: Work) -> None:
+def run(work: Work[TextConfig]) -> None:
     """Embed the text of every label, of all splits, in order of label_id."""
-    cfg: TextConfig = work.config
+    cfg = work.config
     labels = work.inputs.table("labels", ["label_id", "label"]).sort_by("label_id")
     if labels.num_rows == 0:
         raise InputError("the labels table is empty: no segment was kept; look at the rejects of ingest")
@@ -40,20 +39,24 @@ def bank_table(labels: pa.Table, vectors: NDArray[np.float32], encoder: str) -> 
     return pa.table([labels["label_id"], labels["label"], names, column], schema=schema)
 
 
-def sources(inputs: Inputs, cfg: Record, data_root: str) -> list[Source]:
+def sources(inputs: Inputs, cfg: TextConfig, data_root: str) -> list[Source]:
     """Name the encoder's local files, whose digests decide the numbers."""
-    assert isinstance(cfg, TextConfig)
     return [Source(shard="", files=encoder_files(cfg))]
+
+
+def on_gpu(cfg: TextConfig) -> bool:
+    """Return whether a model embeds the texts."""
+    return cfg.encoder != "bag_of_words"
 
 
 STAGE = Stage(
     name="text_bank",
     reads=("labels",),
     writes=("text_bank",),
-    config="text_bank",
+    config=TextConfig,
     run=run,
     version=VERSION,
-    summary="Embeds every label with a frozen text encoder.",
+    summary="Labels -> unit vectors of a frozen text encoder",
     sources=sources,
-    uses_gpu=True,
+    uses_gpu=on_gpu,
 )

@@ -2,66 +2,64 @@
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import cast
 
 from pydantic import JsonValue
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
-from schemas.base import Record
 from schemas.config import TrajectoryConfig
-from trajpilot_core.stages.intervals import INTERVAL, covered_s, intervals_by_take
-from trajpilot_core.stages.stage import Inputs, Source, Stage, Work
-from trajpilot_core.trajectory.source import Done, Job, pose_source, source_of
+from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
+from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.poses.sources.base import Done, TakeJob
+from trajpilot_core.poses.sources.registry import pose_source, source_of
 
 VERSION = 1
 
 
-def sources(inputs: Inputs, config: Record, data_root: str) -> list[Source]:
+def sources(inputs: Inputs, cfg: TrajectoryConfig, data_root: str) -> list[Source]:
     """Return one source per take: the files and facts that its pose source names, and the segment intervals."""
-    cfg = cast(TrajectoryConfig, config)
     segments = intervals_by_take(inputs.table("segments", INTERVAL))
     takes = sorted(rows_of(Take, inputs.table("takes")), key=lambda take: take.take_id)
     return [_source(take, segments.get(take.take_id, []), cfg) for take in takes]
 
 
 def _source(take: Take, segments: list[JsonValue], cfg: TrajectoryConfig) -> Source:
-    """Return what one take's controls are made from."""
+    """Return what one take's motions are made from."""
     poses = pose_source(source_of(take, cfg))
     facts = {**poses.facts(take, cfg), "segments": segments}
     return Source(shard=take.take_id, files=poses.files(take, cfg), facts=facts)
 
 
-def on_gpu(config: Record) -> bool:
+def on_gpu(cfg: TrajectoryConfig) -> bool:
     """Return whether a model estimates the poses."""
-    return "pi3" in cast(TrajectoryConfig, config).sources()
+    return "pi3" in cfg.sources()
 
 
-def run(work: Work) -> None:
-    """Compute the controls of the pending takes and commit one shard for each."""
+def run(work: Work[TrajectoryConfig]) -> None:
+    """Compute the motions of the pending takes and commit one shard for each."""
     takes = {take.take_id: take for take in rows_of(Take, work.inputs.table("takes"))}
     jobs = [(takes[source.shard], source.facts["segments"]) for source in work.pending]
     for done in _outcomes(jobs, work):
         work.sink.shard(done.take_id, done.table, done.rejects, done.n_in)
 
 
-def _outcomes(jobs: list[Job], work: Work) -> Iterator[Done]:
+def _outcomes(jobs: list[TakeJob], work: Work[TrajectoryConfig]) -> Iterator[Done]:
     """Compute takes source by source."""
-    cfg = cast(TrajectoryConfig, work.config)
+    cfg = work.config
     by_source = {name: [job for job in jobs if source_of(job[0], cfg) == name] for name in cfg.sources()}
     return chain.from_iterable(
-        pose_source(name).controls(own, cfg, work.runtime) for name, own in by_source.items() if own
+        pose_source(name).motions(own, cfg, work.runtime) for name, own in by_source.items() if own
     )
 
 
 STAGE = Stage(
     name="trajectories",
     reads=("takes", "segments"),
-    writes=("controls",),
-    config="trajectories",
+    writes=("motions",),
+    config=TrajectoryConfig,
     run=run,
     version=VERSION,
-    summary="resample each segment's head motion to 16 relative 6-DoF motions",
+    summary="Pose files or videos -> 16 relative 6-DoF motions a segment",
     shard_by="take",
     sources=sources,
     pure_sources=True,

@@ -150,7 +150,7 @@ class LocalFolder:
 
 
 def _has_link(root: str, path: str) -> bool:
-    """Say whether a folder between the root and a file is a link; only then a path can lead out of the root."""
+    """Return whether a folder between the root and a file is a link; only then a path can lead out of the root."""
     place = root
     for part in path.split("/")[:-1]:
         place = f"{place}/{part}"
@@ -182,7 +182,7 @@ def asked_again(folder: Path, told: str) -> OSError:
 
     Args:
         folder: where the library wrote; what it left of its file is still there.
-        told: what the library said.
+        told: what the library reported.
     """
     probe = folder / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
     try:
@@ -205,7 +205,7 @@ def advice(error: OSError) -> str:
         return f"{kept}: free some space there, then run again"
     if error.errno in NO_PERMISSION:
         return f"{kept}: give this user the right to read and write there, or choose another --root"
-    return f"{kept}: mend the disk, then run again"
+    return f"{kept}: fix the disk, then run again"
 
 
 def _write_temporary(target: Path, content: bytes) -> Path:
@@ -241,7 +241,7 @@ def _discard(temporary: Path) -> None:
     try:
         temporary.unlink()
     except OSError:
-        return  # the sweep takes it later
+        return  # the sweep removes it later
 
 
 def _make_folder(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 Referenced is the output of every stage that counts, everything that such an output was made from, and their shards and
 packs. A stage whose pointer or manifest is damaged is left alone as a whole, with all that any of its outputs was made
-from: nobody knows what it needs.
+from: what it needs is unknown.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ from trajpilot_core.store.manifest import (
     ARTIFACTS,
     CURRENT,
     MANIFEST,
-    OCCASION,
     PACKS,
     RECORD,
+    RUN_RECORD,
     SHARDS,
     SOURCES,
     current_manifest,
@@ -36,20 +36,20 @@ from trajpilot_core.store.manifest import (
 )
 from trajpilot_core.store.packs import known_pack, pack_label
 
-Kind = Literal["temporary", "output", "unfinished", "shard", "pack", "stray", "scratch"]
+GarbageKind = Literal["temporary", "output", "unfinished", "shard", "pack", "stray", "scratch"]
 SCRATCH = "scratch"
 MARKERS = (MANIFEST, RECORD)
-"""Removed first: a folder without its marker does not exist, so that a removal that breaks off leaves nothing torn."""
+"""Removed first: a folder without its marker does not exist, so an interrupted removal leaves nothing incomplete."""
 DATA = re.compile(r"data-[0-9a-f]{64}\.[A-Za-z0-9_.-]+")
 LABEL = re.compile(r"[0-9a-f]{64}\.json")
-OURS = {MANIFEST, RECORD, OCCASION, SOURCES}
+OURS = {MANIFEST, RECORD, RUN_RECORD, SOURCES}
 
 
 @dataclass(frozen=True)
-class Item:
+class GarbageItem:
     """A folder or a file that nothing refers to."""
 
-    kind: Kind
+    kind: GarbageKind
     stage: str
     path: str
     """Relative to the root."""
@@ -64,9 +64,9 @@ class Item:
 class Garbage:
     """What a walk over a root found."""
 
-    items: tuple[Item, ...]
+    items: tuple[GarbageItem, ...]
     """What `gc` removes, sorted by path."""
-    young: tuple[Item, ...]
+    young: tuple[GarbageItem, ...]
     """What it keeps because it is too young."""
     left: tuple[str, ...]
     """Files that are none of the store's: never touched."""
@@ -98,7 +98,7 @@ def find_garbage(root: str, min_age_h: float, allowed: tuple[str, ...] = ALLOWED
     if not isinstance(folder, LocalFolder):
         raise StoreError(f"{root} is no folder of this machine; use a lifecycle rule of the store, or copy it here")
     needed, damaged = referenced(folder)
-    items: list[Item] = []
+    items: list[GarbageItem] = []
     left: list[str] = []
     for stage in stages_of(folder):
         if stage not in damaged:
@@ -113,10 +113,10 @@ def find_garbage(root: str, min_age_h: float, allowed: tuple[str, ...] = ALLOWED
     return Garbage(old, young, tuple(sorted(left)), reasons)
 
 
-def _as_old_as_their_run(folder: LocalFolder, items: list[Item]) -> Iterator[Item]:
+def _as_old_as_their_run(folder: LocalFolder, items: list[GarbageItem]) -> Iterator[GarbageItem]:
     """Yield the items; shards that are younger than their stage's output are as old as the youngest of them.
 
-    They belong to a computation that broke off: one of days goes on with the shards of its first day, too.
+    They belong to an interrupted computation: one of days goes on with the shards of its first day, too.
     """
     since = {stage: _written_s(folder, f"{stage_folder(stage)}/{CURRENT}") for stage in stages_of(folder)}
     open_shards = [item for item in items if item.kind == "shard" and item.written_s > since[item.stage]]
@@ -146,7 +146,7 @@ def remove_garbage(root: str, min_age_h: float, allowed: tuple[str, ...] = ALLOW
 
 
 def referenced(folder: LocalFolder) -> tuple[Referenced, dict[str, str]]:
-    """Return what is needed, and stage -> why nobody knows what it needs."""
+    """Return what is needed, and stage -> why what it needs is unknown."""
     needed, damaged = Referenced(), {}
     everything = {stage: list(manifests_of(folder, stage)) for stage in stages_of(folder)}
     waiting: list[Manifest] = []
@@ -180,7 +180,7 @@ def _made_from(manifest: Manifest, everything: dict[str, list[Manifest]]) -> Ite
 
 def _need(folder: LocalFolder, manifest: Manifest, needed: Referenced) -> None:
     base = stage_folder(manifest.stage)
-    needed.files.update(f"{base}/{manifest.key}/{name}" for name in (MANIFEST, OCCASION, SOURCES))
+    needed.files.update(f"{base}/{manifest.key}/{name}" for name in (MANIFEST, RUN_RECORD, SOURCES))
     needed.files.update(f"{base}/{file.name}" for file in files_of(manifest))
     needed.folders.update(
         f"{base}/{SHARDS}/{key}" for name, key in manifest.inputs.items() if name.startswith("shard:")
@@ -192,7 +192,7 @@ def _need(folder: LocalFolder, manifest: Manifest, needed: Referenced) -> None:
                 needed.files.update((pack_label(manifest.stage, entry), f"{base}/{packed.name}"))
 
 
-def _walk_stage(folder: LocalFolder, stage: str, needed: Referenced, items: list[Item], left: list[str]) -> None:
+def _walk_stage(folder: LocalFolder, stage: str, needed: Referenced, items: list[GarbageItem], left: list[str]) -> None:
     """Sort the files of one stage's folder into what is needed, what is not, and what is none of ours."""
     base = stage_folder(stage)
     of_folder: dict[str, list[str]] = {}
@@ -207,20 +207,20 @@ def _walk_stage(folder: LocalFolder, stage: str, needed: Referenced, items: list
     in_use = {path.rsplit("/", 1)[0] for path in needed.files}
     for parent, files in of_folder.items():
         if parent == f"{base}/{PACKS}" or parent in in_use:
-            kind: Kind = "pack" if parent.endswith(f"/{PACKS}") else "stray"
+            kind: GarbageKind = "pack" if parent.endswith(f"/{PACKS}") else "stray"
             items += [_item(folder, kind, stage, path, [path]) for path in files]
         else:
             items.append(_item(folder, _kind(base, parent, files), stage, parent, files))
 
 
-def _kind(base: str, parent: str, files: list[str]) -> Kind:
+def _kind(base: str, parent: str, files: list[str]) -> GarbageKind:
     if parent.startswith(f"{base}/{SHARDS}/"):
         return "shard"
     return "output" if f"{parent}/{MANIFEST}" in files else "unfinished"
 
 
 def _is_ours(base: str, parent: str, name: str) -> bool:
-    """Say whether the store itself makes files of this name there."""
+    """Return whether the store itself makes files of this name there."""
     depth = parent.removeprefix(base).count("/")
     if depth == 0 or depth > 2 or (depth == 2 and not parent.startswith(f"{base}/{SHARDS}/")):
         return False
@@ -238,8 +238,8 @@ def _is_link(folder: LocalFolder, path: str) -> bool:
     return (Path(folder.url) / path).is_symlink()
 
 
-def _temporaries(folder: LocalFolder, damaged: Iterable[str]) -> Iterator[Item]:
-    """Yield what killed writers left: below the artifacts, beside the reports, and at the root itself."""
+def _temporaries(folder: LocalFolder, damaged: Iterable[str]) -> Iterator[GarbageItem]:
+    """Yield what killed writers left: below the artifacts, next to the reports, and at the root itself."""
     root = Path(folder.url)
     near = [str(path.relative_to(root)) for place in ("", "reports/") for path in root.glob(f"{place}{TEMPORARY}*")]
     for path in [*near, *_files(folder, ARTIFACTS)]:
@@ -248,8 +248,8 @@ def _temporaries(folder: LocalFolder, damaged: Iterable[str]) -> Iterator[Item]:
             yield _item(folder, "temporary", stage, path, [path])
 
 
-def _scratch(folder: LocalFolder) -> Iterator[Item]:
-    """Yield the folders in which computations that broke off keep their checkpoints."""
+def _scratch(folder: LocalFolder) -> Iterator[GarbageItem]:
+    """Yield the folders in which interrupted computations keep their checkpoints."""
     root = Path(folder.url)
     for place in sorted((root / SCRATCH).glob("*/")):
         if not place.is_symlink():
@@ -258,12 +258,12 @@ def _scratch(folder: LocalFolder) -> Iterator[Item]:
             yield _item(folder, "scratch", stage, path, [*_files(folder, path)])
 
 
-def _item(folder: LocalFolder, kind: Kind, stage: str, path: str, files: list[str]) -> Item:
+def _item(folder: LocalFolder, kind: GarbageKind, stage: str, path: str, files: list[str]) -> GarbageItem:
     """Build an item; its markers come first."""
     ordered = sorted(files, key=lambda name: (name.rsplit("/", 1)[-1] not in MARKERS, name))
     found = [stat for stat in (_stat(folder, name) for name in [*ordered, *([] if ordered else [path])]) if stat]
     size, written = sum(s.st_size for s in found), max((s.st_mtime for s in found), default=0.0)
-    return Item(kind, stage, path, tuple(ordered), size, written)
+    return GarbageItem(kind, stage, path, tuple(ordered), size, written)
 
 
 def _stat(folder: LocalFolder, path: str) -> os.stat_result | None:
@@ -273,7 +273,7 @@ def _stat(folder: LocalFolder, path: str) -> os.stat_result | None:
         return None
 
 
-def _remove(root: Path, item: Item) -> None:
+def _remove(root: Path, item: GarbageItem) -> None:
     try:
         for name in item.files:
             (root / name).unlink(missing_ok=True)

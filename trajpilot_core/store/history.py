@@ -1,8 +1,8 @@
-"""What a root remembers beside the outputs that count: earlier outputs of a stage, and what an output was made from."""
+"""What a root remembers besides current outputs: earlier outputs of a stage, and what an output was made from."""
 
 from collections.abc import Iterator, Mapping
 
-from schemas.artifacts import Manifest, Occasion
+from schemas.artifacts import Manifest, RunRecord
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.locations import NAME
@@ -13,7 +13,7 @@ from trajpilot_core.store.manifest import (
     SHARDS,
     current_manifest,
     read_manifest,
-    read_occasion,
+    read_run_record,
     stage_folder,
 )
 
@@ -31,16 +31,16 @@ def keys_of(folder: Folder, stage: str) -> list[str]:
     return [name for name in folder.names(stage_folder(stage)) if NAME.fullmatch(name) and name not in SPECIAL]
 
 
-def occasions_of(folder: Folder, stage: str) -> list[tuple[str, Occasion]]:
-    """Return (key, occasion) of everything that a stage ever committed, the latest first."""
+def run_records_of(folder: Folder, stage: str) -> list[tuple[str, RunRecord]]:
+    """Return (key, run record) of everything that a stage ever committed, the latest first."""
     found = []
     for key in keys_of(folder, stage):
         try:
-            occasion = read_occasion(folder, stage, key)
+            run_record = read_run_record(folder, stage, key)
         except StoreError:
             continue
-        if occasion is not None:
-            found.append((key, occasion))
+        if run_record is not None:
+            found.append((key, run_record))
     return sorted(found, key=lambda item: item[1].started, reverse=True)
 
 
@@ -54,7 +54,7 @@ def manifests_of(folder: Folder, stage: str) -> Iterator[Manifest]:
     if current is not None:
         first = current.key
         yield current
-    dated = [key for key, _ in occasions_of(folder, stage)]
+    dated = [key for key, _ in run_records_of(folder, stage)]
     for key in [*dated, *sorted(set(keys_of(folder, stage)) - set(dated))]:
         try:
             manifest = None if key == first else read_manifest(folder, stage, key)

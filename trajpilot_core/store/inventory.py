@@ -5,6 +5,7 @@ Hashing starts only when a file's time lies a moment back, so that a later write
 
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,9 +30,10 @@ UNSTABLE = "unstable"
 SETTLE_S = 0.1
 """Longer than the steps of file times on common file systems (4 to 10 ms)."""
 CHUNK = 1 << 20
+SAVING = threading.Lock()
 
 
-class Seen(Record):
+class InventoryRow(Record):
     """One row of the inventory."""
 
     path: str
@@ -42,13 +44,13 @@ class Seen(Record):
     """Version tag of an object store; empty for local files."""
     sha256: str
 
-    def state(self) -> "State":
+    def state(self) -> "FileState":
         """Return what must stay for the digest to be trusted."""
-        return State(self.size, self.mtime_ns, self.inode, self.etag)
+        return FileState(self.size, self.mtime_ns, self.inode, self.etag)
 
 
 @dataclass(frozen=True)
-class State:
+class FileState:
     """What a look at a file shows without reading it."""
 
     size: int
@@ -63,8 +65,9 @@ class Inventory:
 
     root: Location
     allowed: tuple[str, ...]
-    seen: dict[str, Seen] = field(default_factory=dict)
-    changed: bool = False
+    seen: dict[str, InventoryRow] = field(default_factory=dict)
+    learned: set[str] = field(default_factory=set)
+    """Addresses whose rows are newer than the file that was loaded."""
     _system: Any = None
 
     def address(self, path: str) -> str:
@@ -74,18 +77,18 @@ class Inventory:
             return path
         return f"{self.root.url().rstrip('/')}/{path}"
 
-    def look(self, path: str) -> State | None:
-        """Stat an input file; None where it is absent, or where its path is one that nobody may open."""
+    def look(self, path: str) -> FileState | None:
+        """Stat an input file; None where it is absent, or where its path is one that may not be opened."""
         try:
             return self._look_at(self.address(path))
         except StoreError:
             return None
 
-    def _look_at(self, address: str) -> State | None:
+    def _look_at(self, address: str) -> FileState | None:
         return _look_local(address) if address.startswith("/") else self._look_remote(address)
 
     def known(self, path: str) -> str | None:
-        """Return the digest of an input file from a look alone; None where only reading would tell."""
+        """Return the digest of an input file from a look alone; None where only reading would show it."""
         try:
             address = self.address(path)
         except StoreError:
@@ -101,31 +104,31 @@ class Inventory:
     def system(self) -> Any:
         """Return the file system of a data root that is not on this machine."""
         if self._system is None:
-            import fsspec
+            from trajpilot_core.store.objects import open_system
 
-            self._system = fsspec.filesystem(self.root.protocol, use_listings_cache=False)
+            self._system = open_system(self.root)
         return self._system
 
-    def _look_remote(self, address: str) -> State | None:
+    def _look_remote(self, address: str) -> FileState | None:
         try:
             info = self.system().info(address)
         except FileNotFoundError:
             return None
         modified = info.get("LastModified")
         mtime_ns = int(modified.timestamp() * 1e9) if modified is not None else 0
-        return State(int(info["size"]), mtime_ns, 0, str(info.get("ETag", "")))
+        return FileState(int(info["size"]), mtime_ns, 0, str(info.get("ETag", "")))
 
 
-def _look_local(address: str) -> State | None:
+def _look_local(address: str) -> FileState | None:
     try:
         found = os.stat(address)  # noqa: PTH116 (a plan looks at ten thousand files)
     except (OSError, ValueError):
         return None
-    return State(found.st_size, found.st_mtime_ns, found.st_ino)
+    return FileState(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 def _is_unreadable(address: str) -> bool:
-    """Say of something that is there whether a look shows already that it cannot be read as a file."""
+    """Return whether an existing path is known, without being read, to be unreadable as a file."""
     return os.path.isdir(address) or not os.access(address, os.R_OK)  # noqa: PTH112
 
 
@@ -140,22 +143,31 @@ def load_inventory(folder: Folder, data_root: str, allowed: tuple[str, ...]) -> 
     location = parse_location(data_root or ".", allowed)
     if location.protocol == "file":
         location = Location("file", str(Path(location.path).absolute()))
+    return Inventory(location, allowed, _remembered(folder))
+
+
+def _remembered(folder: Folder) -> dict[str, InventoryRow]:
     if folder.size(INVENTORY) is None:
-        return Inventory(location, allowed)
+        return {}
     try:
-        rows = rows_of(Seen, read_table(folder.read(INVENTORY)))
+        return {row.path: row for row in rows_of(InventoryRow, read_table(folder.read(INVENTORY)))}
     except (StoreError, ValueError):
-        return Inventory(location, allowed)
-    return Inventory(location, allowed, {row.path: row for row in rows})
+        return {}
 
 
 def save_inventory(folder: Folder, inventory: Inventory) -> None:
-    """Write the inventory, sorted by address, if anything was learned; another run's newer rows may get lost."""
-    if inventory.changed:
+    """Write the inventory, sorted by address, if anything was learned; rows that others wrote meanwhile are kept.
+
+    Stages of this process take turns. Another process in the same moment may lose rows: its files are read again.
+    """
+    if not inventory.learned:
+        return
+    with SAVING:
+        inventory.seen |= {path: row for path, row in _remembered(folder).items() if path not in inventory.learned}
         folder.replace(
-            INVENTORY, table_bytes(table_of(Seen, [inventory.seen[path] for path in sorted(inventory.seen)]))
+            INVENTORY, table_bytes(table_of(InventoryRow, [inventory.seen[path] for path in sorted(inventory.seen)]))
         )
-        inventory.changed = False
+    inventory.learned.clear()
 
 
 def digests(
@@ -174,7 +186,7 @@ def digests(
         paths: input files, relative to the data root or absolute.
         workers: files read side by side.
         rehash: read all files again.
-        progress: told (done, total, what) after every file that had to be read.
+        progress: called with (done, total, what) after every file that had to be read.
     """
     wanted = sorted(set(paths))
     found = {path: None if rehash else inventory.known(path) for path in wanted}
@@ -186,12 +198,12 @@ def digests(
             progress(done, len(unknown), "input files read to see whether they are new")
             if state is not None:
                 address = inventory.address(path)
-                inventory.seen[address] = Seen(path=address, sha256=digest, **vars(state))
-                inventory.changed = True
+                inventory.seen[address] = InventoryRow(path=address, sha256=digest, **vars(state))
+                inventory.learned.add(address)
     return {path: digest for path, digest in found.items() if digest is not None}
 
 
-def _read_stable(inventory: Inventory, path: str) -> tuple[str, State | None]:
+def _read_stable(inventory: Inventory, path: str) -> tuple[str, FileState | None]:
     """Hash a file between two equal looks; try twice."""
     for _ in range(2):
         before = inventory.look(path)
@@ -209,7 +221,7 @@ def _read_stable(inventory: Inventory, path: str) -> tuple[str, State | None]:
     return f"{UNSTABLE}:{time.time_ns()}", None
 
 
-def _let_settle(state: State) -> None:
+def _let_settle(state: FileState) -> None:
     age_s = time.time() - state.mtime_ns / 1e9
     if 0 <= age_s < SETTLE_S:
         time.sleep(SETTLE_S - age_s)
@@ -228,7 +240,7 @@ def moved(inventory: Inventory, digest_of: Mapping[str, str]) -> list[str]:
     """Return the input files that are no longer what was hashed: changed, gone, or new since.
 
     Args:
-        inventory: what was known when the digests were taken.
+        inventory: what was known when the digests were computed.
         digest_of: input file -> digest that went into a key.
     """
     return sorted(
@@ -245,7 +257,7 @@ def recheck(inventory: Inventory) -> dict[str, str]:
     return {address: wrong for address, wrong in found.items() if wrong is not None}
 
 
-def _changed(inventory: Inventory, seen: Seen) -> str | None:
+def _changed(inventory: Inventory, seen: InventoryRow) -> str | None:
     is_local = seen.path.startswith("/")
     state = _look_local(seen.path) if is_local else inventory._look_remote(seen.path)
     if state is None:
@@ -256,7 +268,7 @@ def _changed(inventory: Inventory, seen: Seen) -> str | None:
         with Path(seen.path).open("rb") if is_local else inventory.system().open(seen.path, "rb") as handle:
             digest = hashlib.file_digest(handle, "sha256").hexdigest()
     except OSError as error:
-        return f"cannot be read: {error.strerror or error}; mend the disk or its permissions"
+        return f"cannot be read: {error.strerror or error}; fix the disk or its permissions"
     if digest == seen.sha256:
         return None
     return "DAMAGED: other bytes, with the size and the time that it had; download it again, or touch it if it is right"

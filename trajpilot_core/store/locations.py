@@ -10,7 +10,7 @@ ALLOWED_PROTOCOLS = ("file", "s3")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]{0,199}")
 """One component of a path that the store itself makes."""
 PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+._-]+):")
-"""What could be taken for a protocol at the start of an address (two letters or more, so no Windows drive)."""
+"""What could be mistaken for a protocol at the start of an address (two letters or more, so no Windows drive)."""
 
 
 class Location(NamedTuple):

@@ -1,4 +1,4 @@
-"""One run per root, one per stage, nobody beside `gc`, and room on the disk. Commits are atomic, locked or not."""
+"""One run per root, one per stage, nothing next to `gc`, and room on the disk. Commits are atomic, locked or not."""
 
 import contextlib
 import datetime
@@ -21,11 +21,11 @@ log = logging.getLogger("trajpilot")
 POLL_S = 0.2
 LOCK = ".lock"
 TELL_EVERY_S = 600.0
-"""How often somebody who waits says so again."""
+"""How often a waiting process reports that it waits."""
 GC_WAIT_S = 600.0
 """How long a stage waits for a `gc` at work."""
 IN_USE = ".in-use"
-"""Shared by every stage at work below a root, by whatever worker; `gc` takes it alone."""
+"""Shared by every stage at work below a root, by whatever worker; `gc` holds it alone."""
 
 
 @contextlib.contextmanager
@@ -81,7 +81,7 @@ def _sign(handle: FileIO) -> None:
 
 
 def _note(handle: FileIO, text: bytes) -> None:
-    """Say who holds the lock; a full disk does not matter here, the lock is held without it."""
+    """Write who holds the lock; a full disk does not matter here, the lock is held without it."""
     with contextlib.suppress(OSError):
         handle.truncate(0)
         handle.write(text)

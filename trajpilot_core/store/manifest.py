@@ -2,10 +2,10 @@
 
     artifacts/<stage>/current                      which key counts now, replaced atomically
     artifacts/<stage>/<key>/manifest.json          written last, never changes
-    artifacts/<stage>/<key>/occasion.json          clock, host, what was reused: not part of the truth
+    artifacts/<stage>/<key>/run_record.json        clock, host, what was reused: not part of the truth
     artifacts/<stage>/<key>/sources.json           digests of the input files by take: says why, decides nothing
     artifacts/<stage>/<key>/data-<sha256>.*        immutable files
-    artifacts/<stage>/shards/<shard key>/record.json  completion marker of one shard, beside its data
+    artifacts/<stage>/shards/<shard key>/record.json  completion marker of one shard, next to its data
     artifacts/<stage>/packs/<sha256>.parquet       derived, disposable
 
 Every JSON document carries its own digest, because a flipped digit in a number would else be believed.
@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from pydantic import JsonValue, ValidationError
 
-from schemas.artifacts import ArtifactRef, Entry, FileEntry, Manifest, Occasion, ShardRecord
+from schemas.artifacts import ArtifactRef, Entry, FileEntry, Manifest, RunRecord, ShardRecord
 from schemas.base import Record, fingerprint
 from trajpilot_core.errors import StoreError, VersionError
 from trajpilot_core.store.files import Folder
@@ -29,7 +29,7 @@ ARTIFACTS = "artifacts"
 CURRENT = "current"
 SHARDS, PACKS = "shards", "packs"
 MANIFEST, RECORD = "manifest.json", "record.json"
-OCCASION, SOURCES = "occasion.json", "sources.json"
+RUN_RECORD, SOURCES = "run_record.json", "sources.json"
 """Side files of a manifest."""
 R = TypeVar("R", bound=Record)
 OTHER_VERSION = "use the version that wrote it, or run its stage again with this one"
@@ -137,13 +137,13 @@ def point_to(folder: Folder, stage: str, key: str) -> None:
         folder.replace(path, content)
 
 
-def commit_manifest(folder: Folder, manifest: Manifest, occasion: Occasion, *, replace: bool) -> Manifest:
+def commit_manifest(folder: Folder, manifest: Manifest, run_record: RunRecord, *, replace: bool) -> Manifest:
     """Write the manifest last and point to it; return the one that stands (another writer's, where he was first).
 
     Args:
         folder: the root.
         manifest: its files are written already.
-        occasion: side file.
+        run_record: side file.
         replace: write over a manifest that was forced or found damaged.
     """
     path, content = manifest_path(manifest.stage, manifest.key), seal(manifest)
@@ -151,14 +151,14 @@ def commit_manifest(folder: Folder, manifest: Manifest, occasion: Occasion, *, r
         folder.replace(path, content)
     elif not folder.create(path, content):
         manifest = read_manifest(folder, manifest.stage, manifest.key) or manifest
-    folder.replace(f"{stage_folder(manifest.stage)}/{manifest.key}/{OCCASION}", seal(occasion))
+    folder.replace(f"{stage_folder(manifest.stage)}/{manifest.key}/{RUN_RECORD}", seal(run_record))
     point_to(folder, manifest.stage, manifest.key)
     return manifest
 
 
-def read_occasion(folder: Folder, stage: str, key: str) -> Occasion | None:
+def read_run_record(folder: Folder, stage: str, key: str) -> RunRecord | None:
     """Return the side file of a key, None where there is none."""
-    return read_sealed(folder, Occasion, f"{stage_folder(stage)}/{key}/{OCCASION}")
+    return read_sealed(folder, RunRecord, f"{stage_folder(stage)}/{key}/{RUN_RECORD}")
 
 
 def write_data(folder: Folder, stage: str, place: str, suffix: str, content: bytes, rows: int) -> FileEntry:

@@ -2,11 +2,19 @@
 
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from trajpilot_core.errors import StoreError, StoreIOError
+from trajpilot_core.errors import InputError, StoreError, StoreIOError
 from trajpilot_core.store.locations import Location, check_relative
+
+try:
+    from botocore.exceptions import BotoCoreError
+except ImportError:  # without the extra s3 nothing raises it
+    FAILURES: tuple[type[Exception], ...] = (OSError,)
+else:
+    FAILURES = (OSError, BotoCoreError)
 
 SINGLE_PUT_BYTES = 5 * 2**30 - 1
 """Largest object that one PUT can carry (Amazon S3 limits)."""
@@ -15,9 +23,22 @@ CONFLICT_WAITS_S = (0.1, 0.4, 1.6, 6.4)
 
 
 def open_bucket(location: Location) -> "ObjectFolder":
-    """Open a prefix of an object store through fsspec; credentials and endpoint come from its own configuration.
+    """Open a prefix of an object store.
 
     Raises:
+        InputError: it cannot be reached, or there are no credentials for it.
+        StoreError: the library of the protocol is not installed.
+    """
+    return ObjectFolder(location.url(), open_system(location), location.path)
+
+
+def open_system(location: Location) -> Any:
+    """Open an object store through fsspec, and ask it once per process whether it answers.
+
+    Credentials and endpoint come from its own configuration.
+
+    Raises:
+        InputError: it cannot be reached, or there are no credentials for it.
         StoreError: the library of the protocol is not installed.
     """
     import fsspec
@@ -28,7 +49,26 @@ def open_bucket(location: Location) -> "ObjectFolder":
         raise StoreError(
             f"{location.url()} needs a package that is absent ({error}); pip install 'trajpilot[s3]'"
         ) from error
-    return ObjectFolder(location.url(), system, location.path)
+    _require_answer(system, location)
+    return system
+
+
+@lru_cache(maxsize=64)
+def _require_answer(system: Any, location: Location) -> None:
+    """Look at an address once; whether something lies there, and who may read it, is for those who do.
+
+    Raises:
+        InputError: there is no answer, or the client finds no credentials.
+    """
+    try:
+        system.info(location.path)
+    except OSError:
+        return
+    except FAILURES as error:
+        raise InputError(
+            f"{location.url()} cannot be used ({error}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+            "or AWS_PROFILE, or give the machine a role, and AWS_ENDPOINT_URL where the store is not Amazon's"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -51,7 +91,7 @@ class ObjectFolder:
         """Return the whole object."""
         try:
             content: bytes = self.system.cat_file(self._at(path))
-        except OSError as error:
+        except FAILURES as error:
             raise StoreIOError(f"cannot read {self.url}/{path}: {error}") from error
         return content
 
@@ -61,14 +101,14 @@ class ObjectFolder:
             return int(self.system.info(self._at(path), refresh=True)["size"])
         except FileNotFoundError:
             return None
-        except OSError as error:
+        except FAILURES as error:
             raise StoreIOError(f"cannot look at {self.url}/{path}: {error}") from error
 
     def replace(self, path: str, content: bytes) -> None:
         """Write the whole object, over any older one."""
         try:
             self._put(path, content, "overwrite")
-        except OSError as error:
+        except FAILURES as error:
             raise StoreIOError(f"cannot write {self.url}/{path} ({len(content):,} bytes): {error}") from error
 
     def create(self, path: str, content: bytes) -> bool:
@@ -77,7 +117,7 @@ class ObjectFolder:
             try:
                 self._put(path, content, "create")
                 return True
-            except OSError as error:
+            except FAILURES as error:
                 if status_of(error) == 412 or isinstance(error, FileExistsError):
                     return False
                 if status_of(error) != 409 or wait_s is None:
@@ -91,7 +131,7 @@ class ObjectFolder:
             self.system.rm_file(self._at(path))
         except FileNotFoundError:
             return
-        except OSError as error:
+        except FAILURES as error:
             raise StoreIOError(f"cannot remove {self.url}/{path}: {error}") from error
 
     def names(self, path: str) -> list[str]:
@@ -100,7 +140,7 @@ class ObjectFolder:
             found = self.system.ls(self._at(path), detail=False, refresh=True)
         except FileNotFoundError:
             return []
-        except OSError as error:
+        except FAILURES as error:
             raise StoreIOError(f"cannot list {self.url}/{path}: {error}") from error
         names = {str(name).rstrip("/").rsplit("/", 1)[-1] for name in found}
         return sorted(name for name in names if name and not name.startswith("."))

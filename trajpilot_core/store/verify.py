@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from schemas.artifacts import FileEntry, Manifest, Occasion, ShardRecord, SourceNotes
+from schemas.artifacts import FileEntry, Manifest, RunRecord, ShardRecord, SourceNotes
 from schemas.base import Record
 from trajpilot_core.errors import StoreError, StoreIOError, VersionError
 from trajpilot_core.store.files import Folder, open_folder
@@ -12,7 +12,7 @@ from trajpilot_core.store.history import keys_of, stages_of
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, NAME
 from trajpilot_core.store.manifest import (
     CURRENT,
-    OCCASION,
+    RUN_RECORD,
     SHARDS,
     SOURCES,
     current_manifest,
@@ -25,7 +25,7 @@ from trajpilot_core.store.manifest import (
 from trajpilot_core.store.verified import verified_bytes
 
 R = TypeVar("R", bound=Record)
-Seen = dict[str, tuple[str, bool] | None]
+CheckedFiles = dict[str, tuple[str, bool] | None]
 """Data file -> what is wrong with it, and whether that is sure; None: nothing."""
 
 
@@ -64,12 +64,12 @@ def verify(root: str, *, repair: bool, allowed: tuple[str, ...] = ALLOWED_PROTOC
 
 
 def _verify_stage(folder: Folder, stage: str) -> Iterator[Damage]:
-    seen: Seen = {}
+    seen: CheckedFiles = {}
     for key in [name for name in folder.names(f"{stage_folder(stage)}/{SHARDS}") if NAME.fullmatch(name)]:
         yield from _verify_record(folder, stage, ShardRecord, shard_path(stage, key), seen)
     for key in keys_of(folder, stage):
         yield from _verify_record(folder, stage, Manifest, manifest_path(stage, key), seen)
-        for kind, name in ((Occasion, OCCASION), (SourceNotes, SOURCES)):
+        for kind, name in ((RunRecord, RUN_RECORD), (SourceNotes, SOURCES)):
             yield from _verify_record(folder, stage, kind, f"{stage_folder(stage)}/{key}/{name}", seen)
     try:
         current_manifest(folder, stage)
@@ -81,7 +81,7 @@ def _is_sure(error: StoreError) -> bool:
     return not isinstance(error, StoreIOError | VersionError)
 
 
-def _verify_record(folder: Folder, stage: str, kind: type[R], path: str, seen: Seen) -> Iterator[Damage]:
+def _verify_record(folder: Folder, stage: str, kind: type[R], path: str, seen: CheckedFiles) -> Iterator[Damage]:
     try:
         record = read_sealed(folder, kind, path)
     except StoreError as error:
@@ -96,7 +96,7 @@ def _verify_record(folder: Folder, stage: str, kind: type[R], path: str, seen: S
             yield Damage(path, "; ".join(text for text, _ in bad.values()), files, is_sure=sure)
 
 
-def _problem(folder: Folder, stage: str, file: FileEntry, seen: Seen) -> tuple[str, bool] | None:
+def _problem(folder: Folder, stage: str, file: FileEntry, seen: CheckedFiles) -> tuple[str, bool] | None:
     path = f"{stage_folder(stage)}/{file.name}"
     if file.name not in seen:
         try:

@@ -29,7 +29,7 @@ log = logging.getLogger("trajpilot")
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """How far a training is; changed by the loop only."""
 
     epoch: int = 0
@@ -48,7 +48,7 @@ def save_checkpoint(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
-    progress: Progress,
+    progress: TrainingProgress,
 ) -> None:
     """Write the checkpoint of the training `name` into `folder`, whole or not at all."""
     tensors = {f"model/{key}": value for key, value in model.state_dict().items()}
@@ -77,7 +77,7 @@ def load_checkpoint(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
-) -> Progress | None:
+) -> TrainingProgress | None:
     """Put a checkpoint back into model, optimizer and random states; None where there is none or it is damaged.
 
     Raises:
@@ -103,7 +103,7 @@ def load_checkpoint(
     return _progress(tensors, facts)
 
 
-def read_progress(folder: Path) -> Progress:
+def read_progress(folder: Path) -> TrainingProgress:
     """Return how far the training in `folder` is, with its best weights.
 
     Raises:
@@ -125,7 +125,7 @@ def checkpoint_epoch(folder: Path) -> int:
 
 
 def write_atomically(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a safetensors file beside `path`, sync it, and rename it into place; its folder is made where it is absent.
+    """Write a safetensors file next to `path`, sync it, and rename it into place; its folder is made where absent.
 
     Raises:
         StoreIOError: the disk failed or is full; a file of before stays.
@@ -187,11 +187,11 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, facts
 
 
-def _progress(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Progress:
-    """Build the progress that a checkpoint tells."""
+def _progress(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> TrainingProgress:
+    """Build the progress that a checkpoint records."""
     curve = [CurvePoint.model_validate(row) for row in facts["curve"]]
     best = _below(tensors, "best/")
-    return Progress(facts["epoch"], facts["best_epoch"], facts["best_score"], facts["scores"], curve, best)
+    return TrainingProgress(facts["epoch"], facts["best_epoch"], facts["best_score"], facts["scores"], curve, best)
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -7,24 +7,24 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from schemas.config import AlignmentConfig
+from schemas.training import AlignmentConfig
+from trajpilot_core.data.chains import trajectory_latents
 from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
-from trajpilot_core.training.chains import trajectory_latents
-from trajpilot_core.training.jobs import Job, job_tensors
+from trajpilot_core.training.dev_scores import recall_at
+from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
-from trajpilot_core.training.measures import recall_at
 
 E_TAU = "e_tau"
 
 
-def train_alignment(job: Job, epoch_done: EpochDone) -> None:
+def train_alignment(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit E_tau on the job's segments and leave it in the job's checkpoint."""
     cfg = AlignmentConfig.model_validate_json(job.config)
     data = job_tensors(job)
     with seeded(job.seed):
         model = TrajectoryEncoder(cfg, data["bank"].shape[1])
-    model.scale.copy_(channel_scale(data["controls"][data["fit"]]))
+    model.scale.copy_(channel_scale(data["motions"][data["fit"]]))
     model = model.to(job.device)
     n_fit = len(data["fit"])
     training = Training(
@@ -42,7 +42,7 @@ def train_alignment(job: Job, epoch_done: EpochDone) -> None:
 def segment_loss(model: TrajectoryEncoder, data: dict[str, Tensor], rows: Tensor) -> Tensor:
     """Return the alignment loss of the segments `rows` (B,) long."""
     ids = data["labels"][rows]
-    z_BE = model(data["controls"][rows] / model.scale)
+    z_BE = model(data["motions"][rows] / model.scale)
     return alignment_loss(z_BE, data["bank"][ids], ids, clamp_temperature(model.log_temperature))
 
 
@@ -52,7 +52,7 @@ def measurer(model: TrajectoryEncoder, data: dict[str, Tensor]) -> Callable[[], 
     def measure() -> dict[str, float]:
         scores: dict[str, float] = {}
         for split, rows in (("train", data["fit"]), ("dev", data["dev"])):
-            latents, ids = trajectory_latents(model, data["controls"][rows]), data["labels"][rows]
+            latents, ids = trajectory_latents(model, data["motions"][rows]), data["labels"][rows]
             scores |= {f"{split}/R@{k}": recall_at(latents, data["bank"], ids, k) for k in (1, 5)}
         return scores
 

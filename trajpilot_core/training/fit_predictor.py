@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from schemas.config import PredictorConfig
+from schemas.training import PredictorConfig
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
-from trajpilot_core.training.jobs import Job, job_tensors
+from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels
+from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 from trajpilot_core.training.losses import clamp_temperature, prediction_loss
-from trajpilot_core.training.measures import mid_accuracy, nearest_labels
 
-WindowBatch = tuple[int, Tensor]
+PredictorBatch = tuple[int, Tensor]
 """Horizon, (B,) long numbers of its fitted windows."""
 
 
@@ -42,7 +42,7 @@ class PredictorTask:
     """Over all the windows of the data."""
 
 
-def train_predictor(job: Job, epoch_done: EpochDone) -> None:
+def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit the variant that the job names and leave it in the job's checkpoint."""
     cfg = PredictorConfig.model_validate_json(job.config)
     task = task_of(job_tensors(job))
@@ -74,14 +74,14 @@ def new_predictor(task: PredictorTask, cfg: PredictorConfig) -> CausalPredictor:
     return model
 
 
-def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.Generator) -> list[WindowBatch]:
+def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.Generator) -> list[PredictorBatch]:
     """Return one epoch: every window once, in batches of one horizon, in random order (uniform over the union, D 3)."""
     batches = [(h, rows) for h, w in fit_windows.items() for rows in index_batches(len(w), batch, generator)]
     return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
 
 
 def window_loss(
-    model: CausalPredictor, task: PredictorTask, cfg: PredictorConfig, variant: str, batch: WindowBatch
+    model: CausalPredictor, task: PredictorTask, cfg: PredictorConfig, variant: str, batch: PredictorBatch
 ) -> Tensor:
     """Return L_pred of one batch, a scalar (shape ()), with trajectory and goal dropout per sample (D 13, 16)."""
     horizon, rows = batch

@@ -15,19 +15,19 @@ import torch
 from torch import Tensor
 
 from schemas.results import CurvePoint
+from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.stages.stage import Runtime
+from trajpilot_core.runtime import worker_pool
 from trajpilot_core.store.files import naming_failures
 from trajpilot_core.training.checkpoint import (
     NAME,
-    Progress,
+    TrainingProgress,
     checkpoint_epoch,
     read_progress,
     read_tensors,
     write_atomically,
 )
 from trajpilot_core.training.loop import EpochDone, tell_resumed
-from trajpilot_core.workers import worker_pool
 
 POLL_S = 0.5
 UNIT = "epochs at most"
@@ -37,8 +37,8 @@ TOLD = 2
 SHARED, OWN, EPOCHS = "shared.safetensors", "task.safetensors", "epochs.json"
 
 
-class Job(NamedTuple):
-    """One training, told by words and files only."""
+class TrainingJob(NamedTuple):
+    """One training, described by words and files only."""
 
     name: str
     """`<chain>/<variant>`."""
@@ -55,11 +55,11 @@ class Job(NamedTuple):
     device: str
 
 
-Train = Callable[[Job, EpochDone], None]
+Train = Callable[[TrainingJob, EpochDone], None]
 """Must be a module-level function: a spawned process finds it by name."""
 
 
-def run_jobs(jobs: Sequence[Job], train: Train, runtime: Runtime) -> None:
+def run_jobs(jobs: Sequence[TrainingJob], train: Train, runtime: Runtime) -> None:
     """Run every job to its end; one that has ended before is over at once.
 
     Raises:
@@ -82,12 +82,12 @@ def put_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
     write_atomically(folder / name, {key: value.cpu().contiguous() for key, value in tensors.items()}, {})
 
 
-def job_tensors(job: Job) -> dict[str, Tensor]:
+def job_tensors(job: TrainingJob) -> dict[str, Tensor]:
     """Read the inputs of a job onto its device: name -> tensor of the shape that `put_tensors` was given."""
     return read_tensors(job.shared / SHARED, job.device)[0] | read_tensors(job.own / OWN, job.device)[0]
 
 
-def job_result(job: Job) -> tuple[dict[str, Tensor], list[CurvePoint]]:
+def job_result(job: TrainingJob) -> tuple[dict[str, Tensor], list[CurvePoint]]:
     """Return the best weights and the curve of a job that has ended.
 
     Returns:
@@ -100,11 +100,11 @@ def job_result(job: Job) -> tuple[dict[str, Tensor], list[CurvePoint]]:
         left = (job.folder / NAME).is_file()
     if not left:
         raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {job.folder}; run the stage again")
-    progress: Progress = read_progress(job.folder)
+    progress: TrainingProgress = read_progress(job.folder)
     return progress.best, progress.curve
 
 
-def fitted_takes(jobs: Sequence[Job], segment_take: Tensor, take_ids: Sequence[str]) -> str:
+def fitted_takes(jobs: Sequence[TrainingJob], segment_take: Tensor, take_ids: Sequence[str]) -> str:
     """Return, as a JSON object, chain name -> sorted ids of the takes whose segments its trainings were fitted on.
 
     Read from the tensors that the jobs were given (`fit`, `fit_rows` and `fit/<H>` hold numbers of segments), not from
@@ -124,8 +124,8 @@ def fitted_takes(jobs: Sequence[Job], segment_take: Tensor, take_ids: Sequence[s
     return json.dumps({chain: sorted(takes) for chain, takes in sorted(found.items())})
 
 
-def _run_spawned(jobs: Sequence[Job], train: Train, runtime: Runtime, workers: int) -> None:
-    """Run the jobs in processes of their own, and tell how far they are; what a process logs itself is not seen."""
+def _run_spawned(jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, workers: int) -> None:
+    """Run the jobs in processes of their own, and report how far they are; what a process logs itself is not seen."""
     for job in jobs:
         tell_resumed(job.name, job.seed, checkpoint_epoch(job.folder))
     with worker_pool(workers) as pool:
@@ -134,12 +134,12 @@ def _run_spawned(jobs: Sequence[Job], train: Train, runtime: Runtime, workers: i
             _watch(futures, jobs, runtime)
         except BrokenProcessPool as error:
             raise TrainingError(
-                "a training process ended without a word (killed, or out of memory); run again, with fewer "
-                "RunOptions.workers if memory is short: finished epochs are kept"
+                "a training process crashed (killed, or out of memory); run again, with fewer "
+                "--workers if memory is short: finished epochs are kept"
             ) from error
 
 
-def _watch(futures: Sequence[Future[None]], jobs: Sequence[Job], runtime: Runtime) -> None:
+def _watch(futures: Sequence[Future[None]], jobs: Sequence[TrainingJob], runtime: Runtime) -> None:
     """Wait for all; raise the first error at once."""
     open_: set[Future[None]] = set(futures)
     while open_:
@@ -159,7 +159,7 @@ def _together(told: Sequence[tuple[int, int, str]], ended: Sequence[bool]) -> tu
     return done, len(told) * each, "; ".join([UNIT, *lines[:TOLD]])
 
 
-def _in_process(job: Job, train: Train) -> None:
+def _in_process(job: TrainingJob, train: Train) -> None:
     """Train in this process; how far it is goes to a small file that the parent reads."""
 
     def tell(epoch: int, epochs: int, line: str) -> None:
@@ -172,7 +172,7 @@ def _in_process(job: Job, train: Train) -> None:
     train(job, tell)
 
 
-def _told(job: Job) -> tuple[int, int, str]:
+def _told(job: TrainingJob) -> tuple[int, int, str]:
     """Epochs done, most epochs, one line; zeros before the first epoch has ended."""
     path = job.folder / EPOCHS
     with naming_failures("read", path):

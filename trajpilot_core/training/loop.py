@@ -30,10 +30,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from schemas.config import TrainConfig
 from schemas.results import CurvePoint
+from schemas.training import TrainConfig
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from trajpilot_core.training.checkpoint import TrainingProgress, load_checkpoint, save_checkpoint
 
 log = logging.getLogger("trajpilot")
 Batch = Any
@@ -60,7 +60,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedModel:
     """What a training leaves."""
 
     state: dict[str, Tensor]
@@ -72,7 +72,7 @@ class Fitted:
 
 def fit(
     training: Training, cfg: TrainConfig, folder: Path | None, device: str, epoch_done: EpochDone | None = None
-) -> Fitted:
+) -> FittedModel:
     """Train until the epochs are over or dev stops improving, and return the best epoch's weights.
 
     Args:
@@ -80,7 +80,7 @@ def fit(
         cfg: its hyperparameters; `precision` is resolved to fp32 or bf16.
         folder: private to this training; holds its checkpoint, from which a second call goes on. None: no checkpoint.
         device: where the model lies; on a CPU one thread is used.
-        epoch_done: told (epoch, most epochs, one line) after every epoch.
+        epoch_done: called with (epoch, most epochs, one line) after every epoch.
 
     Raises:
         TrainingError: the loss is not finite, there is nothing to train on, or `precision` is still `auto`.
@@ -88,7 +88,7 @@ def fit(
     with seeded(training.seed), one_thread(device):
         generator = torch.Generator().manual_seed(training.seed)
         optimizer = build_optimizer(training.model, cfg, device)
-        state = load_checkpoint(folder, training.name, training.model, optimizer, generator) or Progress()
+        state = load_checkpoint(folder, training.name, training.model, optimizer, generator) or TrainingProgress()
         tell_resumed(training.name, training.seed, state.epoch)
         while not finished(state, cfg):
             run_epoch(training, cfg, optimizer, generator, state, device)
@@ -98,7 +98,7 @@ def fit(
             if epoch_done is not None:
                 said = f"{training.name}: {training.selected.replace('/', ' ')} {state.scores[-1]:.3f}"
                 epoch_done(state.epoch, cfg.epochs, said)
-    return Fitted(state.best, state.best_score, state.best_epoch, list(state.curve))
+    return FittedModel(state.best, state.best_score, state.best_epoch, list(state.curve))
 
 
 def tell_resumed(name: str, seed: int, epoch: int) -> None:
@@ -112,7 +112,7 @@ def run_epoch(
     cfg: TrainConfig,
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
-    state: Progress,
+    state: TrainingProgress,
     device: str,
 ) -> None:
     """Train one epoch, measure, and note the outcome in `state`."""
@@ -136,10 +136,13 @@ def run_epoch(
     note_epoch(training, state, loss_sum.item() / len(batches))
 
 
-def note_epoch(training: Training, state: Progress, loss: float) -> None:
+def note_epoch(training: Training, state: TrainingProgress, loss: float) -> None:
     """Measure the model, keep it when it is the best so far, and add the curve rows of this epoch."""
     if not math.isfinite(loss):
-        raise TrainingError(f"{training.name}: loss {loss} in epoch {state.epoch + 1}; lower TrainConfig.lr")
+        raise TrainingError(
+            f"{training.name}: loss {loss} in epoch {state.epoch + 1}; lower the rate of its stage, for example with "
+            "--set predictor.train.lr"
+        )
     training.model.eval()
     with torch.no_grad():
         measured = {"train/loss": loss, **training.measure()}
@@ -157,7 +160,7 @@ def note_epoch(training: Training, state: Progress, loss: float) -> None:
         state.best = {name: value.detach().cpu().clone() for name, value in training.model.state_dict().items()}
 
 
-def finished(state: Progress, cfg: TrainConfig) -> bool:
+def finished(state: TrainingProgress, cfg: TrainConfig) -> bool:
     """Return whether the epochs are over, or dev has not improved for `patience` of them."""
     stale = cfg.patience is not None and state.epoch - state.best_epoch >= cfg.patience
     return state.epoch >= cfg.epochs or stale
@@ -185,7 +188,7 @@ def build_optimizer(model: nn.Module, cfg: TrainConfig, device: str) -> torch.op
 def autocast(cfg: TrainConfig, device: str) -> torch.autocast:
     """Return the arithmetic of the loss: bf16 autocast, or none for fp32."""
     if cfg.precision == "auto":
-        raise TrainingError("TrainConfig.precision is 'auto'; it must be resolved to fp32 or bf16 before training")
+        raise TrainingError("the precision is 'auto'; it must be resolved to fp32 or bf16 before training")
     return torch.autocast(device.split(":")[0], torch.bfloat16, enabled=cfg.precision == "bf16")
 
 

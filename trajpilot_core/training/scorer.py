@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from schemas.config import ScorerConfig
+from schemas.training import ScorerConfig
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
 from trajpilot_core.retrieval.bank import ChainView
 from trajpilot_core.retrieval.candidates import Candidates, scores_of, truth_of
@@ -179,9 +179,13 @@ def class_weights(positive_N: Tensor) -> tuple[float, float]:
 
 
 def scorer_loss(
-    gate_B: Tensor, rank_BK: Tensor, utility_BK: Tensor, opens_B: Tensor,
-    weights: tuple[float, float], config: ScorerConfig,
-) -> Tensor:  # fmt: skip
+    gate_B: Tensor,
+    rank_BK: Tensor,
+    utility_BK: Tensor,
+    opens_B: Tensor,
+    weights: tuple[float, float],
+    config: ScorerConfig,
+) -> Tensor:
     """Return the mean loss: balanced BCE of the gate, and on gate-positive rows CE to the best candidate and KL.
 
     Args:

@@ -8,12 +8,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from schemas.config import Ablation, ScorerConfig, ScorerPlusConfig
+from schemas.training import Ablation, ScorerConfig, ScorerPlusConfig
+from trajpilot_core.data.chains import Chain, ModelFile, model_key
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.models.scorer_plus import ScorerPlus
-from trajpilot_core.training.chains import Chain, ModelFile, model_key
-from trajpilot_core.training.scorer_fit import SCORER, Decision, FittedScorer, FittedSeed, variant_of
+from trajpilot_core.training.scorer_fit import SCORER, FittedScorer, FittedSeed, ScorerDecision, variant_of
 from trajpilot_core.training.scorer_plus_fit import FittedPlus, PlusDecision
 
 FINAL = Chain("final", None)
@@ -50,7 +50,7 @@ def scorer_config(file: ModelFile) -> ScorerConfig:
 
 def load_scorer(
     file: ModelFile, seed: int, device: str, ablation: Ablation | None = None
-) -> tuple[GateThenRankScorer, Decision]:
+) -> tuple[GateThenRankScorer, ScorerDecision]:
     """Build the frozen scorer of one seed, or an ablated one, and read its decision.
 
     Raises:
@@ -59,7 +59,7 @@ def load_scorer(
     key = _known(file, model_key(FINAL, seed, variant_of(ablation)))
     model = GateThenRankScorer(scorer_config(file), ScorerShape(**json.loads(file.metadata["shape"])), ablation)
     model.load_state_dict(_state(file, key), strict=True)
-    return model.to(device).eval().requires_grad_(False), Decision.model_validate_json(file.metadata[key])
+    return model.to(device).eval().requires_grad_(False), ScorerDecision.model_validate_json(file.metadata[key])
 
 
 def load_plus(file: ModelFile, config: ScorerPlusConfig, seed: int, device: str) -> tuple[ScorerPlus, PlusDecision]:

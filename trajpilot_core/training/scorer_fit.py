@@ -3,7 +3,7 @@
 Source: docs/decisions/paper-gaps.md (28 to 32); docs/decisions/scorer.md.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 from schemas.base import Record
-from schemas.config import Ablation, ScorerConfig
 from schemas.results import CurvePoint
-from trajpilot_core.evaluation.ranking import ranks_of, truth_ranks
+from schemas.training import Ablation, ScorerConfig
+from trajpilot_core.data.chains import Chain, ModelFiles, chains_of, query_takes
+from trajpilot_core.data.planning import SPLITS, PlanningData
+from trajpilot_core.engine.progress import Progress, portion
+from trajpilot_core.models.ranking import ranks_of, truth_ranks
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
-from trajpilot_core.models.scorer_plus import Lore
+from trajpilot_core.models.scorer_plus import TrainingStatistics
 from trajpilot_core.retrieval.bank import Bank, ChainView, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import Candidates, find_candidates, label_votes, pool_mean, truth_of
-from trajpilot_core.stages.steps import portion
-from trajpilot_core.training.chains import Chain, ModelFiles, chains_of, query_takes
-from trajpilot_core.training.data import SPLITS, PlanningData
 from trajpilot_core.training.loop import Training, fit, index_batches, seeded
 from trajpilot_core.training.scorer import (
     NEVER,
@@ -36,17 +36,16 @@ from trajpilot_core.training.scorer import (
     scorer_loss,
     shape_of,
 )
-from trajpilot_core.training.scorer_plus import Part, PlusQueries, gather, plus_queries
+from trajpilot_core.training.scorer_plus import PlusQueries, QueryGroup, gather, plus_queries
 from trajpilot_core.training.scorer_plus_fit import FittedPlus, PlusData, fit_plus
-from trajpilot_core.training.scorer_plus_lore import PlusSource, plus_source
+from trajpilot_core.training.scorer_plus_statistics import PlusSource, plus_source
 
 WINDOWS_AT_ONCE = 1024
 SCORER = "scorer"
 """Variant of the paper's scorer; the ablated ones are `scorer_<ablation>`."""
-Progress = Callable[[int, int, str], None]
 
 
-class Decision(Record):
+class ScorerDecision(Record):
     """What was chosen on dev for one seed, and what dev said."""
 
     threshold: float
@@ -66,7 +65,7 @@ class FittedScorer(NamedTuple):
 
     state: dict[str, Tensor]
     shape: ScorerShape
-    decision: Decision
+    decision: ScorerDecision
     curve: list[CurvePoint]
 
 
@@ -102,9 +101,14 @@ class FittedSeed(NamedTuple):
 
 
 def fit_scorers(
-    data: PlanningData, files: ModelFiles, config: ScorerConfig, seed: int, scratch: Path, device: str,
+    data: PlanningData,
+    files: ModelFiles,
+    config: ScorerConfig,
+    seed: int,
+    scratch: Path,
+    device: str,
     progress: Progress,
-) -> FittedSeed:  # fmt: skip
+) -> FittedSeed:
     """Fit the paper's scorer, its ablations and Scorer+ on the same queries; every choice is made on dev.
 
     Args:
@@ -114,7 +118,7 @@ def fit_scorers(
         seed: which chains are read; also of the scorers' own weights, dropout and batches.
         scratch: folder for this seed's checkpoints.
         device: where the models run.
-        progress: told (done, total, what).
+        progress: called with (done, total, what).
     """
     total = epochs_of(config)
     collected = collect(data, files, config, seed, device, portion(progress, 0, total))
@@ -169,36 +173,41 @@ class PlusCollector:
 
     def __init__(self, config: ScorerConfig) -> None:
         self.config = config
-        self.train: list[tuple[Part, PlusQueries]] = []
-        self.dev: list[tuple[Part, PlusQueries]] = []
-        self._lore: dict[str, Lore] = {}
+        self.train: list[tuple[QueryGroup, PlusQueries]] = []
+        self.dev: list[tuple[QueryGroup, PlusQueries]] = []
+        self._statistics: dict[str, TrainingStatistics] = {}
         self._source: PlusSource | None = None
 
-    def add(self, view: ChainView, found: Candidates, queries: list[tuple[Part, PlusQueries]]) -> None:
+    def add(self, view: ChainView, found: Candidates, queries: list[tuple[QueryGroup, PlusQueries]]) -> None:
         """Append the queries of B windows."""
         if self.config.plus is not None:
-            queries.append((Part(view.chain.name, found.horizon), plus_queries(self.source(view), found)))
+            queries.append((QueryGroup(view.chain.name, found.horizon), plus_queries(self.source(view), found)))
 
     def source(self, view: ChainView) -> PlusSource:
         """Return what Scorer+ takes from the training takes of a chain; the latest is kept."""
         if self._source is None or self._source.view is not view:
             self._source = plus_source(view, self.config)
-            self._lore[view.chain.name] = self._source.lore
+            self._statistics[view.chain.name] = self._source.statistics
         return self._source
 
     def collected(self, final: ChainView) -> PlusData | None:
         """Return everything that was added."""
         if self.config.plus is None:
             return None
-        if final.chain.name not in self._lore:
+        if final.chain.name not in self._statistics:
             self.source(final)
-        return PlusData(self._lore, gather(self.train), gather(self.dev))
+        return PlusData(self._statistics, gather(self.train), gather(self.dev))
 
 
 def train_scorer(
-    collected: Collected, config: ScorerConfig, ablation: Ablation | None, seed: int, scratch: Path, device: str,
+    collected: Collected,
+    config: ScorerConfig,
+    ablation: Ablation | None,
+    seed: int,
+    scratch: Path,
+    device: str,
     progress: Progress,
-) -> FittedScorer:  # fmt: skip
+) -> FittedScorer:
     """Train one scorer; without training queries its weights stay as initialised and its gate never opens."""
     train, dev, shape = collected.train, collected.dev, collected.shape
     with seeded(seed):
@@ -222,19 +231,26 @@ def train_scorer(
         return {f"dev/{name}": value for name, value in dev_scores(gate_N, choice_N, dev.queries).items()}
 
     training = Training(
-        name=f"final/{variant_of(ablation)}", seed=seed, model=scorer, selected="dev/selection", loss=loss,
-        measure=measure, batches=lambda generator: index_batches(len(train), config.train.batch, generator),
-    )  # fmt: skip
+        name=f"final/{variant_of(ablation)}",
+        seed=seed,
+        model=scorer,
+        selected="dev/selection",
+        loss=loss,
+        measure=measure,
+        batches=lambda generator: index_batches(len(train), config.train.batch, generator),
+    )
     fitted = fit(training, config.train, scratch / variant_of(ablation), device, progress)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     share = float(opens.float().mean())
     return FittedScorer(fitted.state, shape, _decision(config, dev, len(train), share, kept), fitted.curve)
 
 
-def _decision(config: ScorerConfig, dev: DevSet, n_queries: int, share: float, kept: dict[str, float]) -> Decision:
+def _decision(
+    config: ScorerConfig, dev: DevSet, n_queries: int, share: float, kept: dict[str, float]
+) -> ScorerDecision:
     """Gather what dev decided; without dev windows the gate stays shut and the temperatures are the grid's highest."""
     horizon = dev.queries.n_mids if dev.queries is not None else torch.empty(0, dtype=torch.long)
-    return Decision(
+    return ScorerDecision(
         threshold=kept.get("threshold", NEVER),
         knn_temperature=best_temperature(config.temperatures, dev.knn_m1, horizon),
         pool_temperature=best_temperature(config.temperatures, dev.pool_m1, horizon),

@@ -10,15 +10,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trajpilot_core.models.scorer_plus import Lore, PlusInputs, ScorerPlus
+from trajpilot_core.models.scorer_plus import PlusInputs, ScorerPlus, TrainingStatistics
 from trajpilot_core.retrieval.candidates import Candidates
 from trajpilot_core.training.scorer import best_threshold, plain_mean
-from trajpilot_core.training.scorer_plus_lore import PlusSource, plus_inputs
+from trajpilot_core.training.scorer_plus_statistics import PlusSource, plus_inputs
 
 BATCH = 256
 
 
-class Part(NamedTuple):
+class QueryGroup(NamedTuple):
     """Queries that are read together: of one chain and one horizon."""
 
     chain: str
@@ -47,9 +47,9 @@ def plus_queries(source: PlusSource, found: Candidates) -> PlusQueries:
     )
 
 
-def gather(found: Iterable[tuple[Part, PlusQueries]]) -> dict[Part, PlusQueries]:
+def gather(found: Iterable[tuple[QueryGroup, PlusQueries]]) -> dict[QueryGroup, PlusQueries]:
     """Put queries of the same part one after the other; parts in order of chain and horizon."""
-    of_part: dict[Part, list[PlusQueries]] = {}
+    of_part: dict[QueryGroup, list[PlusQueries]] = {}
     for part, queries in found:
         of_part.setdefault(part, []).append(queries)
     return {part: _joined(queries) for part, queries in sorted(of_part.items())}
@@ -66,9 +66,9 @@ def inputs_at(queries: PlusQueries, rows: Tensor) -> PlusInputs:
     return PlusInputs(*(value[rows].float() for value in queries.inputs))
 
 
-def plus_loss(scorer: ScorerPlus, queries: PlusQueries, rows: Tensor, lore: Lore) -> Tensor:
+def plus_loss(scorer: ScorerPlus, queries: PlusQueries, rows: Tensor, statistics: TrainingStatistics) -> Tensor:
     """Return the mean over queries and middle steps of -log p(true label), a scalar; `rows` long of shape (B,)."""
-    probability_BHV: Tensor = scorer(inputs_at(queries, rows), lore)
+    probability_BHV: Tensor = scorer(inputs_at(queries, rows), statistics)
     own_BM = probability_BHV.gather(2, queries.labels[rows, :, None])[:, 1:-1, 0]
     return -own_BM.clamp_min(1e-9).log().mean()
 
@@ -86,21 +86,23 @@ class PlusAnswers:
 
 
 @torch.inference_mode()
-def plus_answers(scorer: ScorerPlus, queries: PlusQueries, lore: Lore) -> Iterator[PlusAnswers]:
+def plus_answers(scorer: ScorerPlus, queries: PlusQueries, statistics: TrainingStatistics) -> Iterator[PlusAnswers]:
     """Yield the answers to N queries in parts of at most BATCH."""
     for rows in torch.split(torch.arange(len(queries), device=queries.labels.device), BATCH):
-        probability_BHV, decoded_BH = scorer.answer(inputs_at(queries, rows), lore)
+        probability_BHV, decoded_BH = scorer.answer(inputs_at(queries, rows), statistics)
         best_BM = probability_BHV[:, 1:-1].amax(-1)
         of_fallback_BM = probability_BHV.gather(2, queries.fallback[rows, :, None])[:, 1:-1, 0]
         yield PlusAnswers(probability_BHV, decoded_BH, (best_BM - of_fallback_BM).mean(1))
 
 
-def plus_dev_scores(scorer: ScorerPlus, queries: Mapping[Part, PlusQueries], lore: Lore) -> dict[str, float]:
+def plus_dev_scores(
+    scorer: ScorerPlus, queries: Mapping[QueryGroup, PlusQueries], statistics: TrainingStatistics
+) -> dict[str, float]:
     """Return shares of Scorer+ on dev: its row at the best threshold, fallback, always open, and log likelihood."""
     columns: dict[str, list[Tensor]] = {}
     for part, held in queries.items():
         at = 0
-        for answers in plus_answers(scorer, held, lore):
+        for answers in plus_answers(scorer, held, statistics):
             rows = slice(at, at + len(answers.gain))
             at = rows.stop
             for name, column in _dev_columns(answers, held.labels[rows], held.fallback[rows], part.horizon).items():

@@ -3,7 +3,7 @@
 Source: docs/decisions/scorer-plus.md.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 from schemas.base import Record
-from schemas.config import ScorerPlusConfig
 from schemas.results import CurvePoint
-from trajpilot_core.models.scorer_plus import Lore, ScorerPlus
+from schemas.training import ScorerPlusConfig
+from trajpilot_core.engine.progress import Progress
+from trajpilot_core.models.scorer_plus import ScorerPlus, TrainingStatistics
 from trajpilot_core.training.loop import Training, fit, index_batches, seeded
 from trajpilot_core.training.scorer import NEVER
-from trajpilot_core.training.scorer_plus import Part, PlusQueries, plus_dev_scores, plus_loss
+from trajpilot_core.training.scorer_plus import PlusQueries, QueryGroup, plus_dev_scores, plus_loss
 
 FINAL = "final"
 NAME = "final/scorer_plus"
-Progress = Callable[[int, int, str], None]
 
 
 class PlusDecision(Record):
@@ -45,10 +45,10 @@ class FittedPlus(NamedTuple):
 class PlusData(NamedTuple):
     """What Scorer+ of one seed learns from."""
 
-    lore: Mapping[str, Lore]
+    statistics: Mapping[str, TrainingStatistics]
     """Chain -> what its takes know; dev is read with that of `final`."""
-    train: Mapping[Part, PlusQueries]
-    dev: Mapping[Part, PlusQueries]
+    train: Mapping[QueryGroup, PlusQueries]
+    dev: Mapping[QueryGroup, PlusQueries]
 
 
 def fit_plus(
@@ -62,7 +62,7 @@ def fit_plus(
         seed: of the batches.
         scratch: folder of the checkpoint.
         device: where the tensors lie.
-        progress: told (done, total, what).
+        progress: called with (done, total, what).
     """
     n_queries, n_dev = (sum(len(q) for q in queries.values()) for queries in (data.train, data.dev))
     with seeded(seed):
@@ -75,23 +75,35 @@ def fit_plus(
     def measure() -> dict[str, float]:
         if not n_dev:
             return {"dev/log likelihood": 0.0}
-        return {f"dev/{name}": value for name, value in plus_dev_scores(scorer, data.dev, data.lore[FINAL]).items()}
+        return {
+            f"dev/{name}": value for name, value in plus_dev_scores(scorer, data.dev, data.statistics[FINAL]).items()
+        }
 
     training = Training(
-        name=NAME, seed=seed, model=scorer, selected="dev/log likelihood", measure=measure,
+        name=NAME,
+        seed=seed,
+        model=scorer,
+        selected="dev/log likelihood",
+        measure=measure,
         batches=lambda generator: _batches(data.train, config.train.batch, generator),
-        loss=lambda batch: plus_loss(scorer, data.train[batch[0]], batch[1].to(device), data.lore[batch[0].chain]),
-    )  # fmt: skip
+        loss=lambda batch: plus_loss(
+            scorer, data.train[batch[0]], batch[1].to(device), data.statistics[batch[0].chain]
+        ),
+    )
     fitted = fit(training, config.train, scratch, device, progress)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     decision = PlusDecision(
-        threshold=kept.get("threshold", NEVER), n_queries=n_queries, n_dev=n_dev,
+        threshold=kept.get("threshold", NEVER),
+        n_queries=n_queries,
+        n_dev=n_dev,
         dev={name: value for name, value in kept.items() if name != "threshold"} if n_dev else {},
-    )  # fmt: skip
+    )
     return FittedPlus(fitted.state, decision, fitted.curve)
 
 
-def _batches(queries: Mapping[Part, PlusQueries], batch: int, generator: torch.Generator) -> list[tuple[Part, Tensor]]:
+def _batches(
+    queries: Mapping[QueryGroup, PlusQueries], batch: int, generator: torch.Generator
+) -> list[tuple[QueryGroup, Tensor]]:
     """Return one epoch: every query once, in batches of one part and (B,) long rows, in random order."""
     found = [(part, rows) for part, held in queries.items() for rows in index_batches(len(held), batch, generator)]
     return [found[i] for i in torch.randperm(len(found), generator=generator).tolist()]

@@ -1,9 +1,8 @@
 """The decoder process: reads jobs as JSON lines from stdin, reports events on stdout. Started by `isolate`.
 
-Jobs: {"kind": "probe", "path"}, {"kind": "clips", "path", "times_s" (S, N), "size_px", "backend", "resize"}, and, for
-poses from video, {"kind": "views", "path", "times_s", "pixel_limit"} and
-{"kind": "odometry", "path", "times_s", "lens", "config"}.
-With "video", messages name the file so, and not by where it lies.
+Jobs: {"kind": "probe", "path"}, {"kind": "clips", "path", "times_s" (S, N), "size_px", "backend", "resize"}.
+With "video", messages name the file so, and not by where it lies. A caller with further kinds of jobs has an entry
+point of its own, which calls `main` with them, and names it in the `command` of `isolate.run_jobs`.
 """
 
 import ctypes
@@ -13,12 +12,14 @@ import os
 import resource
 import signal
 import sys
-from typing import IO, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Any, NamedTuple
 
 import av.logging
 import numpy as np
+from numpy.typing import NDArray
 
-from trajpilot_core.video.decode import Clip, clips
+from trajpilot_core.video.decode import DecodedClip, clips
 from trajpilot_core.video.isolate import SIZE_BYTES
 from trajpilot_core.video.probe import probe
 from trajpilot_core.video.table import VideoError
@@ -28,8 +29,24 @@ MEMORY_BYTES = {"pyav": 2 << 30, "decord": 6 << 30}
 """Address space of a decoder; a file that wants more is rejected. decord runs ahead and needs more."""
 
 
-def main() -> None:
-    """Serve jobs until stdin closes."""
+class ChildEvent(NamedTuple):
+    """One event of a job of a further kind: `clip` (frames), `fault`, or one that the caller knows."""
+
+    kind: str
+    values: dict[str, Any]
+    frames: NDArray[np.uint8] | None = None
+
+
+Kinds = Mapping[str, Callable[[dict[str, Any]], Iterator[ChildEvent]]]
+"""Kind of job -> what reports on it."""
+
+
+def main(further: Kinds | None = None) -> None:
+    """Serve jobs until stdin closes.
+
+    Args:
+        further: kinds of jobs in addition to `probe` and `clips`.
+    """
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # libraries that print must not break the protocol
     av.logging.set_level(av.logging.FATAL)  # damage is reported as rejects
@@ -38,12 +55,12 @@ def main() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a hung decoder does not outlive a killed parent
     try:
         for line in sys.stdin.buffer:
-            serve(json.loads(line), out)
+            serve(json.loads(line), out, further or {})
     except BrokenPipeError:
         return
 
 
-def serve(job: dict[str, Any], out: IO[bytes]) -> None:
+def serve(job: dict[str, Any], out: IO[bytes], further: Kinds) -> None:
     """Do one job and report its events, the last of which is `done` or `failed`."""
     memory_bytes = MEMORY_BYTES[job.get("backend", "pyav")]
     if sys.platform == "linux":
@@ -54,7 +71,7 @@ def serve(job: dict[str, Any], out: IO[bytes]) -> None:
         elif job["kind"] == "clips":
             _send_clips(job, out)
         else:
-            _send_motion(job, out)
+            _send_reports(further[job["kind"]](job), job, out)
     except VideoError as error:
         _send(out, "failed", {"code": error.code, "detail": told(job, str(error))})
     except MemoryError:
@@ -69,17 +86,15 @@ def _send_clips(job: dict[str, Any], out: IO[bytes]) -> None:
     times_s = np.asarray(job["times_s"], np.float64)
     how = (job["backend"], job.get("resize", "swscale"), job.get("max_off_s"))
     for index, clip in clips(job["path"], times_s, job["size_px"], *how):
-        if isinstance(clip, Clip):
+        if isinstance(clip, DecodedClip):
             _send(out, "clip", {"segment": index, "pts_s": clip.pts_s.tolist()}, clip.frames)
         else:
             _send(out, "fault", {"segment": index, "code": clip.code, "detail": told(job, str(clip))})
 
 
-def _send_motion(job: dict[str, Any], out: IO[bytes]) -> None:
-    """Report every segment of a take as frames for a pose model, as poses, or as a fault."""
-    from trajpilot_core.trajectory.reports import odometry_reports, view_reports
-
-    for report in (odometry_reports if job["kind"] == "odometry" else view_reports)(job):
+def _send_reports(reports: Iterator[ChildEvent], job: dict[str, Any], out: IO[bytes]) -> None:
+    """Pass on what a further kind of job reports; a fault names the file as the job does."""
+    for report in reports:
         if report.kind == "fault":
             _send(out, "fault", {**report.values, "detail": told(job, report.values["detail"])})
         else:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.rejects import RejectCode
-from trajpilot_core.video.pyav_backend import Image, Item, PyavReader
+from trajpilot_core.arrays import Image
+from trajpilot_core.video.pyav_backend import DecodedFrame, PyavReader
 from trajpilot_core.video.table import FrameTable, VideoError
 
 Times = NDArray[np.float64]
@@ -25,7 +26,7 @@ class FrameReader(Protocol):
 
     table: FrameTable
 
-    def decode(self, wanted: Sequence[int], size_px: int) -> Iterator[Item]:
+    def decode(self, wanted: Sequence[int], size_px: int) -> Iterator[DecodedFrame]:
         """Yield (pts, upright RGB image (size, size, 3) uint8, or VideoError) for rising presentation times."""
         ...
 
@@ -35,7 +36,7 @@ class FrameReader(Protocol):
 
 
 @dataclass(frozen=True)
-class Clip:
+class DecodedClip:
     """The frames of one segment."""
 
     frames: Image
@@ -64,7 +65,7 @@ def _backends() -> dict[str, Callable[[str, str], FrameReader]]:
     return {"pyav": PyavReader, "decord": decord}
 
 
-def frames(path: str, times_s: Times, size_px: int, backend: str) -> Clip:
+def frames(path: str, times_s: Times, size_px: int, backend: str) -> DecodedClip:
     """Decode the frames at `times_s` (N,) of one video in this process.
 
     Raises:
@@ -78,7 +79,7 @@ def frames(path: str, times_s: Times, size_px: int, backend: str) -> Clip:
 
 def clips(
     path: str, times_s: Times, size_px: int, backend: str, resize: str = "swscale", max_off_s: float | None = None
-) -> Iterator[tuple[int, Clip | VideoError]]:
+) -> Iterator[tuple[int, DecodedClip | VideoError]]:
     """Decode the segments of one video in one sweep; a frame that several segments share is decoded once.
 
     Args:
@@ -99,7 +100,7 @@ def clips(
 
 def sweep(
     reader: FrameReader, times_s: Times, size_px: int, path: str, max_off_s: float | None = None
-) -> Iterator[tuple[int, Clip | VideoError]]:
+) -> Iterator[tuple[int, DecodedClip | VideoError]]:
     """Decode the segments of an open video; arguments and what is yielded as in `clips`."""
     matched, faults = match_frames(reader.table, times_s, path, max_off_s)
     yield from faults.items()
@@ -136,7 +137,7 @@ def match_frames(
 
 def _assemble(
     reader: FrameReader, matched: NDArray[np.int64], rows: list[int], size_px: int
-) -> Iterator[tuple[int, Clip | VideoError]]:
+) -> Iterator[tuple[int, DecodedClip | VideoError]]:
     """Sweep the video once and yield each row when its last frame has come; rows are sorted by time."""
     uses = Counter(int(pts) for row in rows for pts in set(matched[row].tolist()))
     held: dict[int, Image | VideoError] = {}
@@ -153,7 +154,7 @@ def _assemble(
                 del held[pts]
 
 
-def _asked_for(reader: FrameReader, wanted: Sequence[int], size_px: int) -> Iterator[Item]:
+def _asked_for(reader: FrameReader, wanted: Sequence[int], size_px: int) -> Iterator[DecodedFrame]:
     """Yield what the backend returns for every wanted frame; another frame in its place is FRAME_MISMATCH."""
     stream = reader.decode(wanted, size_px)
     for pts in wanted:
@@ -166,7 +167,7 @@ def _asked_for(reader: FrameReader, wanted: Sequence[int], size_px: int) -> Iter
             yield item
 
 
-def _clip(table: FrameTable, needed: list[int], held: dict[int, Image | VideoError]) -> Clip | VideoError:
+def _clip(table: FrameTable, needed: list[int], held: dict[int, Image | VideoError]) -> DecodedClip | VideoError:
     """Stack the frames of one segment, or return the first fault among them."""
     images = []
     for pts in needed:
@@ -174,4 +175,4 @@ def _clip(table: FrameTable, needed: list[int], held: dict[int, Image | VideoErr
         if isinstance(image, VideoError):
             return image
         images.append(image)
-    return Clip(np.stack(images), np.array([table.time_s(pts) for pts in needed]))
+    return DecodedClip(np.stack(images), np.array([table.time_s(pts) for pts in needed]))

@@ -1,4 +1,4 @@
-"""Frames by presentation time with decord, selectable beside PyAV.
+"""Frames by presentation time with decord, selectable in place of PyAV.
 
 decord addresses frames by index, so indices are derived from the packet table, and its own time of each index is
 compared before a frame is believed. Streams with pre-roll or open groups of pictures are refused,
@@ -16,8 +16,9 @@ from av.video.reformatter import Interpolation, VideoReformatter
 from av.video.stream import VideoStream
 
 from schemas.rejects import RejectCode
+from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError
-from trajpilot_core.video.pyav_backend import Image, Item, turn
+from trajpilot_core.video.pyav_backend import DecodedFrame, turn
 from trajpilot_core.video.resize import squash
 from trajpilot_core.video.table import FrameTable, VideoError, frame_table, open_video
 
@@ -44,14 +45,14 @@ class DecordReader:
                 RejectCode.FRAME_MISMATCH,
                 f"{path}: decord counts {n_frames} frames, the packets {len(self.table.shown)}, pre-roll "
                 f"{self.table.has_preroll}, open groups of pictures {self.table.has_open_group}; its "
-                "indices cannot be trusted here, set FeatureConfig.backend to pyav",
+                "indices cannot be trusted here, take --set features.backend=pyav",
             )
 
     def close(self) -> None:
         """Close the file."""
         del self._video
 
-    def decode(self, wanted: Sequence[int], size_px: int) -> Iterator[Item]:
+    def decode(self, wanted: Sequence[int], size_px: int) -> Iterator[DecodedFrame]:
         """Yield (pts, image (size, size, 3) uint8 RGB or VideoError) for rising presentation times (ticks)."""
         for begin in range(0, len(wanted), CHUNK):
             part = list(wanted[begin : begin + CHUNK])
@@ -87,7 +88,7 @@ def _refuse_mirrors(path: str, container: InputContainer, stream: VideoStream) -
     except FFmpegError as error:
         raise VideoError(RejectCode.DECODE_FAILED, f"{path}: its first picture does not decode: {error}") from error
     if first is not None and turn(first)[1]:
-        raise VideoError(RejectCode.FRAME_MISMATCH, f"{path} is stored mirrored; set FeatureConfig.backend to pyav")
+        raise VideoError(RejectCode.FRAME_MISMATCH, f"{path} is stored mirrored; take --set features.backend=pyav")
 
 
 def _open(path: str):  # type: ignore[no-untyped-def]  # decord has no types
@@ -96,7 +97,8 @@ def _open(path: str):  # type: ignore[no-untyped-def]  # decord has no types
         import decord
     except ImportError as error:
         raise InputError(
-            "FeatureConfig.backend is decord, which is not installed (it has wheels for x86-64 only); set it to pyav"
+            "features.backend is decord, which is not installed (it has wheels for x86-64 only); "
+            "take --set features.backend=pyav"
         ) from error
     try:
         return decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1), decord.DECORDError

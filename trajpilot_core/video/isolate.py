@@ -2,7 +2,7 @@
 
 A child is a bare interpreter (`python -m trajpilot_core.video.child`) that imports neither torch nor the caller's main
 module. Jobs go in as JSON lines; events come out as length-prefixed JSON, followed by the raw bytes of the frames where
-there are any. A pipe that nobody reads stops its decoder, so memory is bounded: `ahead` clips and two per child.
+there are any. A pipe that is not read stops its decoder, so memory is bounded: `ahead` clips and two per child.
 """
 
 import json
@@ -31,7 +31,7 @@ COMMAND = (sys.executable, "-P", "-m", "trajpilot_core.video.child")
 
 CHECK_S = 0.5
 """How often a caller who waits looks whether a worker failed."""
-Job = dict[str, Any]
+DecodeJob = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,18 @@ class Event:
 
 
 def run_jobs(
-    jobs: Sequence[Job],
+    jobs: Sequence[DecodeJob],
     *,
     workers: int,
     timeout_s: float,
     ahead: int,
-    around: Callable[[Job], AbstractContextManager[Job]] = nullcontext,
+    around: Callable[[DecodeJob], AbstractContextManager[DecodeJob]] = nullcontext,
     command: Sequence[str] = COMMAND,
 ) -> Iterator[Event]:
     """Run JSON jobs in child processes and yield their events; events of one job are in order, jobs interleave.
 
     Args:
-        jobs: what `trajpilot_core.video.child` understands.
+        jobs: what the child understands; `trajpilot_core.video.child` says what it does by itself.
         workers: children, each with one job at a time.
         timeout_s: a child that is silent for longer is killed; its job fails and the child is replaced.
         ahead: events that wait at most for the caller.
@@ -104,9 +104,14 @@ class _Worker(threading.Thread):
     """Feeds one child at a time and reads what it reports."""
 
     def __init__(
-        self, jobs: Sequence[Job], inbox: "queue.SimpleQueue[int | None]", outbox: "queue.Queue[Event]",
-        timeout_s: float, around: Callable[[Job], AbstractContextManager[Job]], command: Sequence[str],
-    ) -> None:  # fmt: skip
+        self,
+        jobs: Sequence[DecodeJob],
+        inbox: "queue.SimpleQueue[int | None]",
+        outbox: "queue.Queue[Event]",
+        timeout_s: float,
+        around: Callable[[DecodeJob], AbstractContextManager[DecodeJob]],
+        command: Sequence[str],
+    ) -> None:
         super().__init__(name="trajpilot-decode", daemon=True)
         self._jobs, self._inbox, self._outbox = jobs, inbox, outbox
         self._timeout_s, self._around, self._command = timeout_s, around, command
@@ -115,7 +120,7 @@ class _Worker(threading.Thread):
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Take jobs until there are none; an error that is no decoder's is kept for the caller."""
+        """Run jobs until there are none; an error that is no decoder's is kept for the caller."""
         try:
             self._serve()
         except OSError as error:
@@ -145,7 +150,7 @@ class _Worker(threading.Thread):
             except queue.Empty:
                 self.join(timeout=0.05)
 
-    def _report(self, index: int, job: Job) -> Iterator[Event]:
+    def _report(self, index: int, job: DecodeJob) -> Iterator[Event]:
         """Give one job to the child and yield its events."""
         child = self._child if self._child is not None and self._child.poll() is None else self._begin_child()
         try:

@@ -13,7 +13,7 @@ def local_copies(data_root: str, scratch: Path) -> Callable[[dict[str, Any]], Ab
         data_root: corpus root, a folder or a URL.
         scratch: where copies lie while they are needed.
     """
-    from trajpilot_core.readers.corpus import open_corpus
+    from trajpilot_core.store.corpus_files import open_corpus
 
     corpus = open_corpus(data_root)
 

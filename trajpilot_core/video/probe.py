@@ -48,10 +48,15 @@ def probe(path: str) -> VideoProbe:
                 raise VideoError(RejectCode.DECODE_FAILED, str(image))
         context = reader.stream.codec_context
         return VideoProbe(
-            n_frames=len(shown), fps=table.fps, duration_s=table.time_s(int(shown[-1])) + 1.0 / table.fps,
-            width=context.width, height=context.height, rotation_deg=reader.rotation_deg, is_vfr=table.is_vfr,
+            n_frames=len(shown),
+            fps=table.fps,
+            duration_s=table.time_s(int(shown[-1])) + 1.0 / table.fps,
+            width=context.width,
+            height=context.height,
+            rotation_deg=reader.rotation_deg,
+            is_vfr=table.is_vfr,
             start_s=float(int(shown[0]) * table.tick_s),
-        )  # fmt: skip
+        )
 
 
 def probe_many(
@@ -59,8 +64,8 @@ def probe_many(
 ) -> list[VideoProbe | VideoError]:
     """Probe videos in `workers` child processes; a decoder that crashes or hangs costs its own video only.
 
-    Returns one result per path, in order. A child that dies gives DECODE_FAILED with the signal's number. `told` hears
-    how many are done.
+    Returns one result per path, in order. A child that dies gives DECODE_FAILED with the signal's number. `told` gets
+    the number that is done.
     """
     results: dict[int, VideoProbe | VideoError] = {}
     jobs: list[dict[str, object]] = [{"kind": "probe", "path": path} for path in paths]

@@ -16,15 +16,14 @@ from av.sidedata.sidedata import Type as SideDataType
 from av.video.frame import VideoFrame
 from av.video.reformatter import ColorRange, Interpolation, VideoReformatter
 from av.video.stream import VideoStream
-from numpy.typing import NDArray
 
 from schemas.rejects import RejectCode
+from trajpilot_core.arrays import Image
 from trajpilot_core.video.resize import squash
 from trajpilot_core.video.table import FrameTable, VideoError, frame_table, open_video
 from trajpilot_core.video.units import length_size, malformed
 
-Image = NDArray[np.uint8]
-Item = tuple[int, Image | VideoError]
+DecodedFrame = tuple[int, Image | VideoError]
 NOTHING = -(1 << 63)
 """Before every presentation time."""
 MAX_TILT_DEG = 1.0
@@ -67,10 +66,10 @@ class PyavReader:
         """Close the file."""
         self.container.close()
 
-    def decode(self, wanted: Sequence[int], size_px: int) -> Iterator[Item]:
+    def decode(self, wanted: Sequence[int], size_px: int) -> Iterator[DecodedFrame]:
         """Yield (pts, image (size, size, 3) uint8 RGB, or what is wrong with the frame) for every wanted frame.
 
-        Goes forward, and jumps where the next wanted frame has a keyframe ahead. Packets that nobody wants and no other
+        Goes forward, and jumps where the next wanted frame has a keyframe ahead. Unwanted packets that no other
         frame is built on are skipped inside the decoder. A frame is believed when all that was decoded before it has
         come out unharmed; damage spoils the frames up to the next keyframe.
 
@@ -108,7 +107,7 @@ class PyavReader:
 
     def _settled(
         self, todo: deque[int], ready: dict[int, Image], shown_to: int | None, spoiled: dict[int, str]
-    ) -> Iterator[Item]:
+    ) -> Iterator[DecodedFrame]:
         """Yield the wanted frames of which all is known once those up to `shown_to` came out (None: no more will)."""
         while todo:
             pts = todo[0]
@@ -237,6 +236,6 @@ def turn(frame: VideoFrame) -> tuple[int, bool]:
     if off_deg > MAX_TILT_DEG or a * d == b * c:
         raise VideoError(
             RejectCode.DECODE_FAILED,
-            f"the display matrix {a:g} {b:g} {c:g} {d:g} is no quarter turn; encode the video anew",
+            f"the display matrix {a:g} {b:g} {c:g} {d:g} is no quarter turn; encode the video again",
         )
     return 90 * round(angle_deg / 90), is_mirrored

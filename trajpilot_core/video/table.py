@@ -172,9 +172,16 @@ def frame_table(path: str, container: InputContainer, stream: VideoStream) -> Fr
             RejectCode.DECODE_FAILED, f"{path}: its frames are {1 / fps:.3g} s apart, allowed is {1 / MIN_FPS:.3g} s"
         )
     return FrameTable(
-        pts=packets.pts, dts=packets.dts, is_key=packets.is_key, is_corrupt=packets.is_corrupt, shown=shown,
-        tick_s=stream.time_base, fps=fps, is_vfr=is_vfr, has_preroll=bool(packets.is_hidden.any()),
-    )  # fmt: skip
+        pts=packets.pts,
+        dts=packets.dts,
+        is_key=packets.is_key,
+        is_corrupt=packets.is_corrupt,
+        shown=shown,
+        tick_s=stream.time_base,
+        fps=fps,
+        is_vfr=is_vfr,
+        has_preroll=bool(packets.is_hidden.any()),
+    )
 
 
 @dataclass(frozen=True)
@@ -204,7 +211,7 @@ def _packets(path: str, container: InputContainer, stream: VideoStream) -> _Pack
             if len(flags) > MAX_FRAMES:
                 raise VideoError(RejectCode.DECODE_FAILED, f"{path} holds more than {MAX_FRAMES} frames")
     except FFmpegError as error:
-        raise VideoError(RejectCode.DECODE_FAILED, f"{path} breaks off at packet {len(flags)}: {error}") from error
+        raise VideoError(RejectCode.DECODE_FAILED, f"{path} ends early at packet {len(flags)}: {error}") from error
     table = np.frombuffer(times, np.int64).reshape(-1, 2)
     bits = np.frombuffer(flags, np.uint8)
     is_key, is_corrupt, is_hidden = ((bits >> bit & 1).astype(np.bool_) for bit in range(3))

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trajpilot_core.arrays import Image
 from trajpilot_core.video.decode import Times, sweep
-from trajpilot_core.video.pyav_backend import Image, PyavReader
+from trajpilot_core.video.pyav_backend import PyavReader
 from trajpilot_core.video.table import VideoError
 
 

@@ -1,0 +1,90 @@
+"""Stages as tasks of the present flow: each starts when those that it reads have ended; the UI's arrows say so."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from prefect import State
+
+from schemas.artifacts import ArtifactRef
+from schemas.config import PipelineConfig, RunOptions
+from tasks.stage import NOT_RUN, stage_state
+from trajpilot_core.engine.capacity import stages_at_once
+from trajpilot_core.engine.order import startable, upstream
+from trajpilot_core.errors import StagesFailedError, TrajPilotError
+from trajpilot_core.stages import STAGES
+from trajpilot_core.threads import Threads
+
+LOG = logging.getLogger("trajpilot")
+States = dict[str, State[ArtifactRef]]
+
+
+def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) -> dict[str, ArtifactRef]:
+    """Run stages, those that do not need each other side by side where the machine has room; return their outputs.
+
+    Args:
+        names: the stages, in the order of the pipeline.
+        config: what is computed.
+        run: where and how.
+
+    Raises:
+        StagesFailedError: stages failed; those that do not need them were finished first.
+        RuntimeError: the same, and a fault of the program is among the causes.
+    """
+    after, ended = upstream(STAGES, names), States()
+    limit = stages_at_once(run.stages_at_once, run.workers)
+
+    def has_model(name: str) -> bool:
+        return STAGES[name].on_gpu(STAGES[name].settings(config))
+
+    with Threads[State[ArtifactRef]]() as threads:
+        while len(ended) < len(names):
+            waiting = [name for name in names if name not in ended and name not in threads.running]
+            chosen = startable(waiting, after, ended, threads.running, limit, has_model)
+            work = {name: partial(stage_state, name, config, run, [ended[o] for o in after[name]]) for name in chosen}
+            if len(chosen) == 1 and not threads.running:  # alone, in the flow's own thread: signals end it directly
+                name, state = chosen[0], work[chosen[0]]()
+            else:
+                for name in chosen:
+                    threads.start(name, work[name])
+                name, state = threads.wait()
+            ended[name] = state
+            log_failure(name, ended, after[name])
+    raise_failures({name: ended[name] for name in names})
+    return {name: ended[name].result() for name in names}
+
+
+def log_failure(name: str, ended: Mapping[str, State[ArtifactRef]], after: Sequence[str]) -> None:
+    """Log at once that a stage failed, or that it does not run because one that it reads did not end well."""
+    if ended[name].name == NOT_RUN:
+        missing = ", ".join(other for other in after if not ended[other].is_completed())
+        LOG.error("%-12s not run: it reads %s", name, missing, extra={"stage": name})
+    elif not ended[name].is_completed():
+        error = error_of(ended[name])
+        LOG.error("%-12s failed: %s: %s", name, type(error).__name__, error, extra={"stage": name})
+
+
+def error_of(state: State[ArtifactRef]) -> Exception:
+    """Return what made a stage fail."""
+    error = state.result(raise_on_failure=False)
+    return error if isinstance(error, Exception) else RuntimeError(state.message or state.name)
+
+
+def raise_failures(ended: Mapping[str, State[ArtifactRef]]) -> None:
+    """Raise one error that names each stage that failed, and those that did not run because of it.
+
+    Raises:
+        StagesFailedError: something failed, for reasons that a user can act on.
+        RuntimeError: something failed, and one of the causes is a fault of the program.
+    """
+    bad = {name: state for name, state in ended.items() if not state.is_completed()}
+    errors = {name: error_of(state) for name, state in bad.items() if state.name != NOT_RUN}
+    if not errors:
+        return
+    not_run = [name for name in bad if name not in errors]
+    said = "; ".join(f"{name} failed: {type(error).__name__}: {error}" for name, error in errors.items())
+    said += f". Not run because of that: {', '.join(not_run)}" if not_run else ""
+    faults = [error for error in errors.values() if not isinstance(error, TrajPilotError | OSError)]
+    if faults:
+        raise RuntimeError(said) from faults[0]
+    raise StagesFailedError(said) from next(iter(errors.values()))

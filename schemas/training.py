@@ -1,0 +1,203 @@
+"""Settings of everything that is trained: one loop, the trajectory encoder, the predictor, the scorers.
+
+Sources: as in `schemas/config.py`.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.base import Record
+
+Precision = Literal["auto", "fp32", "bf16"]
+Ablation = Literal["no_labels", "no_motion"]
+"""What a further scorer is trained without: the candidates' labels, or their trajectories and the plans made with
+them."""
+
+
+class TrainConfig(Record):
+    """The one training loop. Source of the defaults: D 2."""
+
+    epochs: int = Field(30, ge=1)
+    """Most epochs."""
+    patience: int | None = Field(8, ge=1)
+    """Stop when dev has not improved for this many epochs; None: never."""
+    batch: int = Field(1024, ge=1)
+    """Samples per step."""
+    lr: float = Field(3e-4, gt=0)
+    """Peak learning rate of AdamW."""
+    min_lr: float = Field(1e-5, ge=0)
+    """Learning rate at the end of the cosine."""
+    weight_decay: float = Field(0.05, ge=0)
+    """On matrices only."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    """AdamW."""
+    warmup: float = Field(0.05, ge=0, le=1)
+    """Share of the steps with rising learning rate."""
+    clip: float = Field(1.0, gt=0)
+    """Largest gradient norm."""
+    precision: Precision = "auto"
+    """auto: bf16 autocast where the device is fast in it, else fp32."""
+    checkpoint_every: int = Field(1, ge=1)
+    """Epochs between checkpoints."""
+
+
+class AlignmentConfig(Record):
+    """E_tau, the trajectory encoder. Source: paper, 3.3; D 21."""
+
+    width: int = Field(128, ge=8)
+    """Source: paper, 3.3."""
+    layers: int = Field(4, ge=1)
+    """Source: paper, 3.3."""
+    heads: int = Field(4, ge=1)
+    """D 21."""
+    hidden: int = Field(512, ge=8)
+    """Feed-forward width (D 50)."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """D 21."""
+    temperature: float = Field(0.07, gt=0)
+    """Initial value; it is learned, its inverse clamped at 100 (D 11)."""
+    folds: int = Field(5, ge=1)
+    """Cross-fitting by take of everything that is learned (D 28); 1: cheap mode."""
+    holdout_share: float = Field(0.15, gt=0, lt=0.5)
+    """Cheap mode only: share of the training takes that no fit sees and that the scorer learns on (D 28)."""
+    fold_share: float | None = Field(None, gt=0, lt=1)
+    """Share of the training takes in each fold, the others are in none; None: every take is in a fold. A share means
+    fewer queries, but models of the folds that are closer to the final ones."""
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1)
+    """One chain of models per seed (D 2); predictor and scorer follow."""
+    train: TrainConfig = TrainConfig(epochs=200, patience=20, lr=1e-3)
+
+
+class PredictorConfig(Record):
+    """The causal predictor. Source: paper, 3.4; D 1 to 16."""
+
+    width: int = Field(768, ge=16)
+    """D 1."""
+    layers: int = Field(10, ge=1)
+    """D 1."""
+    heads: int = Field(12, ge=1)
+    """D 1."""
+    hidden: int = Field(3072, ge=16)
+    """D 1."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """D 1."""
+    queries: int = Field(8, ge=1)
+    """Compressor tokens per endpoint. Source: paper, 3.4."""
+    trajectory_dropout: float = Field(0.1, ge=0, lt=1)
+    """Probability, per sample, that all trajectory inputs are replaced by null. Source: paper, 3.4; D 13."""
+    goal_dropout: float = Field(0.0, ge=0, lt=1)
+    """Probability, per sample, that the goal is masked; 0.5 for anticipation (D 16)."""
+    infonce_weight: float = Field(0.5, ge=0)
+    """lambda. Source: paper, 3.4."""
+    temperature: float = Field(0.07, gt=0)
+    """Initial value, of the pooled InfoNCE (D 11)."""
+    train: TrainConfig = TrainConfig()
+
+
+class EffectsConfig(Record):
+    """Segments as the sum of effects of labels, effects of takes, and noise. Source: docs/decisions/scorer-plus.md."""
+
+    steps: int = Field(20, ge=1)
+    """Alternations between labels and takes, first by least squares, then by expectation."""
+    floor: float = Field(1e-3, gt=0, lt=1)
+    """Share of the average noise that is added to every noise, so that it can be inverted."""
+
+
+class ScorerPlusConfig(Record):
+    """Scorer+: exact inference on a chain of roles whose preferences come from takes that are similar to the query.
+
+    The weights are initial values of the training. Source of all: docs/decisions/scorer-plus.md, with the results on
+    dev.
+    """
+
+    effects: EffectsConfig = EffectsConfig()
+    look_directions: int = Field(16, ge=1)
+    """Directions of the features in which looks of labels are compared."""
+    motion_directions: int = Field(96, ge=1)
+    """Directions of the head motion in which takes are compared; 96: all."""
+    recognition_directions: int = Field(48, ge=1)
+    """Joint directions of features and motion in which ends are recognised."""
+    tempering: float = Field(0.5, gt=0, le=1)
+    """Factor of the log likelihoods of both ends before one is summed out."""
+    look_smoothing: float = Field(0.1, gt=0)
+    """Weight of the looks' distance in the kernel that smooths contexts."""
+    pool_temperature: float = Field(0.05, gt=0)
+    """T of the weights softmax(cos / T) in the mean of the candidates' plans."""
+    sparse: float = Field(0.3, gt=0)
+    """Share of the common counts that is added to a take's own counts before takes are compared."""
+    kept_labels: int = Field(24, ge=1)
+    """Labels per step among which the best sequence is searched."""
+    beam: int = Field(64, ge=1)
+    """Best sequences that are compared."""
+    coupled_takes: int = Field(96, ge=1)
+    """Takes whose plans may explain a whole sequence."""
+    plan_ends: float = Field(4.0, gt=0)
+    """Weight of each expert's cosines at Start and Goal; unchanged for endpoint_traj where the folds lack it."""
+    plan_middles: float = Field(0.7, gt=0)
+    """Weight of each expert's cosines in between; likewise."""
+    recognition: float = Field(1.0, gt=0)
+    """Weight of what the ends were recognised as."""
+    manner: float = Field(0.8, gt=0)
+    """Weight of head motion in the similarity of takes."""
+    holds: float = Field(2.5, gt=0)
+    """Log odds that a take which contains a label of an end is similar to the query."""
+    clash: float = Field(0.5, gt=0)
+    """Weight of a label's motion against a take's motion."""
+    look: float = Field(0.05, gt=0)
+    """Weight of looks in the roles."""
+    context: float = Field(4.0, gt=0)
+    """Weight of contexts in the roles."""
+    common: float = Field(0.1, gt=0)
+    """Weight of the counts of all takes, next to those of takes that are similar to the query."""
+    prior: float = Field(0.8, gt=0, lt=10)
+    """Weight of the preferences as prior of the Start label."""
+    kinship: float = Field(1.5, gt=0)
+    """Weight, in the kinship of two takes, of the log likelihood of one's labels under the other's."""
+    own: float = Field(0.4, gt=0, lt=1)
+    """Weight of a take's own counts against those of its kin."""
+    jump: float = Field(0.03, gt=0, lt=0.5)
+    """Share of the steps that may lead to any label."""
+    train: TrainConfig = TrainConfig(
+        epochs=6, patience=3, batch=256, lr=5e-2, min_lr=1e-3, weight_decay=0.0, precision="fp32"
+    )
+
+
+class ScorerConfig(Record):
+    """Retrieval bank and gate-then-rank scorer. Source: paper, 3.5 and its appendix; D 25 to 32."""
+
+    candidates: int = Field(64, ge=1)
+    """K, retrieved per query. Source: paper, 3.5."""
+    prefetch: int = Field(96, ge=1)
+    """Candidates from the top of the low-precision product that are scored again exactly."""
+    key: Literal["action", "visual"] = "action"
+    """Retrieval key: predicted endpoints of no_traj, or pooled features (D 25)."""
+    strict: bool = False
+    """Also exclude the query's participant from its pool (D 27)."""
+    width: int = Field(256, ge=16)
+    """D 29."""
+    layers: int = Field(2, ge=1)
+    """Source: paper, appendix on the scorer."""
+    heads: int = Field(4, ge=1)
+    """Source: paper, appendix on the scorer."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """D 29."""
+    utility: tuple[float, float, float, float] = (0.1, 1.0, 0.5, 1.0)
+    """Weights of mean cosine, R@1, R@5, exact sequence (D 30)."""
+    margin: float = Field(0.05, ge=0)
+    """A candidate beats the fallback if its utility is higher by more than this (D 31)."""
+    utility_temperature: float = Field(0.1, gt=0)
+    """Temperature of the teacher's softmax (D 32)."""
+    loss_weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Weights of the losses of gate, best candidate and rank distribution (D 32)."""
+    max_queries: int = Field(65_536, ge=1)
+    """Training queries kept, sampled by seed where there are more: their candidate plans stay in memory
+    (docs/decisions/scorer.md)."""
+    temperatures: tuple[float, ...] = Field((0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0), min_length=1)
+    """Grid of T for the weights softmax(cos / T) of kNN-labels and Pool-Mean; T is chosen on dev (D 29)."""
+    ablations: tuple[Ablation, ...] = ("no_labels", "no_motion")
+    """Further scorers that are trained without the candidates' labels, and without their trajectories and the plans
+    made with them."""
+    plus: ScorerPlusConfig | None = ScorerPlusConfig()
+    """The better scorer; None: off."""
+    train: TrainConfig = TrainConfig(epochs=30, patience=6)

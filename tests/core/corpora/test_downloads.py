@@ -1,0 +1,155 @@
+"""What doctor says of a download: what is expected, there and missing, and the commands; whatever the folder is."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import egoexo_fixture as egoexo
+import pytest
+from egoexo_fixture import write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from segment_corpora_fixture import action, egoper, egoper_task, egoper_video, entry, epic, four, goalstep
+
+from deployments.recipes import RECIPES
+from schemas.config import CorpusName, IngestConfig
+from schemas.world import LayoutName
+from trajpilot_core.corpora.registry import CORPORA, layouts
+from trajpilot_core.doctor import checks
+
+TEA = "tea_u1_a1_normal_001"
+OTHERS = ("goalstep", "egoper", "epic_kitchens")
+
+
+def config(corpus: str) -> IngestConfig:
+    return IngestConfig(corpus=corpus)  # type: ignore[arg-type]
+
+
+def healthy(corpus: str, root: Path) -> Path:
+    """Write a whole download of a corpus without poses."""
+    if corpus == "goalstep":
+        return goalstep(root, [entry("a", four()), entry("grp-x", four())], [entry("b", four())], {"x": 6.0, "y": 6.0})
+    if corpus == "egoper":
+        lists = {"tea/training.txt": [TEA], "tea/validation.txt": [], "tea/test.txt": []}
+        return egoper(root, {"tea": egoper_task([egoper_video(TEA, [1, 2])], "Boil", "Pour")}, lists)
+    rows = [action("P01_11_0", "00:00:03.00", "00:00:04.00")]
+    return epic(root, rows, [action("P02_11_0", "00:00:03.00", "00:00:04.00")])
+
+
+def found(corpus: str, root: Path) -> dict[str, checks.HealthFinding]:
+    return {row.what: row for row in checks.check_corpus(str(root), config(corpus))}
+
+
+def test_every_corpus_that_a_setting_names_has_a_spec_and_a_way_to_get_it() -> None:
+    assert list(CORPORA) == list(get_args(CorpusName))
+    assert all(name == spec.name for name, spec in CORPORA.items())
+    assert all(spec.download.commands or "e-mail" in spec.download.access for spec in CORPORA.values())
+
+
+def test_what_a_spec_names_is_there() -> None:
+    fields = [spec.settings for spec in CORPORA.values()]
+    assert set(fields) <= set(IngestConfig.model_fields)
+    assert len(set(fields)) == len(fields)
+    assert sorted(layouts()) == sorted(get_args(LayoutName))
+    assert {recipe().ingest.corpus for recipe in RECIPES.values()} == set(CORPORA)
+
+
+def test_a_corpus_without_poses_or_goals_says_so_and_what_stands_in() -> None:
+    assert {name for name, spec in CORPORA.items() if any("poses" in lack for lack in spec.lacks())} == set(OTHERS)
+    without = {name for name, spec in CORPORA.items() if any("goals" in lack for lack in spec.lacks())}
+    assert without == {"egoexo4d_basketball", "epic_kitchens"}
+
+
+@pytest.mark.parametrize("corpus", OTHERS)
+def test_a_whole_download_is_ok_and_poses_that_nobody_released_are_not_missed(corpus: str, tmp_path: Path) -> None:
+    rows = found(corpus, healthy(corpus, tmp_path))
+    assert {what: row.verdict for what, row in rows.items()} == {"annotations": "ok", "videos": "ok"}
+
+
+@pytest.mark.parametrize("corpus", OTHERS)
+def test_missing_videos_are_counted_and_the_first_are_named(corpus: str, tmp_path: Path) -> None:
+    root = healthy(corpus, tmp_path)
+    videos = sorted(path for path in root.rglob("*") if path.suffix.lower() == ".mp4")
+    videos[0].unlink()
+    row = found(corpus, root)["videos"]
+    assert row.expected == str(len(videos))
+    assert row.found.startswith(str(len(videos) - 1))
+    assert videos[0].name in row.found
+    for path in videos[1:]:
+        path.unlink()
+    assert found(corpus, root)["videos"].verdict == "bad"
+
+
+@pytest.mark.parametrize("corpus", sorted(CORPORA))
+@pytest.mark.parametrize("kind", ["absent", "empty", "a file", "another corpus"])
+def test_a_wrong_folder_is_told_and_nothing_crashes(corpus: str, kind: str, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    if kind == "empty":
+        root.mkdir()
+    elif kind == "a file":
+        write(root, b"")
+    elif kind == "another corpus":
+        healthy("egoper" if corpus == "goalstep" else "goalstep", root)
+    rows = found(corpus, root)
+    assert rows["data root"].verdict == "bad"
+    expected = {kind.what for kind in CORPORA[corpus].download.kinds} if kind in ("empty", "another corpus") else set()
+    assert expected <= set(rows)
+    assert all(rows[what].verdict == "bad" for what in expected)
+
+
+def test_what_is_there_of_an_unusable_download_is_told_by_kind(tmp_path: Path) -> None:
+    root = healthy("epic_kitchens", tmp_path)
+    (root / "EPIC_100_verb_classes.csv").unlink()
+    rows = found("epic_kitchens", root)
+    assert (rows["data root"].verdict, rows["verb classes"].verdict, rows["noun classes"].verdict) == (
+        "bad",
+        "bad",
+        "ok",
+    )
+
+
+def test_a_folder_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "annotations")
+
+    root = healthy("goalstep", tmp_path)
+    monkeypatch.setattr("trajpilot_core.corpora.formats.folders.listing", refused)
+    rows = found("goalstep", root)
+    assert "Permission denied" in rows["data root"].todo
+    assert {row.verdict for row in rows.values()} == {"bad"}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None, derandomize=True)
+@given(content=st.binary(max_size=60) | st.sampled_from([b"[]", b"{}", b'{"videos": [7]}', b'{"tea": 3}', b"[" * 5000]))
+@pytest.mark.parametrize("corpus", OTHERS)
+def test_no_content_of_any_file_crashes_the_look(corpus: str, content: bytes, tmp_path: Path) -> None:
+    for path in [p for p in healthy(corpus, tmp_path).rglob("*") if p.suffix in (".json", ".csv", ".tsv", ".txt")]:
+        before = path.read_bytes()
+        path.write_bytes(content)
+        assert checks.check_corpus(str(tmp_path), config(corpus))
+        path.write_bytes(before)
+
+
+@pytest.mark.parametrize("corpus", [name for name in CORPORA if name not in ("egoper", "epic_kitchens")])
+def test_where_the_licence_is_signed_and_how_long_its_keys_last_is_said_twice_alike(corpus: str) -> None:
+    access = CORPORA[corpus].download.access
+    (form,) = re.findall(r"https://\S+", access)
+    assert "14 days" in access
+    page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
+    assert f"# the licence: {form}\n" in page
+    assert "14 days" in page
+
+
+def test_the_page_on_data_names_every_corpus() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
+    assert [name for name in CORPORA if name not in page] == []
+
+
+def test_commands_are_quoted_for_a_shell() -> None:
+    (command,) = CORPORA["egoexo4d_atomic"].download.commands_for("/data/my; rm -rf x")
+    assert command.startswith("egoexo -o '/data/my; rm -rf x' --parts")
+
+
+def test_poses_of_ego_exo4d_are_still_looked_for(tmp_path: Path) -> None:
+    root = egoexo.healthy(tmp_path / "corpus").write()
+    assert found("egoexo4d_atomic", root)["pose files"].verdict == "ok"

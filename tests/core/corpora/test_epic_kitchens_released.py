@@ -1,0 +1,90 @@
+"""EPIC-KITCHENS-100 as released: the validation annotations through the reader.
+
+The annotations are under a licence that does not let the project distribute them.
+"""
+
+from pathlib import Path
+
+import pytest
+from checkout import OUTSIDE
+from egoexo_fixture import write
+from segment_corpora_fixture import codes, counted, details, read, settings, table
+
+from schemas.rejects import RejectCode
+from trajpilot_core.corpora.epic_kitchens.files import parse_actions, parse_classes, seconds_of
+from trajpilot_core.corpora.registry import reader_of
+from trajpilot_core.store.corpus_files import open_corpus
+
+EPIC_DATA = OUTSIDE / "data" / "epic100"
+if not EPIC_DATA.is_dir():
+    pytest.skip(f"the released annotations of EPIC-KITCHENS-100 are not at {EPIC_DATA}", allow_module_level=True)
+CFG = settings("epic_kitchens")
+
+
+def label_space(root: Path, label: str) -> int:
+    """Return how many labels a corpus has."""
+    reading = read(root, settings("epic_kitchens", segment="action", label=label))
+    return len({p.label_id for c in reading.candidates for p in c.points})
+
+
+def released(root: Path) -> Path:
+    """Lay the released tables out, with empty videos in place of the real ones."""
+    for path in EPIC_DATA.glob("EPIC_100_*.csv"):
+        (root / path.name).symlink_to(path)
+    write(root / "EPIC_100_train.csv", table([]))
+    for row in parse_actions((EPIC_DATA / "EPIC_100_validation.csv").read_bytes(), "validation").actions:
+        write(root / row.participant / "videos" / f"{row.video_id}.MP4", b"")
+    return root
+
+
+def test_the_released_validation_table_holds_what_was_counted_in_it() -> None:
+    found = parse_actions((EPIC_DATA / "EPIC_100_validation.csv").read_bytes(), "validation")
+    rows = found.actions
+    assert found.n_units == len(rows) == 9668
+    assert not found.lost
+    assert len({row.video_id for row in rows}) == 138
+    assert len({(row.verb_class, row.noun_class) for row in rows}) == 1352
+    assert sum(row.narration_s is None for row in rows) == 70
+    assert sum(row.span_s[0] < 1.0 for row in rows) == 27
+    assert not any(row.span_s[1] <= row.span_s[0] for row in rows)
+
+
+def test_the_released_rows_reach_the_tables_but_for_27_that_start_too_early(tmp_path: Path) -> None:
+    reading = read(released(tmp_path), CFG)
+    assert reading.n_in == 9668
+    assert sum(len(c.points) for c in reading.candidates) == 9668 - 27
+    assert codes(reading)[RejectCode.TOO_EARLY] == 27
+    found = counted(reading)
+    assert (found["verb classes"], found["noun classes"]) == (97, 300)
+    assert (found["videos as released, test"], found["pairs of verb and noun, test"]) == (138, 1352)
+    assert (found["rows without a narration time, test"], found["actions that start too early, test"]) == (70, 27)
+    every = [d for c in reading.candidates for d in details(c)]
+    assert all(d.observed_end_s == pytest.approx((d.annotated_start_s or 0) - 1.0) for d in every)
+
+
+def test_the_sets_of_the_protocol_are_those_of_the_released_lists(tmp_path: Path) -> None:
+    reading = read(released(tmp_path), settings("epic_kitchens", segment="action"))
+    every = [d for c in reading.candidates for d in details(c)]
+    assert len(every) == 9668
+    assert sum(bool(d.is_unseen) for d in every) == 1065
+    assert (sum(bool(d.is_tail_verb) for d in every), sum(bool(d.is_tail_noun) for d in every)) == (1760, 1900)
+    assert all(d.is_tail_action == (d.is_tail_verb or d.is_tail_noun) for d in every)
+    assert len({p.label_id for c in reading.candidates for p in c.points}) == 1352
+    spaces = {label: label_space(tmp_path, label) for label in ("verb", "noun")}
+    assert spaces == {"verb": 78, "noun": 211}
+
+
+def test_frame_numbers_of_the_release_count_pictures_and_not_frames_of_a_video() -> None:
+    lines = (EPIC_DATA / "EPIC_100_validation.csv").read_text().splitlines()[1:400]
+    rows = [line.split(",") for line in lines]
+    rates = [int(row[6]) / start_s for row in rows if (start_s := seconds_of(row[4])) is not None and start_s > 60]
+    assert rates
+    assert all(59.9 < rate < 60.1 for rate in rates)
+
+
+def test_the_table_of_305_nouns_is_never_read(tmp_path: Path) -> None:
+    root = released(tmp_path)
+    assert len(parse_classes((EPIC_DATA / "EPIC_100_noun_classes_v2.csv").read_bytes(), "v2")) == 305
+    listed = reader_of("epic_kitchens").listing(open_corpus(str(root)), CFG)
+    assert "EPIC_100_noun_classes.csv" in listed.files
+    assert not any("v2" in path for path in listed.files)

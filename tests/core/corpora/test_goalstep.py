@@ -1,0 +1,303 @@
+"""Ego4D GoalStep: the released validation file to the segment, and every fault that its files can have."""
+
+from pathlib import Path
+
+import hypothesis
+import pytest
+from egoexo_fixture import ingest, write, write_json
+from hypothesis import given
+from hypothesis import strategies as st
+from segment_corpora_fixture import (
+    Json,
+    codes,
+    counted,
+    entry,
+    four,
+    goalstep,
+    of,
+    read,
+    settings,
+    step,
+)
+
+from schemas.rejects import RejectCode
+from trajpilot_core.corpora.goalstep.files import RELEVANCE
+from trajpilot_core.corpora.registry import reader_of
+from trajpilot_core.errors import InputError
+from trajpilot_core.store.corpus_files import open_corpus
+
+CFG = settings("goalstep")
+ALL = settings("goalstep", relevance=RELEVANCE, min_label_train=0)
+
+
+# groups
+
+
+PARTS = {"one": 6.0, "two": 4.0, "three": 6.0}
+GROUP = "grp-one"
+
+
+def test_each_step_of_a_group_lies_in_the_file_that_holds_its_middle(tmp_path: Path) -> None:
+    steps = [step(1.0, 3.0), step(5.0, 8.0), step(8.5, 9.5), step(9.0, 12.0)]
+    reading = read(goalstep(tmp_path, [entry(GROUP, steps)], [], PARTS), ALL)
+    spans = {c.take.uid: [p.span_s for p in c.points] for c in reading.candidates}
+    assert spans == {"one": [(1.0, 3.0)], "two": [(0.0, 2.0), (2.5, 3.5)], "three": [(0.0, 2.0)]}
+    straddling = of(reading, RejectCode.SEGMENT_STRADDLES)
+    assert [(r.take, r.severity, r.n_units) for r in straddling] == [
+        ("goalstep:grp-one:two", "repair", 0),
+        ("goalstep:grp-one:three", "repair", 0),
+    ]
+    assert {c.take.capture for c in reading.candidates} == {GROUP}
+    assert counted(reading)["segments over two files"] == 2
+
+
+@hypothesis.settings(derandomize=True, deadline=None, max_examples=40)
+@given(
+    lengths=st.lists(st.floats(0.5, 50), min_size=1, max_size=5),
+    spans=st.lists(st.tuples(st.floats(0, 200), st.floats(0, 60)), max_size=8),
+)
+def test_a_step_of_a_group_is_never_longer_and_never_leaves_its_file(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[float], spans: list[tuple[float, float]]
+) -> None:
+    root = tmp_path_factory.mktemp("group")
+    files = {f"v{i}": length for i, length in enumerate(lengths)}
+    steps = [step(a, a + long) for a, long in spans]
+    folder = root / "v2" / "annotations"
+    write_json(folder / "goalstep_train.json", {"videos": []})
+    write_json(folder / "goalstep_val.json", {"videos": [entry("grp-v0", steps)]})
+    write(folder / "goalstep_video_groups.tsv", f"video_group\n{list(files)}\n".encode())
+    write_json(root / "ego4d.json", {"videos": [{"video_uid": u, "duration_sec": s} for u, s in files.items()]})
+    for uid in files:
+        write(root / "v2" / "full_scale" / f"{uid}.mp4", b"")
+    last = f"v{len(lengths) - 1}"
+    for candidate in read(root, ALL).candidates:
+        for point in candidate.points:
+            assert point.span_s is not None
+            start_s, end_s = point.span_s
+            assert start_s >= 0
+            assert candidate.take.uid == last or end_s <= files[candidate.take.uid] + 1e-6
+            _, long = spans[point.offset]
+            assert end_s - start_s <= long + 1e-6
+
+
+def test_a_group_that_was_downloaded_as_one_file_is_one_take(tmp_path: Path) -> None:
+    root = goalstep(tmp_path, [entry(GROUP, [step(5.0, 8.0)])], [], PARTS)
+    write(root / "v2" / "full_scale" / f"{GROUP}.mp4", b"")
+    (candidate,) = read(root, ALL).candidates
+    assert candidate.take.take_id == f"goalstep:{GROUP}:{GROUP}"
+    assert candidate.points[0].span_s == (5.0, 8.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n['other', 'two']\n"),
+        ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n['one', 'two']\n['one', 'three']\n"),
+        ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n__import__('os').remove('x')\n"),
+        ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n['one', '../two']\n"),
+        ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n['one', 'one']\n"),
+        ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n[]\n"),
+        ("ego4d.json", b'{"videos": [{"video_uid": "one"}]}'),
+        (
+            "ego4d.json",
+            b'{"videos": [{"video_uid": "one", "duration_sec": 0}, {"video_uid": "two", "duration_sec": 4}]}',
+        ),
+    ],
+)
+def test_a_group_that_cannot_be_resolved_costs_its_steps_and_says_so(tmp_path: Path, name: str, content: bytes) -> None:
+    root = goalstep(tmp_path, [entry(GROUP, four())], [entry("alone", four())], PARTS)
+    write(root / name, content)
+    reading = read(root, ALL)
+    (unknown,) = of(reading, RejectCode.TAKE_UNKNOWN)
+    assert (unknown.take, unknown.n_units) == (f"goalstep:{GROUP}:{GROUP}", 4)
+    assert [c.take.uid for c in reading.candidates] == ["alone"]
+
+
+def test_a_missing_file_of_a_group_costs_its_steps_only(tmp_path: Path) -> None:
+    root = goalstep(tmp_path, [entry(GROUP, [step(1, 2), step(7, 8), step(11, 12)])], [], PARTS)
+    (root / "v2/full_scale/two.mp4").unlink()
+    reading = read(root, ALL)
+    assert [(r.take, r.n_units) for r in of(reading, RejectCode.VIDEO_MISSING)] == [("goalstep:grp-one:two", 1)]
+    assert {c.take.uid for c in reading.candidates} == {"one", "three"}
+
+
+def test_one_recording_in_two_splits_is_refused_in_both(tmp_path: Path) -> None:
+    reading = read(goalstep(tmp_path, [entry(GROUP, [step(1, 2), step(7, 8)])], [entry("two", four())], PARTS), ALL)
+    assert sorted(r.take for r in of(reading, RejectCode.NO_SPLIT)) == ["goalstep:grp-one:two", "goalstep:two:two"]
+    assert [c.take.uid for c in reading.candidates] == ["one"]
+
+
+# filters, labels, levels
+
+
+FLAGGED = [
+    step(0, 1, "A", is_relevant="irrelevant"),
+    step(1, 2, "B", is_relevant="unsure"),
+    step(2, 3, "C"),
+    step(3, 4, "D", is_continued=True),
+    step(4, 5, "E", is_procedural=True),
+    step(5, 6, "F", is_relevant="optional"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept", "code"),
+    [
+        ({}, "CDEF", RejectCode.NOT_RELEVANT),
+        ({"relevance": ("essential",)}, "CDE", RejectCode.NOT_RELEVANT),
+        ({"relevance": RELEVANCE, "keep_continued": False}, "ABCEF", RejectCode.CONTINUED),
+        ({"relevance": RELEVANCE, "procedural_only": True}, "E", RejectCode.NOT_PROCEDURAL),
+        ({"min_segments": 5}, "", RejectCode.TAKE_SHORT),
+        ({"min_label_train": 2}, "", RejectCode.LABEL_RARE),
+    ],
+)
+def test_each_filter_is_a_setting_and_what_it_costs_is_counted(
+    tmp_path: Path, changes: Json, kept: str, code: RejectCode
+) -> None:
+    reading = read(goalstep(tmp_path, [entry("a", FLAGGED)], []), settings("goalstep", **changes))
+    assert "".join(p.text for c in reading.candidates for p in c.points) == kept
+    assert sum(r.n_units for r in of(reading, code)) > 0
+
+
+def test_rare_labels_are_those_of_training_and_are_cut_in_both_splits(tmp_path: Path) -> None:
+    train = [entry("a", four()), entry("b", four("Cook: Toast"))]
+    reading = read(goalstep(tmp_path, train, [entry("c", four("Cook: Fry"))]), settings("goalstep", min_label_train=2))
+    assert {p.text for c in reading.candidates for p in c.points} == {"Cook: Pour", "Cook: Boil", "Cook: Serve"}
+    assert sum(r.n_units for r in of(reading, RejectCode.LABEL_RARE)) == 3
+    assert counted(reading)["training labels that stand at least 1 times"] == 5
+    assert counted(reading)["training labels that stand at least 2 times"] == 3
+
+
+def test_substeps_know_their_step_and_one_that_leaves_it_is_kept_and_told(tmp_path: Path) -> None:
+    inner = [step(0, 1, "Cook: Lift"), step(1, 3, "Cook: Drop")]
+    root = goalstep(tmp_path, [entry("a", [step(0, 2, segments=inner), step(2, 4)])], [])
+    reading = read(root, settings("goalstep", level="substep"))
+    (candidate,) = reading.candidates
+    assert [(p.text, p.details and p.details.parent) for p in candidate.points] == [
+        ("Cook: Lift", "Cook: Stir"),
+        ("Cook: Drop", "Cook: Stir"),
+    ]
+    assert reading.n_in == 2
+    assert len(of(reading, RejectCode.SUBSTEP_OUTSIDE)) == 1
+
+
+def test_the_label_is_the_category_or_the_description(tmp_path: Path) -> None:
+    root = goalstep(tmp_path, [entry("a", four())], [])
+    texts = {
+        label: {p.text for c in read(root, settings("goalstep", label=label)).candidates for p in c.points}
+        for label in ("category", "description")
+    }
+    assert texts["description"] == {"Stirs it."}
+    assert "Cook: Stir" in texts["category"]
+
+
+def test_absent_fields_hold_their_defaults_and_are_told(tmp_path: Path) -> None:
+    bare = {k: v for k, v in step(0, 2).items() if k not in ("is_continued", "is_procedural", "is_relevant")}
+    reading = read(goalstep(tmp_path, [entry("a", [bare, step(2, 4)])], []), CFG)
+    (told,) = of(reading, RejectCode.FIELD_MISSING)
+    assert (told.severity, told.n_units, told.source_offset) == ("repair", 0, 0)
+    details = reading.candidates[0].points[0].details
+    assert details is not None
+    assert (details.relevance, details.is_continued) == ("essential", False)
+
+
+# faults
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (step("0", 2), RejectCode.TS_INVALID),
+        (step(0, float("nan")), RejectCode.TS_INVALID),
+        (step(-1, 2), RejectCode.TS_INVALID),
+        (step(True, 2), RejectCode.TS_INVALID),
+        ({"step_category": "x"}, RejectCode.RECORD_MALFORMED),
+        (step(0, 2, ""), RejectCode.RECORD_MALFORMED),
+        (step(0, 2, 7), RejectCode.RECORD_MALFORMED),
+        (step(0, 2, "\ud800"), RejectCode.RECORD_MALFORMED),
+        (step(0, 2, is_relevant="perhaps"), RejectCode.RECORD_MALFORMED),
+        (step(0, 2, is_relevant=["essential"]), RejectCode.RECORD_MALFORMED),
+        (step(0, 2, is_continued="maybe"), RejectCode.RECORD_MALFORMED),
+        ("no object", RejectCode.RECORD_MALFORMED),
+        (None, RejectCode.RECORD_MALFORMED),
+    ],
+)
+def test_a_bad_segment_costs_itself_and_says_where_it_stands(tmp_path: Path, bad: object, code: RejectCode) -> None:
+    reading = read(goalstep(tmp_path, [entry("a", [*four(), bad])], []), CFG)
+    (row,) = of(reading, code)
+    assert (row.take, row.n_units, row.source_offset) == ("goalstep:a:a", 1, 4)
+    assert len(reading.candidates[0].points) == 4
+
+
+@pytest.mark.parametrize(
+    ("bad", "code", "n_units"),
+    [
+        (entry("../../etc/passwd", four()), RejectCode.TAKE_NAME_INVALID, 4),
+        (entry("good", four()), RejectCode.RECORD_MALFORMED, 4),
+        (entry(None, four()), RejectCode.RECORD_MALFORMED, 4),
+        (entry("a", {"not": "a list"}), RejectCode.RECORD_MALFORMED, 0),
+        ("no object", RejectCode.RECORD_MALFORMED, 0),
+        (entry("a", []), RejectCode.UNLABELLED, 0),
+    ],
+)
+def test_a_bad_entry_costs_its_segments(tmp_path: Path, bad: Json, code: RejectCode, n_units: int) -> None:
+    reading = read(goalstep(tmp_path, [entry("good", four()), bad], [entry("val", four())]), CFG)
+    assert sum(r.n_units for r in of(reading, code)) in (n_units, 2 * n_units)
+    assert of(reading, code)
+    assert "val" in {c.take.uid for c in reading.candidates}
+
+
+def test_a_key_that_stands_twice_costs_the_object_that_holds_it(tmp_path: Path) -> None:
+    root = goalstep(tmp_path, [entry("a", four())], [entry("b", four())])
+    path = root / "v2/annotations/goalstep_train.json"
+    text = path.read_text().replace('"step_category": "Cook: Pour"', '"step_category": "X", "step_category": "Y"')
+    path.write_text(text)
+    assert [r.n_units for r in of(read(root, CFG), RejectCode.RECORD_MALFORMED)] == [1]
+
+
+def test_steps_out_of_order_are_sorted_and_overlaps_are_told(tmp_path: Path) -> None:
+    reading = read(goalstep(tmp_path, [entry("a", [step(4, 8), step(0, 2), step(1, 3)])], []), CFG)
+    assert [p.span_s for p in reading.candidates[0].points] == [(0.0, 2.0), (1.0, 3.0), (4.0, 8.0)]
+    assert (codes(reading)[RejectCode.TS_REORDERED], codes(reading)[RejectCode.SEGMENT_OVERLAP]) == (1, 1)
+
+
+def test_both_names_of_the_validation_file_are_known_and_videos_of_either_size(tmp_path: Path) -> None:
+    root = goalstep(tmp_path, [entry("a", four())], [entry("b", four())])
+    folder = root / "v2/annotations"
+    (folder / "goalstep_val.json").rename(root / "goalstep_valid.json")
+    assert len(read(root, CFG).candidates) == 2
+    (root / "v2/full_scale").rename(root / "v2/video_540ss")
+    assert not read(root, CFG).candidates
+    assert len(read(root, settings("goalstep", video="video_540ss")).candidates) == 2
+
+
+def test_an_empty_root_and_the_unlabelled_test_split_are_errors_that_say_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"goalstep_train\.json.*download"):
+        read(tmp_path, CFG)
+    with pytest.raises(InputError, match=r"set ingest\.test_split to val"):
+        read(goalstep(tmp_path, [entry("a", four())], []), CFG.replace(test_split="test"))
+
+
+def test_the_listing_names_what_is_read_and_what_a_broken_download_left(tmp_path: Path) -> None:
+    root = goalstep(tmp_path, [entry(GROUP, four())], [entry("b", four())], PARTS)
+    write(root / "v2/full_scale/one.mp4.F14eE010", b"")
+    listed = reader_of("goalstep").listing(open_corpus(str(root)), CFG)
+    videos = [f"v2/full_scale/{uid}.mp4" for uid in ("b", "one", "three", "two")]
+    assert [path for path in listed.files if path.endswith(".mp4")] == videos
+    assert listed.leftovers == ("v2/full_scale/one.mp4.F14eE010",)
+    assert {"ego4d.json", "v2/annotations/goalstep_video_groups.tsv"} <= set(listed.files)
+    assert len(of(read(root, CFG), RejectCode.LEFTOVER_FILE)) == 1
+
+
+def test_ingest_writes_segments_details_and_counts_of_a_download(tmp_path: Path) -> None:
+    train = [entry("a", four()), entry("b", four()), entry("c", four())]
+    sink = ingest(
+        goalstep(tmp_path, [*train, entry(GROUP, [step(5, 8), step(8.5, 9.5)])], [entry("d", four())], PARTS), CFG
+    )
+    assert {row["corpus"] for row in sink.rows("takes")} == {"goalstep"}
+    assert {row["participant"] for row in sink.rows("takes")} == {"7"}
+    rows = {(row["take_id"], row["position"]): row for row in sink.rows("segments")}
+    cut = rows["goalstep:grp-one:two", 0]
+    assert (cut["start_s"], cut["end_s"], cut["label"]) == (0.0, 2.0, "cook stir")
+    assert {row["level"] for row in sink.rows("details")} == {"step"}
+    assert any(row["what"] == "segments, test" and row["paper"] == 2709 for row in sink.rows("counts"))

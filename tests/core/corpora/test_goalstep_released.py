@@ -1,0 +1,84 @@
+"""Ego4D GoalStep as released: the validation annotations through the reader.
+
+The annotations are those of a data set that the project does not distribute.
+"""
+
+from pathlib import Path
+
+import pytest
+from checkout import OUTSIDE
+from egoexo_fixture import write, write_json
+from segment_corpora_fixture import codes, counted, read, settings
+
+from schemas.rejects import RejectCode
+from trajpilot_core.corpora.goalstep.files import RELEVANCE, parse_goalstep, parse_groups
+
+GOALSTEP_DATA = OUTSIDE / "data" / "goalstep"
+if not GOALSTEP_DATA.is_dir():
+    pytest.skip(f"the released annotations of GoalStep are not at {GOALSTEP_DATA}", allow_module_level=True)
+CFG = settings("goalstep")
+ALL = settings("goalstep", relevance=RELEVANCE, min_label_train=0)
+
+
+def released(root: Path) -> Path:
+    """Lay the released files out, with made lengths and empty videos in place of the real ones."""
+    folder = root / "v2" / "annotations"
+    folder.mkdir(parents=True)
+    for name in ("goalstep_valid.json", "goalstep_video_groups.tsv"):
+        (folder / name).symlink_to(GOALSTEP_DATA / name)
+    write_json(folder / "goalstep_train.json", {"videos": []})
+    document = parse_goalstep((folder / "goalstep_valid.json").read_bytes(), "valid", "step")
+    groups = parse_groups((folder / "goalstep_video_groups.tsv").read_bytes(), "groups")
+    uids = [uid for e in document.entries for uid in groups.get(e.uid, (e.uid,)) or ()]
+    write_json(root / "ego4d.json", {"videos": [{"video_uid": uid, "duration_sec": 600.0} for uid in uids]})
+    for uid in uids:
+        write(root / "v2" / "full_scale" / f"{uid}.mp4", b"")
+    return root
+
+
+def test_the_released_validation_file_holds_what_was_counted_in_it() -> None:
+    content = (GOALSTEP_DATA / "goalstep_valid.json").read_bytes()
+    steps, substeps = (parse_goalstep(content, "valid", level) for level in ("step", "substep"))
+    assert not steps.lost
+    assert not substeps.lost
+    assert not any(e.faults for e in (*steps.entries, *substeps.entries))
+    assert len(steps.entries) == 134
+    assert sum(e.uid.startswith("grp-") for e in steps.entries) == 33
+    assert steps.n_units == 3349
+    assert substeps.n_units == 4347
+    all_steps = [s for e in steps.entries for s in e.steps]
+    assert len({s.category for s in all_steps}) == 355
+    assert [s.missing for s in all_steps if s.missing] == [("is_continued", "is_procedural", "is_relevant")]
+    assert not any(s.missing for e in substeps.entries for s in e.steps)
+    assert sum(s.is_outside_parent for e in substeps.entries for s in e.steps) == 78
+    assert [sum(s.relevance == r for s in all_steps) for r in RELEVANCE] == [2407, 405, 450, 87]
+    assert sum(s.is_continued for s in all_steps) == 890
+    with_substeps = {s.category for s in all_steps} | {s.category for e in substeps.entries for s in e.steps}
+    assert len(with_substeps) == 425
+
+
+def test_every_group_of_the_released_file_has_its_videos() -> None:
+    groups = parse_groups((GOALSTEP_DATA / "goalstep_video_groups.tsv").read_bytes(), "groups")
+    entries = parse_goalstep((GOALSTEP_DATA / "goalstep_valid.json").read_bytes(), "valid", "step").entries
+    assert len(groups) == 263
+    assert None not in groups.values()
+    assert all(groups[e.uid] for e in entries if e.uid.startswith("grp-"))
+
+
+def test_all_steps_of_the_released_file_reach_the_tables_when_no_filter_is_set(tmp_path: Path) -> None:
+    reading = read(released(tmp_path), ALL)
+    assert reading.n_in == 3349 == sum(len(c.points) for c in reading.candidates)
+    assert len({c.take.capture for c in reading.candidates}) == 134
+    assert codes(reading)[RejectCode.FIELD_MISSING] == 1
+    assert codes(reading)[RejectCode.TAKE_UNKNOWN] == 0
+    assert counted(reading)["groups of videos, test"] == 33
+
+
+def test_the_default_filters_leave_the_paper_s_neighbourhood(tmp_path: Path) -> None:
+    reading = read(released(tmp_path), CFG)
+    assert sum(len(c.points) for c in reading.candidates) == 2812  # the paper has 2,709; its filter is not said
+    rows = {row.what: row for row in reading.counts}
+    assert (rows["entries that keep a segment, test"].ours, rows["entries that keep a segment, test"].paper) == (
+        129,
+        124,
+    )

@@ -1,0 +1,331 @@
+"""Every kind of broken input that ingest can meet is named in the rejects table, and the rest of the corpus goes on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from egoexo_faults import FAULTS, TAKE, UID, repeat_key
+from egoexo_fixture import (
+    SMALL,
+    EgoExoCorpus,
+    annotate,
+    describe,
+    healthy,
+    ingest,
+    list_sources,
+    pretend_probe,
+    steps,
+    write,
+    write_json,
+)
+
+from schemas.rejects import RejectCode
+from trajpilot_core.corpora.egoexo4d import descriptions
+from trajpilot_core.errors import InputError
+from trajpilot_core.store import corpus_files as corpus_files
+
+
+def of_take(sink: Any, name: str = TAKE) -> list[dict[str, Any]]:
+    return [row for row in sink.rows("segments") if row["take_id"] == f"egoexo4d:uid-{name}"]
+
+
+@pytest.fixture
+def no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
+
+
+def test_a_healthy_corpus_has_no_rejects(tmp_path: Path) -> None:
+    sink = ingest(healthy(tmp_path).write())
+    assert (sink.rejects, sink.n_in, sink.n_out) == ([], 24, 24)
+
+
+@pytest.mark.parametrize("code", FAULTS)
+def test_a_planted_fault_becomes_its_code_and_costs_its_units(code: RejectCode, tmp_path: Path) -> None:
+    corpus = healthy(tmp_path)
+    FAULTS[code].plant(corpus)
+    sink = ingest(corpus.write())
+    assert sink.of(code), sink.codes()
+    assert sink.codes()[code] == FAULTS[code].n_units
+    assert {row["take_id"] for row in sink.rows("takes")} >= {
+        f"egoexo4d:uid-{n}" for n in ("train_1", "train_2", "test_0")
+    }
+
+
+def test_an_annotation_file_that_changes_while_it_is_read_is_unstable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = healthy(tmp_path).write()
+    stats = iter(range(10**6))
+
+    def moving(corpus: corpus_files.Corpus, relative: str) -> tuple[int, str]:
+        return next(stats), ""
+
+    def only_train(corpus: corpus_files.Corpus, relative: str) -> Any:
+        return moving(corpus, relative) if relative.endswith("_train.json") else real(corpus, relative)
+
+    real = corpus_files.stat
+    monkeypatch.setattr(corpus_files, "stat", only_train)
+    with pytest.raises(InputError, match=r"train\.json cannot be read: the file changed while it was read"):
+        ingest(root)
+
+
+def test_a_video_that_changes_while_it_is_probed_is_unstable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = healthy(tmp_path)
+    probe = pretend_probe()
+
+    def touching(paths: list[str], workers: int, timeout_s: float, told: Any) -> Any:
+        corpus.video(TAKE).write_bytes(b"longer now, and another time of change")
+        return probe(paths, workers, timeout_s, told)
+
+    monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", touching)
+    assert ingest(corpus.write()).codes() == {"INPUT_UNSTABLE": 6}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"take_name": None}, "RECORD_MALFORMED"),
+        ({"take_name": ".hidden"}, "TAKE_NAME_INVALID"),
+        ({"take_name": "a\u0000b"}, "TAKE_NAME_INVALID"),
+        ({"take_name": "x" * 129}, "TAKE_NAME_INVALID"),
+        ({"take_name": "ta\u212ae"}, "TAKE_NAME_INVALID"),
+        ({"take_name": "line\n"}, "TAKE_NAME_INVALID"),
+        ({"root_dir": "takes/../../etc"}, "TAKE_NAME_INVALID"),
+        ({"root_dir": "/etc"}, "TAKE_NAME_INVALID"),
+        ({"root_dir": "s3://bucket/take"}, "TAKE_NAME_INVALID"),
+        ({"take_uid": "../x"}, "TAKE_UNKNOWN"),
+        ({"validated": False}, "TAKE_DROPPED"),
+        ({"validated": None}, "TAKE_DROPPED"),
+        ({"capture": "none"}, "RECORD_MALFORMED"),
+        ({"frame_aligned_videos": {}}, "VIDEO_MISSING"),
+        ({"frame_aligned_videos": {"aria02": {"rgb": {"relative_path": None}}}}, "VIDEO_MISSING"),
+        ({"frame_aligned_videos": {"aria02": {"rgb": {"relative_path": "../../x.mp4"}}}}, "TAKE_NAME_INVALID"),
+        ({"capture": {"cameras": [{"cam_id": "gp01", "is_ego": True}]}}, "RECORD_MALFORMED"),
+    ],
+)
+@pytest.mark.usefixtures("no_decoder")
+def test_a_bad_take_record_costs_its_take_only(change: dict[str, object], code: str, tmp_path: Path) -> None:
+    corpus = healthy(tmp_path)
+    corpus.takes[0].update(change)  # type: ignore[attr-defined]
+    sink = ingest(corpus.write())
+    assert sink.codes()[code] == 6
+    assert len(sink.rows("takes")) == 3
+
+
+@pytest.mark.parametrize(
+    ("entries", "n_in"),
+    [
+        ("text", 0),
+        ({}, 0),
+        ([None], 0),
+        ([[]], 0),
+        ([{"descriptions": 3}], 0),
+        ([annotate(steps(), uid="")], 6),
+        ([annotate(steps(), rejected="maybe")], 6),
+        ([annotate([None, 3, "x", [], {}])], 5),
+        ([annotate([describe("x", t) for t in (None, "3", -1, True, [], 1e400)])], 6),
+        ([annotate([{"text": "C x.", "timestamp": 1.0}])], 1),
+        ([annotate([describe("C \ud800", 1.0)])], 1),
+        ([annotate([describe("C x.", 1.0, unsure="perhaps")])], 1),
+    ],
+)
+@pytest.mark.usefixtures("no_decoder")
+def test_a_broken_annotation_costs_its_take_only(entries: object, n_in: int, tmp_path: Path) -> None:
+    corpus = healthy(tmp_path)
+    corpus.train[UID] = entries
+    sink = ingest(corpus.write())
+    assert sink.n_in == 18 + n_in
+    assert of_take(sink) == []
+    assert set(sink.codes()) <= {"RECORD_MALFORMED", "TS_INVALID", "UNLABELLED"}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\xef\xbb\xbf{}", "byte order mark at byte 0|byte order mark; save it as UTF-8 without one at byte 0"),
+        (b'{"annotations": {"a": "\xff"}}', "not UTF-8 .* at byte 23"),
+        ('{"annotations": {"é": ]}}'.encode(), "no JSON .* at byte 23"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"annotations": ' + b"9" * 5000 + b"}", "no usable JSON"),
+        (b"[]", "expected one object"),
+        (b"", "no JSON"),
+        (b'{"annotations": {}, "annotations": {}}', "expected one object"),
+    ],
+)
+@pytest.mark.usefixtures("no_decoder")
+def test_a_broken_annotation_file_is_named_with_its_place(content: bytes, said: str, tmp_path: Path) -> None:
+    root = healthy(tmp_path).write()
+    write(root / "annotations/atomic_descriptions_val.json", content)
+    with pytest.raises(InputError, match=r"atomic_descriptions_val\.json cannot be read: .*download") as caught:
+        ingest(root)
+    assert caught.match(said)
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "said"),
+    [
+        ("takes.json", None, "takes.json is missing"),
+        ("takes.json", b"[]", "without takes"),
+        ("takes.json", b"{}", "expected a list of takes"),
+        ("takes.json", b'[{"a": "NaN", "b": NaN}]', "literal NaN is no JSON at byte 19"),
+        ("takes.json", b'[{"a": -Infinity}]', "at byte 7"),
+        ("annotations/splits.json", None, "splits.json is missing"),
+        ("annotations/splits.json", b'{"take_uid_to_split": []}', "take_uid_to_split"),
+        (
+            "annotations/splits.json",
+            b'{"take_uid_to_split": {"x": "holdout"}}',
+            "names no take of the splits train and val",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("no_decoder")
+def test_broken_metadata_is_an_error_with_advice(path: str, content: bytes | None, said: str, tmp_path: Path) -> None:
+    root = healthy(tmp_path).write()
+    (root / path).unlink() if content is None else write(root / path, content)
+    with pytest.raises(InputError, match=said) as caught:
+        ingest(root)
+    assert caught.match("fetch|download")
+
+
+def test_no_corpus_is_an_error_with_advice(tmp_path: Path) -> None:
+    for root in ("", str(tmp_path / "nothing")):
+        with pytest.raises(InputError, match="--data"):
+            list_sources(root)
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_a_repeated_key_costs_the_object_that_holds_it_only(tmp_path: Path) -> None:
+    corpus = healthy(tmp_path)
+    root = corpus.write()
+    document = {"annotations": corpus.train}
+    path = root / "annotations/atomic_descriptions_train.json"
+    write(path, repeat_key(document, "text", "text"))
+    assert ingest(root).codes() == {"RECORD_MALFORMED": 1}
+    write(path, repeat_key(document, "annotation_uid", "annotation_uid"))
+    assert ingest(root).codes() == {"RECORD_MALFORMED": 6, "UNLABELLED": 0}
+    write(path, repeat_key(document, UID, UID))
+    assert ingest(root).codes() == {"RECORD_MALFORMED": 6}
+    corpus.write()
+    write(root / "takes.json", repeat_key(corpus.takes, "validated", "validated"))
+    assert ingest(root).codes() == {"RECORD_MALFORMED": 6}
+    corpus.write()
+    write(root / "annotations/splits.json", repeat_key({"take_uid_to_split": corpus.splits}, UID, UID))
+    assert ingest(root).codes() == {"NO_SPLIT": 6}
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_no_take_is_in_two_splits(tmp_path: Path) -> None:
+    corpus = healthy(tmp_path)
+    corpus.val[UID] = corpus.train[UID]
+    sink = ingest(corpus.write())
+    assert sink.codes() == {"NO_SPLIT": 6}
+    assert {row["split"] for row in of_take(sink)} <= {"train", "dev"}
+    corpus.splits[UID] = "val"
+    assert {row["split"] for row in of_take(ingest(corpus.write()))} == {"test"}
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_a_lost_description_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = descriptions.read_annotation
+
+    def forgetful(entry: Any, config: Any) -> Any:
+        return real({**entry, "descriptions": entry["descriptions"][1:]}, config)
+
+    monkeypatch.setattr(descriptions, "read_annotation", forgetful)
+    with pytest.raises(AssertionError, match="24 in, 20 out, 0 lost"):
+        ingest(healthy(tmp_path).write())
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_two_takes_that_claim_one_video_are_both_refused(tmp_path: Path) -> None:
+    corpus = healthy(tmp_path, n_train=4)
+    corpus.takes[1]["root_dir"] = corpus.takes[0]["root_dir"]  # type: ignore[index]
+    assert ingest(corpus.write()).codes() == {"RECORD_MALFORMED": 12}
+    corpus.takes[1] = corpus.takes[0]
+    assert ingest(corpus.write()).codes() == {"RECORD_MALFORMED": 6, "TAKE_UNKNOWN": 6}
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_an_emptied_split_names_the_codes_that_emptied_it(tmp_path: Path) -> None:
+    corpus = healthy(tmp_path)
+    for name in ("train_0", "train_1"):
+        corpus.video(name).unlink()
+    corpus.takes[2]["has_trimmed_trajectory"] = False  # type: ignore[index]
+    with pytest.raises(InputError) as caught:
+        ingest(corpus.write())
+    assert caught.match("released split train: 3 takes")
+    assert caught.match("VIDEO_MISSING: 2 takes, 12 descriptions")
+    assert caught.match("NO_TRAJECTORY: 1 takes, 6 descriptions")
+    assert caught.match("download the take's frame-aligned video")
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_training_that_dev_would_swallow_is_an_error(tmp_path: Path) -> None:
+    root = healthy(tmp_path).write()
+    with pytest.raises(InputError, match=r"all 3 training captures .*dev_min"):
+        ingest(root, SMALL.replace(dev_min=3))
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_a_corpus_without_training_takes_is_read_for_prediction(tmp_path: Path) -> None:
+    sink = ingest(healthy(tmp_path, n_train=0).write())
+    assert {row["split"] for row in sink.rows("takes")} == {"test"}
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_leftovers_of_metadata_and_takes_are_reported_and_ignored(tmp_path: Path) -> None:
+    root = healthy(tmp_path).write()
+    write(root / "annotations/atomic_descriptions_val.json.F14eE010", b"{")
+    write(root / f"takes/{TAKE}/trajectory/closed_loop_trajectory.csv.part", b"")
+    write(root / f"takes/{TAKE}/trajectory/semidense_points.csv.gz", b"")
+    sink = ingest(root)
+    assert [(row.take, row.n_units) for row in sink.of(RejectCode.LEFTOVER_FILE)] == [("", 0), (f"egoexo4d:{UID}", 0)]
+    source = list_sources(root)
+    assert len(source.facts["leftovers"]) == 2  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_sources_hold_what_decides_the_result(tmp_path: Path) -> None:
+    corpus = healthy(tmp_path)
+    root = corpus.write()
+    before = list_sources(root)
+    assert [f for f in before.files if f.endswith(".mp4")] == sorted(
+        str(corpus.video(f"{name}").relative_to(root)) for name in ("test_0", "train_0", "train_1", "train_2")
+    )
+    assert {"takes.json", "annotations/splits.json"} < set(before.files)
+    (root / f"takes/{TAKE}/trajectory/closed_loop_trajectory.csv").unlink()
+    after = list_sources(root)
+    assert after.facts != before.facts
+    table = list_sources(root, SMALL.replace(paraphrase_table="groups.csv"))
+    assert "groups.csv" in table.files
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_the_capture_is_looked_up_where_takes_json_does_not_repeat_it(tmp_path: Path) -> None:
+    corpus = healthy(tmp_path)
+    capture = {**corpus.takes[0].pop("capture"), "capture_uid": "uid-capture-train_0"}  # type: ignore[attr-defined]
+    root = corpus.write()
+    assert ingest(root).codes() == {"RECORD_MALFORMED": 6}
+    write_json(root / "captures.json", [capture])
+    assert ingest(root).codes() == {}
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_optional_files_are_null_where_absent(tmp_path: Path) -> None:
+    corpus = healthy(tmp_path)
+    (tmp_path / f"captures/capture-{TAKE}/timesync.csv").unlink()
+    (tmp_path / f"takes/{TAKE}/trajectory/online_calibration.jsonl").unlink()
+    (tmp_path / f"takes/{TAKE}/trajectory/closed_loop_trajectory.csv").unlink()
+    sink = ingest(corpus.write(), SMALL.replace(require_trajectory=False))
+    row = next(r for r in sink.rows("takes") if r["name"] == TAKE)
+    assert (row["timesync"], row["calibration"], row["trajectory"]) == (None, None, None)
+
+
+def test_the_message_of_an_error_is_storable_text(tmp_path: Path) -> None:
+    corpus = EgoExoCorpus(tmp_path)
+    corpus.add("only", "train", [annotate([describe("C \udfff x", "\ud800")])])
+    with pytest.raises(InputError) as caught:
+        ingest(corpus.write())
+    json.dumps(str(caught.value)).encode()
+    str(caught.value).encode()

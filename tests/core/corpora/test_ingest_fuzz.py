@@ -1,0 +1,162 @@
+"""Whatever is wrong with the documents, ingest ends with balanced rows or with an error that says what to do."""
+
+import copy
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from egoexo_fixture import (
+    SMALL,
+    EgoExoCorpus,
+    annotate,
+    describe,
+    healthy,
+    ingest,
+    list_sources,
+    pretend_probe,
+    steps,
+    write,
+)
+
+from trajpilot_core.errors import TrajPilotError
+
+JUNK: list[Any] = [
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    10**30,
+    1.5,
+    -0.0,
+    float("nan"),
+    float("inf"),
+    1e308,
+    "",
+    "0",
+    "1",
+    "C",
+    "x" * 400,
+    "../../etc/passwd",
+    "/",
+    "a/b",
+    ".",
+    "..",
+    "\u0000",
+    "\ud800",
+    "\ufeff",
+    "\u202etxt",
+    "train",
+    "val",
+    [],
+    {},
+    [[]],
+    {"a": 1},
+    [None],
+    "uid-train_0",
+    "aria02",
+]
+
+
+FEW_WINDOWS = SMALL.replace(max_horizon=4)
+
+
+def places(node: Any) -> list[tuple[Any, Any]]:
+    """Return (container, key) of every value in a document."""
+    here = list(node.items()) if isinstance(node, dict) else list(enumerate(node)) if isinstance(node, list) else []
+    return [place for key, child in here for place in [(node, key), *places(child)]]
+
+
+def mutate(document: Any, order: random.Random) -> None:
+    """Replace, delete, double or move a few random values of a document."""
+    for _ in range(order.randint(1, 4)):
+        container, key = order.choice(places(document) or [(document, None)])
+        action = order.choice(["junk", "junk", "delete", "double", "rename", "swap"])
+        if key is None:
+            return
+        if action == "junk":
+            container[key] = copy.deepcopy(order.choice(JUNK))
+        elif action == "delete":
+            del container[key]
+        elif action == "double" and isinstance(container, list):
+            container.insert(order.randrange(len(container) + 1), copy.deepcopy(container[key]))
+        elif action == "rename" and isinstance(container, dict):
+            container[str(order.choice(JUNK))] = container.pop(key)
+        elif action == "swap":
+            other, place = order.choice(places(document))
+            container[key] = copy.deepcopy(other[place])
+
+
+def corpus_for(root: Path, n_train: int = 2, n_test: int = 1) -> EgoExoCorpus:
+    corpus = healthy(root, n_train, n_test)
+    extra = [describe("O x.", 4.0, subject="O"), describe("C y.", 4.2, ego_visible="0"), describe("C z.", 11.9)]
+    corpus.train["uid-train_0"] = [annotate([*steps(), *extra], "a"), annotate(steps(), "b", rejected=True)]
+    return corpus
+
+
+def check(root: Path) -> bool:
+    """Ingest; return whether it came to an end. The sink asserts that rows balance."""
+    try:
+        list_sources(root)
+        sink = ingest(root, FEW_WINDOWS)
+    except TrajPilotError as error:
+        str(error).encode()
+        return False
+    for row in sink.rejects:
+        (row.detail + row.take).encode()
+    splits: dict[str, set[str]] = {}
+    for row in sink.rows("segments"):
+        splits.setdefault(row["take_id"], set()).add(row["split"])
+    assert all(len(found) == 1 for found in splits.values())
+    return True
+
+
+@pytest.fixture(autouse=True)
+def no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
+
+
+@pytest.mark.slow
+def test_mutated_annotation_files_never_crash_and_rows_balance(tmp_path: Path) -> None:
+    corpus = corpus_for(tmp_path)
+    clean = copy.deepcopy(corpus.train)
+    ended = 0
+    for seed in range(500):
+        corpus.train = copy.deepcopy(clean)
+        mutate(corpus.train, random.Random(seed))
+        ended += check(corpus.write())
+    assert ended > 450
+
+
+def test_mutated_metadata_never_crashes_and_rows_balance(tmp_path: Path) -> None:
+    corpus = corpus_for(tmp_path, n_train=4, n_test=2)
+    takes, splits = copy.deepcopy(corpus.takes), copy.deepcopy(corpus.splits)
+    ended = 0
+    for seed in range(200):
+        order = random.Random(seed)
+        corpus.takes, corpus.splits = copy.deepcopy(takes), copy.deepcopy(splits)
+        mutate(corpus.takes if seed % 3 else corpus.splits, order)
+        ended += check(corpus.write())
+    assert ended > 100
+
+
+def test_files_with_flipped_cut_and_doubled_bytes_never_crash(tmp_path: Path) -> None:
+    root = corpus_for(tmp_path).write()
+    names = ["takes.json", "annotations/splits.json", "annotations/atomic_descriptions_train.json"]
+    whole = {name: (root / name).read_bytes() for name in names}
+    for seed in range(300):
+        order = random.Random(seed)
+        name = order.choice(names)
+        content = bytearray(whole[name])
+        at = order.randrange(len(content))
+        if seed % 3 == 0:
+            content[at] ^= 1 << order.randrange(8)
+        elif seed % 3 == 1:
+            del content[at:]
+        else:
+            content[at:at] = content[at : at + order.randrange(1, 60)]
+        write(root / name, bytes(content))
+        check(root)
+        write(root / name, whole[name])

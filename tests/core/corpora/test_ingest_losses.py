@@ -1,0 +1,174 @@
+"""What ingest could lose without counting it ends the stage, in every layout: unreadable files, empty splits."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from egoexo_fixture import healthy, ingest, pretend_probe, write, write_json
+from segment_corpora_fixture import action, egoper, egoper_task, egoper_video, entry, epic, four, goalstep, table
+from test_ingest_basketball import Court
+from test_ingest_keystep import Keysteps
+
+from schemas.config import IngestConfig
+from trajpilot_core.errors import InputError
+
+TEA, LATE = "tea_u1_a1_normal_001", "tea_u2_a1_error_002"
+METADATA = ("takes.json", "annotations/splits.json")
+NO_TAKES = b'{"annotations": {}}'
+NO_SHOTS = b'{"annotations": {"uid-%b": [{"annotation_uid": "a", "rejected": false, "descriptions": []}]}}'
+
+
+class Layout(NamedTuple):
+    """One corpus on disk, its annotation files, and for each split a whole file that leaves nothing of it."""
+
+    write: Callable[[Path], Path]
+    files: tuple[str, ...]
+    nothing: dict[str, tuple[str, bytes]]
+
+
+def _goalstep(root: Path) -> Path:
+    train = [entry("grp-x", four()), entry("a", four()), entry("b", four())]
+    return goalstep(root, train, [entry("c", four())], {"x": 6.0, "y": 6.0})
+
+
+def _egoper(root: Path) -> Path:
+    videos = [egoper_video(f"{TEA}{i}", [1, 2]) for i in range(3)]
+    lists = {"tea/training.txt": [f"{TEA}{i}" for i in range(3)], "tea/validation.txt": [LATE]}
+    return egoper(root, {"tea": egoper_task([*videos, egoper_video(LATE, [1, 2])], "Boil", "Pour")}, lists)
+
+
+def _epic(root: Path) -> Path:
+    rows = [action(f"P01_1{i}_0", "00:00:03.00", "00:00:04.00") for i in range(3)]
+    return epic(root, rows[:2], rows[2:])
+
+
+def _files(name: str) -> tuple[str, str]:
+    return f"annotations/{name}_train.json", f"annotations/{name}_val.json"
+
+
+ATOMIC, KEYSTEP = _files("atomic_descriptions"), _files("keystep")
+GOALSTEP = tuple(f"v2/annotations/goalstep_{name}" for name in ("train.json", "val.json", "video_groups.tsv"))
+CLASSES = tuple(
+    f"EPIC_100_{name}.csv"
+    for name in ("verb_classes", "noun_classes", "tail_verbs", "tail_nouns", "unseen_participant_ids_validation")
+)
+ACTIONS = ("EPIC_100_train.csv", "EPIC_100_validation.csv")
+LISTS = ("tea/training.txt", "tea/validation.txt")
+
+
+def emptied(files: tuple[str, ...], content: bytes) -> dict[str, tuple[str, bytes]]:
+    return {"train": (files[0], content), "val": (files[1], content)}
+
+
+LAYOUTS = {
+    "egoexo4d_atomic": Layout(lambda root: healthy(root).write(), (*METADATA, *ATOMIC), emptied(ATOMIC, NO_TAKES)),
+    "egoexo4d_keystep": Layout(lambda root: Keysteps(root).write(), (*METADATA, *KEYSTEP), emptied(KEYSTEP, NO_TAKES)),
+    "egoexo4d_basketball": Layout(
+        lambda root: Court(root).corpus.write(), (*METADATA, *ATOMIC), emptied(ATOMIC, NO_TAKES)
+    ),
+    "goalstep": Layout(_goalstep, (*GOALSTEP, "ego4d.json"), emptied(GOALSTEP, b'{"videos": []}')),
+    "egoper": Layout(_egoper, ("annotation.json", *LISTS), emptied(LISTS, b"\n")),
+    "epic_kitchens": Layout(_epic, (*ACTIONS, *CLASSES), emptied(ACTIONS, table([]))),
+}
+DAMAGES = ("missing", "empty", "truncated", "no table", "other shape")
+PLANTED = [
+    (corpus, file, damage) for corpus, layout in LAYOUTS.items() for file in layout.files for damage in DAMAGES
+    if (file, damage) not in {(name, "truncated") for name in LISTS}
+]  # fmt: skip
+"""A list of names that was cut off is still a list; its own test is below."""
+OTHER_SHAPE = {"json": b'[{"message": "Not Found"}]', "csv": b"<html>\n<p>gone</p>\n", "tsv": b"<html>\n<p>gone</p>\n"}
+
+
+def damaged(content: bytes, damage: str, file: str) -> bytes | None:
+    """Return a file's content after a damage; None where the file is gone."""
+    shapes = {**OTHER_SHAPE, "txt": b'{"message": "Not Found"}\n'}
+    return {
+        "missing": None, "empty": b"", "truncated": content[: len(content) * 2 // 3],
+        "no table": b"\x1f\x8b\x08\x00\xff\xfe", "other shape": shapes[file.rsplit(".", 1)[1]],
+    }[damage]  # fmt: skip
+
+
+def config(corpus: str, **changes: object) -> IngestConfig:
+    base = IngestConfig(corpus=corpus, dev_min=1, max_horizon=4)  # type: ignore[arg-type]
+    if corpus != "egoexo4d_basketball":
+        return base
+    return base.replace(basketball=base.basketball.replace(balance=False, **{"split": "released", **changes}))
+
+
+@pytest.fixture(autouse=True)
+def no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
+
+
+@pytest.mark.parametrize("corpus", LAYOUTS)
+def test_the_layouts_are_whole_before_they_are_damaged(corpus: str, tmp_path: Path) -> None:
+    root = LAYOUTS[corpus].write(tmp_path)
+    assert all((root / file).is_file() for file in LAYOUTS[corpus].files)
+    assert {row["split"] for row in ingest(root, config(corpus)).rows("takes")} == {"train", "dev", "test"}
+
+
+@pytest.mark.parametrize(("corpus", "file", "damage"), PLANTED)
+def test_an_unreadable_annotation_file_is_an_error(corpus: str, file: str, damage: str, tmp_path: Path) -> None:
+    root = LAYOUTS[corpus].write(tmp_path)
+    content = damaged((root / file).read_bytes(), damage, file)
+    (root / file).unlink()
+    if content is not None:
+        write(root / file, content)
+    with pytest.raises(InputError) as caught:
+        ingest(root, config(corpus))
+    is_empty_list = file in LISTS and damage == "empty"
+    assert caught.match("nothing is left of the released split" if is_empty_list else file.rsplit("/", 1)[-1])
+    assert caught.match("download|fetch|clone|ask its authors")
+
+
+def test_videos_that_a_cut_list_no_longer_names_are_counted(tmp_path: Path) -> None:
+    root = _egoper(tmp_path)
+    path = root / LISTS[0]
+    write(path, path.read_bytes()[:-5])
+    sink = ingest(root, config("egoper"))
+    assert sink.codes() == {"TAKE_UNKNOWN": 0, "NO_SPLIT": 2}
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+@pytest.mark.parametrize("corpus", LAYOUTS)
+def test_a_split_of_which_nothing_is_left_is_an_error(corpus: str, split: str, tmp_path: Path) -> None:
+    root = LAYOUTS[corpus].write(tmp_path)
+    file, content = LAYOUTS[corpus].nothing[split]
+    write(root / file, content)
+    with pytest.raises(InputError, match=f"nothing is left of the released split {split}") as caught:
+        ingest(root, config(corpus))
+    assert caught.match("to do: |download them again")
+
+
+def test_a_draw_that_leaves_no_take_to_test_is_an_error(tmp_path: Path) -> None:
+    court = Court(tmp_path)
+    for name in ("b", "c"):
+        del court.corpus.train[f"uid-{name}"]
+    del court.corpus.val["uid-t"]
+    with pytest.raises(InputError, match=r"nothing is left of the released split (train|val)"):
+        ingest(court.corpus.write(), config("egoexo4d_basketball", split="drawn"))
+
+
+@pytest.mark.parametrize("layout", ["egoexo4d_atomic", "egoexo4d_keystep"])
+def test_the_file_of_a_split_that_nobody_names_may_be_absent_but_not_broken(layout: str, tmp_path: Path) -> None:
+    root = LAYOUTS[layout].write(tmp_path)
+    val = LAYOUTS[layout].nothing["val"][0]
+    splits = {f"uid-train_{i}": "train" for i in range(3)}
+    write_json(root / "annotations/splits.json", {"take_uid_to_split": splits})
+    write_json(
+        root / "takes.json", [t for t in json.loads((root / "takes.json").read_text()) if t["take_uid"] in splits]
+    )
+    (root / val).unlink()
+    assert not ingest(root, config(layout)).codes()
+    write(root / val, b"{")
+    with pytest.raises(InputError, match=val):
+        ingest(root, config(layout))
+
+
+def test_a_split_that_was_emptied_by_its_videos_says_so(tmp_path: Path) -> None:
+    root = _goalstep(tmp_path)
+    (root / "v2/full_scale/c.mp4").unlink()
+    with pytest.raises(InputError, match=r"split val: 1 takes .*VIDEO_MISSING: 1 takes, 4 segments"):
+        ingest(root, config("goalstep"))

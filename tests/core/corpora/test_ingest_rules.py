@@ -1,0 +1,320 @@
+"""The rules of ingest: intervals, labels, windows, splits, filters, and that order never matters."""
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from egoexo_fixture import SMALL, EgoExoCorpus, annotate, describe, healthy, ingest, pretend_probe, steps, write
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.config import IngestConfig
+from schemas.rejects import RejectCode
+from trajpilot_core.corpora.records.labels import label_rows, normalise, read_paraphrases
+from trajpilot_core.corpora.records.segments import fit_to_video, midpoint_intervals, run_numbers
+from trajpilot_core.corpora.records.splits import dev_captures
+from trajpilot_core.corpora.records.windows import window_rows
+from trajpilot_core.errors import InputError
+
+DURATION_S = 60.0
+times = st.lists(st.floats(0, 80, width=32) | st.sampled_from([0.0, 3.0, 3.0, DURATION_S]), max_size=25).map(sorted)
+caps = st.none() | st.floats(0.05, 5)
+
+
+@pytest.fixture
+def no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
+
+
+def ingested(tmp_path: Path, *descriptions: Any, config: IngestConfig = SMALL, **changes: Any) -> Any:
+    """Ingest one test take with these descriptions, without training takes."""
+    corpus = EgoExoCorpus(tmp_path)
+    corpus.add("only", "val", [annotate(descriptions)], **changes)
+    return ingest(corpus.write(), config)
+
+
+@settings(derandomize=True, deadline=None, max_examples=500)
+@given(times, caps, st.floats(0.3, 1))
+def test_segments_are_sorted_disjoint_inside_the_video_and_hold_their_time_point(
+    anchors: list[float], cap_s: float | None, share: float
+) -> None:
+    anchor_s = np.array(anchors, np.float64)
+    for central in (1.0, share):
+        config = IngestConfig(interval_cap_s=cap_s, central_share=central)
+        found = fit_to_video(anchor_s, *midpoint_intervals(anchor_s, DURATION_S, cap_s), DURATION_S, config)
+        kept = ~(found.is_outside | found.is_empty)
+        start_s, end_s = found.start_s[kept], found.end_s[kept]
+        assert (start_s >= 0).all()
+        assert (end_s <= DURATION_S).all()
+        assert (end_s - start_s >= config.min_segment_s - 1e-9).all()
+        assert (start_s[1:] >= end_s[:-1]).all()
+        if central == 1:
+            assert (start_s <= anchor_s[kept]).all()
+            assert (anchor_s[kept] <= end_s).all()
+        if cap_s is not None:
+            assert (end_s - start_s <= 2 * cap_s + 1e-6).all()
+
+
+def test_midpoints_mirrored_ends_and_the_cap() -> None:
+    anchor_s = np.array([5.0, 7.0, 8.0, 20.0])
+    start_s, end_s = midpoint_intervals(anchor_s, DURATION_S, None)
+    assert start_s.tolist() == [4.0, 6.0, 7.5, 14.0]
+    assert end_s.tolist() == [6.0, 7.5, 14.0, 26.0]
+    start_s, end_s = midpoint_intervals(anchor_s, DURATION_S, 2.0)
+    assert start_s.tolist() == [4.0, 6.0, 7.5, 18.0]
+    assert end_s.tolist() == [6.0, 7.5, 10.0, 22.0]
+    assert np.array(midpoint_intervals(np.array([1.0]), DURATION_S, 2.0)).ravel().tolist() == [0.0, 3.0]
+    assert np.array(midpoint_intervals(np.array([1.0]), DURATION_S, None)).ravel().tolist() == [0.0, DURATION_S]
+
+
+def test_equal_times_keep_the_outer_halves_and_lose_what_lies_between() -> None:
+    anchor_s = np.array([2.0, 4.0, 4.0, 4.0, 6.0])
+    spans = midpoint_intervals(anchor_s, DURATION_S, 2.0)
+    found = fit_to_video(anchor_s, *spans, DURATION_S, IngestConfig(min_segment_s=0.0))
+    assert list(zip(*(s.tolist() for s in spans), strict=True))[1:4] == [(3.0, 4.0), (4.0, 4.0), (4.0, 5.0)]
+    assert found.is_empty.tolist() == [False, False, True, False, False]
+
+
+@settings(derandomize=True, deadline=None, max_examples=500)
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60), st.integers(3, 8))
+def test_every_window_is_consecutive_in_one_run_of_one_take(rows: list[tuple[int, bool]], horizon: int) -> None:
+    rows.sort(key=lambda row: row[0])
+    take = np.array([t for t, kept in rows if kept], np.int64)
+    parts = [np.array([kept for t, kept in rows if t == number], bool) for number in range(4)]
+    run = np.concatenate([run_numbers(part) for part in parts])
+    found = {tuple(w) for w in window_rows(take, run, horizon).tolist()}
+    wanted = set()
+    kept_row = np.cumsum([kept for _, kept in rows]) - 1 if rows else np.zeros(0, int)
+    for first in range(len(rows) - horizon + 1):  # brute force over the unfiltered sequence
+        span = rows[first : first + horizon]
+        if all(kept for _, kept in span) and len({t for t, _ in span}) == 1:
+            wanted.add(tuple(range(int(kept_row[first]), int(kept_row[first]) + horizon)))
+    assert found == wanted
+
+
+@settings(derandomize=True, deadline=None, max_examples=500)
+@given(st.text(max_size=40) | st.from_regex(r"(c |the person'?s? |C, )*[a-zA-Z .'-]{0,20}", fullmatch=True))
+def test_normalisation_is_idempotent_and_has_single_spaces(text: str) -> None:
+    label = normalise(text)
+    assert normalise(label) == label
+    assert label == " ".join(label.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("C touches the screw of the hub with his right hand.", "touches the screw of the hub with his right hand"),
+        ("  c  Cuts\tthe CARROT, quickly! ", "cuts the carrot quickly"),
+        ("A person cuts the carrot", "cuts the carrot"),
+        ("The person: cuts the carrot", "cuts the carrot"),
+        ("The camera wearer cuts the carrot", "cuts the carrot"),
+        ("Cuts the carrot", "cuts the carrot"),
+        ("C doesn't cut", "doesnt cut"),
+        ("C cuts the ca\uff32rot", "cuts the carrot"),
+        ("C w\u00e4scht", "w\u00e4scht"),
+        ("C wa\u0308scht", "w\u00e4scht"),
+        ("C pours \u00bd cup", "pours 1 2 cup"),
+        ("Person A talks", "a talks"),
+        ("C.", ""),
+        ("...", ""),
+        ("\u0000", ""),
+    ],
+)
+def test_labels_drop_subject_punctuation_case_and_unicode_forms(text: str, label: str) -> None:
+    assert normalise(text) == label
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_order_of_the_json_entries_does_not_change_the_tables(tmp_path: Path) -> None:
+    def build(root: Path, seed: int) -> Any:
+        order = random.Random(seed)
+        corpus = healthy(root, n_train=5, n_test=2)
+        corpus.train["uid-train_0"] = [annotate(steps(6), "z"), annotate(steps(7), "m"), annotate(steps(7, 1.2), "k")]
+        extra = [describe("C b.", 4.0), describe("C a.", 4.0), describe("C a.", 4.0, best_exo={})]
+        corpus.train["uid-train_1"] = [annotate([*steps(), *extra])]
+        for annotations in (corpus.train, corpus.val):
+            for entries in annotations.values():
+                order.shuffle(entries)  # type: ignore[arg-type]
+                for entry in entries:  # type: ignore[attr-defined]
+                    order.shuffle(entry["descriptions"])
+        order.shuffle(corpus.takes)
+        for name in ("train", "val", "splits"):
+            pairs = list(getattr(corpus, name).items())
+            order.shuffle(pairs)
+            setattr(corpus, name, dict(pairs))
+        return ingest(corpus.write())
+
+    first = build(tmp_path / "first", 0)
+    for seed in range(1, 6):
+        other = build(tmp_path / str(seed), seed)
+        assert all(first.tables[name].equals(other.tables[name]) for name in first.tables)
+        assert Counter(first.codes()) == Counter(other.codes()) or "TS_REORDERED" in other.codes()
+
+
+def test_one_annotator_is_taken_most_accepted_first_then_smaller_uid(tmp_path: Path) -> None:
+    corpus = healthy(tmp_path, n_train=0)
+    unsure = [describe(f"C is unsure {i}.", 1.0 + i, unsure=True) for i in range(9)]
+    corpus.val["uid-test_0"] = [annotate(steps(5), "b"), annotate([*steps(5), *unsure], "a"), annotate(steps(4), "0")]
+    sink = ingest(corpus.write())
+    assert {row["annotation_uid"] for row in sink.rows("segments")} == {"a"}
+    assert sink.codes() == {"ANNOTATOR_NOT_CHOSEN": 9, "UNSURE": 9}
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_filters_are_settings_and_read_strings_and_nulls(tmp_path: Path) -> None:
+    given = [
+        describe("C sees.", 1.0, ego_visible="1", unsure="0"),
+        describe("C hides.", 2.0, ego_visible="0"),
+        describe("C is blind.", 3.0, ego_visible=None),
+        describe("C doubts.", 4.0, unsure="1"),
+        describe("C is calm.", 5.0, unsure=None),
+        describe("O helps.", 6.0, subject="O"),
+        {"text": "C is old.", "timestamp": 7, "narration_subject": "C", "ego_visible": True, "unsure": False},
+        describe("C is nobody.", 8.0, subject=None),
+    ]
+    sink = ingested(tmp_path / "a", *given)
+    assert [row["label"] for row in sink.rows("segments")] == ["sees", "is calm", "is old"]
+    assert sink.codes() == {"NOT_EGO_VISIBLE": 2, "UNSURE": 1, "NOT_WEARER": 2}
+    config = SMALL.replace(subjects=("C", "O"), drop_unsure=False, require_ego_visible=False)
+    sink = ingested(tmp_path / "b", *given, config=config)
+    labels = [row["label"] for row in sink.rows("segments")]
+    assert labels == ["sees", "hides", "is blind", "doubts", "is calm", "helps", "is old"]
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_a_filtered_description_does_not_break_a_run_and_a_lost_segment_does(tmp_path: Path) -> None:
+    given = steps(7)
+    given[3] = describe("C is unsure.", given[3]["timestamp"], unsure=True)
+    sink = ingested(tmp_path / "a", *given)
+    assert [(row["position"], row["run"]) for row in sink.rows("segments")] == [(i, 0) for i in range(6)]
+    assert Counter(row["horizon"] for row in sink.rows("windows")) == {3: 4, 4: 3, 5: 2, 6: 1}
+    given[3] = describe("C.", given[3]["timestamp"])
+    sink = ingested(tmp_path / "b", *given)
+    assert [(row["position"], row["run"]) for row in sink.rows("segments")] == [(i, i // 3) for i in range(6)]
+    assert Counter(row["horizon"] for row in sink.rows("windows")) == {3: 2}
+    assert sink.rows("windows")[1]["window_id"] == "egoexo4d:uid-only:h3:0003"
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_duplicates_go_before_midpoints_are_taken(tmp_path: Path) -> None:
+    sink = ingested(tmp_path, *steps(3), *steps(3))
+    assert sink.codes()["DUPLICATE"] == 3
+    assert [row["start_s"] for row in sink.rows("segments")] == [0.25, 1.75, 3.25]
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_the_video_setting_chooses_the_file(tmp_path: Path) -> None:
+    corpus = healthy(tmp_path, n_train=0)
+    full = corpus.video("test_0").parents[2] / "aria02_214-1.mp4"
+    write(full, b"x")
+    sink = ingest(corpus.write(), SMALL.replace(video="full"))
+    assert sink.rows("takes")[0]["video"] == str(full.relative_to(tmp_path))
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.sets(st.text(max_size=5)), st.integers(0, 3), st.floats(0.01, 0.4), st.integers(1, 5), st.randoms())
+def test_dev_is_a_share_of_the_captures_whatever_their_order(
+    captures: set[str], seed: int, share: float, least: int, order: random.Random
+) -> None:
+    config = IngestConfig(dev_share=share, dev_min=least, dev_seed=seed)
+    listed = sorted(captures) * 2
+    dev = dev_captures(listed, config)
+    order.shuffle(listed)
+    assert dev_captures(listed, config) == dev
+    assert dev <= captures
+    assert len(dev) == min(len(captures), max(least, round(share * len(captures))))
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_dev_is_drawn_by_capture_else_participant_else_take(tmp_path: Path) -> None:
+    corpus = EgoExoCorpus(tmp_path)
+    for index in range(40):
+        record = corpus.add(f"t{index}", "train", capture=f"c{index // 4}", participant_uid=index // 8 or None)
+        if index >= 24:
+            for key in ("capture_name", "root_dir"):
+                del record["capture"][key]
+            del record["capture_uid"]
+        if index >= 32:
+            record["participant_uid"] = None
+    sink = ingest(corpus.write(), SMALL.replace(dev_share=0.4))
+    takes = sink.rows("takes")
+    groups: dict[str, set[str]] = {}
+    for row in takes:
+        groups.setdefault(row["capture"], set()).add(row["split"])
+    assert all(len(splits) == 1 for splits in groups.values())
+    assert set(groups) == {*(f"c{i}" for i in range(6)), "participant:3", *(f"take:uid-t{i}" for i in range(32, 40))}
+    assert sum(splits == {"dev"} for splits in groups.values()) == round(0.4 * 15)
+    of_segments = {(row["take_id"], row["split"]) for row in sink.rows("segments")}
+    assert of_segments == {(row["take_id"], row["split"]) for row in takes}
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_paraphrases_share_an_answer_and_other_texts_are_their_own(tmp_path: Path) -> None:
+    table = 'text,label_id\n"C cuts the carrot, slowly.",cut\nSLICES THE CARROT,cut\n'
+    corpus = healthy(tmp_path, n_train=0)
+    given = ["C slices the carrot.", "C cuts the carrot slowly.", "C washes up."]
+    corpus.val["uid-test_0"] = [annotate([describe(text, 1.0 + i) for i, text in enumerate(given)])]
+    write(tmp_path / "groups.csv", table.encode())
+    sink = ingest(corpus.write(), SMALL.replace(paraphrase_table="groups.csv"))
+    assert [row["label_id"] for row in sink.rows("segments")] == ["cut", "cut", "washes up"]
+    cut = sink.rows("labels")[0]
+    assert (cut["label"], cut["paraphrases"], cut["n_test"]) == (
+        "cuts the carrot slowly",
+        ["cuts the carrot slowly", "slices the carrot"],
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"a,b\n", "expected text, label_id"),
+        (b"", "expected text, label_id"),
+        (b"text,label_id\nx\n", "line 2"),
+        (b"text,label_id\nC x.,1\nx,2\n", "in the groups '1' and '2'"),
+        (b"text,label_id\n\xff,1\n", "at byte 14"),
+        (b'text,label_id\n"x,1\n', "no CSV"),
+    ],
+)
+def test_a_bad_paraphrase_table_is_an_error_with_its_place(content: bytes, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read_paraphrases(content, "groups.csv")
+
+
+def test_a_missing_paraphrase_table_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--set ingest\.paraphrase_table=null"):
+        ingest(healthy(tmp_path).write(), SMALL.replace(paraphrase_table="groups.csv"))
+
+
+def test_the_label_of_a_group_is_its_most_frequent_training_text() -> None:
+    rows = label_rows(
+        [
+            ("g", "c", "train"),
+            ("g", "b", "train"),
+            ("g", "b", "train"),
+            ("g", "c", "test"),
+            ("g", "c", "test"),
+            ("g", "a", "dev"),
+            ("h", "z", "test"),
+            ("h", "y", "dev"),
+            ("i", "q", "train"),
+            ("i", "p", "train"),
+        ]
+    )
+    assert [(r.label_id, r.label, r.n_train, r.n_dev, r.n_test) for r in rows] == [
+        ("g", "b", 3, 1, 2),
+        ("h", "y", 0, 1, 1),
+        ("i", "p", 2, 0, 0),
+    ]
+    assert rows[0].paraphrases == ("a", "b", "c")
+
+
+@pytest.mark.usefixtures("no_decoder")
+def test_a_scenario_that_vanishes_is_named(tmp_path: Path) -> None:
+    corpus = healthy(tmp_path)
+    corpus.takes[0].update(task_name="Cook an Omelet", has_trimmed_trajectory=False)  # type: ignore[attr-defined]
+    (row,) = ingest(corpus.write()).of(RejectCode.SCENARIO_VANISHED)
+    assert "Cook an Omelet" in row.detail

@@ -1,0 +1,84 @@
+"""The encoder behind the stage `features`: its name, its arithmetic, and what it does when memory runs out."""
+
+import logging
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from schemas.artifacts import Manifest
+from schemas.config import FeatureConfig, PipelineConfig, RunOptions
+from trajpilot_core.encoders.video.embed import load_embedder
+from trajpilot_core.encoders.video.frozen_vjepa import encoder_digest, normalised
+from trajpilot_core.encoders.video.vjepa import VjepaEncoder
+from trajpilot_core.engine.execution.compute import library_versions
+from trajpilot_core.engine.resolve import resolve_config, resolve_precision
+from trajpilot_core.errors import CheckpointError, InputError
+from trajpilot_core.stages.features import STAGE
+
+CONFIG = FeatureConfig(model="tiny", size_px=64, batch=4, precision="fp32", resize="swscale", decode_timeout_s=60)
+
+
+def test_the_name_of_the_encoder_is_fixed_and_every_setting_changes_it() -> None:
+    assert encoder_digest(CONFIG, "0" * 64, bf16=False) == GOLDEN_ENCODER
+    changed = (CONFIG.replace(resize="antialiased"), CONFIG.replace(hierarchical=True), CONFIG.replace(compile=True))
+    assert len({encoder_digest(cfg, "0" * 64, bf16=False) for cfg in (CONFIG, *changed)}) == 4
+
+
+GOLDEN_ENCODER = "13f60467d7bc9d9f79e85421aabb6bf10290912692b22ab4025b3d3976f853ca"
+
+
+def test_a_manifest_states_the_arithmetic_and_the_libraries() -> None:
+    """Nothing in it is left to the machine: what it holds is the resolved configuration and these versions."""
+    asked = PipelineConfig(features=CONFIG.replace(precision="auto"))
+    resolved = resolve_config(STAGE, asked, RunOptions(device="cpu"))
+    assert resolved.content()["precision"] == "fp32"
+    assert resolve_precision(asked.features, "cuda").content()["precision"] == "bf16"
+    assert library_versions()["torch"] == metadata.version("torch")
+    assert {"av", "numpy", "torch"} <= set(library_versions())
+    assert {"config", "libraries"} <= set(Manifest.model_fields)
+
+
+def test_out_of_memory_halves_the_batch_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    frames = np.random.default_rng(0).integers(0, 255, (6, 16, 32, 32, 3), dtype=np.uint8)
+    cfg = CONFIG.replace(size_px=32, batch=6)
+    expected = load_embedder(cfg, "cpu", tmp_path).embed(frames)
+    forward = VjepaEncoder.forward
+
+    def small(self: VjepaEncoder, clip: torch.Tensor, hierarchical: bool = False) -> torch.Tensor:
+        if len(clip) > 2:
+            raise torch.OutOfMemoryError("planted")
+        return forward(self, clip, hierarchical)
+
+    monkeypatch.setattr(VjepaEncoder, "forward", small)
+    embedder = load_embedder(cfg, "cpu", tmp_path)
+    with caplog.at_level(logging.WARNING, "trajpilot"):
+        np.testing.assert_array_equal(embedder.embed(frames), expected)
+    assert embedder.batch == 1
+    assert [record.levelname for record in caplog.records if record.levelno >= logging.WARNING] == ["WARNING"]
+
+
+def test_one_clip_that_does_not_fit_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(self: VjepaEncoder, clip: torch.Tensor, hierarchical: bool = False) -> torch.Tensor:
+        raise torch.OutOfMemoryError("planted")
+
+    monkeypatch.setattr(VjepaEncoder, "forward", never)
+    with pytest.raises(InputError, match=r"smaller model with --set features\.model"):
+        load_embedder(CONFIG, "cpu", tmp_path).embed(np.zeros((1, 16, 64, 64, 3), np.uint8))
+
+
+def test_a_released_size_without_a_checkpoint_says_what_to_set(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"features\.checkpoint is not set"):
+        load_embedder(FeatureConfig(), "cpu", tmp_path)
+
+
+def test_frames_are_normalised_as_in_the_paper() -> None:
+    frames = torch.zeros(1, 2, 4, 4, 3, dtype=torch.uint8)
+    frames[..., 0] = 255
+    out = normalised(frames)
+    assert out.shape == (1, 3, 2, 4, 4)
+    torch.testing.assert_close(out[0, :, 0, 0, 0], torch.tensor([(1 - 0.485) / 0.229, -0.456 / 0.224, -0.406 / 0.225]))

@@ -1,0 +1,382 @@
+"""Text encoders: unit vectors, no foreign code is run, and the layout of the released EgoVLPv2 checkpoint."""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import types
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from planning_world import Memory, WorldSize, planning_world, run_stage
+from safetensors import safe_open
+from torch import Tensor, nn
+from transformers import (
+    BertConfig,
+    BertModel,
+    CLIPConfig,
+    CLIPModel,
+    GPT2Config,
+    GPT2Model,
+    PreTrainedModel,
+    RobertaConfig,
+    RobertaModel,
+    T5Config,
+    T5Model,
+)
+from typer.testing import CliRunner
+
+from deployments.cli.main import app
+from schemas.config import TextConfig
+from trajpilot_core.encoders.text import egovlp_file
+from trajpilot_core.encoders.text.base import CHECKPOINT, CONVERTED, unit_rows, weights_file
+from trajpilot_core.encoders.text.egovlp import convert, text_projection, text_tower
+from trajpilot_core.encoders.text.egovlp_file import INERT, Inert, read_checkpoint
+from trajpilot_core.encoders.text.registry import load_text_encoder
+from trajpilot_core.encoders.text.transformers_text import POOLS
+from trajpilot_core.errors import CheckpointError, InputError
+from trajpilot_core.stages import text_bank
+
+WIDTH = 64
+TEXTS = ["cut the carrot", "cut the onion", "open the fridge door"]
+
+
+def byte_tokenizer(folder: Path) -> None:
+    """A byte-level BPE without merges, in the files of roberta-base."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = {b: chr(b) for b in printable}
+    letters |= {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in printable)}
+    words = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *(letters[b] for b in range(256))]
+    (folder / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(words)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+
+
+def roberta(width: int = WIDTH) -> RobertaModel:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": width, "intermediate_size": 96, "num_attention_heads": 1, "num_hidden_layers": 12}
+    return RobertaModel(
+        RobertaConfig(vocab_size=261, max_position_embeddings=90, type_vocab_size=1, pad_token_id=1, **sizes),
+        add_pooling_layer=False,
+    ).eval()
+
+
+def released_layout(tower: RobertaModel) -> dict[str, Tensor]:
+    """The keys of the released checkpoint: distributed prefix, fusion layers, projections, video tower."""
+    state = {f"text_model.{k}": v for k, v in tower.state_dict().items()}
+    state["text_model.embeddings.position_ids"] = torch.arange(90)[None]
+    for layer in range(6, 12):
+        place = f"text_model.encoder.layer.{layer}"
+        state[f"{place}.alpha_t2i"] = torch.zeros(1)
+        for part in ("self.query", "self.key", "self.value", "output.dense"):
+            state[f"{place}.crossattention_t2i.{part}.weight"] = torch.randn(WIDTH, WIDTH)
+            state[f"{place}.crossattention_t2i.{part}.bias"] = torch.randn(WIDTH)
+    state |= {"txt_proj.0.weight": torch.randn(24, WIDTH), "vid_proj.0.weight": torch.randn(4, 4)}
+    state |= {"txt_proj.2.weight": torch.randn(24, 24), "txt_proj.2.bias": torch.randn(24)}
+    state |= {"txt_proj.4.weight": torch.randn(24, 24), "txt_proj.4.bias": torch.randn(24)}
+    return {f"module.{k}": v for k, v in state.items()}
+
+
+def write_checkpoint(folder: Path, state: dict[str, Tensor], config: Any = None) -> None:
+    """Save as the authors' trainer does: its own options, paths and best value lie next to the weights."""
+    module = types.ModuleType("parse_config")
+    module.ConfigParser = type("ConfigParser", (), {"__module__": "parse_config"})  # type: ignore[attr-defined]
+    sys.modules["parse_config"] = module
+    try:
+        own = module.ConfigParser()
+        own.resume, own._save_dir = None, Path("/somewhere/models")
+        own.args = argparse.Namespace(config="configs/pt/egoclip.json", device=None)
+        own._config, own.log_levels = OrderedDict(name="EgoClip_4f", n_gpu=8), {0: 30}
+        best = np.float64(1.25)
+        torch.save(
+            {"arch": "FrozenInTime", "epoch": 3, "state_dict": state, "monitor_best": best, "config": config or own},
+            folder / CHECKPOINT,
+        )
+    finally:
+        del sys.modules["parse_config"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    byte_tokenizer(tmp_path)
+    write_checkpoint(tmp_path, released_layout(roberta()))
+    return tmp_path
+
+
+def config(folder: Path, **changes: Any) -> TextConfig:
+    return TextConfig(encoder="egovlpv2", model=str(folder), **changes)
+
+
+def test_the_released_layout_loads_and_gives_the_state_of_the_first_token(folder: Path) -> None:
+    encoder = load_text_encoder(config(folder), "cpu")
+    got = encoder.embed(TEXTS)
+    assert got.shape == (3, WIDTH)
+    assert got.dtype == np.float32
+    assert encoder.digest.startswith("egovlpv2:cls:")
+    tokens = encoder.tokenizer(TEXTS, padding=True, return_tensors="pt")  # type: ignore[attr-defined]
+    with torch.no_grad():
+        own = roberta()(**tokens).last_hidden_state[:, 0]
+    np.testing.assert_allclose(got, unit_rows(own.numpy()), atol=1e-5)
+    assert (tokens["input_ids"][:, 0] == 0).all()
+
+
+def test_vectors_do_not_depend_on_what_else_is_in_the_batch(folder: Path) -> None:
+    encoder = load_text_encoder(config(folder, batch=3), "cpu")
+    one_by_one = np.concatenate([encoder.embed([text]) for text in TEXTS])
+    np.testing.assert_allclose(encoder.embed(TEXTS), one_by_one, atol=1e-5)
+
+
+def test_the_projection_is_applied_where_it_is_asked_for(folder: Path) -> None:
+    state = read_checkpoint(folder / CHECKPOINT)
+    plain = load_text_encoder(config(folder), "cpu")
+    got = load_text_encoder(config(folder, embedding="projected"), "cpu").embed(TEXTS)
+    tokens = plain.tokenizer(TEXTS, padding=True, return_tensors="pt")  # type: ignore[attr-defined]
+    with torch.no_grad():
+        x = roberta()(**tokens).last_hidden_state[:, 0] @ state["txt_proj.0.weight"].T
+        x = x.relu() @ state["txt_proj.2.weight"].T + state["txt_proj.2.bias"]
+        x = x.relu() @ state["txt_proj.4.weight"].T + state["txt_proj.4.bias"]
+    np.testing.assert_allclose(got, unit_rows(x.numpy()), atol=1e-5)
+
+
+def test_what_the_trainer_saved_beside_the_weights_stays_inert(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a list of allowed names that lacks the options, paths and numbers which that trainer writes."""
+    path = folder / CHECKPOINT
+    asked = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    assert {"parse_config.ConfigParser", "argparse.Namespace", "pathlib.PosixPath", "numpy.dtype"} < set(asked)
+    assert len(read_checkpoint(path)) == len(released_layout(roberta()))
+    with torch.serialization.safe_globals([(Inert, name) for name in INERT]):
+        content = torch.load(path, weights_only=True)
+    assert type(content["config"]) is Inert
+    assert type(content["monitor_best"]) is Inert
+    assert not any(Inert in entry for entry in torch.serialization.get_safe_globals() if isinstance(entry, tuple))
+    assert "parse_config" not in sys.modules
+    monkeypatch.setattr(egovlp_file, "INERT", ("parse_config.ConfigParser",))
+    with pytest.raises(CheckpointError, match=r"argparse\.Namespace, numpy.*, pathlib\.PosixPath, not allowed"):
+        read_checkpoint(path)
+
+
+def test_nothing_in_a_checkpoint_is_executed(tmp_path: Path) -> None:
+    class Attack:
+        def __reduce__(self) -> tuple[Any, tuple[str]]:
+            return os.system, (f"touch {tmp_path / 'executed'}",)
+
+    byte_tokenizer(tmp_path)
+    write_checkpoint(tmp_path, released_layout(roberta()), config=Attack())
+    with pytest.raises(CheckpointError, match=r"it asks for .*system.*, not allowed"):
+        load_text_encoder(config(tmp_path), "cpu")
+    with pytest.raises(CheckpointError, match="not allowed"):
+        convert(tmp_path / CHECKPOINT, tmp_path / "EgoVLPv2.safetensors")
+    assert not (tmp_path / "executed").exists()
+    assert not (tmp_path / "EgoVLPv2.safetensors").exists()
+
+
+def test_a_refusal_names_only_what_is_not_allowed(tmp_path: Path) -> None:
+    class Odd:
+        def __reduce__(self) -> tuple[Any, tuple[str]]:
+            return os.getenv, ("HOME",)
+
+    own = {"odd": Odd(), "path": Path("/x"), "options": argparse.Namespace(a=1)}
+    write_checkpoint(tmp_path, released_layout(roberta()), config=own)
+    with pytest.raises(CheckpointError, match=r"\(it asks for os\.getenv, not allowed\)"):
+        read_checkpoint(tmp_path / CHECKPOINT)
+
+
+@pytest.mark.parametrize("embedding", ["cls", "projected"])
+def test_the_converted_file_gives_the_same_vectors_and_says_where_it_comes_from(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, embedding: str
+) -> None:
+    other = tmp_path_factory.mktemp("converted")
+    byte_tokenizer(other)
+    about = convert(folder / CHECKPOINT, other / CONVERTED)
+    assert about["source_sha256"] == hashlib.sha256((folder / CHECKPOINT).read_bytes()).hexdigest()
+    with safe_open(other / CONVERTED, "pt") as file:
+        assert file.metadata() == about
+        names = list(file.keys())
+    assert len([name for name in names if name.startswith("text_model.")]) == 197
+    assert len(names) == 197 + 5
+    assert sorted(path.name for path in other.iterdir()) == [CONVERTED, "merges.txt", "vocab.json"]
+    assert (other / CONVERTED).stat().st_mode == (folder / CHECKPOINT).stat().st_mode
+    ours = load_text_encoder(config(other, embedding=embedding), "cpu").embed(TEXTS)
+    np.testing.assert_array_equal(ours, load_text_encoder(config(folder, embedding=embedding), "cpu").embed(TEXTS))
+
+
+def test_a_converted_file_is_taken_before_the_released_one(folder: Path) -> None:
+    assert weights_file(folder).name == CHECKPOINT
+    convert(folder / CHECKPOINT, folder / CONVERTED)
+    assert weights_file(folder).name == CONVERTED
+    (folder / "EgoVLPv2_smallproj.safetensors").write_bytes(b"")
+    with pytest.raises(InputError, match=r"EgoVLPv2\.safetensors, EgoVLPv2_smallproj\.safetensors; leave one"):
+        weights_file(folder)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"), [("model.safetensors", "would not be found"), (CHECKPOINT, "is there already")]
+)
+def test_a_file_to_convert_to_is_refused_before_anything_is_written(folder: Path, target: str, message: str) -> None:
+    before = sorted(folder.iterdir())
+    with pytest.raises(InputError, match=message):
+        convert(folder / CHECKPOINT, folder / target)
+    with pytest.raises(InputError, match="no file"):
+        convert(folder / "none.pth", folder / CONVERTED)
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_write_that_fails_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(tensors: object, path: Path, metadata: object) -> None:
+        path.write_bytes(b"part")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("trajpilot_core.encoders.text.egovlp_file.save_file", full)
+    before = sorted(folder.iterdir())
+    with pytest.raises(OSError, match="No space left"):
+        convert(folder / CHECKPOINT, folder / CONVERTED)
+    assert sorted(folder.iterdir()) == before
+
+
+def test_the_command_converts(folder: Path) -> None:
+    done = CliRunner().invoke(app, ["convert", "egovlpv2", str(folder / CHECKPOINT), str(folder / CONVERTED)])
+    assert done.exit_code == 0, done.output
+    assert "sha256" in done.output
+    assert (folder / CONVERTED).is_file()
+
+
+@pytest.mark.parametrize("fault", ["missing", "unknown"])
+def test_a_tower_with_other_keys_is_refused(folder: Path, fault: str) -> None:
+    state = read_checkpoint(folder / CHECKPOINT)
+    if fault == "missing":
+        del state["text_model.encoder.layer.3.output.dense.weight"]
+    else:
+        state["text_model.encoder.layer.3.adapter.weight"] = torch.zeros(2)
+    with pytest.raises(CheckpointError, match=fault):
+        text_tower(state)
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(folder: Path) -> None:
+    (folder / CHECKPOINT).write_bytes(b"<html>please log in</html>")
+    with pytest.raises(CheckpointError, match="cannot be read safely"):
+        load_text_encoder(config(folder), "cpu")
+
+
+def test_a_folder_without_tokenizer_is_an_error_that_names_it(folder: Path) -> None:
+    (folder / "vocab.json").unlink()
+    with pytest.raises(InputError, match=r"vocab\.json"):
+        load_text_encoder(config(folder), "cpu")
+
+
+def test_no_folder_is_an_error_that_names_the_setting() -> None:
+    with pytest.raises(InputError, match=r"text_bank\.model"):
+        load_text_encoder(TextConfig(), "cpu")
+
+
+@pytest.mark.parametrize("embedding", ["cls", "mean"])
+def test_any_local_transformers_model_works(tmp_path: Path, embedding: str) -> None:
+    byte_tokenizer(tmp_path)
+    roberta().save_pretrained(tmp_path)
+    cfg = TextConfig(encoder="transformers", model=str(tmp_path), embedding=embedding)  # type: ignore[arg-type]
+    encoder = load_text_encoder(cfg, "cpu")
+    one_by_one = np.concatenate([encoder.embed([text]) for text in TEXTS])
+    np.testing.assert_allclose(encoder.embed(TEXTS), one_by_one, atol=1e-5)
+    assert text_bank.sources(Memory(), cfg, "")[0].files
+
+
+def tiny_models() -> dict[str, PreTrainedModel]:
+    """An encoder, a decoder, an encoder with its decoder, a text tower beside one for pictures; random weights."""
+    torch.manual_seed(0)
+    small = {"vocab_size": 261, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text = {**small, "intermediate_size": 32, "max_position_embeddings": 90, "eos_token_id": 2, "projection_dim": 8}
+    vision = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    return {
+        "bert": BertModel(BertConfig(**small, intermediate_size=32)),
+        "gpt2": GPT2Model(GPT2Config(vocab_size=261, n_embd=16, n_layer=2, n_head=2, n_positions=90)),
+        "t5": T5Model(T5Config(vocab_size=261, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2)),
+        "clip": CLIPModel(
+            CLIPConfig(text_config=text, vision_config={**vision, "image_size": 32, "patch_size": 16}, projection_dim=8)
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "embedding"), [("bert", "mean"), ("bert", "cls"), ("gpt2", "last"), ("t5", "mean"), ("clip", "last")]
+)
+def test_text_models_of_other_kinds_work(tmp_path: Path, name: str, embedding: str) -> None:
+    """Saved as safetensors; a vector does not depend on the padding that its batch brings."""
+    byte_tokenizer(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "RobertaTokenizer"}')
+    model = tiny_models()[name]
+    model.save_pretrained(tmp_path)
+    cfg = TextConfig(encoder="transformers", model=str(tmp_path), embedding=embedding)  # type: ignore[arg-type]
+    encoder = load_text_encoder(cfg, "cpu")
+    together = encoder.embed(TEXTS)
+    assert together.shape == (3, 16)
+    np.testing.assert_allclose(together, np.concatenate([encoder.embed([text]) for text in TEXTS]), atol=1e-5)
+    own = model.state_dict()
+    loaded = encoder.tower.state_dict()  # type: ignore[attr-defined]
+    assert all(any(torch.equal(value, other) for other in own.values()) for value in loaded.values())
+
+
+def test_the_last_token_is_found_on_either_side_of_the_padding() -> None:
+    states = torch.arange(10.0).view(2, 5, 1)
+    mask = torch.tensor([[1, 1, 1, 0, 0], [0, 0, 1, 1, 1]])
+    assert POOLS["last"](states, mask).flatten().tolist() == [2.0, 9.0]
+
+
+def test_a_model_by_its_id_comes_from_the_cache_at_the_pinned_commit(tmp_path: Path) -> None:
+    """Offline: the hub's cache is laid out by hand, in a process of its own."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    home = tmp_path / "hub" / "models--somebody--model"
+    snapshot = home / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    byte_tokenizer(snapshot)
+    roberta().save_pretrained(snapshot)
+    code = (
+        "from schemas.config import TextConfig; "
+        "from trajpilot_core.encoders.text.registry import load_text_encoder as load; "
+        f"cfg = TextConfig(encoder='transformers', model='somebody/model', revision={commit!r}, embedding='mean'); "
+        "e = load(cfg, 'cpu'); print(e.digest, e.embed(['cut the carrot']).shape)"
+    )
+    env = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith(f"transformers:mean:somebody/model@{commit} (1, {WIDTH})")
+
+
+def test_a_hub_model_needs_its_pinned_commit() -> None:
+    with pytest.raises(InputError, match="commit"):
+        load_text_encoder(TextConfig(encoder="transformers", model="somebody/model"), "cpu")
+
+
+def test_weights_that_are_not_safetensors_are_refused(tmp_path: Path) -> None:
+    byte_tokenizer(tmp_path)
+    model = roberta()
+    model.config.save_pretrained(tmp_path)
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match=r"was refused: .*safetensors"):
+        load_text_encoder(TextConfig(encoder="transformers", model=str(tmp_path), embedding="mean"), "cpu")
+
+
+def test_a_vector_without_direction_is_an_error() -> None:
+    with pytest.raises(InputError, match="no direction for text 1 of 2"):
+        unit_rows(np.array([[1.0, 0.0], [0.0, 0.0]]))
+
+
+def test_the_bank_has_one_unit_vector_per_label_in_order_and_says_who_made_it(tmp_path: Path) -> None:
+    memory = planning_world(WorldSize(tasks=2, steps=3, alternatives=2))
+    memory.tables["labels"] = memory.tables["labels"].take([3, 1, 2, 0, *range(4, 12)])
+    run_stage(text_bank.STAGE, TextConfig(encoder="bag_of_words", bag_width=48), memory, tmp_path)
+    bank = memory.tables["text_bank"].to_pylist()
+    assert [r["label_id"] for r in bank] == sorted(memory.tables["labels"]["label_id"].to_pylist())
+    assert {r["encoder"] for r in bank} == {"bag_of_words:v1:48"}
+    np.testing.assert_allclose([np.linalg.norm(r["vector"]) for r in bank], 1, atol=1e-6)
+    assert memory.counts == (12, 12)
+
+
+def test_the_projection_of_the_small_variant_is_found() -> None:
+    small = text_projection({"txt_proj.1.weight": torch.randn(5, 4), "txt_proj.1.bias": torch.zeros(5)})
+    assert isinstance(small[0], nn.ReLU)
+    with pytest.raises(CheckpointError, match="layers"):
+        text_projection({"vid_proj.0.weight": torch.zeros(1)})

@@ -1,0 +1,388 @@
+"""The encoder agrees with transformers' VJEPA2Model, and its checkpoints load strictly and safely."""
+
+import dataclasses
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import VJEPA2Config, VJEPA2Model
+from transformers.models.vjepa2 import modeling_vjepa2
+
+from schemas.config import FeatureConfig
+from schemas.vjepa import Release, n_parameters
+from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
+from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder, VjepaSpec
+from trajpilot_core.encoders.video.vjepa_checkpoint import encoder_state, file_sha256, load_encoder, read_checkpoint
+from trajpilot_core.errors import CheckpointError
+
+FRAMES, SIDE = 8, 96
+SMALL = VjepaSpec(64, 4, 2, 128)
+
+
+def randomised(encoder: VjepaEncoder, scale: float = 0.3) -> VjepaEncoder:
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for value in encoder.parameters():
+            value.copy_(torch.randn(value.shape, generator=generator) * scale)
+    return encoder.eval()
+
+
+def clips(n: int = 2, frames: int = FRAMES, side: int = SIDE) -> Tensor:
+    return torch.randn((n, 3, frames, side, side), generator=torch.Generator().manual_seed(1))
+
+
+def theirs(encoder: VjepaEncoder) -> VJEPA2Model:
+    """transformers' model with our weights; the video embedding is folded into the patch embedding's bias."""
+    spec, state = encoder.spec, encoder.state_dict()
+    config = VJEPA2Config(
+        hidden_size=spec.width,
+        num_hidden_layers=spec.depth,
+        num_attention_heads=spec.heads,
+        mlp_ratio=spec.hidden / spec.width,
+        crop_size=SIDE,
+        frames_per_clip=FRAMES,
+        tubelet_size=2,
+        patch_size=16,
+        pred_hidden_size=32,
+        pred_num_attention_heads=2,
+        pred_num_hidden_layers=1,
+        attn_implementation="eager",
+    )
+    folded: dict[str, Tensor] = {}
+    for name, value in state.items():
+        if name.startswith("blocks."):
+            _, layer, rest = name.split(".", 2)
+            if rest.startswith("attn.qkv"):
+                for part, third in zip(("query", "key", "value"), value.chunk(3), strict=True):
+                    folded[f"layer.{layer}.attention.{part}.{rest.rsplit('.', 1)[1]}"] = third
+            else:
+                folded[f"layer.{layer}.{rest.replace('attn.', 'attention.')}"] = value
+    embedding = "embeddings.patch_embeddings.proj"
+    shift = state["video_mod_embed"].flatten() if spec.release == "2.1" else 0.0
+    last = "norms_block.3" if spec.release == "2.1" else "norm"
+    folded |= {
+        f"{embedding}.weight": state["patch_embed.proj.weight"],
+        f"{embedding}.bias": state["patch_embed.proj.bias"] + shift,
+        "layernorm.weight": state[f"{last}.weight"],
+        "layernorm.bias": state[f"{last}.bias"],
+    }
+    model = VJEPA2Model(config).eval()
+    model.encoder.load_state_dict(folded, strict=True)
+    return model
+
+
+def tokens_of(model: VJEPA2Model, clip: Tensor) -> Tensor:
+    with torch.inference_mode():
+        out: Tensor = model(pixel_values_videos=clip.transpose(1, 2), skip_predictor=True).last_hidden_state
+    return out
+
+
+def relative(ours: Tensor, reference: Tensor) -> float:
+    """Relative L2 error."""
+    return float((ours - reference).norm() / reference.norm())
+
+
+def test_release_2_0_equals_transformers() -> None:
+    """Reference: transformers' VJEPA2Model as it is, which equals Meta's 2.0 code (docs/decisions/vjepa.md).
+
+    Exactly, but for the order in which sums are rounded. Planted fault: the rotation of release 2.1.
+    """
+    encoder = randomised(VjepaEncoder(VjepaSpec(64, 4, 2, 128, release="2.0")))
+    with torch.inference_mode():
+        reference = tokens_of(theirs(encoder), clips())
+        assert relative(encoder(clips()), reference) < 1e-6
+        encoder.spec = VjepaSpec(64, 4, 2, 128, release="2.1")
+        encoder._tables.clear()
+        encoder.norms_block = torch.nn.ModuleList([encoder.norm])
+        encoder.patch_embed_img, encoder.video_mod_embed = (
+            encoder.patch_embed,
+            torch.nn.Parameter(torch.zeros(1, 1, 64)),
+        )
+        assert relative(encoder(clips()), reference) > 1e-2
+
+
+@pytest.mark.parametrize("interpolate", [True, False])
+def test_release_2_1_equals_transformers_with_its_rotation_replaced(
+    monkeypatch: pytest.MonkeyPatch, interpolate: bool
+) -> None:
+    """V-JEPA 2.1 differs by interleaved frequencies and scaled positions; both are put into transformers here."""
+
+    def interleaved(x: Tensor, pos: Tensor) -> Tensor:
+        half = x.shape[-1] // 2
+        freq = pos.unsqueeze(-1) / 10000 ** (torch.arange(half) / half)
+        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+        turned: Tensor = torch.view_as_real(pairs * torch.polar(torch.ones_like(freq), freq)).flatten(-2)
+        return turned
+
+    stock_ids = modeling_vjepa2.VJEPA2RopeAttention.get_position_ids
+
+    def scaled_ids(self: Any, x: Tensor, masks: Any = None) -> tuple[Tensor, ...]:
+        time, row, column = stock_ids(self, x, masks)
+        scale = 15 / (self.grid_size - 1) if interpolate else 1.0
+        return time, row * scale, column * scale
+
+    encoder = randomised(VjepaEncoder(VjepaSpec(64, 4, 2, 128, interpolate_rope=interpolate)))
+    stock = tokens_of(theirs(encoder), clips())
+    monkeypatch.setattr(modeling_vjepa2, "rotate_queries_or_keys", interleaved)
+    monkeypatch.setattr(modeling_vjepa2.VJEPA2RopeAttention, "get_position_ids", scaled_ids)
+    with torch.inference_mode():
+        ours = encoder(clips())
+        assert relative(ours, tokens_of(theirs(encoder), clips())) < 1e-6
+        assert (ours - stock).abs().max() > 1e-2, "the test must be able to tell the releases apart"
+
+
+def test_the_last_level_of_the_hierarchy_is_the_output() -> None:
+    encoder = randomised(VjepaEncoder(SMALL))
+    with torch.inference_mode():
+        levels, output = encoder(clips(), hierarchical=True), encoder(clips())
+    assert levels.shape == (2, 4 * 36, 4 * 64)
+    assert torch.equal(levels[..., -64:], output)
+
+
+@pytest.mark.parametrize(
+    ("depth", "levels"),
+    [(12, (2, 5, 8, 11)), (24, (5, 11, 17, 23)), (40, (9, 19, 29, 39)), (48, (11, 23, 37, 47)), (2, (0, 0, 1, 1))],
+)
+def test_levels_lie_at_the_quarters(depth: int, levels: tuple[int, ...]) -> None:
+    assert VjepaSpec(64, depth, 1, 64).levels == levels
+
+
+@pytest.mark.parametrize(
+    ("model", "n_parameters", "n_keys"),
+    [
+        ("vit_base", 86_833_152, 158),
+        ("vit_large", 304_680_960, 302),
+        ("vit_giant", 1_013_267_968, 494),
+        ("vit_gigantic", 1_845_216_768, 590),
+    ],
+)
+def test_sizes_have_the_released_parameter_counts(model: str, n_parameters: int, n_keys: int) -> None:
+    """Counts of the released builders, as docs/decisions/vjepa.md lists them."""
+    with torch.device("meta"):
+        encoder = VjepaEncoder(SIZES[model])
+    assert sum(value.numel() for value in encoder.parameters()) == n_parameters
+    assert len(encoder.state_dict()) == n_keys
+
+
+@pytest.mark.parametrize("release", ["2.0", "2.1"])
+@pytest.mark.parametrize("model", ["vit_large", "vit_huge", "tiny"])
+def test_parameters_are_counted_without_torch(model: str, release: Release) -> None:
+    with torch.device("meta"):
+        encoder = VjepaEncoder(dataclasses.replace(SIZES[model], release=release))
+    assert n_parameters(model, release) == sum(value.numel() for value in encoder.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("vjepa2_1_vit_gigantic_384", "vit_gigantic"),
+        ("vjepa2_1_vitG_384.pt", "vit_gigantic"),
+        ("vjepa2_1_vitG_384", "vit_gigantic"),
+        ("vjepa2_1_vitg_384.pt", "vit_giant"),
+        ("ViT-G", "vit_gigantic"),
+        ("ViT-g/16", "vit_giant"),
+        ("vjepa2_1_vitl_dist_vitG_384.pt", "vit_large"),
+        ("ViT-B", "vit_base"),
+        ("vjepa2_1_vit_base_384", "vit_base"),
+        ("vjepa2_vit_huge", "vit_huge"),
+        ("vitg-384", "vit_giant"),
+        ("facebook/vjepa2-vitl-fpc64-256", "vit_large"),
+        ("tiny", "tiny"),
+    ],
+)
+def test_a_size_is_known_by_every_name_that_users_have(name: str, model: str) -> None:
+    """g and G are two sizes; one setting comes of all names, so that outputs are found under one key."""
+    assert FeatureConfig(model=name) == FeatureConfig(model=model)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["vit_small", "VIT_BASE", "vjepa2_1_vitG_384.safetensors.pt", 3])
+def test_another_name_is_refused_with_those_that_are_known(name: object) -> None:
+    with pytest.raises(ValidationError, match="'vit_gigantic'"):
+        FeatureConfig(model=name)  # type: ignore[arg-type]
+
+
+def test_one_image_goes_through_its_own_embedding() -> None:
+    encoder = randomised(VjepaEncoder(SMALL))
+    with torch.inference_mode():
+        assert encoder(clips(frames=1)).shape == (2, 36, 64)
+
+
+@pytest.mark.parametrize("part", ["target_encoder", "ema_encoder", "encoder"])
+@pytest.mark.parametrize("prefix", ["module.backbone.", "module.", "backbone.", ""])
+def test_released_layouts_load_strictly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, prefix: str
+) -> None:
+    monkeypatch.setitem(SIZES, "tiny", SMALL)
+    encoder = randomised(VjepaEncoder(SMALL))
+    state = {prefix + name: value for name, value in encoder.state_dict().items()}
+    path = tmp_path / "v.pt"
+    torch.save({part: state, "predictor": {"module.x": torch.zeros(1)}, "epoch": 3, "opt": {"lr": 0.1}}, path)
+    loaded, digest = load_encoder(str(path), "tiny", interpolate_rope=True)
+    assert digest == file_sha256(str(path))
+    with torch.inference_mode():
+        assert torch.equal(loaded(clips()), encoder(clips()))
+
+
+def test_the_averaged_weights_are_preferred() -> None:
+    good = dict.fromkeys(("patch_embed.proj.weight", "norms_block.3.weight"), torch.ones(1))
+    bad = dict.fromkeys(good, torch.zeros(1))
+    state = encoder_state({"encoder": bad, "ema_encoder": bad, "target_encoder": good}, "x.pt")
+    assert state["norms_block.3.weight"] == 1
+
+
+def test_safetensors_and_the_older_release_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SIZES, "tiny", SMALL)
+    encoder = randomised(VjepaEncoder(VjepaSpec(64, 4, 2, 128, release="2.0")))
+    save_file(encoder.state_dict(), tmp_path / "v.safetensors")
+    loaded, _ = load_encoder(str(tmp_path / "v.safetensors"), "tiny", interpolate_rope=True)
+    assert loaded.spec.release == "2.0"
+    with torch.inference_mode():
+        assert torch.equal(loaded(clips()), encoder(clips()))
+
+
+def test_the_position_table_that_files_of_2_0_still_hold_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their code loads them without strictness for its sake; in a file of 2.1 it is a fault."""
+    monkeypatch.setitem(SIZES, "tiny", SMALL)
+    encoder = randomised(VjepaEncoder(VjepaSpec(64, 4, 2, 128, release="2.0")))
+    state = {f"module.backbone.{name}": value for name, value in encoder.state_dict().items()}
+    state["module.backbone.pos_embed"] = torch.zeros(1, 32, 64)
+    torch.save({"target_encoder": state, "encoder": {}, "predictor": {}}, tmp_path / "vitl.pt")
+    loaded, _ = load_encoder(str(tmp_path / "vitl.pt"), "tiny", interpolate_rope=True)
+    with torch.inference_mode():
+        assert torch.equal(loaded(clips()), encoder(clips()))
+
+
+@pytest.mark.parametrize("prefix", ["", "vjepa2."])
+def test_the_layout_of_transformers_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str) -> None:
+    """As `facebook/vjepa2-...` lies on the hub; with its classifier every name has a prefix."""
+    monkeypatch.setitem(SIZES, "tiny", SMALL)
+    encoder = randomised(VjepaEncoder(VjepaSpec(64, 4, 2, 128, release="2.0")))
+    state = {prefix + name: value.clone() for name, value in theirs(encoder).state_dict().items()}
+    save_file(state, tmp_path / "model.safetensors")
+    loaded, _ = load_encoder(str(tmp_path / "model.safetensors"), "tiny", interpolate_rope=True)
+    assert loaded.spec.release == "2.0"
+    with torch.inference_mode():
+        assert torch.equal(loaded(clips()), encoder(clips()))
+
+
+def test_weights_of_another_size_say_which_model_they_are(tmp_path: Path) -> None:
+    write_tiny_checkpoint(tmp_path / "tiny.pt")
+    with pytest.raises(CheckpointError, match=r"does not fit vit_base .*256 wide and 2 deep: set features\.model=tiny"):
+        load_encoder(str(tmp_path / "tiny.pt"), "vit_base", interpolate_rope=True)
+
+
+def test_compiled_blocks_give_the_same_tokens() -> None:
+    """One graph without a break serves every block; the backend only records it, which needs no C++ compiler."""
+    encoder = randomised(VjepaEncoder(SMALL))
+    with torch.inference_mode():
+        plain = encoder(clips())
+        encoder.compile_blocks(backend="eager")
+        assert torch.equal(encoder(clips()), plain)
+        assert torch.equal(encoder(clips(), hierarchical=True)[..., -64:], plain)
+
+
+class Hostile:
+    """Writes a marker when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.marker,)
+
+
+@pytest.mark.parametrize("how", ["torch", "pickle"])
+def test_code_in_a_checkpoint_is_not_run(tmp_path: Path, how: str) -> None:
+    path, marker = tmp_path / "hostile.pt", tmp_path / "marker"
+    if how == "torch":
+        torch.save({"target_encoder": Hostile(marker)}, path)
+    else:
+        path.write_bytes(pickle.dumps({"target_encoder": Hostile(marker)}))
+    with pytest.raises(CheckpointError, match=r"hostile\.pt was refused"):
+        read_checkpoint(str(path))
+    assert not marker.exists()
+    torch.load(path, weights_only=False) if how == "torch" else pickle.loads(path.read_bytes())
+    assert marker.exists(), "the planted file is hostile indeed"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"weights": {"a": torch.zeros(1)}, "step": 3}, "step, weights"),
+        ({"target_encoder": {"module.cls_token": torch.zeros(1)}}, r"module\.cls_token"),
+        ([torch.zeros(1)], "holds a list"),
+    ],
+)
+def test_an_unknown_layout_lists_its_keys(tmp_path: Path, content: object, message: str) -> None:
+    torch.save(content, tmp_path / "v.pt")
+    with pytest.raises(CheckpointError, match=message):
+        load_encoder(str(tmp_path / "v.pt"), "tiny", interpolate_rope=True)
+
+
+@pytest.mark.parametrize("fault", ["missing", "extra", "size"])
+def test_loading_is_strict(tmp_path: Path, fault: str) -> None:
+    write_tiny_checkpoint(tmp_path / "tiny.pt")
+    content = torch.load(tmp_path / "tiny.pt", weights_only=True)
+    state = content["target_encoder"]
+    if fault == "missing":
+        del state["module.backbone.blocks.1.mlp.fc1.bias"]
+    elif fault == "extra":
+        state["module.backbone.pos_embed"] = torch.zeros(1)
+    torch.save(content, tmp_path / "tiny.pt")
+    with pytest.raises(CheckpointError, match="does not fit"):
+        load_encoder(str(tmp_path / "tiny.pt"), "vit_base" if fault == "size" else "tiny", interpolate_rope=True)
+
+
+def test_a_wrong_digest_and_damage_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.pt"
+    write_tiny_checkpoint(path)
+    with pytest.raises(CheckpointError, match="expected was 00"):
+        load_encoder(str(path), "tiny", interpolate_rope=True, sha256="00")
+    path.write_bytes(path.read_bytes()[:-1000])
+    with pytest.raises(CheckpointError, match="refused"):
+        load_encoder(str(path), "tiny", interpolate_rope=True)
+    with pytest.raises(CheckpointError, match="cannot read"):
+        load_encoder(str(tmp_path / "none.pt"), "tiny", interpolate_rope=True)
+
+
+def test_the_tiny_checkpoint_is_the_same_bytes_every_time(tmp_path: Path) -> None:
+    digests = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_tiny_checkpoint(tmp_path / name / "tiny.pt")
+        digests.append(file_sha256(str(tmp_path / name / "tiny.pt")))
+    write_tiny_checkpoint(tmp_path / "a" / "tiny.pt", seed=1)
+    assert digests[0] == digests[1] != file_sha256(str(tmp_path / "a" / "tiny.pt"))
+
+
+def test_bf16_stays_close_to_float32(tmp_path: Path) -> None:
+    write_tiny_checkpoint(tmp_path / "tiny.pt")
+    encoder, _ = load_encoder(str(tmp_path / "tiny.pt"), "tiny", interpolate_rope=True)
+    clip = clips(side=64)
+    with torch.inference_mode():
+        exact = encoder(clip).mean(1)
+        rough = encoder.bfloat16()(clip.bfloat16()).float().mean(1)
+    assert torch.cosine_similarity(exact, rough).min() > 0.999
+
+
+def test_pooled_features_of_the_tiny_encoder_tell_colours_apart(tmp_path: Path) -> None:
+    """Six tints over random textures, half of the clips give the class means, the other half lies next to its own."""
+    write_tiny_checkpoint(tmp_path / "tiny.pt")
+    encoder, _ = load_encoder(str(tmp_path / "tiny.pt"), "tiny", interpolate_rope=True)
+    tints = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [0.6, 0.6, 0], [0, 0.5, 0.5], [-0.5, 0, 0]]) * 0.5
+    generator, vectors = torch.Generator().manual_seed(3), []
+    with torch.inference_mode():
+        for _ in range(12):
+            texture = torch.randn((6, 3, 1, 8, 8), generator=generator).repeat_interleave(8, 3).repeat_interleave(8, 4)
+            noise = torch.randn((6, 3, 8, 64, 64), generator=generator)
+            vectors.append(encoder(0.5 * texture + 0.3 * noise + tints[:, :, None, None, None]).mean(1))
+    x, y = torch.cat(vectors), torch.arange(6).repeat(12)
+    centres = torch.stack([x[:36][y[:36] == tint].mean(0) for tint in range(6)])
+    assert (torch.cdist(x[36:], centres).argmin(1) == y[36:]).all()

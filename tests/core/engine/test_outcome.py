@@ -1,0 +1,63 @@
+"""What counts as damage when a stage decides whether its input is too bad, and what its table says."""
+
+from dataclasses import replace
+
+import pytest
+
+from schemas.annotation import CorpusCount
+from schemas.artifacts import ArtifactRef, Manifest
+from trajpilot_core.engine.execution.outcome import Outcome, check_ratio
+from trajpilot_core.errors import InputError
+
+
+def manifest(n_in: int, rejected: dict[str, int]) -> Manifest:
+    n_out = n_in - sum(rejected.values())
+    return Manifest(
+        format=1,
+        stage="ingest",
+        version=1,
+        key="k",
+        config={},
+        inputs={},
+        entries={},
+        n_in=n_in,
+        n_out=n_out,
+        rejected=rejected,
+        libraries={},
+    )
+
+
+def test_what_a_filter_leaves_out_is_no_damage() -> None:
+    check_ratio(manifest(100, {"ANNOTATOR_NOT_CHOSEN": 60, "UNSURE": 20, "VIDEO_MISSING": 2}), 0.1)
+
+
+def test_damage_is_measured_against_what_the_filters_leave() -> None:
+    with pytest.raises(InputError, match=r"3 of 20 rows \(15%\).*VIDEO_MISSING 3"):
+        check_ratio(manifest(100, {"ANNOTATOR_NOT_CHOSEN": 80, "VIDEO_MISSING": 3}), 0.1)
+
+
+def test_counts_stand_in_the_stages_table_beside_the_papers_and_the_line_says_how_many_are_equal() -> None:
+    rows = (
+        CorpusCount(what="labels", ours=375, paper=375, setting="x"),
+        CorpusCount(what="scenarios", ours=17, paper=16, setting="ingest.keystep.skip_scenarios"),
+        CorpusCount(what="own", ours=4, paper=None, setting=""),
+    )
+    outcome = Outcome(
+        ref=ArtifactRef(stage="ingest", uri="x", fingerprint="x", rows=1),
+        reused=0,
+        computed=1,
+        removed=0,
+        rejected={},
+        n_in=1,
+        n_out=1,
+        seconds=1.0,
+        cached=False,
+        sharded=False,
+        counts=rows,
+    )
+    told = {row["figure"]: (row["count"], row["meaning"]) for row in outcome.summary()}
+    assert told["labels"] == (375, "as in the paper")
+    assert told["scenarios"] == (17, "the paper has 16; decided by ingest.keystep.skip_scenarios")
+    assert told["own"] == (4, "the paper states no such count")
+    assert outcome.message().endswith("rejected 0; 1 of 2 counts are the paper's")
+    assert "paper" not in replace(outcome, counts=rows[2:]).message()

@@ -1,0 +1,106 @@
+"""status and plan answer within five seconds for a corpus of the paper's size, and load neither torch nor Prefect."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import paper_scale
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+LIMIT_S = 5.0
+"""Seconds of one processor from the start of the process on; a busy machine takes longer on the clock."""
+ASK = """
+import sys, time
+from deployments.cli.main import main
+try:
+    main()
+finally:
+    heavy = sorted({"torch", "prefect"} & set(sys.modules))
+    sys.stderr.write(f"{time.process_time()} {' '.join(heavy)}")
+"""
+
+
+class Answer(NamedTuple):
+    """What a command said and what it cost."""
+
+    rows: dict[str, list[str]]
+    """Stage -> the other cells of its row."""
+    last: str
+    cpu_s: float
+    loaded: list[str]
+
+
+def ask(arguments: list[str]) -> Answer:
+    """Run a command in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, *arguments],
+        env={**os.environ, "COLUMNS": "400", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    cpu_s, *loaded = done.stderr.split()
+    lines = done.stdout.strip().splitlines()
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if line.startswith("│")]
+    return Answer({row[0]: row[1:] for row in cells}, lines[-1], float(cpu_s), loaded)
+
+
+def check(answer: Answer) -> None:
+    """The guard: quick, and without the heavy libraries."""
+    assert answer.loaded == [], f"loaded {answer.loaded}"
+    assert answer.cpu_s < LIMIT_S, f"took {answer.cpu_s:.1f} s"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(corpus, root): 2,549 takes, 151,838 segments, all stages fresh."""
+    folder = tmp_path_factory.mktemp("scale")
+    corpus = paper_scale.write_corpus(folder / "corpus")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda handle: None)
+        paper_scale.write_root(folder / "root", corpus)
+    return corpus, folder / "root"
+
+
+def options(place: tuple[Path, Path]) -> list[str]:
+    settings = [text for setting in paper_scale.SETTINGS for text in ("--set", setting)]
+    return ["--data", str(place[0]), "--root", str(place[1]), "--device", "cpu", *settings]
+
+
+def test_status_of_a_whole_corpus_is_quick_and_light(place: tuple[Path, Path]) -> None:
+    answer = ask(["status", *options(place)])
+    assert [row[0] for row in answer.rows.values()] == ["fresh"] * 9
+    assert answer.rows["ingest"][1] == "151,838"
+    assert answer.rows["features"][1] == "2,549"
+    check(answer)
+
+
+def test_plan_after_an_update_is_quick_and_light_and_counts_right(place: tuple[Path, Path]) -> None:
+    corpus, _ = place
+    paths = [corpus / paper_scale.folder_of(n) / "trajectory/closed_loop_trajectory.csv" for n in (5, 7, 200, 300)]
+    kept = [path.stat() for path in paths]
+    for path in paths:
+        os.utime(path)
+    answer = ask(["plan", *options(place), "--set", "features.batch=4"])
+    for path, stat in zip(paths, kept, strict=True):
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert answer.rows["trajectories"][:5] == ["stale", "at least 2,545", "at most 4", "0", "at least 24"]
+    assert answer.rows["trajectories"][7].startswith("4 takes touched: ")
+    assert answer.rows["features"][:3] == ["stale", "0", "exactly 2,549"]
+    assert answer.rows["features"][7] == "batch 8 -> 4"
+    assert answer.rows["alignment"][7] == "unknown until trajectories ran"
+    assert answer.last.startswith("in all: up to ")
+    check(answer)
+
+
+def test_the_guard_is_red_for_a_heavy_library_and_for_a_slow_answer(place: tuple[Path, Path]) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys.modules[__name__], "ASK", "import sys; sys.modules['torch'] = sys\n" + ASK)
+        heavy = ask(["status", *options(place)])
+    with pytest.raises(AssertionError, match="loaded"):
+        check(heavy)
+    with pytest.raises(AssertionError, match="took 5"):
+        check(Answer({}, "", 5.04, []))

@@ -1,0 +1,106 @@
+"""Which stages may start: each after those that it reads, as many as the machine has room for, one model at a time."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.config import PipelineConfig, RunOptions, TextConfig
+from trajpilot_core.engine import capacity
+from trajpilot_core.engine.capacity import stages_at_once, usable_cores, usable_memory
+from trajpilot_core.engine.key import rejects_entry
+from trajpilot_core.engine.order import startable, upstream
+from trajpilot_core.stages import STAGES
+
+GB = 10**9
+
+
+def nobody(name: str) -> bool:
+    return False
+
+
+def test_a_stage_waits_for_exactly_those_whose_entries_it_reads() -> None:
+    found = upstream(STAGES, list(STAGES))
+    for name, stage in STAGES.items():
+        written = {other: {*s.writes, rejects_entry(other)} for other, s in STAGES.items()}
+        assert set(found[name]) == {other for other in STAGES if written[other] & set(stage.reads)}, name
+    assert found["trajectories"] == found["features"] == found["text_bank"] == ("ingest",)
+
+
+def test_what_a_run_does_not_ask_for_is_not_waited_for() -> None:
+    assert upstream(STAGES, ["features", "scorer"]) == {"features": (), "scorer": ("features",)}
+
+
+def test_every_stage_stands_behind_those_that_it_reads() -> None:
+    names = list(STAGES)
+    assert all(
+        names.index(other) < names.index(name) for name, read in upstream(STAGES, names).items() for other in read
+    )
+
+
+@given(data=st.data(), limit=st.integers(1, 4))
+def test_whatever_ends_first_no_stage_is_early_lost_or_beside_another_model(data: st.DataObject, limit: int) -> None:
+    names = [f"s{k}" for k in range(7)]
+    after = {n: tuple(o for o in names[:k] if data.draw(st.booleans())) for k, n in enumerate(names)}
+    models = {n for n in names if data.draw(st.booleans())}
+    ended: list[str] = []
+    running: list[str] = []
+    while len(ended) < len(names):
+        waiting = [n for n in names if n not in ended and n not in running]
+        running += startable(waiting, after, ended, running, limit, models.__contains__)
+        assert 1 <= len(running) <= limit
+        assert len(models & set(running)) <= 1
+        assert all(set(after[n]) <= set(ended) for n in running)
+        ended.append(running.pop(data.draw(st.integers(0, len(running) - 1))))
+    assert sorted(ended) == names
+
+
+def test_one_at_a_time_is_the_declared_order() -> None:
+    after, ended = upstream(STAGES, list(STAGES)), list[str]()
+    for name in STAGES:
+        assert startable([n for n in STAGES if n not in ended], after, ended, (), 1, nobody) == [name]
+        ended.append(name)
+
+
+def test_two_stages_with_a_model_do_not_run_at_the_same_time() -> None:
+    waiting, after = ["a", "b", "c"], {"a": (), "b": (), "c": ()}
+    assert startable(waiting, after, (), (), 3, {"a", "b"}.__contains__) == ["a", "c"]
+    assert startable(waiting, after, (), (), 3, nobody) == waiting
+    assert startable(["b"], after, (), ["a"], 3, {"a", "b"}.__contains__) == []
+
+
+def test_texts_need_a_model_unless_words_are_hashed() -> None:
+    assert STAGES["text_bank"].on_gpu(PipelineConfig().text_bank)
+    assert not STAGES["text_bank"].on_gpu(TextConfig(encoder="bag_of_words"))
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory", "workers", "room"),
+    [(2, 64, 2, 1), (2, 64, 1, 1), (16, 20, 2, 1), (16, 120, 2, 5), (16, 40, 2, 2), (64, 0, 2, 1)],
+)
+def test_cores_and_memory_decide_unless_the_run_says_otherwise(
+    cores: int, memory: int, workers: int, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capacity, "usable_cores", lambda: cores)
+    monkeypatch.setattr(capacity, "usable_memory", lambda: memory * GB)
+    assert stages_at_once(None, workers) == room
+    assert stages_at_once(3, workers) == 3
+
+
+def test_a_container_that_may_use_less_than_the_machine_has_less(tmp_path: Path) -> None:
+    listing = tmp_path / "meminfo"
+    listing.write_text("MemTotal: 99 kB\nMemAvailable:   50000000 kB\n")
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert usable_cores(tmp_path) == usable_cores(tmp_path / "none")
+    assert usable_memory(listing, tmp_path) == 50_000_000 * 1024
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    (tmp_path / "memory.max").write_text("8000000000\n")
+    assert usable_cores(tmp_path) == 1
+    assert usable_memory(listing, tmp_path) == 8 * GB
+    assert usable_memory(tmp_path / "none", tmp_path / "none") == 0
+
+
+def test_how_many_run_at_a_time_is_no_part_of_what_is_computed() -> None:
+    assert "stages_at_once" in RunOptions.model_fields
+    assert "stages_at_once" not in PipelineConfig().model_dump_json()

@@ -1,0 +1,129 @@
+"""Work side by side in threads: it overlaps, its errors arrive, and an interrupt ends it with its child processes."""
+
+import contextlib
+import multiprocessing
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_runtime import is_running, until, work
+
+from trajpilot_core.runtime import worker_pool
+from trajpilot_core.threads import Threads
+
+WORD: ContextVar[str] = ContextVar("WORD")
+
+
+def test_pieces_of_work_overlap_and_see_the_context_of_who_started_them() -> None:
+    meet = threading.Barrier(2, timeout=30.0)
+    WORD.set("here")
+
+    def piece() -> str:
+        meet.wait()
+        return WORD.get()
+
+    with Threads[str]() as threads:
+        threads.start("a", piece)
+        threads.start("b", piece)
+        assert dict([threads.wait(), threads.wait()]) == {"a": "here", "b": "here"}
+        assert threads.running == {}
+
+
+def test_the_error_of_a_piece_is_raised_and_ends_the_others() -> None:
+    ended = threading.Event()
+
+    def fail() -> None:
+        raise ValueError("planted")
+
+    def last() -> None:
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            ended.set()
+
+    def both() -> None:
+        with Threads[None]() as threads:
+            threads.start("last", last)
+            threads.start("fail", fail)
+            threads.wait()
+
+    with pytest.raises(ValueError, match="planted"):
+        both()
+    assert ended.is_set()
+
+
+def test_one_that_hangs_is_left_behind() -> None:
+    hangs, clock = threading.Event(), time.monotonic()
+
+    def leave() -> None:
+        with Threads[bool](end_s=0.2) as threads:
+            threads.start("hangs", hangs.wait)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        leave()
+    assert time.monotonic() - clock < 10.0
+    hangs.set()
+
+
+def pool_in_a_thread(note: str) -> None:
+    """A stage with a process of its own, which works for minutes."""
+    with worker_pool(1) as pool:
+        done = pool.submit(work, note)
+        while not done.done():
+            time.sleep(0.05)
+
+
+def interrupted(note: str, threads_of: Callable[[], Any]) -> None:
+    """Body of a parent that ends on SIGTERM as a flow does: with an exception."""
+
+    def stop(number: int, frame: object) -> None:
+        raise SystemExit(3)
+
+    signal.signal(signal.SIGTERM, stop)
+    with threads_of() as threads:
+        threads.start("stage", lambda: pool_in_a_thread(note))
+        threads.wait()
+
+
+class Plain:
+    """Threads of the standard library in place of ours."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self.pool = pool
+
+    def start(self, name: str, piece: Callable[[], None]) -> None:
+        self.future = self.pool.submit(piece)
+
+    def wait(self) -> None:
+        self.future.result()
+
+
+@contextlib.contextmanager
+def plain() -> Iterator[Plain]:
+    with ThreadPoolExecutor(1) as pool:
+        yield Plain(pool)
+
+
+@pytest.mark.parametrize(("threads_of", "waits"), [(Threads, False), (plain, True)], ids=["ours", "planted"])
+def test_a_run_that_is_told_to_end_ends_its_threads_and_their_processes(
+    tmp_path: Path, threads_of: Callable[[], Any], waits: bool
+) -> None:
+    note = tmp_path / "pid"
+    parent = multiprocessing.get_context("spawn").Process(target=interrupted, args=(str(note), threads_of))
+    parent.start()
+    assert until(note.exists)
+    parent.terminate()
+    parent.join(3.0 if waits else 60.0)
+    assert parent.is_alive() is waits
+    parent.kill()
+    parent.join()
+    assert until(lambda: not is_running(int(note.read_text())))
+    assert waits or parent.exitcode == 3

@@ -1,0 +1,165 @@
+"""Two runs of one stage at the same time: the work is done once, whoever of them survives."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from checkout import CHECKOUT
+from toy_stages import TOYS, options, run_toys, tree_bytes, write_corpus
+
+import trajpilot_core.store.lock as locks
+from trajpilot_core.store.lock import stage_lock
+
+SCRIPT = CHECKOUT / "tests" / "fixtures" / "stage_at_once.py"
+PAIRS = 20
+LIMIT_S = 120.0
+
+
+def begin() -> subprocess.Popen[str]:
+    """Start a process that runs the stage for each line that it is given."""
+    return subprocess.Popen([sys.executable, str(SCRIPT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def order(process: subprocess.Popen[str], *words: Path) -> None:
+    """Have the stage run once."""
+    assert process.stdin is not None
+    process.stdin.write(" ".join(map(str, words)) + "\n")
+    process.stdin.flush()
+
+
+def done(process: subprocess.Popen[str]) -> None:
+    """Wait until the ordered run has ended."""
+    assert process.stdout is not None
+    assert process.stdout.readline() == "done\n"
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate(timeout=LIMIT_S)
+
+
+def ready(folder: Path, name: str) -> tuple[Path, Path]:
+    """A root whose first stage is done, and its corpus."""
+    root, corpus = folder / name, write_corpus(folder / f"{name}-corpus", takes=3)
+    run_toys(options(root, corpus), until="toy_ingest")
+    return root, corpus
+
+
+def waited(path: Path) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not path.exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.timeout(600)
+def test_20_pairs_of_simultaneous_runs_compute_and_commit_once_each(tmp_path: Path) -> None:
+    alone, _ = ready(tmp_path, "alone")
+    run_toys(options(alone, tmp_path / "alone-corpus"), until="toy_vectors")
+    wanted = tree_bytes(alone)
+    pair = [begin(), begin()]
+    try:
+        for k in range(PAIRS):
+            root, corpus = ready(tmp_path, f"pair{k}")
+            log = tmp_path / f"pair{k}.log"
+            for process in pair:
+                order(process, root, corpus, log)
+            for process in pair:
+                done(process)
+            assert sorted(log.read_text().split("\n")) == ["", "computes 3", "found", "made"]
+            assert len(list((root / "artifacts" / "toy_vectors").glob("*/manifest.json"))) == 1
+            assert tree_bytes(root) == wanted
+    finally:
+        for process in pair:
+            end(process)
+
+
+@pytest.mark.timeout(600)
+def test_the_second_run_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
+    root, corpus = ready(tmp_path, "root")
+    log, begun = tmp_path / "log", tmp_path / "begun"
+    first, second = begin(), begin()
+    try:
+        order(first, root, corpus, log, begun)
+        waited(begun)
+        order(second, root, corpus, log)
+        time.sleep(0.5)
+        os.kill(first.pid, signal.SIGKILL)
+        done(second)
+    finally:
+        end(first)
+        end(second)
+    assert log.read_text().split("\n")[0] == "computes 3"
+    alone, _ = ready(tmp_path, "alone")
+    run_toys(options(alone, tmp_path / "alone-corpus"), until="toy_vectors")
+    assert tree_bytes(root) == tree_bytes(alone)
+
+
+def test_who_waits_says_who_holds_the_stage_and_since_when(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[float] = []
+
+    class Impatient(Exception):
+        """Ends the wait of the test."""
+
+    def no_sleep(seconds: float) -> None:
+        released.append(seconds)
+        if len(released) == 3:
+            raise Impatient
+
+    monkeypatch.setattr(locks.time, "sleep", no_sleep)
+    caplog.set_level("INFO", logger="trajpilot")
+    with stage_lock(str(tmp_path), "features"), pytest.raises(Impatient), stage_lock(str(tmp_path), "features"):
+        pytest.fail("two held one stage")
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert f"waiting: process {os.getpid()} on " in line
+    assert ", started 20" in line
+    with stage_lock(str(tmp_path), "features"):
+        pass
+
+
+def test_other_stages_of_a_root_do_not_wait(tmp_path: Path) -> None:
+    with stage_lock(str(tmp_path), "features"), stage_lock(str(tmp_path), "trajectories"):
+        assert sorted(path.name for path in tmp_path.iterdir()) == [".lock-features", ".lock-trajectories"]
+
+
+def test_without_the_lock_a_pair_would_do_the_work_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault that the pairs would catch; the bytes are right all the same, as on an object store."""
+    import threading
+    from contextlib import nullcontext
+    from dataclasses import replace
+
+    from toy_stages import read_vectors_of_takes
+
+    import trajpilot_core.engine.execution.execute as executing
+    from schemas.config import PipelineConfig
+    from trajpilot_core.engine.stage import Work
+
+    monkeypatch.setattr(executing, "stage_lock", lambda *_: nullcontext())
+    root, corpus = ready(tmp_path, "root")
+    both, computed = threading.Barrier(2, timeout=LIMIT_S), []
+
+    def computing(work: Work) -> None:
+        computed.append(len(work.pending))
+        both.wait()
+        read_vectors_of_takes(work)
+
+    stages = {**TOYS, "toy_vectors": replace(TOYS["toy_vectors"], run=computing)}
+
+    def once() -> None:
+        executing.execute(stages["toy_vectors"], PipelineConfig(), options(root, corpus), stages)
+
+    pair = [threading.Thread(target=once) for _ in range(2)]
+    for thread in pair:
+        thread.start()
+    for thread in pair:
+        thread.join()
+    assert computed == [3, 3]
+    alone, _ = ready(tmp_path, "alone")
+    run_toys(options(alone, tmp_path / "alone-corpus"), until="toy_vectors")
+    assert tree_bytes(root) == tree_bytes(alone)

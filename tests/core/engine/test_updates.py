@@ -1,0 +1,205 @@
+"""After an update of the data exactly the touched shards and stages are computed, and what counts then is, byte for
+byte, what a run from scratch on the new data makes."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import updates_fixture as updates
+from _pytest.mark import ParameterSet
+from updates_fixture import SHARDED, counted_bytes, options, run_all, settings, shards_of
+
+from trajpilot_core.corpora.egoexo4d.takes import take_id
+from trajpilot_core.engine import key
+from trajpilot_core.engine.execution import shard_reuse
+from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.execution.sink import StageSink
+from trajpilot_core.engine.planning.plan import PlanRow, plan
+from trajpilot_core.stages import STAGES
+from trajpilot_core.store.verify import verify
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+class Case(NamedTuple):
+    """One update and what must follow from it."""
+
+    update: Callable[[Path], str]
+    computed: tuple[str, ...]
+    """Sharded stages that compute the updated take, and no other."""
+    removed: int
+    cached: tuple[str, ...]
+    """Whole stages that are reused; all others are computed."""
+
+
+CASES = [
+    Case(updates.video_changed, ("features",), 0, ("text_bank", "alignment")),
+    Case(updates.trajectory_replaced, ("trajectories",), 0, ("ingest", "text_bank")),
+    Case(updates.take_added, SHARDED, 0, ()),
+    Case(updates.take_removed, (), 1, ()),
+    Case(updates.take_renamed, SHARDED, 0, ("text_bank",)),
+    Case(updates.label_fixed, (), 0, ()),
+    Case(updates.split_moved, (), 0, ()),
+    Case(updates.calibration_replaced, ("trajectories",), 0, ("ingest", "text_bank")),
+    Case(updates.timesync_replaced, ("trajectories",), 0, ("ingest", "text_bank")),
+    Case(updates.paraphrases_changed, (), 0, ()),
+]
+
+
+class Base(NamedTuple):
+    """A corpus and a root in which everything is fresh."""
+
+    corpus: Path
+    root: Path
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
+    folder = tmp_path_factory.mktemp("base")
+    updates.write_corpus(folder / "corpus")
+    run_all(folder / "root", folder / "corpus")
+    return Base(folder / "corpus", folder / "root")
+
+
+@pytest.fixture
+def delivered(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """Stage -> takes whose shard was computed, as they are handed over."""
+    found: dict[str, list[str]] = {stage: [] for stage in SHARDED}
+    kept = StageSink.shard
+
+    def noting(sink: StageSink, shard: str, *rest, **named) -> None:
+        found[sink.stage.name].append(shard)
+        kept(sink, shard, *rest, **named)
+
+    monkeypatch.setattr(StageSink, "shard", noting)
+    return found
+
+
+def copied(base: Base, folder: Path) -> Base:
+    """The same somewhere else, so that the update leaves the original alone."""
+    return Base(
+        Path(shutil.copytree(base.corpus, folder / "corpus")), Path(shutil.copytree(base.root, folder / "root"))
+    )
+
+
+def planned(place: Base) -> dict[str, PlanRow]:
+    return {row.stage: row for row in plan(STAGES, settings(), options(place.root, place.corpus))}
+
+
+def keeps_its_word(row: PlanRow, computed: int) -> bool:
+    """Whether what happened is what the plan said."""
+    assert row.compute is not None
+    return computed == row.compute if row.bound == "exactly" else computed <= row.compute
+
+
+def cases() -> list[ParameterSet]:
+    """All updates; those that another one covers in part are left to the full test."""
+    quick = (updates.take_renamed, updates.label_fixed, updates.split_moved)
+    return [
+        pytest.param(case, id=case.update.__name__, marks=() if case.update in quick else pytest.mark.slow)
+        for case in CASES
+    ]
+
+
+@pytest.mark.parametrize("case", cases())
+def test_an_update_computes_what_it_touches_and_ends_with_the_bytes_of_a_run_from_scratch(
+    base: Base, tmp_path: Path, delivered: dict[str, list[str]], case: Case
+) -> None:
+    place = copied(base, tmp_path)
+    take = take_id(case.update(place.corpus))
+    done = {}
+    for stage in STAGES.values():
+        row = planned(place)[stage.name] if stage.name in ("ingest", *SHARDED) else None
+        done[stage.name] = execute(stage, settings(), options(place.root, place.corpus), STAGES)
+        assert row is None or keeps_its_word(row, done[stage.name].computed), row
+    for name in SHARDED:
+        assert delivered[name] == ([take] if name in case.computed else []), name
+        assert done[name].removed == case.removed
+        assert not case.removed or take not in shards_of(place.root, name)
+    whole = [name for name in STAGES if name not in SHARDED]
+    assert tuple(name for name in whole if done[name].cached) == case.cached
+
+    elsewhere = Path(shutil.copytree(place.corpus, tmp_path / "elsewhere" / "corpus"))
+    run_all(tmp_path / "scratch", elsewhere)
+    assert counted_bytes(place.root) == counted_bytes(tmp_path / "scratch")
+    assert verify(str(place.root), repair=False) == []
+    assert all(row.state == "fresh" for row in planned(place).values())
+
+
+@pytest.mark.slow
+def test_three_updates_at_once_compute_what_each_touches_and_their_reversal_computes_nothing(
+    base: Base, tmp_path: Path, delivered: dict[str, list[str]]
+) -> None:
+    place, before = copied(base, tmp_path), counted_bytes(base.root)
+    video, poses, _ = (
+        take_id(update(place.corpus))
+        for update in (updates.video_changed, updates.trajectory_replaced, updates.split_moved)
+    )
+    run_all(place.root, place.corpus)
+    assert delivered == {"trajectories": [poses], "features": [video]}
+    run_all(tmp_path / "scratch", place.corpus)
+    assert counted_bytes(place.root) == counted_bytes(tmp_path / "scratch")
+
+    shutil.rmtree(place.corpus)
+    shutil.copytree(base.corpus, place.corpus)
+    assert {name: outcome.computed for name, outcome in run_all(place.root, place.corpus).items()} == dict.fromkeys(
+        STAGES, 0
+    )
+    assert counted_bytes(place.root) == before
+
+
+@pytest.mark.slow
+def test_a_video_that_comes_later_computes_its_take_and_ends_with_the_bytes_of_a_run_that_had_it(
+    base: Base, tmp_path: Path, delivered: dict[str, list[str]]
+) -> None:
+    corpus = Path(shutil.copytree(base.corpus, tmp_path / "corpus"))
+    uid = updates.video_withheld(corpus)
+    take, video = take_id(uid), updates.video_of(base.corpus, uid)
+    run_all(tmp_path / "root", corpus)
+    assert all(take not in shards_of(tmp_path / "root", name) for name in SHARDED)
+    shutil.copy2(video, corpus / video.relative_to(base.corpus))
+    place = Base(corpus, tmp_path / "root")
+    assert planned(place)["ingest"].why == f"1 file new: {video.relative_to(base.corpus)}"
+    for taken in delivered.values():
+        taken.clear()
+    run_all(place.root, place.corpus)
+    assert delivered == {"trajectories": [take], "features": [take]}
+    assert counted_bytes(place.root) == counted_bytes(base.root)
+
+
+def test_a_run_after_no_update_computes_nothing_wherever_the_corpus_lies(base: Base, tmp_path: Path) -> None:
+    place = copied(base, tmp_path)
+    before = counted_bytes(place.root)
+    assert all(outcome.cached for outcome in run_all(place.root, place.corpus).values())
+    assert counted_bytes(place.root) == before
+
+
+def test_a_key_that_is_blind_to_files_is_found_out(base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault that the proofs catch: a shard that is reused although its pose file changed."""
+    kept = key.shard_key
+    monkeypatch.setattr(key, "shard_key", lambda identity, source, digest_of: kept(identity, source, blind(digest_of)))
+    corpus = Path(shutil.copytree(base.corpus, tmp_path / "corpus"))
+    run_all(tmp_path / "root", corpus, "trajectories")
+    updates.trajectory_replaced(corpus)
+    run_all(tmp_path / "root", corpus, "trajectories")
+    run_all(tmp_path / "scratch", corpus, "trajectories")
+    assert counted_bytes(tmp_path / "root") != counted_bytes(tmp_path / "scratch")
+
+
+def blind(digest_of) -> dict[str, str]:
+    return dict.fromkeys(digest_of, "")
+
+
+def test_rejects_that_name_files_of_before_a_renaming_are_found_out(
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault that the proof of the renamed take catches: its reject rows speak of a folder that is gone."""
+    monkeypatch.setattr(shard_reuse, "_misnamed", lambda *_: set())
+    place = copied(base, tmp_path)
+    updates.take_renamed(place.corpus)
+    run_all(place.root, place.corpus, "features")
+    run_all(tmp_path / "scratch", place.corpus, "features")
+    ours, theirs = counted_bytes(place.root), counted_bytes(tmp_path / "scratch")
+    assert {path: ours[path] for path in theirs if path in ours} != theirs

@@ -1,0 +1,294 @@
+"""From tables to ceilings: which steps a window shows, how rows are compared, and what the evaluation says of it."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from schemas.annotation import Segment, Window
+from schemas.arrow import rows_of, table_of
+from schemas.config import IngestConfig
+from schemas.results import Ceiling, TakeScore
+from schemas.world import WorldConfig, claims_world, demo_world
+from trajpilot_core.corpora.egoexo4d.takes import take_id
+from trajpilot_core.errors import InputError
+from trajpilot_core.evaluation.ceiling import (
+    ExactCeilings,
+    ceiling_scores,
+    ceilings_of,
+    known_values,
+    paired,
+    read_world,
+)
+from trajpilot_core.evaluation.ceiling_check import calibration_check, ceiling_checks, other_cells_check, row_check
+from trajpilot_core.methods import METHODS, method
+from trajpilot_core.metrics import with_ceiling
+from trajpilot_core.simworld.feature_space import describe_world, world_tables
+from trajpilot_core.simworld.inference import map_decoding
+from trajpilot_core.simworld.inference.visible import TakeSteps, overlapped, reach_s, seen_by, take_steps, window_groups
+from trajpilot_core.simworld.world.appearance import FADE_S
+from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.world.truth import World
+
+PLAIN = {"entry": "frames", "broken": "none", "broken_share": 0.0}
+INGEST = IngestConfig(central_share=0.6, max_horizon=4)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return sample_world(demo_world().replace(**PLAIN, train_takes=4, test_takes=24))
+
+
+@pytest.fixture(scope="module")
+def tables(world: World) -> dict[str, pa.Table]:
+    return world_tables(world, INGEST)._asdict()
+
+
+def windows_of(tables: dict[str, pa.Table]) -> pa.Table:
+    return tables["windows"].filter(pc.equal(tables["windows"]["split"], "test"))
+
+
+@pytest.fixture(scope="module")
+def known(world: World, tables: dict[str, pa.Table]) -> ExactCeilings:
+    return known_values(world, tables["segments"], windows_of(tables))
+
+
+def shown(world: World, start_s: float, end_s: float, entry: str) -> TakeSteps:
+    """Lay one segment with these bounds over the first take, whose steps are known."""
+    take = world.takes[0]
+    other = replace(world, config=world.config.replace(entry=entry))
+    label = world.labels[take.segments[3].label].label_id
+    row = Segment(
+        segment_id="s",
+        take_id=take_id(take.uid),
+        split="train",
+        position=0,
+        run=0,
+        start_s=start_s,
+        end_s=end_s,
+        anchor_s=take.segments[3].time_s,
+        raw_text="",
+        label="",
+        label_id=label,
+        annotation_uid="",
+        annotator="",
+    )
+    (found,) = take_steps(other, table_of(Segment, [row]))
+    assert found.step.tolist() == [3]
+    return found
+
+
+def test_an_interval_shows_the_steps_that_it_overlaps_and_the_look_reaches_as_far_as_it_fades(world: World) -> None:
+    step = world.takes[0].segments[3]
+    inside = shown(world, step.start_s + 0.2, step.end_s - 0.2, "frames")
+    assert inside.look.tolist() == inside.motion.tolist() == [[3, 3]]
+    fading = shown(world, step.start_s + 0.2, step.end_s - FADE_S / 2 + 0.01, "frames")
+    assert fading.motion.tolist() == [[3, 3]]
+    assert fading.look.tolist() == [[3, 4]]
+    over = shown(world, step.start_s - 0.01, step.end_s, "frames")
+    assert over.motion.tolist() == [[2, 3]], "an interval that ends on the boundary does not reach over it"
+    in_files = shown(world, step.start_s + 0.2, step.end_s - 0.01, "video")
+    assert in_files.motion.tolist() == [[3, 4]], "in files a frame and a pose stand for some time around them"
+
+
+def test_what_lies_before_the_first_step_and_behind_the_last_belongs_to_them(world: World) -> None:
+    take = world.takes[0]
+    n = len(take.segments)
+    found = overlapped(take, np.array([-9.0, 0.0]), np.array([0.1, 999.0]))
+    assert found.tolist() == [[0, 0], [0, n - 1]]
+
+
+def test_files_are_coarser_than_the_features_door() -> None:
+    assert reach_s(WorldConfig(entry="frames")) == 0.0
+    assert reach_s(claims_world()) == pytest.approx(0.1)
+    assert reach_s(claims_world().replace(trajectory_hz=50, fps=60)) == pytest.approx(1.1 / 50)
+
+
+def test_pixels_of_a_still_head_hold_no_motion_and_the_oracle_sees_the_motion_of_all_steps(
+    world: World, tables: dict[str, pa.Table]
+) -> None:
+    takes = take_steps(world, tables["segments"])
+    windows = [row for row in windows_of(tables)["segment_ids"].to_pylist() if len(row) == 4]
+    for group in window_groups(takes, windows):
+        seen = {kind: seen_by(takes, group, kind, still=True) for kind in ("no_traj", "endpoint_traj", "oracle")}
+        moving = seen_by(takes, group, "no_traj", still=False)
+        start, *mids, goal = seen["no_traj"].targets
+        assert not seen["no_traj"].motion.any()
+        assert moving.motion[:, [start, goal]].all()
+        assert seen["endpoint_traj"].motion[:, [start, goal]].all()
+        assert seen["endpoint_traj"].look[:, [start, goal]].all()
+        assert seen["oracle"].motion[:, seen["oracle"].targets].all()
+        assert seen["oracle"].look[:, mids].mean() < 0.5
+        assert np.array_equal(seen["oracle"].look, seen["endpoint_traj"].look)
+
+
+def test_segments_are_laid_over_true_steps_by_time_so_missing_ones_do_not_shift_the_rest(
+    world: World, tables: dict[str, pa.Table]
+) -> None:
+    every = take_steps(world, tables["segments"])[0]
+    gone = every.segment_ids[2]
+    rest = tables["segments"].filter(pc.not_equal(tables["segments"]["segment_id"], gone))
+    fewer = take_steps(world, rest)[0]
+    assert fewer.step.tolist() == [step for step in every.step.tolist() if step != 2]
+    (group,) = window_groups([fewer], [[every.segment_ids[i] for i in (1, 3, 4)]])
+    assert group.offsets == (0, 2, 3)
+    window = Window(
+        window_id="w",
+        take_id=every.take_id,
+        split="train",
+        horizon=3,
+        segment_ids=tuple(every.segment_ids[i] for i in (1, 3, 4)),
+    )
+    known = known_values(world, rest, table_of(Window, [window]))
+    assert all((value >= 0).all() for value in known.values.values())
+
+
+def test_tables_of_another_world_are_refused(world: World, tables: dict[str, pa.Table]) -> None:
+    stranger = sample_world(world.config.replace(seed=1))
+    with pytest.raises(InputError, match="is not in the simulated world"):
+        take_steps(stranger, tables["segments"])
+    order = np.random.default_rng(0).permutation(len(world.labels))
+    renamed = tuple(
+        replace(label, label_id=world.labels[i].label_id) for label, i in zip(world.labels, order, strict=True)
+    )
+    with pytest.raises(InputError, match="carry another label"):
+        take_steps(replace(world, labels=renamed), tables["segments"])
+
+
+def test_the_ceiling_does_not_depend_on_the_names_of_labels(
+    world: World, tables: dict[str, pa.Table], known: ExactCeilings
+) -> None:
+    names = {label.label_id: f"x{i:03d}" for i, label in enumerate(reversed(world.labels))}
+    renamed = replace(world, labels=tuple(replace(label, label_id=names[label.label_id]) for label in world.labels))
+    ids = pa.array([names[name] for name in tables["segments"]["label_id"].to_pylist()])
+    at = tables["segments"].schema.get_field_index("label_id")
+    other = tables | {"segments": tables["segments"].set_column(at, "label_id", ids)}
+    assert ceilings_of(renamed, other, "test").equals(ceiling_scores(known))
+
+
+def test_who_sees_more_can_be_expected_to_know_more(
+    world: World, tables: dict[str, pa.Table], known: ExactCeilings
+) -> None:
+    ends = [known.expected[kind].mean(axis=0) for kind in ("no_traj", "endpoint_traj", "oracle")]
+    assert (ends[0] < ends[1] - 1).all()
+    assert (ends[1] < ends[2] - 1).all()
+    both = replace(world, config=world.config.replace(entry="video"))
+    moving = known_values(both, tables["segments"], windows_of(tables))
+    assert (moving.expected["no_traj"].mean(axis=0) > ends[0] + 1).all()
+    assert np.array_equal(moving.values["no_traj"], moving.values["endpoint_traj"])
+
+
+def test_take_scores_of_ceilings_are_sums_over_the_windows_of_a_take(
+    world: World, tables: dict[str, pa.Table], known: ExactCeilings
+) -> None:
+    windows = windows_of(tables)
+    made = ceiling_scores(known)
+    rows = rows_of(TakeScore, made)
+    assert {row.variant for row in rows} == {"ceiling/no_traj", "ceiling/endpoint_traj", "ceiling/oracle"}
+    assert {row.seed for row in rows} == {-1}
+    of_f5 = [row for row in rows if row.metric == "F@5"]
+    assert sum(row.n_windows for row in of_f5) == 3 * windows.num_rows
+    at = with_ceiling().index("F@5")
+    assert sum(row.total for row in of_f5) == pytest.approx(sum(v[:, at].sum() for v in known.values.values()))
+    assert ceilings_of(world, tables, "test").equals(made)
+
+
+def test_the_ceilings_are_as_often_right_as_they_say_and_a_wrong_model_is_found_out(
+    world: World, tables: dict[str, pa.Table], known: ExactCeilings
+) -> None:
+    assert calibration_check(known).verdict == "holds"
+    order = np.random.default_rng(1).permutation(len(world.labels))
+    wrong = replace(world, motion_labels=world.motion_labels[order])
+    found = calibration_check(known_values(wrong, tables["segments"], windows_of(tables)))
+    assert found.verdict == "fails"
+    assert "oracle" in found.detail
+
+
+def test_a_sequence_that_is_not_proven_the_best_counts_as_right(
+    world: World, tables: dict[str, pa.Table], known: ExactCeilings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(map_decoding, "WIDTHS", (1,))
+    narrow = known_values(world, tables["segments"], windows_of(tables))
+    at = with_ceiling().index("FSeq")
+    assert known.n_unproven == 0
+    assert narrow.n_unproven > 0
+    assert narrow.values["no_traj"][:, at].mean() > known.values["no_traj"][:, at].mean()
+    assert f"{narrow.n_unproven} best sequences are not proven" in calibration_check(narrow).detail
+
+
+def test_the_standard_error_is_that_of_takes_and_not_of_windows() -> None:
+    rng = np.random.default_rng(0)
+    effects, error = [], []
+    for _ in range(400):
+        per_take = rng.normal(0.0, 5.0, (40, 1, 1))
+        counts = rng.integers(2, 9, (40, 2)).astype(float)
+        mine = (per_take + rng.normal(0.0, 1.0, (40, 2, 1))) * counts[..., None]
+        value, ceiling, se = paired(np.stack([mine, 0 * mine]), counts)
+        effects.append(float(value[0] - ceiling[0]))
+        error.append(float(se[0]))
+    assert np.mean(error) == pytest.approx(np.std(effects), rel=0.1)
+
+
+def test_few_takes_have_no_standard_error_and_prove_nothing() -> None:
+    sums = np.stack([np.full((4, 1, 6), 100.0), np.zeros((4, 1, 6))])
+    _, _, error = paired(sums, np.ones((4, 1)))
+    assert np.isinf(error).all()
+    assert row_check("scorer", [cell(standard_error=math.inf, above=False)]).verdict == "not run"
+
+
+def cell(**changes: object) -> Ceiling:
+    plain = {
+        "variant": "scorer",
+        "horizon": None,
+        "metric": "M@1",
+        "value": 60.0,
+        "ceiling": 50.0,
+        "difference": 10.0,
+        "standard_error": 2.0,
+        "n_takes": 30,
+        "n_windows": 300,
+        "binding": True,
+        "above": True,
+    }
+    return Ceiling.model_validate({**plain, **changes})
+
+
+def test_a_binding_figure_above_fails_and_another_one_warns() -> None:
+    below = cell(metric="MSeq", above=False)
+    assert row_check("scorer", [cell(), below]).verdict == "fails"
+    assert row_check("scorer", [below]).verdict == "holds"
+    alone = cell(horizon=5, metric="F@5", binding=False)
+    warned = other_cells_check([cell(), alone, below])
+    assert warned.verdict == "undecided"
+    assert "warning: scorer, F@5 at H=5" in warned.detail
+    assert other_cells_check([cell(), below]).verdict == "holds"
+    assert ceiling_checks([], None) == []
+
+
+def test_every_row_but_the_one_that_reads_the_truth_has_a_ceiling() -> None:
+    assert [one.id for one in METHODS if one.ceiling is None] == ["previous"]
+    assert {v: method(v).ceiling for v in ("majority", "top1", "scorer_plus", "oracle")} == {
+        "majority": "no_traj",
+        "top1": "endpoint_traj",
+        "scorer_plus": "endpoint_traj",
+        "oracle": "oracle",
+    }
+
+
+def test_a_corpus_without_a_world_file_has_no_ceiling_and_a_broken_one_is_refused(tmp_path: Path) -> None:
+    assert read_world("") is None
+    assert read_world(str(tmp_path)) is None
+    assert read_world(str(tmp_path / "absent")) is None
+    config = demo_world().replace(**PLAIN)
+    describe_world(config, tmp_path)
+    found = read_world(str(tmp_path))
+    assert found is not None
+    assert found.config == config
+    (tmp_path / "world.json").write_text(json.dumps({"config": {"tasks": 0}}))
+    with pytest.raises(InputError, match="describes no world"):
+        read_world(str(tmp_path))

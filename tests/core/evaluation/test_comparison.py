@@ -1,0 +1,244 @@
+"""compare: what two runs were asked, what they read, and their metrics, paired over takes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from synthetic_corpus import corpus, predictions
+
+from schemas.config import EvaluationConfig, FeatureConfig, IngestConfig, PipelineConfig, RunOptions
+from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.stage import AnyStage, Source, Stage, Work
+from trajpilot_core.errors import InputError
+from trajpilot_core.evaluation import comparison
+from trajpilot_core.evaluation.ceiling import row_scores
+from trajpilot_core.evaluation.paired import Pairing, pair
+from trajpilot_core.evaluation.prediction_arrays import predictions_of
+from trajpilot_core.evaluation.tables import metric_rows, take_clusters
+
+CFG = EvaluationConfig(bootstrap=400)
+TABLES = corpus(n_train=6, n_test=14, n_segments=9)
+PREDICTIONS = predictions(TABLES, {"no_traj": 0.3, "endpoint_traj": 0.4}, seeds=(0, 1))
+SCORES = row_scores(predictions_of(PREDICTIONS))
+
+
+def only(variant: str) -> pa.Table:
+    """The scores of one row, called x."""
+    kept = SCORES.filter(pc.equal(SCORES["variant"], variant))
+    return with_column(kept, "variant", pa.array(["x"] * kept.num_rows))
+
+
+def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    return table.set_column(table.column_names.index(name), table.schema.field(name), values)
+
+
+def figures(found: Pairing) -> dict[str, tuple[float, float, float]]:
+    return {row.metric: (row.difference, row.low, row.high) for row in found.metrics}
+
+
+def expected() -> dict[str, tuple[float, float, float]]:
+    """The paired difference of the two rows as the evaluation itself draws it."""
+    blocks = predictions_of(PREDICTIONS)
+    rows = metric_rows(blocks, "simulated", take_clusters(blocks), CFG)
+    kept = [row for row in rows if (row.variant, row.reference, row.pooling) == ("endpoint_traj", "no_traj", "plain")]
+    return {row.metric: (row.value, row.low, row.high) for row in kept}
+
+
+def test_the_difference_of_two_runs_is_the_paired_difference_of_the_evaluation() -> None:
+    found = pair(only("no_traj"), only("endpoint_traj"), CFG)
+    assert found.n_takes == 14
+    for metric, numbers in figures(found).items():
+        np.testing.assert_allclose(numbers, expected()[metric], atol=1e-7)
+
+
+def test_pairs_that_are_mixed_up_give_another_interval() -> None:
+    """The fault that the test above catches: takes of one run held against other takes of the other."""
+    second = only("endpoint_traj")
+    takes = sorted(set(second["take_id"].to_pylist()))
+    other = dict(zip(takes, takes[1:] + takes[:1], strict=True))
+    mixed = with_column(second, "take_id", pa.array([other[take] for take in second["take_id"].to_pylist()]))
+    found = figures(pair(only("no_traj"), mixed, CFG))["M@1"]
+    assert found[0] == pytest.approx(expected()["M@1"][0])
+    assert abs(found[1] - expected()["M@1"][1]) > 0.05
+
+
+def test_a_run_against_itself_is_equal_everywhere() -> None:
+    assert {row[:3] for row in figures(pair(SCORES, SCORES, CFG)).values()} == {(0.0, 0.0, 0.0)}
+
+
+def test_takes_of_one_run_only_or_with_other_windows_are_left_out_and_named() -> None:
+    first, second = only("no_traj"), only("endpoint_traj")
+    takes = sorted(set(first["take_id"].to_pylist()))
+    second = second.filter(pc.not_equal(second["take_id"], takes[0]))
+    fewer = [
+        n - (t == takes[1]) for t, n in zip(*(second[c].to_pylist() for c in ("take_id", "n_windows")), strict=True)
+    ]
+    found = pair(first, with_column(second, "n_windows", pa.array(fewer)), CFG)
+    assert found.unpaired == tuple(takes[:2])
+    assert found.n_takes == 12
+    assert all(row.n_takes == 12 for row in found.metrics)
+
+
+def test_too_few_common_takes_give_no_interval_and_none_no_metric() -> None:
+    takes = sorted(set(SCORES["take_id"].to_pylist()))
+    few, none = (SCORES.filter(pc.is_in(SCORES["take_id"], value_set=pa.array(takes[:n], pa.string()))) for n in (3, 0))
+    assert all(np.isinf(row.low) for row in pair(few, SCORES, CFG).metrics)
+    assert pair(none, SCORES, CFG).metrics == ()
+
+
+# Two whole roots, with the names of the real stages and nothing computed.
+
+
+def pretend_ingest(takes: pa.Table, segments: pa.Table, windows: pa.Table) -> AnyStage:
+    def run(work: Work) -> None:
+        work.sink.table("takes", takes)
+        work.sink.table("segments", segments)
+        work.sink.table("windows", windows)
+        work.sink.count(takes.num_rows, takes.num_rows)
+
+    facts = {"of": str([table.to_pylist() for table in (takes, segments, windows)])}
+    written = ("takes", "segments", "windows")
+    return Stage("ingest", (), written, IngestConfig, run, 1, "", sources=lambda *_: [Source("", facts=facts)])
+
+
+def pretend_sharded(name: str, entry: str) -> AnyStage:
+    def sources(inputs, config, data_root) -> list[Source]:
+        return [Source(take) for take in inputs.table("takes")["take_id"].to_pylist()]
+
+    def run(work: Work) -> None:
+        for source in work.pending:
+            size = getattr(work.config, "batch", 0)
+            work.sink.shard(source.shard, pa.table({"of": [f"{source.shard}{size}"]}), [], 1)
+
+    config = type(getattr(PipelineConfig(), name))
+    return Stage(name, ("takes", "segments"), (entry,), config, run, 1, "", "take", sources)
+
+
+def pretend_evaluation(scores: pa.Table) -> AnyStage:
+    def run(work: Work) -> None:
+        work.sink.table("take_scores", scores)
+        work.sink.count(1, 1)
+
+    reads = ("takes", "segments", "motions", "features")
+    return Stage(
+        "evaluation",
+        reads,
+        ("take_scores",),
+        EvaluationConfig,
+        run,
+        1,
+        "",
+        sources=lambda *_: [Source("", facts={"of": str(scores.to_pylist())})],
+    )
+
+
+def make(
+    root: Path,
+    takes: pa.Table = TABLES["takes"],
+    segments: pa.Table = TABLES["segments"],
+    scores: pa.Table = SCORES,
+    config: PipelineConfig | None = None,
+    windows: pa.Table = TABLES["windows"],
+) -> dict[str, AnyStage]:
+    listed = (
+        pretend_ingest(takes, segments, windows),
+        pretend_sharded("trajectories", "motions"),
+        pretend_sharded("features", "features"),
+        pretend_evaluation(scores),
+    )
+    stages = {stage.name: stage for stage in listed}
+    for stage in listed:
+        execute(stage, config or PipelineConfig(), RunOptions(root=str(root), device="cpu"), stages)
+    return stages
+
+
+def test_settings_inputs_and_metrics_of_two_roots_are_told_apart(tmp_path: Path) -> None:
+    stages = make(tmp_path / "a")
+    takes = TABLES["takes"]
+    splits = ["dev" if n == 0 else split for n, split in enumerate(takes["split"].to_pylist())]
+    labels = ["other" if n == 20 else label for n, label in enumerate(TABLES["segments"]["label"].to_pylist())]
+    relabelled = with_column(TABLES["segments"], "label", pa.array(labels))
+    make(
+        tmp_path / "b",
+        with_column(takes, "split", pa.array(splits)).slice(0, 19),
+        relabelled,
+        config=PipelineConfig(features=FeatureConfig(batch=3)),
+    )
+    first, second = (comparison.open_side(str(tmp_path / name), stages) for name in "ab")
+    assert comparison.settings(first, second, stages) == {"features: batch": ("8", "3")}
+    ids = takes["take_id"].to_pylist()
+    found = comparison.inputs(first, second)
+    assert found.only_first == (ids[19],)
+    assert found.only_second == ()
+    assert found.moved == (ids[0],)
+    assert found.changed["segments"] == (TABLES["segments"]["take_id"][20].as_py(),)
+    assert found.changed["features"] == tuple(ids[:19])
+    assert "motions" not in found.changed
+    assert {row.difference for row in comparison.metrics(first, second).metrics} == {0.0}
+
+
+def test_takes_with_as_many_but_other_windows_or_labels_are_not_paired(tmp_path: Path) -> None:
+    stages = make(tmp_path / "a")
+    scored = sorted(set(SCORES["take_id"].to_pylist()))
+    shifted, relabelled = scored[2], scored[5]
+
+    def other(table: pa.Table, column: str, take: str, value: object) -> pa.Table:
+        values = table[column].to_pylist()
+        at = table["take_id"].to_pylist().index(take)
+        return with_column(table, column, pa.array([*values[:at], value, *values[at + 1 :]], table[column].type))
+
+    windows, segments = (
+        other(TABLES["windows"], "segment_ids", shifted, ["x", "y", "z"]),
+        other(TABLES["segments"], "label", relabelled, "other"),
+    )
+    make(tmp_path / "b", segments=segments, windows=windows)
+    first, second = (comparison.open_side(str(tmp_path / name), stages) for name in "ab")
+    found = comparison.metrics(first, second)
+    assert (found.unpaired, found.n_takes) == ((shifted, relabelled), 12)
+
+
+def test_horizons_of_one_run_only_are_left_out_and_told() -> None:
+    short = SCORES.filter(pc.less(SCORES["horizon"], pc.max(SCORES["horizon"])))
+    found = pair(SCORES, short, CFG)
+    assert found.horizons_left == (pc.max(SCORES["horizon"]).as_py(),)
+    assert found.n_takes == 14
+    assert {row[:3] for row in figures(found).values()} == {(0.0, 0.0, 0.0)}
+
+
+def test_an_evaluation_of_before_is_found_by_the_front_of_its_key_with_what_it_was_made_from(tmp_path: Path) -> None:
+    stages = make(tmp_path / "a")
+    old = comparison.open_side(str(tmp_path / "a"), stages).outputs["evaluation"].key
+    make(tmp_path / "a", config=PipelineConfig(features=FeatureConfig(batch=3)))
+    before, now = (
+        comparison.open_side(f"{tmp_path / 'a'}@{old[:8]}", stages),
+        comparison.open_side(str(tmp_path / "a"), stages),
+    )
+    assert comparison.settings(before, now, stages) == {"features: batch": ("8", "3")}
+    with pytest.raises(InputError, match=r"one must; there are [0-9a-f]{8}, [0-9a-f]{8} "):
+        comparison.open_side(f"{tmp_path / 'a'}@zz", stages)
+    with pytest.raises(InputError, match="is no folder"):
+        comparison.open_side(f"{tmp_path / 'a'}@", stages)
+    with pytest.raises(InputError, match="is no folder"):
+        comparison.open_side(str(tmp_path / "nowhere"), stages)
+
+
+def test_simulated_and_recorded_runs_are_never_paired(tmp_path: Path) -> None:
+    stages = make(tmp_path / "a")
+    takes = TABLES["takes"]
+    make(tmp_path / "b", with_column(takes, "corpus", pa.array(["egoexo4d"] * takes.num_rows)))
+    sides = [comparison.open_side(str(tmp_path / name), stages) for name in "ab"]
+    with pytest.raises(InputError, match="different corpora"):
+        comparison.metrics(*sides)
+
+
+def test_a_version_and_a_library_that_differ_are_settings_too(tmp_path: Path) -> None:
+    stages = make(tmp_path / "a")
+    side = comparison.open_side(str(tmp_path / "a"), stages)
+    newer = side.outputs["features"].replace(version=2, libraries={"torch": "9"})
+    other = replace(side, outputs={**side.outputs, "features": newer})
+    found = comparison.settings(side, other, stages)
+    assert found["features: code version"] == ("1", "2")
+    assert found["library torch"][1] == "9"

@@ -1,0 +1,224 @@
+"""Tables of the evaluation, and the stage that writes them."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from synthetic_corpus import corpus, predictions
+from synthetic_results import Kept, Tables, curves, fitted, headroom, rejects
+
+from schemas.arrow import rows_of, table_of
+from schemas.config import EvaluationConfig
+from schemas.rejects import RejectCode, reject
+from schemas.results import CurvePoint, GateRow, Judgement, Metric, Outcome, Prediction
+from trajpilot_core.engine.stage import Runtime, Work
+from trajpilot_core.evaluation import predictions as rows_module
+from trajpilot_core.evaluation.prediction_arrays import EvaluationError, Predictions, predictions_of
+from trajpilot_core.evaluation.tables import (
+    averaged,
+    capture_clusters,
+    difference,
+    gate_rows,
+    metric_rows,
+    outcome_table,
+    sums_of,
+    take_clusters,
+)
+from trajpilot_core.stages import evaluation as stage
+
+CFG = EvaluationConfig(bootstrap=300)
+
+
+@pytest.fixture(scope="module")
+def world() -> dict[str, pa.Table]:
+    return corpus(n_train=6, n_test=12, n_segments=10)
+
+
+@pytest.fixture(scope="module")
+def table(world: dict[str, pa.Table]) -> pa.Table:
+    return predictions(world, seeds=(0, 1))
+
+
+@pytest.fixture(scope="module")
+def blocks(table: pa.Table) -> Predictions:
+    return predictions_of(table)
+
+
+@pytest.fixture(scope="module")
+def metrics(blocks: Predictions) -> list[Metric]:
+    return metric_rows(blocks, "egoexo4d", take_clusters(blocks), CFG)
+
+
+def get(metrics: list[Metric], **wanted: object) -> Metric:
+    (found,) = [m for m in metrics if all(getattr(m, name) == value for name, value in wanted.items())]
+    return found
+
+
+def test_blocks_do_not_depend_on_the_order_of_the_rows(table: pa.Table, blocks: Predictions) -> None:
+    shuffled = table.take(pa.array(np.random.default_rng(0).permutation(table.num_rows)))
+    again = predictions_of(shuffled)
+    assert again.label_ids == blocks.label_ids
+    for one, other in zip(blocks.blocks, again.blocks, strict=True):
+        assert (one.variant, one.seed, one.horizon) == (other.variant, other.seed, other.horizon)
+        for name in ("windows", "takes", "labels", "decoded", "rankings", "opened", "candidates"):
+            assert np.array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_blocks_do_not_depend_on_the_chunks_of_the_table(table: pa.Table, blocks: Predictions) -> None:
+    """Every chunk has its own dictionary."""
+    again = predictions_of(pa.concat_tables([table.slice(at, 997) for at in range(0, table.num_rows, 997)]))
+    assert (again.window_ids, again.label_ids) == (blocks.window_ids, blocks.label_ids)
+    for one, other in zip(blocks.blocks, again.blocks, strict=True):
+        for name in ("windows", "takes", "labels", "decoded", "rankings", "opened", "candidates"):
+            assert np.array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_blocks_stand_for_the_rows_of_the_table(table: pa.Table, blocks: Predictions) -> None:
+    block = next(b for b in blocks.of("scorer") if b.horizon == 5)
+    window = blocks.window_ids[block.windows[3]]
+    held = pc.and_(pc.equal(table["window_id"], window), pc.equal(table["variant"], "scorer"))
+    rows = sorted(
+        rows_of(Prediction, table.filter(held).filter(pc.equal(table.filter(held)["seed"], 0))),
+        key=lambda r: r.position,
+    )
+    assert [blocks.label_ids[c] for c in block.labels[3]] == [r.label_id for r in rows]
+    assert [tuple(blocks.label_ids[c] for c in ranked) for ranked in block.rankings[3]] == [r.top_ids for r in rows]
+    assert (block.opened[3] == 1) == rows[0].opened
+
+
+def test_a_missing_position_is_refused(table: pa.Table) -> None:
+    with pytest.raises(EvaluationError, match="exactly once"):
+        predictions_of(table.slice(1))
+    with pytest.raises(EvaluationError, match="no prediction"):
+        predictions_of(table.slice(0, 0))
+
+
+def test_a_short_ranking_never_hits_its_padding(table: pa.Table) -> None:
+    few = pa.array([row[:2] for row in table["top_ids"].to_pylist()], pa.list_(pa.string()))
+    block = predictions_of(
+        table.set_column(table.schema.get_field_index("top_ids"), table.schema.field("top_ids"), few)
+    ).blocks[0]
+    assert (block.rankings[..., 2:] == -1).all()
+    assert (block.rankings[..., :2] >= 0).all()
+
+
+def test_values_are_means_over_windows(metrics: list[Metric], blocks: Predictions) -> None:
+    for seed in (0, 1):
+        block = next(b for b in blocks.of("oracle") if b.horizon == 6 and b.seed == seed)
+        right = (block.labels == block.rankings[..., 0])[:, 1:-1].mean()
+        row = get(metrics, variant="oracle", reference=None, horizon=6, metric="M@1", seed=seed)
+        assert row.value == pytest.approx(100 * right)
+        assert row.low < row.value < row.high
+        assert (row.n_takes, row.n_windows) == (12, len(block.windows))
+
+
+def test_pooled_rows_and_seeds_are_the_means_that_they_say(metrics: list[Metric]) -> None:
+    rows = [m for m in metrics if m.variant == "scorer" and m.reference is None and m.metric == "F@1" and m.seed == 0]
+    single = {m.horizon: m for m in rows if m.horizon}
+    plain = next(m for m in rows if m.pooling == "plain")
+    sample = next(m for m in rows if m.pooling == "sample")
+    assert plain.value == pytest.approx(np.mean([m.value for m in single.values()]))
+    assert sample.value == pytest.approx(
+        np.average([m.value for m in single.values()], weights=[m.n_windows for m in single.values()])
+    )
+    both = [get(metrics, variant="scorer", reference=None, horizon=4, metric="F@1", seed=s).value for s in (0, 1, None)]
+    assert both[2] == pytest.approx((both[0] + both[1]) / 2)
+
+
+def test_a_difference_is_the_difference_of_the_values(metrics: list[Metric]) -> None:
+    for metric in ("M@1", "ED"):
+        gain = get(metrics, variant="oracle", reference="no_traj", horizon=3, metric=metric)
+        ends = [
+            get(metrics, variant=v, reference=None, horizon=3, metric=metric, seed=None).value
+            for v in ("oracle", "no_traj")
+        ]
+        assert gain.value == pytest.approx(ends[0] - ends[1])
+
+
+def test_no_difference_is_drawn_between_different_windows(table: pa.Table) -> None:
+    gone = table["window_id"][0].as_py()
+    short = table.filter(pc.invert(pc.and_(pc.equal(table["window_id"], gone), pc.equal(table["variant"], "oracle"))))
+    blocks = predictions_of(short)
+    clusters = take_clusters(blocks)
+    with pytest.raises(EvaluationError, match="different windows"):
+        difference(sums_of(blocks, "oracle", 0, clusters), sums_of(blocks, "no_traj", 0, clusters))
+    rows = metric_rows(blocks, "x", clusters, CFG)
+    assert not [m for m in rows if m.variant == "oracle" and m.reference is not None]
+    assert [m for m in rows if m.variant == "scorer" and m.reference == "no_traj"]
+
+
+def test_seeds_on_different_windows_are_not_averaged(table: pa.Table) -> None:
+    gone = pc.and_(pc.equal(table["window_id"], table["window_id"][0].as_py()), pc.equal(table["seed"], 1))
+    blocks = predictions_of(table.filter(pc.invert(gone)))
+    with pytest.raises(EvaluationError, match="cannot be averaged"):
+        averaged([sums_of(blocks, "no_traj", seed, take_clusters(blocks)) for seed in (0, 1)])
+
+
+def test_captures_of_several_takes_widen_the_intervals(blocks: Predictions) -> None:
+    apart = {take: take for take in blocks.take_ids}
+    assert capture_clusters(blocks, apart) is None
+    clusters = capture_clusters(blocks, {take: f"c{i // 4}" for i, take in enumerate(blocks.take_ids)})
+    assert clusters is not None
+    rows = metric_rows(blocks, "x", clusters, CFG)
+    assert {m.cluster for m in rows} == {"capture"}
+    assert {m.n_takes for m in rows} == {3}
+
+
+def test_equal_inputs_give_equal_rows(blocks: Predictions, metrics: list[Metric]) -> None:
+    assert metric_rows(blocks, "egoexo4d", take_clusters(blocks), CFG) == metrics
+
+
+def test_gate_rows_obey_the_identity(blocks: Predictions) -> None:
+    rows = gate_rows(blocks)
+    assert len(rows) == 2 * 7
+    for row in rows:
+        assert row.gain_overall == pytest.approx(row.open_rate / 100 * row.gain_opened, abs=1e-6)
+        assert row.n_opened == round(row.open_rate / 100 * row.n_windows)
+
+
+def test_outcomes_hold_what_the_first_seed_answered(blocks: Predictions) -> None:
+    table = outcome_table(blocks)
+    n = sum(len(b.windows) for b in blocks.of("scorer") if b.seed == 0)
+    assert table.num_rows == 5 * n
+    for row in rows_of(Outcome, table.slice(0, 50)):
+        assert row.mid_right == sum(a == b for a, b in zip(row.label_ids[1:-1], row.decoded_ids[1:-1], strict=True))
+        assert all(0 <= rank <= 5 for rank in row.ranks)
+        assert len(row.label_ids) == row.horizon
+
+
+def test_the_stage_writes_every_table_that_it_declares(
+    world: dict[str, pa.Table], table: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = reject("evaluation", RejectCode.WINDOW_INCOMPLETE, "egoexo4d:take00009", "no feature")
+    shuffles = pa.table({"seed": pa.array([], pa.int64())})
+    made = rows_module.RowsResult(table, headroom(), shuffles, [lost], 11, 10)
+    monkeypatch.setattr(rows_module, "predict_all", lambda *_: made)
+    told = {name: {"fitted_takes": json.dumps(fitted(world))} for name in stage.FITTED}
+    kept, inputs = Kept(), Tables({**world, **curves(), **rejects()}, metadata=told)
+    stage.run(Work(inputs, CFG, (), kept, Runtime("", "cpu", 1, None)))  # type: ignore[arg-type]
+    assert set(kept.tables) == set(stage.STAGE.writes)
+    assert set(inputs.asked) <= set(stage.STAGE.reads)
+    assert (kept.counts, kept.rejects) == ((11, 10), [lost])
+    assert rows_of(GateRow, kept.tables["gate"])
+    judged = rows_of(Judgement, kept.tables["judgements"])
+    found = {row.check: row.verdict for row in judged}
+    assert {"trained: final/no_traj, seed 0", "trained: final/scorer, seed 0"} <= set(found)
+    assert len(found) == len(judged)
+    assert found["leak: only training takes are fitted"] == "holds"
+
+
+def test_the_scorer_is_held_against_the_floors_and_an_unfitted_one_is_undertrained() -> None:
+    floors = [
+        CurvePoint(model=f"final/{floor}", seed=0, epoch=0, split="dev", quantity="M@1", value=value)
+        for floor, value in (("majority", 0.1), ("previous", 0.2))
+    ]
+    tables = curves()
+    tables["predictor_curves"] = pa.concat_tables([tables["predictor_curves"], table_of(CurvePoint, floors)])
+    found = {j.check: j.verdict for j in stage.trained(Tables(tables))}
+    assert found["trained: final/scorer, seed 0"] == "holds"
+    for curve in (curves(undertrained=True)["scorer_curves"], tables["scorer_curves"].slice(0, 0)):
+        weak = {j.check: j.verdict for j in stage.trained(Tables({**tables, "scorer_curves": curve}))}
+        assert weak["trained: final/scorer, seed 0"] == "undertrained"
+        assert weak["trained: final/traj, seed 0"] == "holds"

@@ -1,0 +1,279 @@
+"""Predictions of every row: what each row is given, the ranking, the table, headroom and shuffles."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from planning_fixture import SCORER, World, model_files, planning_data
+from rows_fixture import CONFIG, SEEDS, chosen, make_rows, quiet, scorers_of, view_of
+
+from schemas.arrow import arrow_schema, rows_of
+from schemas.observation import features_schema, motions_schema, text_bank_schema
+from schemas.results import Prediction
+from trajpilot_core.data.chains import chains_of, fit_takes
+from trajpilot_core.data.planning import SPLITS
+from trajpilot_core.evaluation.predictions import predict_all, predict_rows
+from trajpilot_core.methods.plans import donors_of
+from trajpilot_core.retrieval.bank import build_bank
+from trajpilot_core.retrieval.candidates import find_candidates, pool_mean
+
+torch.set_num_threads(1)
+VARIANTS = (
+    "no_traj",
+    "endpoint_traj",
+    "scorer",
+    "scorer_permuted",
+    "scorer_no_labels",
+    "scorer_no_motion",
+    "scorer_plus",
+    "oracle",
+    "top1",
+    "knn_labels",
+    "pool_mean",
+    "shuffled",
+    "majority",
+    "previous",
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make_rows(tmp_path_factory.mktemp("scorers"))
+
+
+def test_every_row_predicts_every_test_window_at_every_position_once(made):
+    data, _, _, (table, _, _) = made
+    assert table.schema == arrow_schema(Prediction)
+    windows = [
+        (i, h) for h, w in data.windows.items() for i, s in zip(w.window_ids, w.split.tolist(), strict=True) if s == 2
+    ]
+    wanted = {(i, v, s, p) for i, h in windows for v in VARIANTS for s in SEEDS for p in range(h)}
+    got = list(zip(*(table[name].to_pylist() for name in ("window_id", "variant", "seed", "position")), strict=True))
+    assert len(got) == len(wanted)
+    assert set(got) == wanted
+
+
+def test_rows_are_valid_records_with_descending_scores(made):
+    for row in rows_of(Prediction, made[3][0].slice(0, 400)):
+        assert row.decoded_id == row.top_ids[0]
+        assert len(set(row.top_ids)) == 5
+        assert all(
+            a > b or (a == b and i < j)
+            for a, b, i, j in zip(row.top_scores, row.top_scores[1:], row.top_ids, row.top_ids[1:], strict=False)
+        )
+
+
+def test_truth_and_take_are_those_of_the_window(made):
+    data, _, _, (table, _, _) = made
+    windows = data.windows[4]
+    place = {i: n for n, i in enumerate(windows.window_ids)}
+    for row in [r for r in table.to_pylist() if r["horizon"] == 4][::17]:
+        n = place[row["window_id"]]
+        assert row["take_id"] == data.take_ids[windows.take[n]]
+        assert row["label_id"] == data.label_ids[data.labels[windows.segments[n, row["position"]]]]
+
+
+def nearest(plan, data):
+    return (plan @ data.bank.T).argmax(-1).numpy()
+
+
+def test_each_model_row_is_one_forward_pass_with_what_it_may_see(made):
+    data, view = made[0], view_of(made)
+    windows = data.windows[4]
+    segments = windows.segments[windows.split == 2]
+    start, goal, own = data.features[segments[:, 0]], data.features[segments[:, -1]], view.latents[segments]
+    ends = own.clone()
+    ends[:, 1:-1] = 0
+    with torch.no_grad():
+        expected = {
+            "no_traj": view.models.no_traj(start, goal, torch.zeros_like(own), 4),
+            "endpoint_traj": view.models.endpoint_traj(start, goal, ends, 4),
+            "oracle": view.models.traj(start, goal, own, 4),
+        }
+        donors = donors_of(segments, CONFIG.seed, 0)
+        foreign = torch.cat([own[:, :1], view.latents[donors], own[:, -1:]], 1)
+        expected["shuffled"] = view.models.traj(start, goal, foreign, 4)
+    for variant, plan in expected.items():
+        assert np.array_equal(chosen(made, variant)[0], nearest(plan, data)), variant
+
+
+def test_top1_and_pool_mean_come_from_the_pool_of_training_windows(made):
+    data, view = made[0], view_of(made)
+    rows = (data.windows[4].split == 2).nonzero()[:, 0]
+    found = find_candidates(view, build_bank(view, 4, "action"), rows, SCORER)
+    decoded, table = chosen(made, "top1")
+    assert np.array_equal(decoded[:, 1:-1], nearest(found.plans[:, 0], data))
+    assert [r["candidate"] for r in table[::4]] == [data.windows[4].window_ids[w] for w in found.window[:, 0]]
+    from trajpilot_core.training.scorer_file import load_scorer
+
+    temperature = load_scorer(made[2], 0, "cpu")[1].pool_temperature
+    assert np.array_equal(chosen(made, "pool_mean")[0][:, 1:-1], nearest(pool_mean(found, temperature), data))
+
+
+def test_a_shut_gate_answers_with_the_fallback_and_an_open_one_with_its_candidate(made):
+    data, view = made[0], view_of(made)
+    decoded, table = chosen(made, "scorer")
+    fallback = chosen(made, "no_traj")[0]
+    rows = (data.windows[4].split == 2).nonzero()[:, 0]
+    found = find_candidates(view, build_bank(view, 4, "action"), rows, SCORER)
+    for n, row in enumerate(table[::4]):
+        assert row["opened"] == (row["gate"] >= 0.5)
+        if not row["opened"]:
+            assert row["candidate"] is None
+            assert (decoded[n] == fallback[n]).all()
+        else:
+            names = [data.windows[4].window_ids[w] for w in found.window[n]]
+            k = names.index(row["candidate"])
+            assert (decoded[n, 1:-1] == nearest(found.plans[n, k], data)).all()
+
+
+@pytest.mark.parametrize(("threshold", "open_"), [(0.0, True), (2.0, False)])
+def test_the_threshold_decides_alone(made, threshold, open_, tmp_path):
+    data, files, _, _ = made
+    scorers = scorers_of(data, files, tmp_path, threshold=threshold)
+    table = predict_rows(data, files, scorers, CONFIG, "test", "cpu", quiet)[0]
+    opened = [r["opened"] for r in table.to_pylist() if r["variant"] == "scorer"]
+    assert set(opened) == {open_}
+
+
+def test_only_scorers_have_a_gate_and_only_retrieval_names_candidates(made):
+    for row in made[3][0].to_pylist():
+        gated = row["variant"].startswith("scorer")
+        assert (row["gate"] is None) != gated
+        assert (row["opened"] is None) != gated
+        if not gated and row["variant"] != "top1":
+            assert row["candidate"] is None
+
+
+def test_candidates_are_windows_of_the_fitted_takes(made):
+    data = made[0]
+    allowed = {data.take_ids[t] for t in fit_takes(data, chains_of(data)[0])}
+    used = {r["candidate"].split(":h")[0] for r in made[3][0].to_pylist() if r["candidate"]}
+    assert used
+    assert used <= allowed
+
+
+def test_equal_inputs_give_equal_tables(made):
+    data, files, scorers, first = made
+    again = predict_rows(data, files, scorers, CONFIG, "test", "cpu", quiet)
+    assert all(one.equals(other) for one, other in zip(first, again, strict=True))
+
+
+def test_parts_of_any_size_give_one_result(made, monkeypatch):
+    data, files, scorers, first = made
+    monkeypatch.setattr("trajpilot_core.evaluation.predictions.WINDOWS_AT_ONCE", 5)
+    again = predict_rows(data, files, scorers, CONFIG, "test", "cpu", quiet)[0]
+    key = [(name, "ascending") for name in ("seed", "variant", "window_id", "position")]
+    assert again.sort_by(key)["top_ids"].to_pylist() == first[0].sort_by(key)["top_ids"].to_pylist()
+
+
+def test_a_bank_without_windows_of_a_horizon_leaves_the_fallback(tmp_path):
+    data = planning_data(World(train=3, segments=4))
+    fitted = torch.isin(data.windows[4].take, fit_takes(data, chains_of(data)[0]))
+    keep = ~fitted
+    four = data.windows[4]
+    names = tuple(n for n, k in zip(four.window_ids, keep.tolist(), strict=True) if k)
+    short = replace(four, window_ids=names, take=four.take[keep], split=four.split[keep], segments=four.segments[keep])
+    data = replace(data, windows={3: data.windows[3], 4: short})
+    files = model_files(data)
+    table = predict_rows(data, files, scorers_of(data, files, tmp_path), CONFIG, "test", "cpu", quiet)[0]
+    rows = [r for r in table.to_pylist() if r["horizon"] == 4]
+    by = {(r["window_id"], r["position"], r["variant"]): r["top_ids"] for r in rows}
+    for (window, position, variant), ids in by.items():
+        if variant in ("scorer", "top1", "knn_labels", "pool_mean"):
+            assert ids == by[window, position, "no_traj"]
+
+
+class Tables:
+    """Inputs of a stage, from the fixture's tensors."""
+
+    def __init__(self, data, files, scorers, lost: Mapping[str, int]) -> None:
+        self.models = {"e_tau": files.e_tau, "predictors": files.predictors, "scorers": scorers}
+        segments = [
+            {"segment_id": s, "take_id": data.take_ids[t], "label_id": data.label_ids[label]}
+            for s, t, label in zip(data.segment_ids, data.segment_take.tolist(), data.labels.tolist(), strict=True)
+        ]
+        takes = [
+            {"take_id": t, "participant": p or None, "capture": c, "split": SPLITS[s]}
+            for t, p, c, s in zip(
+                data.take_ids, data.participants, data.captures, data.take_split.tolist(), strict=True
+            )
+        ]
+        windows = [
+            {
+                "window_id": w,
+                "take_id": data.take_ids[t],
+                "horizon": h,
+                "split": SPLITS[data.take_split[t]],
+                "segment_ids": [data.segment_ids[i] for i in rows],
+            }
+            for h, set_ in data.windows.items()
+            for w, t, rows in zip(set_.window_ids, set_.take.tolist(), set_.segments.tolist(), strict=True)
+        ]
+        kept = [i for i, s in enumerate(segments) if s["segment_id"] not in lost]
+        vectors = {
+            "motions": (motions_schema(), "motions", data.motions.flatten(1), kept, segments, "segment_id"),
+            "features": (
+                features_schema(data.features.shape[2]),
+                "vector",
+                data.features[:, 0],
+                kept,
+                segments,
+                "segment_id",
+            ),
+            "text_bank": (
+                text_bank_schema(data.bank.shape[1]),
+                "vector",
+                data.bank,
+                range(len(data.bank)),
+                [{"label_id": i} for i in data.label_ids],
+                "label_id",
+            ),
+        }
+        self.tables = {name: self.vector_table(*parts) for name, parts in vectors.items()}
+        for column, value in (("source", "aria"), ("frame", "camera"), ("scale", "metric")):
+            self.tables["motions"] = self.tables["motions"].append_column(column, pa.array([value] * len(kept)))
+        self.tables |= {"takes": pa.Table.from_pylist(takes), "segments": pa.Table.from_pylist(segments)}
+        self.tables["windows"] = pa.Table.from_pylist(windows)
+        fold = {t: f for t, f in zip(data.take_ids, data.fold.tolist(), strict=True) if f >= -1}
+        self.tables["folds"] = pa.table({"take_id": list(fold), "fold": list(fold.values())})
+
+    @staticmethod
+    def vector_table(schema, column, values, kept, rows, key):
+        flat = values[list(kept)].numpy()
+        type_ = schema.field(column).type
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel(), type_.value_type), type_.list_size)
+        return pa.table({key: [rows[i][key] for i in kept], column: vectors})
+
+    def table(self, name, columns=None):
+        return self.tables[name] if columns is None else self.tables[name].select(columns)
+
+    def vectors(self, name, column):
+        table = self.tables[name]
+        flat = table[column].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        return flat.reshape(table.num_rows, -1)
+
+    def model(self, name):
+        return dict(self.models[name].tensors), dict(self.models[name].metadata)
+
+
+def test_predict_all_counts_the_windows_that_lack_a_segment(made):
+    data, files, scorers, _ = made
+    last_test, dev = data.segment_ids[-1], data.segment_ids[7 * 10]
+    result = predict_all(Tables(data, files, scorers, {last_test: 1, dev: 1}), CONFIG, "cpu", quiet)
+    assert result.n_in == sum(int((w.split == 2).sum()) for w in data.windows.values())
+    assert result.n_in - result.n_out == 2, "one window of each horizon ends at that segment"
+    assert {r.take for r in result.rejects} == {data.take_ids[-1]}
+    assert len(set(result.predictions["window_id"].to_pylist())) == result.n_out
+
+
+def test_predict_all_agrees_with_the_rows_of_the_same_tensors(made):
+    data, files, scorers, (whole, headroom, shuffles) = made
+    result = predict_all(Tables(data, files, scorers, {}), CONFIG, "cpu", quiet)
+    assert result.predictions.equals(whole)
+    assert result.headroom.equals(headroom)
+    assert result.shuffles.equals(shuffles)
+    assert (result.rejects, result.n_in) == ([], result.n_out)

@@ -1,0 +1,160 @@
+"""A row of one file is found wherever rows are shown, scored, bounded or checked; an undeclared one is refused."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+from claims_fixture import CFG as CLAIMS
+from claims_fixture import Planted, evidence_of
+from synthetic_corpus import SKILL, corpus, predictions
+from synthetic_results import Kept, Tables, built, report_inputs
+from toy_method import METHOD, listed
+
+from schemas.arrow import rows_of, table_of
+from schemas.claims import BASE
+from schemas.config import EvaluationConfig, ReportConfig
+from schemas.results import Metric
+from trajpilot_core.errors import MethodError
+from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores
+from trajpilot_core.evaluation.checks import gate_check
+from trajpilot_core.evaluation.prediction_arrays import Predictions, predictions_of
+from trajpilot_core.methods import METHODS
+from trajpilot_core.metrics import with_ceiling
+from trajpilot_core.predict import answers
+from trajpilot_core.report.drawing.row_styles import answer_rules, mark_of
+from trajpilot_core.report.drawing.style import style
+from trajpilot_core.stages.evaluation import score
+from trajpilot_core.studies.claims.pages.ceilings import needed_rows
+
+CFG = ReportConfig(frames=False)
+KNOWN = {"no_traj": 11.0, "endpoint_traj": 22.0, "oracle": 33.0}
+"""Made-up exact ceiling of every window."""
+
+
+@dataclass
+class Made:
+    """A run with the toy row."""
+
+    predicted: Predictions
+    inputs: Tables
+    report: Kept
+
+    def metrics(self, reference: str | None) -> list[Metric]:
+        """The toy's figures against a reference, averaged over seeds."""
+        rows = rows_of(Metric, self.inputs.tables["metrics"])
+        return [m for m in rows if m.variant == "toy" and m.reference == reference and m.seed is None]
+
+    def page(self) -> str:
+        return self.report.documents["report.html"].decode()
+
+    def section(self, id_: str) -> str:
+        return self.page().split(f'<section id="{id_}"')[1].split("</section>")[0]
+
+    def cells(self, table: str) -> list[str]:
+        """Keys of the toy's cells in a table of report.json."""
+        tables = {t["id"]: t for t in json.loads(self.report.documents["report.json"])["tables"]}
+        return [cell["key"] for cell in tables[table]["cells"] if cell["key"].startswith("toy|")]
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Made]:
+    tables = corpus(n_train=6, n_test=8, n_segments=9)
+    with listed():
+        predicted = predictions(tables, {**SKILL, "toy": 0.45})
+        inputs = report_inputs(tables, draws=100, predicted=predicted)
+        yield Made(predictions_of(predicted), inputs, built(inputs, CFG))
+
+
+def test_it_is_scored_and_compared_with_the_reference_and_its_own_references(made: Made) -> None:
+    for reference in (None, "no_traj", *METHOD.against):
+        assert {m.metric for m in made.metrics(reference)} >= {"M@1", "MSeq"}, reference
+    assert not made.metrics("oracle"), "nobody asked for that"
+    assert "toy" in pc.unique(row_scores(made.predicted)["variant"]).to_pylist()
+    assert "toy" in pc.unique(made.inputs.tables["outcomes"]["variant"]).to_pylist()
+
+
+@pytest.mark.parametrize("bound", KNOWN)
+def test_it_is_held_against_the_ceiling_that_it_declares(made: Made, bound: Any) -> None:
+    windows, n = made.predicted.window_ids, len(with_ceiling())
+    values = {kind: np.full((len(windows), n), value) for kind, value in KNOWN.items()}
+    known = ExactCeilings(tuple(windows), ("t",) * len(windows), np.zeros(len(windows), np.int64), values, values, 0)
+    METHODS.remove(METHOD)
+    try:
+        with listed(replace(METHOD, sees="ends", ceiling=bound)):
+            found = {row.ceiling for row in compare(made.predicted, known) if row.variant == "toy"}
+    finally:
+        METHODS.append(METHOD)
+    assert found == {KNOWN[bound]}
+
+
+def test_its_gate_is_checked(made: Made) -> None:
+    judged = gate_check(made.predicted)
+    assert judged.verdict == "holds"
+    assert "toy on " in judged.detail
+    judgements = made.inputs.tables["judgements"].to_pylist()
+    assert any("toy on " in row["detail"] for row in judgements)
+
+
+def test_a_closed_gate_that_answers_for_itself_fails_by_its_name(made: Made) -> None:
+    blocks = [replace(b, rankings=b.rankings[:, :, ::-1]) if b.variant == "toy" else b for b in made.predicted.blocks]
+    judged = gate_check(replace(made.predicted, blocks=blocks))
+    assert judged.verdict == "fails"
+    assert "toy, H=3" in judged.detail
+
+
+def test_every_table_of_the_report_has_it(made: Made) -> None:
+    for table in ("overview", "gain", "horizons", "gain-horizons", "sequences", "gain-top1", "against-toy"):
+        assert made.cells(table), table
+    assert not made.cells("controls"), "it is a main row"
+    assert "beyond a toy&#39;s average" in made.page()
+    assert "as much as a toy knows" in made.page()
+    for name in ("metrics.tex", "metrics_intervals.tex"):
+        assert "Toy row" in made.report.documents[name].decode()
+    assert 'data-ceiling="toy|plain|M@1"' in made.page(), "the table of ceilings"
+
+
+def test_every_chart_of_main_rows_and_the_gallery_show_it(made: Made) -> None:
+    for section in ("summary", "horizon", "gallery"):
+        assert "Toy row" in made.section(section), section
+    assert '<g class="line toy">' in made.section("summary")
+
+
+def test_it_has_its_colours_dashes_and_mark_on_pages_and_pictures(made: Made) -> None:
+    assert "--toy: #123456;" in made.page()
+    assert "--toy: #abcdef;" in made.page()
+    assert ".toy, .k-toy { color: var(--toy); }" in made.page()
+    line = ".line.toy polyline { stroke-dasharray: 8 1 1 1; stroke-width: 2.2; }"
+    assert line in made.page()
+    assert line in style()
+    assert ".toy { color: #123456; }" in style()
+    assert ".answer.r-toy li { border-top-color: var(--toy); }" in answer_rules()
+    assert mark_of("toy") == "diamond"
+
+
+def test_it_answers_a_video_of_ones_own_in_its_place(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = object()
+    monkeypatch.setattr(answers, "METHODS", [replace(one, answer=lambda _: said) for one in METHODS])
+    batch: Any = SimpleNamespace()
+    assert list(answers.answers_of(batch, moving=True))[-2:] == ["no_traj", "toy"]
+    assert "toy" not in answers.answers_of(batch, moving=False)
+
+
+def test_the_claims_need_its_ceiling(made: Made, tmp_path: Path) -> None:
+    assert "toy" in needed_rows(evidence_of(tmp_path, Planted()), BASE, CLAIMS)
+
+
+def test_a_row_that_nobody_declared_is_refused_by_its_name(made: Made) -> None:
+    tables = corpus(n_train=6, n_test=8, n_segments=9)
+    unknown = predictions_of(predictions(tables, {"no_traj": 0.3, "unheard-of": 0.4}))
+    with pytest.raises(MethodError, match="no row of the tables is called 'unheard-of'"):
+        score(unknown, tables["takes"].to_pylist(), EvaluationConfig(bootstrap=100))
+    metrics = made.inputs.tables["metrics"]
+    renamed = [m.replace(variant="unheard-of") if m.variant == "toy" else m for m in rows_of(Metric, metrics)]
+    with pytest.raises(MethodError, match="no row of the tables is called 'unheard-of'"):
+        built(Tables({**made.inputs.tables, "metrics": table_of(Metric, renamed)}), CFG)

@@ -1,0 +1,154 @@
+"""A row is one file: a toy row is found everywhere with its bound, and one that lies about what it sees is refused."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+import torch
+from rows_fixture import CONFIG, make_rows, quiet
+
+from schemas.arrow import arrow_schema
+from schemas.results import Prediction
+from trajpilot_core.errors import LeakError, MethodError
+from trajpilot_core.evaluation.prediction_arrays import EvaluationError
+from trajpilot_core.evaluation.predictions import brought, predict_rows
+from trajpilot_core.methods import METHODS, entries, in_order, method
+from trajpilot_core.methods.base import Answers, Method
+from trajpilot_core.methods.batch import WindowBatch
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make_rows(tmp_path_factory.mktemp("scorers"))
+
+
+@contextmanager
+def with_method(one: Method) -> Iterator[None]:
+    """Add a row to the list for a moment, as a file and a line in `methods/__init__.py` would."""
+    METHODS.append(one)
+    try:
+        yield
+    finally:
+        METHODS.remove(one)
+
+
+def ends_only(batch: WindowBatch) -> Answers:
+    """Answer every position with what No-Traj says of the Start."""
+    from trajpilot_core.methods.plans import rank_plan
+
+    return rank_plan(batch.fallback[:, :1].expand_as(batch.fallback), batch.view)
+
+
+def by_middle_labels(batch: WindowBatch) -> Answers:
+    """Answer with the truth."""
+    truth = batch.view.data.labels[batch.segments]
+    return Answers(truth[..., None], torch.ones(*truth.shape, 1))
+
+
+def by_middle_motion(batch: WindowBatch) -> Answers:
+    """Answer as Oracle does."""
+    answers = method("oracle").answer(batch)
+    assert answers is not None
+    return answers
+
+
+def by_middle_features(batch: WindowBatch) -> Answers:
+    """Answer by what the middle looks like, which no row may see."""
+    looks = batch.view.data.features[batch.segments].float().mean((2, 3))
+    ids = (looks * 1000).long().abs() % len(batch.view.data.bank)
+    return Answers(ids[..., None], looks[..., None])
+
+
+TOY = Method(
+    id="toy",
+    name="Toy",
+    knows="the Start alone",
+    sees="ends",
+    ceiling="no_traj",
+    role="control",
+    models=("no_traj",),
+    answer=ends_only,
+)
+
+
+def rows_with(made, one: Method) -> pa.Table:
+    data, files, scorers, _ = made
+    with with_method(one):
+        return predict_rows(data, files, scorers, CONFIG, "test", "cpu", quiet)[0]
+
+
+def test_a_row_of_one_file_is_predicted_with_the_others(made):
+    table = rows_with(made, TOY)
+    rows = [row for row in table.to_pylist() if row["variant"] == "toy"]
+    assert len(rows) == len([row for row in made[3][0].to_pylist() if row["variant"] == "no_traj"])
+    others = table.filter(pa.compute.not_equal(table["variant"], "toy"))
+    assert others.equals(made[3][0]), "nothing changes for the rows that were there"
+
+
+@pytest.mark.parametrize(
+    ("lie", "answer"),
+    [
+        ("ends", by_middle_motion),
+        ("end_motion", by_middle_motion),
+        ("end_motion", by_middle_labels),
+        ("all_motion", by_middle_labels),
+        ("all_motion", by_middle_features),
+    ],
+)
+def test_a_row_that_sees_more_than_it_says_is_refused_by_name(made, lie, answer):
+    before = made[0].labels.clone(), made[0].features.clone(), made[0].motions.clone()
+    one = replace(TOY, sees=lie, ceiling="oracle", answer=answer)
+    with pytest.raises(LeakError, match=f"'Toy' says that it sees '{lie}'"):
+        rows_with(made, one)
+    after = made[0].labels, made[0].features, made[0].motions
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True)), "what was exchanged is put back"
+
+
+def test_a_row_that_says_what_it_sees_is_not_refused(made):
+    for sees, answer in (("truth", by_middle_labels), ("all_motion", by_middle_motion)):
+        bound = None if sees == "truth" else "oracle"
+        assert "toy" in rows_with(made, replace(TOY, sees=sees, ceiling=bound, answer=answer))["variant"].to_pylist()
+
+
+def test_a_row_without_a_declared_ceiling_does_not_exist():
+    with pytest.raises(MethodError, match="declares no ceiling"):
+        replace(TOY, ceiling=None)
+    with pytest.raises(MethodError, match="more than its ceiling no_traj"):
+        replace(TOY, sees="end_motion")
+    with pytest.raises(MethodError, match="no row of the tables is called 'unheard-of'"):
+        method("unheard-of")
+    with pytest.raises(MethodError, match="either `answer` or `predictions`"):
+        replace(TOY, predictions="elsewhere")
+    assert in_order({"oracle", "no_traj"}) == ["no_traj", "oracle"]
+    assert len({one.id for one in METHODS}) == len(METHODS)
+
+
+class Entries:
+    """Inputs that hold one table."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.held = table
+
+    def table(self, name: str, columns=None) -> pa.Table:
+        assert name == "toy_predictions"
+        return self.held
+
+
+def test_a_row_that_another_stage_answered_brings_its_predictions(made):
+    table = made[3][0]
+    own = table.filter(pa.compute.equal(table["variant"], "no_traj"))
+    place = own.schema.get_field_index("variant")
+    renamed = own.set_column(place, own.schema.field(place), pa.array(["toy"] * own.num_rows, pa.string()))
+    elsewhere = replace(TOY, answer=None, predictions="toy_predictions")
+    with with_method(elsewhere):
+        assert entries() == ("toy_predictions",)
+        assert brought(Entries(renamed), "toy_predictions").schema == arrow_schema(Prediction)
+        with pytest.raises(EvaluationError, match="predictions of no_traj, but it is declared for toy"):
+            brought(Entries(own), "toy_predictions")
+        with pytest.raises(EvaluationError, match="has the columns window_id"):
+            brought(Entries(own.select(["window_id"])), "toy_predictions")
+    assert entries() == ()

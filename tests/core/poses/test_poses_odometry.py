@@ -1,0 +1,145 @@
+"""Visual odometry: what it finds in clips whose poses are known, and why it refuses others."""
+
+import cv2
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from poses_fixture import SIDE, VIEW_DEG, angle_deg, frames, gray, head, times
+
+from schemas.poses import OdometryConfig
+from trajpilot_core.poses.lens import UPRIGHT_FROM_RAW, Lens, assumed_lens, known_lens, rays
+from trajpilot_core.poses.odometry.clip import ClipFault, ClipPoses, estimate
+from trajpilot_core.poses.odometry.two_view import two_view
+
+CFG, LENS = OdometryConfig(), assumed_lens(VIEW_DEG)
+FISHEYE = {
+    "Name": "FisheyeRadTanThinPrism",
+    "Params": [1220.0, 1461.1, 1447.1, 0.41, -0.46, 0.04, 1.3, -1.77, 0.655, -8e-5, 4e-5, -6e-4, 6e-4, 5e-4, 2e-4],
+}
+
+
+def poses(images: np.ndarray, lens: Lens = LENS, cfg: OdometryConfig = CFG) -> ClipPoses:
+    found = estimate(gray(images), lens, 1.0, cfg)
+    assert isinstance(found, ClipPoses), found
+    return found
+
+
+def fault(images: np.ndarray) -> str:
+    found = estimate(gray(images), LENS, 1.0, CFG)
+    assert isinstance(found, ClipFault)
+    return found.code.value
+
+
+def test_a_moving_head_is_found_up_to_scale() -> None:
+    true = head(times())
+    found = poses(frames(true))
+    assert found.model in ("essential", "homography")
+    assert found.quality > 0.8
+    assert angle_deg(found.T_clip_camera[:, :3, :3], true.R) < 0.5
+    c = found.T_clip_camera[:, :3, 3]
+    wanted = (true.t_m - true.t_m[0]) @ true.R[0]
+    scale = float((c * wanted).sum() / (c * c).sum())
+    off_m = np.linalg.norm(scale * c - wanted, axis=1).max()
+    assert off_m < 0.05 * np.linalg.norm(wanted, axis=1).max()
+
+
+def test_a_head_that_only_turns_has_no_translation() -> None:
+    true = head(times(), move=0.0)
+    found = poses(frames(true))
+    assert found.model == "turn"
+    assert_allclose(found.T_clip_camera[:, :3, 3], 0.0)
+    assert angle_deg(found.T_clip_camera[:, :3, :3], true.R) < 0.3
+
+
+def test_a_long_clip_keeps_one_scale_over_its_windows() -> None:
+    true = head(times(56, 5.0))
+    found = poses(frames(true))
+    c = found.T_clip_camera[:, :3, 3]
+    wanted = (true.t_m - true.t_m[0]) @ true.R[0]
+    lengths = [np.linalg.norm(np.diff(path, axis=0), axis=1) for path in (c, wanted)]
+    parts = [float(a.sum() / b.sum()) for a, b in zip(*(np.array_split(x, 3) for x in lengths), strict=True)]
+    assert max(parts) / min(parts) < 1.25
+    assert angle_deg(found.T_clip_camera[:, :3, :3], true.R) < 1.5
+
+
+def test_equal_frames_give_equal_poses() -> None:
+    images = frames(head(times(8, 1.0)))
+    assert np.array_equal(poses(images).T_clip_camera, poses(images).T_clip_camera)
+
+
+def test_a_picture_that_was_squashed_gives_the_same_turns() -> None:
+    true = head(times(8, 1.0))
+    images = gray(frames(true))
+    cut = images[:, 48:-48]
+    square = np.stack([cv2.resize(image, (SIDE, SIDE)) for image in cut]).astype(np.uint8)
+    found = estimate(square, LENS, SIDE / cut.shape[1], CFG)
+    assert isinstance(found, ClipPoses)
+    assert angle_deg(found.T_clip_camera[:, :3, :3], true.R) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [("two", "POSES_TOO_SHORT"), ("blank", "POSES_FEW_CORNERS"), ("cut", "POSES_LOST"), ("frozen", "POSES_STATIC")],
+)
+def test_a_clip_that_cannot_be_used_is_refused_with_its_reason(what: str, expected: str) -> None:
+    images = frames(head(times(6, 0.6)))
+    other = frames(head(times(6, 0.6)), seed=1)
+    clips = {
+        "two": images[:2],
+        "blank": np.full_like(images, 90),
+        "cut": np.concatenate([images[:3], other[3:]]),
+        "frozen": np.repeat(images[:1], 6, axis=0),
+    }
+    assert fault(clips[what]) == expected
+
+
+@pytest.mark.parametrize("noise", range(3))
+def test_noise_is_refused_or_found_but_never_a_crash(noise: int) -> None:
+    rng = np.random.default_rng(noise)
+    images = rng.integers(0, 255, (5, 64, 64), dtype=np.uint8)
+    assert isinstance(estimate(images, LENS, 1.0, CFG), ClipFault | ClipPoses)
+
+
+def test_a_plane_is_seen_by_its_homography() -> None:
+    rng = np.random.default_rng(3)
+    points = np.column_stack([rng.uniform(-2, 2, (200, 2)), np.full(200, 3.0)])
+    true = head(times(2, 1.0))
+    seen = [(points - t) @ R for R, t in zip(true.R, true.t_m, strict=True)]
+    b0, b1 = (p / np.linalg.norm(p, axis=1, keepdims=True) for p in seen)
+    found = two_view(b0, b1, 0.001, 0.002)
+    assert found.model == "homography"
+    assert min(angle_deg(np.stack([np.eye(3), R.T]), true.R) for R, _ in found.motions) < 0.1
+
+
+def test_the_lens_of_a_real_kind_of_calibration_is_undone() -> None:
+    lens = known_lens(FISHEYE)
+    assert lens is not None
+    assert lens.side_px == 2880
+    angle, around = np.linspace(0.05, 1.0, 40), np.linspace(0, 6, 40)
+    ray = np.column_stack([np.sin(angle) * np.cos(around), np.sin(angle) * np.sin(around), np.cos(angle)])
+    raw_px = project(FISHEYE["Params"], ray)  # type: ignore[arg-type]
+    share = (raw_px + 0.5) / 2880
+    upright = np.column_stack([1 - share[:, 1], share[:, 0]])
+    assert_allclose(rays(lens, upright, 1.0), ray @ UPRIGHT_FROM_RAW.T, atol=2e-6)
+
+
+def project(params: list[float], ray: np.ndarray) -> np.ndarray:
+    """Forward model as the documentation of Project Aria states it."""
+    f, cx, cy, *rest = params
+    k, p, s = np.array(rest[:6]), np.array(rest[6:8]), np.array(rest[8:])
+    angle = np.arctan2(np.linalg.norm(ray[:, :2], axis=1), ray[:, 2])
+    bent = angle * (1 + sum(k[i] * angle ** (2 * i + 2) for i in range(6)))
+    xy = ray[:, :2] / np.linalg.norm(ray[:, :2], axis=1, keepdims=True) * bent[:, None]
+    r2 = np.sum(xy**2, axis=1, keepdims=True)
+    tangential = 2 * (xy @ p)[:, None] * xy + r2 * p
+    prism = np.hstack([s[0] * r2 + s[1] * r2**2, s[2] * r2 + s[3] * r2**2])
+    return f * (xy + tangential + prism) + [cx, cy]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [None, {}, {"Name": "Spherical", "Params": [1.0] * 4}, {"Name": "Linear", "Params": "x"}]
+    + [{"Name": "Linear", "Params": params} for params in ([1, 2], [0.0] * 4, [float("nan")] * 4)],
+)
+def test_a_projection_of_no_known_kind_is_no_lens(record: object) -> None:
+    assert known_lens(record) is None

@@ -1,0 +1,215 @@
+"""Pose sources behind one protocol: keys, axes, scale, rejects, fallback, and the guard against mixtures."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.testing import assert_allclose
+from poses_fixture import FPS, VIDEO, head, video_take
+from pydantic import ValidationError
+from scipy.spatial.transform import Rotation
+from trajectories_fixture import Kept, corpus, run_stage, segment
+from trajectory_fixture import CALIBRATION, POSES, SYNC, good_take, write_take
+
+from schemas.annotation import Segment, Take
+from schemas.arrow import table_of
+from schemas.config import TrajectoryConfig
+from schemas.poses import OdometryConfig
+from trajpilot_core.errors import MixedSourcesError
+from trajpilot_core.poses.mixture import check_one_source, origins
+from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault, scaled, step_rms, to_motions
+from trajpilot_core.stages import trajectories
+
+ODOMETRY = TrajectoryConfig(source="odometry", odometry=OdometryConfig(size_px=256))
+
+
+def of_video(take: Take, spans: list[tuple[float, float]]) -> Kept:
+    rows = [segment(take, k, start_s, end_s) for k, (start_s, end_s) in enumerate(spans)]
+    return Kept({"takes": table_of(Take, [take]), "segments": table_of(Segment, rows)})
+
+
+def motions(table: pa.Table) -> np.ndarray:
+    return np.array(table["motions"].to_pylist()).reshape(-1, 16, 6)
+
+
+def true_turns(start_s: float, end_s: float) -> np.ndarray:
+    """(16, 3) rotation vectors between 17 knots from the first to the last frame, raw camera axes."""
+    knots_s = np.linspace(start_s, end_s - 1 / FPS, 17)
+    R = Rotation.from_matrix(head(knots_s).R @ np.array([[0, -1, 0], [1, 0, 0], [0, 0, 1]]))
+    return (R[:-1].inv() * R[1:]).as_rotvec()
+
+
+def test_a_video_without_any_other_file_gets_its_motions(tmp_path: Path) -> None:
+    take = video_take(tmp_path)
+    kept = run_stage(tmp_path, of_video(take, [(0.0, 2.0), (2.0, 4.0)]), ODOMETRY)
+    table, rejects, _ = kept.shards[take.take_id]
+    assert rejects == []
+    assert origins(table) == [("odometry", "camera", "arbitrary")]
+    found = motions(table)
+    assert_allclose([step_rms(clip[:, :3]) for clip in found], 1.0, rtol=1e-5)
+    for clip, span in zip(found, [(0.0, 2.0), (2.0, 4.0)], strict=True):
+        assert np.rad2deg(np.linalg.norm(clip[:, 3:] - true_turns(*span), axis=1)).max() < 0.5
+    assert table["coverage"].to_pylist() == pytest.approx([1 - 1 / FPS / 2.0] * 2)
+
+
+def test_keys_rest_on_the_video_and_on_nothing_of_the_pose_file(tmp_path: Path) -> None:
+    take = good_take(video=VIDEO)
+    (source,) = trajectories.sources(corpus([take]), ODOMETRY, "")  # type: ignore[arg-type]
+    assert source.files == (VIDEO, CALIBRATION)
+    assumed = ODOMETRY.replace(odometry=OdometryConfig(intrinsics="assumed"))
+    assert trajectories.sources(corpus([take]), assumed, "")[0].files == (VIDEO,)  # type: ignore[arg-type]
+    other = take.replace(trajectory=None, timesync=None)
+    assert trajectories.sources(corpus([other]), ODOMETRY, "")[0] == source  # type: ignore[arg-type]
+
+
+def test_frames_that_cannot_be_had_are_rejects_with_a_reason(tmp_path: Path) -> None:
+    take = video_take(tmp_path, 2.0)
+    kept = run_stage(tmp_path, of_video(take, [(0.0, 1.5), (1.0, 1.05), (30.0, 31.0)]), ODOMETRY)
+    table, rejects, n_in = kept.shards[take.take_id]
+    assert (table.num_rows, n_in) == (1, 3)
+    assert {r.segment[-4:]: r.code.value for r in rejects if r.segment} == {
+        "0001": "POSES_TOO_SHORT",
+        "0002": "FRAME_MISMATCH",
+    }
+
+
+def test_a_video_that_is_not_there_costs_its_take_alone(tmp_path: Path) -> None:
+    take = video_take(tmp_path, 2.0)
+    gone = take.replace(take_id="egoexo4d:gone", video="none.mp4")
+    rows = [segment(t, 0, 0.0, 1.5) for t in (gone, take)]
+    kept = Kept({"takes": table_of(Take, [gone, take]), "segments": table_of(Segment, rows)})
+    run_stage(tmp_path, kept, ODOMETRY)
+    (lost,) = kept.shards[gone.take_id][1]
+    assert (lost.code, lost.n_units, lost.segment) == ("VIDEO_MISSING", 1, None)
+    assert kept.shards[take.take_id][0].num_rows == 1
+
+
+def test_a_broken_calibration_is_said_and_not_guessed_around(tmp_path: Path) -> None:
+    take = video_take(tmp_path, 2.0, calibration="lens.jsonl")
+    (tmp_path / "lens.jsonl").write_text("{}\nnothing\n")
+    kept = run_stage(tmp_path, of_video(take, [(0.0, 1.5)]), ODOMETRY)
+    (lost,) = kept.shards[take.take_id][1]
+    assert lost.code == "CALIBRATION_MISSING"
+
+
+def clip_of(R: np.ndarray, t: np.ndarray) -> EstimatedPoses:
+    T = np.tile(np.eye(4), (len(R), 1, 1))
+    T[:, :3, :3], T[:, :3, 3] = R, t
+    return EstimatedPoses(np.linspace(0.0, 1.5, len(R)), T, 1.0)
+
+
+def test_a_step_to_the_right_is_a_step_along_minus_y_of_the_raw_camera() -> None:
+    still = np.tile(np.eye(3), (17, 1, 1))
+    right = clip_of(still, np.linspace([0, 0, 0], [1.6, 0, 0], 17))
+    raw = to_motions("odometry", right, 2.0, ODOMETRY.replace(scale="raw"))
+    upright = to_motions("odometry", right, 2.0, ODOMETRY.replace(scale="raw", frame="camera_upright"))
+    assert not isinstance(raw, SegmentFault) and not isinstance(upright, SegmentFault)  # noqa: PT018
+    assert_allclose(raw.motions[:, :3], np.tile([0, -0.1, 0], (16, 1)), atol=1e-12)
+    assert_allclose(upright.motions[:, :3], np.tile([0.1, 0, 0], (16, 1)), atol=1e-12)
+
+
+def test_opencv_poses_get_the_axes_of_the_raw_aria_camera() -> None:
+    R = Rotation.from_rotvec(np.random.default_rng(0).normal(0, 0.3, (17, 3))).as_matrix()
+    t = np.random.default_rng(1).normal(0, 1, (17, 3))
+    found = to_motions("pi3", clip_of(R, t), 2.0, TrajectoryConfig(source="pi3", scale="raw"))
+    assert not isinstance(found, SegmentFault)
+    custom = Rotation.from_matrix(R @ np.array([[0, -1, 0], [1, 0, 0], [0, 0, 1]]))
+    assert_allclose(found.motions[:, 3:], (custom[:-1].inv() * custom[1:]).as_rotvec(), atol=1e-12)
+    assert_allclose(found.motions[:, :3], custom[:-1].inv().apply(np.diff(t, axis=0)), atol=1e-12)
+
+
+def test_an_upright_frame_turns_the_motions_of_pose_files_too(tmp_path: Path) -> None:
+    write_take(tmp_path)
+    raw, upright = (
+        motions(run_stage(tmp_path, corpus([good_take()]), TrajectoryConfig(frame=f)).shards[good_take().take_id][0])
+        for f in ("camera", "camera_upright")
+    )
+    turn = np.array([[0, -1, 0], [1, 0, 0], [0, 0, 1]])
+    for part in (slice(0, 3), slice(3, 6)):
+        assert_allclose(upright[..., part], raw[..., part] @ turn.T, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [
+        (lambda T: T * np.nan, "TRAJ_NOT_FINITE"),
+        (lambda T: T * 1.01, "TRAJ_QUATERNION"),
+        (lambda T: T * np.array([-1, 1, 1, 1])[:, None], "TRAJ_QUATERNION"),
+        (lambda T: T[:1], "POSES_TOO_SHORT"),
+    ],
+)
+def test_poses_that_are_none_are_refused(damage: object, code: str) -> None:
+    good = clip_of(np.tile(np.eye(3), (5, 1, 1)), np.zeros((5, 3)))
+    T = damage(good.T_clip_camera)  # type: ignore[operator]
+    found = to_motions("pi3", EstimatedPoses(good.pts_s[: len(T)], T, 1.0), 2.0, TrajectoryConfig(source="pi3"))
+    assert isinstance(found, SegmentFault)
+    assert found.code == code
+
+
+def test_poses_that_explain_little_are_refused() -> None:
+    good = clip_of(np.tile(np.eye(3), (5, 1, 1)), np.zeros((5, 3)))
+    found = to_motions("odometry", good._replace(quality=0.3), 2.0, ODOMETRY)
+    assert isinstance(found, SegmentFault)
+    assert found.code == "TRAJ_LOW_QUALITY"
+
+
+def test_the_scale_rule_gives_every_clip_the_same_step_and_leaves_a_still_one_still() -> None:
+    steps = np.random.default_rng(0).normal(size=(16, 3))
+    assert step_rms(scaled(steps, "rms", None)) == pytest.approx(1.0)
+    assert step_rms(scaled(40 * steps, "rms", 0.07)) == pytest.approx(0.07)
+    assert_allclose(scaled(steps, "raw", 2.0), 2 * steps)
+    assert_allclose(scaled(np.zeros((16, 3)), "rms", 0.07), 0.0)
+
+
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ValidationError, match="frame device needs the calibration"):
+        TrajectoryConfig(source="odometry", frame="device")
+    with pytest.raises(ValidationError, match="set scale_factor to the median step"):
+        TrajectoryConfig(fallback="odometry")
+    with pytest.raises(ValidationError, match="next to source aria"):
+        TrajectoryConfig(source="pi3", fallback="odometry", scale_factor=0.1)
+
+
+MIXED = TrajectoryConfig(fallback="odometry", scale_factor=0.05, odometry=OdometryConfig(size_px=256))
+
+
+def two_sources(folder: Path) -> dict[str, pa.Table]:
+    """One take with a pose file and one without, under the setting that asks for both."""
+    write_take(folder)
+    takes = [good_take(), video_take(folder, 2.0, take_id="egoexo4d:film")]
+    rows = [segment(t, 0, 0.5, 1.9) for t in takes]
+    kept = Kept({"takes": table_of(Take, takes), "segments": table_of(Segment, rows)})
+    found = {source.shard: source.files for source in trajectories.sources(kept, MIXED, "")}  # type: ignore[arg-type]
+    assert found == {good_take().take_id: (POSES, SYNC, CALIBRATION), "egoexo4d:film": (VIDEO,)}
+    run_stage(folder, kept, MIXED)
+    return {take: shard[0] for take, shard in kept.shards.items()}
+
+
+def test_a_fallback_takes_the_video_where_there_is_no_pose_file_and_may_be_mixed(tmp_path: Path) -> None:
+    shards = two_sources(tmp_path)
+    joined = pa.concat_tables(shards.values())
+    assert origins(joined) == [("aria", "camera", "metric"), ("odometry", "camera", "arbitrary")]
+    check_one_source(joined)
+    film = motions(shards["egoexo4d:film"])[0]
+    assert step_rms(film[:, :3]) == pytest.approx(0.05, rel=1e-4)
+
+
+def test_sources_that_nobody_asked_to_mix_are_refused(tmp_path: Path) -> None:
+    joined = pa.concat_tables(two_sources(tmp_path).values())
+    unasked = joined.replace_schema_metadata(None)
+    with pytest.raises(MixedSourcesError, match="1 segments from aria, camera, metric; 1 segments from odometry"):
+        check_one_source(unasked)
+    with pytest.raises(MixedSourcesError):
+        check_one_source(joined, unasked.slice(0, 1))
+    upright = joined.set_column(3, "frame", pa.array(["camera", "camera_upright"]))
+    with pytest.raises(MixedSourcesError, match="into one frame"):
+        check_one_source(upright.replace_schema_metadata(joined.schema.metadata))
+
+
+def test_only_a_model_needs_the_gpu() -> None:
+    on_gpu = trajectories.STAGE.on_gpu
+    assert not on_gpu(TrajectoryConfig())
+    assert not on_gpu(ODOMETRY)
+    assert on_gpu(TrajectoryConfig(source="pi3"))
+    assert on_gpu(TrajectoryConfig(fallback="pi3", scale="raw"))

@@ -1,0 +1,339 @@
+"""A plan for a video of one's own, on the soak world: the rows of the evaluation, nothing of the video's own take."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from once import Worlds
+from pi3_fixture import pi3_package
+from predict_fixture import LOCAL, Ready, ready, same_as_the_evaluation
+
+from schemas.annotation import Take
+from schemas.predict import Plan
+from trajpilot_core.errors import CheckpointError, InputError, StoreError
+from trajpilot_core.predict import footage
+from trajpilot_core.predict import run as predicting
+from trajpilot_core.predict.answers import Clips, answer
+from trajpilot_core.predict.features import clip_features
+from trajpilot_core.predict.motion import Search, for_video, head_motion, mixed
+from trajpilot_core.predict.plan import plan_rows, texts_of
+from trajpilot_core.predict.run import WrittenPlan
+from trajpilot_core.predict.trained import open_trained, refuse_mixed
+
+pytestmark = pytest.mark.slow
+ROWS = ["scorer_plus", "scorer", "endpoint_traj", "no_traj"]
+
+
+@pytest.fixture(scope="module")
+def soak_root(worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Ready:
+    return ready(tmp_path_factory.mktemp("root"), worlds)
+
+
+@pytest.fixture(scope="module")
+def tested(soak_root: Ready) -> WrittenPlan:
+    """The plan for a window of a test take."""
+    return soak_root.predict(soak_root.window("test"))
+
+
+@pytest.fixture(scope="module")
+def learned(soak_root: Ready) -> WrittenPlan:
+    """The plan for a window that lies in the bank."""
+    return soak_root.predict(soak_root.window("train"), frames=False)
+
+
+def test_a_plan_for_a_test_take_is_what_the_evaluation_said_about_that_window(
+    soak_root: Ready, tested: WrittenPlan
+) -> None:
+    assert same_as_the_evaluation(tested.plan, soak_root, soak_root.window("test")) == ROWS
+    assert [row.decides for row in tested.plan.rows] == [True, False, False, False]
+    own = tested.plan.own_take
+    assert own is not None
+    assert (own.split, own.matched, len(own.annotated)) == ("test", "path", 5)
+
+
+def test_the_clips_are_measured_bit_for_bit_as_the_stages_measured_them(soak_root: Ready, tmp_path: Path) -> None:
+    window = soak_root.window("test")
+    query = soak_root.query(window)
+    seen = footage.open_footage(query, soak_root.trained)
+    vectors, _ = clip_features(seen, soak_root.trained, soak_root.run, tmp_path)
+    moved = head_motion(Search(query, seen, soak_root.trained, soak_root.run, tmp_path)).moved
+    assert moved is not None
+    ends = [window["segment_ids"][0], window["segment_ids"][-1]]
+    np.testing.assert_array_equal(vectors, by_segment(soak_root, "features", "vector", ends, np.float16))
+    motions = by_segment(soak_root, "motions", "motions", ends, np.float32)
+    np.testing.assert_array_equal(moved.motions.reshape(2, -1), motions)
+
+
+def by_segment(soak_root: Ready, table: str, column: str, ids: list[str], dtype: type) -> np.ndarray:
+    rows = {row["segment_id"]: row[column] for row in soak_root.trained.inputs.table(table).to_pylist()}
+    return np.array([rows[segment] for segment in ids], dtype)
+
+
+@pytest.mark.parametrize("horizon", [3, 4, 6, 7])
+def test_every_horizon_gives_the_rows_of_the_evaluation(soak_root: Ready, tested: WrittenPlan, horizon: int) -> None:
+    window = soak_root.window("test", horizon)
+    ends = [window["segment_ids"][0], window["segment_ids"][-1]]
+    clips = Clips(
+        by_segment(soak_root, "features", "vector", ends, np.float16),
+        by_segment(soak_root, "motions", "motions", ends, np.float32).reshape(2, 16, 6),
+    )
+    given = answer(soak_root.trained, clips, horizon, window["take_id"], None, "cpu")
+    rows = plan_rows(given, texts_of(soak_root.trained), frozenset())
+    assert same_as_the_evaluation(tested.plan.replace(rows=rows), soak_root, window) == ROWS
+
+
+def test_a_take_of_the_bank_never_retrieves_itself(soak_root: Ready, learned: WrittenPlan) -> None:
+    plan = learned.plan
+    assert plan.own_take is not None
+    assert plan.own_take.split == "train"
+    assert len(plan.nearest) > 1
+    assert plan.own_take.take_id not in {window.take_id for window in plan.nearest}
+    assert any("the models were trained on it" in note for note in plan.notes)
+
+
+def test_without_knowing_the_take_it_would_retrieve_itself(
+    soak_root: Ready, learned: WrittenPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted leak that the exclusion is there for."""
+    monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
+    leaked = soak_root.predict(soak_root.window("train"), frames=False).plan
+    assert learned.plan.own_take is not None
+    assert leaked.nearest[0].take_id == learned.plan.own_take.take_id
+    assert leaked.nearest[0].cosine > 0.9999
+
+
+def test_a_copy_elsewhere_is_known_by_its_content(soak_root: Ready, tmp_path: Path, tested: WrittenPlan) -> None:
+    window = soak_root.window("test")
+    copy = shutil.copy(soak_root.video(window), tmp_path / "holiday.mp4")
+    plan = soak_root.predict(window, video=str(copy), frames=False, out=str(tmp_path / "out")).plan
+    assert plan.own_take is not None
+    assert plan.own_take.matched == "content"
+    assert plan.rows == tested.plan.rows
+
+
+def take_of(soak_root: Ready, window: dict[str, Any]) -> Take:
+    (take,) = (take for take in soak_root.trained.takes if take.take_id == window["take_id"])
+    return take
+
+
+def pose_file(soak_root: Ready, window: dict[str, Any]) -> Path:
+    return Path(soak_root.run.data_root, str(take_of(soak_root, window).trajectory))
+
+
+def motion_of(soak_root: Ready, folder: Path, **changes: object) -> np.ndarray:
+    """Head motion of both clips of a test window, by what the query names."""
+    query = soak_root.query(soak_root.window("test"), **changes)
+    seen = footage.open_footage(query, soak_root.trained)
+    moved = head_motion(Search(query, seen, soak_root.trained, soak_root.run, folder)).moved
+    assert moved is not None
+    return moved.motions
+
+
+def test_naming_the_pose_file_of_a_known_take_changes_nothing(
+    soak_root: Ready, tmp_path: Path, tested: WrittenPlan
+) -> None:
+    """Which row of the timesync file is the first frame is known; the guess that both begin together is wrong."""
+    window = soak_root.window("test")
+    named = {"trajectory": str(pose_file(soak_root, window))}
+    plan = soak_root.predict(window, **named, frames=False, out=str(tmp_path)).plan
+    assert same_as_the_evaluation(plan, soak_root, window) == ROWS
+    assert plan.rows == tested.plan.rows
+    assert plan.motion is not None
+    assert plan.motion.clock == "the take's own timesync file"
+    assert Path(plan.motion.files[1]) == Path(soak_root.run.data_root, str(take_of(soak_root, window).timesync))
+    assert not any("first pose" in note for note in plan.notes)
+    right, guessed = motion_of(soak_root, tmp_path), motion_of(soak_root, tmp_path, **named, trajectory_offset_s=0.0)
+    assert np.abs(right - guessed).max() > 1e-3
+
+
+def test_the_calibration_and_the_rows_of_a_known_take_are_used_where_the_query_names_none(
+    soak_root: Ready, tmp_path: Path
+) -> None:
+    window = soak_root.window("test")
+    copy = shutil.copy(pose_file(soak_root, window), tmp_path / "poses.csv")
+    timesync = str(Path(soak_root.run.data_root, str(take_of(soak_root, window).timesync)))
+    for more in ({}, {"timesync": timesync}):
+        named = motion_of(soak_root, tmp_path, trajectory=str(copy), **more)
+        np.testing.assert_array_equal(named, motion_of(soak_root, tmp_path))
+
+
+def test_poses_whose_times_nothing_relates_to_the_video_are_refused(
+    soak_root: Ready, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = soak_root.window("test")
+    copy = shutil.copy(soak_root.video(window), tmp_path / "mine.mp4")
+    asked = {"video": str(copy), "trajectory": str(pose_file(soak_root, window))}
+    motion_of(soak_root, tmp_path, **asked)
+    monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
+    with pytest.raises(InputError, match=r"give --timesync timesync\.csv, or with --trajectory-offset the second"):
+        motion_of(soak_root, tmp_path, **asked)
+    motion_of(soak_root, tmp_path, **asked, trajectory_offset_s=0.0)
+
+
+def test_a_known_take_whose_timesync_file_is_gone_is_refused_too(soak_root: Ready, tmp_path: Path) -> None:
+    window = soak_root.window("test")
+    copy = shutil.copy(soak_root.video(window), tmp_path / "mine.mp4")
+    moved_away = replace(soak_root, trained=replace(soak_root.trained, data_root=str(tmp_path)))
+    with pytest.raises(InputError, match="it is unknown which second of the video"):
+        motion_of(moved_away, tmp_path, video=str(copy), trajectory=str(pose_file(soak_root, window)))
+
+
+def test_poses_and_times_that_the_query_names_give_the_same_plan_and_an_even_clock_is_said(
+    soak_root: Ready, tmp_path: Path, tested: WrittenPlan
+) -> None:
+    window = soak_root.window("test")
+    take = take_of(soak_root, window)
+    assert take.trajectory is not None
+    assert take.timesync is not None
+    where = Path(soak_root.run.data_root)
+    named = {"trajectory": str(where / take.trajectory), "frames": False, "out": str(tmp_path)}
+    timed = {"timesync": str(where / take.timesync), "camera": take.camera, "timesync_start": rows_before(take)}
+    exact = soak_root.predict(window, **named, **timed).plan
+    assert exact.rows == tested.plan.rows
+    assert "the first pose was taken" not in " ".join(exact.notes)
+    guessed = soak_root.predict(window, **named, trajectory_offset_s=-0.3).plan
+    assert any("the first pose was taken at -0.3 s of the video" in note for note in guessed.notes)
+    assert guessed.rows != exact.rows
+
+
+def rows_before(take: Take) -> int:
+    """Row of the timesync file that is the take's first frame: one later where the file has a row more than frames."""
+    assert take.timesync_start is not None
+    assert take.timesync_end is not None
+    return take.timesync_start + (1 if take.n_frames == take.timesync_end - take.timesync_start - 1 else 0)
+
+
+def test_without_head_motion_only_no_traj_answers_and_it_is_said(soak_root: Ready, tmp_path: Path) -> None:
+    window = soak_root.window("test")
+    plan = soak_root.predict(window, poses="none", frames=False, out=str(tmp_path)).plan
+    assert same_as_the_evaluation(plan, soak_root, window) == ["no_traj"]
+    assert plan.nearest == ()
+    assert any(note.startswith("No head motion, so only No-Traj answers") for note in plan.notes)
+
+
+def test_a_stranger_s_video_gets_its_motion_from_the_video_and_no_traj_decides_until_it_is_asked_for(
+    soak_root: Ready, tested: WrittenPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = soak_root.window("test")
+    copy = shutil.copy(soak_root.video(window), tmp_path / "mine.mp4")
+    monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
+    plan = soak_root.predict(window, video=str(copy), frames=False, out=str(tmp_path)).plan
+    assert plan.own_take is None
+    assert [row.row for row in plan.rows] == ["no_traj", *ROWS[:3]]
+    assert plan.motion is not None
+    assert (plan.motion.source, plan.motion.scale) == ("odometry", "arbitrary")
+    assert any("MIXED HEAD MOTION" in note for note in plan.notes)
+    assert plan.decided.steps == tested.plan.rows[-1].steps
+    asked = soak_root.predict(window, video=str(copy), frames=False, out=str(tmp_path), poses="odometry").plan
+    assert [row.row for row in asked.rows] == ROWS
+    assert any("MIXED HEAD MOTION" in note for note in asked.notes)
+
+
+def test_pi3_is_asked_with_weights_that_the_query_names(
+    soak_root: Ready, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = soak_root.window("test")
+    with pi3_package(tmp_path, monkeypatch) as weights:
+        asked = {"poses": "pi3", "weights": str(weights), "frames": False, "out": str(tmp_path)}
+        plan = soak_root.predict(window, **asked).plan
+    assert [row.row for row in plan.rows] == ROWS
+    assert plan.motion is not None
+    assert (plan.motion.source, plan.motion.frame, plan.motion.scale) == ("pi3", "camera", "arbitrary")
+    assert any("MIXED HEAD MOTION" in note for note in plan.notes)
+
+
+def test_pi3_keeps_the_arithmetic_of_the_models_where_the_machine_can(soak_root: Ready) -> None:
+    def precision(device: str, **changes: object) -> str:
+        known = soak_root.trained.trajectories.replace(source="pi3")
+        root = replace(soak_root.trained, trajectories=known.replace(pi3=known.pi3.replace(**changes)))
+        return for_video("pi3", root, device, None).pi3.precision
+
+    assert precision("cuda", precision="bf16") == "bf16"
+    assert precision("cuda", precision="fp32") == "fp32"
+    assert precision("cpu", precision="bf16") == "fp32", "bf16 needs a GPU"
+    assert (precision("cpu", precision="auto"), precision("cuda", precision="auto")) == ("fp32", "bf16")
+
+
+def test_a_video_in_an_ego_exo4d_download_finds_its_own_poses(
+    soak_root: Ready, tested: WrittenPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
+    plan = soak_root.predict(soak_root.window("test"), frames=False, out=str(tmp_path)).plan
+    assert plan.motion is not None
+    assert "timesync file" in plan.motion.clock
+    assert plan.rows == tested.plan.rows
+
+
+def test_a_source_that_the_models_do_not_know_is_said_loudly(soak_root: Ready, tested: WrittenPlan) -> None:
+    assert tested.plan.motion is not None
+    assert mixed(tested.plan.motion, soak_root.trained) == ()
+    (said,) = mixed(tested.plan.motion.replace(source="odometry", scale="arbitrary"), soak_root.trained)
+    assert said.startswith("MIXED HEAD MOTION: this video's is odometry, camera, arbitrary, the models and the bank ")
+
+
+def test_the_page_stands_alone_and_says_that_it_is_simulated(tested: WrittenPlan) -> None:
+    page = Path(tested.folder, "plan.html").read_text()
+    assert "<strong>SIMULATED.</strong>" in page
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in page
+    n_frames = page.count('src="data:image/jpeg;base64,')
+    assert n_frames == 6 + (5 if tested.scene.shown else 0)
+    assert Plan.model_validate(json.loads(Path(tested.folder, "plan.json").read_text())) == tested.plan
+
+
+def test_an_encoder_of_other_settings_is_refused(soak_root: Ready, tmp_path: Path) -> None:
+    other = soak_root.trained.features.replace(interpolate_rope=False)
+    seen = footage.open_footage(soak_root.query(soak_root.window("test")), soak_root.trained)
+    with pytest.raises(CheckpointError, match="other weights or another preprocessing"):
+        clip_features(seen, replace(soak_root.trained, features=other), soak_root.run, tmp_path)
+
+
+def test_outputs_of_two_runs_are_refused(soak_root: Ready) -> None:
+    trained = soak_root.trained
+    refuse_mixed(trained.inputs, trained.manifests, "here")
+    old = trained.manifests["scorer"]
+    doctored = {**trained.manifests, "scorer": old.replace(inputs={**old.inputs, "features": "0" * 64})}
+    with pytest.raises(StoreError, match="scorer under here was made from another 'features'"):
+        refuse_mixed(trained.inputs, doctored, "here")
+
+
+def test_a_root_without_scorers_says_which_stage_to_run(soak_root: Ready, tmp_path: Path) -> None:
+    shutil.copytree(Path(soak_root.run.root, "artifacts"), tmp_path / "artifacts")
+    shutil.rmtree(tmp_path / "artifacts" / "scorer")
+    with pytest.raises(StoreError, match=r"needs .scorers., which stage scorer writes.*run scorer first"):
+        open_trained(str(tmp_path), LOCAL)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"video": "/nowhere/at/all.mp4"}, "video /nowhere/at/all.mp4 is not there"),
+        ({"video": __file__}, "give a video that plays"),
+        ({"start": "3.0-2.0"}, "--start 3-2 ends before it begins"),
+        ({"start": "1.0-1.05"}, "at least 0.2 s are needed"),
+        ({"goal": "9000-9001"}, "--goal 9000-9001 reaches past the end of the video"),
+        ({"start": "1-3", "goal": "2-4"}, "--goal begins at 2 s, before --start ends at 3 s"),
+        ({"horizon": 12}, "--horizon 12: the models under .* were trained for 3, 4"),
+        ({"seed": 7}, "--seed 7: there are models of the seeds 0"),
+        ({"trajectory": "/nowhere.csv"}, "trajectory /nowhere.csv is not there"),
+        ({"trajectory": __file__, "poses": "odometry"}, "exclude each other"),
+        ({"poses": "pi3"}, "head motion by pi3 cannot be had|needs the package pi3"),
+        ({"weights": "/nowhere"}, "--weights belongs to --poses pi3"),
+        ({"trajectory": __file__}, "no closed-loop pose file"),
+    ],
+)
+def test_a_query_that_cannot_be_answered_is_refused_with_the_reason(
+    soak_root: Ready, changes: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        soak_root.predict(soak_root.window("test"), **changes)
+
+
+def test_nothing_is_left_in_the_temporary_folder(tested: WrittenPlan) -> None:
+    import tempfile
+
+    assert not list(Path(tempfile.gettempdir()).glob(f"{predicting.SCRATCH}*"))

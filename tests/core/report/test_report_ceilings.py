@@ -1,0 +1,229 @@
+"""The report says what can be known at most, shows a broken ceiling in red, and where a gain comes from."""
+
+import json
+import math
+
+import pytest
+from synthetic_corpus import corpus
+from synthetic_results import Kept, Tables, built, report_inputs
+
+from schemas.arrow import rows_of, table_of
+from schemas.config import ReportConfig
+from schemas.results import Ceiling, Judgement, Metric
+from trajpilot_core.methods import method, with_role
+from trajpilot_core.report.attribution import attribution_tables
+from trajpilot_core.report.ceilings import INFORMATION, ceilings_of, recovered, state_of
+from trajpilot_core.report.figures.horizons import horizon_charts
+from trajpilot_core.report.tables import number, results_of
+
+SCORER, SCORER_PLUS = ({k: v for k, v in method(id_).against.items() if v} for id_ in ("scorer", "scorer_plus"))
+
+CFG = ReportConfig(frames=False)
+
+
+@pytest.fixture(scope="module")
+def inputs() -> Tables:
+    return report_inputs(corpus(n_train=6, n_test=12, n_segments=10))
+
+
+@pytest.fixture(scope="module")
+def rows(inputs: Tables) -> list[Ceiling]:
+    return rows_of(Ceiling, inputs.tables["ceilings"])
+
+
+@pytest.fixture(scope="module")
+def kept(inputs: Tables) -> Kept:
+    return built(inputs, CFG)
+
+
+def html(kept: Kept) -> str:
+    return kept.documents["report.html"].decode()
+
+
+def with_ceilings(inputs: Tables, rows: list[Ceiling]) -> Tables:
+    return Tables({**inputs.tables, "ceilings": table_of(Ceiling, rows)})
+
+
+def raised(rows: list[Ceiling], variant: str, horizon: int | None, metric: str) -> list[Ceiling]:
+    """Plant a row that lies four standard errors above its ceiling."""
+
+    def one(row: Ceiling) -> Ceiling:
+        if (row.variant, row.horizon, row.metric) != (variant, horizon, metric):
+            return row
+        return row.replace(value=row.ceiling + 3.6, difference=3.6, above=True)
+
+    return [one(row) for row in rows]
+
+
+def test_every_ceiling_is_printed_as_it_stands_in_the_table(kept: Kept, rows: list[Ceiling]) -> None:
+    page = html(kept)
+    for row in rows:
+        if row.metric not in ("M@1", "MSeq") or (row.horizon is not None and row.variant not in INFORMATION):
+            continue
+        key = f"{row.variant}|{row.horizon or 'plain'}|{row.metric}"
+        line = page.split(f'data-ceiling="{key}"', 1)[0].rsplit("<td", 3)[1:]
+        assert number(row.ceiling) in line[-2], key
+        assert number(row.value) in line[-3], key
+        printed = page.split(f'data-ceiling="{key}">', 1)[1].split("</td>", 1)[0]
+        assert printed == f"{number(row.difference, signed=True)} ({number(row.standard_error)})"
+    assert json.loads(kept.documents["report.json"])["ceilings"] == [row.model_dump(mode="json") for row in rows]
+
+
+def test_kept_ceilings_are_green_and_said_in_the_summary(kept: Kept) -> None:
+    page = html(kept)
+    assert '<li class="ok"><b>Ceilings kept</b></li>' in page
+    assert 'class="c-broken' not in page
+    assert 'class="alarm"' not in page
+
+
+def test_a_broken_ceiling_is_red_at_the_top_in_the_table_and_among_the_limits(
+    inputs: Tables, rows: list[Ceiling]
+) -> None:
+    made = built(with_ceilings(inputs, raised(rows, "scorer_plus", None, "M@1")), CFG)
+    page = html(made)
+    alarm = page.split('<div class="alarm" role="alert">', 1)[1].split("</div>", 1)[0]
+    assert "A row lies above its ceiling" in alarm
+    assert "Scorer+ (ours), M@1 over all horizons: 65.6, ceiling 62.0, difference +3.6 (0.9)" in alarm
+    assert '<li class="mixed"><b>Ceilings broken</b></li>' in page
+    line = page.split('data-ceiling="scorer_plus|plain|M@1"', 1)[1].split("</tr>", 1)[0]
+    assert line.split("<td")[1].startswith(' class="c-broken"')
+    assert "ABOVE: a leak" in line
+    document = json.loads(made.documents["report.json"])
+    assert any("23 of 24 binding figures" in sentence for sentence in document["limits"])
+    assert document["ceilings_say"][1].startswith("Scorer+ (ours), M@1")
+    assert rb"\textsuperscript{!}" in made.documents["metrics.tex"]
+
+
+def test_a_single_figure_above_its_ceiling_warns_and_does_not_raise_the_alarm(
+    inputs: Tables, rows: list[Ceiling]
+) -> None:
+    page = html(built(with_ceilings(inputs, raised(rows, "scorer", 5, "F@5")), CFG))
+    assert 'class="alarm"' not in page
+    assert "1 of the 480 other figures are, which warns" in page
+    assert '<li class="mixed"><b>Ceilings warned</b></li>' in page
+    assert page.count('class="num c-warn"') == 1
+
+
+def test_no_ceilings_read_as_absent(inputs: Tables) -> None:
+    made = built(with_ceilings(inputs, []), CFG)
+    page = html(made)
+    assert '<li class="open"><b>Ceilings absent</b></li>' in page
+    assert "No ceiling was computed for this run: nothing here bounds the rows from above." in page
+    assert "What can be known at most" not in page
+    assert 'href="#ceilings"' not in page
+    assert 'class="bound' not in page
+    assert b"can be known" not in made.documents["metrics.tex"]
+    assert any("No ceiling was computed" in s for s in json.loads(made.documents["report.json"])["limits"])
+
+
+def test_a_recorded_corpus_has_no_ceiling_and_the_page_says_why() -> None:
+    said = ceilings_of([], simulated=False)
+    assert said.state == "absent"
+    assert "Recorded takes have no ceiling" in said.headline
+
+
+def test_too_few_takes_judge_no_ceiling(rows: list[Ceiling]) -> None:
+    said = ceilings_of([row.replace(standard_error=math.inf) for row in rows], simulated=True)
+    assert said.state == "open"
+    assert "24 could not be judged (too few takes)" in said.headline
+    assert {cell.words for table in said.tables for cell in table.cells()} == {"too few takes"}
+    assert "inf" not in "".join(cell.difference for table in said.tables for cell in table.cells())
+
+
+@pytest.mark.parametrize(
+    ("difference", "above", "binding", "state"),
+    [
+        (-1, False, True, "below"),
+        (0, False, True, "below"),
+        (1, False, True, "level"),
+        (4, True, True, "broken"),
+        (4, True, False, "warn"),
+    ],
+)
+def test_the_verdict_follows_the_evaluation(
+    rows: list[Ceiling], difference: float, above: bool, binding: bool, state: str
+) -> None:
+    assert state_of(rows[0].replace(difference=difference, above=above, binding=binding)) == state
+
+
+def test_the_way_to_the_ceiling_is_a_share_of_what_can_be_had(rows: list[Ceiling]) -> None:
+    def at(row: Ceiling) -> Ceiling:
+        values = {"no_traj": 30.0, "scorer_plus": 46.0}
+        return row.replace(value=values[row.variant]) if row.variant in values else row
+
+    text = recovered([at(row) for row in rows])
+    assert "(30.0)" in text
+    assert "(62.0)" in text
+    assert "Scorer+ (ours) 50.0 %" in text
+    assert "Oracle" not in text
+    assert recovered([row for row in rows if row.variant != "endpoint_traj"]) == ""
+
+
+def test_the_horizon_chart_has_a_thin_line_per_kind_of_information(inputs: Tables, rows: list[Ceiling]) -> None:
+    results = results_of(rows_of(Metric, inputs.tables["metrics"]), [])
+    for figure in horizon_charts(results, rows):
+        assert figure.chart.count('class="bound ') == len(INFORMATION)
+        assert "ceiling of Endpoint-Traj: 3: " in figure.chart
+    plain = horizon_charts(results, [])
+    assert not any('class="bound ' in figure.chart for figure in plain)
+
+
+def test_latex_holds_the_ceilings_and_the_new_rows(kept: Kept) -> None:
+    for name in ("metrics.tex", "metrics_intervals.tex"):
+        text = kept.documents[name].decode()
+        assert r"\label{tab:ceilings}" in text
+        assert r"\label{tab:against-scorer}" in text
+        assert "Scorer+ (ours)" in text
+        assert text.count(r"\begin{table*}") == text.count(r"\end{table*}")
+        assert "−" not in text
+
+
+def test_scorer_plus_stands_among_the_main_rows_and_says_that_it_is_ours(kept: Kept) -> None:
+    assert "scorer_plus" in with_role("main")
+    document = json.loads(kept.documents["report.json"])
+    keys = {cell["key"] for table in document["tables"] if table["id"] == "horizons" for cell in table["cells"]}
+    assert "scorer_plus||3|M@1" in keys
+    assert "Scorer+ (ours)" in html(kept)
+
+
+def test_the_attribution_has_a_line_per_part_that_is_taken_away(inputs: Tables, kept: Kept) -> None:
+    tables = {t.id: t for t in attribution_tables(results_of(rows_of(Metric, inputs.tables["metrics"]), []))}
+    assert [row.variant for row in tables["against-scorer"].groups[0].rows] == list(SCORER)
+    assert [row.variant for row in tables["against-scorer_plus"].groups[0].rows] == list(SCORER_PLUS)
+    for cell in tables["against-scorer"].cells():
+        assert (cell.metric.variant, cell.metric.pooling) == ("scorer", "plain")
+    assert len(tables["against-scorer-horizons"].groups) == 7
+    block = html(kept).split('<section id="retrieval">', 1)[1].split("</section>", 1)[0]
+    for wanted in (*SCORER.values(), "The gate", "the others repeat no_traj", "Headroom of the retrieved pool"):
+        assert wanted.replace("'", "&#39;") in block
+
+
+def test_an_undertrained_ablation_marks_the_line_that_rests_on_it(inputs: Tables) -> None:
+    weak = Judgement(check="trained: final/scorer_no_labels, seed 0", verdict="undertrained", detail="")
+    results = results_of(rows_of(Metric, inputs.tables["metrics"]), [weak])
+    lines = attribution_tables(results)[0].groups[0].rows
+    assert [row.variant for row in lines if row.is_undertrained] == ["scorer_no_labels"]
+
+
+def test_rows_that_a_run_lacks_are_named_below_the_main_table(inputs: Tables, kept: Kept) -> None:
+    assert "not in this run" not in html(kept)
+    fewer = [m for m in rows_of(Metric, inputs.tables["metrics"]) if m.variant != "scorer_plus"]
+    page = html(built(Tables({**inputs.tables, "metrics": table_of(Metric, fewer)}), CFG))
+    assert "not in this run: Scorer+ (ours); not built: " in page
+
+
+def test_a_check_of_an_unknown_kind_is_shown_all_the_same(inputs: Tables) -> None:
+    strange = [Judgement(check="weather: it rains", verdict="fails", detail="outside")]
+    page = html(built(Tables({**inputs.tables, "judgements": table_of(Judgement, strange)}), CFG))
+    assert "Other checks" in page
+    assert "weather: it rains" in page
+
+
+def test_paper_shows_light_colours_and_nothing_folded(kept: Kept) -> None:
+    style = html(kept).split("<style>", 1)[1].split("</style>", 1)[0]
+    assert "@media screen and (prefers-color-scheme: dark)" in style
+    assert "@media (prefers-color-scheme: dark)" not in style
+    printed = style.split("@media print", 1)[1]
+    assert "details::details-content { content-visibility: visible" in printed
+    assert "print-color-adjust: exact" in printed
+    assert ".wide { overflow: visible; }" in printed

@@ -1,0 +1,160 @@
+"""The gallery: drawn by its rule, with pictures where there are any, and paths that are the integrated motions."""
+
+import json
+from pathlib import Path
+
+import av
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.transform import Rotation
+from synthetic_corpus import corpus
+from synthetic_results import Kept, Tables, built, report_inputs
+
+from schemas.config import ReportConfig
+from trajpilot_core.report.gallery import CLASSES, draw
+from trajpilot_core.report.load import draw_gallery, video_files
+from trajpilot_core.report.paths import Path as HeadPath
+from trajpilot_core.report.paths import integrate, three_views
+from trajpilot_core.stages import report as stage
+
+CFG = ReportConfig()
+
+
+@pytest.fixture(scope="module")
+def inputs() -> Tables:
+    return report_inputs(corpus(n_train=6, n_test=12, n_segments=10))
+
+
+def video(path: Path, n_frames: int) -> None:
+    """A small film whose brightness rises."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=15)
+        stream.width = stream.height = 64
+        stream.pix_fmt = "yuv420p"
+        for i in range(n_frames):
+            image = np.full((64, 64, 3), 40 + i % 200, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+        container.mux(stream.encode())
+
+
+@pytest.fixture(scope="module")
+def shown(inputs: Tables, tmp_path_factory: pytest.TempPathFactory) -> tuple[Kept, list[str]]:
+    """A report whose videos are there, but for one that is missing and one that is no video."""
+    root = tmp_path_factory.mktemp("videos")
+    files = sorted(video_files(draw_gallery(inputs, CFG), inputs).values())
+    for name in files[2:]:
+        video(root / name, 15 * 20)
+    (root / files[1]).parent.mkdir(parents=True)
+    (root / files[1]).write_bytes(b"not a video" * 100)
+    return built(inputs, CFG, str(root)), files
+
+
+def test_damaged_and_missing_videos_become_placeholders_with_the_reason(shown: tuple[Kept, list[str]]) -> None:
+    kept, files = shown
+    page = kept.documents["report.html"].decode()
+    assert len(files) > 4
+    assert {row.code.value for row in kept.rejects} == {"VIDEO_MISSING", "WRONG_TYPE"}
+    assert "no frame (VIDEO_MISSING)" in page
+    assert "no frame (WRONG_TYPE)" in page
+    assert page.count("data:image/jpeg;base64,") >= 2 * (len(files) - 2)
+    assert all(row.n_units == 0 for row in kept.rejects)
+    assert kept.counts == (12, 12)
+
+
+def test_a_report_without_frames_holds_no_image_byte(inputs: Tables) -> None:
+    page = built(inputs, CFG.replace(frames=False)).documents["report.html"].decode()
+    assert "data:image" not in page.replace("img-src data:", "")
+    assert "frames are switched off" in page
+    assert stage.sources(inputs, CFG.replace(frames=False), "") == []
+
+
+def test_the_stage_names_exactly_the_videos_that_it_opens(inputs: Tables, shown: tuple[Kept, list[str]]) -> None:
+    (source,) = stage.sources(inputs, CFG, "")
+    assert list(source.files) == shown[1]
+
+
+def outcome_rows(inputs: Tables) -> dict[tuple[str, str], dict]:
+    return {(r["window_id"], r["variant"]): r for r in inputs.tables["outcomes"].to_pylist()}
+
+
+def test_equal_shares_are_drawn_and_every_window_is_in_its_class(inputs: Tables) -> None:
+    drawn = draw(inputs.tables["outcomes"], CFG)
+    rows = outcome_rows(inputs)
+    assert [len(drawn.classes[name]) for name in CLASSES] == [4, 4, 4]
+    for name in CLASSES:
+        for window in drawn.classes[name]:
+            scorer, fallback = rows[window, "scorer"], rows[window, "no_traj"]
+            wrong = scorer["opened"] and scorer["mid_right"] < fallback["mid_right"]
+            success = scorer["mid_right"] == scorer["horizon"] - 2 and not wrong
+            assert name == ("gate wrong" if wrong else "success" if success else "failure")
+    assert sum(drawn.sizes.values()) == sum(variant == "scorer" for _, variant in rows)
+
+
+def test_the_draw_looks_at_nothing_but_the_seed(inputs: Tables) -> None:
+    outcomes = inputs.tables["outcomes"]
+    order = pa.array(np.random.default_rng(1).permutation(outcomes.num_rows))
+    assert draw(outcomes.take(order), CFG) == draw(outcomes, CFG)
+    assert draw(outcomes, CFG.replace(seed=1)).classes != draw(outcomes, CFG).classes
+
+
+def test_a_class_with_few_windows_is_not_filled_up(inputs: Tables) -> None:
+    outcomes = inputs.tables["outcomes"]
+    closed = pa.array(np.zeros(outcomes.num_rows, dtype=bool))
+    at = outcomes.schema.get_field_index("opened")
+    drawn = draw(outcomes.set_column(at, outcomes.schema.field("opened"), closed), CFG)
+    assert [len(drawn.classes[name]) for name in CLASSES] == [4, 4, 0]
+
+
+def test_no_scorer_means_no_gallery(inputs: Tables) -> None:
+    outcomes = inputs.tables["outcomes"]
+    plain = outcomes.filter(pc.not_equal(outcomes["variant"], "scorer"))
+    assert draw(plain, CFG).window_ids() == []
+    page = built(Tables({**inputs.tables, "outcomes": plain}), CFG).documents["report.html"].decode()
+    assert "There is no window to show" in page
+
+
+def test_the_page_carries_the_paths_of_every_example(shown: tuple[Kept, list[str]]) -> None:
+    page = shown[0].documents["report.html"].decode()
+    block = page.split('id="paths">', 1)[1].split("</script>", 1)[0]
+    paths = json.loads(block)
+    assert len(paths) == 12
+    assert all({p["kind"] for p in one} <= {"true", "nearest", "chosen"} for one in paths)
+    assert all(any(p["kind"] == "true" for p in one) for one in paths)
+    assert page.count('class="paths"') == 12
+
+
+def motions(seed: int, n: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, [0.05, 0.05, 0.05, 0.2, 0.2, 0.2], (n, 16, 6))
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(st.integers(0, 10_000), st.integers(1, 4))
+def test_the_end_of_a_path_is_the_composition_of_its_motions(seed: int, n: int) -> None:
+    head_motions = motions(seed, n)
+    whole = np.eye(4)
+    for motion in head_motions.reshape(-1, 6):
+        step = np.eye(4)
+        step[:3, :3], step[:3, 3] = Rotation.from_rotvec(motion[3:]).as_matrix(), motion[:3]
+        whole = whole @ step
+    x, y, z = whole[:3, 3]
+    path = integrate(head_motions)
+    assert path.shape == (16 * n + 1, 3)
+    assert path[0].tolist() == [0, 0, 0]
+    assert path[-1] == pytest.approx([z, y, -x])
+
+
+def test_walking_straight_ahead_points_forward() -> None:
+    ahead = np.zeros((2, 16, 6))
+    ahead[..., 2] = 0.1
+    assert integrate(ahead)[-1] == pytest.approx([3.2, 0, 0])
+
+
+def test_a_path_that_does_not_move_can_be_drawn() -> None:
+    still = HeadPath("true", "true", integrate(np.zeros((1, 16, 6))))
+    assert "<svg" in three_views([still], "m")
+    assert "No path" in three_views([], "m")

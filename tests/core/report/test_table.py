@@ -1,0 +1,54 @@
+"""One table, four renderings: the same cells, escaped for each language."""
+
+import json
+import math
+
+from trajpilot_core.report.table import TOO_FEW, Table, Value, interval, number, over_horizons
+
+TABLE = Table(
+    "Rows & <b>",
+    ("row", "M@1, %", "verdict"),
+    (("a|b_c", Value(1.25, 1.0, 1.5, 2), "holds"), ("<script>", Value(-0.001, is_signed=True), "undecided")),
+    "A note.",
+)
+
+
+def test_markdown_escapes_bars_and_marks_verdicts() -> None:
+    text = TABLE.markdown()
+    assert text.startswith("### Rows & <b>\n\nA note.\n\n| row | M@1, % | verdict |\n| --- | --- | --- |\n")
+    assert r"| a\|b_c | 1.25 [1.00, 1.50] | **holds** |" in text
+    assert "| 0.0 |" in text
+    assert Table("t", ("a",), ()).markdown(is_titled=False) == "*Nothing was run for this table.*\n"
+
+
+def test_html_escapes_every_text_and_sets_numbers_right() -> None:
+    text = TABLE.html()
+    assert "<caption>Rows &amp; &lt;b&gt;</caption>" in text
+    assert '<td class="num">1.25 [1.00, 1.50]</td>' in text
+    assert '<td class="v-holds">holds</td>' in text
+    assert "<script>" not in text
+
+
+def test_latex_escapes_every_text() -> None:
+    text = TABLE.latex()
+    assert r"a\textbar{}b\_c & 1.25 [1.00, 1.50] & holds \\" in text
+    assert r"M@1, \%" in text
+
+
+def test_json_has_the_numbers_in_full_and_no_infinity() -> None:
+    rows = TABLE.json()
+    assert isinstance(rows, dict)
+    assert json.loads(json.dumps(rows, allow_nan=False)) == rows
+    wide = Table("", ("x",), ((Value(1.0, -math.inf, math.inf),),)).json()
+    assert json.dumps(wide, allow_nan=False).count("null") == 2
+
+
+def test_numbers_have_a_true_minus_and_zero_has_no_sign() -> None:
+    assert (number(-0.04), number(-1.26, 1), number(0.04, 1, True), number(math.nan)) == ("0.0", "−1.3", "0.0", "–")
+    assert interval(-math.inf, 1.0) == TOO_FEW
+    assert str(Value(3.0, digits=0, unit="takes")) == "3 takes"
+
+
+def test_rows_over_horizons_leave_absent_figures_empty() -> None:
+    table = over_horizons("t", {"a": {3: "1", 5: "2"}, "b": {5: "3"}})
+    assert (table.header, table.rows) == (("", "H=3", "H=5"), (("a", "1", "2"), ("b", "", "3")))

@@ -1,0 +1,254 @@
+"""Exact search, bank, exclusions and roll-out."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planning_fixture import SCORER, World, model_files, planning_data
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from trajpilot_core.data.chains import chains_of, fit_takes, query_takes
+from trajpilot_core.errors import InputError, LeakError
+from trajpilot_core.retrieval import bank as bank_module
+from trajpilot_core.retrieval.bank import build_bank, chain_view, check_bank, check_pool, endpoint_keys, retrieve
+from trajpilot_core.retrieval.candidates import find_candidates, label_votes, pool_mean, pool_weights
+from trajpilot_core.retrieval.search import Exclusion, top_k
+
+torch.set_num_threads(1)
+
+
+def brute_force(query, bank, k, exclude=()):
+    """All products in float64, rounded to float32, sorted by (-cosine, index)."""
+    score = (query.double() @ bank.double().T).float()
+    for group in exclude:
+        score[(group.query[:, None] == group.bank) & (group.bank >= 0)] = -torch.inf
+    order = score.sort(dim=1, descending=True, stable=True)
+    index, value = order.indices[:, :k], order.values[:, :k]
+    return index.masked_fill(value == -torch.inf, -1), value
+
+
+def keys(n, width, seed, clusters=None):
+    g = torch.Generator().manual_seed(seed)
+    rows = torch.randn(n, width, generator=g)
+    if clusters:
+        centres = torch.randn(clusters, width, generator=g)
+        rows = centres[torch.randint(clusters, (n,), generator=g)] + 0.05 * rows
+    return F.normalize(rows, dim=1)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(
+    n=st.integers(1, 300),
+    q=st.integers(1, 20),
+    width=st.sampled_from([2, 8, 64]),
+    k=st.integers(1, 12),
+    extra=st.integers(0, 10),
+    clusters=st.sampled_from([None, 1, 5]),
+    low=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_search_finds_exactly_what_brute_force_finds(n, q, width, k, extra, clusters, low, seed):
+    bank, query = keys(n, width, seed, clusters), keys(q, width, seed + 1, clusters)
+    found = top_k(query, bank, k, k + extra, low_precision=low)
+    index, cosine = brute_force(query, bank, k)
+    missing = k - index.shape[1]
+    assert torch.equal(found.index, F.pad(index, (0, missing), value=-1))
+    assert torch.equal(found.cosine, F.pad(cosine, (0, missing), value=-torch.inf))
+
+
+@pytest.mark.parametrize("low", [True, False])
+def test_recall_is_one_where_scores_crowd_below_the_rounding_of_bf16(low):
+    bank = F.normalize(keys(1, 64, 0) + 0.02 * keys(3000, 64, 1), dim=1)
+    query = F.normalize(keys(1, 64, 0) + 0.02 * keys(30, 64, 2), dim=1)
+    found = top_k(query, bank, 16, 24, low_precision=low)
+    assert torch.equal(found.index, brute_force(query, bank, 16)[0])
+    assert found.widened > 0 or not low
+
+
+@pytest.mark.parametrize("low", [True, False])
+def test_ties_go_to_the_smaller_index_whatever_the_chunk(low):
+    bank = keys(10, 16, 0).repeat(30, 1)
+    query = keys(50, 16, 1)
+    expected = brute_force(query, bank, 20)[0]
+    for chunk in (1, 7, 50):
+        assert torch.equal(top_k(query, bank, 20, 25, low_precision=low, chunk=chunk).index, expected)
+
+
+def test_excluded_entries_are_masked_before_the_selection():
+    bank, query = keys(40, 8, 0), keys(6, 8, 1)
+    group, own = torch.arange(40) % 4, torch.arange(6) % 4
+    exclude = (Exclusion(own, group),)
+    found = top_k(query, bank, 30, 30, exclude=exclude)
+    assert torch.equal(found.index, brute_force(query, bank, 30, exclude)[0])
+    assert not (group[found.index] == own[:, None]).any()
+
+
+def test_a_query_whose_whole_bank_is_excluded_gets_no_candidate():
+    found = top_k(keys(2, 8, 0), keys(5, 8, 1), 3, 3, exclude=(Exclusion(torch.tensor([0, 1]), torch.zeros(5).long()),))
+    assert (found.index[0] == -1).all()
+    assert (found.index[1] >= 0).all()
+
+
+def test_unknown_participants_are_not_one_group():
+    none = torch.full((4,), -1)
+    found = top_k(keys(4, 8, 0), keys(4, 8, 1), 4, 4, exclude=(Exclusion(none, none),))
+    assert (found.index >= 0).all()
+
+
+def test_keys_with_nan_are_refused():
+    bad = keys(3, 8, 0)
+    bad[1, 2] = torch.nan
+    with pytest.raises(InputError, match="bank key 1"):
+        top_k(keys(2, 8, 1), bad, 1, 1)
+    with pytest.raises(InputError, match="wide"):
+        top_k(keys(2, 4, 1), keys(2, 8, 1), 1, 1)
+
+
+@pytest.fixture(scope="module")
+def view():
+    data = planning_data()
+    return chain_view(data, model_files(data), chains_of(data)[0], 0, "cpu")
+
+
+@pytest.mark.parametrize("key", ["action", "visual"])
+def test_the_bank_holds_every_window_of_the_fitted_takes_and_no_other(view, key):
+    bank = build_bank(view, 4, key)
+    windows = view.data.windows[4]
+    assert set(bank.take.tolist()) == set(fit_takes(view.data, view.chain).tolist())
+    assert len(bank.take) == int(torch.isin(windows.take, fit_takes(view.data, view.chain)).sum())
+    assert torch.equal(bank.segments, windows.segments[bank.window])
+    assert_close(bank.key.norm(dim=1), torch.ones(len(bank.key)))
+
+
+def test_an_empty_bank_lies_where_the_data_lie(view):
+    windows = view.data.windows[4]
+    none = replace(windows, take=windows.take[:0], split=windows.split[:0], segments=windows.segments[:0])
+    empty = replace(view, data=replace(view.data, windows={4: none}))
+    with torch.device("meta"):  # where a tensor would land that names no device
+        bank = build_bank(empty, 4, "action")
+    assert bank.key.device == view.latents.device
+    assert (len(bank.key), bank.key.dtype) == (0, torch.float32)
+
+
+def test_keys_are_the_two_ends_with_equal_weight(view):
+    segments = view.data.windows[3].segments[:4]
+    visual = endpoint_keys(view, segments, "visual")
+    start = F.normalize(view.data.features[segments[:, 0], 0].float(), dim=1)
+    assert_close(visual[:, : start.shape[1]] * 2**0.5, start)
+
+
+@pytest.mark.parametrize("split", [1, 2])
+def test_a_leaked_take_in_the_bank_raises(view, split):
+    bank = build_bank(view, 3, "visual")
+    leaked = bank.take.clone()
+    leaked[2] = int((view.data.take_split == split).nonzero()[0, 0])
+    with pytest.raises(LeakError, match="toy:"):
+        check_bank(bank._replace(take=leaked), view)
+
+
+def test_a_held_out_take_in_the_bank_raises(view):
+    bank = build_bank(view, 3, "visual")
+    leaked = bank.take.clone()
+    leaked[0] = int(query_takes(view.data, view.chain)[0])
+    with pytest.raises(LeakError, match="held out"):
+        check_bank(bank._replace(take=leaked), view)
+
+
+@pytest.mark.parametrize("key", ["action", "visual"])
+def test_a_bank_is_checked_when_it_is_built(view, key, monkeypatch):
+    """Planted: the takes of the fit are every take, test ones too."""
+    everyone = torch.arange(len(view.data.take_ids))
+    monkeypatch.setattr("trajpilot_core.retrieval.bank.fit_takes", lambda *_: everyone)
+    with pytest.raises(LeakError, match="only takes that the chain was fitted on"):
+        build_bank(view, 3, key)
+
+
+def test_a_candidate_of_the_querys_own_take_raises():
+    take = torch.tensor([3, 4])
+    exclude = (Exclusion(take, torch.tensor([4, 3, 5])),)
+    check_pool(torch.tensor([[0, 2], [1, -1]]), exclude)
+    with pytest.raises(LeakError, match="candidate 1 of query 0"):
+        check_pool(torch.tensor([[0, 1], [1, 2]]), exclude)
+
+
+def test_a_search_that_forgets_the_exclusion_is_caught(view, monkeypatch):
+    bank = build_bank(view, 3, "visual")
+    rows = bank.window[:5]
+    keys_ = endpoint_keys(view, view.data.windows[3].segments[rows], "visual")
+    take = view.data.windows[3].take[rows]
+    monkeypatch.setattr(bank_module, "top_k", lambda *args, exclude, **rest: top_k(*args, **rest))
+    with pytest.raises(LeakError):
+        retrieve(bank, keys_, take, take, SCORER)
+
+
+def test_strict_leaves_out_the_querys_participant(view):
+    bank = build_bank(view, 3, "visual")
+    rows = (view.data.windows[3].split == 2).nonzero()[:, 0]
+    take = view.data.windows[3].take[rows]
+    person = bank_module.person_codes(view.data)[take]
+    keys_ = endpoint_keys(view, view.data.windows[3].segments[rows], "visual")
+    found = retrieve(bank, keys_, take, person, SCORER.replace(strict=True))
+    own = bank.person[found.index] == person[:, None]
+    assert not (own & (person >= 0)[:, None] & (found.index >= 0)).any()
+    loose = retrieve(bank, keys_, take, person, SCORER)
+    assert (bank.person[loose.index] == person[:, None])[person >= 0].any()
+
+
+def test_candidates_are_rolled_out_with_the_querys_ends_and_their_own_middles(view):
+    bank = build_bank(view, 4, "action")
+    rows = (view.data.windows[4].split == 2).nonzero()[:3, 0]
+    found = find_candidates(view, bank, rows, SCORER)
+    for b in range(3):
+        for k in range(SCORER.candidates):
+            own, other = found.segments[b], found.pool[b, k]
+            latents = view.latents[torch.stack([own[0], *other[1:-1], own[-1]])][None]
+            features = view.data.features
+            plan = view.models.traj(features[own[:1]], features[own[-1:]], latents, 4)[0]
+            assert_close(found.plans[b, k], plan[1:-1], atol=1e-5, rtol=1e-4)
+            assert_close(found.ends[b], plan[[0, -1]], atol=1e-5, rtol=1e-4)
+
+
+def test_a_small_bank_leaves_places_empty_and_an_empty_one_leaves_the_fallback(view):
+    bank = build_bank(view, 3, "action")
+    rows = (view.data.windows[3].split == 2).nonzero()[:4, 0]
+    small = bank._replace(**{name: getattr(bank, name)[:2] for name in ("key", "window", "segments", "take", "person")})
+    found = find_candidates(view, small, rows, SCORER)
+    assert found.valid.sum(1).tolist() == [2] * 4
+    assert (found.plans[:, 2:] == 0).all()
+    none = bank._replace(**{name: getattr(bank, name)[:0] for name in ("key", "window", "segments", "take", "person")})
+    found = find_candidates(view, none, rows, SCORER)
+    assert not found.valid.any()
+    assert_close(pool_mean(found, 0.1), found.fallback[:, 1:-1])
+
+
+def test_pool_mean_is_the_nearest_plan_when_cold_and_the_plain_mean_when_hot(view):
+    bank = build_bank(view, 4, "action")
+    rows = (view.data.windows[4].split == 2).nonzero()[:4, 0]
+    found = find_candidates(view, bank, rows, SCORER)
+    found = replace(found, cosine=torch.tensor([[0.9, 0.5, 0.4, 0.3, 0.2]]).expand(4, -1))
+    assert_close(pool_mean(found, 1e-3), found.plans[:, 0])
+    assert_close(pool_mean(found, 1e6), F.normalize(found.plans.mean(1), dim=-1), atol=1e-5, rtol=1e-4)
+
+
+def test_votes_are_weights_of_the_retrieved_labels(view):
+    bank = build_bank(view, 3, "action")
+    found = find_candidates(view, bank, torch.tensor([50, 51]), SCORER)
+    votes = label_votes(found, view.data, 0.2)
+    weights = pool_weights(found.cosine, 0.2)
+    assert_close(votes.sum(-1), torch.ones(2, 3))
+    for b, h in ((0, 0), (1, 2)):
+        label = int(view.data.labels[found.pool[b, 1, h]])
+        same = view.data.labels[found.pool[b, :, h]] == label
+        assert_close(votes[b, h, label], weights[b][same].sum())
+
+
+def test_cross_fitting_keeps_every_querys_fold_out_of_its_bank():
+    data = planning_data(World(folds=3))
+    files = model_files(data, folds=3)
+    for chain in chains_of(data)[1:]:
+        bank = build_bank(chain_view(data, files, chain, 0, "cpu"), 3, "visual")
+        assert not torch.isin(bank.take, query_takes(data, chain)).any()
+        assert (data.fold[bank.take] != chain.fold).all()

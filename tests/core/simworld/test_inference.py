@@ -1,0 +1,218 @@
+"""Exact inference on the simulated world: brute force agrees, and what is seen is what an interval overlaps."""
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from schemas.world import WorldConfig, tiny_world
+from trajpilot_core.simworld.inference import map_decoding
+from trajpilot_core.simworld.inference.bayes_optimal import decide
+from trajpilot_core.simworld.inference.evidence import (
+    VisibleSteps,
+    evidence_of,
+    graph_of,
+    look_likelihood,
+    marginal,
+    messages_of,
+    motion_likelihood,
+)
+from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.world.truth import TakeTruth, World
+
+SMALL = tiny_world().replace(
+    tasks=2,
+    positions=3,
+    alternatives=2,
+    intents=3,
+    primitives=4,
+    places=3,
+    segments=6,
+    kappa=1.0,
+    style=1.0,
+    task_appearance=1.0,
+    position_appearance=1.0,
+    label_appearance=0.7,
+    broken="none",
+    train_takes=1,
+    test_takes=1,
+    advance=(0.1, 0.5, 0.25, 0.15),
+)
+"""Small enough for brute force, and confusing: nothing is told apart for sure. Advancing by 3 of 3 is to stay."""
+WORLDS: dict[str, WorldConfig] = {
+    "plain": SMALL,
+    "always the preferred alternative": SMALL.replace(rho=1.0),
+    "motion without labels": SMALL.replace(kappa=0.0),
+    "motion without styles": SMALL.replace(style=0.0),
+    "motion tells nothing": SMALL.replace(kappa=0.0, style=0.0),
+    "no preference": SMALL.replace(rho=0.0),
+    "places are sure": SMALL.replace(place_fidelity=1.0),
+    "no noise in motion": SMALL.replace(motion_noise=0.0),
+}
+SHAPES = ((5, (1, 2, 3)), (5, (0, 2, 3, 4)), (4, (0, 1, 2)), (5, (0, 3, 4)), (4, (0, 1, 1, 3)))
+"""Steps of the chain, and which are the window's own: steps outside it, steps that the tables lack, one twice."""
+
+
+def glimpses(config: WorldConfig, n: int = 3) -> Iterator[tuple[World, TakeTruth, VisibleSteps]]:
+    """Yield worlds with one take each and a random part of its steps that is seen."""
+    for case, (n_steps, targets) in itertools.product(range(n), SHAPES):
+        world = sample_world(config.replace(seed=config.seed + case))
+        rng = np.random.default_rng([case, n_steps, len(targets)])
+        look, motion = rng.random((2, 1, n_steps)) < rng.uniform(0.2, 0.9)
+        yield world, world.takes[0], VisibleSteps(np.arange(n_steps)[None], look, motion, targets)
+
+
+def log_normal(value: np.ndarray, mean: np.ndarray, noise: float) -> float:
+    return float(-0.5 * ((value - mean) ** 2).sum() / max(noise, 1e-6) ** 2)
+
+
+def seen_of_step(world: World, take: TakeTruth, seen: VisibleSteps, step: int, label: int, intent: int) -> float:
+    """Log-likelihood of what is seen of one step, straight from the description of the world."""
+    config, segment, total = world.config, take.segments[step], 0.0
+    if seen.look[0, step]:
+        chance = (1 - config.place_fidelity) / config.places
+        chance += config.place_fidelity * (segment.place == world.labels[label].place)
+        total += log_normal(segment.look, world.look_means[label], config.appearance_noise)
+        total += math.log(chance) if chance > 0 else -math.inf
+    if seen.motion[0, step]:
+        operator = world.captures[take.capture].operator
+        mean = config.kappa * world.motion_labels[label] + config.style * world.motion_styles[operator, intent]
+        total += log_normal(segment.motion, mean, config.motion_noise)
+    return total
+
+
+def sequences(config: WorldConfig, n_steps: int) -> np.ndarray:
+    """Return every sequence of labels that stays in one task, (N, steps)."""
+    each = config.positions * config.alternatives
+    one = np.array(list(itertools.product(range(each), repeat=n_steps)))
+    return np.concatenate([task * each + one for task in range(config.tasks)])
+
+
+def brute_force(world: World, take: TakeTruth, seen: VisibleSteps) -> tuple[np.ndarray, np.ndarray]:
+    """Return every label sequence of all steps, (N, steps), and its posterior, (N,): the sum over intents."""
+    config, n_steps = world.config, seen.steps.shape[1]
+    advance = np.zeros(config.positions)
+    for by, probability in enumerate(config.advance):
+        advance[by % config.positions] += probability
+    labels = sequences(config, n_steps)
+    task, place = np.divmod(labels // config.alternatives, config.positions)
+    weight = np.zeros((config.intents, len(labels)))
+    for intent in range(config.intents):
+        liked = world.preferred[intent, task, place] == labels % config.alternatives
+        prior = np.prod(config.rho * liked + (1 - config.rho) / config.alternatives, axis=1)
+        prior = prior * np.prod(advance[np.diff(place, axis=1) % config.positions], axis=1)
+        said = [
+            [seen_of_step(world, take, seen, step, label, intent) for label in range(len(world.labels))]
+            for step in range(n_steps)
+        ]
+        with np.errstate(divide="ignore"):
+            weight[intent] = np.log(prior) + sum(np.array(said[step])[labels[:, step]] for step in range(n_steps))
+    weight = np.exp(weight - weight.max()).sum(axis=0)
+    return labels, weight / weight.sum()
+
+
+def summed(found: tuple[np.ndarray, np.ndarray], steps: tuple[int, ...]) -> dict[tuple[int, ...], float]:
+    """Posterior of the labels at `steps`."""
+    labels, probability = found
+    distinct, place = np.unique(labels[:, steps], axis=0, return_inverse=True)
+    sums = np.bincount(place.reshape(-1), probability, minlength=len(distinct))
+    return defaultdict(float, zip(map(tuple, distinct.tolist()), sums.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_marginals_and_both_joint_decisions_equal_brute_force(name: str) -> None:
+    for world, take, seen in glimpses(WORLDS[name], n=2):
+        posterior, graph = brute_force(world, take, seen), graph_of(world)
+        evidence = evidence_of(world, graph, [take])
+        messages = messages_of(graph, evidence, seen)
+        for step in range(seen.steps.shape[1]):
+            exact = summed(posterior, (step,))
+            found = marginal(evidence, seen, messages, step)[0]
+            assert found == pytest.approx([exact[(label,)] for label in range(len(world.labels))], abs=1e-9)
+        best = decide(graph, evidence, seen)
+        mid, full = summed(posterior, seen.targets[1:-1]), summed(posterior, seen.targets)
+        for labels, chance, exact in ((best.mid, best.mid_chance, mid), (best.full, best.full_chance, full)):
+            assert chance[0] == pytest.approx(max(exact.values()), rel=1e-6)
+            assert exact[tuple(labels[0].tolist())] == pytest.approx(max(exact.values()), rel=1e-6)
+        assert best.is_proven.all()
+        for h, step in enumerate(seen.targets):
+            exact = sorted(summed(posterior, (step,)).values(), reverse=True)[:5]
+            assert best.chance[0, h] == pytest.approx([*exact, 0.0, 0.0, 0.0, 0.0][:5], abs=1e-9)
+
+
+def test_windows_are_decided_side_by_side_as_one_by_one() -> None:
+    world, graph = sample_world(SMALL), graph_of(sample_world(SMALL))
+    evidence = evidence_of(world, graph, world.takes)
+    rng = np.random.default_rng(2)
+    steps = rng.integers(0, 4, (30, 1)) + np.arange(5)
+    seen = VisibleSteps(np.where(steps < 6, steps, -1), *(rng.random((2, 30, 5)) < 0.4), (1, 2, 3))
+    together = decide(graph, evidence, seen)
+    for i in range(30):
+        alone = decide(graph, evidence, VisibleSteps(seen.steps[[i]], seen.look[[i]], seen.motion[[i]], seen.targets))
+        assert np.array_equal(alone.mid[0], together.mid[i])
+        assert np.array_equal(alone.full[0], together.full[i])
+        assert alone.full_chance[0] == pytest.approx(together.full_chance[i])
+        assert alone.chance[0] == pytest.approx(together.chance[i])
+
+
+def test_a_narrow_search_says_that_it_proved_nothing_and_a_wide_one_settles_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one prefix per layer the search is greedy: wherever it is wrong it must not claim a proof."""
+    wrong = 0
+    for world, take, seen in glimpses(SMALL.replace(intents=4), n=4):
+        graph = graph_of(world)
+        evidence = evidence_of(world, graph, [take])
+        whole = decide(graph, evidence, seen)
+        monkeypatch.setattr(map_decoding, "WIDTHS", (1,))
+        narrow = decide(graph, evidence, seen)
+        monkeypatch.setattr(map_decoding, "WIDTHS", (1, 2, 4096))
+        widened = decide(graph, evidence, seen)
+        monkeypatch.undo()
+        assert whole.is_proven.all()
+        assert widened.is_proven.all()
+        assert widened.full_chance == pytest.approx(whole.full_chance)
+        assert (narrow.full_chance <= whole.full_chance * (1 + 1e-9)).all()
+        is_best = narrow.full_chance >= whole.full_chance * (1 - 1e-6)
+        assert not (narrow.is_proven[:, 1] & ~is_best).any()
+        wrong += int((~is_best).sum())
+    assert wrong > 0, "the narrow search never erred: this test shows nothing"
+
+
+def test_a_world_that_says_nothing_in_motion_gives_equal_decisions_with_and_without_it() -> None:
+    world = sample_world(WORLDS["motion tells nothing"])
+    graph = graph_of(world)
+    evidence = evidence_of(world, graph, world.takes)
+    look = np.array([[True, False, False, False, True]])
+    without = decide(graph, evidence, VisibleSteps(np.arange(5)[None], look, look & False, (0, 1, 2, 3, 4)))
+    with_motion = decide(graph, evidence, VisibleSteps(np.arange(5)[None], look, look | True, (0, 1, 2, 3, 4)))
+    for one, other in zip(without, with_motion, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_the_likelihoods_know_the_labels_of_a_world_without_noise() -> None:
+    world = sample_world(SMALL.replace(motion_noise=0.0, appearance_noise=0.0, place_fidelity=1.0, segments=8))
+    take = world.takes[0]
+    labels = [segment.label for segment in take.segments]
+    assert look_likelihood(world, take).argmax(axis=1).tolist() == labels
+    best = motion_likelihood(world, take)[:, :, take.intent]
+    assert best[np.arange(len(labels)), labels] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_ceiling_does_not_depend_on_the_numbers_of_alternatives() -> None:
+    world = sample_world(SMALL)
+    swapped = replace(
+        world,
+        preferred=1 - world.preferred,
+        labels=tuple(world.labels[i ^ 1] for i in range(len(world.labels))),
+        motion_labels=world.motion_labels[np.arange(len(world.labels)) ^ 1],
+        look_means=world.look_means[np.arange(len(world.labels)) ^ 1],
+    )
+    seen = VisibleSteps(np.arange(5)[None], *(np.random.default_rng(0).random((2, 1, 5)) < 0.5), (0, 1, 2, 3, 4))
+    one, other = (decide(graph_of(w), evidence_of(w, graph_of(w), [world.takes[0]]), seen) for w in (world, swapped))
+    assert np.array_equal(one.ranking, other.ranking ^ 1)
+    assert np.array_equal(one.full, other.full ^ 1)
+    assert np.array_equal(one.mid, other.mid ^ 1)
+    assert one.full_chance == pytest.approx(other.full_chance)

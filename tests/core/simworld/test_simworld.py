@@ -1,0 +1,284 @@
+"""The simulated world before any file: procedures, intents, motion; and the Aria files made from the motion."""
+
+import io
+import itertools
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.spatial.transform import Rotation
+
+from schemas.world import WorldConfig, claims_world, demo_world, tiny_world
+from trajpilot_core.errors import WorldError
+from trajpilot_core.simworld.faults import TAKE_FAULTS
+from trajpilot_core.simworld.layouts import aria
+from trajpilot_core.simworld.layouts.annotate import annotations_of, paraphrase_csv
+from trajpilot_core.simworld.world.motion import head_motion, head_poses, profiles
+from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.world.truth import TakeTruth, World
+
+
+@pytest.fixture(scope="module")
+def demo() -> World:
+    return sample_world(demo_world())
+
+
+@pytest.fixture(scope="module")
+def tiny() -> World:
+    return sample_world(tiny_world())
+
+
+def good(world: World) -> list[TakeTruth]:
+    return [take for take in world.takes if take.fault is None]
+
+
+def poses_of(world: World, take: TakeTruth) -> pl.DataFrame:
+    return pl.read_csv(io.StringIO(aria.trajectory_csv(world, take, head_motion(world, take))))
+
+
+def numbers(table: pl.DataFrame, *names: str) -> np.ndarray:
+    return table.select(names).to_numpy()
+
+
+def test_equal_configurations_give_equal_worlds(demo: World) -> None:
+    again = sample_world(demo_world())
+    assert [t.uid for t in again.takes] == [t.uid for t in demo.takes]
+    assert all(
+        np.array_equal(a.motion, b.motion) for a, b in zip(again.takes[3].segments, demo.takes[3].segments, strict=True)
+    )
+    assert sample_world(demo_world().replace(seed=1)).takes[0].uid != demo.takes[0].uid
+
+
+def test_the_presets_have_the_promised_sizes(demo: World) -> None:
+    assert len(good(demo)) >= 100
+    assert sum(t.split == "val" for t in good(demo)) >= 30
+    assert sum(t.dense for t in demo.takes) == 6
+    seconds = [demo.take_duration_s(t) for t in good(demo)]
+    assert 22 < np.mean(seconds) < 27
+    claims = sample_world(claims_world())
+    tested = [t for t in good(claims) if t.split == "val"]
+    assert len(tested) >= 60
+    assert all(sum(len(t.segments) - h + 1 for t in tested) >= 1000 for h in range(3, 9))
+    for task in range(claims.config.tasks):
+        assert sum(len(t.segments) - 7 for t in good(claims) if t.split == "train" and t.task == task) >= 300
+
+
+def test_every_take_fault_occurs_and_comes_on_top_of_the_good_takes(demo: World, tiny: World) -> None:
+    for world in (demo, tiny):
+        assert {t.fault for t in world.takes} == {None, *(f.name for f in TAKE_FAULTS)}
+        assert len(good(world)) == world.config.train_takes + world.config.test_takes
+
+
+def test_a_capture_lies_in_one_split_and_holds_one_operator_and_ordered_rows(demo: World) -> None:
+    for number, capture in enumerate(demo.captures):
+        inside = [t for t in demo.takes if t.capture == number]
+        assert len({t.split for t in inside}) == 1
+        end = 0
+        for take in inside:
+            assert take.first_row > end
+            end = take.first_row + take.n_frames
+        assert end < capture.rows
+
+
+def test_a_strict_world_tests_on_other_operators() -> None:
+    world = sample_world(demo_world().replace(shared_operators=False))
+    operators = {
+        split: {world.captures[t.capture].operator for t in world.takes if t.split == split}
+        for split in ("train", "val")
+    }
+    assert not operators["train"] & operators["val"]
+
+
+def test_steps_follow_the_intent_and_advance_as_configured() -> None:
+    config = demo_world().replace(train_takes=1500, test_takes=1, broken="none")
+    world = sample_world(config)
+    preferred, advance = [], []
+    for take in world.takes:
+        labels = [world.labels[s.label] for s in take.segments]
+        assert {x.task for x in labels} == {take.task}
+        preferred += [world.preferred[take.intent, x.task, x.position] == x.alternative for x in labels]
+        advance += [(b.position - a.position) % config.positions for a, b in itertools.pairwise(labels)]
+    assert np.mean(preferred) == pytest.approx(config.rho + (1 - config.rho) / config.alternatives, abs=0.01)
+    assert np.bincount(advance, minlength=4) / len(advance) == pytest.approx(config.advance, abs=0.015)
+
+
+def test_labels_share_primitives_and_the_alternatives_of_a_position_do_not(demo: World) -> None:
+    primitives = [x.primitive for x in demo.labels]
+    assert len(demo.labels) >= 4 * len(set(primitives))
+    for task in range(demo.config.tasks):
+        for position in range(demo.config.positions):
+            here = [x.primitive for x in demo.labels if (x.task, x.position) == (task, position)]
+            assert len(set(here)) == len(here)
+
+
+def test_no_two_labels_share_a_text(demo: World) -> None:
+    crowded = tiny_world().replace(tasks=18, positions=20, alternatives=1)
+    for world in (demo, sample_world(claims_world()), sample_world(crowded)):
+        texts = [text for label in world.labels for text in label.texts]
+        assert len(set(texts)) == len(texts)
+        rows = paraphrase_csv(world).splitlines()
+        assert rows[0] == "text,label_id"
+        assert len(rows) == len(texts) + 1
+
+
+def test_more_positions_than_texts_are_refused() -> None:
+    with pytest.raises(WorldError, match="lower `tasks` or `positions` of the world"):
+        sample_world(tiny_world().replace(tasks=20, positions=20))
+
+
+def test_without_information_the_motion_knows_nothing_of_labels() -> None:
+    silent = sample_world(tiny_world().replace(kappa=0.0, style=0.0))
+    quiet = sample_world(tiny_world().replace(kappa=0.0, style=0.0, motion_noise=0.0))
+    loud = sample_world(tiny_world())
+    for off, none, on in zip(silent.takes, quiet.takes, loud.takes, strict=True):
+        for a, b, c in zip(off.segments, none.segments, on.segments, strict=True):
+            assert not b.motion.any()
+            operator = loud.captures[on.capture].operator
+            told = (
+                loud.config.kappa * loud.motion_labels[c.label]
+                + loud.config.style * loud.motion_styles[operator, on.intent]
+            )
+            assert c.motion - told == pytest.approx(a.motion)
+
+
+def test_a_nearest_primitive_probe_is_above_chance_and_far_from_perfect(demo: World) -> None:
+    motion = np.stack([s.motion for t in good(demo) for s in t.segments])
+    label = np.array([s.label for t in good(demo) for s in t.segments])
+    guess = (motion @ demo.motion_labels.T).argmax(axis=1)
+    assert 5 / len(demo.labels) < np.mean(guess == label) < 0.5
+
+
+def test_durations_and_numbers_of_steps_do_not_tell_the_label(demo: World) -> None:
+    world = sample_world(demo_world().replace(train_takes=600))
+    segments = [s for t in good(world) for s in t.segments]
+    by_label = [[s.end_s - s.start_s for s in segments if s.label == label] for label in range(len(world.labels))]
+    late = [
+        [s.time_s - (s.start_s + s.end_s) / 2 for s in segments if s.label == label]
+        for label in range(len(world.labels))
+    ]
+    counts = [[len(t.segments) for t in good(world) if t.task == task] for task in range(world.config.tasks)]
+    for groups in (by_label, late, counts):
+        assert stats.f_oneway(*groups).pvalue > 0.001
+
+
+def test_a_duration_that_follows_the_label_would_be_found(demo: World) -> None:
+    world = sample_world(demo_world().replace(train_takes=600))
+    segments = [s for t in good(world) for s in t.segments]
+    leaking = [
+        [s.end_s - s.start_s + 0.01 * (label % 7) for s in segments if s.label == label]
+        for label in range(len(world.labels))
+    ]
+    assert stats.f_oneway(*leaking).pvalue < 0.001
+
+
+def test_annotated_times_lie_in_their_steps_in_order(demo: World) -> None:
+    for take in demo.takes:
+        times = [s.time_s for s in take.segments]
+        assert times == sorted(times)
+        assert all(s.start_s < s.time_s < s.end_s for s in take.segments)
+
+
+@given(st.floats(0.0, 1.0))
+@settings(derandomize=True, deadline=None)
+def test_excursions_stay_bounded_and_vanish_with_their_slope_at_both_ends(phase: float) -> None:
+    assert np.abs(profiles(np.array([phase]))).max() <= 1.0 + 1e-9
+    ends = profiles(np.array([0.0, 1e-6, 1 - 1e-6, 1.0]))
+    assert np.abs(ends).max() < 1e-10
+
+
+def test_the_pose_stream_is_continuous_in_position_and_speed(demo: World) -> None:
+    take = good(demo)[0]
+    t_s = np.arange(0.0, demo.take_duration_s(take), 1e-3)
+    rotation, position = head_poses(head_motion(demo, take), t_s)
+    turns = (Rotation.from_matrix(rotation[:-1]).inv() * Rotation.from_matrix(rotation[1:])).as_rotvec()
+    for step in (turns, np.diff(position, axis=0)):
+        assert np.abs(step).max() < 5e-3
+        assert np.abs(np.diff(step, axis=0)).max() < 5e-5
+
+
+def test_the_trajectory_file_has_the_columns_and_conventions_of_the_real_one(demo: World) -> None:
+    take = next(t for t in demo.takes if t.dense)
+    table = poses_of(demo, take)
+    assert ",".join(table.columns).startswith(aria.COLUMNS)
+    clock = numbers(table, "tracking_timestamp_us")[:, 0]
+    steps = np.diff(clock)
+    assert steps.min() >= 1
+    assert steps.max() < 1200
+    assert 995 < 1e6 / steps.mean() < 1030
+    assert len(np.unique(steps)) > 5
+    quaternion = numbers(table, *(f"q{c}_world_device" for c in "xyzw"))
+    assert np.abs(np.linalg.norm(quaternion, axis=1) - 1).max() < 1e-8
+    up = Rotation.from_quat(quaternion).inv().apply([0.0, 0.0, 1.0])
+    assert up[:, 0].mean() < -0.8
+    assert set(numbers(table, "gravity_z_world")[:, 0]) == {-9.81}
+
+
+def test_velocities_are_finite_differences_in_the_device_frame(demo: World) -> None:
+    table = poses_of(demo, good(demo)[1])
+    t_s = numbers(table, "tracking_timestamp_us")[:, 0] / 1e6
+    rotation = Rotation.from_quat(numbers(table, *(f"q{c}_world_device" for c in "xyzw")))
+    position = numbers(table, *(f"t{c}_world_device" for c in "xyz"))
+    linear = numbers(table, *(f"device_linear_velocity_{c}_device" for c in "xyz"))
+    angular = numbers(table, *(f"angular_velocity_{c}_device" for c in "xyz"))
+    dt = (t_s[2:] - t_s[:-2])[:, None]
+    assert np.abs(rotation[1:-1].inv().apply((position[2:] - position[:-2]) / dt) - linear[1:-1]).max() < 0.02
+    assert np.abs((rotation[:-2].inv() * rotation[2:]).as_rotvec() / dt - angular[1:-1]).max() < 0.05
+
+
+def test_calibration_takes_the_device_to_the_head_camera(demo: World) -> None:
+    take = good(demo)[2]
+    first = json.loads(aria.calibration_jsonl(demo, take).splitlines()[0])
+    rgb = next(c for c in first["CameraCalibrations"] if c["Label"] == "camera-rgb")["T_Device_Camera"]
+    w, (x, y, z) = rgb["UnitQuaternion"]
+    device_rgb = Rotation.from_quat([x, y, z, w])
+    assert np.rad2deg(device_rgb.magnitude()) == pytest.approx(39.4, abs=0.01)
+    table = poses_of(demo, take)
+    frame0 = aria.frame_clock_ns(demo, demo.captures[take.capture], np.array([take.first_row]))[0] / 1e3
+    t_s = (numbers(table, "tracking_timestamp_us")[:, 0] - frame0) / 1e6
+    head, _ = head_poses(head_motion(demo, take), t_s)
+    world_rgb = Rotation.from_quat(numbers(table, *(f"q{c}_world_device" for c in "xyzw"))) * device_rgb
+    upright = world_rgb * Rotation.from_matrix(aria.RGB_FROM_UPRIGHT)
+    apart = (upright[:-50].inv() * upright[50:]) * (
+        Rotation.from_matrix(head[:-50]).inv() * Rotation.from_matrix(head[50:])
+    ).inv()
+    assert apart.magnitude().max() < 1e-6
+
+
+def test_other_takes_have_no_hole_above_the_gap_limit(demo: World) -> None:
+    table = poses_of(demo, good(demo)[3])
+    assert np.diff(numbers(table, "tracking_timestamp_us")[:, 0]).max() < 20_000
+
+
+def test_timesync_rows_are_the_frame_times_of_the_trajectory_clock(demo: World) -> None:
+    take = good(demo)[0]
+    capture = demo.captures[take.capture]
+    table = pl.read_csv(io.StringIO(aria.timesync_csv(demo, capture)))
+    ns = table[f"{capture.camera}_214-1_capture_timestamp_ns"].to_numpy()
+    assert len(ns) == capture.rows
+    assert np.abs(np.diff(ns) - 1e9 / demo.config.fps).max() <= 1
+    clock = numbers(poses_of(demo, take), "tracking_timestamp_us")[:, 0]
+    assert clock[0] * 1e3 < ns[take.first_row]
+    assert clock[-1] * 1e3 > ns[take.first_row + take.n_frames - 1]
+
+
+def test_annotations_show_every_habit_of_real_annotators() -> None:
+    config: WorldConfig = demo_world().replace(train_takes=300, broken="none")
+    world = sample_world(config)
+    annotations = [a for t in world.takes for a in annotations_of(world, t)]
+    descriptions = [d for a in annotations for d in a["descriptions"]]
+    flags = {type(d["unsure"]) for d in descriptions}
+    assert flags == {bool, str}
+    assert any(a["rejected"] for a in annotations)
+    assert len(annotations) > len(world.takes)
+    assert any("narration_subject" in d for d in descriptions)
+    assert {d.get("subject", d.get("narration_subject")) for d in descriptions} == {"C", "O"}
+    times = [[d["timestamp"] for d in a["descriptions"]] for a in annotations]
+    assert any(t != sorted(t) for t in times)
+    known = {text for label in world.labels for text in label.texts}
+    wearer = [d["text"] for d in descriptions if d.get("subject", d.get("narration_subject")) == "C"]
+    wrong = [text for text in wearer if text.removeprefix("C ").removesuffix(".") not in known]
+    assert 0.003 < len(wrong) / len(wearer) < 0.02

@@ -1,0 +1,91 @@
+"""The captions of the layout basketball, read here by a reader of its own, tell the shots that happened."""
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from layouts_fixture import Written, written
+
+from schemas.world import tiny_layout
+from trajpilot_core.simworld.layouts.basketball import DRILLS, ShotAttempt, shots_of
+from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.world.vocabulary import VERBS
+
+Json = dict[str, Any]
+
+
+def load(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_text())
+
+
+@pytest.fixture(scope="module")
+def basketball(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    config = tiny_layout("basketball").replace(size_px=64, fps=10, dense_takes=0, broken="none", segment_s=0.5)
+    return written(tmp_path_factory.mktemp("basketball") / "world", config)
+
+
+ATTEMPT = re.compile(r"shoots (the hoop|a jump shot|a layup)|attempts a layup")
+
+
+MADE = re.compile(r"into the hoop|enters the net")
+
+
+MISSED = re.compile(r"bounces off the rim|hits the backboard|rebounds the ball|misses the hoop")
+
+
+def told(captions: list[Json]) -> list[str]:
+    """Return the outcome of every attempt, from its own caption and the next."""
+    found = []
+    for one, after in pairwise([*captions, {"text": "", "subject": "C"}]):
+        if ATTEMPT.search(one["text"]):
+            text = one["text"] + " " + after["text"]
+            made, missed = bool(MADE.search(text)), bool(MISSED.search(text))
+            found.append("ambiguous" if made and missed else "made" if made else "missed" if missed else "none")
+    return found
+
+
+def test_shots_and_outcomes_stand_in_the_captions(basketball: Written) -> None:
+    subjects, annotators = set(), set()
+    for take in basketball.good():
+        file = load(basketball.folder, f"annotations/atomic_descriptions_{take.split}.json")
+        given = [a for a in file["annotations"][take.uid] if not a["rejected"]]
+        annotators.add(len(given))
+        whole = max((a["descriptions"] for a in given), key=len)
+        captions = sorted(whole, key=lambda d: float(d["timestamp"]))
+        assert [d["timestamp"] for d in captions] == [s.time_s for s in take.segments]
+        assert told(captions) == [s.outcome for s in shots_of(basketball.world, take).values()]
+        subjects |= {d.get("subject", d.get("narration_subject")) for d in captions if MISSED.search(d["text"])}
+    assert subjects == {"C", "O"}
+    assert annotators == {1, 2}
+
+
+def test_there_are_enough_shots_for_a_balanced_split_of_whole_takes(basketball: Written) -> None:
+    for split, wanted in (("train", 8), ("val", 3)):
+        shots = [s for t in basketball.good(split) for s in shots_of(basketball.world, t).values()]
+        for outcome in ("made", "missed"):
+            assert sum(s.outcome == outcome for s in shots) >= wanted
+    every = [s for t in basketball.good() for s in shots_of(basketball.world, t).values()]
+    assert {s.outcome for s in every} == {"made", "missed", "ambiguous", "none"}
+    assert {s.evidence for s in every} == {"next", "own", None}
+
+
+def test_the_preset_of_basketball_can_be_balanced_and_its_takes_are_drills(basketball: Written) -> None:
+    world = sample_world(tiny_layout("basketball"))
+    shots: dict[str, list[ShotAttempt]] = {"train": [], "val": []}
+    for take in world.takes:
+        if take.fault is None:
+            shots[take.split] += shots_of(world, take).values()
+    for split, wanted in (("train", 8), ("val", 3)):
+        assert min(sum(s.outcome == o for s in shots[split]) for o in ("made", "missed")) >= wanted
+    tasks = {(t["task_id"], t["task_name"]) for t in load(basketball.folder, "takes.json")}
+    assert tasks <= set(DRILLS)
+    assert not (basketball.folder / "annotations/paraphrases.csv").exists()
+
+
+def test_captions_of_drills_say_nothing_of_the_labels(basketball: Written) -> None:
+    text = (basketball.folder / "annotations/atomic_descriptions_train.json").read_text()
+    assert not any(phrase in text for label in basketball.world.labels for phrase in label.texts)
+    assert not any(f"C {verb} " in text for pair in VERBS for verb in pair)

@@ -1,0 +1,103 @@
+"""Every fault planted in a layout is found by the stages under a code that it declares, and no good take is lost."""
+
+import importlib
+from collections import defaultdict
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from layouts_fixture import OTHERS, Written, court_world, small_world, written
+
+from schemas.config import FeatureConfig, PipelineConfig, RunOptions
+from schemas.world import LayoutName
+from trajpilot_core.corpora.registry import corpus_of_layout
+from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
+from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.stage import AnyStage
+from trajpilot_core.simworld.faults import NAMES
+from trajpilot_core.simworld.faults_layouts import LAYOUT_FAULTS
+from trajpilot_core.simworld.layouts.egoper import split_file
+from trajpilot_core.simworld.layouts.egoper import video_id as egoper_id
+from trajpilot_core.simworld.layouts.epic_kitchens import video_id as epic_id
+from trajpilot_core.simworld.layouts.goalstep import entry_uid
+from trajpilot_core.simworld.world.truth import TakeTruth, World
+from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.store.reading import read_entry_table
+
+PREFIX = {"basketball": "egoexo4d", "keystep": "egoexo4d", "epic_kitchens": "epic"}
+
+
+NAMELESS = {("epic_kitchens", "segment_malformed")}
+"""A row that is cut short belongs to nobody."""
+
+
+def take_of(world: World, take: TakeTruth) -> str:
+    """Return how the ids of a take begin in the tables."""
+    name = {
+        "basketball": lambda *_: take.uid,
+        "keystep": lambda *_: take.uid,
+        "goalstep": entry_uid,
+        "egoper": egoper_id,
+        "epic_kitchens": epic_id,
+    }[world.config.layout](world, take)
+    return f"{PREFIX.get(world.config.layout, world.config.layout)}:{name}"
+
+
+def run_stages(root: Path, corpus: Written) -> dict[str, pa.Table]:
+    """Run the stages that read files; returns every table that they wrote, rejects included."""
+    has_poses = corpus.world.config.layout in ("basketball", "keystep")
+    names = ("ingest", "trajectories", "features") if has_poses else ("ingest", "features")
+    write_tiny_checkpoint(root / "tiny.pt")
+    stages: dict[str, AnyStage] = {
+        name: importlib.import_module(f"trajpilot_core.stages.{name}").STAGE for name in names
+    }
+    base = PipelineConfig()
+    actions, shots = base.ingest.epic_kitchens.replace(segment="action"), base.ingest.basketball.replace(balance=False)
+    config = base.replace(
+        ingest=base.ingest.replace(
+            video="full",
+            corpus=corpus_of_layout(corpus.world.config.layout).name,
+            epic_kitchens=actions,
+            basketball=shots,
+        ),
+        features=FeatureConfig(model="tiny", size_px=64, checkpoint=str(root / "tiny.pt"), precision="fp32"),
+    )
+    run = RunOptions(root=str(root), data_root=str(corpus.folder), device="cpu", workers=1, max_reject_ratio=1.0)
+    tables = {}
+    for name in names:
+        execute(stages[name], config, run, stages)
+        folder = open_folder(run.root, run.protocols)
+        manifest = current_manifest(folder, name)
+        assert manifest is not None
+        tables |= {entry: read_entry_table(folder, manifest, entry) for entry in manifest.entries}
+    return tables
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", OTHERS)
+def test_every_fault_of_a_layout_is_named_and_no_good_take_is_lost(layout: LayoutName, tmp_path: Path) -> None:
+    small = court_world(broken_segments=14) if layout == "basketball" else small_world(layout, segments=5)
+    corpus = written(tmp_path / "world", small.replace(train_takes=3, test_takes=4))
+    (tmp_path / "runs").mkdir()
+    tables = run_stages(tmp_path / "runs", corpus)
+    codes: dict[str, set[str]] = defaultdict(set)
+    for name, table in tables.items():
+        if name.endswith(".rejects"):
+            for row in table.to_pylist():
+                codes[row["take"]].add(row["code"])
+    everything = {code for found in codes.values() for code in found}
+    missed = {}
+    for fault in LAYOUT_FAULTS[layout]:
+        start = take_of(corpus.world, corpus.broken(fault.name))
+        found = {code for take, some in codes.items() if take.startswith(start) for code in some}
+        found = everything if fault.name in NAMES or (layout, fault.name) in NAMELESS else found
+        if not {str(code) for code in fault.codes} & found:
+            missed[fault.name] = sorted(found)
+    assert not missed
+    assert set(tables["takes"]["corpus"].to_pylist()) == {"simulated"}
+    ids = set(tables["features"]["take_id"].to_pylist())
+    for take in corpus.good():
+        if layout == "egoper" and split_file(corpus.world, take) == "test":
+            continue
+        assert any(one.startswith(take_of(corpus.world, take)) for one in ids), take.index

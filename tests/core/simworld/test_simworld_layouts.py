@@ -1,0 +1,155 @@
+"""A world in any layout: equal bytes, resuming, faults that have an effect, and the mark that it was simulated."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from layouts_fixture import OTHERS, Written, contents, frame_times, small_world, written
+from pydantic import ValidationError
+
+from schemas.world import PRESETS, LayoutName, WorldConfig, tiny_world
+from trajpilot_core.corpora.simulated import is_simulated
+from trajpilot_core.engine.stage import no_progress
+from trajpilot_core.evaluation.ceiling import read_world
+from trajpilot_core.simworld.faults import NAMES
+from trajpilot_core.simworld.faults_layouts import LAYOUT_FAULTS, TEST_SPLIT, VIDEO_FAULTS
+from trajpilot_core.simworld.layouts.registry import LAYOUTS
+from trajpilot_core.simworld.layouts.wording import base_form
+from trajpilot_core.simworld.write import corpus_files, write_world
+from trajpilot_core.store.corpus_files import open_corpus
+
+TINY_DIGEST = "bc68c30a8b89b2dcf7d06952d27a746608911247683f3ca3f3a3de4e2aeaeb3f"
+"""Of the tiny world."""
+ELSEWHERE = {fault.name for fault in VIDEO_FAULTS} | {"group_part_missing", TEST_SPLIT}
+"""Faults that lie in a take's files and in no list, and the one that lies in the take's split."""
+
+
+def quick(layout: LayoutName) -> WorldConfig:
+    return small_world(layout, train_takes=2, test_takes=2, segments=4, segment_s=0.5, broken="none")
+
+
+@pytest.fixture(scope="module", params=OTHERS)
+def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    folder = tmp_path_factory.mktemp("layouts") / "world"
+    return written(
+        folder, small_world(request.param, train_takes=2, test_takes=1, segments=4, broken_segments=5, segment_s=0.6)
+    )
+
+
+def test_a_world_keeps_its_digest_and_a_layout_changes_it() -> None:
+    assert tiny_world().digest() == TINY_DIGEST
+    assert tiny_world().replace(layout="goalstep").digest() != TINY_DIGEST
+
+
+def test_a_world_without_files_has_no_layout() -> None:
+    with pytest.raises(ValidationError, match="has no files"):
+        WorldConfig(entry="frames", layout="egoper")
+
+
+def test_every_layout_has_a_writer_its_faults_and_a_preset() -> None:
+    assert set(LAYOUTS) == set(LAYOUT_FAULTS) == {"egoexo4d", *OTHERS}
+    assert {f"tiny_{layout}" for layout in OTHERS} <= set(PRESETS)
+    assert all(PRESETS[f"tiny_{layout}"]().layout == layout for layout in OTHERS)
+
+
+@pytest.mark.parametrize("layout", OTHERS)
+def test_a_second_writing_and_an_interrupted_one_end_with_the_same_bytes(layout: LayoutName, tmp_path: Path) -> None:
+    def stop(done: int, total: int, what: str) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    whole = written(tmp_path / "whole", quick(layout))
+    with pytest.raises(KeyboardInterrupt):
+        write_world(quick(layout), tmp_path / "part", 1, stop)
+    assert not (tmp_path / "part" / "world.json").exists()
+    summary = write_world(quick(layout), tmp_path / "part", 1, no_progress)
+    assert summary.reused == 2
+    assert contents(tmp_path / "part") == contents(whole.folder)
+    assert write_world(quick(layout), whole.folder, 1, no_progress).written == 0
+
+
+def test_world_json_names_every_file_and_says_that_it_was_simulated(corpus: Written) -> None:
+    assert {*corpus_files(corpus.folder), "world.json"} == set(contents(corpus.folder))
+    assert json.loads((corpus.folder / "world.json").read_text())["config"]["layout"] == corpus.world.config.layout
+    assert is_simulated(open_corpus(str(corpus.folder)))
+    assert read_world(str(corpus.folder)) is None
+
+
+@pytest.mark.parametrize("content", [None, b"", b"[]", b'{"simulated": "yes"}', b"{" * 200_000])
+def test_a_corpus_that_does_not_say_so_is_not_called_simulated(content: bytes | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "world.json").write_bytes(content)
+    assert not is_simulated(open_corpus(str(tmp_path)))
+
+
+def test_only_the_layouts_that_release_poses_have_them(corpus: Written) -> None:
+    names = list(corpus_files(corpus.folder))
+    found = any("trajectory" in name or "timesync" in name for name in names)
+    assert found == (corpus.world.config.layout in ("keystep", "basketball"))
+
+
+def test_every_fault_is_planted_once_and_hostile_names_touch_nothing_outside(corpus: Written) -> None:
+    faults = [take.fault for take in corpus.world.takes if take.fault]
+    assert sorted(faults) == sorted(fault.name for fault in LAYOUT_FAULTS[corpus.world.config.layout])
+    assert [p.name for p in corpus.folder.parent.iterdir()] == [corpus.folder.name]
+    assert not Path(NAMES["name_absolute"]).exists()
+
+
+def test_every_fault_outside_the_video_changes_what_is_written_beside_it(corpus: Written) -> None:
+    world, layout = corpus.world, LAYOUTS[corpus.world.config.layout]
+    whole = dict(layout.rest(world))
+    for fault in LAYOUT_FAULTS[world.config.layout]:
+        if fault.name in ELSEWHERE or fault.name.startswith(("trajectory", "calibration")):
+            continue
+        mended = tuple(replace(t, fault=None) if t.fault == fault.name else t for t in world.takes)
+        assert dict(layout.rest(replace(world, takes=mended))) != whole, fault.name
+
+
+def test_video_faults_are_what_their_names_say(corpus: Written) -> None:
+    layout, fps = LAYOUTS[corpus.world.config.layout], corpus.world.config.fps
+    if layout.has_poses:
+        pytest.skip("the tree of the default layout; tested there")
+    files = {fault.name: videos_of(corpus, fault.name) for fault in VIDEO_FAULTS}
+    assert files["video_missing"] == []
+    assert not files["video_text"][0].read_bytes().startswith(b"\0")
+    assert b"moov" not in files["video_no_index"][0].read_bytes()
+    assert len(frame_times(files["video_half"][0])) < corpus.broken("video_half").n_frames
+    hole, uneven = (frame_times(files[name][0]) for name in ("video_hole", "video_uneven"))
+    assert (hole[1:] - hole[:-1]).max() > 1.2
+    assert (uneven[1:] - uneven[:-1]).max() > 1.2 / fps
+    zeros = files["video_zeros"][0].read_bytes()
+    assert bytes(len(zeros) // 8) in zeros
+
+
+def videos_of(corpus: Written, fault: str) -> list[Path]:
+    """Return the video files of a broken take."""
+    marker, name = corpus.world.config.layout, ""
+    take = corpus.broken(fault)
+    if marker == "goalstep":
+        name = f"v2/full_scale/{take.uid}.mp4"
+    if marker == "egoper":
+        name = f"*/trim_videos/*_{take.index + 1:03d}.mp4"
+    if marker == "epic_kitchens":
+        from trajpilot_core.simworld.layouts.epic_kitchens import video_id
+
+        name = f"*/videos/{video_id(corpus.world, take)}.MP4"
+    return sorted(corpus.folder.glob(name))
+
+
+@pytest.mark.parametrize(
+    ("verb", "base"),
+    [
+        ("cuts", "cut"),
+        ("empties", "empty"),
+        ("ties", "tie"),
+        ("presses", "press"),
+        ("picks up", "pick up"),
+        ("mixes", "mix"),
+        ("squeezes", "squeeze"),
+        ("pushes", "push"),
+        ("scratches", "scratch"),
+    ],
+)
+def test_verbs_are_written_in_base_form(verb: str, base: str) -> None:
+    assert base_form(verb) == base

@@ -1,0 +1,169 @@
+"""The rendered video moves as the poses say, and shows what it should and no more."""
+
+from pathlib import Path
+
+import av
+import cv2
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from schemas.world import demo_world, tiny_world
+from trajpilot_core.simworld.video import write_video
+from trajpilot_core.simworld.world.motion import head_motion, head_poses
+from trajpilot_core.simworld.world.render import camera_matrix, render_at, render_frames
+from trajpilot_core.simworld.world.sample import sample_world
+
+STEP = 3
+"""Frames between the two pictures whose rotation is recovered."""
+
+
+def decoded(path: Path) -> list[np.ndarray]:
+    with av.open(str(path)) as container:
+        return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+
+
+def recovered_rotation(first: np.ndarray, second: np.ndarray, camera: np.ndarray) -> Rotation:
+    """Return the camera's rotation from `first` to `second` (upright RGB), from tracked corners."""
+    a, b = (cv2.cvtColor(x, cv2.COLOR_RGB2GRAY) for x in (first, second))
+    corners = cv2.goodFeaturesToTrack(a, 400, 0.01, 5)
+    moved, found, _ = cv2.calcOpticalFlowPyrLK(a, b, corners, None, winSize=(15, 15), maxLevel=3)
+    keep = found[:, 0] == 1
+    essential, mask = cv2.findEssentialMat(corners[keep], moved[keep], camera, cv2.RANSAC, 0.999, 0.7)
+    _, rotation, _, _ = cv2.recoverPose(essential[:3], corners[keep], moved[keep], camera, mask=mask)
+    return Rotation.from_matrix(rotation.T)
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, Path]:
+    """Decoded frames of one demo take, its true head rotations (N, 3, 3), the camera matrix, the file."""
+    config = demo_world().replace(train_takes=1, test_takes=1, broken="none", takes_per_capture=1)
+    world = sample_world(config)
+    take = world.takes[0]
+    motion = head_motion(world, take)
+    path = tmp_path_factory.mktemp("video") / "take.mp4"
+    write_video(path, render_frames(world, take, motion), config.fps, config.crf)
+    rotation, _ = head_poses(motion, np.arange(take.n_frames) / config.fps)
+    return decoded(path), rotation, camera_matrix(config.size_px, config.view_deg), path
+
+
+def errors_deg(frames: list[np.ndarray], rotation: np.ndarray, camera: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return, per pair of frames, the error of the recovered rotation and the size of the true one, degrees."""
+    cv2.setRNGSeed(0)
+    error, size = [], []
+    for k in range(0, len(frames) - STEP, 11):
+        true = Rotation.from_matrix(rotation[k].T @ rotation[k + STEP])
+        error.append(np.rad2deg((recovered_rotation(frames[k], frames[k + STEP], camera) * true.inv()).magnitude()))
+        size.append(np.rad2deg(true.magnitude()))
+    return np.array(error), np.array(size)
+
+
+def test_the_rotation_between_frames_can_be_recovered_from_the_images(clip: tuple) -> None:
+    frames, rotation, camera, _ = clip
+    error, size = errors_deg(frames, rotation, camera)
+    assert np.median(size) > 1.5
+    assert np.median(error) < 0.8
+    assert np.quantile(error, 0.8) < 1.2
+
+
+def test_a_pure_rotation_moves_the_picture_by_the_homography_of_that_rotation() -> None:
+    config = demo_world().replace(train_takes=1, test_takes=1, broken="none", wander=0.0, unit_translation_m=1e-7)
+    world = sample_world(config)
+    take, camera = world.takes[0], camera_matrix(config.size_px, config.view_deg)
+    motion = head_motion(world, take)
+    for segment in take.segments[:4]:
+        t_s = segment.start_s + (segment.end_s - segment.start_s) * np.array([0.32, 0.35])
+        first, second = render_at(world, take, motion, t_s)
+        rotation, _ = head_poses(motion, t_s)
+        a, b = (cv2.cvtColor(x, cv2.COLOR_RGB2GRAY) for x in (first, second))
+        corners = cv2.goodFeaturesToTrack(a, 300, 0.01, 5)
+        moved, found, _ = cv2.calcOpticalFlowPyrLK(a, b, corners, None, winSize=(15, 15), maxLevel=3)
+        rays = np.hstack([corners[:, 0], np.ones((len(corners), 1))]) @ np.linalg.inv(camera).T
+        wanted = rays @ (rotation[1].T @ rotation[0]).T @ camera.T
+        off_px = np.linalg.norm(wanted[:, :2] / wanted[:, 2:] - moved[:, 0], axis=1)[found[:, 0] == 1]
+        assert np.median(np.linalg.norm(corners[:, 0] - moved[:, 0], axis=1)) > 1.0
+        assert np.median(off_px) < 0.25
+
+
+def test_poses_of_another_moment_are_found_out(clip: tuple) -> None:
+    frames, rotation, camera, _ = clip
+    error, _ = errors_deg(frames, np.roll(rotation, 20, axis=0), camera)
+    assert np.median(error) > 1.5
+
+
+def test_the_file_holds_every_frame_evenly_with_b_frames_and_no_date(clip: tuple) -> None:
+    frames, rotation, _, path = clip
+    assert len(frames) == len(rotation)
+    with av.open(str(path)) as container:
+        assert "creation_time" not in container.metadata
+        stream = container.streams.video[0]
+        found = list(container.decode(video=0))
+        times = np.array([float(frame.pts * stream.time_base) for frame in found])
+        assert {1, 2, 3} <= {int(frame.pict_type) for frame in found}  # I, P, B
+    assert times == pytest.approx(np.arange(len(times)) / demo_world().fps, abs=1e-6)
+
+
+def test_equal_frames_give_equal_bytes(tmp_path: Path) -> None:
+    world = sample_world(tiny_world())
+    take = world.takes[0]
+    for name in ("a.mp4", "b.mp4"):
+        write_video(tmp_path / name, render_at(world, take, head_motion(world, take), np.arange(20) / 15), 15, 28)
+    assert (tmp_path / "a.mp4").read_bytes() == (tmp_path / "b.mp4").read_bytes()
+
+
+def test_up_in_the_room_is_up_in_the_picture() -> None:
+    world = sample_world(tiny_world().replace(wander=0.0, motion_noise=0.0, kappa=0.0, style=0.0))
+    take = world.takes[0]
+    (frame,) = render_at(world, take, head_motion(world, take), np.array([1.0]))
+    station_above = frame[frame.shape[0] // 2].astype(float).std()
+    assert station_above > 0
+    rotation, _ = head_poses(head_motion(world, take), np.array([1.0]))
+    assert (rotation[0].T @ [0.0, 0.0, 1.0])[1] < -0.8
+
+
+def test_scene_zero_makes_all_takes_look_alike() -> None:
+    config = tiny_world().replace(
+        scene=0.0,
+        wander=0.0,
+        motion_noise=0.0,
+        kappa=0.0,
+        style=0.0,
+        appearance_noise=0.0,
+        task_appearance=0.0,
+        position_appearance=0.0,
+        label_appearance=0.0,
+    )
+    world = sample_world(config)
+    views = [next(render_at(world, t, head_motion(world, t), np.array([0.0]))) for t in world.takes[:3]]
+    assert all(np.array_equal(views[0], view) for view in views)
+
+
+def probe(inputs: np.ndarray, target: np.ndarray, fit: np.ndarray) -> float:
+    """Return the accuracy of a ridge classifier (one-hot least squares) on the rows outside `fit`."""
+    x = np.hstack([(inputs - inputs[fit].mean(0)) / (inputs[fit].std(0) + 1e-6), np.ones((len(inputs), 1))])
+    y = np.eye(target.max() + 1)[target]
+    weight = np.linalg.solve(x[fit].T @ x[fit] + 3.0 * np.eye(x.shape[1]), x[fit].T @ y[fit])
+    return float(np.mean((x[~fit] @ weight).argmax(axis=1) == target[~fit]))
+
+
+@pytest.mark.slow
+def test_coarse_picture_statistics_show_task_strongly_position_moderately_and_label_weakly() -> None:
+    config = demo_world().replace(broken="none", size_px=128)
+    world = sample_world(config)
+    rows, task, position, label, fit = [], [], [], [], []
+    for take in world.takes:
+        middle = np.array([(s.start_s + s.end_s) / 2 for s in take.segments])
+        for view, segment in zip(render_at(world, take, head_motion(world, take), middle), take.segments, strict=True):
+            cells = view.reshape(4, config.size_px // 4, 4, config.size_px // 4, 3) / 255.0
+            mean = cells.mean(axis=(1, 3)).ravel()
+            rows.append(np.concatenate([mean, mean**2, cells.std(axis=(1, 3)).ravel()]))
+            truth = world.labels[segment.label]
+            task.append(truth.task)
+            position.append(truth.task * config.positions + truth.position)
+            label.append(segment.label)
+            fit.append(take.split == "train")
+    inputs, fitted = np.stack(rows), np.array(fit)
+    found = [probe(inputs, np.array(target), fitted) for target in (task, position, label)]
+    assert found[0] > 0.9
+    assert 0.35 < found[1] < 0.85
+    assert 3 / len(world.labels) < found[2] < 0.5

@@ -1,0 +1,134 @@
+"""E_tau and its stage: size, scale, folds, freezing, and that it learns what the motion carries."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from planning_world import Memory, WorldSize, planning_world, run_stage
+from torch.testing import assert_close
+
+from schemas.training import AlignmentConfig, TrainConfig
+from trajpilot_core.data import chains as chain_module
+from trajpilot_core.data.chains import ModelFile, chains, load_e_tau, trajectory_latents
+from trajpilot_core.data.planning import load_motion_data
+from trajpilot_core.errors import TrainingError
+from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
+from trajpilot_core.stages import alignment
+from trajpilot_core.training.dev_scores import recall_at
+
+TRAIN = TrainConfig(epochs=8, patience=None, lr=3e-3, batch=32, precision="fp32")
+CFG = AlignmentConfig(width=32, layers=1, heads=2, hidden=64, folds=1, seeds=(0,), train=TRAIN)
+SIZE = WorldSize(tasks=2, steps=4, alternatives=2, train=14, dev=4, test=2, motion_strength=1.5)
+
+
+def test_the_paper_size_has_0_9_million_parameters() -> None:
+    model = TrajectoryEncoder(AlignmentConfig(), 768)
+    assert abs(sum(p.numel() for p in model.parameters()) / 0.895e6 - 1) < 0.01
+
+
+def test_outputs_are_unit_vectors_and_the_order_of_the_motions_matters() -> None:
+    model = TrajectoryEncoder(CFG, 24).eval()
+    motions = torch.randn(5, 16, 6)
+    out = model(motions)
+    assert out.shape == (5, 24)
+    assert_close(out.norm(dim=1), torch.ones(5))
+    assert not torch.allclose(out, model(motions.flip(1)), atol=1e-4)
+
+
+def test_the_scale_keeps_zero_motion_at_zero_and_never_divides_by_zero() -> None:
+    motions = torch.randn(40, 16, 6) * torch.tensor([1, 2, 3, 4, 5, 0.0]) + torch.tensor([9, 0, 0, 0, 0, 0.0])
+    scale = channel_scale(motions)
+    assert_close(scale, motions.reshape(-1, 6).std(0, correction=0).where(scale != 1, torch.tensor(1.0)))
+    assert scale[5] == 1
+    assert torch.equal(torch.zeros(16, 6) / scale, torch.zeros(16, 6))
+
+
+def test_recall_ranks_by_cosine_with_ties_to_the_smaller_id() -> None:
+    bank = torch.eye(4)
+    predicted = torch.tensor([[0.9, 0.1, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]])
+    assert recall_at(predicted, bank, torch.tensor([0, 0]), 1) == 1.0
+    assert recall_at(predicted, bank, torch.tensor([1, 1]), 1) == 0.0
+    assert recall_at(predicted, bank, torch.tensor([1, 1]), 2) == 1.0
+    assert recall_at(predicted, bank, torch.tensor([2, 3]), 3) == 0.5
+
+
+@pytest.fixture(scope="module")
+def aligned(tmp_path_factory: pytest.TempPathFactory) -> Memory:
+    memory = planning_world(SIZE)
+    run_stage(alignment.STAGE, CFG, memory, tmp_path_factory.mktemp("scratch"))
+    return memory
+
+
+def test_the_stage_writes_what_it_declares(aligned: Memory) -> None:
+    assert {"folds", "alignment_curves"} <= set(aligned.tables)
+    assert set(aligned.models) == {"e_tau"}
+    assert aligned.counts == (200, 200)
+    told = {(r["split"], r["quantity"]) for r in aligned.tables["alignment_curves"].to_pylist()}
+    assert told == {("train", "loss"), *((s, q) for s in ("train", "dev") for q in ("R@1", "R@5"))}
+
+
+def told_takes(memory: Memory) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = json.loads(memory.model("e_tau")[1]["fitted_takes"])
+    return found
+
+
+def test_the_model_names_the_takes_that_it_was_fitted_on(aligned: Memory) -> None:
+    fitted = [r["take_id"] for r in aligned.tables["folds"].to_pylist() if r["fold"] == -1]
+    assert told_takes(aligned) == {"final": sorted(fitted)}
+
+
+def test_a_fit_on_a_held_out_take_shows_in_the_model_though_the_folds_deny_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = planning_world(SIZE)
+    real = chain_module.fitting_takes
+    dev = 15
+    monkeypatch.setattr(chain_module, "fitting_takes", lambda *a: torch.cat([real(*a), torch.tensor([dev])]))
+    run_stage(alignment.STAGE, CFG.replace(folds=2, train=TRAIN.replace(epochs=1)), memory, tmp_path)
+    told = told_takes(memory)
+    assert set(told) == {"final", "fold0", "fold1"}
+    assert all(f"egoexo4d:{dev:04d}" in takes for takes in told.values())
+
+
+def test_motion_finds_its_label_on_dev_far_above_chance(aligned: Memory) -> None:
+    rows = aligned.tables["alignment_curves"].to_pylist()
+    best = max(r["value"] for r in rows if (r["split"], r["quantity"]) == ("dev", "R@1"))
+    assert best > 4 / 16
+
+
+def test_the_stored_model_is_the_best_epoch_with_the_scale_of_the_fitting_takes(aligned: Memory) -> None:
+    data = load_motion_data(aligned)
+    model = load_e_tau(ModelFile(*aligned.model("e_tau")), chains(1)[0], 0, "cpu")
+    fold = {r["take_id"]: r["fold"] for r in aligned.tables["folds"].to_pylist()}
+    fitted = torch.tensor([fold.get(data.take_ids[i], 0) == -1 for i in data.segment_take])
+    assert_close(model.scale, channel_scale(data.motions[fitted]))
+    dev = data.take_split[data.segment_take] == 1
+    rows = aligned.tables["alignment_curves"].to_pylist()
+    best = max(r["value"] for r in rows if (r["split"], r["quantity"]) == ("dev", "R@5"))
+    assert recall_at(trajectory_latents(model, data.motions[dev]), data.bank, data.labels[dev], 5) == best
+    assert not any(p.requires_grad for p in model.parameters())
+
+
+def test_folds_share_out_the_training_takes_and_only_those() -> None:
+    takes = [f"t{i}" for i in range(23)]
+    cross = alignment.draw_folds(takes, CFG.replace(folds=5))
+    assert sorted(cross) == sorted(takes)
+    assert set(cross.values()) == set(range(5))
+    sizes = [list(cross.values()).count(k) for k in range(5)]
+    assert max(sizes) - min(sizes) <= 1
+    assert cross == alignment.draw_folds(takes[::-1], CFG.replace(folds=5))
+    cheap = alignment.draw_folds(takes, CFG)
+    assert list(cheap.values()).count(0) == round(0.15 * 23)
+    assert set(cheap.values()) == {0, -1}
+
+
+def test_too_few_takes_are_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(TrainingError, match=r"alignment\.folds"):
+        alignment.draw_folds(["a", "b"], CFG.replace(folds=5))
+
+
+def test_no_dev_take_is_an_error_that_says_where_to_look(tmp_path: Path) -> None:
+    memory = planning_world(WorldSize(train=4, dev=0, test=1))
+    with pytest.raises(TrainingError, match="0 in dev"):
+        run_stage(alignment.STAGE, CFG, memory, tmp_path)

@@ -1,0 +1,218 @@
+"""The predictor stage on a small procedure graph: what it writes, what helps, and that workers change nothing."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from planning_fixture import World, model_files, planning_data
+from planning_world import Memory, WorldSize, planning_world, run_stage
+
+from schemas.arrow import rows_of
+from schemas.results import CurvePoint
+from schemas.training import AlignmentConfig, PredictorConfig, TrainConfig
+from trajpilot_core.data import chains
+from trajpilot_core.data.chains import chains_of, load_chain_models, read_model_files, trajectory_latents
+from trajpilot_core.data.planning import load_planning_data
+from trajpilot_core.errors import TrainingError
+from trajpilot_core.stages import alignment, predictor
+from trajpilot_core.training.convergence import judge_trained
+from trajpilot_core.training.fit_predictor import PredictorTask, kept, new_predictor, variant_latents, window_loss
+
+TRAIN = TrainConfig(epochs=6, patience=None, lr=3e-3, batch=32, precision="fp32")
+ALIGNMENT = AlignmentConfig(width=32, layers=1, heads=2, hidden=64, folds=1, seeds=(0,), train=TRAIN.replace(epochs=12))
+CFG = PredictorConfig(width=32, layers=1, heads=2, hidden=64, queries=4, dropout=0.0, train=TRAIN)
+SIZE = WorldSize(tasks=2, steps=4, alternatives=3, train=16, dev=4, test=2, motion_strength=2.0, max_horizon=5)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Memory:
+    memory = planning_world(SIZE)
+    run_stage(alignment.STAGE, ALIGNMENT, memory, tmp_path_factory.mktemp("alignment"))
+    run_stage(predictor.STAGE, CFG, memory, tmp_path_factory.mktemp("predictor"), workers=2)
+    return memory
+
+
+def best(memory: Memory, variant: str) -> float:
+    rows = memory.tables["predictor_curves"].to_pylist()
+    return float(max(r["value"] for r in rows if (r["model"], r["quantity"]) == (f"final/{variant}", "M@1")))
+
+
+def test_true_trajectories_help_on_dev(trained: Memory) -> None:
+    assert best(trained, "traj") > best(trained, "no_traj") + 0.2
+    assert best(trained, "no_traj") > best(trained, "majority")
+
+
+def test_the_stage_counts_windows_and_writes_three_checkpoints(trained: Memory) -> None:
+    windows = sum(row["split"] != "test" for row in trained.tables["windows"].to_pylist())
+    assert trained.counts == (windows, windows)
+    tensors, _ = trained.model("predictors")
+    assert {key.rsplit("/", 1)[0] for key in tensors} == {f"final/s0/{v}" for v in ("traj", "no_traj", "endpoint_traj")}
+    assert all(np.isfinite(value).all() for value in tensors.values())
+
+
+def test_lost_windows_are_rejected_once_and_test_ones_left_to_evaluation(trained: Memory, tmp_path: Path) -> None:
+    memory = Memory(dict(trained.tables), dict(trained.models))
+    looks = memory.tables["features"]
+    lost = {"egoexo4d:0000:0000", "egoexo4d:0016:0000", "egoexo4d:0021:0000"}  # of train, dev and test
+    memory.tables["features"] = looks.filter(pa.array([s not in lost for s in looks["segment_id"].to_pylist()]))
+    run_stage(predictor.STAGE, CFG.replace(train=TRAIN.replace(epochs=1)), memory, tmp_path)
+    n_in, n_out = memory.counts
+    assert n_in == trained.counts[0]
+    assert n_in - n_out == sum(row.n_units for row in memory.rejects) == 2 * 3, (
+        "one window of each horizon starts there"
+    )
+    assert {row.take for row in memory.rejects} == {"egoexo4d:0000", "egoexo4d:0016"}
+
+
+def test_the_models_name_the_takes_whose_windows_they_were_fitted_on(trained: Memory) -> None:
+    fitted = sorted(r["take_id"] for r in trained.tables["folds"].to_pylist() if r["fold"] == -1)
+    assert json.loads(trained.model("predictors")[1]["fitted_takes"]) == {"final": fitted}
+
+
+def test_a_fit_on_a_test_take_shows_in_the_models_though_the_folds_deny_it(
+    trained: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = Memory(dict(trained.tables), dict(trained.models))
+    real = chains.fit_takes
+    monkeypatch.setattr(chains, "fit_takes", lambda *a: torch.cat([real(*a), torch.tensor([21])]))
+    run_stage(predictor.STAGE, CFG.replace(train=TRAIN.replace(epochs=1)), memory, tmp_path)
+    assert "egoexo4d:0021" in json.loads(memory.model("predictors")[1]["fitted_takes"])["final"]
+
+
+def test_one_process_and_two_give_equal_bytes(trained: Memory, tmp_path: Path) -> None:
+    memory = Memory(dict(trained.tables), dict(trained.models))
+    run_stage(predictor.STAGE, CFG, memory, tmp_path, workers=1)
+    one, two = memory.model("predictors")[0], trained.model("predictors")[0]
+    assert one.keys() == two.keys()
+    assert all(one[k].tobytes() == two[k].tobytes() for k in one)
+    assert memory.tables["predictor_curves"].equals(trained.tables["predictor_curves"])
+
+
+def test_the_models_read_back_score_what_the_curves_say(trained: Memory) -> None:
+    data = load_planning_data(trained, "evaluation")
+    (chain,) = chains_of(data)
+    models = load_chain_models(read_model_files(trained), chain, 0, "cpu")
+    latents = trajectory_latents(models.e_tau, data.motions)
+    per_horizon = []
+    for horizon, windows in data.windows.items():
+        rows = windows.segments[windows.split == 1]
+        out = models.traj(data.features[rows[:, 0]], data.features[rows[:, -1]], latents[rows], horizon)
+        answers = (out @ data.bank.T).argmax(-1)[:, 1:-1]
+        per_horizon.append((answers == data.labels[rows[:, 1:-1]]).double().mean().item())
+    assert np.mean(per_horizon) == pytest.approx(best(trained, "traj"))
+    assert models.endpoint_traj is not None
+    assert not models.traj.training
+
+
+def test_fold_chains_have_traj_and_no_traj_of_their_own(tmp_path: Path) -> None:
+    memory = planning_world(SIZE)
+    short = TRAIN.replace(epochs=1)
+    run_stage(alignment.STAGE, ALIGNMENT.replace(folds=2, seeds=(3,), train=short), memory, tmp_path / "a")
+    run_stage(predictor.STAGE, CFG.replace(train=short), memory, tmp_path / "p")
+    found = {key.rsplit("/", 1)[0] for key in memory.model("predictors")[0]}
+    assert found == {
+        "final/s3/traj",
+        "final/s3/no_traj",
+        "final/s3/endpoint_traj",
+        *(f"fold{k}/s3/{v}" for k in range(2) for v in ("traj", "no_traj")),
+    }
+    files = read_model_files(memory)
+    fold0 = load_chain_models(files, chains_of(load_planning_data(memory, "scorer"))[1], 3, "cpu")
+    assert fold0.endpoint_traj is None
+    assert files.seeds == (3,)
+
+
+def other_looks(task: PredictorTask, goal: int) -> PredictorTask:
+    """Change the feature of one segment."""
+    changed = task.features.clone()
+    changed[goal] += 1.0
+    return replace(task, features=changed)
+
+
+def other_motion(task: PredictorTask, goal: int) -> PredictorTask:
+    """Change the trajectory of one segment."""
+    changed = task.latents.clone()
+    changed[goal] = -changed[goal]
+    return replace(task, latents=changed)
+
+
+def other_label(task: PredictorTask, goal: int) -> PredictorTask:
+    """Change the label of one segment."""
+    changed = task.labels.clone()
+    changed[goal] = (changed[goal] + 1) % len(task.bank)
+    return replace(task, labels=changed)
+
+
+@pytest.mark.parametrize("change", [other_looks, other_motion, other_label])
+def test_a_masked_goal_is_neither_input_nor_target_of_the_loss(
+    change: Callable[[PredictorTask, int], PredictorTask],
+) -> None:
+    data = planning_data()
+    task = predictor.make_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu")
+    seen = CFG.replace(trajectory_dropout=0.0)
+    masked = seen.replace(goal_dropout=1 - 1e-9)
+    torch.manual_seed(0)
+    model = new_predictor(task, seen).eval()
+    changed = change(task, int(task.fit[3][0, -1]))
+
+    def loss(of: PredictorTask, cfg: PredictorConfig) -> float:
+        return window_loss(model, of, cfg, "traj", (3, torch.tensor([0]))).item()
+
+    assert loss(task, masked) == loss(changed, masked)
+    assert loss(task, seen) != loss(changed, seen)
+
+
+def test_a_variant_sees_exactly_its_trajectories() -> None:
+    latents = torch.randn(2, 5, 4)
+    ends = variant_latents(latents, "endpoint_traj")
+    assert torch.equal(variant_latents(latents, "traj"), latents)
+    assert not variant_latents(latents, "no_traj").any()
+    assert torch.equal(ends[:, [0, -1]], latents[:, [0, -1]])
+    assert not ends[:, 1:-1].any()
+
+
+def test_trajectory_dropout_drops_whole_samples_at_its_rate() -> None:
+    torch.manual_seed(0)
+    mask = kept(20_000, 0.1, torch.device("cpu"))
+    assert mask.dtype == torch.bool
+    assert abs(mask.double().mean().item() - 0.9) < 0.01
+    assert kept(100, 0.0, torch.device("cpu")).all()
+
+
+def curve(scores: list[float], majority: float = 0.1, previous: float = 0.2) -> list[CurvePoint]:
+    def row(model: str, epoch: int, value: float) -> CurvePoint:
+        return CurvePoint(model=model, seed=0, epoch=epoch, split="dev", quantity="M@1", value=value)
+
+    floors = [row("final/majority", 0, majority), row("final/previous", 0, previous)]
+    return [*floors, *(row("final/traj", i + 1, s) for i, s in enumerate(scores))]
+
+
+@pytest.mark.parametrize(
+    ("scores", "verdict"),
+    [
+        ([0.1, 0.3, 0.5, 0.505, 0.5, 0.505, 0.51, 0.5], "holds"),
+        ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], "undertrained"),
+        ([0.15, 0.15, 0.15, 0.15], "undertrained"),
+        ([0.9], "undertrained"),
+    ],
+)
+def test_trained_means_above_the_floors_and_no_longer_rising(scores: list[float], verdict: str) -> None:
+    assert judge_trained(curve(scores), "final/traj", 0).verdict == verdict
+
+
+def test_the_judgement_reads_the_stage_s_own_rows(trained: Memory) -> None:
+    rows = rows_of(CurvePoint, trained.tables["predictor_curves"])
+    assert judge_trained(rows, "final/traj", 0).detail.startswith("dev M@1")
+    one = [r for r in rows if not r.model.endswith("/previous")]
+    assert judge_trained(one, "final/traj", 0).verdict == "undertrained"
+
+
+def test_windows_without_a_step_to_plan_are_refused_before_anything_is_trained() -> None:
+    data = planning_data(World(horizons=(2, 3)))
+    with pytest.raises(TrainingError, match="windows of 2 segments leave no step to plan between Start and Goal"):
+        predictor.make_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu")

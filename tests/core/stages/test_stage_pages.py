@@ -1,0 +1,67 @@
+"""What the pages for people say of the stages, held against the list."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from checkout import CHECKOUT
+
+from trajpilot_core.stages import STAGES
+
+README, OPERATIONS = CHECKOUT / "README.md", CHECKOUT / "docs" / "operations.md"
+PREFECT_FILE = CHECKOUT / "deployments" / "prefect.yaml"
+
+
+def table_rows(text: str) -> list[str]:
+    """Stages of the table of stages, in order."""
+    table = text.partition("| stage | reads | writes |")[2].partition("\n\n")[0]
+    return re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+
+
+def pools_told(text: str) -> dict[str, set[str]]:
+    """Pool -> deployments, as the first paragraphs say."""
+    words = " ".join(text.split())
+    gpu = re.search(r"`trajpilot-gpu` for what wants a GPU \(([^)]*)\)", words)
+    cpu = re.search(r"`trajpilot-cpu` for the rest \(([^)]*)\)", words)
+    assert gpu is not None
+    assert cpu is not None
+    return {
+        pool: set(re.findall(r"`([\w-]+)`", found[1]))
+        for pool, found in (("trajpilot-gpu", gpu), ("trajpilot-cpu", cpu))
+    }
+
+
+def pools_declared(path: Path) -> dict[str, set[str]]:
+    """The same as the Prefect file has it; what a recipe decides counts to the rest."""
+    pools: dict[str, set[str]] = {"trajpilot-gpu": set(), "trajpilot-cpu": set()}
+    for item in yaml.safe_load(path.read_text())["deployments"]:
+        if "group" not in item["tags"]:
+            pools["trajpilot-gpu" if item["work_pool"]["name"] == "trajpilot-gpu" else "trajpilot-cpu"].add(
+                item["name"]
+            )
+    return pools
+
+
+def test_the_table_of_stages_has_every_stage_in_order() -> None:
+    assert table_rows(README.read_text()) == list(STAGES)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (r"\| `scorer` .*\n", ""),
+        ("`features` \\|", "`feature` |"),
+        (r"(\| `scorer` .*\n)(\| `evaluation` .*\n)", r"\2\1"),
+    ],
+)
+def test_a_row_that_is_missing_misnamed_or_out_of_order_is_seen(before: str, after: str) -> None:
+    text, n_changed = re.subn(before, after, README.read_text())
+    assert n_changed == 1
+    assert table_rows(text) != list(STAGES)
+
+
+def test_the_page_for_operators_says_which_deployment_is_in_which_pool() -> None:
+    assert pools_told(OPERATIONS.read_text()) == pools_declared(PREFECT_FILE)
+    moved = OPERATIONS.read_text().replace("`scorer`, ", "", 1)
+    assert pools_told(moved) != pools_declared(PREFECT_FILE)

@@ -1,0 +1,66 @@
+"""A stage and its settings: one field of PipelineConfig, whose type its functions take."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from schemas.base import Record
+from schemas.config import FeatureConfig, PipelineConfig, ReportConfig, TextConfig
+from schemas.training import TrainConfig
+from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
+from trajpilot_core.errors import StoreError
+from trajpilot_core.stages import FEATURE_SPACE_STAGES, STAGES, text_bank
+from trajpilot_core.studies import stages as studies
+
+DECLARED = {
+    **{stage.name: stage for stage in vars(studies).values() if isinstance(stage, Stage)},
+    **FEATURE_SPACE_STAGES,
+    **STAGES,
+}
+
+
+def parameter(function: Callable[..., object], position: int) -> object:
+    return list(inspect.signature(function).parameters.values())[position].annotation
+
+
+def taken_settings(stage: AnyStage) -> Iterator[tuple[str, object]]:
+    """Yield (function of a stage, type of the settings that it takes)."""
+    yield "run", get_args(parameter(stage.run, 0))[0]
+    if stage.sources is not None:
+        yield "sources", parameter(stage.sources, 1)
+    if callable(stage.uses_gpu):
+        yield "uses_gpu", parameter(stage.uses_gpu, 0)
+
+
+def disagreements(stage: AnyStage) -> list[str]:
+    return [name for name, taken in taken_settings(stage) if taken is not stage.config]
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_the_functions_of_a_stage_take_the_settings_that_it_names(name: str) -> None:
+    assert disagreements(DECLARED[name]) == []
+    assert type(getattr(PipelineConfig(), DECLARED[name].section)) is DECLARED[name].config
+
+
+def test_a_stage_whose_functions_take_other_settings_is_seen() -> None:
+    def run(work: Work[FeatureConfig]) -> None: ...
+    def sources(inputs: Inputs, config: ReportConfig, data_root: str) -> list[Source]: ...
+    def on_gpu(config: TextConfig) -> bool: ...
+
+    assert disagreements(replace(text_bank.STAGE, run=run)) == ["run"]
+    assert disagreements(replace(text_bank.STAGE, sources=sources, uses_gpu=on_gpu)) == ["sources"]
+
+
+@pytest.mark.parametrize("record", [TrainConfig, PipelineConfig, Record])
+def test_settings_that_are_no_field_of_the_pipeline_are_refused(record: type[Record]) -> None:
+    with pytest.raises(StoreError, match=f"stage text_bank names the settings {record.__name__}, but PipelineConfig"):
+        replace(text_bank.STAGE, config=record)
+
+
+def test_a_stage_finds_its_own_settings_in_those_of_the_pipeline() -> None:
+    config = PipelineConfig(text_bank=TextConfig(batch=3))
+    assert text_bank.STAGE.settings(config) == TextConfig(batch=3)
+    assert text_bank.STAGE.section == "text_bank"

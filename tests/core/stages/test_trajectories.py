@@ -1,0 +1,283 @@
+"""The stage as a whole: sources, shards, processes, and real recordings."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+from checkout import CHECKOUT, DATA
+from numpy.testing import assert_allclose
+from scipy.spatial.transform import Rotation
+from trajectories_fixture import corpus, run_stage
+from trajectory_fixture import (
+    CALIBRATION,
+    POSES,
+    SEGMENTS,
+    SYNC,
+    calibration_line,
+    codes,
+    compute,
+    edited,
+    good_take,
+    joined,
+    motions,
+    row_of,
+    write_take,
+)
+
+from schemas.annotation import Take
+from schemas.config import TrajectoryConfig
+from trajpilot_core.poses import files
+from trajpilot_core.poses.sources import aria as aria_source
+from trajpilot_core.stages import trajectories
+
+
+def test_sources_hold_what_decides_the_motions_and_nothing_else(tmp_path: Path) -> None:
+    take = good_take()
+    source = trajectories.sources(corpus([take]), TrajectoryConfig(), "")[0]  # type: ignore[arg-type]
+    assert source.shard == take.take_id
+    assert source.files == (POSES, SYNC, CALIBRATION)
+    assert source.facts["segments"] == [[f"{take.take_id}:{k:04d}", a, b] for k, (_, a, b) in enumerate(SEGMENTS)]
+    same = trajectories.sources(corpus([take.replace(split="train", scenario="x")]), TrajectoryConfig(), "")  # type: ignore[arg-type]
+    assert same[0] == source
+    device = TrajectoryConfig(frame="device")
+    assert trajectories.sources(corpus([take]), device, "")[0].files == (POSES, SYNC)  # type: ignore[arg-type]
+    json.dumps(dict(source.facts))
+
+
+def test_one_bad_take_costs_one_take(tmp_path: Path) -> None:
+    write_take(tmp_path)
+    (tmp_path / "page.csv").write_text("<html>404</html>")
+    takes = [good_take(take_id=f"egoexo4d:{k}", trajectory="page.csv" if k == 1 else POSES) for k in range(3)]
+    kept = run_stage(tmp_path, corpus(takes), TrajectoryConfig())
+    assert {shard: table.num_rows for shard, (table, _, _) in kept.shards.items()} == {
+        "egoexo4d:0": 6,
+        "egoexo4d:1": 0,
+        "egoexo4d:2": 6,
+    }
+    (lost,) = kept.shards["egoexo4d:1"][1]
+    assert (lost.code, lost.n_units, lost.source_file) == ("TRAJ_MALFORMED", 6, "page.csv")
+
+
+def test_a_take_without_segments_gets_an_empty_shard(tmp_path: Path) -> None:
+    kept = corpus([write_take(tmp_path)])
+    kept.tables["segments"] = kept.tables["segments"].slice(0, 0)
+    run_stage(tmp_path, kept, TrajectoryConfig())
+    assert kept.shards["egoexo4d:u"][0].num_rows == 0
+
+
+def test_processes_give_the_same_shards_in_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_take(tmp_path)
+    for k in range(3):
+        (tmp_path / f"sync{k}.csv").write_bytes((tmp_path / SYNC).read_bytes())
+    (tmp_path / "low.csv").write_bytes(joined(edited(row_of(3.0), row_of(3.3), "quality_score", "0")))
+    takes = [
+        good_take(take_id=f"egoexo4d:{k}", timesync=f"sync{k % 3}.csv", trajectory="low.csv" if k == 4 else POSES)
+        for k in range(8)
+    ]
+    alone = run_stage(tmp_path, corpus(takes), TrajectoryConfig())
+    monkeypatch.setattr(aria_source, "MANY", 1)
+    monkeypatch.setattr(aria_source, "GROUP", 2)
+    together = run_stage(tmp_path, corpus(takes), TrajectoryConfig(), workers=2)
+    assert list(alone.shards) == list(together.shards)
+    assert alone.shards == together.shards
+
+
+def test_a_captures_timesync_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_take(tmp_path)
+    read: list[str] = []
+    original = files.read_bytes
+
+    def counting(root: str, path: str, absent: Any) -> bytes:
+        read.append(path)
+        return original(root, path, absent)
+
+    monkeypatch.setattr("trajpilot_core.poses.aria.timesync.read_bytes", counting)
+    run_stage(tmp_path, corpus([good_take(take_id=f"egoexo4d:{k}") for k in range(5)]), TrajectoryConfig())
+    assert read == [SYNC]
+
+
+def test_a_remote_root_gives_the_same_motions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    take = write_take(tmp_path)
+    expected = motions(compute(tmp_path, take))
+
+    def from_disk(url: str, mode: str) -> Any:
+        assert url.startswith("s3://bucket/corpus/")
+        return (tmp_path / url.removeprefix("s3://bucket/corpus/")).open("rb")
+
+    monkeypatch.setattr(files, "fsspec", SimpleNamespace(open=from_disk))
+    (done,) = trajectories_of("s3://bucket/corpus", take)
+    assert np.array_equal(motions(done), expected)
+    (tmp_path / POSES).unlink()
+    assert codes(trajectories_of("s3://bucket/corpus", take)[0]) == {None: "NO_TRAJECTORY"}
+
+
+@pytest.mark.slow
+def test_a_bucket_gives_the_same_motions_as_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("s3fs", reason="the s3 extra is not installed")
+    server = pytest.importorskip("moto.server", reason="moto is not installed")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    try:
+        host, port = running.get_host_and_port()
+        known = {"key": "test", "secret": "test", "endpoint_url": f"http://{host}:{port}"}
+        monkeypatch.setitem(fsspec.config.conf, "s3", known)
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        system = fsspec.filesystem("s3", skip_instance_cache=True)
+        system.mkdir("trajectories")
+        take = write_take(tmp_path)
+        for path in (POSES, SYNC, CALIBRATION):
+            system.pipe_file(f"trajectories/corpus/{path}", (tmp_path / path).read_bytes())
+        (done,) = trajectories_of("s3://trajectories/corpus", take)
+        assert done.table.equals(compute(tmp_path, take).table)
+        absent = trajectories_of("s3://trajectories/corpus", take.replace(trajectory="none.csv"))[0]
+        assert codes(absent) == {None: "NO_TRAJECTORY"}
+    finally:
+        running.stop()
+
+
+def trajectories_of(root: str, take: Take) -> list[Any]:
+    from trajpilot_core.poses.sources.take import capture_motions
+
+    return capture_motions(root, [(take, SEGMENTS)], TrajectoryConfig())
+
+
+# --- real recordings, see tests/data -------------------------------------------------------------------------------
+
+MPS = DATA / "aria_mps_sample"
+ADT = DATA / "adt_mini"
+
+
+def real_take() -> Take:
+    folder = "takes/aria_mps_sample_1/trajectory"
+    return good_take(
+        trajectory=f"{folder}/closed_loop_trajectory.csv",
+        calibration=f"{folder}/online_calibration.jsonl",
+        timesync="captures/aria_mps_sample/timesync.csv",
+        camera="aria01_214-1",
+        timesync_start=4,
+        timesync_end=345,
+        n_frames=340,
+        duration_s=340 / 30,
+    )
+
+
+def real_segments(n: int = 11) -> list[list[object]]:
+    return [[f"egoexo4d:u:{k:04d}", float(k), min(k + 1.5, 340 / 30)] for k in range(n)]
+
+
+def test_a_real_recording_gives_motions_that_agree_with_its_own_velocities() -> None:
+    cfg = TrajectoryConfig(frame="device")
+    done = compute(MPS, real_take(), cfg, real_segments())
+    assert codes(done) == {}
+    found = motions(done)
+    rows = np.genfromtxt(MPS / real_take().trajectory, delimiter=",", names=True, usecols=range(1, 20))  # type: ignore[operator]
+    time_s = (rows["tracking_timestamp_us"] - rows["tracking_timestamp_us"][0] - 30_000) * 1e-6
+    for at, (_, start_s, end_s) in enumerate(real_segments()):
+        middle_s = start_s + (end_s - start_s) * (np.arange(16) + 0.5) / 16  # type: ignore[operator]
+        rates = [f"device_linear_velocity_{a}_device" for a in "xyz"] + [f"angular_velocity_{a}_device" for a in "xyz"]
+        mean = np.stack([np.interp(middle_s, time_s, rows[name]) for name in rates], axis=1)
+        step_s = (end_s - start_s) / 16  # type: ignore[operator]
+        assert np.abs(found[at] / step_s - mean).max() < 0.25  # m/s and rad/s; other frames are off by over 0.6
+        assert np.abs(found[at] / step_s - mean).mean() < 0.04
+
+
+@pytest.mark.parametrize("frame", ["camera", "device"])
+def test_both_readers_give_equal_bytes_on_a_real_recording(frame: str) -> None:
+    tables = [
+        compute(
+            MPS, real_take(), TrajectoryConfig.model_validate({"frame": frame, "reader": reader}), real_segments()
+        ).table
+        for reader in ("sparse", "whole")
+    ]
+    assert tables[0].equals(tables[1])
+    assert tables[0].num_rows == 11
+
+
+def test_the_camera_frame_turns_the_device_motions_by_the_rig() -> None:
+    camera, device = (
+        motions(compute(MPS, real_take(), TrajectoryConfig.model_validate({"frame": f}), real_segments()))
+        for f in ("camera", "device")
+    )
+    w, (x, y, z) = 0.941575995616059, (0.332483969508643, 0.03396860324855, 0.041655593774964)
+    turned = Rotation.from_quat([x, y, z, w]).inv().apply(device[..., 3:].reshape(-1, 3))
+    assert_allclose(camera[..., 3:].reshape(-1, 3), turned, atol=1e-6)
+    assert np.abs(camera[..., 3:] - device[..., 3:]).max() > 0.05
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (lambda text: text[: len(text) // 2], "TRAJ_TRUNCATED"),
+        (lambda text: text.replace(b"qy_world_device", b"qy", 1), "TRAJ_MALFORMED"),
+        (lambda text: b"<!DOCTYPE html><html>Access denied</html>", "TRAJ_MALFORMED"),
+        (lambda text: b"", "TRAJ_MALFORMED"),
+        (lambda text: text.replace(b",1.0,0,", b",0.1,0,"), "TRAJ_LOW_QUALITY"),
+        (lambda text: b"".join(cut_lines(text, 1250, 1350)), "TRAJ_GAP"),
+        (lambda text: b"".join(changed(text, 1250, 1350, 3, b"nan")), "TRAJ_NOT_FINITE"),
+        (lambda text: b"".join(changed(text, 1250, 1350, 6, b"9.5")), "TRAJ_QUATERNION"),
+        (lambda text: b"".join(changed(text, 1250, 99999, 0, b"other-map")), "TRAJ_FRAME_CHANGE"),
+        (lambda text: b"".join(moved(text)), "TRAJ_UNSORTED"),
+    ],
+)
+def test_damaged_copies_of_a_real_recording_get_their_codes(tmp_path: Path, damage: Any, expected: str) -> None:
+    take = real_take()
+    for path in (take.trajectory, take.timesync, take.calibration):
+        assert path is not None
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes((MPS / path).read_bytes())
+    (tmp_path / str(take.trajectory)).write_bytes(damage((MPS / str(take.trajectory)).read_bytes()))
+    done = [
+        compute(tmp_path, take, TrajectoryConfig.model_validate({"reader": r}), real_segments())
+        for r in ("auto", "whole")
+    ]
+    assert {r.code.value for r in done[0].rejects} == {expected}
+    assert done[0].table.equals(done[1].table)
+    assert done[0].rejects == done[1].rejects
+
+
+def cut_lines(text: bytes, first: int, last: int) -> list[bytes]:
+    lines = text.splitlines(keepends=True)
+    return lines[:first] + lines[last:]
+
+
+def changed(text: bytes, first: int, last: int, column: int, value: bytes) -> list[bytes]:
+    lines = text.splitlines(keepends=True)
+    for row in range(first, min(last, len(lines))):
+        cells = lines[row].split(b",")
+        cells[column] = value
+        lines[row] = b",".join(cells)
+    return lines
+
+
+def moved(text: bytes) -> list[bytes]:
+    lines = text.splitlines(keepends=True)
+    return [lines[0], *lines[1500:], *lines[1:1500]]
+
+
+def test_a_30_hz_recording_is_refused_by_default_and_read_with_a_wider_limit(tmp_path: Path) -> None:
+    frames = (ADT / "frame_timestamps.csv").read_text().split("\n")
+    stamps = [line.split(",")[-1] for line in frames[1:] if line]
+    (tmp_path / SYNC).write_text("aria01_214-1_capture_timestamp_ns\n" + "\n".join(stamps) + "\n")
+    (tmp_path / POSES).write_bytes((ADT / "aria_trajectory.csv").read_bytes())
+    (tmp_path / CALIBRATION).write_text(calibration_line(int(stamps[0]) // 1000))
+    take = good_take(camera="aria01_214-1", timesync_start=0, timesync_end=3, n_frames=3, duration_s=0.1)
+    segments: list[list[object]] = [["egoexo4d:u:0000", 0.005, 0.095], ["egoexo4d:u:0001", 0.0, 0.05]]
+    assert codes(compute(tmp_path, take, None, segments)) == {"0000": "TRAJ_GAP", "0001": "TRAJ_TRUNCATED"}
+    done = compute(tmp_path, take, TrajectoryConfig(max_bracket_gap_s=0.04), segments)
+    assert codes(done) == {"0001": "TRAJ_TRUNCATED"}  # its first frame is 97 us older than the first pose
+    assert_allclose(np.linalg.norm(motions(done)[0, :, :3], axis=1).sum(), 0.006, atol=0.006)
+    assert done.table["quality"][0].as_py() == pytest.approx(0.8113, abs=1e-4)  # the lowest of the rows used
+
+
+def test_the_declaration_imports_nothing_heavy() -> None:
+    heavy = "[m for m in ('torch', 'polars', 'scipy') if m in sys.modules]"
+    script = f"import sys, trajpilot_core.stages.trajectories; print({heavy})"
+    root = CHECKOUT
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,272 @@
+"""gc: what nothing refers to goes, what anything refers to stays, and nothing goes while somebody works."""
+
+import contextlib
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import toy_stages as toy
+from toy_stages import TOYS, VECTOR, features_config, options, run_toys, toys_with, tree_bytes, write_corpus
+
+from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.engine.planning.plan import plan
+from trajpilot_core.errors import StoreError, StoreIOError
+from trajpilot_core.store import garbage, lock
+from trajpilot_core.store.files import LocalFolder, open_folder
+from trajpilot_core.store.garbage import find_garbage, referenced, remove_garbage
+from trajpilot_core.store.lock import alone, in_use, root_lock
+from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.store.reading import read_entry_table
+from trajpilot_core.store.verify import verify
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunOptions:
+    """A root with a history: a run, another setting and back, a take changed, a take removed."""
+    corpus = write_corpus(tmp_path / "corpus")
+    run = options(tmp_path / "root", corpus)
+    run_toys(run)
+    run_toys(run, config=features_config(batch=3))
+    (corpus / "take1.txt").write_text("7 7")
+    run_toys(run)
+    (corpus / "takes.txt").write_text("take0 take1 take2")
+    run_toys(run)
+    return run
+
+
+def is_whole(run: RunOptions) -> bool:
+    """Every stage is fresh, every byte is as it was committed, every table can be read, and a run computes nothing."""
+    folder = open_folder(run.root)
+    manifests = [current_manifest(folder, stage) for stage in TOYS]
+    for manifest in manifests:
+        for name, entry in manifest.entries.items() if manifest else ():
+            if entry.kind == "table":
+                read_entry_table(folder, manifest, name)
+    fresh = all(row.state == "fresh" for row in plan(TOYS, PipelineConfig(), run))
+    return fresh and verify(run.root, repair=False) == [] and all(o.cached for o in run_toys(run).values())
+
+
+def test_nothing_is_garbage_after_one_run(tmp_path: Path) -> None:
+    run = options(tmp_path / "root", write_corpus(tmp_path / "corpus"))
+    run_toys(run)
+    assert find_garbage(run.root, 0.0) == garbage.Garbage((), (), (), ())
+
+
+def test_outputs_of_before_go_and_everything_that_counts_stays(run: RunOptions) -> None:
+    before = tree_bytes(Path(run.root))
+    found = find_garbage(run.root, 0.0)
+    assert {item.kind for item in found.items} == {"output", "shard", "pack"}
+    assert tree_bytes(Path(run.root)) == before
+    removed = remove_garbage(run.root, 0.0)
+    assert removed == found
+    after = tree_bytes(Path(run.root))
+    assert set(before) - set(after) == {
+        name for item in removed.items for name in item.files if "run_record" not in name
+    }
+    assert is_whole(run)
+    assert find_garbage(run.root, 0.0).items == ()
+    assert len(list((Path(run.root) / "artifacts/toy_vectors/shards").iterdir())) == 3
+
+
+def test_a_gc_that_forgets_shards_is_found_out(run: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(folder: LocalFolder) -> tuple[garbage.Referenced, dict[str, str]]:
+        needed, damaged = referenced(folder)
+        return garbage.Referenced({f for f in needed.files if "/shards/" not in f}), damaged
+
+    monkeypatch.setattr(garbage, "referenced", forgetful)
+    remove_garbage(run.root, 0.0)
+    assert not is_whole(run)
+
+
+def test_what_an_output_that_counts_was_made_from_stays_although_it_counts_no_longer(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    run = options(tmp_path / "root", corpus)
+    first = run_toys(run)["toy_vectors"]
+    (corpus / "take1.txt").write_text("7 7")
+    run_toys(run, until="toy_vectors")  # toy_sum still rests on the vectors of the first run
+    old = Path(first.ref.uri)
+    assert find_garbage(run.root, 0.0).items == ()
+    run_toys(run)
+    assert str(old.parent.relative_to(run.root)) in [item.path for item in find_garbage(run.root, 0.0).items]
+
+
+def test_young_things_stay_temporaries_and_scratch_too(run: RunOptions) -> None:
+    root = Path(run.root)
+    (root / "artifacts/toy_sum/.tmp-1-ab").write_bytes(b"12")
+    (root / ".tmp-2-cd").write_bytes(b"3")
+    (root / "scratch/toy_sum-0123456789abcdef").mkdir(parents=True)
+    (root / "scratch/toy_sum-0123456789abcdef/step.safetensors").write_bytes(b"x" * 10)
+    assert remove_garbage(run.root, 1.0).items == ()
+    assert {"temporary", "scratch", "output"} <= {item.kind for item in find_garbage(run.root, 1.0).young}
+    yesterday = time.time() - 30 * 3600
+    for path in root.rglob("*"):
+        os.utime(path, (yesterday, yesterday), follow_symlinks=False)
+    kinds = [item.kind for item in remove_garbage(run.root, 24.0).items]
+    assert (kinds.count("temporary"), kinds.count("scratch")) == (2, 1)
+    assert not (root / ".tmp-2-cd").exists()
+    assert list((root / "scratch").iterdir()) == []
+    assert is_whole(run)
+
+
+def test_a_shard_written_today_keeps_its_older_neighbours_file_alive(tmp_path: Path) -> None:
+    """Age is that of a folder's youngest file: half an output is worse than none."""
+    run = options(tmp_path / "root", write_corpus(tmp_path / "corpus"))
+    run_toys(run, config=features_config(batch=3))
+    run_toys(run)
+    data = next(path for path in Path(run.root).glob("artifacts/toy_vectors/*/data-*.parquet"))
+    old = time.time() - 30 * 3600
+    for path in data.parent.glob("data-*"):
+        os.utime(path, (old, old))
+    assert remove_garbage(run.root, 24.0).items == ()
+
+
+def test_files_that_are_not_the_stores_and_links_are_left_alone(run: RunOptions, tmp_path: Path) -> None:
+    root = Path(run.root)
+    outside = tmp_path / "precious"
+    outside.mkdir()
+    precious = outside / ("data-" + "0" * 64 + ".parquet")
+    precious.write_bytes(b"mine")
+    (root / "artifacts/toy_sum/notes.txt").write_text("mine")
+    (root / "artifacts/toy_sum/shards").mkdir()
+    (root / "artifacts/toy_sum/shards/linked").symlink_to(outside)
+    (root / "artifacts/toy_sum" / ("data-" + "1" * 64 + ".parquet")).symlink_to(
+        outside / ("data-" + "0" * 64 + ".parquet")
+    )
+    removed = remove_garbage(run.root, 0.0)
+    assert precious.read_bytes() == b"mine"
+    assert (root / "artifacts/toy_sum/notes.txt").exists()
+    assert "artifacts/toy_sum/notes.txt" in removed.left
+
+
+def test_a_stage_whose_pointer_is_damaged_is_left_alone_and_named(run: RunOptions) -> None:
+    root = Path(run.root)
+    (root / "artifacts/toy_vectors/current").write_text("{}")
+    before = {name for name in tree_bytes(root) if "/toy_vectors/" in name}
+    removed = remove_garbage(run.root, 0.0)
+    assert {name for name in tree_bytes(root) if "/toy_vectors/" in name} == before
+    assert removed.damaged[0].startswith("toy_vectors: ")
+    assert not any(item.stage == "toy_vectors" for item in removed.items)
+
+
+def test_what_a_damaged_stage_was_made_from_stays(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    run = options(tmp_path / "root", corpus)
+    first = run_toys(run)["toy_vectors"]
+    (corpus / "take1.txt").write_text("7 7")
+    run_toys(run, until="toy_vectors")  # toy_sum still rests on the vectors of the first run
+    (Path(run.root) / "artifacts/toy_sum/current").write_text("{}")
+    assert find_garbage(run.root, 0.0).items == ()
+    assert Path(first.ref.uri).exists()
+
+
+def test_the_first_shards_of_a_long_computation_that_broke_off_are_as_young_as_its_last(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    run = options(tmp_path / "root", corpus)
+    config = features_config(batch=3)
+    run_toys(run)
+    run_toys(run, config=config, until="toy_ingest")
+
+    def dying(work) -> None:
+        for source in work.pending[:3]:
+            work.sink.shard(source.shard, *toy.vectors_of(source, str(corpus)))
+        raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        run_toys(run, toys_with(VECTOR, run=dying), config)
+    now, day = time.time(), 24 * 3600
+    os.utime(Path(run.root) / "artifacts/toy_vectors/current", (now - 4 * day, now - 4 * day))
+    shards = sorted((Path(run.root) / "artifacts/toy_vectors/shards").iterdir(), key=lambda path: path.stat().st_mtime)
+    for age, shard in zip((5, 5, 5, 5, 3, 2, 0), shards, strict=True):
+        for path in shard.iterdir():
+            os.utime(path, (now - age * day, now - age * day))
+    assert [item for item in remove_garbage(run.root, 24.0).items if item.kind == "shard"] == []
+    assert len([item for item in find_garbage(run.root, 0.0).items if item.kind == "shard"]) == 3
+    assert run_toys(run, config=config)["toy_vectors"].reused == 3
+
+
+def test_gc_is_refused_while_a_stage_works_without_the_lock_of_a_run(tmp_path: Path) -> None:
+    """A worker of a pool runs single stages; what it wrote so far is referenced by nothing yet."""
+    corpus = write_corpus(tmp_path / "corpus")
+    run = options(tmp_path / "root", corpus)
+    works, go_on = threading.Event(), threading.Event()
+
+    def slow(work) -> None:
+        for source in work.pending:
+            work.sink.shard(source.shard, *toy.vectors_of(source, str(corpus)))
+            works.set()
+            assert go_on.wait(60)
+
+    stage = threading.Thread(target=run_toys, args=(run, toys_with(VECTOR, run=slow)))
+    stage.start()
+    assert works.wait(60)
+    try:
+        with pytest.raises(StoreError, match="a stage is at work"):
+            remove_garbage(run.root, 0.0)
+        assert any(item.kind == "shard" for item in find_garbage(run.root, 0.0).items)
+    finally:
+        go_on.set()
+        stage.join()
+    assert is_whole(run)
+
+
+def test_without_the_lock_of_the_stage_gc_would_not_be_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault that the test above catches: a stage that takes no share of the root."""
+    monkeypatch.setattr(lock, "_share", lambda *_: None)
+    with in_use(str(tmp_path), 0.0), alone(str(tmp_path)):
+        assert True
+
+
+def test_a_root_that_cannot_be_written_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Path.open
+
+    def read_only(path: Path, mode: str = "r", **named: object):
+        if mode.startswith("a"):
+            raise OSError(30, "Read-only file system")
+        return kept(path, mode, **named)
+
+    monkeypatch.setattr(Path, "open", read_only)
+    with pytest.raises(StoreIOError, match=r"cannot lock .*lock.*Read-only file system"):
+        remove_garbage(str(tmp_path), 0.0)
+
+
+def test_gc_is_refused_while_a_run_holds_the_root_and_a_stage_waits_for_gc(tmp_path: Path) -> None:
+    with root_lock(str(tmp_path), 0.0), pytest.raises(StoreError, match="in use by process"):
+        remove_garbage(str(tmp_path), 0.0)
+    held = alone(str(tmp_path))
+    with held, pytest.raises(StoreError, match="`gc` is at work"), in_use(str(tmp_path), 0.0):
+        pytest.fail("a stage worked beside gc")
+    with alone(str(tmp_path)):
+        waiting = threading.Thread(target=lambda: in_use(str(tmp_path), 20.0).__enter__())
+        waiting.start()
+        time.sleep(0.3)
+        assert waiting.is_alive()
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
+def test_a_gc_that_is_killed_leaves_nothing_torn(run: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many files it removed before it died: what has a manifest has its files."""
+    kept = Path.unlink
+    for n_removed in range(1, 12):
+        left = [n_removed]
+
+        def dying(path: Path, missing_ok: bool = False, left: list[int] = left) -> None:
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            kept(path, missing_ok=missing_ok)
+
+        monkeypatch.setattr(Path, "unlink", dying)
+        with contextlib.suppress(KeyboardInterrupt):
+            remove_garbage(run.root, 0.0)
+        monkeypatch.setattr(Path, "unlink", kept)
+        assert verify(run.root, repair=False) == []
+    remove_garbage(run.root, 0.0)
+    assert is_whole(run)
+
+
+def test_an_object_store_is_refused_with_advice(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no folder of this machine"):
+        remove_garbage("s3://bucket/prefix", 0.0)

@@ -1,0 +1,406 @@
+"""The store's formats and folders: equal bytes, damage noticed, names and addresses checked."""
+
+import hashlib
+import io
+import itertools
+import os
+import random
+import socket
+import threading
+import time
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_stages import hostile_names
+
+from schemas.artifacts import FileEntry, RunRecord
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.files import LocalFolder, open_folder, sweep_temporaries
+from trajpilot_core.store.inventory import ABSENT, UNREADABLE, digests, load_inventory, save_inventory
+from trajpilot_core.store.locations import check_source_path, parse_location
+from trajpilot_core.store.lock import require_free_space, root_lock
+from trajpilot_core.store.manifest import seal, unseal, write_data
+from trajpilot_core.store.parquet import ROW_GROUP, open_parquet, read_table, read_vectors, table_bytes, tables_bytes
+from trajpilot_core.store.tensors import parse_tensors, tensors_bytes
+from trajpilot_core.store.verified import verified_bytes, verified_file
+
+WIDTH = 8
+SCHEMA = pa.schema(
+    [
+        pa.field("take_id", pa.string(), nullable=False),
+        pa.field("times_s", pa.list_(pa.float64())),
+        pa.field("vector", pa.list_(pa.float16(), WIDTH), nullable=False),
+    ]
+)
+
+
+def some_table(n: int, seed: int = 0) -> pa.Table:
+    numbers = np.random.default_rng(seed).standard_normal((n, WIDTH)).astype(np.float16)
+    vector = pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), WIDTH)
+    return pa.table([[f"take{k % 7}" for k in range(n)], [[k / 3] * (k % 3) for k in range(n)], vector], schema=SCHEMA)
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(n=st.integers(0, 60), cuts=st.lists(st.integers(0, 60), max_size=4), seed=st.integers(0, 5))
+def test_equal_tables_give_equal_bytes_whatever_their_chunks(n: int, cuts: list[int], seed: int) -> None:
+    table = some_table(n, seed)
+    edges = [0, *sorted(min(cut, n) for cut in cuts), n]
+    parts = [table.slice(a, b - a) for a, b in itertools.pairwise(edges)]
+    chunked = pa.concat_tables(parts)
+    assert table_bytes(chunked) == table_bytes(table) == tables_bytes(parts, SCHEMA)
+    assert read_table(table_bytes(table)) == table
+
+
+def test_parquet_layout_is_as_documented() -> None:
+    with open_parquet(table_bytes(some_table(ROW_GROUP + 10))) as file:
+        assert [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)] == [ROW_GROUP, 10]
+        columns = {
+            file.metadata.row_group(0).column(k).path_in_schema: file.metadata.row_group(0).column(k) for k in range(3)
+        }
+    vector = columns["vector.list.element"]
+    assert (vector.compression, vector.statistics) == ("UNCOMPRESSED", None)
+    assert "RLE_DICTIONARY" not in vector.encodings
+    assert columns["take_id"].statistics.has_min_max
+    assert columns["times_s.list.element"].statistics is None
+
+
+def test_vectors_of_several_files_are_read_into_one_array(tmp_path: Path) -> None:
+    tables = [some_table(n, n) for n in (3, 0, ROW_GROUP + 5)]
+    for k, table in enumerate(tables):
+        (tmp_path / f"{k}.parquet").write_bytes(table_bytes(table))
+    vectors = read_vectors([tmp_path / f"{k}.parquet" for k in range(3)], "vector")
+    whole = pa.concat_tables(tables).column("vector").combine_chunks()
+    np.testing.assert_array_equal(vectors, whole.flatten().to_numpy().reshape(-1, WIDTH))
+    assert vectors.dtype == np.float16
+    assert read_vectors([tmp_path / "1.parquet"], "vector").shape == (0, WIDTH)
+
+
+def test_columns_that_are_not_there_or_no_vectors_are_named() -> None:
+    content = table_bytes(some_table(3))
+    with pytest.raises(StoreError, match="no column wrong; it has take_id"):
+        read_table(content, ["wrong"])
+    with pytest.raises(StoreError, match="not a vector of fixed size"):
+        read_vectors([content], "times_s")
+    with pytest.raises(StoreError, match="no Parquet file"):
+        read_table(b"PAR1 nonsense PAR1")
+    with pytest.raises(StoreError, match="has the columns"):
+        tables_bytes([some_table(1), pa.table({"a": [1]})], SCHEMA)
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(
+    metadata=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=6),
+    names=st.lists(st.from_regex(r"[a-z0-9/]{1,12}", fullmatch=True), unique=True, max_size=5),
+    dtype=st.sampled_from(["float32", "float16", "int64", "bool"]),
+)
+def test_models_come_back_as_written_and_equal_models_give_equal_bytes(metadata, names, dtype) -> None:
+    tensors = {name: np.arange(6).reshape(2, 3).T.astype(dtype) for name in names} | {"scalar": np.float32(3)[...]}
+    content = tensors_bytes(tensors, metadata)
+    assert content == tensors_bytes(dict(reversed(tensors.items())), dict(reversed(metadata.items())))
+    back, meta = parse_tensors(content)
+    assert meta == metadata
+    assert sorted(back) == sorted(tensors)
+    for name, tensor in back.items():
+        np.testing.assert_array_equal(tensor, tensors[name])
+        assert tensor.dtype == tensors[name].dtype
+        assert tensor.shape == tensors[name].shape
+
+
+def flipped(content: bytes, bit: int) -> bytes:
+    at, mask = divmod(bit, 8)
+    return content[:at] + bytes([content[at] ^ (1 << mask)]) + content[at + 1 :]
+
+
+def same_size_overwrite(path: Path, content: bytes) -> None:
+    """Change a file as a failing disk does: size, time and inode stay."""
+    old = path.stat()
+    path.write_bytes(content)
+    os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
+
+
+def test_500_flipped_bits_in_parquet_are_all_noticed_by_the_readers_of_training(tmp_path: Path) -> None:
+    folder, table = open_folder(str(tmp_path)), some_table(300)
+    entry = write_data(folder, "s", "k", "parquet", table_bytes(table), table.num_rows)
+    path = tmp_path / "artifacts/s" / entry.name
+    content, chance = path.read_bytes(), random.Random(0)
+    for _ in range(500):
+        same_size_overwrite(path, flipped(content, chance.randrange(8 * len(content))))
+        with pytest.raises(StoreError):
+            read_vectors([verified_file(folder, "artifacts/s", entry)], "vector")
+
+
+def test_500_flipped_bits_in_safetensors_are_all_noticed_by_the_readers_of_training(tmp_path: Path) -> None:
+    folder = open_folder(str(tmp_path))
+    content = tensors_bytes({"w": np.random.default_rng(0).standard_normal((50, 20))}, {"a": "b"})
+    entry = write_data(folder, "s", "k", "safetensors", content, 0)
+    path, chance = tmp_path / "artifacts/s" / entry.name, random.Random(0)
+    for _ in range(500):
+        same_size_overwrite(path, flipped(content, chance.randrange(8 * len(content))))
+        with pytest.raises(StoreError, match="damaged"):
+            parse_tensors(verified_bytes(folder, "artifacts/s", entry))
+
+
+def test_page_checksums_alone_notice_what_a_plain_reader_believes() -> None:
+    """A flip in the numbers themselves, after the file was hashed: 200 flips, 200 errors."""
+    table, chance = some_table(2000), random.Random(1)
+    content = table_bytes(table)
+    raw = table.column("vector").combine_chunks().flatten().to_numpy().tobytes()
+    start = content.index(raw)
+    for _ in range(200):
+        damaged = flipped(content, 8 * start + chance.randrange(8 * len(raw)))
+        assert pq.read_table(io.BytesIO(damaged)) != table
+        with pytest.raises(StoreError, match="damaged"):
+            read_table(damaged)
+
+
+def test_a_flipped_bit_in_a_sealed_record_is_noticed() -> None:
+    record = RunRecord(reused=1, computed=2, removed=0, rejected=0, started="now", seconds=1.5, host="h")
+    content, harmless = seal(record), 0
+    for bit in range(8 * len(content)):
+        try:
+            assert unseal(RunRecord, flipped(content, bit), "here") == record  # white space at most
+            harmless += 1
+        except StoreError:
+            continue
+    assert harmless < 0.05 * 8 * len(content)
+
+
+ADDRESSES = [
+    "",
+    "\0",
+    "a\0b",
+    "..",
+    "../x",
+    "a/../../x",
+    "a\\..\\x",
+    "file://host/x",
+    "file:x",
+    "file:///a/../b",
+    "s3://",
+    "s3:///",
+    "s3://b/../c",
+    "http://x/y",
+    "https://x/y",
+    "ftp://x/y",
+    "sftp://x/y",
+    "ssh://x/y",
+    "github://o:r@main/f",
+    "git://x",
+    "memory://x",
+    "data:text/plain,x",
+    "zip://a::file://b",
+    "cached::file:///etc",
+    "simplecache::s3://b/k",
+    "filecache::x",
+    "local:///etc",
+    "hdfs://x",
+    "webhdfs://x",
+    "gs://x",
+    "gcs://x",
+    "az://x",
+    "abfs://x",
+    "adl://x",
+    "dropbox://x",
+    "smb://x",
+    "dask://x",
+    "reference://x",
+    "jupyter://x",
+    "libarchive://x",
+    "tar://x",
+    "dbfs://x",
+    "oci://x",
+    "arrow_hdfs://x",
+    "lakefs://x",
+    "root://x",
+    "hf://x",
+    "box://x",
+    "gdrive://x",
+    "wandb://x",
+    "dvc://x",
+    "blockcache::http://x",
+    "S4://x",
+    "HTTP://X",
+    "s3a://b/k",
+    "lzma::x",
+    "file::///x",
+    "javascript:alert",
+    "jar:file:/x",
+    "generic://x",
+    "asynclocal://x",
+]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_other_protocols_and_ways_upwards_are_refused_before_any_library_sees_them(address: str, monkeypatch) -> None:
+    monkeypatch.setattr(fsspec, "filesystem", lambda *_, **__: pytest.fail("reached fsspec"))
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("opened a connection"))
+    with pytest.raises(StoreError):
+        open_folder(address)
+
+
+def test_plain_paths_and_allowed_addresses_are_understood() -> None:
+    assert parse_location("runs").url() == "runs"
+    assert parse_location("/a/b/").url() == "/a/b"
+    assert parse_location("file:///a/b").url() == "/a/b"
+    assert parse_location("s3://bucket/prefix/").url() == "s3://bucket/prefix"
+    with pytest.raises(StoreError, match="allowed are file"):
+        parse_location("s3://bucket", ("file",))
+
+
+@pytest.mark.parametrize("write", ["replace", "create", "remove", "read", "size", "names"])
+def test_200_hostile_names_touch_nothing_outside_the_root(tmp_path: Path, write: str) -> None:
+    root, outside = tmp_path / "a/b/root", tmp_path / "a/x"
+    root.mkdir(parents=True)
+    outside.write_text("untouched")
+    folder, names = LocalFolder(str(root)), hostile_names()
+    assert len(names) == 200
+    for name in names:
+        arguments = (name, b"evil") if write in {"replace", "create"} else (name,)
+        with pytest.raises(StoreError):
+            getattr(folder, write)(*arguments)
+    assert outside.read_text() == "untouched"
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")) == ["a", "a/b", "a/b/root", "a/x"]
+
+
+def test_links_that_leave_the_root_are_refused(tmp_path: Path) -> None:
+    outside, root = tmp_path / "outside", tmp_path / "root"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    root.mkdir()
+    (root / "door").symlink_to(outside)
+    (root / "file").symlink_to(outside / "secret")
+    folder = LocalFolder(str(root))
+    with pytest.raises(StoreError, match="through a link"):
+        folder.replace("door/x", b"evil")
+    with pytest.raises(StoreError, match="leaves the root"):
+        folder.read("file")
+    folder.replace("file", b"ours")
+    assert (outside / "secret").read_text() == "secret"
+
+
+def test_create_lets_exactly_one_of_many_writers_win(tmp_path: Path) -> None:
+    folder, won = LocalFolder(str(tmp_path)), []
+
+    def write(k: int) -> None:
+        if folder.create("a/manifest.json", str(k).encode() * 1000):
+            won.append(k)
+
+    threads = [threading.Thread(target=write, args=(k,)) for k in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert folder.read("a/manifest.json") == str(won[0]).encode() * 1000
+    assert folder.names("a") == ["manifest.json"]
+    assert [p.name for p in (tmp_path / "a").iterdir()] == ["manifest.json"]
+
+
+def test_a_reader_never_sees_a_mixed_file(tmp_path: Path) -> None:
+    folder, stop = LocalFolder(str(tmp_path)), threading.Event()
+    folder.replace("f", b"0" * 100_000)
+    seen: list[bytes] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            seen.append(bytes(sorted(set(folder.read("f")))))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for k in range(100):
+        folder.replace("f", str(k % 10).encode() * 100_000)
+    stop.set()
+    reader.join()
+    assert seen
+    assert all(len(content) == 1 for content in seen)
+
+
+def test_the_sweep_takes_old_temporary_files_only(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for name in ("a/.tmp-1-old", "a/.tmp-1-new", "a/data"):
+        (tmp_path / name).write_text("x")
+    os.utime(tmp_path / "a/.tmp-1-old", (1, 1))
+    os.utime(tmp_path / "a/data", (1, 1))
+    assert sweep_temporaries(str(tmp_path), older_than_h=1) == 1
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [".tmp-1-new", "data"]
+    assert LocalFolder(str(tmp_path)).names("a") == ["data"]
+
+
+def test_a_second_run_on_one_root_learns_who_holds_it_or_waits(tmp_path: Path) -> None:
+    held = pytest.raises(StoreError, match=f"in use by process {os.getpid()} on .*, started 20")
+    with root_lock(str(tmp_path), 0), held, root_lock(str(tmp_path), 0):
+        pytest.fail("two runs hold one root")
+    entered = threading.Event()
+
+    def hold() -> None:
+        with root_lock(str(tmp_path), 0):
+            entered.set()
+            time.sleep(0.3)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    entered.wait(5)
+    with root_lock(str(tmp_path), 20):
+        pass
+    holder.join()
+
+
+def test_too_little_space_is_said_beforehand(tmp_path: Path) -> None:
+    require_free_space(tmp_path / "not/there/yet", 1, "the demo")
+    with pytest.raises(StoreError, match=r"the demo needs 1000000000\.00 GB under .* is free there"):
+        require_free_space(tmp_path, 10**18, "the demo")
+
+
+def test_two_stages_that_save_the_inventory_keep_what_the_other_has_read(tmp_path: Path) -> None:
+    folder, data = open_folder(str(tmp_path / "root")), tmp_path / "data"
+    data.mkdir()
+    for name in "ab":
+        (data / name).write_text(name)
+    first, second = (load_inventory(folder, str(data), ("file",)) for _ in range(2))
+    for inventory, name in ((first, "a"), (second, "b")):
+        digests(inventory, [name], workers=1, rehash=False)
+        save_inventory(folder, inventory)
+    both = load_inventory(folder, str(data), ("file",))
+    assert [both.known(name) is not None for name in "ab"] == [True, True]
+
+
+def test_the_inventory_reads_a_file_once_and_forgets_when_it_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "data/sub").mkdir(parents=True)
+    (tmp_path / "data/a").write_text("a")
+    folder = open_folder(str(tmp_path / "root"))
+
+    def known() -> dict[str, str]:
+        paths = ["a", "gone", "sub", "../a", "a\0", str(tmp_path / "data/a")]
+        store = load_inventory(folder, str(tmp_path / "data"), ("file",))
+        found = digests(store, paths, workers=2, rehash=False)
+        save_inventory(folder, store)
+        return found
+
+    first = known()
+    assert first["a"] == hashlib.sha256(b"a").hexdigest() == first[str(tmp_path / "data/a")]
+    assert first["gone"] == first["../a"] == first["a\0"] == ABSENT
+    assert first["sub"] == UNREADABLE
+    assert load_inventory(folder, str(tmp_path / "data"), ("file",)).known("a") == first["a"]
+    (tmp_path / "root/inventory.parquet").write_bytes(b"nonsense")
+    assert load_inventory(folder, str(tmp_path / "data"), ("file",)).known("a") is None
+    assert known() == first
+
+
+@pytest.mark.parametrize("path", ["", "a\0", "../x", "a/../x", "a\\..\\x", "s3://b/k", "cached::x", "http://x"])
+def test_paths_of_inputs_stay_below_the_data_root(path: str) -> None:
+    with pytest.raises(StoreError):
+        check_source_path(path)
+
+
+def test_a_file_entry_that_lies_about_its_content_is_refused(tmp_path: Path) -> None:
+    folder = open_folder(str(tmp_path))
+    entry = write_data(folder, "s", "k", "parquet", table_bytes(some_table(2)), 2)
+    lie = FileEntry(**{**entry.model_dump(), "sha256": "0" * 64})
+    with pytest.raises(StoreError, match="committed was 000000000000"):
+        verified_file(folder, "artifacts/s", lie)

@@ -1,0 +1,163 @@
+"""The store on an object store: a moto server on this machine, spoken to through s3fs."""
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import toy_stages as toy
+from toy_stages import TOYS, options, run_toys, toys_with, tree_bytes, write_corpus
+
+from schemas.config import RunOptions
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store import objects
+from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.inventory import ABSENT, digests, load_inventory
+from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.store.verify import verify
+
+s3fs = pytest.importorskip("s3fs", reason="the s3 extra is not installed")
+server = pytest.importorskip("moto.server", reason="moto is not installed")
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
+
+
+@pytest.fixture
+def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    import fsspec
+
+    known = {"key": "test", "secret": "test", "endpoint_url": endpoint}
+    monkeypatch.setitem(fsspec.config.conf, "s3", known)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    name = f"b{hashlib.sha256(request.node.name.encode()).hexdigest()[:16]}"
+    fsspec.filesystem("s3").mkdir(name)
+    return f"s3://{name}/root"
+
+
+def on_s3(root: str, corpus: Path, **changes: object) -> RunOptions:
+    return options(Path("x"), corpus, **changes).replace(root=root)
+
+
+def objects_of(root: str) -> dict[str, bytes]:
+    system, prefix = s3fs.S3FileSystem(skip_instance_cache=True), root.removeprefix("s3://")
+    names = [name for name in system.find(prefix) if not name.endswith(("run_record.json", "inventory.parquet"))]
+    return {name.removeprefix(prefix + "/"): system.cat_file(name) for name in names}
+
+
+def test_the_same_run_on_s3_gives_the_bytes_of_a_local_one(bucket: str, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    run_toys(options(tmp_path / "local", corpus))
+    first, second = run_toys(on_s3(bucket, corpus)), run_toys(on_s3(bucket, corpus))
+    assert first["toy_vectors"].computed == 4
+    assert all(outcome.cached for outcome in second.values())
+    assert objects_of(bucket) == tree_bytes(tmp_path / "local")
+    assert verify(bucket, repair=False) == []
+    (corpus / "take1.txt").write_text("1 2")
+    assert run_toys(on_s3(bucket, corpus))["toy_vectors"].message() == "reused 3, computed 1, removed 0, rejected 0"
+
+
+def test_a_conditional_put_lets_exactly_one_of_many_writers_win(bucket: str) -> None:
+    won: list[int] = []
+
+    def write(k: int) -> None:
+        if open_folder(bucket).create("a/manifest.json", str(k).encode()):
+            won.append(k)
+
+    threads = [threading.Thread(target=write, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert open_folder(bucket).read("a/manifest.json") == str(won[0]).encode()
+
+
+class HttpError(OSError):
+    """As the client raises it: the HTTP status lies in `response`."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.response = {"ResponseMetadata": {"HTTPStatusCode": status}}
+
+
+@pytest.mark.parametrize(("answers", "made"), [([409, 409, None], True), ([409, 412], False), ([412], False)])
+def test_a_conflict_is_looked_at_again_and_a_failed_condition_means_somebody_was_first(
+    monkeypatch, answers: list[int | None], made: bool
+) -> None:
+    monkeypatch.setattr(objects, "CONFLICT_WAITS_S", (0.0, 0.0, 0.0))
+    left = list(answers)
+
+    class System:
+        def pipe_file(self, *_: object, **__: object) -> None:
+            status = left.pop(0)
+            if status is not None:
+                raise HttpError(status)
+
+    folder = objects.ObjectFolder("s3://b/p", System(), "b/p")
+    assert folder.create("x", b"content") is made
+    assert left == []
+
+
+def test_other_answers_of_the_object_store_are_named_failures(monkeypatch) -> None:
+    monkeypatch.setattr(objects, "CONFLICT_WAITS_S", (0.0,))
+
+    class System:
+        def pipe_file(self, *_: object, **__: object) -> None:
+            raise HttpError(self.status)
+
+        status = 503
+
+    system = System()
+    folder = objects.ObjectFolder("s3://b/p", system, "b/p")
+    with pytest.raises(StoreError, match=r"cannot write s3://b/p/x \(7 bytes\): status 503"):
+        folder.create("x", b"content")
+    system.status = 409
+    with pytest.raises(StoreError, match="status 409"):
+        folder.create("x", b"content")
+    with pytest.raises(StoreError, match="status 409"):
+        folder.replace("x", b"content")
+
+
+def test_a_bucket_that_is_not_there_is_named(endpoint: str, bucket: str) -> None:
+    with pytest.raises(StoreError, match="cannot write s3://nobody-made-this/root/a"):
+        open_folder("s3://nobody-made-this/root").replace("a", b"x")
+    assert open_folder(bucket).size("nothing/here") is None
+    assert open_folder(bucket).names("nothing") == []
+    with pytest.raises(StoreError, match="cannot read"):
+        open_folder(bucket).read("nothing")
+
+
+def test_a_damaged_object_is_noticed(bucket: str, tmp_path: Path) -> None:
+    run_toys(on_s3(bucket, write_corpus(tmp_path / "corpus")))
+    folder = open_folder(bucket)
+    manifest = current_manifest(folder, "toy_ingest")
+    assert manifest is not None
+    name = f"artifacts/toy_ingest/{manifest.entries['toy_takes'].files[0].name}"
+    content = folder.read(name)
+    folder.replace(name, content[:-1] + bytes([content[-1] ^ 1]))
+    assert len(verify(bucket, repair=False)) == 1
+    with pytest.raises(StoreError, match="is damaged"):
+        run_toys(on_s3(bucket, tmp_path / "corpus"), toys_with(toy.VECTOR, version=2))
+    assert set(TOYS) == {"toy_ingest", "toy_vectors", "toy_sum"}
+
+
+def test_a_corpus_on_s3_is_hashed_once_and_looked_at_after(bucket: str, tmp_path: Path) -> None:
+    system = s3fs.S3FileSystem(skip_instance_cache=True)
+    data = bucket.replace("root", "data")
+    system.pipe_file(f"{data}/a.txt", b"hello")
+    folder = open_folder(str(tmp_path))
+    inventory = load_inventory(folder, data, ("file", "s3"))
+    found = digests(inventory, ["a.txt", "gone.txt"], workers=2, rehash=False)
+    assert found["a.txt"].startswith("2cf24dba")
+    assert found["gone.txt"] == ABSENT
+    assert inventory.known("a.txt") == found["a.txt"]
+    system.pipe_file(f"{data}/a.txt", b"other")
+    assert inventory.known("a.txt") is None

@@ -1,0 +1,290 @@
+"""What is missing or fails reaches the page: ceilings, leak checks, self-checks, seeds, sizes, times."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from claims_fixture import CFG, Planted, small_tables, with_sweep, write_all
+
+from schemas.base import Record
+from schemas.claims import BASE, FEATURE_SPACE, ClaimsJob, RecipeSize, WorldSize, curve_worlds, sweep_worlds
+from schemas.results import Ceiling, Headroom, Judgement, LeakCheck
+from trajpilot_core.report.table import Table
+from trajpilot_core.studies.claims.pages.ceilings import ceiling_bounds, ceilings_tables, ceilings_verdict, needed_rows
+from trajpilot_core.studies.claims.pages.checks import leaks_tables, leaks_verdict, planned_places, self_checks_tables
+from trajpilot_core.studies.claims.pages.page import raw_table
+from trajpilot_core.studies.claims.pages.run import facts, run_tables
+from trajpilot_core.studies.claims.pages.scorer import gate_table, pool_table, queries_table
+from trajpilot_core.studies.claims.pages.worlds import sweep_tables
+from trajpilot_core.studies.claims.readings import name, spread
+from trajpilot_core.studies.claims.tables import Evidence, Placed, read_evidence, write_claims_table
+
+Rows = list[tuple[Placed, Record]]
+
+
+def printed(tables: Sequence[Table]) -> str:
+    """What readers see of some tables."""
+    return "\n".join(table.markdown() for table in tables)
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("docs") / "claims"
+    write_all(path, with_sweep(Planted(n_takes=8)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def evidence(planted: Path) -> Evidence:
+    return read_evidence(planted, CFG.horizons)
+
+
+@pytest.fixture
+def folder(planted: Path, tmp_path: Path) -> Path:
+    """A copy of everything that was planted."""
+    for file in planted.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+def with_rows(folder: Path, table: str, rows: Rows) -> Evidence:
+    """Everything but one table as planted."""
+    write_claims_table(folder, table, rows)
+    return read_evidence(folder, CFG.horizons)
+
+
+def cell(row: str, metric: str = "M@1", horizon: int | None = None, difference: float = -10.0) -> Ceiling:
+    binding = horizon is None and metric in ("M@1", "MSeq")
+    return Ceiling(
+        variant=row,
+        horizon=horizon,
+        metric=metric,
+        value=35.0 + difference,
+        ceiling=35.0,
+        difference=difference,
+        standard_error=1.0,
+        n_takes=30,
+        n_windows=1000,
+        binding=binding,
+        above=difference > 3.0,
+    )
+
+
+def whole(evidence: Evidence) -> Rows:
+    """Every binding cell that is asked for, far below its ceiling."""
+    worlds = dict.fromkeys((*(place.world for place in planned_places(CFG)), *sweep_worlds(CFG)))
+    single = set(sweep_worlds(CFG)) | set(curve_worlds(CFG))
+    return [
+        (Placed(world, seed), cell(row, metric))
+        for world in worlds
+        for seed in ((0,) if world in single else CFG.seeds)
+        for row in needed_rows(evidence, world, CFG)
+        for metric in ("M@1", "MSeq")
+    ]
+
+
+def test_ceilings_hold_where_every_planned_cell_is_there_and_low(evidence: Evidence, folder: Path) -> None:
+    found = with_rows(folder, "ceilings", whole(evidence))
+    assert {bound.verdict() for bound in ceiling_bounds(found, CFG)} == {"holds"}
+    assert ceilings_verdict(found, CFG).startswith("Every row lies below its ceiling: holds")
+
+
+@pytest.mark.parametrize(
+    ("world", "seed", "row"),
+    [
+        (BASE, None, None),
+        (BASE, 1, None),
+        (BASE, None, "scorer_plus"),
+        (FEATURE_SPACE, 2, "oracle"),
+        ("sweep_k3_s4", 0, None),
+    ],
+)
+def test_ceilings_that_lack_a_world_a_seed_or_a_row_do_not_hold(
+    evidence: Evidence, folder: Path, world: str, seed: int | None, row: str | None
+) -> None:
+    kept = [
+        (place, c)
+        for place, c in whole(evidence)
+        if not (place.world == world and seed in (None, place.seed) and row in (None, getattr(c, "variant", "")))
+    ]
+    found = with_rows(folder, "ceilings", kept)
+    text = printed(ceilings_tables(found, CFG))
+    assert "Every row lies below its ceiling: not run" in text
+    assert {b.world for b in ceiling_bounds(found, CFG) if b.verdict() == "not run"} == {world}
+    assert world in text
+
+
+def test_a_row_above_its_ceiling_fails(evidence: Evidence, folder: Path) -> None:
+    rows = [
+        (place, cell("scorer", difference=10.0) if (place.world, getattr(c, "variant", "")) == (BASE, "scorer") else c)
+        for place, c in whole(evidence)
+    ]
+    found = with_rows(folder, "ceilings", rows)
+    bounds = [bound for bound in ceiling_bounds(found, CFG) if bound.verdict() == "fails"]
+    assert {(bound.world, bound.row) for bound in bounds} == {(BASE, "scorer")}
+    assert ceilings_verdict(found, CFG).startswith("Every row lies below its ceiling: fails")
+
+
+def test_a_difference_that_is_no_number_is_not_below(evidence: Evidence) -> None:
+    bound = ceiling_bounds(evidence, CFG)[0]
+    assert bound._replace(difference=-1.0, error=1.0, n_seeds=3, n_planned=3).verdict() == "holds"
+    assert bound._replace(difference=float("nan"), error=1.0, n_seeds=3, n_planned=3).verdict() == "not run"
+
+
+def test_a_cell_that_does_not_bind_but_lies_above_is_listed(evidence: Evidence, folder: Path) -> None:
+    extra: Rows = [
+        (Placed(FEATURE_SPACE, 1), cell("oracle", "M@5", None, 7.0)),
+        (Placed(BASE, 0), cell("scorer", "M@1", 4, 8.0)),
+        (Placed(BASE, 0), cell("scorer", "FSeq", 5)),
+    ]
+    text = printed(ceilings_tables(with_rows(folder, "ceilings", [*whole(evidence), *extra]), CFG))
+    assert "3 cells, 2 above;" in text
+    assert f"| {FEATURE_SPACE} 1 | {name('oracle')} | M@5 | mean | 42.0 | 35.0 | +7.0 |" in text
+    assert f"| {BASE} 0 | {name('scorer')} | M@1 | 4 | 43.0 |" in text
+
+
+def leak(title: str, value: float, verdict: str) -> LeakCheck:
+    bound = None if verdict == "not run" else 50.0
+    return LeakCheck.model_validate({"check": title, "value": value, "bound": bound, "verdict": verdict, "detail": "%"})
+
+
+def leaks(title: str = "leak: x") -> Rows:
+    return [(place, leak(title, 20.0, "holds")) for place in planned_places(CFG)]
+
+
+def test_nothing_is_given_away_where_every_planned_world_was_checked(folder: Path) -> None:
+    text = leaks_verdict(with_rows(folder, "leaks", leaks()), CFG)
+    assert text == "Nothing is given away: holds (15 checks in 15 worlds and seeds, 0 fail, 0 not run)"
+
+
+def test_the_worst_leak_of_a_check_is_the_one_that_is_shown(folder: Path) -> None:
+    rows = [(place, leak("leak: x", 70.0, "fails") if place == (BASE, 1) else row) for place, row in leaks()]
+    text = printed(leaks_tables(with_rows(folder, "leaks", rows), CFG))
+    assert "| leak: x | 15 | **fails** | 70 | 50 | base 1 | % |" in text
+    assert "Nothing is given away: fails (15 checks in 15 worlds and seeds, 1 fail, 0 not run)." in text
+
+
+def test_a_world_without_leak_checks_and_a_check_that_was_not_run_are_named(folder: Path) -> None:
+    rows: Rows = [(place, row) for place, row in leaks() if place not in ((FEATURE_SPACE, 1), (FEATURE_SPACE, 2))]
+    rows.append((Placed(BASE, 0), leak("leak: y", 0.0, "not run")))
+    text = printed(leaks_tables(with_rows(folder, "leaks", rows), CFG))
+    assert "Nothing is given away: not run (14 checks in 13 worlds and seeds, 0 fail, 1 not run)" in text
+    assert f"Without any leak check: {FEATURE_SPACE} seed 1, 2." in text
+    assert f"| {BASE} 0 | leak: y | % |" in text
+
+
+CHECKS = ("identity: M@1 is at most M@5", "leak: only test takes are scored", "ceiling: oracle lies below")
+
+
+def self_checks() -> Rows:
+    return [
+        (place, Judgement(check=check, verdict="holds", detail="fine"))
+        for place in planned_places(CFG)
+        for check in CHECKS
+    ]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_self_check_that_fails_reaches_the_page(folder: Path, check: str) -> None:
+    bad = Judgement(check=check, verdict="fails", detail="12 of 30 windows")
+    rows = [
+        (place, bad if (place, getattr(r, "check", "")) == ((FEATURE_SPACE, 2), check) else r)
+        for place, r in self_checks()
+    ]
+    text = printed(self_checks_tables(with_rows(folder, "judgements", rows), CFG))
+    assert f"| {FEATURE_SPACE} 2 | {check} | **fails** | 12 of 30 windows |" in text
+    assert "| 14 | 1 | 0 | 0 |  |" in text
+
+
+def test_a_world_without_self_checks_is_named(folder: Path) -> None:
+    rows = [(place, row) for place, row in self_checks() if place != (BASE, 2)]
+    text = printed(self_checks_tables(with_rows(folder, "judgements", rows), CFG))
+    assert text.count(f"| 14 | 0 | 0 | 0 | {BASE} seed 2 |") == 3
+
+
+def test_missing_seeds_are_counted_on_the_page_of_the_scorer(folder: Path) -> None:
+    tables = small_tables()
+    for table in ("gate", "headroom", "study"):
+        write_claims_table(folder, table, [(place, row) for place, row in tables[table] if place.seed < 2])
+    evidence = read_evidence(folder, CFG.horizons)
+    for table in (gate_table(evidence, CFG), pool_table(evidence, CFG), queries_table(evidence, CFG)):
+        assert "; 2 of 3 seeds)" in table.markdown()
+    assert "seeds" not in spread([1.0, 2.0, 3.0], 3)
+
+
+def test_a_seed_that_lacks_a_horizon_enters_no_mean_over_horizons(folder: Path) -> None:
+    rows = [
+        (place, row)
+        for place, row in small_tables()["headroom"]
+        if not (isinstance(row, Headroom) and (place.seed, row.horizon) == (1, 8))
+    ]
+    assert "; 2 of 3 seeds)" in pool_table(with_rows(folder, "headroom", rows), CFG).markdown()
+
+
+def test_a_headroom_that_was_not_run_has_no_pool(folder: Path) -> None:
+    assert "Nothing was run" in pool_table(with_rows(folder, "headroom", []), CFG).markdown()
+
+
+def test_all_nine_points_of_the_sweep_stand_on_the_page(evidence: Evidence) -> None:
+    tables = sweep_tables(evidence, CFG)
+    assert len(tables) == 2
+    for table in tables:
+        points = {(str(row[1]), str(row[0])) for row in table.rows}
+        assert points == {(f"{kappa:g}", f"{style:g}") for kappa, style in sweep_worlds(CFG).values()}
+        assert "not run" not in table.markdown()
+    assert len(sweep_worlds(CFG)) == 9
+
+
+def test_the_page_says_on_what_size(evidence: Evidence) -> None:
+    assert evidence.run is not None
+    assert "not recorded" in " ".join(facts(evidence, CFG))
+    worlds = (
+        WorldSize(world=BASE, recipe="video", train_takes=411, test_takes=123, labels=240, segments=16),
+        WorldSize(world=FEATURE_SPACE, recipe="frames", train_takes=322, test_takes=244, labels=240, segments=16),
+    )
+    recipe = RecipeSize(
+        recipe="video",
+        video="192 px, 10 frames a second",
+        encoder="tiny",
+        text_encoder="bag_of_words",
+        learned_on="2 folds",
+        alignment=(32, 2, 40),
+        predictor=(96, 3, 10),
+        scorer=(64, 2, 9),
+        candidates=32,
+    )
+    sized = with_run(evidence, worlds=worlds, recipes=(recipe,))
+    assert "base has 411 takes for training and 123 test takes a seed" in " ".join(facts(sized, CFG))
+    assert "| 96, 3, 10 |" in raw_table("recipes", [(None, recipe)]).markdown()
+    text = printed(run_tables(sized, CFG))
+    assert f"| {FEATURE_SPACE} | the same settings, encoded frames in place of video | 0, 1, 2 |" in text
+    assert all(f"| {world} |" in text for world in curve_worlds(CFG))
+
+
+def with_run(evidence: Evidence, **changes: object) -> Evidence:
+    """The same tables with another run.json."""
+    assert evidence.run is not None
+    return Evidence(**{**vars(evidence), "run": evidence.run.replace(**changes)})
+
+
+def job(world: str, name: str, seconds: float | None, shared_with: str = "") -> ClaimsJob:
+    return ClaimsJob(world=world, seed=0, job=name, status="done", seconds=seconds, shared_with=shared_with)
+
+
+def test_a_job_that_nobody_timed_is_said_and_one_that_was_linked_costs_nothing(evidence: Evidence) -> None:
+    jobs = (
+        job(BASE, "world", None),
+        job(BASE, "features", 600.0),
+        job(FEATURE_SPACE, "world", 6.0),
+        job(FEATURE_SPACE, "features", None, "base, seed 0"),
+    )
+    text = " ".join(facts(with_run(evidence, jobs=jobs), CFG))
+    assert "Cost: 0.2 hours of wall time in all; 1 of 4 jobs not timed." in text
+
+
+def test_the_page_says_when_jobs_were_begun_and_how_many_elsewhere(evidence: Evidence) -> None:
+    run = {"first_started": "2026-11-20T09:08:07+00:00", "last_started": "2026-11-21T10:09:08+00:00", "elsewhere": 4}
+    text = " ".join(facts(with_run(evidence, **run, version="0.1.0, commit abc"), CFG))
+    assert "jobs begun from 2026-11-20 09:08 to 2026-11-21 10:09 UTC" in text
+    assert "4 jobs were computed on another machine" in text
+    assert "version 0.1.0, commit abc" in text

@@ -1,0 +1,57 @@
+"""What was fixed before any test figure was looked at: a change must be seen, and needs a new date and a reason."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from claims_fixture import CFG
+
+from deployments.recipes import claims, claims_controls
+from schemas.base import fingerprint
+from schemas.claims import RUN_DIGEST, ClaimsConfig, ClaimsRun
+from trajpilot_core.studies.claims.collect import digest_of
+from trajpilot_core.studies.claims.hypotheses import CLAIMS, Claim
+from trajpilot_core.studies.claims.pages.run import digest_text, facts
+from trajpilot_core.studies.claims.tables import RUN_FILE, read_evidence
+from trajpilot_core.studies.claims.worlds import Recipes
+
+STATEMENTS = "6cb68558b751d2d098fb5e14d79251f3e662944736fee62b7b5e66923771d3f6"
+"""Digest of `rules.CLAIMS`: what is claimed, with its worlds, rows, signs and kinds.
+
+After the first run the reason why one claim is not built was reworded, and the world `drawn` became `feature_space`.
+"""
+
+
+def statements_digest(claims_of: Sequence[Claim]) -> str:
+    """Return the digest of every claim with its statements."""
+    return fingerprint([[c.key, c.text, [list(s) for s in c.statements], c.not_built] for c in claims_of])
+
+
+def test_margins_levels_and_sizes_are_those_that_were_fixed() -> None:
+    assert ClaimsConfig().digest().startswith("d37e3b8f1dd3")
+
+
+def test_worlds_and_recipes_are_those_that_were_fixed() -> None:
+    assert digest_of(ClaimsConfig(), Recipes(claims(), claims_controls())) == RUN_DIGEST
+
+
+def test_claims_and_statements_are_those_that_were_fixed() -> None:
+    assert statements_digest(CLAIMS) == STATEMENTS
+
+
+def test_another_epoch_another_margin_and_another_sign_would_be_seen() -> None:
+    """The planted faults of the three digests above."""
+    longer = claims().replace(predictor=claims().predictor.replace(train=claims().predictor.train.replace(epochs=11)))
+    assert digest_of(ClaimsConfig(), Recipes(longer, claims_controls())) != RUN_DIGEST
+    assert digest_of(ClaimsConfig(margin=2.0), Recipes(claims(), claims_controls())) != RUN_DIGEST
+    claim = next(claim for claim in CLAIMS if claim.statements)
+    turned = claim._replace(statements=tuple(s._replace(sign=-s.sign) for s in claim.statements))
+    assert statements_digest([turned if c is claim else c for c in CLAIMS]) != STATEMENTS
+
+
+def test_the_page_says_whether_what_was_run_is_what_was_fixed(tmp_path: Path) -> None:
+    run = ClaimsRun(date="2026-11-21", config_digest=RUN_DIGEST, machine="2 cores", device="cpu", jobs=())
+    assert "as fixed" in digest_text(run)
+    other = run.replace(config_digest="0" * 64)
+    assert "NOT what was fixed" in digest_text(other)
+    (tmp_path / RUN_FILE).write_text(other.model_dump_json())
+    assert digest_text(other) in " ".join(facts(read_evidence(tmp_path, CFG.horizons), CFG))

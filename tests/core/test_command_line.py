@@ -1,0 +1,46 @@
+"""Commands that are printed work where they are pasted."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trajpilot_core import command_line
+from trajpilot_core.command_line import CHECKOUT, command, shown
+
+
+def test_a_printed_command_names_its_program_and_runs_without_a_path(tmp_path: Path) -> None:
+    line = command("status", "--root", str(tmp_path / "a b"))
+    program, *words = shlex.split(line)
+    assert words == ["status", "--root", str(tmp_path / "a b")]
+    assert Path(CHECKOUT, program).exists()
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], cwd=CHECKOUT, env={"PATH": "/usr/bin:/bin"}, capture_output=True, check=False
+    )
+    assert b"no run below" in done.stderr
+
+
+def test_in_the_checkout_places_are_short_and_elsewhere_they_are_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = tmp_path / "checkout"
+    (checkout / ".venv/bin").mkdir(parents=True)
+    (checkout / ".venv/bin/trajpilot").touch()
+    monkeypatch.setattr(command_line, "CHECKOUT", checkout)
+    monkeypatch.setattr(sys, "executable", str(checkout / ".venv/bin/python"))
+    monkeypatch.chdir(checkout)
+    assert command("ui", "--root", shown(checkout / "runs/demo")) == ".venv/bin/trajpilot ui --root runs/demo"
+    assert shown("runs") == "runs"
+    assert shown("/elsewhere") == "/elsewhere"
+    assert shown("s3://bucket/x") == "s3://bucket/x"
+    monkeypatch.chdir(tmp_path)
+    assert (
+        command("ui", "--root", shown(checkout / "runs")) == f"{checkout}/.venv/bin/trajpilot ui --root {checkout}/runs"
+    )
+
+
+def test_a_program_that_lies_elsewhere_is_left_to_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/bin/python")
+    assert command("deployment", "ls", program="prefect") == "prefect deployment ls"

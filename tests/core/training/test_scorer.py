@@ -1,0 +1,182 @@
+"""The scorer network, its targets and losses, and the threshold."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planning_fixture import SCORER
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from trajpilot_core.models.ranking import best, truth_ranks
+from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
+from trajpilot_core.retrieval.candidates import scores_of
+from trajpilot_core.training.scorer import (
+    NEVER,
+    best_threshold,
+    class_weights,
+    plain_mean,
+    scorer_loss,
+)
+from trajpilot_core.training.scorer_fit import best_temperature
+
+torch.set_num_threads(1)
+SHAPE = ScorerShape(query=22, embed=8, max_mids=4)
+
+
+def quiet(done, total, what):
+    """Ignore progress."""
+
+
+def random_inputs(b=3, k=5, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    n_mids = torch.tensor([1, 3, 4])[:b]
+    there = (torch.arange(4) < n_mids[:, None]).float()[:, None, :, None]
+    plans, latents, labels = (F.normalize(torch.randn(b, k, 4, 8, generator=g), dim=-1) * there for _ in range(3))
+    fallback = F.normalize(torch.randn(b, 4, 8, generator=g), dim=-1) * there[:, 0]
+    return ScorerInputs(
+        torch.randn(b, 22, generator=g), fallback, plans, latents, labels, torch.ones(b, k, dtype=torch.bool), n_mids
+    )
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    return GateThenRankScorer(SCORER, SHAPE).eval()
+
+
+@settings(derandomize=True, deadline=None, max_examples=20)
+@given(order=st.permutations(range(5)))
+def test_permuting_the_candidates_permutes_the_ranks_and_leaves_the_gate(order):
+    inputs, scorer = random_inputs(), network()
+    gate, rank = scorer(inputs)
+    shuffled = inputs._replace(**{name: getattr(inputs, name)[:, order] for name in ("plans", "latents", "labels")})
+    other_gate, other_rank = scorer(shuffled)
+    assert_close(other_gate, gate, atol=1e-5, rtol=1e-5)
+    assert_close(other_rank, rank[:, order], atol=1e-5, rtol=1e-5)
+
+
+def test_what_stands_at_an_absent_candidate_does_not_matter():
+    inputs, scorer = random_inputs(), network()
+    valid = inputs.valid.clone()
+    valid[:, 3:] = False
+    one = scorer(inputs._replace(valid=valid))
+    other = scorer(inputs._replace(valid=valid, plans=inputs.plans.index_fill(1, torch.tensor([3, 4]), 7.0)))
+    assert_close(one, other)
+    assert (one[1][:, 3:] == -torch.inf).all()
+
+
+def test_a_query_without_any_candidate_still_gets_a_finite_gate():
+    inputs = random_inputs()
+    gate, rank = network()(inputs._replace(valid=torch.zeros_like(inputs.valid)))
+    assert gate.isfinite().all()
+    assert (rank == -torch.inf).all()
+
+
+def test_every_input_of_a_candidate_reaches_its_rank():
+    inputs, scorer = random_inputs(), network()
+    for name in ("query", "fallback", "plans", "latents", "labels"):
+        changed = inputs._replace(**{name: getattr(inputs, name).roll(1, dims=0)})
+        assert not torch.allclose(scorer(changed)[1], scorer(inputs)[1]), name
+
+
+def test_the_order_of_a_plans_steps_matters_and_not_only_their_mean():
+    inputs, scorer = random_inputs(), network()
+    swapped = inputs.plans.clone()
+    swapped[2, :, [0, 1]] = inputs.plans[2, :, [1, 0]]
+    assert not torch.allclose(scorer(inputs._replace(plans=swapped))[1][2], scorer(inputs)[1][2])
+
+
+def test_utility_is_the_papers_sum():
+    bank = torch.eye(8)
+    truth = torch.tensor([[0, 1]])
+    right, half = bank[torch.tensor([[[0, 1]], [[0, 2]]])].transpose(0, 1)[0]
+    scores = scores_of(torch.stack([right, half])[None], truth[:, None], bank, (0.1, 1.0, 0.5, 1.0))
+    # the second plan: cosine 0.5, R@1 0.5, R@5 1 (ties at cosine 0: label 1 is the first of seven), no exact sequence
+    assert_close(scores.utility[0], torch.tensor([0.1 + 1 + 0.5 + 1, 0.05 + 0.5 + 0.5]))
+    assert scores.m1.tolist() == [[1.0, 0.5]]
+    assert scores.exact.tolist() == [[1.0, 0.0]]
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(seed=st.integers(0, 999), n=st.integers(1, 6), v=st.integers(1, 9))
+def test_ranks_and_best_labels_agree_with_a_sort_that_prefers_smaller_ids(seed, n, v):
+    g = torch.Generator().manual_seed(seed)
+    scores = torch.randint(3, (n, v), generator=g).float()
+    truth = torch.randint(v, (n,), generator=g)
+    order = [sorted(range(v), key=lambda i, row=row: (-row[i], i)) for row in scores.tolist()]
+    assert best(scores, 5)[0].tolist() == [row[:5] for row in order]
+    ranks = truth_ranks(scores, truth, torch.eye(v))
+    assert ranks.tolist() == [row.index(t) for row, t in zip(order, truth.tolist(), strict=True)]
+
+
+def test_class_weights_give_both_classes_half():
+    positive = torch.tensor([True] * 9 + [False])
+    up, down = class_weights(positive)
+    assert_close(9 * up, 5.0)
+    assert_close(1 * down, 5.0)
+    assert class_weights(torch.ones(3, dtype=torch.bool)) == (1.0, 1.0)
+
+
+def test_rank_losses_count_on_gate_positive_rows_only():
+    g = torch.Generator().manual_seed(0)
+    gate, rank, utility = (torch.randn(*size, generator=g) for size in ((4,), (4, 3), (4, 3)))
+    opens = torch.tensor([True, False, True, False])
+    other = rank.clone()
+    other[~opens] = torch.randn(2, 3, generator=g)
+    args = utility, opens, (1.0, 1.0), SCORER
+    assert_close(scorer_loss(gate, rank, *args), scorer_loss(gate, other, *args))
+    shut = torch.zeros(4, dtype=torch.bool)
+    only_gate = F.binary_cross_entropy_with_logits(gate, torch.zeros(4))
+    assert_close(scorer_loss(gate, rank, utility, shut, (1.0, 1.0), SCORER), only_gate)
+
+
+def test_the_loss_is_bce_plus_ce_plus_kl():
+    gate, rank = torch.tensor([0.3]), torch.tensor([[1.0, 0.0, -torch.inf]])
+    utility = torch.tensor([[0.2, 0.25, -torch.inf]])
+    config = SCORER.replace(loss_weights=(1.0, 2.0, 3.0), utility_temperature=0.1)
+    log_q = torch.tensor([1.0, 0.0]).log_softmax(0)
+    p = (torch.tensor([0.2, 0.25]) / 0.1).softmax(0)
+    expected = F.softplus(torch.tensor(-0.3)) - 2 * log_q[1] + 3 * (p * (p.log() - log_q)).sum()
+    assert_close(scorer_loss(gate, rank, utility, torch.tensor([True]), (1.0, 1.0), config), expected)
+
+
+def test_absent_candidates_give_finite_gradients():
+    gate, rank = torch.zeros(2, requires_grad=True), torch.zeros(2, 3, requires_grad=True)
+    absent = torch.tensor([[False, False, True], [True, True, True]])
+    utility = torch.tensor([[1.0, 0.5, 0.0], [0.0, 0.0, 0.0]]).masked_fill(absent, -torch.inf)
+    opens = torch.tensor([True, False])
+    scorer_loss(gate, rank.masked_fill(absent, -torch.inf), utility, opens, (1.0, 1.0), SCORER).backward()
+    assert gate.grad.isfinite().all()
+    assert rank.grad.isfinite().all()
+
+
+def test_the_threshold_is_the_best_and_the_highest_of_equals():
+    horizon = torch.tensor([1, 1, 1, 1])
+    gate = torch.tensor([0.9, 0.8, 0.7, 0.6])
+    assert best_threshold(gate, torch.tensor([0.5, 0.0, 0.5, -0.9]), horizon) == pytest.approx(0.7)
+    assert best_threshold(gate, torch.tensor([0.5, 0.0, 0.0, -0.9]), horizon) == pytest.approx(0.9)
+    assert best_threshold(gate, torch.tensor([-0.5, 0.0, 0.5, -0.9]), horizon) == NEVER
+    assert best_threshold(gate[:0], gate[:0], horizon[:0]) == NEVER
+
+
+def test_windows_with_one_probability_open_together():
+    gate = torch.tensor([0.9, 0.9, 0.5])
+    assert best_threshold(gate, torch.tensor([1.0, -2.0, 3.0]), torch.ones(3).long()) == pytest.approx(0.5)
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(seed=st.integers(0, 9999), n=st.integers(1, 12))
+def test_no_threshold_beats_the_chosen_one(seed, n):
+    g = torch.Generator().manual_seed(seed)
+    gate = torch.randint(5, (n,), generator=g) / 5
+    gain, horizon = torch.randint(-4, 5, (n,), generator=g) / 4, torch.randint(3, (n,), generator=g)
+    chosen = best_threshold(gate, gain, horizon)
+    value = {t: plain_mean(gain * (gate >= t), horizon) for t in [*gate.tolist(), NEVER]}
+    assert value[chosen] >= max(value.values()) - 1e-9
+    assert chosen >= max(t for t, v in value.items() if v >= value[chosen] - 1e-9) - 1e-9
+
+
+def test_the_temperature_is_the_best_on_dev_and_the_highest_of_equals():
+    m1 = torch.tensor([[0.1, 0.4, 0.4, 0.2]]).repeat(3, 1)
+    assert best_temperature((0.01, 0.1, 0.5, 1.0), m1, torch.ones(3).long()) == 0.5
+    assert best_temperature((0.01, 0.1), torch.empty(0, 2), torch.empty(0).long()) == 0.1

@@ -1,0 +1,275 @@
+"""Collecting the queries, fitting the scorers, the choices on dev, and the stage."""
+
+import gc
+import weakref
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pytest
+import torch
+from planning_fixture import ALIGNMENT, PREDICTOR, SCORER, TRAIN, World, model_files, planning_data
+from planning_world import WorldSize, planning_world, run_stage
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from schemas.training import ScorerConfig
+from trajpilot_core.data.chains import ModelFile, chains_of, query_takes
+from trajpilot_core.errors import StoreError
+from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
+from trajpilot_core.retrieval.bank import build_bank, chain_view
+from trajpilot_core.retrieval.candidates import find_candidates
+from trajpilot_core.stages import alignment, predictor
+from trajpilot_core.stages import scorer as scorer_stage
+from trajpilot_core.training.scorer import (
+    NEVER,
+    decide,
+    dev_scores,
+    gate_targets,
+    inputs_at,
+    join,
+    queries_of,
+)
+from trajpilot_core.training.scorer_file import load_scorer, pack_scorers
+from trajpilot_core.training.scorer_fit import Collected, DevSet, FittedSeed, draw_queries, fit_scorers, train_scorer
+
+torch.set_num_threads(1)
+SHAPE = ScorerShape(query=22, embed=8, max_mids=4)
+
+
+def quiet(done, total, what):
+    """Ignore progress."""
+
+
+def collected(split=0):
+    data = planning_data()
+    view = chain_view(data, model_files(data), chains_of(data)[0], 0, "cpu")
+    parts = []
+    for horizon, windows in data.windows.items():
+        rows = (windows.split == split).nonzero()[:6, 0]
+        parts.append(queries_of(view, find_candidates(view, build_bank(view, horizon, "action"), rows, SCORER), SCORER))
+    return join(parts, sum(len(part) for part in parts)), view, parts
+
+
+def test_the_gate_target_needs_more_than_the_margin():
+    queries = collected()[0]
+    queries = replace(queries, utility=queries.fallback_utility[:, None] + torch.tensor([[0.05, 0.0, 0, 0, 0]]))
+    assert not gate_targets(queries, 0.051).any()
+    assert gate_targets(queries, 0.049).all()
+
+
+def test_joined_queries_read_as_they_did_alone():
+    queries, _, parts = collected()
+    assert len(queries) == sum(len(part) for part in parts)
+    second = torch.arange(len(parts[0]), len(queries))
+    for name, value in inputs_at(queries, second)._asdict().items():
+        assert_close(value, getattr(inputs_at(parts[1], torch.arange(len(parts[1]))), name), msg=name)
+    assert len(queries.latents) == len(parts[0].latents), "one table for one chain"
+
+
+def test_queries_of_two_chains_keep_their_own_latents():
+    _queries, _, parts = collected()
+    other = replace(parts[0], latents=parts[0].latents * 2)
+    both = join([parts[0], other], 2 * len(other))
+    rows = torch.arange(len(parts[0]))
+    assert_close(inputs_at(both, rows + len(rows)).latents, 2 * inputs_at(both, rows).latents)
+
+
+def test_parts_that_are_not_as_many_as_announced_are_refused():
+    _, _, parts = collected()
+    total = sum(len(part) for part in parts)
+    for wrong in (total - 1, total + 1):
+        with pytest.raises(ValueError, match="announced"):
+            join(parts, wrong)
+    assert join([], 0) is None
+
+
+def test_a_part_is_let_go_when_the_next_one_is_made():
+    _, _, parts = collected()
+    alive = []
+
+    def made():
+        for _ in range(6):
+            gc.collect()
+            assert sum(part() is not None for part in alive) <= 1
+            part = replace(parts[0], plans=parts[0].plans.clone())
+            alive.append(weakref.ref(part.plans))
+            yield part
+            del part
+
+    assert len(join(made(), 6 * len(parts[0]))) == 6 * len(parts[0])
+
+
+def test_an_absent_candidate_is_never_right():
+    data = planning_data()
+    view = chain_view(data, model_files(data), chains_of(data)[0], 0, "cpu")
+    bank, rows = build_bank(view, 3, "action"), (data.windows[3].split == 2).nonzero()[:, 0]
+    none = bank._replace(**{name: value[:0] for name, value in bank._asdict().items() if name != "horizon"})
+    queries = queries_of(view, find_candidates(view, none, rows, SCORER), SCORER)
+    truth = data.labels[data.windows[3].segments[rows, 1]]
+    assert (truth == 0).any(), "a zero plan ranks label 0 first: without the mask these windows would be right"
+    assert not queries.m1.any()
+
+
+def test_endpoint_latents_keep_their_share_beside_wide_features():
+    torch.manual_seed(0)
+    scorer = GateThenRankScorer(SCORER, ScorerShape(query=2 * 1664 + 2 * 768, embed=768, max_mids=4))
+    features, latents = torch.randn(3, 2 * 1664), F.normalize(torch.randn(3, 2, 768), dim=-1).flatten(1)
+    energy = scorer.normalise(torch.cat([features, latents], dim=1)).square()
+    share = energy[:, 2 * 1664 :].sum(1) / energy.sum(1)
+    assert_close(share, torch.full((3,), 1536 / (1536 + 3328)), atol=0.01, rtol=0)
+
+
+def test_the_stage_counts_what_it_uses_and_rejects_no_window_again(tmp_path):
+    memory = planning_world(WorldSize(tasks=2, steps=4, train=6, dev=2, test=2, max_horizon=4))
+    short = TRAIN.replace(epochs=1)
+    features = memory.tables["features"]
+    memory.tables["features"] = features.filter(pa.compute.not_equal(features["segment_id"], "egoexo4d:0000:0004"))
+    run_stage(alignment.STAGE, ALIGNMENT.replace(train=short), memory, tmp_path / "a")
+    run_stage(predictor.STAGE, PREDICTOR.replace(train=short), memory, tmp_path / "p")
+    lost, memory.rejects = memory.rejects, []
+    run_stage(scorer_stage.STAGE, SCORER.replace(train=short), memory, tmp_path / "s")
+    used = sum(row["split"] != "test" for row in memory.tables["windows"].to_pylist()) - len(lost)
+    assert (len(lost), memory.rejects, memory.counts) == (3 + 4, [], (used, used))
+
+
+def test_the_scorer_reads_the_candidates_own_labels_and_motions():
+    _, view, parts = collected(split=2)
+    inputs = inputs_at(parts[1], torch.arange(len(parts[1])))
+    bank = build_bank(view, 4, "action")
+    rows = (view.data.windows[4].split == 2).nonzero()[:6, 0]
+    found = find_candidates(view, bank, rows, SCORER)
+    middle = view.data.windows[4].segments[found.window][..., 1:-1]
+    assert_close(inputs.latents[:, :, :2], view.latents[middle])
+    assert_close(inputs.labels[:, :, :2], view.data.bank[view.data.labels[middle]])
+    assert torch.equal(inputs.n_mids, torch.full((6,), 2))
+
+
+def test_the_scorers_queries_come_from_takes_that_their_chain_has_not_seen():
+    data = planning_data(World(folds=3))
+    chains = chains_of(data)
+    drawn = draw_queries(data, chains, 10_000, 0)
+    assert not any(len(rows) for rows in drawn["final"].values())
+    n = 0
+    for chain in chains[1:]:
+        for horizon, rows in drawn[chain.name].items():
+            takes = data.windows[horizon].take[rows]
+            assert torch.isin(takes, query_takes(data, chain)).all()
+            assert (data.take_split[takes] == 0).all()
+            n += len(rows)
+    assert n == sum(int((windows.split == 0).sum()) for windows in data.windows.values())
+
+
+def test_the_query_limit_draws_a_subset_by_seed():
+    data = planning_data(World(folds=3))
+    drawn, again, other = (draw_queries(data, chains_of(data), 17, seed) for seed in (0, 0, 1))
+    rows = [torch.cat([r for chain in d.values() for r in chain.values()]) for d in (drawn, again, other)]
+    assert [len(r) for r in rows] == [17, 17, 17]
+    assert torch.equal(rows[0], rows[1])
+    assert not torch.equal(rows[0], rows[2])
+
+
+def easy_queries(n=200, seed=0):
+    """Queries whose best candidate carries a marked label embedding; it beats the fallback on the second half."""
+    base, _, _ = collected()
+    g = torch.Generator().manual_seed(seed)
+    rows = torch.randint(len(base), (n,), generator=g)
+    taken = {name: getattr(base, name)[rows].clone() for name in vars(base) if name not in ("latents", "texts")}
+    best_at, good = torch.randint(SCORER.candidates, (n,), generator=g), torch.arange(n) >= n // 2
+    mark = F.one_hot(best_at, SCORER.candidates).bool()
+    taken["label"] = torch.where(mark[:, :, None] & good[:, None, None], 1, 2).expand_as(taken["label"])
+    taken["utility"] = mark.float() * torch.where(good, 1.0, -1.0)[:, None]
+    taken["m1"], taken["fallback_m1"] = mark.float() * good[:, None], torch.full((n,), 0.25)
+    return replace(base, **taken | {"fallback_utility": torch.zeros(n), "valid": torch.ones(n, 5, dtype=torch.bool)})
+
+
+def test_training_learns_when_to_open_and_which_candidate(tmp_path):
+    train, dev = easy_queries(), easy_queries(seed=1)
+    config = SCORER.replace(train=TRAIN.replace(epochs=25, lr=5e-3))
+    shape = ScorerShape(train.query.shape[1], 16, 2)
+    collected_ = Collected(train, DevSet(dev, torch.empty(200, 7), torch.empty(200, 7)), shape)
+    fitted = train_scorer(collected_, config, None, 0, tmp_path, "cpu", quiet)
+    assert fitted.decision.dev["fallback M@1"] == pytest.approx(0.25)
+    assert fitted.decision.dev["always open M@1"] < 0.55
+    assert fitted.decision.dev["M@1"] > 0.55
+    assert 0.4 < fitted.decision.dev["open rate"] < 0.6
+
+
+def fitted_scorer(data, files, tmp_path, **changes):
+    config = SCORER.replace(**changes)
+    return fit_scorers(data, files, config, 0, Path(tmp_path), "cpu", quiet).scorers["scorer"], config
+
+
+@pytest.mark.parametrize("folds", [1, 3])
+def test_a_scorer_is_fitted_and_read_back(folds, tmp_path):
+    data = planning_data(World(folds=folds))
+    files = model_files(data, folds)
+    fitted, config = fitted_scorer(data, files, tmp_path)
+    assert fitted.decision.n_dev == 27
+    held = sum(
+        int(torch.isin(w.take, query_takes(data, c)).sum()) for c in chains_of(data) for w in data.windows.values()
+    )
+    assert fitted.decision.n_queries == held
+    tensors, metadata = pack_scorers({0: FittedSeed({"scorer": fitted}, None)}, config)
+    assert all(key.startswith("final/s0/scorer/") for key in tensors)
+    model, decision = load_scorer(ModelFile(tensors, metadata), 0, "cpu")
+    assert decision == fitted.decision
+    for name, value in model.state_dict().items():
+        assert np.array_equal(value.numpy(), fitted.state[name].numpy())
+    with pytest.raises(StoreError, match="s1"):
+        load_scorer(ModelFile(tensors, metadata), 1, "cpu")
+
+
+def test_equal_inputs_give_equal_scorers(tmp_path):
+    data = planning_data()
+    files = model_files(data)
+    one, other = (fitted_scorer(data, files, tmp_path / name)[0] for name in "ab")
+    assert one.decision == other.decision
+    assert all(torch.equal(one.state[name], other.state[name]) for name in one.state)
+
+
+def test_one_held_out_take_is_enough(tmp_path):
+    data = planning_data()
+    fold = torch.where(data.fold == 0, -1, data.fold).index_fill(0, torch.tensor([0]), 0)
+    data = replace(data, fold=fold)
+    fitted, _ = fitted_scorer(data, model_files(data), tmp_path)
+    assert fitted.decision.n_queries == 9
+
+
+def test_without_queries_the_gate_stays_shut():
+    dev = DevSet(None, torch.empty(0, 7), torch.empty(0, 7))
+    fitted = train_scorer(Collected(None, dev, SHAPE), SCORER, None, 0, None, "cpu", quiet)
+    assert fitted.decision.threshold == NEVER
+    assert (fitted.decision.n_queries, fitted.curve) == (0, [])
+
+
+def test_test_takes_decide_nothing(tmp_path):
+    data = planning_data()
+    files = model_files(data)
+    one = fitted_scorer(data, files, tmp_path / "a")[0]
+    of_test = data.take_split[data.segment_take] == 2
+    labels = torch.where(of_test, (data.labels + 1) % len(data.bank), data.labels)
+    motions = torch.where(of_test[:, None, None], -data.motions, data.motions)
+    other = fitted_scorer(replace(data, labels=labels, motions=motions), files, tmp_path / "b")[0]
+    assert one.decision == other.decision
+    assert all(torch.equal(one.state[name], other.state[name]) for name in one.state)
+
+
+def test_dev_scores_of_a_shut_gate_are_the_fallbacks():
+    queries = replace(collected(split=1)[0], m1=torch.zeros(12, 5))
+    scores = dev_scores(torch.rand(12), torch.zeros(12, dtype=torch.long), queries)
+    assert scores["threshold"] == NEVER
+    assert scores["M@1"] == scores["fallback M@1"]
+    assert scores["open rate"] == 0
+
+
+def test_decisions_do_not_depend_on_the_batch():
+    queries, _, _ = collected(split=1)
+    torch.manual_seed(0)
+    width = queries.query.shape[1]
+    scorer = GateThenRankScorer(ScorerConfig.model_validate(SCORER.model_dump()), ScorerShape(width, 16, 2)).eval()
+    one, other = decide(scorer, queries, 3), decide(scorer, queries, 100)
+    assert_close(one[0], other[0])
+    assert torch.equal(one[1], other[1])

@@ -1,0 +1,98 @@
+"""Trainings side by side: one that dies or fails is told, and what the others finished is kept."""
+
+import json
+import logging
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from trajpilot_core.engine.stage import Runtime
+from trajpilot_core.errors import TrainingError
+from trajpilot_core.training.checkpoint import NAME, checkpoint_epoch, write_atomically
+from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, job_result, job_tensors, put_tensors, run_jobs
+from trajpilot_core.training.loop import EpochDone
+
+
+def jobs_in(folder: Path, n: int) -> list[TrainingJob]:
+    return [TrainingJob(f"final/{k}", 0, str(k), folder / str(k), folder, folder, "{}", "cpu") for k in range(n)]
+
+
+def runtime(folder: Path, workers: int, told: list[tuple[int, int, str]] | None = None) -> Runtime:
+    def progress(done: int, total: int, what: str) -> None:
+        if told is not None:
+            told.append((done, total, what))
+
+    return Runtime(data_root="", device="cpu", workers=workers, scratch=folder, progress=progress)
+
+
+def writes_its_name(job: TrainingJob, epoch_done: EpochDone) -> None:
+    job.folder.mkdir(parents=True, exist_ok=True)
+    (job.folder / "done").write_text(job.name)
+    epoch_done(3, 3, job.name)
+
+
+def dies_once(job: TrainingJob, epoch_done: EpochDone) -> None:
+    marker = job.own / "died"
+    if job.variant == "1" and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    writes_its_name(job, epoch_done)
+
+
+def fails(job: TrainingJob, epoch_done: EpochDone) -> None:
+    raise TrainingError(f"{job.name}: loss nan")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_job_runs_and_progress_reaches_the_total(tmp_path: Path, workers: int) -> None:
+    told: list[tuple[int, int, str]] = []
+    run_jobs(jobs_in(tmp_path, 3), writes_its_name, runtime(tmp_path, workers, told))
+    assert [(tmp_path / str(k) / "done").read_text() for k in range(3)] == ["final/0", "final/1", "final/2"]
+    assert told[-1][:2] == (9, 9)
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_an_error_and_the_next_run_goes_through(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="a training process crashed"):
+        run_jobs(jobs_in(tmp_path, 2), dies_once, runtime(tmp_path, 2))
+    run_jobs(jobs_in(tmp_path, 2), dies_once, runtime(tmp_path, 2))
+    assert (tmp_path / "1" / "done").is_file()
+
+
+@pytest.mark.slow
+def test_trainings_in_processes_that_go_on_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "1").mkdir()
+    facts = {"progress": json.dumps({"epoch": 4})}
+    write_atomically(tmp_path / "1" / NAME, {"a": torch.zeros(1)}, facts)
+    with caplog.at_level(logging.INFO, "trajpilot"):
+        run_jobs(jobs_in(tmp_path, 2), writes_its_name, runtime(tmp_path, 2))
+    assert caplog.messages == ["training final/1 seed 0 goes on after epoch 4"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"damaged" * 9])
+def test_a_checkpoint_that_is_absent_or_damaged_holds_no_epochs(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / NAME).write_bytes(content)
+    assert checkpoint_epoch(tmp_path) == 0
+
+
+@pytest.mark.slow
+def test_a_training_that_fails_in_its_process_says_why(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"final/[01]: loss nan"):
+        run_jobs(jobs_in(tmp_path, 2), fails, runtime(tmp_path, 2))
+
+
+def test_a_job_without_result_is_not_read_as_one(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="no checkpoint"):
+        job_result(jobs_in(tmp_path, 1)[0])
+
+
+def test_the_tensors_of_a_job_come_back_as_they_were(tmp_path: Path) -> None:
+    put_tensors(tmp_path, SHARED, {"a": torch.arange(6).view(2, 3).T})
+    put_tensors(tmp_path, OWN, {"b": torch.tensor(7)})
+    tensors = job_tensors(jobs_in(tmp_path, 1)[0])
+    assert tensors["a"].tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert int(tensors["b"]) == 7

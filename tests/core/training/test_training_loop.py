@@ -1,0 +1,201 @@
+"""The loop: seeds, best epoch, early stopping, and a killed training that ends as if nothing had happened."""
+
+import itertools
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from checkout import CHECKOUT
+from torch import Tensor, nn
+
+from schemas.training import TrainConfig
+from trajpilot_core.errors import CheckpointError, TrainingError
+from trajpilot_core.training.checkpoint import NAME, checkpoint_epoch
+from trajpilot_core.training.loop import FittedModel, Training, fit, index_batches, learning_rate, seeded
+
+CFG = TrainConfig(epochs=6, patience=None, lr=1e-2, batch=8, precision="fp32")
+
+
+def toy(name: str = "toy", seed: int = 0, scores: Mapping[int, float] | None = None, slow_s: float = 0.0) -> Training:
+    """A small regression with dropout; `scores` replaces the dev score of an epoch."""
+    with seeded(seed):
+        model = nn.Sequential(nn.Linear(4, 16), nn.GELU(), nn.Dropout(0.2), nn.Linear(16, 1))
+        x = torch.randn(64, 4)
+    y, epoch = x.sum(1, keepdim=True).sin(), [0]
+
+    def measure() -> dict[str, float]:
+        epoch[0] += 1
+        time.sleep(slow_s)
+        own = -float((model(x) - y).pow(2).mean())
+        return {"dev/score": own if scores is None else scores[epoch[0]]}
+
+    def loss(rows: Tensor) -> Tensor:
+        return (model(x[rows]) - y[rows]).pow(2).mean()
+
+    def batches(generator: torch.Generator) -> list[Tensor]:
+        return index_batches(64, CFG.batch, generator)
+
+    return Training(name, seed, model, batches, loss, measure, "dev/score")
+
+
+def same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_equal_seeds_give_equal_weights_and_other_seeds_do_not() -> None:
+    first, second, other = (fit(toy(seed=s), CFG, None, "cpu") for s in (0, 0, 1))
+    assert same(first.state, second.state)
+    assert first.curve == second.curve
+    assert not same(first.state, other.state)
+
+
+def test_the_callers_random_state_is_left_alone() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    fit(toy(), CFG, None, "cpu")
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_the_best_epoch_is_kept_and_its_score_told() -> None:
+    fitted = fit(toy(scores={1: 0.1, 2: 0.9, 3: 0.3, 4: 0.9, 5: 0.2, 6: 0.0}), CFG, None, "cpu")
+    two = fit(toy(scores={1: 0.1, 2: 0.9}), CFG.replace(epochs=2), None, "cpu")
+    assert (fitted.best_epoch, fitted.best_score) == (2, 0.9)
+    assert len({row.epoch for row in fitted.curve}) == 6
+    assert two.best_epoch == 2
+
+
+def test_training_stops_when_dev_has_not_improved() -> None:
+    cfg = CFG.replace(patience=2)
+    fitted = fit(toy(scores={1: 0.5, 2: 0.6, 3: 0.6, 4: 0.1}), cfg, None, "cpu")
+    assert max(row.epoch for row in fitted.curve) == 4
+
+
+def test_every_epoch_leaves_its_rows() -> None:
+    fitted = fit(toy(), CFG, None, "cpu")
+    told = {(row.epoch, row.split, row.quantity) for row in fitted.curve}
+    assert told == {(e, *q) for e in range(1, 7) for q in (("train", "loss"), ("dev", "score"))}
+
+
+def test_a_training_in_two_halves_equals_one_in_a_piece_and_says_where_it_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = fit(toy(), CFG, None, "cpu")
+
+    class StopError(Exception):
+        """Stands for the kill."""
+
+    def stop(epoch: int, epochs: int, line: str) -> None:
+        if epoch == 3:
+            raise StopError
+
+    with pytest.raises(StopError):
+        fit(toy(), CFG, tmp_path, "cpu", stop)
+    assert checkpoint_epoch(tmp_path) == 3
+    with caplog.at_level(logging.INFO, "trajpilot"):
+        resumed = fit(toy(), CFG, tmp_path, "cpu")
+    assert "training toy seed 0 goes on after epoch 3" in caplog.text
+    assert same(whole.state, resumed.state)
+    assert whole.curve == resumed.curve
+
+
+def test_a_resume_that_forgets_the_random_state_is_seen_by_that_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = fit(toy(), CFG, None, "cpu")
+    fit(toy(), CFG.replace(epochs=6, patience=None), tmp_path / "done", "cpu")
+    with pytest.raises(ZeroDivisionError):
+        fit(toy(), CFG, tmp_path, "cpu", lambda epoch, epochs, line: 1 // (3 - epoch) and None)
+    monkeypatch.setattr(torch, "set_rng_state", lambda state: None)
+    assert not same(whole.state, fit(toy(), CFG, tmp_path, "cpu").state)
+
+
+def test_a_finished_training_is_not_trained_again(tmp_path: Path) -> None:
+    first = fit(toy(), CFG, tmp_path, "cpu")
+    again = toy()
+    object.__setattr__(again, "loss", None)
+    assert same(first.state, fit(again, CFG, tmp_path, "cpu").state)
+
+
+def test_a_flipped_bit_in_the_checkpoint_is_noticed_and_the_training_starts_over(tmp_path: Path) -> None:
+    first = fit(toy(), CFG, tmp_path, "cpu")
+    path = tmp_path / NAME
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+    assert same(first.state, fit(toy(), CFG, tmp_path, "cpu").state)
+    assert (tmp_path / f"damaged-{NAME}").is_file()
+
+
+def test_the_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
+    fit(toy("first"), CFG, tmp_path, "cpu")
+    with pytest.raises(CheckpointError, match="first"):
+        fit(toy("second"), CFG, tmp_path, "cpu")
+
+
+def test_a_loss_that_is_not_finite_stops_the_training() -> None:
+    training = toy()
+    object.__setattr__(training, "loss", lambda rows: training.model(torch.zeros(1, 4)).sum() * float("nan"))
+    with pytest.raises(TrainingError, match="loss nan"):
+        fit(training, CFG, None, "cpu")
+
+
+def test_unresolved_precision_is_refused() -> None:
+    with pytest.raises(TrainingError, match="auto"):
+        fit(toy(), CFG.replace(precision="auto"), None, "cpu")
+
+
+def test_the_rate_warms_up_and_falls_to_its_end() -> None:
+    cfg = TrainConfig(warmup=0.1, lr=1.0, min_lr=0.1)
+    rates = [learning_rate(step, 100, cfg) for step in range(101)]
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[9] == rates[10] == pytest.approx(1.0)
+    assert all(a > b for a, b in itertools.pairwise(rates[10:]))
+    assert rates[100] == pytest.approx(0.1)
+
+
+def test_batches_hold_every_row_once() -> None:
+    batches = index_batches(21, 8, torch.Generator().manual_seed(0))
+    assert [len(b) for b in batches] == [8, 8, 5]
+    assert sorted(torch.cat(batches).tolist()) == list(range(21))
+
+
+CHILD = """
+import json, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_training_loop import CFG, fit, toy
+def tell(epoch, epochs, line):
+    print(epoch, flush=True)
+fitted = fit(toy(slow_s=float(sys.argv[3])), CFG, Path(sys.argv[2]), "cpu", tell)
+print(json.dumps({k: v.flatten().tolist() for k, v in fitted.state.items()}))
+"""
+
+
+def child(folder: Path, slow_s: float) -> subprocess.Popen[str]:
+    here = Path(__file__).parent
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (CHECKOUT, CHECKOUT / "tests" / "fixtures")))}
+    command = [sys.executable, "-c", CHILD, str(here), str(folder), str(slow_s)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+@pytest.mark.slow
+def test_a_killed_training_ends_with_the_same_weights_bit_for_bit(tmp_path: Path) -> None:
+    whole: FittedModel = fit(toy(), CFG, None, "cpu")
+    process = child(tmp_path, slow_s=0.3)
+    assert process.stdout is not None
+    while process.stdout.readline().strip() != "2":
+        assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert (tmp_path / NAME).is_file()
+    out, _ = child(tmp_path, slow_s=0.0).communicate(timeout=120)
+    assert json.loads(out.splitlines()[-1]) == {k: v.flatten().tolist() for k, v in whole.state.items()}
+    assert out.splitlines()[0] != "1"

@@ -1,0 +1,103 @@
+"""Frames are squashed as PIL does it with its antialiased bilinear filter, within one grey level of 255."""
+
+from pathlib import Path
+
+import av
+import cv2
+import numpy as np
+import pytest
+from checkout import DATA
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from PIL import Image
+from video_fixture import write_video
+
+from trajpilot_core.video.decode import DecodedClip, clips
+from trajpilot_core.video.resize import squash
+
+REAL = DATA / "aria_mps_sample/takes/aria_mps_sample_1/frame_aligned_videos/downscaled/448/aria01_214-1.mp4"
+Picture = NDArray[np.uint8]
+
+
+def pil(image: Picture, size_px: int) -> Picture:
+    return np.asarray(Image.fromarray(image).resize((size_px, size_px), Image.Resampling.BILINEAR))
+
+
+def off(ours: Picture, theirs: Picture) -> int:
+    """Largest difference in grey levels of 255."""
+    return int(np.abs(ours.astype(int) - theirs.astype(int)).max())
+
+
+def noise(height: int, width: int, seed: int = 0) -> Picture:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "size_px"),
+    [
+        (448, 448, 384),
+        (1408, 1408, 384),
+        (720, 1280, 384),
+        (1081, 1919, 384),
+        (333, 517, 224),
+        (256, 256, 128),
+        (97, 131, 384),
+        (128, 128, 256),
+        (384, 384, 384),
+        (2000, 9, 96),
+        (1, 5, 32),
+    ],
+)
+def test_a_squashed_picture_is_that_of_pil_within_one_level(height: int, width: int, size_px: int) -> None:
+    """Shrinking, enlarging, odd sizes and rectangles. Planted fault: the filter without antialiasing."""
+    image = noise(height, width)
+    assert off(squash(image, size_px), pil(image, size_px)) <= 1
+    if min(height, width) > size_px:
+        hard = cv2.resize(image, (size_px, size_px), interpolation=cv2.INTER_LINEAR)
+        assert off(np.asarray(hard, np.uint8), pil(image, size_px)) > 20
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.integers(1, 150), st.integers(1, 150), st.integers(1, 120), st.integers(0, 99))
+def test_any_size_agrees_with_pil(height: int, width: int, size_px: int, seed: int) -> None:
+    image = noise(height, width, seed)
+    assert off(squash(image, size_px), pil(image, size_px)) <= 1
+
+
+def test_a_picture_of_one_colour_stays_what_it_is() -> None:
+    plain = np.broadcast_to(np.array([255, 0, 127], np.uint8), (77, 301, 3))
+    assert (squash(np.ascontiguousarray(plain), 64) == plain[0, 0]).all()
+
+
+def read(path: Path, times_s: list[float], size_px: int, resize: str, backend: str = "pyav") -> Picture:
+    ((_, clip),) = clips(str(path), np.array([times_s]), size_px, backend, resize)
+    assert isinstance(clip, DecodedClip), clip
+    return clip.frames
+
+
+def shown(path: Path, wanted: list[int], size_px: int) -> Picture:
+    """Frames by number: decoded whole, turned to RGB, squashed by PIL."""
+    with av.open(str(path)) as container:
+        pictures = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+    return np.stack([pil(pictures[number], size_px) for number in wanted])
+
+
+@pytest.mark.parametrize(("width", "height", "size_px"), [(256, 256, 128), (320, 192, 96), (128, 96, 160)])
+def test_decoded_frames_agree_with_pil_where_that_is_set(tmp_path: Path, width: int, height: int, size_px: int) -> None:
+    """The default shrinks colour before it is RGB and is far off, which is why the setting exists."""
+    path = write_video(tmp_path / "v.mp4", 40, width=width, height=height)
+    wanted = [0, 7, 8, 30]
+    expected = shown(path, wanted, size_px)
+    times_s = [number / 30 for number in wanted]
+    assert off(read(path, times_s, size_px, "antialiased"), expected) <= 1
+    assert off(read(path, times_s, size_px, "swscale"), expected) > 10
+
+
+def test_real_frames_agree_with_pil_within_one_level() -> None:
+    with av.open(str(REAL)) as container:
+        frames = [frame for frame, _ in zip(container.decode(video=0), range(3), strict=False)]
+    times_s = [float(frame.time - frames[0].time) for frame in frames]
+    expected = np.stack([pil(frame.to_ndarray(format="rgb24"), 384) for frame in frames])
+    assert off(read(REAL, times_s, 384, "antialiased"), expected) <= 1
+    assert 5 < off(read(REAL, times_s, 384, "swscale"), expected) < 60

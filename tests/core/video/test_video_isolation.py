@@ -1,0 +1,182 @@
+"""A decoder process that crashes or hangs costs one job, and nothing is left behind."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from video_fixture import burnt_in, write_video
+
+from schemas.rejects import RejectCode
+from trajpilot_core.video.isolate import COMMAND, DecodeJob, run_jobs
+from trajpilot_core.video.probe import VideoError, VideoProbe, probe, probe_many
+
+SABOTAGED = """
+import os, signal, time
+from trajpilot_core.video import child
+serve = child.serve
+def faulty(job, out, further):
+    if "crash" in job["path"]:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if "hang" in job["path"]:
+        time.sleep(600)
+    if "halfway" in job["path"]:
+        out.write((99).to_bytes(4, "little") + b"{")
+        os._exit(3)
+    serve(job, out, further)
+child.serve = faulty
+child.main()
+"""
+FAULTY = (sys.executable, "-P", "-c", SABOTAGED)
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_video(tmp_path_factory.mktemp("video") / "plain.mp4", 60)
+
+
+def clip_job(path: Path | str) -> DecodeJob:
+    times = (np.arange(60).reshape(6, 10) / 30).tolist()
+    return {"kind": "clips", "path": str(path), "times_s": times, "size_px": 64, "backend": "pyav"}
+
+
+def test_clips_come_through_the_pipe_unchanged(video: Path) -> None:
+    events = list(run_jobs([clip_job(video)], workers=1, timeout_s=60, ahead=2))
+    assert [event.kind for event in events] == ["clip"] * 6 + ["done"]
+    assert [burnt_in(image) for event in events[:-1] for image in event.frames] == list(range(60))  # type: ignore[union-attr]
+
+
+def test_a_crash_a_hang_and_a_torn_message_cost_one_job_each(video: Path) -> None:
+    jobs = [clip_job(path) for path in (video, "crash.mp4", video, "hang.mp4", "halfway.mp4", video)]
+    ended = {}
+    for event in run_jobs(jobs, workers=2, timeout_s=5.0, ahead=2, command=FAULTY):
+        if event.kind in ("done", "failed"):
+            assert event.job not in ended
+            ended[event.job] = event
+    assert [ended[job].kind for job in range(6)] == ["done", "failed", "done", "failed", "failed", "done"]
+    assert {ended[job].values["code"] for job in (1, 3, 4)} == {RejectCode.DECODE_FAILED}
+    assert "signal 11" in ended[1].values["detail"]
+    assert "silent for 5 s" in ended[3].values["detail"]
+    assert "exit status 3" in ended[4].values["detail"]
+
+
+def test_probing_many_keeps_the_order_and_names_the_faults(video: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.mp4"
+    text.write_text("no video")
+    found = probe_many([str(video), str(text), str(tmp_path / "none.mp4"), str(video)], workers=2, timeout_s=60)
+    assert isinstance(found[0], VideoProbe)
+    assert found[0] == found[3] == probe(str(video))
+    codes = [error.code for error in found[1:3] if isinstance(error, VideoError)]
+    assert codes == [RejectCode.WRONG_TYPE, RejectCode.VIDEO_MISSING]
+
+
+def test_probing_nothing_gives_nothing() -> None:
+    assert probe_many([], workers=2, timeout_s=1) == []
+
+
+def test_a_caller_who_stops_early_leaves_no_process(video: Path) -> None:
+    before = children()
+    events = run_jobs([clip_job(video)] * 4, workers=2, timeout_s=60, ahead=1)
+    next(events)
+    assert len(children() - before) == 2
+    events.close()  # type: ignore[attr-defined]
+    assert children() == before
+
+
+def children() -> set[str]:
+    return set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()) | {
+        child
+        for task in Path(f"/proc/{os.getpid()}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent's death is signalled on Linux only")
+def test_a_hung_decoder_does_not_outlive_a_killed_parent() -> None:
+    code = (
+        "from trajpilot_core.video.isolate import run_jobs\n"
+        "import sys; job = {'kind': 'probe', 'path': 'hang.mp4'}\n"
+        "list(run_jobs([job], workers=1, timeout_s=600, ahead=1, command=tuple(sys.argv[1:])))"
+    )
+    sabotage = SABOTAGED.replace("child.main()", "os.write(2, b'%d ' % os.getpid()); child.main()")
+    command = [sys.executable, "-c", code, sys.executable, "-P", "-c", sabotage]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as parent:
+        assert parent.stderr is not None
+        pid = int(os.read(parent.stderr.fileno(), 20))
+        time.sleep(1.0)
+        assert Path(f"/proc/{pid}").exists()
+        parent.kill()
+    deadline = time.monotonic() + 10
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not is_running(pid)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_an_error_that_is_no_decoders_reaches_the_caller(video: Path) -> None:
+    @contextmanager
+    def broken(job: DecodeJob):  # type: ignore[no-untyped-def]
+        raise ConnectionError("the object store does not answer")
+        yield job
+
+    with pytest.raises(ConnectionError, match="object store"):
+        list(run_jobs([clip_job(video)], workers=1, timeout_s=60, ahead=1, around=broken))
+
+
+def test_decoders_wait_when_nobody_takes_their_clips(video: Path) -> None:
+    """What is decoded ahead is bounded: the queue, and one clip in each pipe and thread."""
+    sent: list[int] = []
+
+    @contextmanager
+    def counted(job: DecodeJob):  # type: ignore[no-untyped-def]
+        sent.append(1)
+        yield job
+
+    big = {**clip_job(video), "size_px": 256}
+    events = run_jobs([big] * 8, workers=1, timeout_s=60, ahead=2, around=counted)
+    next(events)
+    time.sleep(1.0)
+    assert len(sent) == 1, "6 clips of the first job do not fit, so no second job was begun"
+    events.close()  # type: ignore[attr-defined]
+
+
+def test_a_decoder_process_imports_neither_torch_nor_prefect() -> None:
+    code = "import sys, json; import trajpilot_core.video.child; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True).stdout)
+    assert not {"torch", "prefect", "polars", "pyarrow", "transformers"} & set(loaded)
+    assert COMMAND[0] == sys.executable
+
+
+@pytest.mark.slow
+def test_mutated_videos_are_read_or_named_and_never_end_the_run(video: Path, tmp_path: Path) -> None:
+    """120 damaged files: byte flips, zeroed blocks, cuts. Each gives a probe or a VideoError."""
+    raw, rng = video.read_bytes(), np.random.default_rng(0)
+    paths = []
+    for number in range(120):
+        damaged = bytearray(raw)
+        at = int(rng.integers(len(raw)))
+        if number % 3 == 0:
+            for place in rng.integers(len(raw), size=20):
+                damaged[place] ^= 1 << int(rng.integers(8))
+        elif number % 3 == 1:
+            damaged[at : at + 500] = bytes(len(damaged[at : at + 500]))
+        else:
+            del damaged[at:]
+        paths.append(tmp_path / f"{number}.mp4")
+        paths[-1].write_bytes(damaged)
+    found = probe_many([str(path) for path in paths], workers=2, timeout_s=60)
+    assert len(found) == 120
+    assert all(isinstance(one, VideoProbe | VideoError) for one in found)
+    cut = [one for number, one in enumerate(found) if number % 3 == 2]
+    assert all(isinstance(one, VideoError) for one in cut)

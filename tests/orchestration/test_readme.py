@@ -1,0 +1,141 @@
+"""The command blocks of the README, run word for word in a shell that knows no path and no variable of ours.
+
+A block is a fence of `sh` after a mark: `<!-- run: demo -->` is run where the demo has run, and `<!-- run: never (why)
+-->` is not. The checkout is a folder of links, so that `.venv` and `runs/demo` are the test's own.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from checkout import CHECKOUT
+
+from deployments.recipes import soak
+from schemas.config import RunOptions
+from schemas.world import PRESETS, soak_world
+from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.last_run import remember_run
+from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.write import write_world
+from trajpilot_core.stages import STAGES
+
+README = (CHECKOUT / "README.md").read_text()
+FENCE = re.compile(r"^```sh\n(?P<commands>.*?)^```$", re.MULTILINE | re.DOTALL)
+MARK = re.compile(r"<!-- run: (?P<mark>demo|never \([^)]+\)) -->\n\Z")
+DEMO_VIDEO = re.compile(r"runs/demo/world/\S+\.mp4")
+OWN = (".venv", "runs", ".git")
+UNTIL = "scorer"
+"""The models that `predict` needs; the stages after it are missing, and `status` says so."""
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+class Block(NamedTuple):
+    """Commands of the README, and whether they are run."""
+
+    mark: str
+    commands: str
+
+
+def blocks_of(text: str) -> list[Block]:
+    """Return every block of commands.
+
+    Raises:
+        ValueError: one has no mark in front of it.
+    """
+    found = []
+    for fence in FENCE.finditer(text):
+        mark = MARK.search(text[: fence.start()])
+        if mark is None:
+            raise ValueError(f"these commands of the README have no mark `<!-- run: ... -->`:\n{fence['commands']}")
+        found.append(Block(mark["mark"].split()[0], fence["commands"]))
+    return found
+
+
+def run_block(commands: str, folder: Path) -> str:
+    """Paste commands into a fresh shell in a folder; return what they print, or fail with it."""
+    bare = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+    kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    done = subprocess.run(
+        ["/bin/sh", "-e", "-c", commands],
+        cwd=folder,
+        env=bare | kept,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def demo_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout in which a small demo has run: its video has the name and the length of the README's example."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for entry in CHECKOUT.iterdir():
+        if entry.name not in OWN:
+            (folder / entry.name).symlink_to(entry)
+    (folder / ".venv").mkdir()
+    (folder / ".venv/bin").symlink_to(Path(sys.executable).parent)
+    root = folder / "runs/demo"
+    world = soak_world().replace(train_takes=4, test_takes=1, segment_s=3.0, fps=5, size_px=64)
+    write_world(world, root / "world", 1, lambda done, total, what: None)
+    run = RunOptions(root=str(root), data_root=str(root / "world"), device="cpu", workers=1, recipe="soak")
+    config = soak()
+    config = config.replace(ingest=config.ingest.replace(dev_min=1, max_horizon=5))
+    remember_run(config, run)
+    for name in list(STAGES)[: list(STAGES).index(UNTIL) + 1]:
+        execute(STAGES[name], config, run, STAGES)
+    (named,) = DEMO_VIDEO.findall(README)
+    video = folder / named
+    video.parent.mkdir(parents=True, exist_ok=True)
+    video.symlink_to(next((root / "world").glob("takes/*/frame_aligned_videos/**/*.mp4")))
+    return folder
+
+
+DEMO_BLOCKS = [block.commands for block in blocks_of(README) if block.mark == "demo"]
+
+
+def test_the_readme_has_blocks_that_are_run() -> None:
+    assert any("trajpilot status" in commands for commands in DEMO_BLOCKS)
+    assert any("trajpilot predict" in commands for commands in DEMO_BLOCKS)
+
+
+@pytest.mark.parametrize("commands", DEMO_BLOCKS, ids=lambda commands: commands.split()[1])
+def test_a_block_of_the_readme_works_as_it_stands(commands: str, demo_checkout: Path) -> None:
+    assert run_block(commands, demo_checkout).strip()
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        (".venv/bin/trajpilot status", "trajpilot status", "not found"),
+        ("trajpilot status", "trajpilot stauts", "No such command"),
+    ],
+)
+def test_a_wrong_command_of_the_readme_is_seen(right: str, wrong: str, said: str, demo_checkout: Path) -> None:
+    planted = README.replace(right, wrong, 1)
+    assert planted != README
+    commands = next(block.commands for block in blocks_of(planted) if block.mark == "demo")
+    with pytest.raises(AssertionError, match=said):
+        run_block(commands, demo_checkout)
+
+
+def test_the_video_of_the_example_is_a_test_take_of_the_demo() -> None:
+    world = sample_world(PRESETS["demo"]())
+    (named,) = DEMO_VIDEO.findall(README)
+    takes = {
+        f"runs/demo/world/takes/{take.name}/frame_aligned_videos/{world.captures[take.capture].camera}_214-1.mp4": take
+        for take in world.takes
+    }
+    assert takes[named].split == "val"
+    assert takes[named].fault is None
+
+
+def test_commands_without_a_mark_are_refused() -> None:
+    with pytest.raises(ValueError, match="have no mark"):
+        blocks_of(README.replace("<!-- run: demo -->\n", "", 1))

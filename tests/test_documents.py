@@ -1,0 +1,149 @@
+"""The documents: every page is in the index, links and named files exist, lines end at 120, the walks are counted."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from checkout import CHECKOUT
+
+DOCS = CHECKOUT / "docs"
+INDEX = DOCS / "README.md"
+PAGES = sorted([*CHECKOUT.glob("*.md"), *DOCS.rglob("*.md")])
+WIDTH = 120
+GENERATED = ("claims.md", "scorer.md", "reproduction.md")
+"""Pages just below docs/ that `trajpilot docs` writes, whole or in part: their lines are as long as their sentences."""
+LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+WALK = re.compile(r"<!-- walk: (?P<told>\d+) files -->\n(?P<text>.*?)\n\n", re.DOTALL)
+FILE = re.compile(r"`((?:schemas|trajpilot_core|tasks|flows|deployments|tests|docs)/[\w./-]+)`")
+
+
+def outside_code(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (number, line) of every line that is not in a block of code."""
+    fenced = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.startswith("    "):
+            yield number, line
+
+
+def too_long(text: str) -> list[int]:
+    """Return the numbers of the lines over the width: tables, code, and lines that are one word or link may be."""
+    return [
+        number
+        for number, line in outside_code(text)
+        if len(line) > WIDTH and not line.lstrip().startswith("|") and len(LINK.sub("", line).split()) > 1
+    ]
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    """Return the relative links of a page that lead to no file, or to no heading of a page."""
+    broken = []
+    for _, line in outside_code(text):
+        for found in LINK.finditer(line):
+            target, _, heading = found["target"].partition("#")
+            if "://" in target:
+                continue
+            leads_to = (page.parent / target).resolve() if target else page
+            if not leads_to.exists() or (heading and heading not in anchors(leads_to)):
+                broken.append(found["target"])
+    return broken
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page: ids that stand in it, and those that its Markdown headings get."""
+    text = page.read_text()
+    titles = [line.lstrip("#").strip() for _, line in outside_code(text) if line.startswith("#")]
+    named = set(re.findall(r"\b(?:id|name)=\"([^\"]+)\"", text))
+    return named | {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def unlisted(index: str) -> list[str]:
+    """Return the pages below docs/ that the index does not link to."""
+    linked = {(DOCS / found["target"].partition("#")[0]).resolve() for found in LINK.finditer(index)}
+    return [str(page.relative_to(DOCS)) for page in PAGES if DOCS in page.parents and page not in {INDEX, *linked}]
+
+
+def missing_files(text: str) -> list[str]:
+    """Return the files of the checkout that a page names and that are not there; a module may lack its suffix."""
+    return [
+        name for name in FILE.findall(text) if not (CHECKOUT / name).exists() and not (CHECKOUT / f"{name}.py").exists()
+    ]
+
+
+def miscounted(text: str) -> list[str]:
+    """Return what is wrong with the numbers of files that the walks state."""
+    found = [(int(walk["told"]), len(set(FILE.findall(walk["text"])))) for walk in WALK.finditer(text)]
+    return [f"the walk says {told} files and names {named}" for told, named in found if told != named]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_a_page_is_wrapped_its_links_lead_somewhere_and_its_files_exist(page: Path) -> None:
+    text = page.read_text()
+    assert page in [DOCS / name for name in GENERATED] or too_long(text) == []
+    assert broken_links(page, text) == []
+    assert missing_files(text) == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    assert unlisted(INDEX.read_text()) == []
+
+
+def test_the_two_walks_of_the_architecture_are_counted() -> None:
+    text = (DOCS / "architecture.md").read_text()
+    assert len(WALK.findall(text)) == 2
+    assert miscounted(text) == []
+
+
+def rooms_told(text: str) -> list[set[str]]:
+    """Return the rooms that the table of the architecture names, from bottom to top, one set per row."""
+    table = text.partition("| room | what is in it |")[2].partition("\n\n")[0]
+    cells = [line.split("|")[1] for line in table.splitlines()[2:]]
+    return [set(re.findall(r"`([a-z_]+)(?:\.py|/)`", cell)) for cell in cells]
+
+
+def rooms_enforced() -> list[set[str]]:
+    """Return the same as the contract of pyproject.toml has it."""
+    contracts = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (rooms,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["trajpilot_core"])
+    return [set(layer.split(" | ")) for layer in reversed(rooms)]
+
+
+def test_the_rooms_of_the_architecture_are_those_of_the_contract() -> None:
+    text = (DOCS / "architecture.md").read_text()
+    assert rooms_told(text) == rooms_enforced()
+    assert rooms_told(text.replace("| `store/` |", "| `stores/` |")) != rooms_enforced()
+
+
+def test_planted_faults_of_documents_are_seen() -> None:
+    index, walks = INDEX.read_text(), (DOCS / "architecture.md").read_text()
+    assert unlisted(index.replace("(decisions/methods.md)", "(decisions/method.md)")) == ["decisions/methods.md"]
+    assert broken_links(INDEX, "See [there](nowhere.md), [here](data.md#no-such-heading), [good](data.md).") == [
+        "nowhere.md",
+        "data.md#no-such-heading",
+    ]
+    assert missing_files("`trajpilot_core/readers/labels.py` and `trajpilot_core/stages`") == [
+        "trajpilot_core/readers/labels.py"
+    ]
+    assert too_long(f"short\n{'word ' * 30}\n| {'word ' * 30}|\n    {'code ' * 30}\n") == [2]
+    assert len(miscounted(walks.replace("`trajpilot_core/store/parquet.py`", "the store"))) == 1
+
+
+def test_hooks_are_those_of_the_checkout_and_download_nothing() -> None:
+    hooks = yaml.safe_load((CHECKOUT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert [repository["repo"] for repository in hooks] == ["local"]
+    assert all(hook["language"] == "system" for hook in hooks[0]["hooks"])
+    assert all(hook["entry"].startswith(".venv/bin/") for hook in hooks[0]["hooks"])
+
+
+def test_the_paper_is_cited_apart_from_this_software() -> None:
+    cited = yaml.safe_load((CHECKOUT / "CITATION.cff").read_text())
+    paper = cited["preferred-citation"]
+    assert paper["url"].endswith("2605.20388")
+    assert not {author.get("family-names") for author in cited["authors"]} & {
+        author["family-names"] for author in paper["authors"]
+    }
+    assert cited["version"] in (CHECKOUT / "pyproject.toml").read_text()

@@ -1,0 +1,65 @@
+"""What `make` installs and how it runs the tests: the two lists of pinned packages, the order of the tests."""
+
+import re
+import tomllib
+
+import pytest
+from checkout import CHECKOUT
+from order import FIRST, place
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+NAMES = ("requirements.lock", "requirements-dev.lock")
+PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+STAMPS = {
+    "installed": ("demo", "benchmarks"),
+    "installed-dev": ("test", "check", "format", "soak", "stack-test", "stack-kills"),
+}
+
+
+def pinned(name: str) -> dict[str, str]:
+    """Return name of a package -> its line."""
+    lines = [line for line in (CHECKOUT / name).read_text().splitlines() if not line.startswith("#")]
+    return {canonicalize_name(Requirement(line).name): line for line in lines}
+
+
+def wanted(*extras: str) -> list[Requirement]:
+    """Return what pyproject.toml asks for."""
+    texts = [*PROJECT["dependencies"], *(text for extra in extras for text in PROJECT["optional-dependencies"][extra])]
+    return [Requirement(text) for text in texts]
+
+
+@pytest.mark.parametrize(("name", "extras"), [(NAMES[0], ("s3",)), (NAMES[1], ("s3", "dev"))])
+def test_every_declared_package_is_pinned_to_a_version_that_is_allowed(name: str, extras: tuple[str, ...]) -> None:
+    lines = pinned(name)
+    for requirement in wanted(*extras):
+        (pin,) = Requirement(lines[canonicalize_name(requirement.name)]).specifier
+        assert (pin.operator, requirement.specifier.contains(pin.version)) == ("==", True), requirement
+
+
+def test_the_short_list_has_the_lines_of_the_long_one_and_no_test_tool() -> None:
+    short, long = (pinned(name) for name in NAMES)
+    assert short.items() < long.items()
+    runtime = {canonicalize_name(requirement.name) for requirement in wanted("s3")}
+    tools = {canonicalize_name(requirement.name) for requirement in wanted("dev")} - runtime
+    assert tools
+    assert not tools & short.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_build_of_torch_will_do_and_no_line_names_a_place(name: str) -> None:
+    lines = pinned(name)
+    assert lines["torch"] == "torch==2.13.0"
+    assert lines["decord"].endswith("; platform_machine == 'x86_64'")
+    assert not [line for line in lines.values() if re.search(r"https?:|file:|git\+| @ |^-", line)]
+
+
+def test_the_demo_is_installed_without_the_test_tools() -> None:
+    rules = dict(re.findall(r"^([\w-]+): \$\(VENV\)/([\w-]+)$", (CHECKOUT / "Makefile").read_text(), re.M))
+    assert rules == {target: stamp for stamp, targets in STAMPS.items() for target in targets}
+
+
+def test_the_longest_tests_that_are_named_exist_and_come_in_that_order() -> None:
+    assert [entry for entry in FIRST if not (CHECKOUT / "tests" / entry).exists()] == []
+    places = [place(path) for path in (*FIRST, "orchestration/test_ui.py", "core/store/test_store.py")]
+    assert places == [*range(len(FIRST)), FIRST.index("orchestration"), len(FIRST)]

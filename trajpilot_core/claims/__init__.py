@@ -1,1 +1,0 @@
-"""Evidence in the simulated world: claims, ceilings, leak checks, scene geometry."""

@@ -1,0 +1,1 @@
+"""Corpora: from the files of each data set to the same records."""

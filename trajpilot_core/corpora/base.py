@@ -1,0 +1,197 @@
+"""What every corpus reader hands to ingest, whatever the corpus looks like on disk."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeVar
+
+from schemas.annotation import CorpusCount, Details
+from schemas.config import IngestConfig
+from schemas.rejects import Reject, RejectCode, reject
+from trajpilot_core.store.corpus_files import Corpus
+
+STAGE = "ingest"
+Released = Literal["train", "test"]
+Item = TypeVar("Item")
+Place = TypeVar("Place", bound=Hashable)
+
+
+class Fault(NamedTuple):
+    """Why a record cannot be used, before it is known how many units that costs."""
+
+    code: RejectCode
+    detail: str
+
+    def reject(self, take: str, n_units: int, source_file: str | None = None, offset: int | None = None) -> Reject:
+        """Return the row of the rejects table."""
+        return reject(
+            STAGE, self.code, take, self.detail, n_units=n_units, source_file=source_file, source_offset=offset
+        )
+
+
+def parted(found: Iterable[tuple[Place, Item | Fault]]) -> tuple[tuple[Item, ...], tuple[tuple[Place, Fault], ...]]:
+    """Return the items that can be used, and the place and the fault of those that cannot, both in order.
+
+    Args:
+        found: where each one stands, and what was read there.
+    """
+    listed = list(found)
+    good = tuple(item for _, item in listed if not isinstance(item, Fault))
+    return good, tuple((place, item) for place, item in listed if isinstance(item, Fault))
+
+
+def counts_of_reader(rows: Iterable[tuple[str, int, int | None, str]]) -> tuple[CorpusCount, ...]:
+    """Return what a reader alone can count.
+
+    Args:
+        rows: what is counted, our count, the paper's if it states one, and the settings that decide ours.
+    """
+    return tuple(CorpusCount(what=what, ours=ours, paper=paper, setting=said) for what, ours, paper, said in rows)
+
+
+@dataclass(frozen=True)
+class TakeFiles:
+    """One take as the corpus metadata gives it; paths are relative to the corpus root."""
+
+    uid: str
+    corpus: str
+    take_id: str
+    name: str
+    scenario: str
+    participant: str | None
+    capture: str
+    """Takes of one capture share the recording; where it is unknown, the participant or the take itself."""
+    video: str
+    camera: str = ""
+    trajectory: str | None = None
+    timesync: str | None = None
+    calibration: str | None = None
+    timesync_start: int | None = None
+    timesync_end: int | None = None
+    task_ids: tuple[int, ...] = ()
+    """Of the take's task and of the one above it."""
+    task_names: tuple[str, ...] = ()
+
+    def optional(self) -> list[str]:
+        """Paths whose presence decides something, while ingest does not read them."""
+        return [path for path in (self.trajectory, self.timesync, self.calibration) if path]
+
+
+class AnnotatedPoint(NamedTuple):
+    """One accepted annotation: a moment, or a span with its middle; moments sort by time, then text."""
+
+    time_s: float
+    text: str
+    annotation_uid: str
+    annotator: str
+    offset: int
+    """Place in the source file's list."""
+    span_s: tuple[float, float] | None = None
+    """Annotated start and end, finite; None for a moment."""
+    label: str | None = None
+    """Name of the label where the corpus has a closed vocabulary; None: `text` is normalised."""
+    label_id: str | None = None
+    """Given together with `label`, and never merged with another id."""
+    details: Details | None = None
+    group: str | None = None
+    """Neighbours of different groups share no run, so no window crosses from one to the other."""
+
+
+def span_point(
+    span_s: tuple[float, float],
+    text: str,
+    offset: int,
+    *,
+    label: str | None = None,
+    label_id: str | None = None,
+    annotation_uid: str = "",
+    annotator: str = "",
+    details: Details | None = None,
+) -> AnnotatedPoint:
+    """Return the point of an annotated segment; its span need not be longer than zero, cutting will say so.
+
+    Args:
+        span_s: annotated start and end in seconds, finite.
+        text: as annotated.
+        offset: place in the source file's list.
+        label: name in the closed vocabulary; None: the text is normalised.
+        label_id: id in the closed vocabulary, given with `label`.
+        annotation_uid: of the annotation, where the corpus has such.
+        annotator: who.
+        details: what else is known; annotated start and end are filled in.
+    """
+    start_s, end_s = span_s
+    known = (details or Details()).model_copy(update={"annotated_start_s": start_s, "annotated_end_s": end_s})
+    middle_s = start_s + (end_s - start_s) / 2
+    return AnnotatedPoint(middle_s, text, annotation_uid, annotator, offset, (start_s, end_s), label, label_id, known)
+
+
+def by_start(points: Iterable[AnnotatedPoint]) -> tuple[AnnotatedPoint, ...]:
+    """Return points with spans in order of start, then end, then text."""
+    return tuple(sorted(points, key=lambda p: (p.span_s or (p.time_s, p.time_s), p.text, p.offset)))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A take with the annotations that passed the filters; its video has not been opened yet.
+
+    Its points are all moments, in order of time, or all spans, in the order of `by_start`.
+    """
+
+    take: TakeFiles
+    released: Released
+    points: tuple[AnnotatedPoint, ...]
+    source_file: str
+
+
+@dataclass(frozen=True)
+class CorpusReading:
+    """What a reader found: n_in = points of all candidates + units of the rejects."""
+
+    candidates: tuple[Candidate, ...]
+    rejects: tuple[Reject, ...]
+    n_in: int
+    released: dict[str, Released]
+    """Take id -> how its released split is used, for every take of such a split, annotated or not."""
+    scenarios: frozenset[str]
+    """Scenarios of those takes whose metadata can be used."""
+    counts: tuple[CorpusCount, ...] = ()
+    """What the reader alone can count."""
+    wanted: frozenset[Released] = frozenset[Released](("train", "test"))
+    """Uses of which a take must be left, or ingest fails; those that the corpus names, where it may name one only."""
+    allowed: Mapping[str, frozenset[str]] | None = None
+    """Scenario -> label ids that its mask lets through; None: those that stand there in training."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A count that the paper states, and the settings that decide ours."""
+
+    count: int
+    setting: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Files that ingest reads, and those whose presence alone matters; all relative to the root, sorted."""
+
+    files: tuple[str, ...]
+    present: tuple[str, ...]
+    leftovers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The two questions that ingest asks about a corpus, and what the paper counted in it."""
+
+    read: Callable[[Corpus, IngestConfig], CorpusReading]
+    listing: Callable[[Corpus, IngestConfig], Listing]
+    published: Mapping[str, Published] = field(default_factory=dict)
+    """By `CorpusCount.what` (trajpilot_core/corpora/records/corpus_statistics.py)."""
+    horizons: tuple[int, int] | None = None
+    """Shortest and longest window; None: those of IngestConfig."""
+    splits: str = "annotations/splits.json"
+    """Where the corpus says which split a take is in, for messages."""
+    unit: str = "descriptions"
+    """What is counted, for messages."""
+    n_classes: Callable[[IngestConfig], int | None] = lambda config: None
+    """Number of classes into which free texts are put where the settings ask for a closed vocabulary, else None."""

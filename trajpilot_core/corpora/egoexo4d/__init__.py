@@ -1,0 +1,1 @@
+"""Ego-Exo4D: atomic descriptions, keysteps and basketball."""

@@ -1,0 +1,300 @@
+"""Basketball shots mined from Ego-Exo4D atomic descriptions -> a segment before each shot and the shot itself.
+
+Source: paper, appendix on basketball; decisions: docs/decisions/corpora.md. The unit that is counted is the use of a
+description: one that is a shot and stands before the next shot counts twice, in and out.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from schemas.annotation import CorpusCount, Details
+from schemas.config import IngestConfig
+from schemas.rejects import Reject, RejectCode
+from trajpilot_core.corpora.base import (
+    AnnotatedPoint,
+    Candidate,
+    CorpusReading,
+    Fault,
+    Published,
+    Reader,
+    Released,
+    TakeFiles,
+    counts_of_reader,
+)
+from trajpilot_core.corpora.egoexo4d.atomic import ATOMIC_FILE
+from trajpilot_core.corpora.egoexo4d.descriptions import choose_annotation, count_descriptions, read_annotation
+from trajpilot_core.corpora.egoexo4d.download import download_of
+from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, list_release, read_release
+from trajpilot_core.corpora.egoexo4d.shots import DescribedShot, attempt_of, outcome_of
+from trajpilot_core.corpora.egoexo4d.takes import CORPUS
+from trajpilot_core.corpora.formats.fields import as_id, as_object, as_text
+from trajpilot_core.corpora.records.balance import Counts, draw_test, surplus
+from trajpilot_core.corpora.records.corpus_statistics import TEST_TAKES, TRAIN_TAKES
+from trajpilot_core.corpora.records.segments import midpoint_intervals
+from trajpilot_core.corpora.records.tables import subject_phrases
+from trajpilot_core.corpora.spec import CorpusSpec
+from trajpilot_core.store.corpus_files import Corpus
+
+DOMAIN = 6
+"""Thousands digit of the ids of basketball tasks."""
+WINDOW = (2, 2)
+"""A window is the segment before a shot, and the shot."""
+SETTINGS = "ingest.basketball: takes, attempts, made, missed, evidence, both, outcome_subjects, balance, split"
+PUBLISHED = {TRAIN_TAKES: Published(42, SETTINGS), TEST_TAKES: Published(10, SETTINGS)}
+PAPER = {
+    "shots with an outcome": 376,
+    "takes with such shots": 52,
+    "made, train": 147,
+    "missed, train": 147,
+    "made, test": 37,
+    "missed, test": 37,
+}
+"""Source: paper, appendix on basketball. 376 are found, 368 are kept."""
+
+
+@dataclass(frozen=True)
+class _Shot:
+    """One attempt whose outcome is known and before which something is described."""
+
+    take: str
+    at: int
+    """Place among the take's points."""
+    attempt: str
+    told: DescribedShot
+
+    @property
+    def event(self) -> str:
+        """Id of the shot."""
+        return f"{self.take}:shot{self.at:04d}"
+
+
+class _Mined:
+    """What was found in the takes, before it is known which are tested."""
+
+    def __init__(self) -> None:
+        self.following: dict[str, dict[int, AnnotatedPoint]] = {}
+        """Take -> place in the file of a description -> the description that is asked after it."""
+        self.scenarios: set[str] = set()
+        self.counts: Counter[str] = Counter()
+
+    def read(self, found: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
+        """Return a take with all points of its chosen annotator."""
+        take, path = found.take.take_id, found.path
+        if config.basketball.takes == "basketball" and not is_basketball(found.take):
+            fault = Fault(RejectCode.FILTERED, "its task is none of basketball (ingest.basketball.takes)")
+            return None, [fault.reject(take, count_descriptions(found.value), path)]
+        self.scenarios.add(found.take.scenario)
+        points, rejects = choose_annotation(found.value, take, path, config)
+        if not points:
+            none = Fault(RejectCode.UNLABELLED, "no description passed the filters")
+            return None, [*rejects, none.reject(take, 0, path)]
+        self.following[take] = _following(found.value, points, config)
+        return Candidate(found.take, found.released, tuple(points), path), rejects
+
+
+def is_basketball(take: TakeFiles) -> bool:
+    """Return whether a take is of a basketball task, by the ids of its tasks or by their names."""
+    by_id = any(number // 1000 == DOMAIN for number in take.task_ids)
+    return by_id or any("basketball" in name.lower() for name in take.task_names)
+
+
+def _following(entries: object, points: Sequence[AnnotatedPoint], config: IngestConfig) -> dict[int, AnnotatedPoint]:
+    """Return place of a description -> the one after it, of those persons whose descriptions are asked."""
+    uid = points[0].annotation_uid
+    listed = entries if isinstance(entries, list) else []
+    entry = next(e for e in listed if as_id((as_object(e) or {}).get("annotation_uid")) == uid)
+    asked = config.basketball.outcome_subjects
+    subjects = (*config.subjects, *(_subjects(entry) if asked is None else asked))
+    wider = read_annotation(entry, config.replace(subjects=tuple(sorted(set(subjects)))))
+    everyone = points if isinstance(wider, Fault) else wider.points
+    own = {point.offset for point in points}
+    after = {a.offset: b for a, b in pairwise(everyone)}
+    mine = subject_phrases(config)
+    return {
+        place: point
+        for place, point in after.items()
+        if place in own and (point.offset in own or not _states_shot(point.text, config, mine))
+    }
+
+
+def _states_shot(text: str, config: IngestConfig, mine: Sequence[str]) -> bool:
+    """Return whether a description of another person states a shot, whatever name precedes the verb."""
+    words = text.split()
+    return any(attempt_of(" ".join(words[i:]), config.basketball, mine) for i in range(min(4, len(words))))
+
+
+def _subjects(entry: object) -> Iterator[str]:
+    descriptions = (as_object(entry) or {}).get("descriptions")
+    for description in descriptions if isinstance(descriptions, list) else []:
+        fields = as_object(description) or {}
+        subject = as_text(fields["subject"] if "subject" in fields else fields.get("narration_subject"))
+        if subject is not None:
+            yield subject.strip()
+
+
+def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
+    """Mine the descriptions of the splits that are used, draw the test takes, and balance.
+
+    Raises:
+        InputError: takes.json, splits.json or an annotation file cannot be used.
+    """
+    mined = _Mined()
+    found = read_release(corpus, config, _kind(mined))
+    shots: dict[str, list[_Shot]] = defaultdict(list)
+    faults: dict[str, dict[int, Fault]] = {}
+    for candidate in found.candidates:
+        take = candidate.take.take_id
+        shots[take], faults[take] = _mine(candidate, mined, config)
+    roles = _roles(found, shots, config)
+    out = _unbalanced(shots, roles, config)
+    rejects, candidates, twice = list(found.rejects), [], 0
+    for candidate in found.candidates:
+        take = candidate.take.take_id
+        kept = [shot for shot in shots[take] if shot.event not in out]
+        unbalanced = Fault(RejectCode.UNBALANCED, "left out so that the classes are equally many")
+        lost = faults[take] | {shot.at: unbalanced for shot in shots[take] if shot.event in out}
+        rejects += _rejects(candidate, kept, lost)
+        twice += len({s.at - 1 for s in kept} & {*lost, *(s.at for s in kept)})
+        if kept:
+            points = tuple(_segments(candidate, kept, mined, config))
+            candidates.append(replace(candidate, points=points, released=roles[take]))
+    return replace(
+        found,
+        candidates=tuple(candidates),
+        rejects=tuple(rejects),
+        n_in=found.n_in + twice,
+        released={take: roles.get(take, role) for take, role in found.released.items()},
+        wanted=found.wanted if config.basketball.split == "released" else CorpusReading.wanted,
+        scenarios=frozenset(mined.scenarios),
+        counts=_counts(mined, shots, roles, out),
+    )
+
+
+def _mine(candidate: Candidate, mined: _Mined, config: IngestConfig) -> tuple[list[_Shot], dict[int, Fault]]:
+    """Return the shots of a take, and why other attempts cannot be used, by their place among its points."""
+    shots: list[_Shot] = []
+    faults: dict[int, Fault] = {}
+    take, mine = candidate.take.take_id, subject_phrases(config)
+    for at, point in enumerate(candidate.points):
+        attempt = attempt_of(point.text, config.basketball, mine)
+        if attempt is None:
+            continue
+        following = mined.following[take].get(point.offset)
+        told = outcome_of(point.text, following.text if following else None, config.basketball)
+        if at == 0:
+            faults[at] = Fault(RejectCode.NO_CONTEXT, f"the shot {point.text[:80]!r} is described first")
+        elif told is None:
+            faults[at] = Fault(RejectCode.NO_OUTCOME, f"no text states the outcome of {point.text[:80]!r}")
+        elif told.verdict == "ambiguous":
+            faults[at] = Fault(RejectCode.OUTCOME_AMBIGUOUS, f"{told.text[:80]!r} after {point.text[:80]!r}")
+        else:
+            shots.append(_Shot(take, at, attempt, told))
+    mined.counts.update(fault.code for fault in faults.values())
+    return shots, faults
+
+
+def _roles(found: CorpusReading, shots: dict[str, list[_Shot]], config: IngestConfig) -> dict[str, Released]:
+    """Return take -> train or test, for every candidate."""
+    released = {c.take.take_id: c.released for c in found.candidates}
+    if config.basketball.split == "released":
+        return dict(released)
+    numbers: dict[str, Counts] = {}
+    for take in (take for take in released if shots[take]):
+        made = sum(shot.told.verdict == "made" for shot in shots[take])
+        numbers[take] = (made, len(shots[take]) - made)
+    test = draw_test(numbers, config.basketball)
+    return {take: "test" if take in test else "train" for take in released}
+
+
+def _unbalanced(shots: dict[str, list[_Shot]], roles: dict[str, Released], config: IngestConfig) -> frozenset[str]:
+    """Return the shots that are left out so that the classes are equally many in each split."""
+    if not config.basketball.balance:
+        return frozenset()
+    sides: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for take, found in shots.items():
+        sides[roles[take]] += [(shot.event, shot.told.verdict) for shot in found]
+    return frozenset().union(*(surplus(side, config.basketball.seed) for side in sides.values()))
+
+
+def _rejects(candidate: Candidate, kept: Sequence[_Shot], lost: dict[int, Fault]) -> Iterator[Reject]:
+    """Yield why descriptions are not used: attempts one by one, what is no attempt in one row."""
+    take, path = candidate.take.take_id, candidate.source_file
+    for at, fault in sorted(lost.items()):
+        yield fault.reject(take, 1, path, candidate.points[at].offset)
+    used = {*lost, *(shot.at for shot in kept), *(shot.at - 1 for shot in kept)}
+    idle = len(candidate.points) - len(used)
+    if idle:
+        yield Fault(RejectCode.NO_ATTEMPT, f"{idle} descriptions are no shot and stand before none").reject(
+            take, idle, path
+        )
+    if not kept:
+        yield Fault(RejectCode.UNLABELLED, "no shot of it can be used").reject(take, 0, path)
+
+
+def _segments(
+    candidate: Candidate, kept: Sequence[_Shot], mined: _Mined, config: IngestConfig
+) -> Iterator[AnnotatedPoint]:
+    """Yield, for each shot, the segment before it and the shot; each pair is a group of its own."""
+    points, take = candidate.points, candidate.take.take_id
+    anchor_s = np.array([point.time_s for point in points], np.float64)
+    start_s, end_s = midpoint_intervals(anchor_s, float(anchor_s[-1]), config.interval_cap_s)
+    for shot in kept:
+        following = mined.following[take].get(points[shot.at].offset)
+        evidence = following if following is not None and following.text == shot.told.text else points[shot.at]
+        told = {
+            "context": Details(event=shot.event, role="context"),
+            "shot": Details(
+                event=shot.event,
+                role="shot",
+                attempt=shot.attempt,
+                outcome=shot.told.verdict,
+                evidence=shot.told.text,
+                evidence_s=evidence.time_s,
+            ),
+        }
+        for at, details in ((shot.at - 1, told["context"]), (shot.at, told["shot"])):
+            span_s = max(0.0, float(start_s[at])), float(end_s[at])
+            yield points[at]._replace(span_s=span_s, details=details, group=shot.event)
+
+
+def _counts(
+    mined: _Mined, shots: dict[str, list[_Shot]], roles: dict[str, Released], out: frozenset[str]
+) -> tuple[CorpusCount, ...]:
+    every = [shot for found in shots.values() for shot in found]
+    sides = Counter(f"{s.told.verdict}, {roles[s.take]}" for s in every if s.event not in out)
+    rows = {
+        "shot attempts": len(every) + mined.counts.total(),
+        "attempts without outcome": mined.counts[RejectCode.NO_OUTCOME],
+        "attempts with an ambiguous outcome": mined.counts[RejectCode.OUTCOME_AMBIGUOUS],
+        "shots with an outcome": len(every),
+        "takes with such shots": sum(bool(found) for found in shots.values()),
+        **{name: sides[name] for name in ("made, train", "missed, train", "made, test", "missed, test")},
+    }
+    return counts_of_reader((what, n, PAPER.get(what), SETTINGS) for what, n in rows.items())
+
+
+def _kind(mined: _Mined) -> AnnotationKind:
+    return AnnotationKind(ATOMIC_FILE, "descriptions", count_descriptions, mined.read)
+
+
+EGOEXO4D_BASKETBALL = CorpusSpec(
+    name="egoexo4d_basketball",
+    title="Ego-Exo4D, basketball shots",
+    ids=CORPUS,
+    reader=Reader(
+        read=read_basketball,
+        listing=partial(list_release, kind=_kind(_Mined())),
+        published=PUBLISHED,
+        horizons=WINDOW,
+        splits="annotations/splits.json, or given by the draw (ingest.basketball.split)",
+    ),
+    download=download_of(ATOMIC_FILE),
+    settings="basketball",
+    layout="basketball",
+    has_goal=False,
+)

@@ -1,0 +1,230 @@
+"""What all readers of Ego-Exo4D share: takes and splits joined with one kind of annotation file, take by take.
+
+Each unit of the files that are read ends in a candidate or in one reject. Source: docs.ego-exo4d-data.org; decisions:
+docs/decisions/ingest.md.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from schemas.config import IngestConfig
+from schemas.rejects import Reject, RejectCode
+from trajpilot_core.corpora.base import Candidate, CorpusReading, Fault, Listing, Released, TakeFiles
+from trajpilot_core.corpora.egoexo4d.takes import (
+    CAPTURES,
+    SPLITS,
+    TAKES,
+    Takes,
+    read_splits,
+    read_takes,
+    take_id,
+    used_split,
+)
+from trajpilot_core.corpora.formats.folders import Folders, leftover_rejects, read_document
+from trajpilot_core.corpora.formats.strict_json import JsonFaultError, Repeated, parse
+from trajpilot_core.store.corpus_files import Corpus, leftovers
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """One take whose annotations can be used, as one file holds them."""
+
+    take: TakeFiles
+    released: Released
+    value: object
+    """What the file holds under the take's uid."""
+    path: str
+    document: Mapping[str, object]
+    """The whole file."""
+
+
+class AnnotationKind(NamedTuple):
+    """One kind of annotation: where it lies, what is counted in it, and how one take of it is read."""
+
+    file: str
+    """Path with `{}` for the released split."""
+    unit: str
+    """What is counted, in the plural."""
+    count: Callable[[object], int]
+    """Value under a take's uid -> how many units it holds, whatever state the rest of it is in."""
+    read: Callable[[Annotated, IngestConfig], tuple[Candidate | None, list[Reject]]]
+
+    def path(self, released: str) -> str:
+        """Return the annotation file of a released split."""
+        return self.file.format(released)
+
+
+class _KnownRelease(NamedTuple):
+    """What is known before the annotations are read."""
+
+    takes: Takes
+    splits: dict[str, str | None]
+    folders: Folders
+    config: IngestConfig
+    kind: AnnotationKind
+
+
+def read_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> CorpusReading:
+    """Read the annotations of the splits that are used.
+
+    Raises:
+        InputError: takes.json, splits.json or an annotation file cannot be used.
+    """
+    known = _known(corpus, config, kind)
+    candidates: list[Candidate] = []
+    rejects: list[Reject] = [*known.takes.rejects]
+    seen: set[str] = set()
+    n_in = 0
+    for released, path in _annotation_files(known):
+        document, annotations = _read_annotations(corpus, path)
+        for uid, value, fault in annotations:
+            seen.add(uid)
+            n_in += kind.count(value)
+            candidate, lost = _read_take(known, released, (uid, value, document), fault)
+            candidates += [candidate] if candidate else []
+            rejects += lost
+    rejects += _without_annotation(known, seen)
+    rejects += leftover_rejects(sorted(_leftovers(known)))
+    return _reading(known, candidates, rejects, n_in)
+
+
+def _known(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> _KnownRelease:
+    return _KnownRelease(read_takes(corpus, config), read_splits(corpus), Folders(corpus), config, kind)
+
+
+def _annotation_files(known: _KnownRelease) -> list[tuple[str, str]]:
+    """Return (released split, path) of the annotation files; that of a split without a take may be absent."""
+    paths = [(split, known.kind.path(split)) for split in ("train", known.config.test_split)]
+    named = set(known.splits.values())
+    return [(split, path) for split, path in paths if split in named or known.folders.is_there(path)]
+
+
+def _reading(known: _KnownRelease, candidates: list[Candidate], rejects: list[Reject], n_in: int) -> CorpusReading:
+    roles = {uid: used_split(split, known.config) for uid, split in known.splits.items()}
+    released = {take_id(uid): role for uid, role in roles.items() if role is not None}
+    return CorpusReading(
+        candidates=tuple(sorted(candidates, key=lambda c: c.take.take_id)),
+        rejects=tuple(rejects),
+        n_in=n_in,
+        released=released,
+        wanted=frozenset(released.values()),
+        scenarios=frozenset(t.scenario for uid, t in known.takes.usable.items() if roles.get(uid) is not None),
+    )
+
+
+def list_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> Listing:
+    """List what `read_release` and the probing of its videos read, without opening an annotation or a video.
+
+    Raises:
+        InputError: takes.json or splits.json cannot be used.
+    """
+    known = _known(corpus, config, kind)
+    takes = [t for uid, t in known.takes.usable.items() if used_split(known.splits.get(uid), config) is not None]
+    files = {TAKES, CAPTURES, SPLITS, *(path for _, path in _annotation_files(known))}
+    files |= {take.video for take in takes}
+    present = {path for take in takes for path in take.optional() if known.folders.is_there(path)}
+    return Listing(tuple(sorted(files)), tuple(sorted(present)), tuple(sorted(path for _, path in _leftovers(known))))
+
+
+_TakeValues = list[tuple[str, object, Fault | None]]
+"""(take uid, its value, why it cannot be used or None) in order of uid."""
+
+
+def _read_annotations(corpus: Corpus, path: str) -> tuple[Mapping[str, object], _TakeValues]:
+    """Return an annotation file and its takes.
+
+    Raises:
+        InputError: it is absent, no JSON, or JSON of another shape: what it would cost cannot be counted.
+    """
+    document = parse(read_document(corpus, path), path, refuse_nan=False)
+    annotations = document.get("annotations") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(annotations, dict) or isinstance(document, Repeated):
+        raise JsonFaultError(path, "expected one object with one object `annotations`", None)
+    return document, sorted(_takes_of(annotations), key=lambda row: row[0])
+
+
+def _takes_of(annotations: dict[str, object]) -> Iterator[tuple[str, object, Fault | None]]:
+    if not isinstance(annotations, Repeated):
+        yield from ((uid, value, None) for uid, value in annotations.items())
+        return
+    times = Counter(uid for uid, _ in annotations.pairs)
+    fault = Fault(RejectCode.RECORD_MALFORMED, "the annotation file holds the take uid more than once")
+    for uid, value in annotations.pairs:
+        yield uid, value, fault if times[uid] > 1 else None
+
+
+def _read_take(
+    known: _KnownRelease, released: str, row: tuple[str, object, Mapping[str, object]], fault: Fault | None
+) -> tuple[Candidate | None, list[Reject]]:
+    uid, value, document = row
+    path = known.kind.path(released)
+    fault = fault or _take_fault(known, released, uid)
+    if fault is not None:
+        return None, [fault.reject(take_id(uid), known.kind.count(value), path)]
+    take = _as_on_disk(known.takes.usable[uid], known.folders)
+    role: Released = "train" if released == "train" else "test"
+    return known.kind.read(Annotated(take, role, value, path, document), known.config)
+
+
+def _take_fault(known: _KnownRelease, released: str, uid: str) -> Fault | None:
+    """Return why no description of the take can be used, the first reason that applies."""
+    if uid in known.takes.faults:
+        return known.takes.faults[uid]
+    if uid not in known.takes.usable:
+        return Fault(RejectCode.TAKE_UNKNOWN, f"{known.kind.path(released)} names it, takes.json does not")
+    if uid not in known.splits:
+        return Fault(RejectCode.NO_SPLIT, "splits.json does not name the take")
+    if known.splits[uid] != released:
+        said = known.splits[uid] or "more than one split, or none that can be read"
+        return Fault(
+            RejectCode.NO_SPLIT, f"its {known.kind.unit} lie in the file of {released}, splits.json says {said}"
+        )
+    return _missing_files(known, known.takes.usable[uid])
+
+
+def _missing_files(known: _KnownRelease, take: TakeFiles) -> Fault | None:
+    if not known.folders.is_there(take.video):
+        return Fault(RejectCode.VIDEO_MISSING, f"{take.video} is not there")
+    if known.config.require_trajectory and take.trajectory is None:
+        return Fault(RejectCode.NO_TRAJECTORY, "takes.json says has_trimmed_trajectory is false")
+    if known.config.require_trajectory and not known.folders.is_there(take.trajectory or ""):
+        return Fault(RejectCode.NO_TRAJECTORY, f"{take.trajectory} is not there")
+    return None
+
+
+def _as_on_disk(take: TakeFiles, folders: Folders) -> TakeFiles:
+    """Return the take with None for each optional file that is absent."""
+    there = {path: path for path in take.optional() if folders.is_there(path)}
+    return replace(
+        take,
+        trajectory=there.get(take.trajectory or ""),
+        timesync=there.get(take.timesync or ""),
+        calibration=there.get(take.calibration or ""),
+    )
+
+
+def _without_annotation(known: _KnownRelease, seen: set[str]) -> Iterator[Reject]:
+    """Yield one row, which costs nothing, for each take without annotations that takes.json or splits.json name."""
+    for uid in sorted({*known.takes.usable, *known.takes.faults, *known.splits} - seen):
+        if uid in known.takes.faults:
+            fault = known.takes.faults[uid]
+        elif uid not in known.takes.usable:
+            fault = Fault(RejectCode.TAKE_UNKNOWN, "splits.json names it, takes.json does not")
+        elif uid not in known.splits:
+            fault = Fault(RejectCode.NO_SPLIT, f"splits.json does not name the take, and it has no {known.kind.unit}")
+        else:
+            fault = Fault(RejectCode.UNLABELLED, f"no {known.kind.unit} of the take (split {known.splits[uid]})")
+        yield fault.reject(take_id(uid), 0)
+
+
+def _leftovers(known: _KnownRelease) -> Iterator[tuple[str, str]]:
+    """Yield (take id or "", path) of what broken downloads left next to the files that are used."""
+    folders = {"annotations": ""}
+    for uid, take in known.takes.usable.items():
+        if used_split(known.splits.get(uid), known.config) is not None:
+            paths = [take.video, *take.optional()]
+            folders |= {path.rpartition("/")[0]: "" if path == take.timesync else take.take_id for path in paths}
+    for folder, owner in folders.items():
+        yield from ((owner, f"{folder}/{name}") for name in leftovers(known.folders.names(folder)))

@@ -1,0 +1,126 @@
+"""Shots at a basket in what annotators say: attempts, and what became of them (docs/decisions/corpora.md).
+
+Patterns are words in order. Articles, inflection and a few words in between do not matter, so `enters the net` stands
+in "the ball has entered the basketball net" too, and `_` joins words as in the paper's `jump_shot`.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from schemas.corpora import BasketballConfig
+from trajpilot_core.corpora.records.labels import normalise
+
+ShotVerdict = Literal["made", "missed", "ambiguous"]
+ARTICLES = frozenset({"the", "a", "an", "his", "her", "their"})
+DENIALS = frozenset({"not", "never", "without", "almost", "nearly", "fail", "cannot", "doesnt", "didnt"})
+NEAR = 3
+"""Words that may stand between two words of a pattern, and before a pattern where a denial counts."""
+LONG = 4
+"""From this length on a word of a pattern may be the end of a longer one, as ball of basketball."""
+ENDINGS = ("ing", "ed", "es", "s", "e")
+JOINS = frozenset({"and", "then"})
+
+
+class DescribedShot(NamedTuple):
+    """What one description says of a shot."""
+
+    verdict: ShotVerdict
+    text: str
+
+
+def stem(word: str) -> str:
+    """Return a word without its inflection: hits, hitting -> hit; bounces, bounced -> bounc; misses, miss -> mis."""
+    for ending in ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 2:
+            word = word[: -len(ending)]
+            break
+    return word[:-1] if len(word) > 2 and word[-1] == word[-2] else word
+
+
+def words_of(text: str, subjects: Sequence[str] = ()) -> list[str]:
+    """Return the normalised words of a text without articles, and without a leading subject."""
+    return [word for word in normalise(text.replace("_", " "), subjects).split() if word not in ARTICLES]
+
+
+def is_word(wanted: str, found: str) -> bool:
+    """Return whether a word is the one of a pattern, inflected or as the end of a longer one."""
+    ending = stem(wanted)
+    return stem(found) == ending or (len(wanted) >= LONG and stem(found).endswith(ending))
+
+
+def found_at(pattern: str, words: Sequence[str], near: int = NEAR) -> int | None:
+    """Return where a pattern begins in a text, None where it does not stand there.
+
+    Args:
+        pattern: words in order.
+        words: of the text, see `words_of`.
+        near: most words between two of the pattern.
+    """
+    wanted = words_of(pattern)
+    for first in range(len(words)):
+        at: int | None = first if is_word(wanted[0], words[first]) else None
+        for word in wanted[1:]:
+            after = range(at + 1, min(len(words), at + 2 + near)) if at is not None else range(0)
+            at = next((i for i in after if is_word(word, words[i])), None)
+        if at is not None:
+            return first
+    return None
+
+
+def attempt_of(text: str, config: BasketballConfig, subjects: Sequence[str]) -> str | None:
+    """Return the attempt that a description states, None where it states none.
+
+    Its verb opens the description or a part of it after `and`: who watches another one shoot does not shoot.
+
+    Args:
+        text: raw description.
+        config: patterns `verb object`.
+        subjects: phrases for the wearer that are dropped from the front, in normal form.
+    """
+    words = words_of(text, subjects)
+    starts = [i for i in range(len(words)) if i == 0 or words[i - 1] in JOINS]
+    for pattern in config.attempts:
+        verb, *rest = words_of(pattern)
+        for start in starts:
+            if stem(verb) == stem(words[start]) and (
+                not rest or found_at(" ".join(rest), words[start + 1 :]) is not None
+            ):
+                return pattern
+    return None
+
+
+def verdict_of(text: str, config: BasketballConfig) -> ShotVerdict | None:
+    """Return what a description says of the shot, None where it says nothing.
+
+    Evidence of both kinds is decided by the setting `both`; evidence of a hit that is denied, without evidence of a
+    miss, is ambiguous.
+    """
+    words = words_of(text)
+    hits = [at for pattern in config.made if (at := found_at(pattern, words)) is not None]
+    is_made = any(not _is_denied(words, at) for at in hits)
+    is_missed = any(found_at(pattern, words) is not None for pattern in config.missed)
+    if is_made and is_missed:
+        return config.both
+    if is_missed:
+        return "missed"
+    return "made" if is_made else "ambiguous" if hits else None
+
+
+def _is_denied(words: Sequence[str], at: int) -> bool:
+    return any(word in DENIALS or stem(word) in DENIALS for word in words[max(0, at - NEAR) : at])
+
+
+def outcome_of(own: str, following: str | None, config: BasketballConfig) -> DescribedShot | None:
+    """Return what became of a shot, from the descriptions that the setting `evidence` asks, in its order.
+
+    Args:
+        own: the description of the shot.
+        following: the next one; None where there is none, or it describes another person's shot.
+        config: patterns and rules.
+    """
+    for which in config.evidence:
+        text = own if which == "own" else following
+        verdict = verdict_of(text, config) if text is not None else None
+        if text is not None and verdict is not None:
+            return DescribedShot(verdict, text)
+    return None

@@ -1,0 +1,258 @@
+"""Ego-Exo4D metadata: takes.json, captures.json and splits.json -> where each take's files lie.
+
+Source: docs.ego-exo4d-data.org, pages Metadata, Takes and Captures. Folders are named by take name, annotations by take
+uid, and takes.json joins them. The head camera is the one with `is_ego` whose id begins with `aria`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from schemas.annotation import SIMULATED
+from schemas.config import IngestConfig
+from schemas.rejects import Reject, RejectCode
+from trajpilot_core.corpora.base import Fault, Released, TakeFiles
+from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_integer, as_object, as_text, shown
+from trajpilot_core.corpora.formats.strict_json import Repeated, parse
+from trajpilot_core.errors import InputError
+from trajpilot_core.store.corpus_files import SAFE_NAME, Corpus, read_whole, safe_path
+
+CORPUS = "egoexo4d"
+TAKES, CAPTURES, SPLITS = "takes.json", "captures.json", "annotations/splits.json"
+TRAJECTORY = "trajectory/closed_loop_trajectory.csv"
+CALIBRATION = "trajectory/online_calibration.jsonl"
+ADVICE = "fetch it with the parts `metadata` and `annotations` of one release"
+
+
+class Takes(NamedTuple):
+    """All records of takes.json, by take uid."""
+
+    usable: dict[str, TakeFiles]
+    faults: dict[str, Fault]
+    """Uids whose record cannot be used, or marks the take as dropped."""
+    rejects: list[Reject]
+    """Records without a uid, which nothing can be joined to."""
+
+
+class _Unusable(Exception):
+    def __init__(self, code: RejectCode, detail: str) -> None:
+        super().__init__(detail)
+        self.fault = Fault(code, detail)
+
+
+def take_id(uid: str) -> str:
+    """Return the take's id in our tables; a uid that cannot be stored as it stands is shortened and escaped."""
+    return f"{CORPUS}:{shown(uid)}"
+
+
+def read_metadata(corpus: Corpus, path: str) -> object:
+    """Read a metadata file that nothing goes without.
+
+    Raises:
+        InputError: the file is absent or is no JSON.
+    """
+    try:
+        return parse(read_whole(corpus, path), path, refuse_nan=True)
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing under {corpus.root}; {ADVICE}") from error
+
+
+def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
+    """Read takes.json; a bad record costs its take only.
+
+    Raises:
+        InputError: takes.json is absent, no JSON, or no list.
+    """
+    records = read_metadata(corpus, TAKES)
+    if not isinstance(records, list) or not records:
+        raise InputError(f"{TAKES} holds {type(records).__name__} without takes, expected a list of takes; {ADVICE}")
+    captures = _captures(corpus) if any(_lacks_capture(record) for record in records) else {}
+    takes = Takes({}, {}, [])
+    for index, record in enumerate(records):
+        uid = as_id(record.get("take_uid")) if isinstance(record, dict) else None
+        if uid is None:
+            fault = Fault(RejectCode.RECORD_MALFORMED, f"record without take_uid: {shown(record)}")
+            takes.rejects.append(fault.reject("", 0, TAKES, index))
+        elif uid in takes.usable or uid in takes.faults:
+            takes.usable.pop(uid, None)
+            takes.faults[uid] = Fault(RejectCode.RECORD_MALFORMED, "takes.json holds the take_uid more than once")
+        else:
+            _add(takes, uid, record, captures, config)
+    _refuse_shared_videos(takes)
+    return takes
+
+
+def read_splits(corpus: Corpus) -> dict[str, str | None]:
+    """Return take uid -> released split; None where splits.json contradicts itself.
+
+    Raises:
+        InputError: splits.json is absent, no JSON, or lacks `take_uid_to_split`.
+    """
+    document = as_object(read_metadata(corpus, SPLITS))
+    mapping = document.get("take_uid_to_split") if document is not None else None
+    if not isinstance(mapping, dict) or not mapping:
+        raise InputError(f"{SPLITS} lacks the object take_uid_to_split, or it is empty; {ADVICE}")
+    named: dict[str, set[object]] = defaultdict(set)
+    for uid, split in mapping.pairs if isinstance(mapping, Repeated) else mapping.items():
+        named[uid].add(as_text(split))
+    return {uid: _only(splits) for uid, splits in sorted(named.items())}
+
+
+def used_split(released: str | None, config: IngestConfig) -> Released | None:
+    """Return what a released split is used as; the published test labels are `val` (config.test_split)."""
+    return "train" if released == "train" else "test" if released == config.test_split else None
+
+
+def _only(values: set[object]) -> str | None:
+    value = next(iter(values)) if len(values) == 1 else None
+    return value if isinstance(value, str) else None
+
+
+def _lacks_capture(record: object) -> bool:
+    return isinstance(record, dict) and "capture" not in record
+
+
+def _captures(corpus: Corpus) -> dict[str, object]:
+    """Return capture_uid -> record of captures.json, for takes.json files that do not repeat the capture."""
+    try:
+        records = parse(read_whole(corpus, CAPTURES), CAPTURES, refuse_nan=True)
+    except FileNotFoundError:
+        return {}
+    if not isinstance(records, list):
+        raise InputError(f"{CAPTURES} holds {type(records).__name__}, expected a list of captures; {ADVICE}")
+    found = [(as_id(r.get("capture_uid")), r) for r in records if isinstance(r, dict)]
+    return {uid: record for uid, record in found if uid is not None}
+
+
+def _add(takes: Takes, uid: str, record: object, captures: dict[str, object], config: IngestConfig) -> None:
+    try:
+        takes.usable[uid] = _take_files(uid, record, captures, config)
+    except _Unusable as unusable:
+        takes.faults[uid] = unusable.fault
+
+
+def _take_files(uid: str, record: object, captures: dict[str, object], config: IngestConfig) -> TakeFiles:
+    take = as_object(record)
+    if take is None:
+        raise _Unusable(RejectCode.RECORD_MALFORMED, "the record of the take holds a key twice")
+    name, folder = _folder(uid, take)
+    _check_released(take, config)
+    capture = as_object(take.get("capture", captures.get(as_id(take.get("capture_uid")) or "")))
+    if capture is None:
+        raise _Unusable(RejectCode.RECORD_MALFORMED, "the take has no usable capture record")
+    participant = as_id(take.get("participant_uid"))
+    camera, stream = _head_camera(take, capture)
+    capture_name, capture_root = _capture_folder(capture)
+    capture_key = capture_name or as_id(take.get("capture_uid"))
+    return TakeFiles(
+        uid=uid,
+        corpus=_corpus_of(take),
+        take_id=take_id(uid),
+        name=name,
+        scenario=as_text(take.get("task_name")) or as_text(take.get("parent_task_name")) or "unknown",
+        participant=participant,
+        capture=capture_key or _stand_in(uid, participant),
+        camera=f"{camera}_{as_text(stream.get('stream_id')) or '214-1'}",
+        video=_video_path(folder, stream, config),
+        trajectory=_trajectory_path(folder, take),
+        timesync=f"{capture_root}/timesync.csv" if capture_root else None,
+        calibration=f"{folder}/{CALIBRATION}",
+        timesync_start=as_integer(take.get("timesync_start_idx")),
+        timesync_end=as_integer(take.get("timesync_end_idx")),
+        task_ids=tuple(n for n in map(as_integer, map(take.get, ("task_id", "parent_task_id"))) if n is not None),
+        task_names=tuple(t for t in map(as_text, map(take.get, ("task_name", "parent_task_name"))) if t is not None),
+    )
+
+
+def _corpus_of(take: dict[str, object]) -> str:
+    """Return the corpus of a take; one whose record says that it was simulated is never called real."""
+    return SIMULATED if take.get("university_name") == SIMULATED else CORPUS
+
+
+def _stand_in(uid: str, participant: str | None) -> str:
+    """Return what groups takes whose capture is unknown: the participant, else the take itself."""
+    return f"participant:{participant}" if participant else f"take:{uid}"
+
+
+def _folder(uid: str, take: dict[str, object]) -> tuple[str, str]:
+    """Return the take's name and folder, each of whose parts may be a folder name."""
+    name = as_text(take.get("take_name"))
+    if name is None:
+        raise _Unusable(RejectCode.RECORD_MALFORMED, "the take has no take_name")
+    folder = take.get("root_dir") or f"takes/{name}"
+    for what, value, is_safe in (
+        ("take_uid", uid, SAFE_NAME.fullmatch(uid)),
+        ("take_name", name, SAFE_NAME.fullmatch(name)),
+        ("root_dir", folder, safe_path(folder)),
+    ):
+        if not is_safe:
+            allowed = "1 to 128 of A-Z a-z 0-9 _ . -, no dot in front, no '..'"
+            raise _Unusable(RejectCode.TAKE_NAME_INVALID, f"{what} is {shown(value)!r}, allowed are {allowed}")
+    return name, str(folder)
+
+
+def _check_released(take: dict[str, object], config: IngestConfig) -> None:
+    if as_bool(take.get("is_dropped")):
+        raise _Unusable(RejectCode.TAKE_DROPPED, "is_dropped is true")
+    if not config.keep_unvalidated and as_bool(take.get("validated")) is not True:
+        raise _Unusable(RejectCode.TAKE_DROPPED, f"validated is {shown(take.get('validated'))}")
+
+
+def _head_camera(take: dict[str, object], capture: dict[str, object]) -> tuple[str, dict[str, object]]:
+    """Return the id of the head camera and its RGB stream of `frame_aligned_videos`."""
+    cameras = capture.get("cameras")
+    found = sorted(_ego_ids(cameras)) if isinstance(cameras, list) else []
+    if not found:
+        raise _Unusable(
+            RejectCode.RECORD_MALFORMED, "the capture has no camera with is_ego and an id that begins with aria"
+        )
+    videos = as_object(take.get("frame_aligned_videos")) or {}
+    for camera in found:
+        stream = as_object((as_object(videos.get(camera)) or {}).get("rgb"))
+        if stream is not None and stream.get("relative_path") is not None:
+            return camera, stream
+    raise _Unusable(RejectCode.VIDEO_MISSING, f"takes.json names no RGB video of {', '.join(found)}")
+
+
+def _ego_ids(cameras: list[object]) -> Iterator[str]:
+    for camera in cameras:
+        fields = as_object(camera) or {}
+        name = as_text(fields.get("cam_id"))
+        if name and as_bool(fields.get("is_ego")) and name.lower().startswith("aria") and SAFE_NAME.fullmatch(name):
+            yield name
+
+
+def _video_path(folder: str, stream: dict[str, object], config: IngestConfig) -> str:
+    relative = safe_path(stream.get("relative_path"))
+    if relative is None:
+        raise _Unusable(
+            RejectCode.TAKE_NAME_INVALID, f"the video's relative_path is {shown(stream.get('relative_path'))!r}"
+        )
+    path = PurePosixPath(folder, relative)
+    return str(path if config.video == "full" else path.parent / "downscaled" / "448" / path.name)
+
+
+def _trajectory_path(folder: str, take: dict[str, object]) -> str | None:
+    """Return the pose file; None where the corpus says that it has none. The disk decides the rest."""
+    return None if as_bool(take.get("has_trimmed_trajectory")) is False else f"{folder}/{TRAJECTORY}"
+
+
+def _capture_folder(capture: dict[str, object]) -> tuple[str | None, str | None]:
+    """Return name and folder of the capture, each None where unknown."""
+    name = as_text(capture.get("capture_name"))
+    root = safe_path(capture.get("root_dir"))
+    if root is None and name is not None and SAFE_NAME.fullmatch(name):
+        root = f"captures/{name}"
+    return name or (root.rsplit("/", 1)[-1] if root else None), root
+
+
+def _refuse_shared_videos(takes: Takes) -> None:
+    """Two takes that claim one video are one recording under two names; neither can be trusted."""
+    owners: dict[str, list[str]] = defaultdict(list)
+    for uid, take in takes.usable.items():
+        owners[take.video].append(uid)
+    for video, uids in owners.items():
+        for uid in uids if len(uids) > 1 else ():
+            del takes.usable[uid]
+            takes.faults[uid] = Fault(RejectCode.RECORD_MALFORMED, f"{len(uids)} takes claim the video {video}")

@@ -1,0 +1,219 @@
+"""annotation.json and split lists of EgoPER -> videos with named segments.
+
+Source: repository robert80203/EgoPER_official (README, libs/datasets/egoper.py); no real file was seen. What the format
+leaves open: docs/decisions/segment-corpora.md. The unit that is counted is the segment, background included.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from schemas.rejects import RejectCode
+from trajpilot_core.corpora.base import Fault, parted
+from trajpilot_core.corpora.formats.fields import as_id, as_integer, as_object, as_span, as_text, shown
+from trajpilot_core.corpora.formats.strict_json import JsonFaultError, parse
+from trajpilot_core.store.corpus_files import SAFE_NAME
+
+MALFORMED = RejectCode.RECORD_MALFORMED
+BACKGROUND_INDEX = 0
+BACKGROUND_NAMES = frozenset({"bg", "background"})
+"""What index 0 may be called; a step of that index would be silently lost as background."""
+NORMAL = "Normal"
+LISTS = ("action", "action_type", "time_stamp", "error_description")
+VIDEO_ID = re.compile(r"(?P<task>.+)_u(?P<user>\d+)_a(?P<attempt>\d+)_(?P<kind>normal|error)_(?P<number>\d+)")
+
+
+class EgoPerSegment(NamedTuple):
+    """One segment, in seconds of its trimmed video."""
+
+    offset: int
+    """Place in the lists of its video."""
+    span_s: tuple[float, float]
+    step: str
+    is_background: bool
+    error_type: str
+    error_description: str
+
+
+class EgoPerVideo(NamedTuple):
+    """One video of one task."""
+
+    task: str
+    video_id: str
+    segments: tuple[EgoPerSegment, ...]
+    faults: tuple[tuple[int, Fault], ...]
+    n_units: int
+
+
+class EgoPerFile(NamedTuple):
+    """What annotation.json holds."""
+
+    videos: tuple[EgoPerVideo, ...]
+    lost: tuple[tuple[str, int, Fault], ...]
+    """Videos, or tasks without a video id, that cannot be used: id or empty, segments, and why."""
+    steps: dict[str, tuple[str, ...]]
+    """Task -> its steps in order of index, without background."""
+    n_units: int
+
+
+class _Names(NamedTuple):
+    actions: dict[int, str]
+    errors: dict[int, str]
+
+
+def participant_of(video_id: str) -> str | None:
+    """Return the user in a video id of the known form."""
+    found = VIDEO_ID.fullmatch(video_id)
+    return f"u{found['user']}" if found else None
+
+
+def parse_annotation(content: bytes, where: str) -> EgoPerFile:
+    """Parse annotation.json: action indices count per task, so steps are joined by name.
+
+    Raises:
+        JsonFaultError: the file is no such JSON, or a task of it has no list of videos, so that they cannot be counted.
+    """
+    document = as_object(parse(content, where, refuse_nan=False))
+    if not document:
+        raise JsonFaultError(where, "expected one object, task -> its annotation, with each task once", None)
+    _check_lists(document, where)
+    times = Counter(as_id(video.get("video_id")) for value in document.values() for video in _videos(value))
+    videos: list[EgoPerVideo] = []
+    lost: list[tuple[str, int, Fault]] = []
+    steps: dict[str, tuple[str, ...]] = {}
+    for task, value in sorted(document.items()):
+        names = _names(task, value)
+        if isinstance(names, Fault):
+            lost += _all_lost(value, names)
+            continue
+        steps[task] = tuple(names.actions[i] for i in sorted(names.actions) if i != BACKGROUND_INDEX)
+        good, bad = parted(((_id(r), _count(r)), _video(task, r, names, times)) for r in _listed(value))
+        videos += good
+        lost += [(*place, fault) for place, fault in bad]
+    n_units = sum(_count(record) for value in document.values() for record in _listed(value))
+    return EgoPerFile(tuple(videos), tuple(lost), steps, n_units)
+
+
+def _check_lists(document: dict[str, object], where: str) -> None:
+    for task, value in document.items():
+        segments = value.get("segments") if isinstance(value, dict) else None
+        if not isinstance(segments, list):
+            raise JsonFaultError(where, f"`segments` of task {shown(task)} is {shown(segments)}, expected a list", None)
+
+
+def _listed(value: object) -> list[object]:
+    segments = value.get("segments") if isinstance(value, dict) else None
+    return segments if isinstance(segments, list) else []
+
+
+def _videos(value: object) -> Iterator[dict[str, object]]:
+    yield from (record for record in _listed(value) if isinstance(record, dict))
+
+
+def _all_lost(value: object, fault: Fault) -> list[tuple[str, int, Fault]]:
+    return [(_id(record), _count(record), fault) for record in _listed(value)] or [("", 0, fault)]
+
+
+def _id(record: object) -> str:
+    return (as_id(record.get("video_id")) if isinstance(record, dict) else None) or ""
+
+
+def _count(record: object) -> int:
+    """Return how many segments a video claims: the longest of its lists."""
+    labels = record.get("labels") if isinstance(record, dict) else None
+    if not isinstance(labels, dict):
+        return 0
+    return max((len(value) for name in LISTS if isinstance(value := labels.get(name), list)), default=0)
+
+
+def _names(task: str, value: object) -> _Names | Fault:
+    fields = as_object(value)
+    if fields is None or not SAFE_NAME.fullmatch(task):
+        return Fault(MALFORMED, f"task {shown(task)!r} is no folder name, or its annotation is no object")
+    actions, errors = _by_index(fields.get("action2idx")), _by_index(fields.get("actiontype2idx"))
+    if actions is None or errors is None:
+        return Fault(
+            MALFORMED, f"task {task}: action2idx or actiontype2idx is no object of name -> index, each index once"
+        )
+    background = actions.get(BACKGROUND_INDEX, "BG")
+    if background.strip().lower() not in BACKGROUND_NAMES:
+        return Fault(
+            MALFORMED, f"task {task}: index {BACKGROUND_INDEX} is {shown(background)!r}, expected the background"
+        )
+    return _Names(actions, errors)
+
+
+def _by_index(value: object) -> dict[int, str] | None:
+    """Return index -> name; None where an index or a name stands twice, or one is none."""
+    fields = as_object(value)
+    if fields is None:
+        return None
+    indices = [index_of(index) for index in fields.values()]
+    if None in indices or len(set(indices)) != len(indices) or not all(as_text(name) for name in fields):
+        return None
+    return {index: name for index, name in zip(indices, fields, strict=True) if index is not None}
+
+
+def index_of(value: object) -> int | None:
+    """Return an index, written as a number or as a string of digits."""
+    if isinstance(value, str):
+        text = value.strip()
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    found = as_integer(value)
+    return found if found is not None and found >= 0 else None
+
+
+def _video(task: str, record: object, names: _Names, times: Counter[str | None]) -> EgoPerVideo | Fault:
+    fields = as_object(record)
+    video_id = as_id(fields.get("video_id")) if fields is not None else None
+    labels = as_object(fields.get("labels")) if fields is not None else None
+    if video_id is None or labels is None:
+        return Fault(MALFORMED, f"a record of task {task} lacks video_id or labels, or holds a key twice")
+    if not SAFE_NAME.fullmatch(video_id):
+        return Fault(RejectCode.TAKE_NAME_INVALID, f"video_id is {shown(video_id)!r}")
+    if times[video_id] > 1:
+        return Fault(MALFORMED, f"the file holds the video_id {times[video_id]} times")
+    columns = [labels.get(name) for name in LISTS]
+    lists = [column for column in columns if isinstance(column, list)]
+    if len(lists) != len(LISTS) or len({len(column) for column in lists}) != 1:
+        sizes = ", ".join(
+            f"{n} {len(c) if isinstance(c, list) else 'absent'}" for n, c in zip(LISTS, columns, strict=True)
+        )
+        return Fault(MALFORMED, f"the lists of labels are not of one length: {sizes}")
+    segments, faults = parted((i, _segment(i, row, names)) for i, row in enumerate(zip(*lists, strict=True)))
+    return EgoPerVideo(task, video_id, segments, faults, len(lists[0]))
+
+
+def _segment(offset: int, row: tuple[object, ...], names: _Names) -> EgoPerSegment | Fault:
+    action, kind, times, description = row
+    if not isinstance(times, list) or len(times) != 2:
+        return Fault(MALFORMED, f"time_stamp is {shown(times)}, expected start and end")
+    span_s = as_span(*times)
+    if span_s is None:
+        return Fault(RejectCode.TS_INVALID, f"time_stamp is {shown(times)}")
+    index, error = index_of(action), index_of(kind)
+    step = "BG" if index == BACKGROUND_INDEX else names.actions.get(-1 if index is None else index)
+    error_type = names.errors.get(-1 if error is None else error)
+    if step is None or error_type is None:
+        return Fault(
+            RejectCode.LABEL_UNKNOWN, f"action {shown(action)} or action_type {shown(kind)} has no name in this task"
+        )
+    is_background = index == BACKGROUND_INDEX
+    return EgoPerSegment(offset, span_s, step, is_background, error_type, as_text(description) or "")
+
+
+def parse_split(content: bytes, where: str) -> list[str]:
+    """Parse a list of video ids, one per line, without suffix; empty lines and a suffix .mp4 do no harm.
+
+    Raises:
+        JsonFaultError: not UTF-8, or lines of which none can be a video id.
+    """
+    try:
+        lines = content.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise JsonFaultError(where, f"not UTF-8 ({error.reason})", error.start) from error
+    ids = [line.strip().removesuffix(".mp4") for line in lines if line.strip()]
+    if ids and not any(SAFE_NAME.fullmatch(name) for name in ids):
+        raise JsonFaultError(where, f"expected one video id a line, it begins with {shown(ids[0])!r}", None)
+    return ids

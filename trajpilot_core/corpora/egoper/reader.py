@@ -1,0 +1,255 @@
+"""EgoPER -> one candidate take per trimmed video, its steps joined over the tasks by name; the rest becomes rejects.
+
+Decisions: docs/decisions/segment-corpora.md. The unit that is counted is the segment, background included.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from schemas.annotation import SIMULATED, CorpusCount, Details
+from schemas.config import IngestConfig
+from schemas.corpora import EgoPerConfig
+from schemas.rejects import RejectCode
+from trajpilot_core.corpora.base import (
+    AnnotatedPoint,
+    CorpusReading,
+    Fault,
+    Listing,
+    Published,
+    Reader,
+    Released,
+    TakeFiles,
+    counts_of_reader,
+    span_point,
+)
+from trajpilot_core.corpora.egoper.files import (
+    NORMAL,
+    EgoPerFile,
+    EgoPerSegment,
+    EgoPerVideo,
+    parse_annotation,
+    parse_split,
+    participant_of,
+)
+from trajpilot_core.corpora.formats.fields import shown
+from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
+from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, listing_of
+from trajpilot_core.corpora.records.corpus_statistics import (
+    LABELS,
+    TEST_SEGMENTS,
+    TEST_TAKES,
+    TRAIN_SEGMENTS,
+    TRAIN_TAKES,
+)
+from trajpilot_core.corpora.records.labels import normalise
+from trajpilot_core.corpora.spec import CorpusSpec, Download, FileKind
+from trajpilot_core.store.corpus_files import Corpus
+
+CORPUS = "egoper"
+ANNOTATION = "annotation.json"
+ADVICE = "ask its authors for the data by e-mail (docs/data.md)"
+OFFICIAL = {"train": "training.txt", "val": "validation.txt", "test": "test.txt"}
+LISTED = {"train": "splits/train.txt", "val": "splits/val.txt", "test": "splits/test.txt"}
+
+
+class _Splits(NamedTuple):
+    used: dict[str, Released]
+    """Video id -> how it is used."""
+    faults: dict[str, Fault]
+    """Video ids in more than one list."""
+    unused: frozenset[str]
+    """Video ids in a list that is not used."""
+    files: tuple[str, ...]
+    """Lists that were looked for."""
+
+
+def take_id(video_id: str) -> str:
+    """Return the take's id in our tables."""
+    return f"{CORPUS}:{shown(video_id)}"
+
+
+def task_folder(folders: Folders, task: str) -> str:
+    """Return the folder of a task: annotations name it in lower case, some downloads begin it with a capital."""
+    names = (task, task.capitalize(), task.upper())
+    holds = (name for name in names for inner in ("trim_videos", "") if folders.names(f"{name}/{inner}".rstrip("/")))
+    return next(holds, task)
+
+
+def split_files(folders: Folders, tasks: Sequence[str], config: EgoPerConfig) -> dict[str, list[str]]:
+    """Return released split -> its lists of video ids: one a task, or one in all."""
+    if config.splits == "listed":
+        return {split: [path] for split, path in LISTED.items()}
+    return {split: [f"{task_folder(folders, task)}/{name}" for task in tasks] for split, name in OFFICIAL.items()}
+
+
+def _splits(folders: Folders, tasks: Sequence[str], config: IngestConfig) -> _Splits:
+    """Read the lists of video ids; every list counts, so that a video in two of them is noticed.
+
+    Raises:
+        InputError: a list that is used is absent, or one cannot be read.
+    """
+    of: dict[str, set[str]] = {}
+    files = split_files(folders, tasks, config.egoper)
+    asked = [path for split in ("train", config.test_split) for path in files[split]]
+    for path in asked:
+        needed(folders, [path], f"{ADVICE}, or set ingest.egoper.splits")
+    for split, paths in files.items():
+        for path in paths:
+            if folders.is_there(path):
+                for video_id in parse_split(read_document(folders.corpus, path), path):
+                    of.setdefault(video_id, set()).add(split)
+    roles: dict[str, Released] = {"train": "train", config.test_split: "test"}
+    used = {
+        v: roles[split] for v, (split, *more) in ((v, sorted(s)) for v, s in of.items()) if not more and split in roles
+    }
+    faults = {
+        v: Fault(RejectCode.NO_SPLIT, f"it is in the lists of {', '.join(sorted(splits))}")
+        for v, splits in of.items()
+        if len(splits) > 1
+    }
+    return _Splits(used, faults, frozenset(of) - set(used) - set(faults), tuple(asked))
+
+
+def read_egoper(corpus: Corpus, config: IngestConfig) -> CorpusReading:
+    """Read annotation.json and the lists of the splits.
+
+    Raises:
+        InputError: annotation.json or a list that is used is absent or cannot be read.
+    """
+    folders, gathered = Folders(corpus), ReaderState()
+    document, splits = _documents(folders, config)
+    known = {video.video_id for video in document.videos}
+    for video_id, n_units, fault in document.lost:
+        gathered.reject(fault, take_id(video_id) if video_id else "", n_units, ANNOTATION)
+        known.add(video_id)
+    for video_id in sorted({*splits.used, *splits.faults} - known):
+        fault = Fault(RejectCode.TAKE_UNKNOWN, f"a list names it, {ANNOTATION} does not")
+        gathered.reject(fault, take_id(video_id), 0, ANNOTATION)
+    for video in document.videos:
+        _add(video, splits, config.egoper, folders, gathered)
+    gathered.released |= {take_id(video_id): role for video_id, role in splits.used.items()}
+    tasks = {video.task for video in document.videos if video.video_id in splits.used}
+    return gathered.reading(folders, document.n_units, tasks, _counts(document, gathered))
+
+
+def _documents(folders: Folders, config: IngestConfig) -> tuple[EgoPerFile, _Splits]:
+    needed(folders, [ANNOTATION], ADVICE)
+    document = parse_annotation(read_document(folders.corpus, ANNOTATION), ANNOTATION)
+    return document, _splits(folders, sorted(document.steps), config)
+
+
+def _add(video: EgoPerVideo, splits: _Splits, config: EgoPerConfig, folders: Folders, gathered: ReaderState) -> None:
+    take = _take(video, folders)
+    role = splits.used.get(video.video_id)
+    if role is None:
+        return gathered.reject(_unused(video.video_id, splits), take.take_id, video.n_units, ANNOTATION)
+    for offset, fault in video.faults:
+        gathered.reject(fault, take.take_id, 1, ANNOTATION, offset)
+    found = ((s.offset, _filter_fault(s, config) or _point(s)) for s in video.segments)
+    points = gathered.kept(found, take.take_id, ANNOTATION)
+    gathered.counts["background segments"] += sum(s.is_background for s in video.segments)
+    gathered.counts["segments with an error"] += sum(s.error_type != NORMAL for s in video.segments)
+    gathered.counts[f"videos without an error, {role}"] += all(s.error_type == NORMAL for s in video.segments)
+    return gathered.add(take, role, points, ANNOTATION, folders)
+
+
+def _unused(video_id: str, splits: _Splits) -> Fault:
+    if video_id in splits.unused:
+        return Fault(RejectCode.SPLIT_UNUSED, "it is in the list of a split that is not used")
+    return splits.faults.get(video_id, Fault(RejectCode.NO_SPLIT, "no list of a split names it"))
+
+
+def _filter_fault(segment: EgoPerSegment, config: EgoPerConfig) -> Fault | None:
+    if segment.is_background and not config.keep_background:
+        return Fault(RejectCode.BACKGROUND, "the segment is background")
+    if segment.error_type in config.leave_out:
+        return Fault(RejectCode.ERROR_LEFT_OUT, f"action_type is {segment.error_type}")
+    return None
+
+
+def _point(segment: EgoPerSegment) -> AnnotatedPoint:
+    details = Details(error_type=segment.error_type, error_description=segment.error_description)
+    return span_point(segment.span_s, segment.step, segment.offset, details=details)
+
+
+def _take(video: EgoPerVideo, folders: Folders) -> TakeFiles:
+    path = f"{task_folder(folders, video.task)}/trim_videos/{video.video_id}.mp4"
+    return TakeFiles(
+        uid=video.video_id,
+        corpus=SIMULATED if folders.is_simulated else CORPUS,
+        take_id=take_id(video.video_id),
+        name=video.video_id,
+        scenario=video.task,
+        participant=participant_of(video.video_id),
+        capture=video.video_id,
+        video=path,
+    )
+
+
+def union_of_steps(document: EgoPerFile) -> frozenset[str]:
+    """Return the steps of all tasks, joined by name; background is none of them."""
+    return frozenset(normalise(step, ()) for steps in document.steps.values() for step in steps)
+
+
+def _counts(document: EgoPerFile, gathered: ReaderState) -> tuple[CorpusCount, ...]:
+    rows: list[tuple[str, int, int | None, str]] = [
+        ("tasks", len(document.steps), 5, ""),
+        ("videos as released", len(document.videos) + len(document.lost), None, ""),
+        ("steps, each task's own", sum(len(steps) for steps in document.steps.values()), None, ""),
+        ("steps, joined by name", len(union_of_steps(document)), 57, ""),
+    ]
+    for what, setting in (
+        ("background segments", "ingest.egoper.keep_background"),
+        ("segments with an error", "ingest.egoper.leave_out"),
+        ("videos without an error, train", ""),
+        ("videos without an error, test", ""),
+        (OVERLAPS, ""),
+    ):
+        rows.append((what, gathered.counts[what], None, setting))
+    return counts_of_reader(rows)
+
+
+def list_egoper(corpus: Corpus, config: IngestConfig) -> Listing:
+    """List what `read_egoper` and the probing of its videos read, without opening a video.
+
+    Raises:
+        InputError: annotation.json or a list that is used is absent or cannot be read.
+    """
+    folders = Folders(corpus)
+    document, splits = _documents(folders, config)
+    used = [v for v in document.videos if v.video_id in splits.used]
+    videos = {_take(video, folders).video for video in used}
+    lists = {p for paths in split_files(folders, sorted(document.steps), config.egoper).values() for p in paths}
+    there = {path for path in lists if folders.is_there(path)} | set(splits.files)
+    return listing_of(folders, {ANNOTATION, *there, *videos})
+
+
+FILTERS = "ingest.egoper: splits, keep_background, leave_out; ingest.test_split"
+PUBLISHED = {
+    TRAIN_TAKES: Published(149, FILTERS),
+    TEST_TAKES: Published(67, FILTERS),
+    TRAIN_SEGMENTS: Published(2018, FILTERS),
+    TEST_SEGMENTS: Published(921, FILTERS),
+    LABELS: Published(57, FILTERS),
+}
+"""Counts of the paper: its appendix on data sets."""
+EGOPER = CorpusSpec(
+    name="egoper",
+    title="EgoPER",
+    ids=CORPUS,
+    reader=Reader(
+        read=read_egoper,
+        listing=list_egoper,
+        published=PUBLISHED,
+        splits="the split lists",
+        unit="segments",
+    ),
+    download=Download(
+        kinds=(FileKind("annotations", (ANNOTATION,)),),
+        commands=(),
+        access="ask its authors by e-mail (https://www.khoury.northeastern.edu/home/eelhami/egoper.htm); unpack each "
+        "task's videos to ROOT/<task>/trim_videos, its three lists to ROOT/<task>, annotation.json to ROOT",
+    ),
+    settings="egoper",
+    layout="egoper",
+)

@@ -1,0 +1,1 @@
+"""EPIC-KITCHENS-100."""

@@ -1,0 +1,155 @@
+"""Tables of EPIC-KITCHENS-100 -> narrated actions, classes, and the sets of its protocol.
+
+Source: repository epic-kitchens/epic-kitchens-100-annotations (README and files). Times come from the timestamps: the
+frame numbers index released pictures at 50 or 60 a second, never the frames of a video.
+"""
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from schemas.rejects import RejectCode
+from trajpilot_core.corpora.base import Fault, parted
+from trajpilot_core.corpora.formats.fields import shown
+from trajpilot_core.corpora.formats.strict_csv import CsvFaultError, CsvRow, parse_table
+from trajpilot_core.store.corpus_files import SAFE_NAME
+
+HEADER = (
+    "narration_id,participant_id,video_id,narration_timestamp,start_timestamp,stop_timestamp,start_frame,"
+    "stop_frame,narration,verb,verb_class,noun,noun_class,all_nouns,all_noun_classes"
+)
+COLUMNS = tuple(HEADER.split(","))
+TIMESTAMP = re.compile(r"(\d{2,3}):([0-5]\d):([0-5]\d(?:\.\d{1,9})?)", re.ASCII)
+CLASS = re.compile(r"\d{1,6}", re.ASCII)
+MALFORMED = RejectCode.RECORD_MALFORMED
+
+
+class Action(NamedTuple):
+    """One narrated action, in seconds of its video."""
+
+    offset: int
+    """Line in its file."""
+    narration_id: str
+    participant: str
+    video_id: str
+    span_s: tuple[float, float]
+    narration_s: float | None
+    narration: str
+    verb_class: int
+    noun_class: int
+
+
+class EpicFile(NamedTuple):
+    """What a file of actions holds."""
+
+    actions: tuple[Action, ...]
+    lost: tuple[tuple[str, int, Fault], ...]
+    """Video id or empty, line, and why; one row each."""
+    n_units: int
+
+
+def seconds_of(timestamp: str) -> float | None:
+    """Return the seconds of `HH:MM:SS.ss`; None where the text is not of that form."""
+    found = TIMESTAMP.fullmatch(timestamp)
+    if found is None:
+        return None
+    hours, minutes, seconds = found.groups()
+    return (int(hours) * 60 + int(minutes)) * 60 + float(seconds)
+
+
+def parse_actions(content: bytes, where: str) -> EpicFile:
+    """Parse EPIC_100_train.csv or EPIC_100_validation.csv.
+
+    Raises:
+        CsvFaultError: the file is no such table, or it is cut off.
+    """
+    rows = parse_table(content, where, COLUMNS, ends_lines=True)
+    times = Counter(row.cells["narration_id"] for row in rows if row.cells is not None)
+    actions, lost = parted((((row.cells or {}).get("video_id", ""), row.line), _action(row, times)) for row in rows)
+    return EpicFile(actions, tuple((*place, fault) for place, fault in lost), len(rows))
+
+
+def _action(row: CsvRow, times: Counter[str]) -> Action | Fault:
+    cells = row.cells
+    if cells is None:
+        return Fault(MALFORMED, f"the line has {row.n_cells} cells, not as many as the header")
+    uid, participant, video = cells["narration_id"], cells["participant_id"], cells["video_id"]
+    for name, value in (("participant_id", participant), ("video_id", video)):
+        if not SAFE_NAME.fullmatch(value):
+            return Fault(RejectCode.TAKE_NAME_INVALID, f"{name} is {shown(value)!r}")
+    if not uid or times[uid] > 1 or not video.startswith(f"{participant}_"):
+        return Fault(
+            MALFORMED, f"narration_id {shown(uid)!r} stands {times[uid]} times, video {video} of {participant}"
+        )
+    start_s, stop_s = seconds_of(cells["start_timestamp"]), seconds_of(cells["stop_timestamp"])
+    told = cells["narration_timestamp"]
+    narration_s = seconds_of(told) if told else None
+    if start_s is None or stop_s is None or (told and narration_s is None):
+        stamps = [cells[f"{name}_timestamp"] for name in ("start", "stop", "narration")]
+        return Fault(RejectCode.TS_INVALID, f"timestamps are {shown(stamps)}, expected HH:MM:SS.ss")
+    classes = [cells["verb_class"], cells["noun_class"]]
+    if not all(CLASS.fullmatch(value) for value in classes):
+        return Fault(MALFORMED, f"verb_class and noun_class are {shown(classes)}")
+    return Action(
+        row.line,
+        uid,
+        participant,
+        video,
+        (start_s, stop_s),
+        narration_s,
+        cells["narration"],
+        int(classes[0]),
+        int(classes[1]),
+    )
+
+
+def parse_classes(content: bytes, where: str) -> dict[int, str]:
+    """Parse EPIC_100_verb_classes.csv or EPIC_100_noun_classes.csv: id -> key.
+
+    Raises:
+        CsvFaultError: the file is no such table, or ids are not 0, 1, 2 and so on, each once.
+    """
+    rows = [row.cells for row in parse_table(content, where, ("id", "key"))]
+    names = {int(r["id"]): r["key"] for r in rows if r is not None and CLASS.fullmatch(r["id"]) and r["key"]}
+    if not names or len(names) != len(rows) or set(names) != set(range(len(rows))):
+        raise CsvFaultError(where, f"the ids of {len(rows)} classes are not 0 to {len(rows) - 1}, each once with a key")
+    return names
+
+
+def parse_class_list(content: bytes, where: str, column: str) -> frozenset[int]:
+    """Parse EPIC_100_tail_verbs.csv or EPIC_100_tail_nouns.csv.
+
+    Raises:
+        CsvFaultError: the file is no such table.
+    """
+    return frozenset(int(text) for text in _column(content, where, column, CLASS))
+
+
+def parse_participants(content: bytes, where: str) -> frozenset[str]:
+    """Parse EPIC_100_unseen_participant_ids_validation.csv.
+
+    Raises:
+        CsvFaultError: the file is no such table.
+    """
+    return frozenset(_column(content, where, "participant_id", SAFE_NAME))
+
+
+def _column(content: bytes, where: str, column: str, form: re.Pattern[str]) -> list[str]:
+    texts = []
+    rows = parse_table(content, where, (column,))
+    if not rows:
+        raise CsvFaultError(where, f"nothing stands below the header {column}")
+    for row in rows:
+        text = "" if row.cells is None else row.cells[column].strip()
+        if not form.fullmatch(text):
+            raise CsvFaultError(where, f"{column} is {shown(text)!r}", row.line)
+        texts.append(text)
+    return texts
+
+
+def words(key: str) -> str:
+    """Return a class key as it is said: `board:chopping` is a chopping board, `put-down` is put down.
+
+    A noun's key names the thing first and what it is like after the colon.
+    """
+    return " ".join(" ".join(reversed(key.split(":"))).replace("-", " ").split())

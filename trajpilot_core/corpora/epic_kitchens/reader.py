@@ -1,0 +1,314 @@
+"""EPIC-KITCHENS-100 -> one candidate take per video with what is seen before each action; the rest becomes rejects.
+
+Decisions: docs/decisions/segment-corpora.md. The unit that is counted is the row of the action tables.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from schemas.annotation import SIMULATED, CorpusCount, Details
+from schemas.config import IngestConfig
+from schemas.corpora import EpicConfig
+from schemas.rejects import RejectCode
+from trajpilot_core.corpora.base import (
+    AnnotatedPoint,
+    CorpusReading,
+    Fault,
+    Listing,
+    Reader,
+    Released,
+    TakeFiles,
+    counts_of_reader,
+)
+from trajpilot_core.corpora.epic_kitchens.files import (
+    Action,
+    EpicFile,
+    parse_actions,
+    parse_class_list,
+    parse_classes,
+    parse_participants,
+    words,
+)
+from trajpilot_core.corpora.formats.fields import shown
+from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
+from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listing_of
+from trajpilot_core.corpora.records.labels import normalise
+from trajpilot_core.corpora.spec import CorpusSpec, Download, FileKind, places
+from trajpilot_core.errors import InputError
+from trajpilot_core.store.corpus_files import Corpus
+
+CORPUS = "epic"
+SCENARIO = "kitchen"
+PLACES = ("", "annotations", "epic-kitchens-100-annotations")
+"""Where the tables are looked for; the last is what a clone of their repository is called."""
+TABLES: dict[Released, str] = {"train": "EPIC_100_train.csv", "test": "EPIC_100_validation.csv"}
+VERBS, NOUNS = "EPIC_100_verb_classes.csv", "EPIC_100_noun_classes.csv"
+"""Not EPIC_100_noun_classes_v2.csv: its 305 classes are not those of the benchmark."""
+TAIL_VERBS, TAIL_NOUNS = "EPIC_100_tail_verbs.csv", "EPIC_100_tail_nouns.csv"
+UNSEEN = "EPIC_100_unseen_participant_ids_validation.csv"
+CLASS_FILES = (VERBS, NOUNS, TAIL_VERBS, TAIL_NOUNS, UNSEEN)
+VIDEO_ROOTS = ("", "EPIC-KITCHENS/")
+"""The downloader makes the folder EPIC-KITCHENS under the path that it is given."""
+SUFFIXES = (".MP4", ".mp4")
+ADVICE = "clone epic-kitchens/epic-kitchens-100-annotations there (docs/data.md)"
+
+
+class EpicClasses(NamedTuple):
+    """Names of the classes, and the sets of the protocol."""
+
+    verbs: dict[int, str]
+    nouns: dict[int, str]
+    tail_verbs: frozenset[int]
+    tail_nouns: frozenset[int]
+    unseen: frozenset[str]
+
+
+class _KnownEpic(NamedTuple):
+    folders: Folders
+    config: EpicConfig
+    classes: EpicClasses
+    tables: dict[Released, str]
+
+
+class _SplitRows(NamedTuple):
+    released: Released
+    path: str
+    file: EpicFile
+
+
+def take_id(video_id: str) -> str:
+    """Return the take's id in our tables."""
+    return f"{CORPUS}:{shown(video_id)}"
+
+
+def _known(corpus: Corpus, config: IngestConfig) -> _KnownEpic:
+    if config.test_split == "test":
+        raise InputError("the labels of EPIC-KITCHENS-100's test split are not public; set ingest.test_split to val")
+    epic, cap_s = config.epic_kitchens, config.interval_cap_s
+    if epic.segment == "observed" and cap_s is not None and epic.observed_s > 2 * cap_s + 1e-9:
+        raise InputError(
+            f"ingest.epic_kitchens.observed_s is {epic.observed_s} s, but ingest.interval_cap_s cuts segments to "
+            f"{2 * cap_s} s around their middle, which would move their ends; set ingest.interval_cap_s to null"
+        )
+    folders = Folders(corpus)
+    tables = {role: needed(folders, places(PLACES, name), ADVICE) for role, name in TABLES.items()}
+    return _KnownEpic(folders, epic, _classes(folders), tables)
+
+
+def class_paths(folders: Folders) -> dict[str, str]:
+    """Return name -> path of the tables of classes and sets.
+
+    Raises:
+        InputError: one is absent.
+    """
+    return {name: needed(folders, places(PLACES, name), ADVICE) for name in CLASS_FILES}
+
+
+def _classes(folders: Folders) -> EpicClasses:
+    paths = class_paths(folders)
+    content = {name: read_document(folders.corpus, path) for name, path in paths.items()}
+    return EpicClasses(
+        parse_classes(content[VERBS], paths[VERBS]),
+        parse_classes(content[NOUNS], paths[NOUNS]),
+        parse_class_list(content[TAIL_VERBS], paths[TAIL_VERBS], "verb"),
+        parse_class_list(content[TAIL_NOUNS], paths[TAIL_NOUNS], "noun"),
+        parse_participants(content[UNSEEN], paths[UNSEEN]),
+    )
+
+
+def _files(known: _KnownEpic) -> list[_SplitRows]:
+    corpus = known.folders.corpus
+    return [
+        _SplitRows(role, path, parse_actions(read_document(corpus, path), path)) for role, path in known.tables.items()
+    ]
+
+
+def read_epic(corpus: Corpus, config: IngestConfig) -> CorpusReading:
+    """Read the action tables of training and validation.
+
+    Raises:
+        InputError: a table is absent or cannot be read, or settings contradict each other.
+    """
+    gathered = ReaderState()
+    known = _known(corpus, config)
+    files = _files(known)
+    labels = [label_id_of(a, known.config) for rows in files if rows.released == "train" for a in rows.file.actions]
+    frequent = kept_labels(labels, known.config.min_label_train)
+    shared = claimed_twice(
+        (a.video_id, take_id(a.video_id), rows.released) for rows in files for a in rows.file.actions
+    )
+    for rows in files:
+        for video_id, line, fault in rows.file.lost:
+            gathered.reject(fault, take_id(video_id) if video_id else "", 1, rows.path, line)
+        _add_videos(known, rows, frequent, shared, gathered)
+    n_in, scenarios = sum(rows.file.n_units for rows in files), [SCENARIO] if gathered.released else []
+    return gathered.reading(known.folders, n_in, scenarios, _counts(known, files, gathered))
+
+
+def _add_videos(
+    known: _KnownEpic,
+    rows: _SplitRows,
+    frequent: frozenset[str] | None,
+    shared: dict[str, Fault],
+    gathered: ReaderState,
+) -> None:
+    """Make one candidate of each video of a table."""
+    of: dict[tuple[str, str], list[Action]] = defaultdict(list)
+    for action in rows.file.actions:
+        of[action.participant, action.video_id].append(action)
+    for (participant, video_id), actions in of.items():
+        take = _take(known, participant, video_id)
+        gathered.released[take.take_id] = rows.released
+        if take.take_id in shared:
+            gathered.reject(shared[take.take_id], take.take_id, len(actions), rows.path)
+            continue
+        found = ((action.offset, _point(known, action, frequent, rows.released, gathered)) for action in actions)
+        points = gathered.kept(found, take.take_id, rows.path)
+        gathered.add(take, rows.released, points, rows.path, known.folders)
+
+
+def label_id_of(action: Action, config: EpicConfig) -> str:
+    """Return the id of an action's label: its class or pair of classes, or the words of its narration."""
+    if config.label == "narration":
+        return normalise(action.narration, ())
+    ids = {"verb": f"v{action.verb_class}", "noun": f"n{action.noun_class}"}
+    return ids.get(config.label, f"v{action.verb_class}:n{action.noun_class}")
+
+
+def _point(
+    known: _KnownEpic, action: Action, frequent: frozenset[str] | None, released: Released, gathered: ReaderState
+) -> AnnotatedPoint | Fault:
+    """Return what an action gives: the window before it with its label, or the action itself."""
+    config, classes = known.config, known.classes
+    if action.verb_class not in classes.verbs or action.noun_class not in classes.nouns:
+        return Fault(RejectCode.LABEL_UNKNOWN, f"verb {action.verb_class} or noun {action.noun_class} is no class")
+    label_id = label_id_of(action, config)
+    if frequent is not None and label_id not in frequent:
+        return Fault(RejectCode.LABEL_RARE, f"{label_id} stands less than {config.min_label_train} times in training")
+    if action.span_s[1] <= action.span_s[0]:
+        return Fault(RejectCode.SEGMENT_EMPTY, f"{action.narration_id} is of {action.span_s} s")
+    window_s = observed(action.span_s[0], config)
+    if window_s is None and config.segment == "observed":
+        gathered.counts[f"actions that start too early, {released}"] += 1
+        detail = f"{action.narration_id} starts at {action.span_s[0]} s, the gap is {config.gap_s} s"
+        return Fault(RejectCode.TOO_EARLY, detail)
+    verb, noun = words(classes.verbs[action.verb_class]), words(classes.nouns[action.noun_class])
+    label = {"verb": verb, "noun": noun, "action": f"{verb} {noun}", "narration": None}[config.label]
+    details = Details(
+        annotated_start_s=action.span_s[0],
+        annotated_end_s=action.span_s[1],
+        description=action.narration,
+        verb=verb,
+        verb_class=action.verb_class,
+        noun=noun,
+        noun_class=action.noun_class,
+        narration_s=action.narration_s,
+        observed_start_s=window_s and window_s[0],
+        observed_end_s=window_s and window_s[1],
+        is_unseen=released == "test" and action.participant in classes.unseen,
+        is_tail_verb=action.verb_class in classes.tail_verbs,
+        is_tail_noun=action.noun_class in classes.tail_nouns,
+        is_tail_action=action.verb_class in classes.tail_verbs or action.noun_class in classes.tail_nouns,
+    )
+    start_s, end_s = action.span_s if config.segment == "action" or window_s is None else window_s
+    return AnnotatedPoint(
+        (start_s + end_s) / 2,
+        action.narration,
+        action.narration_id,
+        "",
+        action.offset,
+        (start_s, end_s),
+        label,
+        label and label_id,
+        details,
+    )
+
+
+def observed(start_s: float, config: EpicConfig) -> tuple[float, float] | None:
+    """Return the window that may be seen before an action; None where the video has no room for the gap.
+
+    Its end lies `gap_s` before the start of the action, its length is `observed_s` or what the video has before that.
+    """
+    end_s = start_s - config.gap_s
+    return (max(end_s - config.observed_s, 0.0), end_s) if end_s >= 0 else None
+
+
+def video_path(folders: Folders, participant: str, video_id: str) -> str:
+    """Return where a video lies; where it is absent, where the downloader puts it under the root."""
+    names = [f"{root}{participant}/videos/{video_id}{suffix}" for root in VIDEO_ROOTS for suffix in SUFFIXES]
+    return folders.first(names) or names[0]
+
+
+def _take(known: _KnownEpic, participant: str, video_id: str) -> TakeFiles:
+    return TakeFiles(
+        uid=video_id,
+        corpus=SIMULATED if known.folders.is_simulated else CORPUS,
+        take_id=take_id(video_id),
+        name=video_id,
+        scenario=SCENARIO,
+        participant=participant,
+        capture=video_id,
+        video=video_path(known.folders, participant, video_id),
+    )
+
+
+def _counts(known: _KnownEpic, files: Sequence[_SplitRows], gathered: ReaderState) -> tuple[CorpusCount, ...]:
+    gap = "ingest.epic_kitchens.gap_s"
+    rows: list[tuple[str, int, int | None, str]] = [
+        ("verb classes", len(known.classes.verbs), None, ""),
+        ("noun classes", len(known.classes.nouns), None, ""),
+    ]
+    for table in files:
+        role, actions = table.released, table.file.actions
+        early = f"actions that start too early, {role}"
+        pairs = len({(a.verb_class, a.noun_class) for a in actions})
+        rows += [
+            (f"rows as released, {role}", table.file.n_units, None, ""),
+            (f"videos as released, {role}", len({a.video_id for a in actions}), None, ""),
+            (f"pairs of verb and noun, {role}", pairs, 3568 if role == "train" else None, ""),
+            (f"rows without a narration time, {role}", sum(a.narration_s is None for a in actions), None, ""),
+            (early, gathered.counts[early], None, gap),
+        ]
+    rows.append((OVERLAPS, gathered.counts[OVERLAPS], None, ""))
+    return counts_of_reader(rows)
+
+
+def list_epic(corpus: Corpus, config: IngestConfig) -> Listing:
+    """List what `read_epic` and the probing of its videos read, without opening a video.
+
+    Raises:
+        InputError: a table is absent or cannot be read, or settings contradict each other.
+    """
+    known = _known(corpus, config)
+    ids = {(a.participant, a.video_id) for rows in _files(known) for a in rows.file.actions}
+    videos = {video_path(known.folders, participant, video_id) for participant, video_id in ids}
+    files = {*known.tables.values(), *class_paths(known.folders).values()}
+    return listing_of(known.folders, files | videos)
+
+
+EPIC_KITCHENS = CorpusSpec(
+    name="epic_kitchens",
+    title="EPIC-KITCHENS-100",
+    ids=CORPUS,
+    reader=Reader(read=read_epic, listing=list_epic, splits="the action tables", unit="rows"),
+    download=Download(
+        kinds=(
+            FileKind("training actions", places(PLACES, TABLES["train"])),
+            FileKind("validation actions", places(PLACES, TABLES["test"])),
+            FileKind("verb classes", places(PLACES, VERBS)),
+            FileKind("noun classes", places(PLACES, NOUNS)),
+        ),
+        commands=(
+            "git clone https://github.com/epic-kitchens/epic-kitchens-100-annotations "
+            "ROOT/epic-kitchens-100-annotations",
+            "git clone https://github.com/epic-kitchens/epic-kitchens-download-scripts",
+            "python epic-kitchens-download-scripts/epic_downloader.py --videos --action-recognition --train --val "
+            "--output-path ROOT",
+        ),
+        access="annotations are CC BY-NC 4.0: no commercial use",
+    ),
+    settings="epic_kitchens",
+    layout="epic_kitchens",
+    has_goal=False,
+)

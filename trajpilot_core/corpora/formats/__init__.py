@@ -1,0 +1,1 @@
+"""JSON, CSV and folders, read strictly."""

@@ -1,0 +1,82 @@
+"""What lies where in a download: each folder is listed once; names that may vary are looked for in a stated order."""
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from schemas.rejects import Reject, RejectCode
+from trajpilot_core.corpora.base import Fault
+from trajpilot_core.corpora.simulated import is_simulated
+from trajpilot_core.errors import InputError, TakeFault
+from trajpilot_core.store.corpus_files import Corpus, Stat, leftovers, listing, read_whole
+
+
+class Folders:
+    """The folders of a corpus, each asked of the storage once."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+        self._known: dict[str, dict[str, Stat]] = {}
+
+    def names(self, folder: str) -> dict[str, Stat]:
+        """Return name -> (size, change) of the files in a folder, empty where it is absent."""
+        if folder not in self._known:
+            self._known[folder] = listing(self.corpus, folder)
+        return self._known[folder]
+
+    def is_there(self, path: str) -> bool:
+        """Return whether a file is there."""
+        folder, _, name = path.rpartition("/")
+        return name in self.names(folder)
+
+    def first(self, paths: Iterable[str]) -> str | None:
+        """Return the first of the paths that is there."""
+        return next((path for path in paths if self.is_there(path)), None)
+
+    @cached_property
+    def is_simulated(self) -> bool:
+        """Whether the corpus says of itself that it was simulated."""
+        return is_simulated(self.corpus)
+
+    def leftovers(self) -> Iterator[str]:
+        """Yield what broken downloads left in the folders that were asked for, in order."""
+        for folder, names in sorted(self._known.items()):
+            yield from (f"{folder}/{name}" if folder else name for name in leftovers(names))
+
+
+def needed(folders: Folders, paths: Iterable[str], advice: str) -> str:
+    """Return the first of the paths that is there.
+
+    Raises:
+        InputError: none is.
+    """
+    tried = list(paths)
+    found = folders.first(tried)
+    if found is None:
+        raise InputError(f"none of {', '.join(tried)} is under {folders.corpus.root}; {advice}")
+    return found
+
+
+def read_document(corpus: Corpus, path: str) -> bytes:
+    """Return the content of a file that nothing goes without.
+
+    Raises:
+        InputError: it is not there, or changed while it was read.
+    """
+    try:
+        return read_whole(corpus, path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing under {corpus.root}; download it (docs/data.md)") from error
+    except TakeFault as fault:
+        raise InputError(
+            f"{path} cannot be read: {fault.detail}; run again when nothing writes to the corpus"
+        ) from fault
+
+
+def leftover_rejects(found: Iterable[tuple[str, str]]) -> Iterator[Reject]:
+    """Yield a warning for each file that a broken download left.
+
+    Args:
+        found: take that it belongs to, or empty, and its path.
+    """
+    for take, path in found:
+        yield Fault(RejectCode.LEFTOVER_FILE, f"{path} is left from an interrupted download").reject(take, 0, path)

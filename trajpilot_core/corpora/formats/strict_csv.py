@@ -1,0 +1,70 @@
+"""Strict CSV: UTF-8, columns by name, and a row of another width noticed where it stands."""
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from trajpilot_core.corpora.formats.fields import shown
+from trajpilot_core.errors import InputError
+
+
+class CsvFaultError(InputError):
+    """A file is not the table that the corpus documents; `line` is where reading stopped, if known."""
+
+    def __init__(self, where: str, detail: str, line: int | None = None) -> None:
+        place = "" if line is None else f" at line {line}"
+        super().__init__(f"{where} cannot be read: {detail}{place}; download the file again")
+        self.detail, self.line = f"{detail}{place}", line
+
+
+class CsvRow(NamedTuple):
+    """One line below the header."""
+
+    line: int
+    cells: dict[str, str] | None
+    """Column -> text; None where the line has another number of cells than the header."""
+    n_cells: int
+
+
+def parse_table(
+    content: bytes, where: str, columns: Sequence[str], delimiter: str = ",", *, ends_lines: bool = False
+) -> list[CsvRow]:
+    """Parse a table with a header; further columns than those asked for do no harm.
+
+    Args:
+        content: the whole file; a byte order mark is passed over.
+        where: its name, for the message.
+        columns: what the header must name.
+        delimiter: between cells.
+        ends_lines: the release ends its last line too, so that a file which does not is cut off.
+
+    Raises:
+        CsvFaultError: not UTF-8, no table, a column absent or named twice, or the last row is cut off.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CsvFaultError(where, f"not UTF-8 at byte {error.start}") from error
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        header = next(reader, [])
+        _check_header(header, columns, where)
+        rows = [_row(reader.line_num, header, cells) for cells in reader if cells]
+    except csv.Error as error:
+        raise CsvFaultError(where, f"no table ({error})", reader.line_num) from error
+    if rows and not text.endswith("\n") and (ends_lines or rows[-1].cells is None):
+        raise CsvFaultError(where, "the last row has no end, the file is cut off", rows[-1].line)
+    return rows
+
+
+def _check_header(header: list[str], columns: Sequence[str], where: str) -> None:
+    missing = [name for name in columns if header.count(name) != 1]
+    if missing:
+        found = shown(", ".join(header)) or "nothing"
+        raise CsvFaultError(where, f"the header must name once: {', '.join(missing)}; it is: {found}", 1)
+
+
+def _row(line: int, header: list[str], cells: list[str]) -> CsvRow:
+    named = dict(zip(header, cells, strict=True)) if len(cells) == len(header) else None
+    return CsvRow(line, named, len(cells))

@@ -1,0 +1,1 @@
+"""Ego4D GoalStep."""

@@ -1,0 +1,205 @@
+"""Files of Ego4D GoalStep -> entries with their steps or substeps, groups of videos, and lengths of videos.
+
+Source: repository facebookresearch/ego4d-goalstep (README, tools). What the format leaves open:
+docs/decisions/segment-corpora.md. The unit that is counted is the segment of the level that is asked for.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from schemas.rejects import RejectCode
+from trajpilot_core.corpora.base import Fault, parted
+from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_object, as_seconds, as_span, as_text, shown
+from trajpilot_core.corpora.formats.strict_csv import parse_table
+from trajpilot_core.corpora.formats.strict_json import JsonFaultError, parse
+from trajpilot_core.store.corpus_files import SAFE_NAME
+
+Level = Literal["step", "substep"]
+GROUP = "grp-"
+RELEVANCE = ("essential", "optional", "irrelevant", "unsure")
+MALFORMED = RejectCode.RECORD_MALFORMED
+DEFAULTS: dict[str, object] = {"is_continued": False, "is_procedural": False, "is_relevant": "essential"}
+"""What stands in for an absent field: the commonest value of the released validation file."""
+SLACK_S = 0.5
+"""A substep leaves its step when it sticks out by more."""
+
+
+class Step(NamedTuple):
+    """One step or substep, in seconds of its entry."""
+
+    offset: int
+    """Place in its entry, counted over the level."""
+    span_s: tuple[float, float]
+    category: str
+    description: str
+    is_continued: bool
+    is_procedural: bool
+    relevance: str
+    missing: tuple[str, ...]
+    """Fields that were absent and hold their defaults."""
+    parent: str | None
+    """Category of the step that a substep belongs to."""
+    is_outside_parent: bool
+
+
+class Entry(NamedTuple):
+    """One video, or one group of videos laid end to end."""
+
+    uid: str
+    goal_category: str
+    goal: str
+    steps: tuple[Step, ...]
+    faults: tuple[tuple[int, Fault], ...]
+    """Place in the entry, and why the segment is lost."""
+    n_units: int
+
+
+class Document(NamedTuple):
+    """What an annotation file holds."""
+
+    entries: tuple[Entry, ...]
+    lost: tuple[tuple[str, int, int, Fault], ...]
+    """Entries that cannot be used: uid or empty, place in the file, segments, and why."""
+    n_units: int
+
+
+def parse_goalstep(content: bytes, where: str, level: Level) -> Document:
+    """Parse goalstep_train.json, or goalstep_valid.json, which a download calls goalstep_val.json.
+
+    Raises:
+        JsonFaultError: the file is no such JSON.
+    """
+    document = as_object(parse(content, where, refuse_nan=False))
+    videos = document.get("videos") if document is not None else None
+    if not isinstance(videos, list):
+        raise JsonFaultError(where, "expected one object with the list `videos`", None)
+    times = Counter(as_id(video.get("video_uid")) for video in videos if isinstance(video, dict))
+    entries, faults = parted((index, _entry(video, level, times)) for index, video in enumerate(videos))
+    lost = tuple((_uid(videos[index]), index, count_segments(videos[index], level), fault) for index, fault in faults)
+    return Document(entries, lost, sum(count_segments(video, level) for video in videos))
+
+
+def _uid(video: object) -> str:
+    return (as_id(video.get("video_uid")) if isinstance(video, dict) else None) or ""
+
+
+def count_segments(video: object, level: Level) -> int:
+    """Return how many segments of a level an entry holds, whatever state the rest of it is in."""
+    return sum(1 for _ in _raw_segments(video, level))
+
+
+def _raw_segments(video: object, level: Level) -> Iterator[tuple[object, object]]:
+    """Yield (segment, the step that it belongs to or None) of a level."""
+    steps = video.get("segments") if isinstance(video, dict) else None
+    for step in steps if isinstance(steps, list) else ():
+        if level == "step":
+            yield step, None
+            continue
+        inner = step.get("segments") if isinstance(step, dict) else None
+        yield from ((substep, step) for substep in (inner if isinstance(inner, list) else ()))
+
+
+def _entry(video: object, level: Level, times: Counter[str | None]) -> Entry | Fault:
+    fields = as_object(video)
+    uid = as_id(fields.get("video_uid")) if fields is not None else None
+    if fields is None or uid is None:
+        return Fault(MALFORMED, f"an entry has no video_uid, or holds a key twice: {shown(video)}")
+    if not SAFE_NAME.fullmatch(uid):
+        return Fault(RejectCode.TAKE_NAME_INVALID, f"video_uid is {shown(uid)!r}")
+    if times[uid] > 1:
+        return Fault(MALFORMED, f"the file holds the video_uid {times[uid]} times")
+    if not isinstance(fields.get("segments"), list):
+        return Fault(MALFORMED, f"`segments` is {shown(fields.get('segments'))}, expected a list")
+    found = [(offset, _step(*raw, offset)) for offset, raw in enumerate(_raw_segments(fields, level))]
+    steps, faults = parted(found)
+    goal_category = as_text(fields.get("goal_category")) or "unknown"
+    goal = as_text(fields.get("goal_description")) or ""
+    return Entry(uid, goal_category, goal, steps, faults, len(found))
+
+
+def _step(value: object, parent: object, offset: int) -> Step | Fault:
+    fields = as_object(value)
+    if fields is None:
+        return Fault(MALFORMED, f"a segment is no object, or holds a key twice: {shown(value)}")
+    if "start_time" not in fields or "end_time" not in fields:
+        return Fault(MALFORMED, f"a segment lacks start_time or end_time: {shown(value)}")
+    span_s = as_span(fields["start_time"], fields["end_time"])
+    if span_s is None:
+        return Fault(RejectCode.TS_INVALID, f"times are {shown(fields['start_time'])} and {shown(fields['end_time'])}")
+    category = as_text(fields.get("step_category"))
+    if not category:
+        return Fault(MALFORMED, f"step_category is {shown(fields.get('step_category'))}")
+    missing = tuple(name for name in DEFAULTS if fields.get(name) is None)
+    known = {**DEFAULTS, **{name: fields[name] for name in DEFAULTS if name not in missing}}
+    is_continued, is_procedural = as_bool(known["is_continued"]), as_bool(known["is_procedural"])
+    relevance = known["is_relevant"]
+    if is_continued is None or is_procedural is None or not isinstance(relevance, str) or relevance not in RELEVANCE:
+        return Fault(MALFORMED, f"flags are {shown(known)}, is_relevant may be {', '.join(RELEVANCE)}")
+    outer = as_object(parent)
+    return Step(
+        offset,
+        span_s,
+        category,
+        as_text(fields.get("step_description")) or "",
+        is_continued,
+        is_procedural,
+        relevance,
+        missing,
+        as_text(outer.get("step_category")) if outer else None,
+        _is_outside(span_s, outer),
+    )
+
+
+def _is_outside(span_s: tuple[float, float], parent: dict[str, object] | None) -> bool:
+    outer = as_span(parent.get("start_time"), parent.get("end_time")) if parent is not None else None
+    return outer is not None and (span_s[0] < outer[0] - SLACK_S or span_s[1] > outer[1] + SLACK_S)
+
+
+def parse_groups(content: bytes, where: str) -> dict[str, tuple[str, ...] | None]:
+    """Parse goalstep_video_groups.tsv: group id -> its videos in order; None where the table contradicts itself.
+
+    Raises:
+        CsvFaultError: the file is no such table, or it is cut off.
+    """
+    groups: dict[str, tuple[str, ...] | None] = {}
+    for row in parse_table(content, where, ["video_group"], "\t", ends_lines=True):
+        listed = row.cells["video_group"].strip() if row.cells is not None else ""
+        uids = tuple(
+            part.strip().strip("'") for part in listed.strip("[]").split(",")
+        )  # a Python list, never evaluated
+        name = GROUP + uids[0]
+        is_usable = len(set(uids)) == len(uids) and all(SAFE_NAME.fullmatch(uid) for uid in uids)
+        groups[name] = uids if is_usable and groups.get(name, uids) == uids else None
+    return groups
+
+
+class Ego4dVideo(NamedTuple):
+    """What ego4d.json says of a video."""
+
+    duration_s: float | None
+    participant: str | None
+    is_simulated: bool
+
+
+def parse_ego4d(content: bytes, where: str) -> dict[str, Ego4dVideo]:
+    """Parse ego4d.json: video uid -> length and participant; a record that cannot be used is as if absent.
+
+    Raises:
+        JsonFaultError: the file is no such JSON.
+    """
+    document = as_object(parse(content, where, refuse_nan=True))
+    videos = document.get("videos") if document is not None else None
+    if not isinstance(videos, list):
+        raise JsonFaultError(where, "expected one object with the list `videos`", None)
+    found: dict[str, Ego4dVideo] = {}
+    for video in videos:
+        fields = as_object(video) or {}
+        uid = as_id(fields.get("video_uid"))
+        if uid is not None:
+            duration_s = as_seconds(fields.get("duration_sec"))
+            is_again = uid in found and found[uid].duration_s != duration_s
+            participant = as_id(fields.get("fb_participant_id"))
+            is_simulated = fields.get("video_source") == "simulated"
+            found[uid] = Ego4dVideo(None if is_again else duration_s or None, participant, is_simulated)
+    return found

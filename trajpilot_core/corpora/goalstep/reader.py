@@ -1,0 +1,388 @@
+"""Ego4D GoalStep -> one candidate take per video file, with its steps or substeps; what cannot be used becomes rejects.
+
+Decisions: docs/decisions/segment-corpora.md. The unit that is counted is the segment of the level that is asked for.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from schemas.annotation import SIMULATED, CorpusCount, Details
+from schemas.config import IngestConfig
+from schemas.corpora import GoalStepConfig
+from schemas.rejects import RejectCode
+from trajpilot_core.corpora.base import (
+    AnnotatedPoint,
+    CorpusReading,
+    Fault,
+    Listing,
+    Published,
+    Reader,
+    Released,
+    TakeFiles,
+    counts_of_reader,
+    span_point,
+)
+from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
+from trajpilot_core.corpora.goalstep.files import (
+    GROUP,
+    Ego4dVideo,
+    Entry,
+    Step,
+    parse_ego4d,
+    parse_goalstep,
+    parse_groups,
+)
+from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listing_of
+from trajpilot_core.corpora.records.corpus_statistics import LABELS, TEST_SEGMENTS, TRAIN_SEGMENTS
+from trajpilot_core.corpora.records.labels import normalise
+from trajpilot_core.corpora.spec import EGO4D_KEYS, CorpusSpec, Download, FileKind, places
+from trajpilot_core.errors import InputError
+from trajpilot_core.store.corpus_files import Corpus
+
+CORPUS = "goalstep"
+PLACES = ("v2/annotations", "v2_1/annotations", "annotations", "ego4d-goalstep/data", "")
+"""Where the annotation files are searched: a download, a copy next to it, a clone of their repository."""
+RELEASES = ("v2", "v2_1")
+METADATA = ("ego4d.json", *(f"{release}/ego4d.json" for release in RELEASES))
+FILES: dict[Released, tuple[str, ...]] = {
+    "train": ("goalstep_train.json",),
+    "test": ("goalstep_val.json", "goalstep_valid.json"),
+}
+ADVICE = "download the annotations and the metadata (docs/data.md)"
+GROUPS = "goalstep_video_groups.tsv"
+ROUNDING_S = 1e-6
+CUTS = (1, 2, 3, 5, 10, 20)
+"""Values of `min_label_train` whose number of labels is counted, so that the paper's can be looked for."""
+PAPER_LABELS = 310
+FILTERS = "ingest.goalstep: level, relevance, keep_continued, procedural_only, min_segments, min_label_train"
+
+
+class VideoPart(NamedTuple):
+    """One video file of an entry."""
+
+    uid: str
+    start_s: float
+    """Where it starts in the entry's time."""
+    end_s: float | None
+    """Where the next one starts; None for the last."""
+
+
+class _Known(NamedTuple):
+    """What is known before the annotations are read."""
+
+    folders: Folders
+    config: GoalStepConfig
+    groups: dict[str, tuple[str, ...] | None]
+    videos: dict[str, Ego4dVideo]
+
+
+class _Annotated(NamedTuple):
+    """One entry of one file, and the steps that pass the filters of a single step."""
+
+    entry: Entry
+    released: Released
+    path: str
+    parts: tuple[VideoPart, ...] | Fault
+    kept: tuple[Step, ...]
+
+
+def take_id(entry: str, uid: str) -> str:
+    """Return the take's id: the entry, then the video file."""
+    return f"{CORPUS}:{entry}:{uid}"
+
+
+def _annotation_files(folders: Folders, config: IngestConfig) -> dict[Released, str]:
+    """Return how a split is used -> its annotation file.
+
+    Raises:
+        InputError: the test split was asked for, or an annotation file is absent.
+    """
+    if config.test_split == "test":
+        raise InputError("goalstep_test.json holds no times to test on; set ingest.test_split to val")
+    return {role: needed(folders, places(PLACES, *names), ADVICE) for role, names in FILES.items()}
+
+
+def _joined(folders: Folders) -> tuple[str, str]:
+    """Return the paths of the metadata and of the table of groups, which a group's steps cannot be placed without.
+
+    Raises:
+        InputError: one is absent.
+    """
+    return needed(folders, METADATA, ADVICE), needed(folders, places(PLACES, GROUPS), ADVICE)
+
+
+def _known(corpus: Corpus, config: IngestConfig) -> _Known:
+    folders = Folders(corpus)
+    _annotation_files(folders, config)
+    metadata, table = _joined(folders)
+    videos = parse_ego4d(read_document(corpus, metadata), metadata)
+    groups = parse_groups(read_document(corpus, table), table)
+    return _Known(folders, config.goalstep, groups, videos)
+
+
+def read_goalstep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
+    """Read the annotations of the splits that are used.
+
+    Raises:
+        InputError: a file of the annotations cannot be read or is absent, or the test split was asked for.
+    """
+    gathered = ReaderState()
+    known = _known(corpus, config)
+    annotated, n_in = _annotated(known, config, gathered)
+    labels = _cut(known, annotated, gathered)
+    counts = _counts(annotated, gathered, known.config, labels)
+    return gathered.reading(known.folders, n_in, gathered.scenarios, counts)
+
+
+def _annotated(known: _Known, config: IngestConfig, gathered: ReaderState) -> tuple[list[_Annotated], int]:
+    """Read the entries of both files and drop the steps that a filter leaves out."""
+    found: list[_Annotated] = []
+    n_in = 0
+    for released, path in _annotation_files(known.folders, config).items():
+        document = parse_goalstep(read_document(known.folders.corpus, path), path, known.config.level)
+        n_in += document.n_units
+        for uid, index, n_units, fault in document.lost:
+            gathered.reject(fault, take_id(uid, uid) if uid else "", n_units, path, index)
+        for entry in document.entries:
+            parts = _parts(known, entry)
+            home = _home(entry, parts)
+            for offset, fault in entry.faults:
+                gathered.reject(fault, home, 1, path, offset)
+            kept = tuple(_filtered(entry.steps, known.config, gathered, home, path))
+            found.append(_Annotated(entry, released, path, parts, kept))
+    return found, n_in
+
+
+def _parts(known: _Known, entry: Entry) -> tuple[VideoPart, ...] | Fault:
+    """Return the video files of an entry in order; a group whose own file was downloaded is one file."""
+    if not entry.uid.startswith(GROUP) or known.folders.is_there(video_path(known, entry.uid)):
+        return (VideoPart(entry.uid, 0.0, None),)
+    uids = known.groups.get(entry.uid)
+    if uids is None:
+        return Fault(RejectCode.TAKE_UNKNOWN, f"{GROUPS} has no usable row of the group {entry.uid}")
+    parts: list[VideoPart] = []
+    start_s = 0.0
+    for uid in uids:
+        duration_s = known.videos[uid].duration_s if uid in known.videos else None
+        if duration_s is None and uid != uids[-1]:
+            return Fault(RejectCode.TAKE_UNKNOWN, f"ego4d.json gives no length of {uid} in {entry.uid}")
+        end_s = None if duration_s is None or uid == uids[-1] else start_s + duration_s
+        parts.append(VideoPart(uid, start_s, end_s))
+        start_s = end_s if end_s is not None else start_s
+    return tuple(parts)
+
+
+def _home(entry: Entry, parts: tuple[VideoPart, ...] | Fault) -> str:
+    """Return the take that rejects of an entry as a whole are reported for: its first file."""
+    return take_id(entry.uid, entry.uid if isinstance(parts, Fault) else parts[0].uid)
+
+
+def _filtered(
+    steps: Sequence[Step], config: GoalStepConfig, gathered: ReaderState, home: str, path: str
+) -> Iterator[Step]:
+    for step in steps:
+        if step.missing:
+            detail = f"{', '.join(step.missing)} of {step.category!r} at {step.span_s[0]} s"
+            gathered.reject(Fault(RejectCode.FIELD_MISSING, detail), home, 0, path, step.offset)
+            gathered.counts["segments with absent fields"] += 1
+        if step.is_outside_parent:
+            detail = f"{step.category!r} at {step.span_s[0]} s lies outside of its step {step.parent!r}"
+            gathered.reject(Fault(RejectCode.SUBSTEP_OUTSIDE, detail), home, 0, path, step.offset)
+        fault = _filter_fault(step, config)
+        if fault is None:
+            yield step
+        else:
+            gathered.reject(fault, home, 1, path, step.offset)
+
+
+def _filter_fault(step: Step, config: GoalStepConfig) -> Fault | None:
+    if step.relevance not in config.relevance:
+        return Fault(RejectCode.NOT_RELEVANT, f"is_relevant is {step.relevance}")
+    if step.is_continued and not config.keep_continued:
+        return Fault(RejectCode.CONTINUED, "is_continued is true")
+    if config.procedural_only and not step.is_procedural:
+        return Fault(RejectCode.NOT_PROCEDURAL, "is_procedural is false")
+    return None
+
+
+def text_of(step: Step, config: GoalStepConfig) -> str:
+    """Return what becomes the label: the category of the taxonomy, or the free description."""
+    return step.category if config.label == "category" else step.description
+
+
+def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) -> Counter[str]:
+    """Cut rare labels and short entries, then make candidates; return the training labels as they were before."""
+    config = known.config
+    labels = [normalise(text_of(s, config), ()) for a in annotated if a.released == "train" for s in a.kept]
+    frequent = kept_labels(labels, config.min_label_train)
+    claims = [
+        (part.uid, take_id(a.entry.uid, part.uid), a.released)
+        for a in annotated
+        if not isinstance(a.parts, Fault)
+        for part in a.parts
+    ]
+    shared = claimed_twice(claims)
+    for one in annotated:
+        home = _home(one.entry, one.parts)
+        rest = gathered.kept(((s.offset, _rare_fault(s, frequent, config) or s) for s in one.kept), home, one.path)
+        if 0 < len(rest) < config.min_segments:
+            fault = Fault(RejectCode.TAKE_SHORT, f"{len(rest)} segments are left, wanted are {config.min_segments}")
+            gathered.reject(fault, home, len(rest), one.path)
+            rest = []
+        gathered.counts[f"entries that keep a segment, {one.released}"] += bool(rest)
+        _add(known, one, rest, shared, gathered)
+    return Counter(labels)
+
+
+def _rare_fault(step: Step, frequent: frozenset[str] | None, config: GoalStepConfig) -> Fault | None:
+    text = text_of(step, config)
+    if frequent is None or normalise(text, ()) in frequent:
+        return None
+    detail = f"{text!r} stands less than {config.min_label_train} times in training"
+    return Fault(RejectCode.LABEL_RARE, detail[:200])
+
+
+def _add(
+    known: _Known, one: _Annotated, steps: Sequence[Step], shared: dict[str, Fault], gathered: ReaderState
+) -> None:
+    """Make one candidate of each video file of an entry."""
+    home = _home(one.entry, one.parts)
+    if isinstance(one.parts, Fault):
+        gathered.released[home] = one.released
+        return gathered.reject(one.parts, home, len(steps), one.path)
+    gathered.scenarios.add(one.entry.goal_category)
+    placed: dict[str, list[AnnotatedPoint]] = {part.uid: [] for part in one.parts}
+    for step in steps:
+        part = next((p for p in one.parts if p.end_s is None or _middle(step) < p.end_s), one.parts[-1])
+        placed[part.uid].append(_point(known, one, step, part, gathered))
+    for part in one.parts:
+        take, points = _take(known, one.entry, part.uid), placed[part.uid]
+        gathered.released[take.take_id] = one.released
+        if take.take_id in shared:
+            gathered.reject(shared[take.take_id], take.take_id, len(points), one.path)
+        else:
+            gathered.add(take, one.released, points, one.path, known.folders)
+    return None
+
+
+def _middle(step: Step) -> float:
+    return (step.span_s[0] + step.span_s[1]) / 2
+
+
+def _point(known: _Known, one: _Annotated, step: Step, part: VideoPart, gathered: ReaderState) -> AnnotatedPoint:
+    """Return a step in the time of its file, cut where it reaches into a neighbouring one."""
+    start_s, end_s = step.span_s
+    cut_start_s, cut_end_s = max(start_s, part.start_s), end_s if part.end_s is None else min(end_s, part.end_s)
+    if cut_start_s > start_s + ROUNDING_S or cut_end_s < end_s - ROUNDING_S:
+        detail = f"[{start_s:.3f}, {end_s:.3f}) s of {one.entry.uid} was cut to [{cut_start_s:.3f}, {cut_end_s:.3f}) s"
+        fault = Fault(RejectCode.SEGMENT_STRADDLES, detail)
+        gathered.reject(fault, take_id(one.entry.uid, part.uid), 0, one.path, step.offset)
+        gathered.counts["segments over two files"] += 1
+    details = Details(
+        description=step.description,
+        level=known.config.level,
+        parent=step.parent,
+        goal=one.entry.goal,
+        goal_category=one.entry.goal_category,
+        is_continued=step.is_continued,
+        is_procedural=step.is_procedural,
+        relevance=step.relevance,
+    )
+    span_s = (cut_start_s - part.start_s, cut_end_s - part.start_s)
+    return span_point(span_s, text_of(step, known.config), step.offset, details=details)
+
+
+def video_path(known: _Known, uid: str) -> str:
+    """Return where the file of a video lies; where it is absent, where a download puts it."""
+    folder = known.config.video
+    paths = [*(f"{release}/{folder}/{uid}.mp4" for release in RELEASES), f"{folder}/{uid}.mp4"]
+    return known.folders.first(paths) or paths[0]
+
+
+def _take(known: _Known, entry: Entry, uid: str) -> TakeFiles:
+    told = known.videos.get(uid)
+    is_simulated = known.folders.is_simulated or (told is not None and told.is_simulated)
+    return TakeFiles(
+        uid=uid,
+        corpus=SIMULATED if is_simulated else CORPUS,
+        take_id=take_id(entry.uid, uid),
+        name=uid,
+        scenario=entry.goal_category,
+        participant=told.participant if told else None,
+        capture=entry.uid,
+        video=video_path(known, uid),
+    )
+
+
+def _counts(
+    annotated: Sequence[_Annotated], gathered: ReaderState, config: GoalStepConfig, labels: Counter[str]
+) -> tuple[CorpusCount, ...]:
+    level, filters = "ingest.goalstep.level", "ingest.goalstep: relevance, keep_continued, procedural_only"
+    rows: list[tuple[str, int, int | None, str]] = []
+    roles: tuple[tuple[Released, int], ...] = (("train", 480), ("test", 124))
+    for role, paper in roles:
+        entries = [one.entry for one in annotated if one.released == role]
+        rows += [
+            (f"entries, {role}", len(entries), None, ""),
+            (f"groups of videos, {role}", sum(entry.uid.startswith(GROUP) for entry in entries), None, ""),
+            (f"{config.level}s as released, {role}", sum(entry.n_units for entry in entries), None, level),
+            (kept := f"entries that keep a segment, {role}", gathered.counts[kept], paper, FILTERS),
+        ]
+    for least in CUTS:
+        what = f"training labels that stand at least {least} times"
+        said = f"{filters}, min_label_train = {least}; the paper has {PAPER_LABELS} labels"
+        rows.append((what, sum(n >= least for n in labels.values()), None, said))
+    for what in ("segments with absent fields", "segments over two files", OVERLAPS):
+        rows.append((what, gathered.counts[what], None, ""))
+    return counts_of_reader(rows)
+
+
+def list_goalstep(corpus: Corpus, config: IngestConfig) -> Listing:
+    """List what `read_goalstep` and the probing of its videos read, without opening a video.
+
+    Raises:
+        InputError: a file of the annotations cannot be read or is absent, or the test split was asked for.
+    """
+    gathered = ReaderState()
+    known = _known(corpus, config)
+    annotated, _ = _annotated(known, config, gathered)
+    files = {*_annotation_files(known.folders, config).values(), *_joined(known.folders)}
+    parts = [part for a in annotated if not isinstance(a.parts, Fault) for part in a.parts]
+    videos = {video_path(known, part.uid) for part in parts}
+    return listing_of(known.folders, {*files, *videos})
+
+
+PUBLISHED = {
+    TRAIN_SEGMENTS: Published(9137, FILTERS),
+    TEST_SEGMENTS: Published(2709, FILTERS),
+    LABELS: Published(PAPER_LABELS, f"{FILTERS}, label"),
+}
+"""Counts of the paper: its appendix on data sets; which filter gives them is not said."""
+GOALSTEP = CorpusSpec(
+    name="goalstep",
+    title="Ego4D GoalStep",
+    ids=CORPUS,
+    reader=Reader(
+        read=read_goalstep,
+        listing=list_goalstep,
+        published=PUBLISHED,
+        splits="the annotation files",
+        unit="segments",
+    ),
+    download=Download(
+        kinds=(
+            FileKind("training annotations", places(PLACES, *FILES["train"])),
+            FileKind("validation annotations", places(PLACES, *FILES["test"])),
+            FileKind("groups of videos", places(PLACES, GROUPS)),
+            FileKind("metadata", METADATA),
+        ),
+        commands=(
+            "ego4d --output_directory ROOT --datasets annotations full_scale --benchmarks goalstep --metadata",
+            "git clone https://github.com/facebookresearch/ego4d-goalstep ROOT/ego4d-goalstep",
+        ),
+        access=f"sign the licence at https://ego4d.dev/request/ego4d (two days), {EGO4D_KEYS}",
+    ),
+    settings="goalstep",
+    layout="goalstep",
+)

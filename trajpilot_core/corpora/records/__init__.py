@@ -1,0 +1,1 @@
+"""What every corpus becomes: labels, segments, windows, splits."""

@@ -1,0 +1,172 @@
+"""What the readers of annotated segments share: from a take's points to its candidate, and the cut of rare labels."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from schemas.annotation import CorpusCount
+from schemas.rejects import Reject, RejectCode
+from trajpilot_core.corpora.base import (
+    AnnotatedPoint,
+    Candidate,
+    CorpusReading,
+    Fault,
+    Item,
+    Listing,
+    Released,
+    TakeFiles,
+    by_start,
+    parted,
+)
+from trajpilot_core.corpora.formats.folders import Folders, leftover_rejects
+from trajpilot_core.corpora.simulated import WORLD_FILE
+
+OVERLAPS = "neighbours that overlap"
+
+
+@dataclass
+class ReaderState:
+    """What a reader has found so far."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+    released: dict[str, Released] = field(default_factory=dict)
+    scenarios: set[str] = field(default_factory=set)
+    counts: Counter[str] = field(default_factory=Counter)
+    """What the reader alone can count."""
+
+    def reject(self, fault: Fault, take: str, n_units: int, path: str | None = None, offset: int | None = None) -> None:
+        """Add one row."""
+        self.rejects.append(fault.reject(take, n_units, path, offset))
+
+    def kept(self, found: Iterable[tuple[int, Item | Fault]], take: str, path: str) -> list[Item]:
+        """Return what can be used; each of the others becomes a row that costs one unit.
+
+        Args:
+            found: place in the source file, and what was read there.
+            take: id of the take that the rows belong to.
+            path: the source file.
+        """
+        good, faults = parted(found)
+        for offset, fault in faults:
+            self.reject(fault, take, 1, path, offset)
+        return list(good)
+
+    def add(
+        self, take: TakeFiles, released: Released, points: Sequence[AnnotatedPoint], path: str, folders: Folders
+    ) -> None:
+        """Add a take with its points in order of the file, or say why none of them can be used."""
+        ordered = by_start(points)
+        n_turned, n_overlaps = sum(_start(a) > _start(b) for a, b in pairwise(points)), overlaps(ordered)
+        self.counts[OVERLAPS] += n_overlaps
+        if not points:
+            return self.reject(Fault(RejectCode.UNLABELLED, "no segment of it can be used"), take.take_id, 0, path)
+        if not folders.is_there(take.video):
+            fault = Fault(RejectCode.VIDEO_MISSING, f"{take.video} is not there")
+            return self.reject(fault, take.take_id, len(points), path)
+        self.candidates.append(Candidate(take, released, ordered, path))
+        if n_turned:
+            fault = Fault(RejectCode.TS_REORDERED, f"{n_turned} segments stood before one that starts earlier")
+            self.reject(fault, take.take_id, 0, path)
+        if n_overlaps:
+            self.reject(overlap_fault(n_overlaps), take.take_id, 0, path)
+        return None
+
+    def reading(
+        self, folders: Folders, n_in: int, scenarios: Collection[str], counts: tuple[CorpusCount, ...]
+    ) -> CorpusReading:
+        """Return what was found, with a warning for each file that a broken download left.
+
+        Args:
+            folders: those that were looked into.
+            n_in: units of the files that were read.
+            scenarios: of the takes whose metadata can be used.
+            counts: what the reader alone can count.
+        """
+        return CorpusReading(
+            candidates=tuple(sorted(self.candidates, key=lambda c: c.take.take_id)),
+            rejects=(*self.rejects, *leftover_rejects(("", path) for path in folders.leftovers())),
+            n_in=n_in,
+            released=self.released,
+            scenarios=frozenset(scenarios),
+            counts=counts,
+        )
+
+
+def listing_of(folders: Folders, files: Iterable[str]) -> Listing:
+    """Return the files of a corpus without poses, world.json among them where the corpus was simulated."""
+    every = {*files, *([WORLD_FILE] if folders.is_there(WORLD_FILE) else [])}
+    for path in every:
+        folders.is_there(path)  # so that what a broken download left next to it is found
+    return Listing(tuple(sorted(every)), (), tuple(sorted(folders.leftovers())))
+
+
+def overlap_fault(n: int) -> Fault:
+    """Return the warning of a take in which so many segments overlap."""
+    return Fault(RejectCode.SEGMENT_OVERLAP, f"{n} segments start before the one in front ends")
+
+
+def overlaps(ordered: Sequence[AnnotatedPoint]) -> int:
+    """Return how many annotated segments start before the one in front of them ends."""
+    spans = [(p.details.annotated_start_s, p.details.annotated_end_s) for p in ordered if p.details is not None]
+    known = [(start_s, end_s) for start_s, end_s in spans if start_s is not None and end_s is not None]
+    return sum(a[1] > b[0] for a, b in pairwise(known))
+
+
+def _start(point: AnnotatedPoint) -> float:
+    return point.time_s if point.span_s is None else point.span_s[0]
+
+
+def kept_labels(labels: Iterable[str], least: int) -> frozenset[str] | None:
+    """Return the training labels that stand there at least so often; None where nothing is cut.
+
+    Args:
+        labels: of every training segment.
+        least: 0 for no cut. A corpus without training segments is not cut: there is nothing to count.
+    """
+    times = Counter(labels)
+    return frozenset(label for label, n in times.items() if n >= least) if least > 0 and times else None
+
+
+def drop_rare(reading: CorpusReading, least: int) -> CorpusReading:
+    """Return a reading without the labels that have fewer than `least` training segments; the cuts become rejects.
+
+    What is left out never was in the sequence: windows go across it.
+
+    Args:
+        reading: of a corpus whose points have label ids; all training segments that were read count.
+        least: training segments, 0 for no cut; a corpus without training segments is not cut, nothing can be counted.
+    """
+    trained = Counter(p.label_id for c in reading.candidates if c.released == "train" for p in c.points)
+    if not least or not trained:
+        return reading
+    rejects, candidates = list(reading.rejects), []
+    for candidate in reading.candidates:
+        kept = tuple(p for p in candidate.points if trained[p.label_id] >= least)
+        candidates += [replace(candidate, points=kept)] if kept else []
+        for point in (p for p in candidate.points if trained[p.label_id] < least):
+            detail = f"label {point.label_id} has {trained[point.label_id]} training segments, wanted are {least}"
+            fault = Fault(RejectCode.LABEL_RARE, detail)
+            rejects.append(fault.reject(candidate.take.take_id, 1, candidate.source_file, point.offset))
+    return replace(reading, candidates=tuple(candidates), rejects=tuple(rejects))
+
+
+def claimed_twice(claims: Iterable[tuple[str, str, Released]]) -> dict[str, Fault]:
+    """Return owner -> why its video cannot be used: one recording under two names, or in two splits.
+
+    Args:
+        claims: (video, owner, how its split is used).
+    """
+    owners: dict[str, set[tuple[str, Released]]] = defaultdict(set)
+    for video, owner, released in claims:
+        owners[video].add((owner, released))
+    faults: dict[str, Fault] = {}
+    for video, found in owners.items():
+        if len(found) == 1:
+            continue
+        both = len({released for _, released in found}) > 1
+        code = RejectCode.NO_SPLIT if both else RejectCode.RECORD_MALFORMED
+        said = "in training and in the tested split" if both else f"{len(found)} times"
+        faults |= {owner: Fault(code, f"the video {video} is annotated {said}") for owner, _ in found}
+    return faults

@@ -1,0 +1,151 @@
+"""The closed vocabulary of atomic descriptions: classes of (verb, head noun). Rule: D 24, docs/decisions/corpora.md.
+
+The paper names 1,165 classes and no rule. Ours needs no list of words by hand beyond English function words: frequent
+classes are kept, so many that their number comes nearest the one that is asked for; every other label goes to the
+class whose training texts share most words with it. No segment is lost, so windows stay the same.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from schemas.annotation import CorpusCount, Details
+from trajpilot_core.corpora.base import Published
+from trajpilot_core.corpora.records.corpus_statistics import LABELS
+from trajpilot_core.corpora.records.tables import CutTake
+
+PARTICLES = "the a an his her their its one two some another other up down off out away back over around"
+SKIPPED = frozenset(PARTICLES.split())
+"""Articles and particles: they end no noun phrase and are no head of one."""
+LINKS = (
+    "with in on from to into onto of at for by using and while through under towards toward inside against "
+    "between near behind above below as that"
+)
+ENDS = frozenset(LINKS.split())
+"""Words that end a noun phrase."""
+IRREGULAR = {
+    "knives": "knife",
+    "leaves": "leaf",
+    "loaves": "loaf",
+    "halves": "half",
+    "shelves": "shelf",
+    "feet": "foot",
+    "has": "have",
+    "does": "do",
+    "goes": "go",
+    "is": "be",
+}
+HISSES = ("sses", "shes", "ches", "xes", "zes")
+PUBLISHED = {LABELS: Published(1165, "ingest.atomic.classes and vocabulary")}
+VerbNoun = tuple[str, str]
+
+
+class KeptClasses(NamedTuple):
+    """Which classes are kept, and where every label goes."""
+
+    of: Mapping[str, VerbNoun]
+    """Label -> its kept class."""
+    least: int
+    """Training segments that a kept class has at least."""
+
+
+def lemma(word: str) -> str:
+    """Return a verb in the third person, or a noun in the plural, without its ending."""
+    if word in IRREGULAR:
+        return IRREGULAR[word]
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(HISSES):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 2 else word
+
+
+def verb_noun(label: str) -> VerbNoun:
+    """Return verb and head noun of a normalised description; the noun is empty where there is none.
+
+    The verb is the first word; the head noun is the last word of the first noun phrase after it.
+    """
+    verb, *rest = label.split()
+    phrase: list[str] = []
+    for word in rest:
+        if word in ENDS and phrase:
+            break
+        if word not in ENDS and word not in SKIPPED:
+            phrase.append(word)
+    return lemma(verb), lemma(phrase[-1]) if phrase else ""
+
+
+def choose_classes(trained: Mapping[str, int], every: Iterable[str], wanted: int) -> KeptClasses:
+    """Return the classes that are kept and the class of every label.
+
+    Args:
+        trained: label -> training segments, at least one label.
+        every: all labels.
+        wanted: number of classes that is aimed at; of two numbers as near, the larger.
+    """
+    times: Counter[VerbNoun] = Counter()
+    for label, n in trained.items():
+        times[verb_noun(label)] += n
+    sizes = sorted(set(times.values()))
+    least = min(sizes, key=lambda size: (abs(sum(n >= size for n in times.values()) - wanted), size))
+    kept = sorted(pair for pair, n in times.items() if n >= least)
+    labels = sorted(set(every))
+    pairs = {label: verb_noun(label) for label in labels}
+    rare = [label for label in labels if times[pairs[label]] < least]
+    known = {label: n for label, n in trained.items() if times[verb_noun(label)] >= least}
+    return KeptClasses(pairs | dict(zip(rare, _nearest(rare, known, kept, times), strict=True)), least)
+
+
+def _nearest(
+    rare: Sequence[str], known: Mapping[str, int], kept: Sequence[VerbNoun], times: Counter[VerbNoun]
+) -> list[VerbNoun]:
+    """Return the kept class nearest to each rare label: cosine of counts of words, then frequency, then name."""
+    every = sorted({lemma(word) for label in (*known, *rare) for word in label.split()})
+    words = {word: column for column, word in enumerate(every)}
+    row = {pair: i for i, pair in enumerate(kept)}
+    centroids = _bags([(row[verb_noun(label)], label, n) for label, n in known.items()], len(kept), words)
+    queries = _bags([(i, label, 1) for i, label in enumerate(rare)], len(rare), words)
+    norm = np.sqrt(np.asarray(centroids.multiply(centroids).sum(axis=1)).ravel())
+    ranked = np.array(sorted(range(len(kept)), key=lambda i: (-times[kept[i]], kept[i])), np.int64)
+    cosine = (queries @ centroids.T).toarray() / norm  # the query's own length changes no order
+    return [kept[ranked[int(np.argmax(scores[ranked]))]] for scores in cosine]
+
+
+def _bags(texts: Iterable[tuple[int, str, int]], n_rows: int, words: Mapping[str, int]) -> "sparse.csr_array":
+    """Return (n_rows, words) counts of the words in texts (row, text, weight)."""
+    cells = [(row, words[lemma(word)], n) for row, text, n in texts for word in text.split()]
+    rows, columns, n = (np.array(part, np.int64) for part in (zip(*cells, strict=True) if cells else ((), (), ())))
+    return sparse.coo_array((n.astype(np.float64), (rows, columns)), shape=(n_rows, len(words))).tocsr()
+
+
+def collapse(cut: Sequence[CutTake], wanted: int) -> tuple[list[CutTake], list[CorpusCount]]:
+    """Return the takes with classes in place of their labels, and what the collapse came to.
+
+    Args:
+        cut: all takes; those of the released training split decide (dev takes among them).
+        wanted: number of classes that is aimed at.
+    """
+    trained = Counter(label for take in cut if take.candidate.released == "train" for label in take.labels)
+    every = [label for take in cut for label in take.labels]
+    if not trained:
+        trained = Counter(every)
+    classes = choose_classes(trained, every, wanted)
+    moved = sum(classes.of[label] != verb_noun(label) for label in every)
+    setting = "ingest.atomic.classes"
+    counts = {"training segments that a class needs": classes.least, "segments moved to the nearest class": moved}
+    told = [CorpusCount(what=what, ours=n, paper=None, setting=setting) for what, n in counts.items()]
+    return [_relabelled(take, classes) for take in cut], told
+
+
+def _relabelled(take: CutTake, classes: KeptClasses) -> CutTake:
+    names = tuple(" ".join(part for part in classes.of[label] if part) for label in take.labels)
+    own = [verb_noun(label) for label in take.labels]
+    points = tuple(
+        point._replace(details=(point.details or Details()).model_copy(update={"verb": verb, "noun": noun or None}))
+        for point, (verb, noun) in zip(take.points, own, strict=True)
+    )
+    return replace(take, points=points, labels=names, label_ids=names)

@@ -1,0 +1,106 @@
+"""What ingest writes besides its tables: details of segments, labels by scenario, and counts next to the paper's."""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.annotation import SIMULATED, CorpusCount, Details, ScenarioLabel, SegmentDetails
+from schemas.arrow import arrow_schema, table_of
+from trajpilot_core.corpora.base import CorpusReading, Published
+from trajpilot_core.corpora.records.tables import CutTake, Tables
+
+TRAIN_TAKES, TEST_TAKES = "takes, train", "takes, test"
+TRAIN_SEGMENTS, TEST_SEGMENTS = "segments, train", "segments, test"
+LABELS, SCENARIOS = "labels", "scenarios"
+"""`CorpusCount.what` of the counts that every corpus has; train holds dev, which the paper does not set apart."""
+
+
+def details_of(cut: Sequence[CutTake], segments: pa.Table) -> pa.Table:
+    """Return the details of every segment, in the order of `segments`.
+
+    Args:
+        cut: the takes that `segments` was built from, in its order.
+        segments: the table of segments.
+    """
+    empty = Details()
+    rows = [point.details or empty for take in cut for point in take.points]
+    ids = [segments.column(name).combine_chunks() for name in ("segment_id", "take_id")]
+    known = {name: [getattr(row, name) for row in rows] for name in Details.model_fields}
+    columns = dict(zip(("segment_id", "take_id"), ids, strict=True)) | known
+    schema = arrow_schema(SegmentDetails)
+    return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+
+def scenario_labels_of(tables: Tables, allowed: Mapping[str, frozenset[str]] | None) -> pa.Table:
+    """Return one row per scenario and label that stands there or is allowed there, in order.
+
+    Args:
+        tables: what ingest writes.
+        allowed: scenario -> label ids that its mask lets through; None: those seen there in training. A label that no
+            segment of the corpus has is left out, because it has no row in `labels`.
+    """
+    counts = _scenario_counts(tables)
+    known = set(tables.labels.column("label_id").to_pylist())
+    for scenario in set(tables.takes.column("scenario").to_pylist()) if allowed is not None else ():
+        for label_id in (allowed or {}).get(scenario, frozenset()) & known:
+            counts.setdefault((scenario, label_id), {})
+    return table_of(ScenarioLabel, [_scenario_label(*place, n, allowed) for place, n in sorted(counts.items())])
+
+
+def _scenario_label(
+    scenario: str, label_id: str, n: Mapping[str, int], allowed: Mapping[str, frozenset[str]] | None
+) -> ScenarioLabel:
+    is_allowed = n.get("train", 0) > 0 if allowed is None else label_id in allowed.get(scenario, frozenset())
+    return ScenarioLabel(
+        scenario=scenario,
+        label_id=label_id,
+        n_train=n.get("train", 0),
+        n_dev=n.get("dev", 0),
+        n_test=n.get("test", 0),
+        is_allowed=is_allowed,
+    )
+
+
+def _scenario_counts(tables: Tables) -> dict[tuple[str, str], dict[str, int]]:
+    takes, segments = tables.takes, tables.segments
+    place = pc.index_in(segments.column("take_id"), value_set=takes.column("take_id").combine_chunks())
+    columns = {name: segments.column(name) for name in ("label_id", "split")}
+    grouped = (
+        pa.table({"scenario": takes.column("scenario").take(place), **columns})
+        .group_by(["scenario", "label_id", "split"])
+        .aggregate([([], "count_all")])
+    )
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for row in grouped.to_pylist():
+        found.setdefault((row["scenario"], row["label_id"]), {})[row["split"]] = row["count_all"]
+    return found
+
+
+def counts_of(tables: Tables, reading: CorpusReading, published: Mapping[str, Published]) -> list[CorpusCount]:
+    """Return what was counted, in a fixed order: what every corpus has, then what the reader alone can count.
+
+    The paper's counts are of real recordings, so simulated takes have none next to theirs.
+    """
+    is_real = SIMULATED not in tables.takes.column("corpus").to_pylist()
+    common = _common_counts(tables)
+    rows = [_count(what, ours, published.get(what)) for what, ours in common.items()]
+    return [row if is_real else row.replace(paper=None) for row in (*rows, *reading.counts)]
+
+
+def _count(what: str, ours: int, known: Published | None) -> CorpusCount:
+    if known is None:
+        return CorpusCount(what=what, ours=ours, paper=None, setting="")
+    return CorpusCount(what=what, ours=ours, paper=known.count, setting=known.setting)
+
+
+def _common_counts(tables: Tables) -> dict[str, int]:
+    takes, segments = (table.column("split").to_pylist() for table in (tables.takes, tables.segments))
+    return {
+        TRAIN_TAKES: len(takes) - takes.count("test"),
+        TEST_TAKES: takes.count("test"),
+        TRAIN_SEGMENTS: len(segments) - segments.count("test"),
+        TEST_SEGMENTS: segments.count("test"),
+        LABELS: tables.labels.num_rows,
+        SCENARIOS: len(set(tables.takes.column("scenario").to_pylist())),
+    }

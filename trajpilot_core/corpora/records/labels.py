@@ -1,0 +1,125 @@
+"""Raw descriptions -> normalised labels -> paraphrase groups -> the table of answers.
+
+Two texts are the same answer when their normalised strings are equal, or when a paraphrase table says so
+(docs/decisions/ingest.md).
+"""
+
+import csv
+import io
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from schemas.annotation import Label, Split
+from trajpilot_core.errors import InputError
+
+SUBJECT_PHRASES = (
+    "the camera wearer",
+    "a camera wearer",
+    "camera wearer",
+    "the person",
+    "a person",
+    "person",
+    "the wearer",
+    "c",
+)
+"""What stands for the wearer at the start of a description; `c` is the corpus's own letter."""
+APOSTROPHES = "'’ʼ`´"
+COLUMNS = ["text", "label_id"]
+
+
+class _Characters(dict[int, str]):
+    """Map for str.translate: letters, digits and marks stay, apostrophes go, all else becomes a space."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        keeps = unicodedata.category(character)[0] in "LNM"
+        self[code] = "" if character in APOSTROPHES else character if keeps else " "
+        return self[code]
+
+
+_CHARACTERS = _Characters()
+
+
+def normalise(text: str, subjects: Sequence[str] = SUBJECT_PHRASES) -> str:
+    """Return the label of a description: NFKC, lower case, no punctuation, single spaces, no leading subject.
+
+    Idempotent: the label of a label is the label itself. Empty where nothing is left.
+
+    Args:
+        text: raw description.
+        subjects: phrases in normal form that are dropped from the front, as often as they stand there.
+    """
+    before = None
+    while text != before:
+        before, text = text, _normalise_once(text, subjects)
+    return text
+
+
+def _normalise_once(text: str, subjects: Sequence[str]) -> str:
+    plain = unicodedata.normalize("NFKC", text).lower()
+    words = " ".join(plain.translate(_CHARACTERS).split())
+    for subject in subjects:
+        if words == subject:
+            return ""
+        if words.startswith(subject + " "):
+            return words[len(subject) + 1 :]
+    return words
+
+
+def read_paraphrases(content: bytes, where: str) -> dict[str, str]:
+    """Read a table of paraphrases, CSV with the columns text and label_id; return normalised text -> label id.
+
+    Raises:
+        InputError: not UTF-8, no such columns, an empty cell, or one text in two groups.
+    """
+    try:
+        rows = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        if rows.fieldnames is None or not set(COLUMNS) <= set(rows.fieldnames):
+            raise InputError(f"{where} has the columns {rows.fieldnames}, expected {', '.join(COLUMNS)}")
+        groups: dict[str, str] = {}
+        for row in rows:
+            _add_paraphrase(groups, row, f"{where}, line {rows.line_num}")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where} is not UTF-8 at byte {error.start}; save it as UTF-8") from error
+    except csv.Error as error:
+        raise InputError(f"{where} is no CSV: {error}; quote texts that hold commas") from error
+    return groups
+
+
+def _add_paraphrase(groups: dict[str, str], row: dict[str, str | None], where: str) -> None:
+    text, label_id = normalise(row["text"] or ""), (row["label_id"] or "").strip()
+    if not text or not label_id:
+        raise InputError(f"{where}: text or label_id is empty ({row}); fill it or delete the line")
+    if groups.setdefault(text, label_id) != label_id:
+        raise InputError(f"{where}: {text!r} is in the groups {groups[text]!r} and {label_id!r}; keep one")
+
+
+def label_rows(texts: Iterable[tuple[str, str, Split]]) -> list[Label]:
+    """Return one row per label id, in order of id.
+
+    Args:
+        texts: (label id, normalised text, split) of every segment.
+
+    The label is the text that is most frequent in training (ties: first in order), else the first in order.
+    """
+    groups: dict[str, Counter[tuple[str, Split]]] = defaultdict(Counter)
+    for label_id, text, split in texts:
+        groups[label_id][text, split] += 1
+    return [_label(label_id, groups[label_id]) for label_id in sorted(groups)]
+
+
+def _label(label_id: str, counts: Counter[tuple[str, Split]]) -> Label:
+    texts = sorted({text for text, _ in counts})
+    total: Counter[Split] = Counter()
+    for (_, split), n in counts.items():
+        total[split] += n
+    best = min(texts, key=lambda text: (-counts[text, "train"], text))
+    return Label(
+        label_id=label_id,
+        label=best,
+        paraphrases=tuple(texts),
+        n_train=total["train"],
+        n_dev=total["dev"],
+        n_test=total["test"],
+    )

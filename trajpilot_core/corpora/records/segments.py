@@ -1,0 +1,106 @@
+"""Annotations of one take -> half-open intervals inside its video, and the runs that windows may not leave.
+
+Source: paper, appendix on preprocessing (moments: midpoints to the neighbouring descriptions; annotated segments:
+around their middle, not beyond their ends); what it leaves open (first and last interval, cap, video's end) is decided
+in docs/decisions/ingest.md.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.config import IngestConfig
+from trajpilot_core.arrays import Array, Mask
+
+ROUNDING = 1e-9
+"""Shares and lengths this close to a limit count as on it."""
+
+
+class CutIntervals(NamedTuple):
+    """(N,) intervals in seconds and what happened to each; an interval that is lost keeps its numbers."""
+
+    start_s: Array
+    end_s: Array
+    is_outside: Mask
+    """Lost: the time point, or too much of the interval, lies outside the video."""
+    is_empty: Mask
+    """Lost: no length, or less than `min_segment_s`."""
+    is_clipped: Mask
+    """Kept, but cut at the video's end."""
+
+
+def midpoint_intervals(anchor_s: Array, duration_s: float, cap_s: float | None) -> tuple[Array, Array]:
+    """Return starts and ends, of shape (N,) each: midpoints to the neighbours, at most `cap_s` either side.
+
+    The first and the last interval mirror their inner half, so they may leave the video. A single point reaches
+    `cap_s` either side, or over the whole video where there is no cap.
+
+    Args:
+        anchor_s: (N,) time points in seconds, not falling; equal ones get intervals that only touch.
+        duration_s: length of the video.
+        cap_s: longest reach, None for no cap.
+    """
+    if len(anchor_s) == 0:
+        return anchor_s.copy(), anchor_s.copy()
+    reach = np.inf if cap_s is None else cap_s
+    if len(anchor_s) == 1:
+        return np.maximum(anchor_s - reach, 0.0), np.minimum(anchor_s + reach, max(duration_s, float(anchor_s[0])))
+    half = np.diff(anchor_s) / 2
+    before, after = np.concatenate([half[:1], half]), np.concatenate([half, half[-1:]])
+    middle = anchor_s[:-1] + half
+    start_s, end_s = anchor_s - np.minimum(before, reach), anchor_s + np.minimum(after, reach)
+    start_s[1:] = np.where(half < reach, middle, start_s[1:])  # neighbours share the very same number
+    end_s[:-1] = np.where(half < reach, middle, end_s[:-1])
+    return start_s, end_s
+
+
+def span_intervals(annotated_s: Array, cap_s: float | None) -> tuple[Array, Array]:
+    """Return (N,) starts and ends: around the middle of each annotated segment, at most `cap_s` either side.
+
+    They never leave the annotated segment, so one without length, or that ends before it starts, stays so. Segments
+    that overlap give intervals that may overlap.
+
+    Args:
+        annotated_s: (N, 2) annotated starts and ends in seconds.
+        cap_s: longest reach, None for the whole segment.
+    """
+    start_s, end_s = annotated_s[:, 0], annotated_s[:, 1]
+    if cap_s is None:
+        return start_s.copy(), end_s.copy()
+    middle_s = start_s + (end_s - start_s) / 2
+    is_long = end_s - start_s > 2 * cap_s
+    return np.where(is_long, middle_s - cap_s, start_s), np.where(is_long, middle_s + cap_s, end_s)
+
+
+def fit_to_video(
+    anchor_s: Array, start_s: Array, end_s: Array, duration_s: float, config: IngestConfig
+) -> CutIntervals:
+    """Cut intervals, arrays of shape (N,), to the video, keep their central share, and mark those that are lost.
+
+    The part before the video's start is cut silently: it is only ever a mirrored half. An interval is outside
+    when its time point is, or when less than `min_overlap` of it lies inside.
+    """
+    is_turned = end_s < start_s
+    length_s = end_s - start_s
+    inside_s = np.minimum(end_s, duration_s) - np.maximum(start_s, 0.0)
+    is_outside = (anchor_s > duration_s) | ~is_turned & (inside_s < config.min_overlap * length_s - ROUNDING)
+    is_clipped = end_s > duration_s + ROUNDING
+    start_s, end_s = np.clip(start_s, 0.0, duration_s), np.clip(end_s, 0.0, duration_s)
+    if config.central_share < 1:
+        cut_s = (end_s - start_s) * (1 - config.central_share) / 2
+        start_s, end_s = start_s + cut_s, end_s - cut_s
+    length_s = end_s - start_s
+    is_empty = ~is_outside & (is_turned | (length_s <= 0) | (length_s < config.min_segment_s - ROUNDING))
+    return CutIntervals(start_s, end_s, is_outside, is_empty, is_clipped & ~is_outside & ~is_empty)
+
+
+def run_numbers(is_kept: Mask, begins_group: Mask | None = None) -> NDArray[np.int64]:
+    """Return the run of each kept segment, shape (K,), from 0: it rises by one where a lost segment stood between.
+
+    Args:
+        is_kept: shape (N,), segments of one take in order of time.
+        begins_group: shape (N,), where a group begins, a run begins too; None: there are no groups.
+    """
+    breaks = ~is_kept if begins_group is None else ~is_kept + begins_group.astype(np.int64)
+    return np.unique(np.cumsum(breaks)[is_kept], return_inverse=True)[1].astype(np.int64)

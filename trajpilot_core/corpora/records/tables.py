@@ -1,0 +1,248 @@
+"""Candidates with probed videos -> the four tables of ingest, built as columns: windows come by the million."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from schemas.annotation import Label, Segment, Split, Take, Window
+from schemas.arrow import arrow_schema, table_of
+from schemas.config import IngestConfig
+from schemas.rejects import Reject, RejectCode
+from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, Fault
+from trajpilot_core.corpora.records.labels import SUBJECT_PHRASES, label_rows, normalise
+from trajpilot_core.corpora.records.segments import (
+    CutIntervals,
+    fit_to_video,
+    midpoint_intervals,
+    run_numbers,
+    span_intervals,
+)
+from trajpilot_core.corpora.records.windows import window_rows
+
+if TYPE_CHECKING:
+    from trajpilot_core.video.probe import VideoProbe
+
+
+@dataclass(frozen=True)
+class CutTake:
+    """A take and the K segments that are kept of it, in order of time."""
+
+    candidate: Candidate
+    probe: "VideoProbe"
+    points: tuple[AnnotatedPoint, ...]
+    labels: tuple[str, ...]
+    label_ids: tuple[str, ...]
+    start_s: NDArray[np.float64]
+    """(K,) seconds."""
+    end_s: NDArray[np.float64]
+    """(K,) seconds."""
+    run: NDArray[np.int64]
+    """(K,) run of each segment, from 0."""
+
+
+class Tables(NamedTuple):
+    """What ingest writes."""
+
+    takes: pa.Table
+    segments: pa.Table
+    labels: pa.Table
+    windows: pa.Table
+
+
+class Labelling:
+    """Raw text -> (label, label id), each text worked out once."""
+
+    def __init__(self, groups: dict[str, str], config: IngestConfig) -> None:
+        self._groups = groups
+        self._subjects = subject_phrases(config)
+        self._known: dict[str, tuple[str, str]] = {}
+
+    def of(self, point: AnnotatedPoint) -> tuple[str, str]:
+        """Return label and label id of a point: the reader's own, else those of its text."""
+        if point.label is None or point.label_id is None:
+            return self(point.text)
+        return point.label, point.label_id
+
+    def __call__(self, text: str) -> tuple[str, str]:
+        """Return label and label id; both empty where nothing is left of the text."""
+        found = self._known.get(text)
+        if found is None:
+            label = normalise(text, self._subjects)
+            found = self._known[text] = (label, self._groups.get(label, label))
+        return found
+
+
+def cut_take(
+    candidate: Candidate, probe: "VideoProbe", label_of: Labelling, config: IngestConfig
+) -> tuple[CutTake, list[Reject]]:
+    """Cut a take's points into segments; what is lost after the filters breaks the run."""
+    points = candidate.points
+    anchor_s = np.array([point.time_s for point in points], np.float64)
+    found = fit_to_video(anchor_s, *_intervals(points, anchor_s, probe, config), probe.duration_s, config)
+    named = [label_of.of(point) for point in points]
+    is_unnamed = np.array([label == "" for label, _ in named], bool)
+    is_kept = ~(is_unnamed | found.is_outside | found.is_empty)
+    kept, run = [int(i) for i in np.flatnonzero(is_kept)], run_numbers(is_kept, _begins_group(points))
+    cut = CutTake(
+        candidate,
+        probe,
+        tuple(points[i] for i in kept),
+        tuple(named[i][0] for i in kept),
+        tuple(named[i][1] for i in kept),
+        found.start_s[kept],
+        found.end_s[kept],
+        run,
+    )
+    return cut, _segment_rejects(candidate, found, is_unnamed, probe.duration_s)
+
+
+def _intervals(
+    points: Sequence[AnnotatedPoint], anchor_s: NDArray[np.float64], probe: "VideoProbe", config: IngestConfig
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (N,) starts and ends, before they are fitted to the video."""
+    spans = [point.span_s for point in points if point.span_s is not None]
+    assert len(spans) in (0, len(points)), "a candidate's points are all moments or all spans"
+    if spans:
+        return span_intervals(np.array(spans, np.float64), config.interval_cap_s)
+    return midpoint_intervals(anchor_s, probe.duration_s, config.interval_cap_s)
+
+
+def _begins_group(points: Sequence[AnnotatedPoint]) -> NDArray[np.bool_]:
+    """Return (N,) where a point's group differs from the one before."""
+    groups = [point.group for point in points]
+    return np.array([i > 0 and group != groups[i - 1] for i, group in enumerate(groups)], bool)
+
+
+def _segment_rejects(
+    candidate: Candidate, found: CutIntervals, is_unnamed: NDArray[np.bool_], duration_s: float
+) -> list[Reject]:
+    """Return one reject for each segment that is lost or was cut at the video's end, the first reason that applies."""
+    rejects = []
+    for i in np.flatnonzero(is_unnamed | found.is_outside | found.is_empty | found.is_clipped):
+        point = candidate.points[i]
+        span = f"[{found.start_s[i]:.3f}, {found.end_s[i]:.3f}) s at {point.time_s:.3f} s, video of {duration_s:.3f} s"
+        if is_unnamed[i]:
+            fault = Fault(RejectCode.LABEL_EMPTY, f"text is {point.text[:120]!r}")
+        elif found.is_outside[i]:
+            fault = Fault(RejectCode.SEGMENT_OUTSIDE, span)
+        else:
+            fault = Fault(RejectCode.SEGMENT_EMPTY if found.is_empty[i] else RejectCode.SEGMENT_CLIPPED, span)
+        rejects.append(fault.reject(candidate.take.take_id, 1, candidate.source_file, point.offset))
+    return rejects
+
+
+def subject_phrases(config: IngestConfig) -> tuple[str, ...]:
+    """Return what is dropped from the front of a description: names of the wearer and the subjects of the settings."""
+    own = {normalise(subject, ()) for subject in config.subjects} - {""}
+    return (*SUBJECT_PHRASES, *sorted(own - set(SUBJECT_PHRASES)))
+
+
+def tables_of(
+    cut: Sequence[CutTake], dev: Collection[str], config: IngestConfig, horizons: tuple[int, int] | None = None
+) -> Tables:
+    """Build the four tables; `cut` is in order of take id.
+
+    Args:
+        cut: takes with at least one segment each.
+        dev: captures whose training takes are held out.
+        config: horizons.
+        horizons: shortest and longest window of this corpus; None: those of the settings.
+    """
+    splits: list[Split] = [_split(take, dev) for take in cut]
+    segments = _segments(cut, splits)
+    texts = [segments.column(name).to_pylist() for name in ("label_id", "label", "split")]
+    take = np.repeat(np.arange(len(cut)), [len(t.points) for t in cut])
+    return Tables(
+        takes=table_of(Take, [_take(t, split) for t, split in zip(cut, splits, strict=True)]),
+        segments=segments,
+        labels=table_of(Label, label_rows(zip(*texts, strict=True))),
+        windows=_windows(segments, take, horizons or (config.min_horizon, config.max_horizon)),
+    )
+
+
+def _split(take: CutTake, dev: Collection[str]) -> Split:
+    if take.candidate.released == "test":
+        return "test"
+    return "dev" if take.candidate.take.capture in dev else "train"
+
+
+def _take(cut: CutTake, split: Split) -> Take:
+    take, probe = cut.candidate.take, cut.probe
+    return Take(
+        take_id=take.take_id,
+        corpus=take.corpus,
+        name=take.name,
+        split=split,
+        scenario=take.scenario,
+        participant=take.participant,
+        capture=take.capture,
+        video=take.video,
+        trajectory=take.trajectory,
+        timesync=take.timesync,
+        calibration=take.calibration,
+        camera=take.camera,
+        timesync_start=take.timesync_start,
+        timesync_end=take.timesync_end,
+        duration_s=probe.duration_s,
+        fps=probe.fps,
+        n_frames=probe.n_frames,
+    )
+
+
+def _segments(cut: Sequence[CutTake], splits: Sequence[Split]) -> pa.Table:
+    ids = [c.candidate.take.take_id for c in cut]
+    points = [point for c in cut for point in c.points]
+    positions = [position for c in cut for position in range(len(c.points))]
+    takes = [take for take, c in zip(ids, cut, strict=True) for _ in c.points]
+    columns = {
+        "segment_id": [f"{take}:{position:04d}" for take, position in zip(takes, positions, strict=True)],
+        "take_id": takes,
+        "split": [split for split, c in zip(splits, cut, strict=True) for _ in c.points],
+        "position": positions,
+        "run": _joined([c.run for c in cut], np.int64),
+        "start_s": _joined([c.start_s for c in cut], np.float64),
+        "end_s": _joined([c.end_s for c in cut], np.float64),
+        "anchor_s": [point.time_s for point in points],
+        "raw_text": [point.text for point in points],
+        "label": [label for c in cut for label in c.labels],
+        "label_id": [label_id for c in cut for label_id in c.label_ids],
+        "annotation_uid": [point.annotation_uid for point in points],
+        "annotator": [point.annotator for point in points],
+    }
+    return pa.table(columns, schema=arrow_schema(Segment))
+
+
+def _joined(parts: Sequence[NDArray[np.generic]], kind: type[np.generic]) -> NDArray[np.generic]:
+    return np.concatenate([np.zeros(0, kind), *parts])
+
+
+def _windows(segments: pa.Table, take: NDArray[np.int64], horizons: tuple[int, int]) -> pa.Table:
+    """Build the windows of all horizons, in order of horizon, then take and first position."""
+    run = segments.column("run").to_numpy()
+    columns = {name: segments.column(name).combine_chunks() for name in ("segment_id", "take_id", "split", "position")}
+    parts = [_windows_of(columns, window_rows(take, run, h)) for h in range(horizons[0], horizons[1] + 1)]
+    return pa.concat_tables([arrow_schema(Window).empty_table(), *parts]).combine_chunks()
+
+
+def _windows_of(columns: dict[str, pa.Array], rows: NDArray[np.int64]) -> pa.Table:
+    """Build the windows of one horizon from their (W, H) segment rows."""
+    n, horizon = rows.shape
+    first = pa.array(rows[:, 0])
+    takes = columns["take_id"].take(first)
+    position = pc.utf8_lpad(columns["position"].take(first).cast(pa.string()), width=4, padding="0")
+    offsets = pa.array(np.arange(0, n * horizon + 1, horizon, dtype=np.int32))
+    return pa.table(
+        [
+            pc.binary_join_element_wise(takes, f"h{horizon}", position, ":"),
+            takes,
+            columns["split"].take(first),
+            pa.array(np.full(n, horizon, np.int64)),
+            pa.ListArray.from_arrays(offsets, columns["segment_id"].take(pa.array(rows.reshape(-1)))),
+        ],
+        schema=arrow_schema(Window),
+    )

@@ -1,0 +1,52 @@
+"""The corpora: the only list. Adding one is a folder with its spec, its name in schemas/config.py, and a line here."""
+
+from trajpilot_core.corpora.base import Reader
+from trajpilot_core.corpora.egoexo4d.atomic import EGOEXO4D_ATOMIC
+from trajpilot_core.corpora.egoexo4d.basketball import EGOEXO4D_BASKETBALL
+from trajpilot_core.corpora.egoexo4d.keystep import EGOEXO4D_KEYSTEP
+from trajpilot_core.corpora.egoper.reader import EGOPER
+from trajpilot_core.corpora.epic_kitchens.reader import EPIC_KITCHENS
+from trajpilot_core.corpora.goalstep.reader import GOALSTEP
+from trajpilot_core.corpora.spec import CorpusSpec
+from trajpilot_core.errors import NotBuiltError
+
+SPECS = (EGOEXO4D_ATOMIC, EGOEXO4D_KEYSTEP, EGOEXO4D_BASKETBALL, GOALSTEP, EGOPER, EPIC_KITCHENS)
+CORPORA: dict[str, CorpusSpec] = {spec.name: spec for spec in SPECS}
+"""IngestConfig.corpus -> its spec."""
+
+
+def spec_of(corpus: str) -> CorpusSpec:
+    """Return what is known of a corpus.
+
+    Raises:
+        NotBuiltError: there is none of this name.
+    """
+    if corpus not in CORPORA:
+        raise NotBuiltError(f"the reader of {corpus} is not built yet; built are {', '.join(CORPORA)}")
+    return CORPORA[corpus]
+
+
+def reader_of(corpus: str) -> Reader:
+    """Return the reader of a corpus.
+
+    Raises:
+        NotBuiltError: there is none yet.
+    """
+    return spec_of(corpus).reader
+
+
+def corpus_of_layout(layout: str) -> CorpusSpec:
+    """Return the corpus whose reader reads a simulated world of a layout.
+
+    Raises:
+        NotBuiltError: no corpus has this layout.
+    """
+    found = next((spec for spec in CORPORA.values() if spec.layout == layout), None)
+    if found is None:
+        raise NotBuiltError(f"no corpus is read from the layout {layout}; there are {', '.join(layouts())}")
+    return found
+
+
+def layouts() -> list[str]:
+    """Return the layouts in which a simulated world can be written, in order of the corpora."""
+    return [spec.layout for spec in CORPORA.values() if spec.layout]

@@ -1,0 +1,73 @@
+"""What the project knows of a corpus: one record each, from which everything else that names corpora derives."""
+
+import shlex
+from dataclasses import dataclass
+
+from trajpilot_core.corpora.base import Reader
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """Files of one kind that a root must hold before anything can be read."""
+
+    what: str
+    any_of: tuple[str, ...]
+    """Paths under the root, one of which is enough."""
+
+
+@dataclass(frozen=True)
+class Download:
+    """A corpus as its own tool lays it out (docs/data.md)."""
+
+    kinds: tuple[FileKind, ...]
+    commands: tuple[str, ...]
+    """They fetch it with its own tool; `ROOT` stands for the folder."""
+    access: str
+    """What has to be signed or asked first: the form of its licence."""
+    pose_file: str | None = None
+    """How the paths of its pose files end; None: it releases no poses, they have to come from the video."""
+    dispensable: tuple[str, ...] = ()
+    """Files that ingest reads where they are there, and does without where they are not."""
+
+    def commands_for(self, root: str) -> list[str]:
+        """Return the commands for a folder, quoted for a shell."""
+        return [command.replace("ROOT", shlex.quote(root)) for command in self.commands]
+
+
+@dataclass(frozen=True)
+class CorpusSpec:
+    """One corpus, or one task on a corpus: what a run, doctor, the report and the simulated world ask of it."""
+
+    name: str
+    """IngestConfig.corpus."""
+    title: str
+    """As it is printed."""
+    ids: str
+    """What its take ids begin with, and the column `corpus` of the table of takes."""
+    reader: Reader
+    """Its files -> records; the counts that the paper states of it among them (`Reader.published`)."""
+    download: Download
+    settings: str | None = None
+    """Field of IngestConfig that no other corpus reads."""
+    layout: str | None = None
+    """WorldConfig.layout in which a simulated world is written for its reader (simworld/layouts); None: in none."""
+    has_goal: bool = True
+    """Whether its windows end in a goal that a plan leads to; else they are for anticipation."""
+
+    def lacks(self) -> tuple[str, ...]:
+        """Return what the corpus does not have, each with what stands in for it."""
+        poses = "poses: they are estimated from the video (trajectories.source=pi3, or odometry without a GPU)"
+        goal = "goals: its windows are for anticipation, not for planning"
+        return (*(() if self.download.pose_file else (poses,)), *(() if self.has_goal else (goal,)))
+
+
+EGO4D_KEYS = (
+    "then `pip install ego4d`; the download keys that come by e-mail expire after 14 days: "
+    "where a download answers 403, send the form again"
+)
+"""What the forms of Ego4D and of Ego-Exo4D lead to."""
+
+
+def places(folders: tuple[str, ...], *names: str) -> tuple[str, ...]:
+    """Return the paths of files of these names in these folders, by folder."""
+    return tuple(f"{folder}/{name}" if folder else name for folder in folders for name in names)

@@ -1,0 +1,1 @@
+"""Planning tensors, chains of models, and models of this and of other runs."""

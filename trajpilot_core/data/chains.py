@@ -1,0 +1,178 @@
+"""Chains of models (cross-fitting by take) and how their models are read back.
+
+A chain is everything that is learned (normalisation, E_tau, predictors), fitted on one set of takes
+(docs/decisions/paper-gaps.md, D 28). Model files hold keys `<chain>/s<seed>/<variant>/<parameter>`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from schemas.training import AlignmentConfig, PredictorConfig
+from trajpilot_core.data.planning import PlanningData
+from trajpilot_core.engine.stage import Inputs
+from trajpilot_core.errors import StoreError
+from trajpilot_core.models.alignment import TrajectoryEncoder
+from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
+
+M = TypeVar("M", bound=nn.Module)
+VARIANTS = ("traj", "no_traj", "endpoint_traj")
+SEGMENTS_PER_CALL = 8192
+
+
+class Chain(NamedTuple):
+    """One chain of models."""
+
+    name: str
+    """`final`, or `fold0`, `fold1`, ..."""
+    fold: int | None
+    """Training takes of this fold are left out of every fit and bank of the chain; None: nothing is left out."""
+
+
+def chains(folds: int) -> tuple[Chain, ...]:
+    """Return the chains of `folds` folds; 1 is the cheap mode, whose only chain leaves fold 0 out."""
+    if folds == 1:
+        return (Chain("final", 0),)
+    return (Chain("final", None), *(Chain(f"fold{k}", k) for k in range(folds)))
+
+
+def fold_count(fold: Tensor) -> int:
+    """Return the number of folds that `fold`, long of shape (takes,), states: 1 in the cheap mode."""
+    return int(fold.max()) + 1
+
+
+def chains_of(data: PlanningData) -> tuple[Chain, ...]:
+    """Return the chains that the folds of `data` call for."""
+    return chains(fold_count(data.fold))
+
+
+def variants_of(chain: Chain) -> tuple[str, ...]:
+    """Return the predictor checkpoints that a chain has; endpoint_traj is a row of the tables, so only final has it."""
+    return VARIANTS if chain.name == "final" else VARIANTS[:2]
+
+
+def fit_takes(data: PlanningData, chain: Chain) -> Tensor:
+    """Return the takes, long, shape (n,), that the chain is fitted on and its bank holds: training without its fold."""
+    return fitting_takes(data.take_split, data.fold, chain)
+
+
+def query_takes(data: PlanningData, chain: Chain) -> Tensor:
+    """Return the training takes, long of shape (n,), that the chain has not seen: the scorer's training queries."""
+    return held_out_takes(data.take_split, data.fold, chain)
+
+
+def fitting_takes(take_split: Tensor, fold: Tensor, chain: Chain) -> Tensor:
+    """As fit_takes, from split codes and folds, both of shape (takes,)."""
+    fitted = take_split == 0
+    if chain.fold is not None:
+        fitted = fitted & (fold != chain.fold)
+    return fitted.nonzero().squeeze(1)
+
+
+def held_out_takes(take_split: Tensor, fold: Tensor, chain: Chain) -> Tensor:
+    """As query_takes, from split codes and folds, both of shape (takes,); none for a chain that leaves nothing out."""
+    held = torch.zeros_like(take_split, dtype=torch.bool)
+    if chain.fold is not None:
+        held = (take_split == 0) & (fold == chain.fold)
+    return held.nonzero().squeeze(1)
+
+
+class ModelFile(NamedTuple):
+    """One model entry as it was read: arrays by key, and metadata."""
+
+    tensors: Mapping[str, NDArray[np.generic]]
+    metadata: Mapping[str, str]
+
+
+class ModelFiles(NamedTuple):
+    """The frozen models of all the chains."""
+
+    e_tau: ModelFile
+    predictors: ModelFile
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds that every chain has."""
+        return alignment_config(self.e_tau).seeds
+
+
+@dataclass(frozen=True)
+class ChainModels:
+    """The frozen models of one chain and seed, in evaluation mode."""
+
+    e_tau: TrajectoryEncoder
+    traj: CausalPredictor
+    no_traj: CausalPredictor
+    endpoint_traj: CausalPredictor | None
+    """Only the final chain has it."""
+    scale: Tensor
+    """(6,) per-channel scale of the motions; trajectory_latents applies it."""
+
+
+def read_model_files(inputs: Inputs) -> ModelFiles:
+    """Read the entries `e_tau` and `predictors` once, for all the chains."""
+    return ModelFiles(ModelFile(*inputs.model("e_tau")), ModelFile(*inputs.model("predictors")))
+
+
+def alignment_config(file: ModelFile) -> AlignmentConfig:
+    """Return the configuration that the alignment encoders were fitted with."""
+    return AlignmentConfig.model_validate_json(file.metadata["config"])
+
+
+def load_chain_models(files: ModelFiles, chain: Chain, seed: int, device: str) -> ChainModels:
+    """Build the frozen models of one chain and seed.
+
+    Raises:
+        StoreError: the files hold no such chain or seed.
+    """
+    e_tau = load_e_tau(files.e_tau, chain, seed, device)
+    found = {variant: load_predictor(files.predictors, chain, seed, variant, device) for variant in variants_of(chain)}
+    return ChainModels(e_tau, found["traj"], found["no_traj"], found.get("endpoint_traj"), e_tau.scale)
+
+
+def load_e_tau(file: ModelFile, chain: Chain, seed: int, device: str) -> TrajectoryEncoder:
+    """Build the frozen trajectory encoder of one chain and seed."""
+    model = TrajectoryEncoder(alignment_config(file), int(file.metadata["text_width"]))
+    return _frozen(model, _state(file, model_key(chain, seed, "e_tau")), device)
+
+
+def load_predictor(file: ModelFile, chain: Chain, seed: int, variant: str, device: str) -> CausalPredictor:
+    """Build one frozen predictor of one chain and seed."""
+    cfg = PredictorConfig.model_validate_json(file.metadata["config"])
+    model = CausalPredictor(cfg, PredictorShape.from_json(file.metadata["shape"]))
+    return _frozen(model, _state(file, model_key(chain, seed, variant)), device)
+
+
+def model_key(chain: Chain, seed: int, variant: str) -> str:
+    """Return the key prefix of one model in its file, and its name in scratch."""
+    return f"{chain.name}/s{seed}/{variant}"
+
+
+@torch.no_grad()
+def trajectory_latents(e_tau: TrajectoryEncoder, motions: Tensor) -> Tensor:
+    """Encode raw (S, 16, 6) motions (metres, radians), scaled as the chain was; returns (S, E) float32, unit norm."""
+    parts = [e_tau(part / e_tau.scale) for part in torch.split(motions, SEGMENTS_PER_CALL)]
+    return torch.cat(parts) if parts else motions.new_zeros(0, e_tau.text_width)
+
+
+def _state(file: ModelFile, prefix: str) -> dict[str, Tensor]:
+    """Parameters below `prefix`, as tensors."""
+    start = prefix + "/"
+    state = {key[len(start) :]: torch.tensor(value) for key, value in file.tensors.items() if key.startswith(start)}
+    if not state:
+        have = sorted({key.rsplit("/", 1)[0] for key in file.tensors})
+        raise StoreError(
+            f"no model {prefix!r} in the file, which holds {', '.join(have)}; run the stage that writes it"
+        )
+    return state
+
+
+def _frozen(model: M, state: dict[str, Tensor], device: str) -> M:
+    """Load `state` strictly; evaluation mode, no gradients."""
+    model.load_state_dict(state, strict=True)
+    return model.to(device).eval().requires_grad_(False)

@@ -1,0 +1,262 @@
+"""Tables -> tensors that stay on the device, and the planning windows that every row of the tables shares.
+
+Shapes: S segments, C tokens per feature (1 pooled, 8 temporal), D feature width, V labels, E text width, N windows,
+H horizon (positions of a window, Start and Goal included).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import DTypeLike, NDArray
+from torch import Tensor
+
+from schemas.observation import DOF, MOTIONS
+from schemas.rejects import Reject, RejectCode, reject
+from trajpilot_core.engine.stage import Inputs
+from trajpilot_core.errors import StoreError
+from trajpilot_core.poses.mixture import check_one_source
+
+SPLITS = ("train", "dev", "test")
+"""Codes of the splits in every tensor called `split`."""
+NO_FOLD = -2
+"""Fold of a take that is not for training. Training takes have -1 (fitted, cheap mode) or their fold from 0 on."""
+
+
+@dataclass(frozen=True)
+class WindowSet:
+    """Planning windows of one horizon, in order of their ids."""
+
+    window_ids: tuple[str, ...]
+    take: Tensor
+    """(N,) long, index into take_ids."""
+    split: Tensor
+    """(N,) long, index into SPLITS."""
+    segments: Tensor
+    """(N, H) long, rows of features, motions and labels."""
+
+    def to(self, device: str) -> Self:
+        """Return the same windows with their tensors on `device`."""
+        return replace(self, take=self.take.to(device), split=self.split.to(device), segments=self.segments.to(device))
+
+
+@dataclass(frozen=True)
+class PlanningData:
+    """Everything that predictor, scorer and evaluation read; S counts the segments with feature and motions."""
+
+    take_ids: tuple[str, ...]
+    participants: tuple[str, ...]
+    """Per take, "" where the corpus does not say."""
+    captures: tuple[str, ...]
+    segment_ids: tuple[str, ...]
+    label_ids: tuple[str, ...]
+    """In the order of the bank, (V,)."""
+    features: Tensor
+    """(S, C, D) float16, raw."""
+    motions: Tensor
+    """(S, 16, 6) float32, raw: metres and radians."""
+    labels: Tensor
+    """(S,) long, index into label_ids."""
+    bank: Tensor
+    """(V, E) float32, unit norm."""
+    segment_take: Tensor
+    """(S,) long, index into take_ids."""
+    take_split: Tensor
+    """(takes,) long, index into SPLITS."""
+    fold: Tensor
+    """(takes,) long; see NO_FOLD."""
+    windows: dict[int, WindowSet]
+    """Horizon -> its windows, horizons ascending; every row of every table uses exactly these."""
+    rejects: list[Reject]
+    """One WINDOW_INCOMPLETE per window that lacks a feature or motions."""
+
+    def to(self, device: str) -> Self:
+        """Return the same data with every tensor on `device` (a copy only where it is elsewhere)."""
+        moved: dict[str, Any] = {k: value.to(device) for k, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **moved, windows={h: w.to(device) for h, w in self.windows.items()})
+
+
+@dataclass(frozen=True)
+class MotionData:
+    """What alignment reads: segments with motions, whether or not they have a feature."""
+
+    take_ids: tuple[str, ...]
+    motions: Tensor
+    """(S, 16, 6) float32, raw."""
+    labels: Tensor
+    """(S,) long."""
+    bank: Tensor
+    """(V, E) float32, unit norm."""
+    segment_take: Tensor
+    """(S,) long."""
+    take_split: Tensor
+    """(takes,) long."""
+
+
+def load_planning_data(inputs: Inputs, stage: str) -> PlanningData:
+    """Read takes, segments, windows, motions, features, text_bank and folds into tensors on the CPU.
+
+    Args:
+        inputs: the declared inputs of `stage`, which must include those seven tables.
+        stage: name of the stage, for its rejects.
+
+    Raises:
+        StoreError: tables that do not belong together (an id of one is unknown to another).
+    """
+    takes = sorted(inputs.table("takes").to_pylist(), key=lambda row: row["take_id"])
+    motions, looks = inputs.table("motions"), inputs.table("features")
+    check_one_source(motions)
+    has_both = set(motions["segment_id"].to_pylist()) & set(looks["segment_id"].to_pylist())
+    rows = [row for row in _segment_rows(inputs) if row["segment_id"] in has_both]
+    segment_ids = [row["segment_id"] for row in rows]
+    row_of = {segment_id: i for i, segment_id in enumerate(segment_ids)}
+    label_ids, bank = _read_bank(inputs)
+    take_of = {take["take_id"]: i for i, take in enumerate(takes)}
+    windows, rejects = _read_windows(inputs.table("windows"), row_of, take_of, stage)
+    return PlanningData(
+        take_ids=tuple(take_of),
+        participants=tuple(take["participant"] or "" for take in takes),
+        captures=tuple(take["capture"] for take in takes),
+        segment_ids=tuple(segment_ids),
+        label_ids=label_ids,
+        features=_feature_tensor(looks, segment_ids),
+        motions=_motions_tensor(motions, segment_ids),
+        labels=_indices([row["label_id"] for row in rows], _index(label_ids), "text_bank"),
+        bank=bank,
+        segment_take=_indices([row["take_id"] for row in rows], take_of, "takes"),
+        take_split=torch.tensor([SPLITS.index(take["split"]) for take in takes], dtype=torch.long),
+        fold=_fold_tensor(inputs.table("folds"), take_of),
+        windows=windows,
+        rejects=rejects,
+    )
+
+
+def load_motion_data(inputs: Inputs) -> MotionData:
+    """Read takes, segments, motions and text_bank into tensors on the CPU.
+
+    Raises:
+        StoreError: tables that do not belong together.
+    """
+    takes = sorted(inputs.table("takes").to_pylist(), key=lambda row: row["take_id"])
+    take_of = {take["take_id"]: i for i, take in enumerate(takes)}
+    motions = inputs.table("motions")
+    check_one_source(motions)
+    with_motion = set(motions["segment_id"].to_pylist())
+    rows = [row for row in _segment_rows(inputs) if row["segment_id"] in with_motion]
+    label_ids, bank = _read_bank(inputs)
+    return MotionData(
+        take_ids=tuple(take_of),
+        motions=_motions_tensor(motions, [row["segment_id"] for row in rows]),
+        labels=_indices([row["label_id"] for row in rows], _index(label_ids), "text_bank"),
+        bank=bank,
+        segment_take=_indices([row["take_id"] for row in rows], take_of, "takes"),
+        take_split=torch.tensor([SPLITS.index(take["split"]) for take in takes], dtype=torch.long),
+    )
+
+
+def rows_of_takes(segment_take: Tensor, takes: Tensor) -> Tensor:
+    """Return the numbers of the rows whose take is one of `takes`, long of shape (n,).
+
+    Args:
+        segment_take: long, shape (N,), the take of each row.
+        takes: long, shape (T,).
+    """
+    return torch.isin(segment_take, takes).nonzero().squeeze(1)
+
+
+def _segment_rows(inputs: Inputs) -> list[dict[str, Any]]:
+    """Segments in order of their ids, with the columns that training needs."""
+    table = inputs.table("segments", ["segment_id", "take_id", "label_id"])
+    return sorted(table.to_pylist(), key=lambda row: str(row["segment_id"]))
+
+
+def _read_bank(inputs: Inputs) -> tuple[tuple[str, ...], Tensor]:
+    """Label ids in the order of the text bank, and its vectors (V, E)."""
+    table = inputs.table("text_bank")
+    label_ids = tuple(table["label_id"].to_pylist())
+    return label_ids, torch.from_numpy(_vectors(table, "vector", np.float32))
+
+
+def _feature_tensor(table: pa.Table, segment_ids: Sequence[str]) -> Tensor:
+    """(S, C, D) float16; C is the schema's metadata `tokens`, 1 where it says nothing."""
+    tokens = int((table.schema.metadata or {}).get(b"tokens", b"1"))
+    flat = _gather(table, "vector", segment_ids, np.float16)
+    if flat.shape[1] % tokens:
+        raise StoreError(f"features: {flat.shape[1]} numbers a segment are no {tokens} tokens; recompute the features")
+    return torch.from_numpy(flat).view(len(segment_ids), tokens, -1)
+
+
+def _motions_tensor(table: pa.Table, segment_ids: Sequence[str]) -> Tensor:
+    """(S, 16, 6) float32, in the order of `segment_ids`."""
+    return torch.from_numpy(_gather(table, "motions", segment_ids, np.float32)).view(-1, MOTIONS, DOF)
+
+
+def _gather(table: pa.Table, column: str, segment_ids: Sequence[str], dtype: DTypeLike) -> NDArray[Any]:
+    """Vectors of `column` (S, width) in the order of `segment_ids`, each of which has exactly one row."""
+    row_of = _index(table["segment_id"].to_pylist())
+    if len(row_of) != table.num_rows:
+        raise StoreError(f"{column}: {table.num_rows - len(row_of)} segments stand there twice; recompute that table")
+    order = np.fromiter((row_of[s] for s in segment_ids), np.int64, len(segment_ids))
+    vectors = _vectors(table, column, dtype)
+    return vectors if np.array_equal(order, np.arange(len(vectors))) else vectors[order]
+
+
+def _vectors(table: pa.Table, column: str, dtype: DTypeLike) -> NDArray[Any]:
+    """A fixed-size list column as one preallocated array (rows, width), filled batch by batch."""
+    width = table.schema.field(column).type.list_size
+    out = np.empty((table.num_rows, width), dtype)
+    at = 0
+    for chunk in table[column].chunks:
+        out[at : at + len(chunk)] = chunk.flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
+        at += len(chunk)
+    return out
+
+
+def _read_windows(
+    table: pa.Table, row_of: dict[str, int], take_of: dict[str, int], stage: str
+) -> tuple[dict[int, WindowSet], list[Reject]]:
+    """Windows whose segments all have feature and motions, by horizon; one reject for each other window."""
+    kept: dict[int, list[dict[str, Any]]] = {}
+    rejects = []
+    for row in sorted(table.to_pylist(), key=lambda row: (row["horizon"], row["window_id"])):
+        missing = [s for s in row["segment_ids"] if s not in row_of]
+        if missing:
+            detail = f"window {row['window_id']}: no feature or no head motions for {', '.join(missing)}"
+            rejects.append(reject(stage, RejectCode.WINDOW_INCOMPLETE, row["take_id"], detail, segment=missing[0]))
+        else:
+            kept.setdefault(row["horizon"], []).append(row)
+    return {h: _window_set(rows, h, row_of, take_of) for h, rows in kept.items()}, rejects
+
+
+def _window_set(rows: list[dict[str, Any]], horizon: int, row_of: dict[str, int], take_of: dict[str, int]) -> WindowSet:
+    """Tensors of the windows of one horizon."""
+    flat = [row_of[s] for row in rows for s in row["segment_ids"]]
+    return WindowSet(
+        window_ids=tuple(row["window_id"] for row in rows),
+        take=_indices([row["take_id"] for row in rows], take_of, "takes"),
+        split=torch.tensor([SPLITS.index(row["split"]) for row in rows], dtype=torch.long),
+        segments=torch.tensor(flat, dtype=torch.long).view(len(rows), horizon),
+    )
+
+
+def _fold_tensor(table: pa.Table, take_of: dict[str, int]) -> Tensor:
+    """(takes,) long, NO_FOLD where the folds table does not name the take."""
+    fold = torch.full((len(take_of),), NO_FOLD, dtype=torch.long)
+    at = _indices(table["take_id"].to_pylist(), take_of, "takes")
+    fold[at] = torch.tensor(table["fold"].to_pylist(), dtype=torch.long)
+    return fold
+
+
+def _index(ids: Sequence[str]) -> dict[str, int]:
+    return {key: i for i, key in enumerate(ids)}
+
+
+def _indices(keys: Sequence[str], index: dict[str, int], where: str) -> Tensor:
+    """(N,) long positions of `keys` in `index`."""
+    unknown = next((key for key in keys if key not in index), None)
+    if unknown is not None:
+        raise StoreError(f"{unknown!r} is not in {where}: the tables are of different runs; run the pipeline again")
+    return torch.tensor([index[key] for key in keys], dtype=torch.long)

@@ -1,0 +1,1 @@
+"""Health checks of a machine, a root and a corpus."""

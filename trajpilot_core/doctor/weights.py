@@ -1,0 +1,122 @@
+"""What the weights that a run names must be, against the files that are there. Nothing is loaded; imports no torch."""
+
+import hashlib
+import importlib.util
+import json
+from pathlib import Path
+
+from schemas.config import FeatureConfig, PipelineConfig, TextConfig
+from schemas.poses import Pi3Config
+from trajpilot_core.doctor.checks import HealthFinding
+from trajpilot_core.encoders.text.base import is_local, model_folder
+from trajpilot_core.encoders.text.registry import text_encoder_spec
+from trajpilot_core.encoders.video.registry import video_encoder_spec
+from trajpilot_core.errors import InputError
+from trajpilot_core.poses.sources.pi3_weights import HUBS, INSTALL, WEIGHTS_FILE, local_weights
+
+HEADS = {".pt": b"PK\x03\x04", ".pth": b"PK\x03\x04"}
+"""First bytes of the formats that are read; safetensors begins with the length of its header."""
+HEADER_BYTES = 100 << 20
+
+
+def check_weights(config: PipelineConfig) -> list[HealthFinding]:
+    """Look for the weights that the settings name; a pinned file is read and hashed."""
+    found = check_pose_weights(config.trajectories.pi3) if "pi3" in config.trajectories.sources() else []
+    if video_encoder_spec(config.features).has_weights:
+        found.append(check_video_weights(config.features))
+    if text_encoder_spec(config.text_bank).needs_model:
+        found.append(check_text_weights(config.text_bank))
+    return found
+
+
+def check_pose_weights(cfg: Pi3Config) -> list[HealthFinding]:
+    """Look for the package of Pi3 and its weights; what a hub has is not asked."""
+    instead = "or choose trajectories.source=odometry"
+    found = []
+    if importlib.util.find_spec("pi3") is None:
+        found.append(HealthFinding("package pi3", "installed", "it is not", "bad", f"{INSTALL}, {instead}"))
+    what, expected = "weights of trajectories", cfg.model
+    path, hub = local_weights(cfg), cfg.hub or HUBS[cfg.model]
+    if path is None and cfg.revision is not None:
+        return [*found, HealthFinding(what, expected, f"{hub} at {cfg.revision}: only a run finds out", "note")]
+    if path is None:
+        todo = f"set trajectories.pi3.weights to a folder with {WEIGHTS_FILE} of {hub} (docs/models.md), {instead}"
+        return [*found, HealthFinding(what, expected, "not named", "bad", todo)]
+    if not path.is_file():
+        return [
+            *found,
+            HealthFinding(what, expected, str(path), "bad", f"it is not there; download {WEIGHTS_FILE} of {hub}"),
+        ]
+    fault = format_fault(path)
+    if fault is not None:
+        return [*found, HealthFinding(what, expected, f"{path.name}: {fault}", "bad", "download it again")]
+    return [*found, pinned(what, expected, path, cfg.weights_sha256, "trajectories.pi3.weights_sha256")]
+
+
+def check_video_weights(cfg: FeatureConfig) -> HealthFinding:
+    """Look at the video encoder's checkpoint: is it there, whole, of this model, and the one that is pinned?"""
+    spec = video_encoder_spec(cfg)
+    what, expected = "weights of features", f"{spec.title} for {cfg.model}"
+    if cfg.checkpoint is None:
+        return HealthFinding(
+            what, expected, "not named", "bad", "set features.checkpoint to the weights (docs/models.md)"
+        )
+    path = Path(cfg.checkpoint)
+    if not path.is_file():
+        return HealthFinding(what, expected, str(path), "bad", "it is not there; docs/models.md gives the address")
+    broken = format_fault(path)
+    fault = (broken, "download it again, or set features.model") if broken else spec.file_fault(cfg, path)
+    if fault is not None:
+        told = f"{path.name}, {path.stat().st_size / 1e9:.2f} GB: {fault[0]}"
+        return HealthFinding(what, expected, told, "bad", fault[1])
+    return pinned(what, expected, path, cfg.checkpoint_sha256, "features.checkpoint_sha256")
+
+
+def pinned(what: str, expected: str, path: Path, sha256: str | None, setting: str) -> HealthFinding:
+    """Return whether a file is the one that a setting pins, by its digest."""
+    told = f"{path.name}, {path.stat().st_size / 1e9:.2f} GB"
+    if sha256 is None:
+        return HealthFinding(what, expected, f"{told}; not pinned by {setting}", "ok")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest == sha256:
+        return HealthFinding(what, expected, f"{told}; sha256 as pinned", "ok")
+    return HealthFinding(what, f"sha256 {sha256[:12]}", f"{path.name}: {digest}", "bad", "download it again")
+
+
+def check_text_weights(cfg: TextConfig) -> HealthFinding:
+    """Look at the text encoder's folder; what a hub has is not asked."""
+    spec = text_encoder_spec(cfg)
+    what, expected = "weights of text_bank", spec.name
+    if spec.on_hub and cfg.model is not None and not is_local(cfg):
+        return HealthFinding(what, expected, f"{cfg.model} at {cfg.revision}: only a run finds out", "note")
+    try:
+        folder = model_folder(cfg)
+        weights = spec.weights(folder)
+    except InputError as error:
+        return HealthFinding(what, expected, str(cfg.model or "not named"), "bad", str(error))
+    missing = [name for name in spec.tokenizer if not (folder / name).is_file()]
+    if not weights or missing:
+        lacking = ", ".join(missing) or "model.safetensors"
+        return HealthFinding(what, expected, f"no {lacking} in {cfg.model}", "bad", "put it there (docs/models.md)")
+    faults = [f"{path.name}: {fault}" for path in weights if (fault := format_fault(path)) is not None]
+    if faults:
+        return HealthFinding(what, expected, "; ".join(faults), "bad", "download it again")
+    return HealthFinding(what, expected, ", ".join(path.name for path in weights), "ok")
+
+
+def format_fault(path: Path) -> str | None:
+    """Return what is wrong with the beginning of a file of weights, for its suffix; None: nothing."""
+    with path.open("rb") as file:
+        head = file.read(8)
+        if path.suffix != ".safetensors":
+            return None if head.startswith(HEADS.get(path.suffix, HEADS[".pt"])) else "no zip file of torch"
+        length = int.from_bytes(head, "little")
+        if length > min(HEADER_BYTES, path.stat().st_size):
+            return "no safetensors file"
+        try:
+            header = json.loads(file.read(length))
+        except ValueError:
+            return "no safetensors file"
+    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    return None if 8 + length + max(ends, default=0) == path.stat().st_size else "not whole"

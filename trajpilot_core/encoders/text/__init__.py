@@ -1,0 +1,1 @@
+"""Text encoders: EgoVLPv2, transformers, and the demo's bag of words."""

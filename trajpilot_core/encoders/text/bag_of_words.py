@@ -1,0 +1,45 @@
+"""Offline stand-in for a text encoder: a random projection of words and word pairs. For the demo only.
+
+Texts that share words are close, others are not: no knowledge of language, and it says so in the bank's `encoder`.
+Words get their vector from a hash, so that no file, no download and no random state is involved.
+"""
+
+import hashlib
+import itertools
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trajpilot_core.encoders.text.base import unit_rows
+
+BIGRAM_WEIGHT = 0.5
+"""A pair of neighbouring words against a word: order counts a little ("pour water into cup")."""
+WORD = re.compile(r"\w+")
+
+
+class BagOfWords:
+    """Sum of hashed word vectors and half-weighted bigram vectors, scaled to unit norm."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.digest = f"bag_of_words:v1:{width}"
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return (N, width) float32 of unit norm; equal texts give equal bytes on every machine."""
+        if not texts:
+            return np.empty((0, self.width), np.float32)
+        return unit_rows(np.stack([self._sum(text) for text in texts]))
+
+    def _sum(self, text: str) -> NDArray[np.float64]:
+        """Weighted sum (width,) of the text's word and bigram vectors; a text without a word counts as one word."""
+        words = WORD.findall(text.casefold()) or [text]
+        pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
+        weighted = [self._vector(word) for word in words] + [BIGRAM_WEIGHT * self._vector(pair) for pair in pairs]
+        return np.asarray(np.sum(weighted, axis=0))
+
+    def _vector(self, term: str) -> NDArray[np.float64]:
+        """Signs (width,) of +1 and -1 from the bits of a hash of the term."""
+        bits = np.unpackbits(np.frombuffer(hashlib.shake_256(term.encode()).digest(-(-self.width // 8)), np.uint8))
+        return np.where(bits[: self.width] == 1, -1.0, 1.0)

@@ -1,0 +1,59 @@
+"""Text encoders: the only list. Importing this module does not import torch."""
+
+from schemas.config import TextConfig
+from trajpilot_core.encoders.text.base import TOKENIZER, TextEncoder, TextEncoderSpec, model_folder, weights_file
+from trajpilot_core.errors import NotBuiltError
+
+
+def _load_bag_of_words(cfg: TextConfig, device: str) -> TextEncoder:
+    from trajpilot_core.encoders.text.bag_of_words import BagOfWords
+
+    return BagOfWords(cfg.bag_width)
+
+
+def _load_egovlp(cfg: TextConfig, device: str) -> TextEncoder:
+    from trajpilot_core.encoders.text.egovlp import load_egovlp
+
+    return load_egovlp(model_folder(cfg), cfg, device)
+
+
+def _load_transformers(cfg: TextConfig, device: str) -> TextEncoder:
+    from trajpilot_core.encoders.text.transformers_text import load_transformers
+
+    return load_transformers(cfg, device)
+
+
+SPECS = (
+    TextEncoderSpec("bag_of_words", _load_bag_of_words, needs_model=False),
+    TextEncoderSpec("egovlpv2", _load_egovlp, weights=lambda folder: [weights_file(folder)], tokenizer=TOKENIZER),
+    TextEncoderSpec("transformers", _load_transformers, on_hub=True),
+)
+TEXT_ENCODERS: dict[str, TextEncoderSpec] = {spec.name: spec for spec in SPECS}
+"""TextConfig.encoder -> what is known of it."""
+
+
+def text_encoder_spec(cfg: TextConfig) -> TextEncoderSpec:
+    """Return what is known of the encoder that `cfg` names.
+
+    Raises:
+        NotBuiltError: there is none of this name.
+    """
+    if cfg.encoder not in TEXT_ENCODERS:
+        raise NotBuiltError(f"no text encoder is called {cfg.encoder}; there are {', '.join(TEXT_ENCODERS)}")
+    return TEXT_ENCODERS[cfg.encoder]
+
+
+def load_text_encoder(cfg: TextConfig, device: str) -> TextEncoder:
+    """Return the encoder that `cfg` names.
+
+    Raises:
+        InputError: a folder, a revision or a file that it needs is not given or not there.
+        CheckpointError: the weights are not of the expected layout.
+        NotBuiltError: there is no such encoder.
+    """
+    return text_encoder_spec(cfg).load(cfg, device)
+
+
+def encoder_files(cfg: TextConfig) -> tuple[str, ...]:
+    """Return the absolute paths of the local files that the encoder is made of, sorted; none for demo and hub."""
+    return text_encoder_spec(cfg).files(cfg)

@@ -1,0 +1,118 @@
+"""Sentence vectors of a transformers model, local or from the hub; no code of the model's repository is ever run."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
+
+from schemas.config import TextConfig
+from trajpilot_core.encoders.text.base import files_digest, is_local, model_files, unit_rows
+from trajpilot_core.errors import CheckpointError, InputError
+
+Pool = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class TransformerText:
+    """A tokenizer, a text tower and how its token states become one vector."""
+
+    digest: str
+    tokenizer: Any
+    tower: Any
+    """Module whose output has last_hidden_state (B, T, W)."""
+    pool: Pool
+    """(states (B, T, W), mask (B, T)) -> (B, E)."""
+    max_tokens: int
+    batch: int
+    device: str
+
+    @torch.no_grad()
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return (N, E) float32 of unit norm; texts are padded per batch and cut at max_tokens."""
+        parts = []
+        for at in range(0, len(texts), self.batch):
+            tokens = self.tokenizer(
+                list(texts[at : at + self.batch]),
+                padding=True,
+                truncation=True,
+                max_length=self.max_tokens,
+                return_tensors="pt",
+            ).to(self.device)
+            states = self.tower(**tokens).last_hidden_state
+            parts.append(self.pool(states, tokens["attention_mask"]).float().cpu().numpy())
+        return unit_rows(np.concatenate(parts))
+
+
+def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
+    """Load any transformers text model from safetensors: a folder, or a hub id with its pinned commit.
+
+    Raises:
+        InputError: no model is named, a hub model has no revision, or the embedding is none of its own.
+        CheckpointError: the files of a folder are of another kind, damaged, or would run code.
+    """
+    if cfg.model is None or (not is_local(cfg) and cfg.revision is None):
+        raise InputError(
+            f"text_bank.model is {cfg.model!r} with revision {cfg.revision!r}; give a folder, or a hub id and the "
+            "commit that it is pinned to"
+        )
+    if cfg.embedding not in POOLS:
+        raise InputError(f"text_bank.embedding is {cfg.embedding!r}; the encoder transformers has {', '.join(POOLS)}")
+    try:
+        tower, tokenizer = _loaded(cfg.model, cfg, device)
+    except (OSError, ValueError) as error:
+        if not is_local(cfg):
+            raise  # the hub may answer the next time
+        first = str(error).splitlines()[0]
+        raise CheckpointError(f"{cfg.model} was refused: {first}; only safetensors, no code of the model") from error
+    what = files_digest(model_files(cfg)) if is_local(cfg) else f"{cfg.model}@{cfg.revision}"
+    return TransformerText(
+        digest=f"transformers:{cfg.embedding}:{what}",
+        tokenizer=tokenizer,
+        tower=tower,
+        pool=POOLS[cfg.embedding],
+        max_tokens=cfg.max_tokens,
+        batch=cfg.batch,
+        device=device,
+    )
+
+
+def _loaded(model: str, cfg: TextConfig, device: str) -> tuple[Any, Any]:
+    """Return the tower and the tokenizer; what the model's repository says to run is not run.
+
+    Of a model with more parts than the text encoder (T5, CLIP), only that part is used. A tokenizer without a token
+    for padding, as decoders have it, pads with its end token, which the mask hides.
+    """
+    where = {"revision": cfg.revision, "local_files_only": is_local(cfg), "trust_remote_code": False}
+    about = AutoConfig.from_pretrained(model, **where)
+    about = getattr(about, "text_config", about)
+    kind = AutoModelForTextEncoding if type(about) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
+    tower = kind.from_pretrained(model, config=about, use_safetensors=True, **where).to(device).eval()
+    tokenizer = AutoTokenizer.from_pretrained(model, **where)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tower, tokenizer
+
+
+def cls_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return the (B, W) state of the first token."""
+    return states_BTW[:, 0]
+
+
+def mean_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return the (B, W) mean of the states of the real tokens."""
+    weight_BT1 = mask_BT[..., None].to(states_BTW.dtype)
+    return (states_BTW * weight_BT1).sum(1) / weight_BT1.sum(1)
+
+
+def last_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return the (B, W) state of the last real token, on whichever side the padding is."""
+    places_BT = torch.arange(mask_BT.shape[1], device=mask_BT.device) * mask_BT
+    return states_BTW[torch.arange(len(mask_BT), device=mask_BT.device), places_BT.argmax(dim=1)]
+
+
+POOLS: dict[str, Pool] = {"cls": cls_pool, "mean": mean_pool, "last": last_pool}

@@ -1,0 +1,130 @@
+"""V-JEPA as a frozen video encoder: normalise, encode, pool."""
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from schemas.base import fingerprint
+from schemas.config import FeatureConfig
+from schemas.vjepa import TUBELET
+from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
+from trajpilot_core.encoders.video.vjepa_checkpoint import load_encoder
+from trajpilot_core.errors import CheckpointError
+
+log = logging.getLogger("trajpilot")
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of RGB in 0..1. Source: V-JEPA 2's public evaluation code, and the paper's appendix on preprocessing."""
+RESIZE = {
+    "swscale": "upright, squashed to a square by swscale bilinear, antialiased, 4:2:0 before RGB",
+    "antialiased": "upright, RGB before it is squashed to a square, bilinear, antialiased as in PIL",
+}
+"""FeatureConfig.resize -> what is done."""
+
+
+@dataclass(frozen=True)
+class FrozenVjepa:
+    """The network with its weights, and how clips go in and vectors come out."""
+
+    network: VjepaEncoder
+    config: FeatureConfig
+    digest: str
+
+    @property
+    def tokens(self) -> int:
+        """Parts of a clip's vector: 1, or one per tubelet."""
+        return 1 if self.config.tokens == "pooled" else self.config.n_frames // TUBELET
+
+    @property
+    def width(self) -> int:
+        """Numbers per clip: D, or D per tubelet; four times as many where the output is hierarchical."""
+        spec = SIZES[self.config.model]
+        return spec.width * self.tokens * (len(spec.levels) if self.config.hierarchical else 1)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Arithmetic of the network."""
+        return next(self.network.parameters()).dtype
+
+    def embed(self, frames: NDArray[np.uint8]) -> NDArray[np.float16]:
+        """Return (B, width) float16 of clips (B, T, size, size, 3) of RGB.
+
+        Raises:
+            torch.OutOfMemoryError: so many clips do not fit.
+        """
+        device = next(self.network.parameters()).device
+        with torch.inference_mode():
+            clip = normalised(torch.from_numpy(frames).to(device, non_blocking=True))
+            tokens = self.network(clip.to(self.dtype), self.config.hierarchical)
+            vectors: NDArray[np.float16] = pooled(tokens, self.config).half().cpu().numpy()
+        return vectors
+
+
+def normalised(frames_BTHWC: Tensor) -> Tensor:
+    """Turn uint8 RGB (B, T, H, W, 3) into the encoder's input (B, 3, T, H, W), float32 by ImageNet's mean and std."""
+    device = frames_BTHWC.device
+    mean, std = torch.tensor(IMAGENET_MEAN, device=device) * 255, torch.tensor(IMAGENET_STD, device=device) * 255
+    return ((frames_BTHWC.float() - mean) / std).permute(0, 4, 1, 2, 3)
+
+
+def pooled(tokens_BND: Tensor, cfg: FeatureConfig) -> Tensor:
+    """Average tokens (B, N, D) in float32: over all, (B, D), or over the patches of each tubelet, (B, tubelets x D)."""
+    if cfg.tokens == "pooled":
+        return tokens_BND.float().mean(dim=1)
+    by_tubelet: Tensor = tokens_BND.float().unflatten(1, (cfg.n_frames // TUBELET, -1))  # type: ignore[no-untyped-call]
+    return by_tubelet.mean(dim=2).flatten(1)
+
+
+def load_vjepa(cfg: FeatureConfig, device: str) -> FrozenVjepa:
+    """Load a released size with the weights that are configured.
+
+    Raises:
+        CheckpointError: no checkpoint is configured, or it cannot be used.
+    """
+    if cfg.checkpoint is None:
+        raise CheckpointError(
+            f"features.model is {cfg.model}, and features.checkpoint is not set; download the V-JEPA 2.1 "
+            "weights (docs/models.md gives the address) and set it, or set the model to tiny"
+        )
+    return with_weights(cfg.checkpoint, cfg, device)
+
+
+def with_weights(path: str, cfg: FeatureConfig, device: str) -> FrozenVjepa:
+    """Return the network of a configuration with the weights of a file, on a device and in its arithmetic.
+
+    Raises:
+        CheckpointError: the file cannot be used, or does not fit the settings.
+    """
+    network, sha256 = load_encoder(path, cfg.model, cfg.interpolate_rope, cfg.checkpoint_sha256)
+    if cfg.hierarchical and network.spec.release == "2.0":
+        raise CheckpointError(f"{path} is of V-JEPA 2.0, which has one norm; set features.hierarchical=false")
+    bf16 = in_bf16(cfg, device)
+    log.info(
+        "features: V-JEPA %s %s, sha256 %s, %s, torch %s",
+        network.spec.release,
+        cfg.model,
+        sha256[:12],
+        "bf16" if bf16 else "fp32",
+        torch.__version__,
+    )
+    network = network.to(device=torch.device(device), dtype=torch.bfloat16 if bf16 else torch.float32)
+    if cfg.compile:
+        network.compile_blocks()
+    return FrozenVjepa(network, cfg, encoder_digest(cfg, sha256, bf16))
+
+
+def in_bf16(cfg: FeatureConfig, device: str) -> bool:
+    """Return whether the network computes in bf16."""
+    return cfg.precision == "bf16" or (cfg.precision == "auto" and device != "cpu")
+
+
+def encoder_digest(cfg: FeatureConfig, checkpoint_sha256: str, bf16: bool) -> str:
+    """Fingerprint of the weights and of the preprocessing; the batch size does not enter."""
+    names = {"n_frames", "size_px", "backend", "model", "tokens", "interpolate_rope"}
+    how = cfg.model_dump(mode="json", include=names)
+    how |= {name: True for name in ("hierarchical", "compile") if getattr(cfg, name)}
+    how["resize"] = RESIZE[cfg.resize]
+    return fingerprint({"weights": checkpoint_sha256, "bf16": bf16, "mean": list(IMAGENET_MEAN), **how})

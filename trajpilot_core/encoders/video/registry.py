@@ -1,0 +1,74 @@
+"""Video encoders: the only list. Importing this module does not import torch."""
+
+from pathlib import Path
+
+from schemas.config import FeatureConfig
+from schemas.vjepa import VJEPA_FILES, VJEPA_SIZES, n_parameters
+from trajpilot_core.encoders.video.base import VideoEncoder, VideoEncoderSpec
+from trajpilot_core.errors import NotBuiltError
+
+HALF_BYTES = 2
+"""Of a number in the shortest arithmetic that weights come in."""
+
+
+def _load_vjepa(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
+    from trajpilot_core.encoders.video.frozen_vjepa import load_vjepa
+
+    return load_vjepa(cfg, device)
+
+
+def _load_tiny(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
+    from trajpilot_core.encoders.video.tiny import load_tiny
+
+    return load_tiny(cfg, device, scratch)
+
+
+def vjepa_fault(cfg: FeatureConfig, path: Path) -> tuple[str, str] | None:
+    """Return what speaks against a file of V-JEPA's weights by its name or size, and what to do."""
+    known = {one.file: one for one in VJEPA_FILES}.get(path.name)
+    if known is not None and known.model != cfg.model:
+        return f"of {known.model}", f"set features.model={known.model}"
+    least = n_parameters(cfg.model, "2.0") * HALF_BYTES
+    if path.stat().st_size < least:
+        return f"{cfg.model} alone takes {least / 1e9:.2f} GB", "download it again, or set features.model"
+    return None
+
+
+TINY = VideoEncoderSpec("tiny V-JEPA", ("tiny",), _load_tiny, has_weights=False, n_threads=1)
+"""Of the demo; decoders need the other cores."""
+VJEPA = VideoEncoderSpec(
+    "V-JEPA", tuple(name for name in VJEPA_SIZES if name not in TINY.models), _load_vjepa, file_fault=vjepa_fault
+)
+VIDEO_ENCODERS: dict[str, VideoEncoderSpec] = {model: spec for spec in (VJEPA, TINY) for model in spec.models}
+"""FeatureConfig.model -> the encoder that it is a size of."""
+
+
+def video_encoder_spec(cfg: FeatureConfig) -> VideoEncoderSpec:
+    """Return what is known of the encoder that `cfg` names.
+
+    Raises:
+        NotBuiltError: there is none of this name.
+    """
+    if cfg.model not in VIDEO_ENCODERS:
+        raise NotBuiltError(f"no video encoder has the model {cfg.model}; there are {', '.join(VIDEO_ENCODERS)}")
+    return VIDEO_ENCODERS[cfg.model]
+
+
+def load_video_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
+    """Return the encoder that `cfg` names.
+
+    Args:
+        cfg: model, weights, arithmetic.
+        device: cpu or cuda.
+        scratch: private folder, for an encoder that writes its own weights.
+
+    Raises:
+        CheckpointError: no checkpoint is configured where one is needed, or it cannot be used.
+        NotBuiltError: there is no such encoder.
+    """
+    return video_encoder_spec(cfg).load(cfg, device, scratch)
+
+
+def video_encoder_files(cfg: FeatureConfig) -> tuple[str, ...]:
+    """Return the absolute paths of the files that the encoder is made of; none where it makes its own."""
+    return () if cfg.checkpoint is None else (str(Path(cfg.checkpoint).absolute()),)

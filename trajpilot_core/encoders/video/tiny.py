@@ -1,0 +1,63 @@
+"""The demo's encoder: tiny, random, frozen, in the layout of the released checkpoints."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from schemas.config import FeatureConfig
+from trajpilot_core.encoders.video.frozen_vjepa import FrozenVjepa, with_weights
+from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
+from trajpilot_core.store.files import asked_again, naming_failures
+
+SEED = 2605
+COLOUR_GAIN, TEXTURE_GAIN, OFFSET_GAIN, BRANCH_GAIN = 2.0, 1.5, 0.3, 1.0
+"""Scales of the random weights: response to a tubelet's mean colour, to its texture, constants, residual branches."""
+WRAPPER = "module.backbone."
+
+
+def load_tiny(cfg: FeatureConfig, device: str, scratch: Path) -> FrozenVjepa:
+    """Load the demo's encoder; where no checkpoint is configured, its weights are written to `scratch` first.
+
+    Raises:
+        CheckpointError: the configured checkpoint cannot be used.
+    """
+    path = cfg.checkpoint
+    if path is None:
+        path = str(scratch / "tiny.pt")
+        with naming_failures("write", Path(path)):
+            scratch.mkdir(parents=True, exist_ok=True)
+            write_tiny_checkpoint(Path(path))
+    return with_weights(path, cfg, device)
+
+
+def write_tiny_checkpoint(path: Path, seed: int = SEED) -> None:
+    """Write a random `tiny` encoder as a released file lies: a dictionary with `target_encoder` and wrapped names.
+
+    Same seed, same file name: same bytes. The patch embedding is drawn as a random projection of the mean colour plus
+    noise kernels, so that the mean over the tokens carries coarse image statistics (docs/decisions/vjepa.md).
+    """
+    encoder = VjepaEncoder(SIZES["tiny"])
+    generator = torch.Generator().manual_seed(seed)
+    state = {name: _draw(name, value, generator) for name, value in sorted(encoder.state_dict().items())}
+    wrapped = {WRAPPER + name: value for name, value in state.items()}
+    try:
+        torch.save({"target_encoder": wrapped, "epoch": 0}, path)
+    except RuntimeError as error:  # what the library makes of a failing disk
+        raise asked_again(path.parent, str(error).split("\n", 1)[0]) from error
+
+
+def _draw(name: str, like: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw one parameter of the shape of `like`."""
+    if "norm" in name:
+        return torch.ones_like(like) if name.endswith("weight") else torch.zeros_like(like)
+    noise: Tensor = torch.randn(like.shape, generator=generator)
+    if name.startswith("patch_embed") and name.endswith("weight"):
+        pixels = like[0, 0].numel()
+        colour: Tensor = torch.randn((*like.shape[:2], 1, 1, 1), generator=generator)
+        return (COLOUR_GAIN * colour / pixels).add(noise, alpha=TEXTURE_GAIN / pixels**0.5)
+    if name.startswith("patch_embed") or name.endswith("mod_embed"):
+        return noise.mul(OFFSET_GAIN)
+    if name.endswith("bias"):
+        return torch.zeros_like(like)
+    return noise.mul(BRANCH_GAIN / like.shape[1] ** 0.5)

@@ -1,0 +1,147 @@
+"""Load V-JEPA weights from the released files: safe, strict, checked by digest. Layout: docs/decisions/vjepa.md."""
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from schemas.vjepa import Release
+from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
+from trajpilot_core.errors import CheckpointError
+
+ENCODER_KEYS = ("target_encoder", "ema_encoder", "encoder")
+"""Which part of a training checkpoint is used, best first: the averaged weights before the trained ones."""
+PREFIXES = ("module.", "backbone.")
+"""Left in the names by the wrappers of the distributed training."""
+TRANSFORMERS_PATCH = "encoder.embeddings.patch_embeddings.proj.weight"
+"""By this name the layout of transformers is known."""
+
+
+def load_encoder(path: str, model: str, interpolate_rope: bool, sha256: str | None = None) -> tuple[VjepaEncoder, str]:
+    """Build the encoder `model` (see SIZES) with the weights of a .pt or .safetensors file, in eval mode, float32.
+
+    The release (2.0 or 2.1) is read off the parameter names. Returns (encoder, sha256 of the file).
+
+    Raises:
+        CheckpointError: no such file, another digest, an unsafe or unknown layout, or weights of another size.
+    """
+    found = file_sha256(path)
+    if sha256 is not None and found != sha256:
+        raise CheckpointError(f"{path} has sha256 {found}, expected was {sha256}; download it again")
+    state = encoder_state(read_checkpoint(path), path)
+    release: Release = "2.1" if "norms_block.0.weight" in state else "2.0"
+    spec = dataclasses.replace(SIZES[model], release=release, interpolate_rope=interpolate_rope)
+    with torch.device("meta"):
+        encoder = VjepaEncoder(spec)
+    try:
+        encoder.load_state_dict(state, strict=True, assign=True)
+    except RuntimeError as error:
+        text = str(error).replace("\n\t", " ")
+        raise CheckpointError(
+            f"{path} does not fit {model} (V-JEPA {release}){_fitting(state)}: {text[:1500]}"
+        ) from error
+    return encoder.float().eval().requires_grad_(False), found
+
+
+def file_sha256(path: str) -> str:
+    """Return the sha256 (hex) of a file.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        what = (
+            f"cannot read the checkpoint {path}: {error.strerror}; "
+            "give the downloaded file with --set features.checkpoint"
+        )
+        raise CheckpointError(what) from error
+
+
+def read_checkpoint(path: str) -> dict[str, Any]:
+    """Read a .safetensors file, or a .pt file with weights_only=True, which runs no code of the file.
+
+    Raises:
+        CheckpointError: the file is damaged, holds more than tensors, or is no dictionary.
+    """
+    try:
+        if path.endswith(".safetensors"):
+            return dict(load_file(path))
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except (UnpicklingError, RuntimeError, EOFError, ValueError, SafetensorError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(
+            f"{path} was refused: {first}; only tensors in a zip-format .pt or .safetensors"
+        ) from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} holds a {type(content).__name__}; a dictionary of tensors was expected")
+    return content
+
+
+def encoder_state(content: dict[str, Any], path: str) -> dict[str, Tensor]:
+    """Pick the encoder's parameters out of a checkpoint and strip the wrappers' prefixes.
+
+    Files of release 2.0 still hold the `pos_embed` of their first training, which rotary positions replaced: left out.
+
+    Raises:
+        CheckpointError: unknown layout; the message lists the keys that were found.
+    """
+    part: Any = next((content[key] for key in ENCODER_KEYS if key in content), content)
+    if not isinstance(part, dict) or not all(isinstance(value, Tensor) for value in part.values()):
+        raise CheckpointError(
+            f"{path} has an unknown layout: found {_names(content)}, expected one of {list(ENCODER_KEYS)} "
+            "with tensors, or the tensors themselves"
+        )
+    state = {_bare(name): value for name, value in part.items()}
+    if TRANSFORMERS_PATCH in part or f"vjepa2.{TRANSFORMERS_PATCH}" in part:
+        state = from_transformers(state)
+    if "norms_block.3.weight" not in state:
+        state.pop("pos_embed", None)
+    if "patch_embed.proj.weight" not in state or not {"norm.weight", "norms_block.3.weight"} & state.keys():
+        raise CheckpointError(f"{path} is no V-JEPA encoder: found {_names(part)}")
+    return state
+
+
+def from_transformers(part: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Give the parameters of transformers' V-JEPA 2 the names of the released files; the predictor is left out."""
+    state: dict[str, Tensor] = {}
+    for long, value in sorted(part.items()):
+        name = long.removeprefix("vjepa2.")
+        if not name.startswith("encoder."):
+            continue
+        name = name.removeprefix("encoder.").replace("layer.", "blocks.", 1).replace(".attention.", ".attn.")
+        name = name.replace("embeddings.patch_embeddings", "patch_embed").replace("layernorm.", "norm.")
+        state[name] = value
+    for name in [name for name in state if ".attn.query." in name]:
+        thirds = [state.pop(name.replace(".query.", f".{third}.")) for third in ("query", "key", "value")]
+        state[name.replace(".query.", ".qkv.")] = torch.cat(thirds)
+    return state
+
+
+def _fitting(state: dict[str, Tensor]) -> str:
+    """Return which model weights of this width and depth are of, where it is a known one."""
+    width = len(state["patch_embed.proj.weight"])
+    depth = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
+    fits = [name for name, spec in SIZES.items() if (spec.width, spec.depth) == (width, depth)]
+    return f"; they are {width} wide and {depth} deep" + "".join(f": set features.model={name}" for name in fits)
+
+
+def _bare(name: str) -> str:
+    """Strip the wrappers' prefixes, in any order."""
+    while name.startswith(PREFIXES):
+        name = name.split(".", 1)[1]
+    return name
+
+
+def _names(content: dict[str, Any]) -> str:
+    """List the first keys of a dictionary."""
+    names = sorted(map(str, content))
+    return ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")

@@ -1,0 +1,43 @@
+"""How many stages this machine runs at a time."""
+
+import os
+from pathlib import Path
+
+MEMORY_OF_A_STAGE = 16 * 10**9
+"""Bytes of host memory that no stage exceeds at the size of the paper's corpus."""
+LIMITS, LISTING = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
+UNKNOWN_MEMORY = 0
+"""Where the system does not report it, one stage runs at a time."""
+
+
+def stages_at_once(asked: int | None, workers: int) -> int:
+    """Return how many stages may run at a time.
+
+    Args:
+        asked: RunOptions.stages_at_once; None: what the machine has.
+        workers: processes of each stage; in addition to them it keeps about one core busy itself.
+    """
+    if asked is not None:
+        return asked
+    return max(1, min(usable_cores() // (workers + 1), usable_memory() // MEMORY_OF_A_STAGE))
+
+
+def usable_cores(limits: Path = LIMITS) -> int:
+    """Return the cores that this process may use: its affinity, or the quota of its container (cgroup v2)."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _words(limits / "cpu.max")
+    if len(quota) == 2 and quota[0].isdigit():
+        cores = min(cores, max(1, int(quota[0]) // int(quota[1])))
+    return cores
+
+
+def usable_memory(listing: Path = LISTING, limits: Path = LIMITS) -> int:
+    """Return the bytes of memory that are free, or the limit of the container (cgroup v2) where that is less."""
+    lines = [line.split() for line in listing.read_text().splitlines()] if listing.exists() else []
+    free = next((int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"), UNKNOWN_MEMORY)
+    limit = _words(limits / "memory.max")
+    return min(free, int(limit[0])) if limit and limit[0].isdigit() else free
+
+
+def _words(path: Path) -> list[str]:
+    return path.read_text().split() if path.is_file() else []

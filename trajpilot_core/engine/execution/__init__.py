@@ -1,0 +1,1 @@
+"""Running one stage: what is missing is computed, and one manifest is committed."""

@@ -1,0 +1,199 @@
+"""Compute what is missing of one stage and build its manifest; committing it is the executor's."""
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import pyarrow as pa
+
+from schemas.arrow import arrow_schema, rows_of
+from schemas.artifacts import Entry, Manifest, ShardRecord
+from schemas.base import fingerprint
+from schemas.config import RunOptions
+from schemas.rejects import Reject
+from trajpilot_core.engine.execution.shard_reuse import finished_shards
+from trajpilot_core.engine.execution.sink import StageSink, check_balance, count_codes, write_rejects
+from trajpilot_core.engine.key import KeyedStage, key_stage, rejects_entry
+from trajpilot_core.engine.progress import Progress
+from trajpilot_core.engine.resolve import resolve_device
+from trajpilot_core.engine.stage import Runtime, Source, Work
+from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.store.files import Folder, naming_failures
+from trajpilot_core.store.inventory import UNSTABLE, Inventory, moved
+from trajpilot_core.store.manifest import FORMAT, entry_of, stage_folder
+from trajpilot_core.store.parquet import read_table
+from trajpilot_core.store.verified import verified_file
+
+LIBRARIES = ("av", "numpy", "opencv-python-headless", "pyarrow", "safetensors", "scipy", "torch", "transformers")
+"""Versions that a manifest records: they can change the last digit of what a stage computes."""
+
+
+@dataclass(frozen=True)
+class ComputeContext:
+    """Where and with what a stage is computed."""
+
+    folder: Folder
+    inventory: Inventory
+    digest_of: Mapping[str, str]
+    """Input file -> digest that went into the key."""
+    run: RunOptions
+    progress: Progress
+    forced: bool
+    elsewhere: "Elsewhere | None" = None
+    """Who else may compute shards; None: no other process."""
+    scratch: Path | None = None
+    """Private folder of this computation; None: the one that its key names."""
+
+
+Elsewhere = Callable[[KeyedStage, ComputeContext, tuple[Source, ...]], tuple[Source, ...]]
+"""(the stage, its job, pending sources) -> those that are left to this process; the shards of all others are there."""
+
+
+def compute(work: KeyedStage, job: ComputeContext) -> tuple[Manifest, int]:
+    """Run the stage on what is missing; return its manifest, not yet committed, and the number of units reused.
+
+    Raises:
+        StoreError: the stage broke its declaration.
+        InputError: the files of a stage that is not sharded changed meanwhile.
+    """
+    if work.resolved.stage.shard_by is None:
+        return _compute_whole(work, job), 0
+    return _compute_sharded(work, job)
+
+
+def scratch_folder(run: RunOptions, name: str) -> Path:
+    """Return the private folder of a computation: below the root, or below the system's where the root is remote."""
+    if "://" in run.root and not run.root.startswith("file:"):
+        return Path(tempfile.gettempdir()) / f"trajpilot-{fingerprint(run.root)[:16]}" / name
+    return Path(run.root.removeprefix("file://")).absolute() / "scratch" / name
+
+
+def _runtime(work: KeyedStage, job: ComputeContext) -> Runtime:
+    scratch = job.scratch or scratch_folder(job.run, f"{work.resolved.stage.name}-{work.key[:16]}")
+    with naming_failures("make the scratch folder", scratch):
+        scratch.mkdir(parents=True, exist_ok=True)
+    return Runtime(job.run.data_root, resolve_device(job.run.device), job.run.workers, scratch, job.progress)
+
+
+def _compute_whole(work: KeyedStage, job: ComputeContext) -> Manifest:
+    stage, resolved = work.resolved.stage, work.resolved
+    _refuse_unstable(stage.name, [path for path, digest in job.digest_of.items() if digest.startswith(UNSTABLE)])
+    sink = StageSink(job.folder, stage, work.key)
+    stage.run(Work(resolved.inputs, resolved.config, resolved.sources, sink, _runtime(work, job)))
+    missing = [entry for entry in stage.writes if entry not in sink.entries]
+    if missing:
+        raise StoreError(f"stage {stage.name} ended without writing {', '.join(missing)}, declared in Stage.writes")
+    if sink.counts is None:
+        raise StoreError(f"stage {stage.name} ended without Sink.count; say how many rows went in and out")
+    n_in, n_out = sink.counts
+    check_balance(f"stage {stage.name}", n_in, n_out, sink.rejects)
+    _refuse_unstable(stage.name, moved(job.inventory, job.digest_of))
+    rejects = entry_of("table", [write_rejects(job.folder, stage.name, work.key, sink.rejects)])
+    entries = {**sink.entries, rejects_entry(stage.name): rejects}
+    return _manifest(work, entries, n_in, n_out, count_codes(sink.rejects))
+
+
+def _refuse_unstable(stage: str, changed: Sequence[str]) -> None:
+    if changed:
+        shown = ", ".join(changed[:5])
+        raise InputError(f"{shown} changed while {stage} read it; run again when nothing writes to the corpus")
+
+
+def _compute_sharded(work: KeyedStage, job: ComputeContext) -> tuple[Manifest, int]:
+    done = {} if job.forced else finished_shards(work, job.folder)
+    pending = tuple(source for source in work.resolved.sources if source.shard not in done)
+    here = pending
+    if pending and job.elsewhere is not None:
+        here = job.elsewhere(work, job, pending)
+        done = finished_shards(work, job.folder)
+    changed: list[str] = []
+    if here:
+        sink = compute_shards(work, job, here)
+        done, changed = done | sink.shards, sink.changed
+    _refuse_gaps(work, done)
+    if changed:
+        now = {path: f"{UNSTABLE}:{time.time_ns()}" for path in changed}
+        work = key_stage(work.resolved, {**job.digest_of, **now})  # a key that no later run asks for
+    records = [done[source.shard] for source in work.resolved.sources]
+    return _fold(work, job.folder, records), len(records) - len(pending)
+
+
+def _refuse_gaps(work: KeyedStage, done: Mapping[str, ShardRecord]) -> None:
+    gaps = [source.shard for source in work.resolved.sources if source.shard not in done]
+    if gaps:
+        shown = ", ".join(repr(shard) for shard in gaps[:5])
+        raise StoreError(
+            f"stage {work.resolved.stage.name}: {len(gaps)} shards were to be made elsewhere and are not there: {shown}"
+        )
+
+
+def compute_shards(work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...]) -> StageSink:
+    """Run a sharded stage on the pending sources; each shard is committed at once.
+
+    Raises:
+        StoreError: the stage ended without a shard that it was asked for.
+    """
+    stage, files = work.resolved.stage, {source.shard: source.files for source in pending}
+
+    def unstable(shard: str) -> list[str]:
+        return moved(job.inventory, {path: job.digest_of[path] for path in files[shard]})
+
+    def delivered(n_done: int) -> None:
+        job.progress(n_done, len(pending), f"{stage.shard_by}s")
+
+    keys = {shard: work.shard_keys[shard] for shard in files}
+    sink = StageSink(job.folder, stage, work.key, keys, unstable, delivered)
+    stage.run(Work(work.resolved.inputs, work.resolved.config, pending, sink, _runtime(work, job)))
+    missing = sorted(set(files) - set(sink.shards))
+    if missing:
+        shown = ", ".join(repr(shard) for shard in missing[:5])
+        raise StoreError(f"stage {stage.name} ended without {len(missing)} of {len(files)} shards: {shown}")
+    return sink
+
+
+def _fold(work: KeyedStage, folder: Folder, records: list[ShardRecord]) -> Manifest:
+    """Build the manifest of a sharded stage from its shard records, in the order of the takes."""
+    stage = work.resolved.stage
+    rejects = [row for record in records for row in _rejects_of(folder, stage.name, record.rejects)]
+    entries = {
+        stage.writes[0]: entry_of("table", [file for record in records for file in record.entry.files]),
+        rejects_entry(stage.name): entry_of("table", [write_rejects(folder, stage.name, work.key, rejects)]),
+    }
+    n_in, n_out = sum(record.n_in for record in records), sum(record.n_out for record in records)
+    return _manifest(work, entries, n_in, n_out, count_codes(rejects))
+
+
+def _rejects_of(folder: Folder, stage: str, entry: Entry) -> list[Reject]:
+    tables = [read_table(verified_file(folder, stage_folder(stage), file)) for file in entry.files]
+    return rows_of(Reject, pa.concat_tables([arrow_schema(Reject).empty_table(), *tables]))
+
+
+def _manifest(work: KeyedStage, entries: dict[str, Entry], n_in: int, n_out: int, rejected: dict[str, int]) -> Manifest:
+    resolved = work.resolved
+    return Manifest(
+        format=FORMAT,
+        stage=resolved.stage.name,
+        version=resolved.stage.version,
+        key=work.key,
+        config=resolved.config.content(),
+        inputs=dict(work.inputs),
+        entries=entries,
+        n_in=n_in,
+        n_out=n_out,
+        rejected=rejected,
+        libraries=library_versions(),
+    )
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the libraries that compute, as far as they are installed; nothing is imported."""
+    installed = {}
+    for name in LIBRARIES:
+        try:
+            installed[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return installed

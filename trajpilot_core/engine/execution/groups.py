@@ -1,0 +1,268 @@
+"""A sharded stage in groups of takes that several processes compute, here or on other machines.
+
+The store stays the only truth: a group is done when the shard of each of its takes is committed, whatever is reported.
+Only the run that began writes the manifest. Reasons: docs/decisions/fan-out.md.
+"""
+
+import heapq
+import math
+import secrets
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from schemas.artifacts import UnitSources
+from schemas.config import PipelineConfig, RunOptions
+from schemas.groups import TakeGroup
+from trajpilot_core.engine.execution.compute import ComputeContext, compute_shards, scratch_folder
+from trajpilot_core.engine.execution.outcome import units_lost
+from trajpilot_core.engine.execution.shard_reuse import finished_shards
+from trajpilot_core.engine.key import KeyedStage, ResolvedStage, key_stage, paths_of, resolve_stage
+from trajpilot_core.engine.progress import Progress
+from trajpilot_core.engine.provenance import read_notes, unit_sources, write_notes
+from trajpilot_core.engine.resolve import resolve_device
+from trajpilot_core.engine.stage import AnyStage, Source, no_progress
+from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.inventory import digests, load_inventory, moved
+from trajpilot_core.store.lock import GC_WAIT_S, in_use
+from trajpilot_core.store.manifest import shard_path
+
+
+@dataclass(frozen=True)
+class GroupOutcome:
+    """What computing a group came to, in takes."""
+
+    reused: int
+    computed: int
+    rejected: int
+    """Rows lost in what was computed."""
+    seconds: float
+
+    def message(self) -> str:
+        """Return the counts as people read them."""
+        return f"reused {self.reused:,}, computed {self.computed:,}, rejected {self.rejected:,}"
+
+
+def balance(video_s: Mapping[str, float], target_s: float) -> list[list[str]]:
+    """Split takes into groups of about `target_s` seconds of video, the longest take first to the lightest group.
+
+    Args:
+        video_s: take -> seconds of video.
+        target_s: seconds of video of a group; a longer take is a group of its own, and those come first.
+    """
+    order = sorted(video_s, key=lambda take: (-video_s[take], take))
+    long = [take for take in order if video_s[take] > target_s]
+    rest = order[len(long) :]
+    wanted = max(1, math.ceil(sum(video_s[take] for take in rest) / target_s))
+    groups: list[list[str]] = [[] for _ in range(min(wanted, len(rest)))]
+    loads = [(0.0, number) for number in range(len(groups))]
+    for take in rest:
+        load, number = heapq.heappop(loads)
+        groups[number].append(take)
+        heapq.heappush(loads, (load + video_s[take], number))
+    return [[take] for take in long] + groups
+
+
+def share_out(
+    work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...], target_s: float
+) -> tuple[TakeGroup, ...]:
+    """Prepare pending shards for others to compute, and return them in groups; nothing where that makes one group.
+
+    Args:
+        work: the stage as a whole.
+        job: where it is computed.
+        pending: what is missing of it.
+        target_s: seconds of video of a group.
+    """
+    weigh = work.resolved.stage.video_s
+    if weigh is None:
+        return ()
+    video_s = {source.shard: weigh(source) for source in pending}
+    split = balance(video_s, target_s)
+    if len(split) < 2:
+        return ()
+    for take in video_s:
+        _forget(job.folder, work.resolved.stage.name, work.shard_keys[take])
+    write_notes(job.folder, work.resolved, work.key, job.digest_of)
+    return tuple(
+        TakeGroup(
+            stage=work.resolved.stage.name,
+            version=work.resolved.stage.version,
+            key=work.key,
+            number=number,
+            of=len(split),
+            takes={take: work.shard_keys[take] for take in sorted(takes)},
+            video_s=round(sum(video_s[take] for take in takes), 3),
+        )
+        for number, takes in enumerate(split, start=1)
+    )
+
+
+def _forget(folder: Folder, stage: str, key: str) -> None:
+    """Remove the marker of a shard that is to be made again, so that its presence shows that it was."""
+    path = shard_path(stage, key)
+    if folder.size(path) is not None:
+        folder.remove(path)
+
+
+def handed(work: KeyedStage, job: ComputeContext, config: PipelineConfig) -> tuple[PipelineConfig, RunOptions]:
+    """Return the settings and options under which every process computes the same shards as this one.
+
+    What `auto` means here is written out; folders are written in full.
+    """
+    stage, run = work.resolved.stage, job.run
+    return config.replace(**{stage.section: work.resolved.config}), run.replace(
+        root=job.folder.url,
+        data_root=job.inventory.root.url() if run.data_root else "",
+        device=resolve_device(run.device) if stage.on_gpu(work.resolved.config) else "cpu",
+        group_video_s=None,
+        only=(),
+        from_stage=None,
+        force=(),
+        rehash=False,
+    )
+
+
+def made(folder: Folder, group: TakeGroup) -> int:
+    """Return how many takes of a group are committed, from looks alone."""
+    return sum(folder.size(shard_path(group.stage, key)) is not None for key in group.takes.values())
+
+
+def unfinished(work: KeyedStage, job: ComputeContext, takes: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the takes whose shard is not there although their files still are what the run began with.
+
+    A take whose file changed meanwhile is not counted: its reject is written by the run that began.
+    """
+    narrow = _narrow(work, frozenset(takes))
+    done = finished_shards(narrow, job.folder)
+    left = [source for source in narrow.resolved.sources if source.shard not in done]
+    return tuple(s.shard for s in left if not moved(job.inventory, {path: job.digest_of[path] for path in s.files}))
+
+
+def _narrow(work: KeyedStage, takes: frozenset[str]) -> KeyedStage:
+    sources = tuple(source for source in work.resolved.sources if source.shard in takes)
+    keys = {source.shard: work.shard_keys[source.shard] for source in sources}
+    return replace(work, resolved=replace(work.resolved, sources=sources), shard_keys=keys)
+
+
+def compute_group(
+    config: PipelineConfig,
+    run: RunOptions,
+    stages: Mapping[str, AnyStage],
+    group: TakeGroup,
+    progress: Progress = no_progress,
+) -> GroupOutcome:
+    """Compute and commit the shards of a group; no manifest, and what counts stays what it was.
+
+    Takes whose shards are there already are skipped.
+
+    Args:
+        config: as `handed` gave it.
+        run: likewise.
+        stages: all stages by name.
+        group: which takes, and the keys that must come out.
+        progress: called with (done, total, what).
+
+    Raises:
+        InputError: stage, settings or files are not what they were where the run began; names what differs. Takes that
+            agree are computed first.
+        StoreError: an input is not there, or the disk failed.
+    """
+    clock, stage = time.monotonic(), stages[group.stage]
+    if stage.version != group.version:
+        raise InputError(
+            f"stage {stage.name} has version {stage.version} here and {group.version} where the run began; "
+            "bring both checkouts to the same state and run again"
+        )
+    with in_use(run.root, GC_WAIT_S, run.protocols):
+        folder = open_folder(run.root, run.protocols)
+        inventory = load_inventory(folder, run.data_root, run.protocols)
+        resolved = resolve_stage(folder, stage, config, run, stages)
+        resolved = replace(
+            resolved, sources=tuple(source for source in resolved.sources if source.shard in group.takes)
+        )
+        digest_of = digests(inventory, paths_of(resolved), workers=run.workers, rehash=False)
+        work = key_stage(resolved, digest_of)
+        same = frozenset(take for take, key in work.shard_keys.items() if group.takes[take] == key)
+        scratch = scratch_folder(run, f"{stage.name}-{secrets.token_hex(8)}")
+        job = ComputeContext(folder, inventory, digest_of, run, progress, forced=False, scratch=scratch)
+        outcome = _compute_missing(_narrow(work, same), job, clock)
+        if len(same) < len(group.takes):
+            raise InputError(_differences(folder, resolved, digest_of, group, same))
+    return outcome
+
+
+def _compute_missing(work: KeyedStage, job: ComputeContext, clock: float) -> GroupOutcome:
+    done = finished_shards(work, job.folder)
+    pending = tuple(source for source in work.resolved.sources if source.shard not in done)
+    lost = 0
+    if pending:
+        try:
+            sink = compute_shards(work, job, pending)
+        finally:
+            if job.scratch is not None:
+                shutil.rmtree(job.scratch, ignore_errors=True)
+        lost = sum(units_lost(record.rejected) for record in sink.shards.values())
+    return GroupOutcome(len(done), len(pending), lost, time.monotonic() - clock)
+
+
+def _differences(
+    folder: Folder, resolved: ResolvedStage, digest_of: Mapping[str, str], group: TakeGroup, same: frozenset[str]
+) -> str:
+    """State what is not as it was where the run began, for the first takes that differ."""
+    here = {source.shard: unit_sources(source, digest_of) for source in resolved.sources}
+    there = read_notes(folder, group.stage, group.key)
+    differ = sorted(set(group.takes) - same)
+    told = "; ".join(f"{take} ({_difference(here.get(take), there.get(take))})" for take in differ[:5])
+    return (
+        f"{group.stage}: {len(differ)} of {len(group.takes)} takes are not here what they were where the run began: "
+        f"{told}; root and corpus must be the same folders for every worker"
+    )
+
+
+def _difference(here: UnitSources | None, there: UnitSources | None) -> str:
+    if there is None:
+        return "the notes of the run are not below this root"
+    if here is None:
+        return "not in the takes table here"
+    files = [path for path in there.files.keys() | here.files.keys() if there.files.get(path) != here.files.get(path)]
+    facts = [name for name in there.facts.keys() | here.facts.keys() if there.facts.get(name) != here.facts.get(name)]
+    return ", ".join(sorted([*files, *facts])) or "the settings of the stage"
+
+
+def gather(
+    work: KeyedStage,
+    job: ComputeContext,
+    pending: tuple[Source, ...],
+    groups: tuple[TakeGroup, ...],
+    reasons: Mapping[int, str],
+) -> tuple[Source, ...]:
+    """Return the sources that are left to the run that began; refuse to go on while a group is not done.
+
+    What failed elsewhere must be seen, not made up for. Left are only takes whose files changed meanwhile.
+
+    Args:
+        work: the stage as a whole.
+        job: where it is computed.
+        pending: what was shared out.
+        groups: in which groups.
+        reasons: number of a group -> why it failed.
+
+    Raises:
+        StoreError: names the groups, their unfinished takes and the reasons.
+    """
+    left = {group.number: unfinished(work, job, group.takes) for group in groups}
+    bad = [
+        f"group {number} ({len(takes)} takes unfinished, {takes[0]} for one): {reasons.get(number, 'no reason known')}"
+        for number, takes in left.items()
+        if takes
+    ]
+    if bad:
+        raise StoreError(
+            f"stage {work.resolved.stage.name}: {len(bad)} of {len(groups)} groups failed; what is finished is "
+            f"kept, run again: {'; '.join(bad)}"
+        )
+    done = finished_shards(_narrow(work, frozenset(source.shard for source in pending)), job.folder)
+    return tuple(source for source in pending if source.shard not in done)

@@ -1,0 +1,149 @@
+"""Where a stage puts its results: files at once, visible only when the executor commits."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from schemas.arrow import table_of
+from schemas.artifacts import Entry, FileEntry, ShardRecord
+from schemas.rejects import Reject, RejectCode, reject
+from trajpilot_core.engine.stage import AnyStage, Tensors
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.files import Folder
+from trajpilot_core.store.locations import check_name
+from trajpilot_core.store.manifest import SHARDS, entry_of, seal, shard_path, write_data
+from trajpilot_core.store.parquet import table_bytes
+from trajpilot_core.store.tensors import tensors_bytes
+
+
+@dataclass
+class StageSink:
+    """Collects what one stage writes. A sharded stage uses `shard` alone, any other the rest."""
+
+    folder: Folder
+    stage: AnyStage
+    key: str
+    shard_keys: Mapping[str, str] = field(default_factory=dict)
+    """Shards to deliver, and their keys."""
+    unstable: Callable[[str], list[str]] = lambda shard: []
+    """Shard -> its input files that changed since they were hashed."""
+    delivered: Callable[[int], None] = lambda n_done: None
+    """Called with the number of shards that are done."""
+    entries: dict[str, Entry] = field(default_factory=dict)
+    rejects: list[Reject] = field(default_factory=list)
+    counts: tuple[int, int] | None = None
+    shards: dict[str, ShardRecord] = field(default_factory=dict)
+    changed: list[str] = field(default_factory=list)
+    """Input files that changed meanwhile."""
+
+    def table(self, name: str, table: pa.Table) -> None:
+        """Write a declared table."""
+        self._claim(name)
+        self.entries[name] = entry_of("table", [self._write("parquet", table_bytes(table), table.num_rows)])
+
+    def model(self, name: str, tensors: Tensors, metadata: Mapping[str, str]) -> None:
+        """Write a declared model."""
+        self._claim(name)
+        self.entries[name] = entry_of("model", [self._write("safetensors", tensors_bytes(tensors, metadata), 0)])
+
+    def document(self, name: str, content: bytes) -> None:
+        """Write a declared document; its file ends in its name."""
+        self._claim(name)
+        self.entries[name] = entry_of("document", [self._write(check_name(name), content, 0)])
+
+    def reject(self, rejects: Iterable[Reject]) -> None:
+        """Add rows to the stage's rejects table."""
+        self._not_sharded("reject")
+        self.rejects.extend(rejects)
+
+    def count(self, n_in: int, n_out: int) -> None:
+        """State rows in and out."""
+        self._not_sharded("count")
+        self.counts = (n_in, n_out)
+
+    def shard(self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int) -> None:
+        """Commit one shard at once; where its files changed meanwhile, its rows are replaced by one reject."""
+        if shard not in self.shard_keys:
+            raise StoreError(f"stage {self.stage.name} delivers the shard {shard!r}, which it was not asked for")
+        changed = self.unstable(shard)
+        if changed:
+            detail = f"{', '.join(changed)} changed while the stage read it"
+            table = table.slice(0, 0)
+            rejects = [reject(self.stage.name, RejectCode.INPUT_UNSTABLE, shard, detail, n_units=n_in)]
+            self.changed += changed
+        check_balance(f"{self.stage.name}, shard {shard}", n_in, table.num_rows, rejects)
+        self.shards[shard] = self._commit_shard(shard, table, rejects, n_in, visible=not changed)
+        self.delivered(len(self.shards))
+
+    def _commit_shard(
+        self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int, *, visible: bool
+    ) -> ShardRecord:
+        key = self.shard_keys[shard]
+        place = f"{SHARDS}/{key}"
+        data = write_data(self.folder, self.stage.name, place, "parquet", table_bytes(table), table.num_rows)
+        record = ShardRecord(
+            stage=self.stage.name,
+            key=key,
+            shard=shard,
+            entry=entry_of("table", [data]),
+            rejects=entry_of("table", [write_rejects(self.folder, self.stage.name, place, rejects)] if rejects else []),
+            n_in=n_in,
+            n_out=table.num_rows,
+            rejected=count_codes(rejects),
+        )
+        if visible:
+            self.folder.replace(shard_path(self.stage.name, key), seal(record))
+        return record
+
+    def _write(self, suffix: str, content: bytes, rows: int) -> FileEntry:
+        return write_data(self.folder, self.stage.name, self.key, suffix, content, rows)
+
+    def _claim(self, name: str) -> None:
+        self._not_sharded(name)
+        if name not in self.stage.writes:
+            declared = ", ".join(self.stage.writes) or "nothing"
+            raise StoreError(
+                f"stage {self.stage.name} writes {name[:80]!r}, but declares only {declared}; see Stage.writes"
+            )
+        if name in self.entries:
+            raise StoreError(f"stage {self.stage.name} writes {name!r} twice")
+
+    def _not_sharded(self, what: str) -> None:
+        if self.stage.shard_by is not None:
+            raise StoreError(
+                f"stage {self.stage.name} is sharded; it hands over {what!r} with Sink.shard, take by take"
+            )
+
+
+def write_rejects(folder: Folder, stage: str, place: str, rejects: Iterable[Reject]) -> FileEntry:
+    """Write a rejects table, in a fixed order."""
+    rows = sorted(rejects, key=_order)
+    return write_data(folder, stage, place, "parquet", table_bytes(table_of(Reject, rows)), len(rows))
+
+
+def _order(row: Reject) -> tuple[str, str, str, str, int, str]:
+    offset = -1 if row.source_offset is None else row.source_offset
+    return (row.take, row.segment or "", row.code, row.source_file or "", offset, row.detail)
+
+
+def count_codes(rejects: Iterable[Reject]) -> dict[str, int]:
+    """Return code -> units lost, or rows touched where the code costs none; sorted by code."""
+    found: Counter[str] = Counter()
+    for row in rejects:
+        found[row.code.value] += row.n_units if row.severity == "drop" else 1
+    return dict(sorted(found.items()))
+
+
+def check_balance(where: str, n_in: int, n_out: int, rejects: Iterable[Reject]) -> None:
+    """Check that no row vanished.
+
+    Raises:
+        StoreError: rows in differ from rows out plus units lost.
+    """
+    lost = sum(row.n_units for row in rejects)
+    if n_in != n_out + lost:
+        raise StoreError(
+            f"{where}: {n_in} rows in, but {n_out} out + {lost} rejected = {n_out + lost}; a row has no reason"
+        )

@@ -1,0 +1,193 @@
+"""What a stage is asked to do: its resolved inputs, its sources, and the key that they give.
+
+A key is over content and settings only: stage, version, own config, fingerprints of the declared entries, digests and
+facts of what is read from outside. Nothing of where or when enters it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from schemas.artifacts import Entry, Manifest
+from schemas.base import Record, fingerprint
+from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.engine.resolve import resolve_config
+from trajpilot_core.engine.stage import AnyStage, Source
+from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.store.files import Folder
+from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.store.reading import StageInputs
+
+Currents = Callable[[Folder, str], Manifest | None]
+"""(root, stage) -> its output that counts."""
+KEY_CHARACTERS = 32
+"""128 bits of a sha256: short enough for every file system, far beyond chance."""
+
+
+@dataclass(frozen=True)
+class ResolvedStage:
+    """One stage with its inputs resolved; the first half of its key."""
+
+    stage: AnyStage
+    config: Record
+    """Own sub-record, nothing left to `auto`."""
+    inputs: StageInputs
+    sources: tuple[Source, ...]
+    """Sorted by shard."""
+
+
+@dataclass(frozen=True)
+class KeyedStage:
+    """A stage whose key is known."""
+
+    resolved: ResolvedStage
+    key: str
+    shard_keys: Mapping[str, str]
+    """Shard -> its key; empty where the stage is not sharded."""
+    inputs: Mapping[str, str]
+    """As the manifest lists them: entry, `file:<path>` or `shard:<name>` -> fingerprint."""
+
+
+def rejects_entry(stage: str) -> str:
+    """Return the name of the rejects table that every stage writes in addition to what it declares."""
+    return f"{stage}.rejects"
+
+
+def producers(stages: Mapping[str, AnyStage]) -> dict[str, str]:
+    """Return entry name -> stage that writes it.
+
+    Raises:
+        StoreError: two stages declare one entry.
+    """
+    found: dict[str, str] = {}
+    for stage in stages.values():
+        for name in (*stage.writes, rejects_entry(stage.name)):
+            if name in found:
+                raise StoreError(f"{name!r} is written by {found[name]} and by {stage.name}; rename one of them")
+            found[name] = stage.name
+    return found
+
+
+def resolve_inputs(
+    folder: Folder, stage: AnyStage, stages: Mapping[str, AnyStage], currents: Currents = current_manifest
+) -> StageInputs:
+    """Bind the declared entries of a stage to what counts now.
+
+    Args:
+        folder: the root.
+        stage: whose inputs.
+        stages: all stages by name.
+        currents: how to find the output that counts; one that remembers saves reading large manifests twice.
+
+    Raises:
+        StoreError: no stage writes an entry, its stage has not run, or what it wrote is damaged.
+    """
+    writer = producers(stages)
+    manifests: dict[str, Manifest | None] = {}
+    entries: dict[str, tuple[str, Entry]] = {}
+    for name in stage.reads:
+        if name not in writer:
+            raise StoreError(f"stage {stage.name} reads {name!r}, which no stage writes; correct Stage.reads")
+        producer = writer[name]
+        if producer not in manifests:
+            manifests[producer] = currents(folder, producer)
+        manifest = manifests[producer]
+        if manifest is None or name not in manifest.entries:
+            raise StoreError(
+                f"stage {stage.name} needs {name!r}, which stage {producer} writes, and there is none "
+                f"under {folder.url}; run {producer} first"
+            )
+        entries[name] = (producer, manifest.entries[name])
+    return StageInputs(folder, stage.name, entries)
+
+
+def resolve_stage(
+    folder: Folder,
+    stage: AnyStage,
+    config: PipelineConfig,
+    run: RunOptions,
+    stages: Mapping[str, AnyStage],
+    currents: Currents = current_manifest,
+) -> ResolvedStage:
+    """Resolve everything about a stage but the digests of its files; `currents` as in `resolve_inputs`.
+
+    Raises:
+        StoreError: an input is not there (see `resolve_inputs`).
+        InputError: the stage's sources contradict each other, or a sharded stage has none.
+    """
+    own = resolve_config(stage, config, run)
+    inputs = resolve_inputs(folder, stage, stages, currents)
+    root = "" if stage.pure_sources else run.data_root
+    found = stage.sources(inputs, own, root) if stage.sources is not None else []
+    sources = tuple(sorted(found, key=lambda source: source.shard))
+    _check_sources(stage, sources)
+    return ResolvedStage(stage, own, inputs, sources)
+
+
+def _check_sources(stage: AnyStage, sources: tuple[Source, ...]) -> None:
+    names = [source.shard for source in sources]
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"stage {stage.name}: the shard name {name!r} is no valid text; correct the corpus"
+            ) from error
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"stage {stage.name}: two sources are called {twice!r}; take ids must differ")
+    if stage.shard_by is None and any(names):
+        raise StoreError(f"stage {stage.name} is not sharded, but names the shard {names[0]!r}; set Stage.shard_by")
+    if stage.shard_by is None and len(names) > 1:
+        raise StoreError(f"stage {stage.name} is not sharded, but has {len(names)} sources; join them")
+    if stage.shard_by is not None and not names:
+        raise InputError(f"stage {stage.name} has nothing to work on: no {stage.shard_by} is left; see ingest.rejects")
+
+
+def paths_of(resolved: ResolvedStage) -> list[str]:
+    """Return all files that the stage reads from outside the store, sorted."""
+    return sorted({path for source in resolved.sources for path in source.files})
+
+
+def key_stage(resolved: ResolvedStage, digest_of: Mapping[str, str]) -> KeyedStage:
+    """Compute the stage's key and the keys of its shards.
+
+    Args:
+        resolved: the resolved stage.
+        digest_of: every path of `paths_of` -> its digest.
+    """
+    identity = stage_identity(resolved)
+    entries: dict[str, str] = {name: entry.fingerprint for name, (_, entry) in resolved.inputs.entries.items()}
+    shard_keys: dict[str, str] = {}
+    if resolved.stage.shard_by is not None:
+        shard_keys = {source.shard: shard_key(identity, source, digest_of) for source in resolved.sources}
+        outside = {f"shard:{shard}": key for shard, key in shard_keys.items()}
+    else:
+        outside = {f"file:{path}": digest_of[path] for source in resolved.sources for path in source.files}
+        for source in resolved.sources:
+            outside["facts"] = fingerprint(dict(source.facts))
+    inputs = {**entries, **outside}
+    identity["inputs"] = dict(inputs)
+    return KeyedStage(resolved, fingerprint(identity)[:KEY_CHARACTERS], shard_keys, inputs)
+
+
+def stage_identity(resolved: ResolvedStage) -> dict[str, JsonValue]:
+    """Return what every key of a stage begins with."""
+    stage = resolved.stage
+    return {"stage": stage.name, "version": stage.version, "config": resolved.config.content()}
+
+
+def shard_key(identity: Mapping[str, JsonValue], source: Source, digest_of: Mapping[str, str]) -> str:
+    """Return the key of one shard: the stage's identity, the digests of the files in order, and the facts.
+
+    Paths do not enter it: a corpus that was moved is the same corpus.
+    """
+    digests: list[JsonValue] = [digest_of[path] for path in source.files]
+    whole: dict[str, JsonValue] = {
+        **identity,
+        "shard": source.shard,
+        "files": digests,
+        "facts": dict(source.facts),
+    }
+    return fingerprint(whole)[:KEY_CHARACTERS]

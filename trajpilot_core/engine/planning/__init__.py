@@ -1,0 +1,1 @@
+"""What a run would do and why, from looks alone."""

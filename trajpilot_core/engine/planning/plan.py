@@ -1,0 +1,259 @@
+"""What a run would do, from looks alone: files are stat'ed, not read. Imports neither torch nor Prefect."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from schemas.artifacts import Manifest
+from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.engine.execution.execute import removed_shards, usable_manifest
+from trajpilot_core.engine.execution.outcome import units_lost
+from trajpilot_core.engine.execution.shard_reuse import finished_shards
+from trajpilot_core.engine.key import KeyedStage, key_stage, paths_of, producers, resolve_stage
+from trajpilot_core.engine.planning.differences import flat
+from trajpilot_core.engine.planning.estimate import NOTHING, UNKNOWN, CostEstimate, estimate
+from trajpilot_core.engine.planning.staleness import (
+    UNREAD,
+    gone_reasons,
+    noted_reasons,
+    own_reasons,
+    reasons,
+    settled_reasons,
+)
+from trajpilot_core.engine.provenance import read_notes
+from trajpilot_core.engine.resolve import resolve_config
+from trajpilot_core.engine.select import selected_of
+from trajpilot_core.engine.stage import AnyStage
+from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.history import keys_of
+from trajpilot_core.store.inventory import Inventory, load_inventory
+from trajpilot_core.store.manifest import SHARDS, current_manifest, lacking_entries, missing_files, stage_folder
+
+Freshness = Literal["fresh", "stale", "missing", "unknown"]
+CountBound = Literal["exactly", "at most", "unknown"]
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """What a run would do with one stage. A unit is a shard, or the whole stage where it is not sharded."""
+
+    stage: str
+    state: Freshness
+    """`unknown`: fresh or stale, a stage before it decides."""
+    why: str
+    compute: int | None
+    """Units to compute, None where that is not known yet."""
+    bound: CountBound
+    """Of `compute`."""
+    removed: int | None
+    """Units of the output that counts which are no longer asked for; None where that is not known yet."""
+    reused: int | None = None
+    """Units that are there already; at least so many where `compute` is at most."""
+    rejected: int | None = None
+    """Rows lost in the units that are reused; what is computed may lose more."""
+    asked: bool = True
+    """The run asks for this stage (--only, --from)."""
+    cost: CostEstimate = UNKNOWN
+    current: Manifest | None = field(default=None, repr=False)
+    """The output that counts, as it was found."""
+
+    def work(self) -> str:
+        """Return the amount of work as people read it."""
+        return "unknown" if self.compute is None else f"{self.bound} {self.compute:,}"
+
+
+@dataclass(frozen=True)
+class PlanContext:
+    """What the rows of one plan share; every manifest is read once."""
+
+    folder: Folder
+    inventory: Inventory
+    stages: Mapping[str, AnyStage]
+    config: PipelineConfig
+    run: RunOptions
+    writer: Mapping[str, str]
+    seen: dict[str, Manifest | None] = field(default_factory=dict)
+
+    def current(self, folder: Folder, stage: str) -> Manifest | None:
+        """Return the output of a stage that counts; StoreError where it is damaged."""
+        if stage not in self.seen:
+            self.seen[stage] = current_manifest(folder, stage)
+        return self.seen[stage]
+
+
+def plan(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOptions) -> list[PlanRow]:
+    """Report for every stage, in order, whether it is fresh, and if not why and how much is to compute.
+
+    Args:
+        stages: all stages by name, producers before their readers.
+        config: what would be computed.
+        run: where; `force` counts as work, `only` and `from_stage` say what is asked for.
+
+    Raises:
+        StoreError: the root cannot be opened, or two stages write one entry.
+        InputError: a stage that is asked for is none.
+    """
+    asked = selected_of(stages, run)
+    folder = open_folder(run.root, run.protocols)
+    inventory = load_inventory(folder, run.data_root, run.protocols)
+    look = PlanContext(folder, inventory, stages, config, run, producers(stages))
+    rows: dict[str, PlanRow] = {}
+    for stage in stages.values():
+        before = dict.fromkeys(look.writer[name] for name in stage.reads if name in look.writer)
+        waits = [name for name in before if name not in rows or (rows[name].state != "fresh" and rows[name].asked)]
+        found = _waiting(look, stage, waits) if waits else _ready(look, stage)
+        rows[stage.name] = replace(found, asked=stage.name in asked)
+    return list(rows.values())
+
+
+def _waiting(look: PlanContext, stage: AnyStage, waits: Sequence[str]) -> PlanRow:
+    """State what is certain of a stage some of whose inputs a run would recompute: those of the stages `waits`."""
+    current, damage = _current(look, stage)
+    forced, whole = stage.name in look.run.force, stage.shard_by is None
+    sure = [*_forced(look, stage), *damage, *_own(look, stage, current)]
+    if current is not None:
+        sure += noted_reasons(look.folder, current, stage.shard_by, look.inventory.known)
+        sure += settled_reasons(current, _settled(look, stage, waits))
+    state: Freshness = "missing" if current is None and not damage else "stale" if sure else "unknown"
+    compute = 1 if whole else None
+    cost = estimate(look.folder, stage.name, current, compute, 0)
+    bound: CountBound = "unknown" if compute is None else "exactly" if forced else "at most"
+    why, removed = "; ".join([*sure, f"unknown until {waits[0]} ran"]), 0 if whole or current is None else None
+    return PlanRow(stage.name, state, why, compute, bound, removed, cost=cost, current=current)
+
+
+def _current(look: PlanContext, stage: AnyStage) -> tuple[Manifest | None, list[str]]:
+    try:
+        return look.current(look.folder, stage.name), []
+    except StoreError as error:
+        return None, [str(error)]
+
+
+def _settled(look: PlanContext, stage: AnyStage, waits: Sequence[str]) -> dict[str, str]:
+    """Return the fingerprints of those inputs that a run would leave as they are."""
+    found: dict[str, str] = {}
+    for name in stage.reads:
+        writer = look.writer.get(name)
+        source = None if writer is None or writer in waits else _current(look, look.stages[writer])[0]
+        if source is not None and name in source.entries:
+            found[name] = source.entries[name].fingerprint
+    return found
+
+
+def _forced(look: PlanContext, stage: AnyStage) -> list[str]:
+    return ["forced"] if stage.name in look.run.force else []
+
+
+def _own(look: PlanContext, stage: AnyStage, current: Manifest | None) -> list[str]:
+    if current is None:
+        return []
+    own = resolve_config(stage, look.config, look.run).content()
+    return own_reasons(current, stage.version, own) + gone_reasons(look.folder, current, stage.writes)
+
+
+def _ready(look: PlanContext, stage: AnyStage) -> PlanRow:
+    """Compare a stage whose inputs are there with its output."""
+    current, damage = _current(look, stage)
+    if current is not None and stage.name not in look.run.force and _same(look, stage, current):
+        return _fresh(current)
+    state: Freshness = "missing" if current is None and not damage else "stale"
+    try:
+        resolved = resolve_stage(look.folder, stage, look.config, look.run, look.stages, look.current)
+    except (StoreError, InputError) as error:
+        why = "; ".join([*_forced(look, stage), *damage, *_own(look, stage, current), str(error)])
+        removed = 0 if stage.shard_by is None or current is None else None
+        return PlanRow(stage.name, state, why, None, "unknown", removed, current=current)
+    known = {path: look.inventory.known(path) for path in paths_of(resolved)}
+    work = key_stage(resolved, {path: digest or UNREAD for path, digest in known.items()})
+    unread = {path for path, digest in known.items() if digest is None}
+    forced = _forced(look, stage)
+    same = not forced and not unread and current is not None and current.key == work.key
+    if same and current is not None and _is_whole(look.folder, stage, current):
+        return _fresh(current)
+    return _stale(look, work, current, state, unread, forced + _causes(look, work, current, damage))
+
+
+def _same(look: PlanContext, stage: AnyStage, current: Manifest) -> bool:
+    """Return whether a stage is sure to be fresh without working out its sources again; False: find out.
+
+    Holds where they rest on inputs and settings alone and these are the same; their files are looked at as noted.
+    """
+    own = resolve_config(stage, look.config, look.run).content()
+    notes = read_notes(look.folder, stage.name, current.key) if stage.pure_sources else {}
+    if not notes or current.version != stage.version or current.config != own:
+        return False
+    for name in stage.reads:
+        try:
+            source = look.current(look.folder, look.writer[name])
+        except (StoreError, KeyError):
+            return False
+        if source is None or name not in source.entries or source.entries[name].fingerprint != current.inputs.get(name):
+            return False
+    files = {path: digest for unit in notes.values() for path, digest in unit.files.items()}
+    spelled = {value for value in flat(own).values() if isinstance(value, str)}
+    elsewhere = {path for path in files if path.startswith("/")} - spelled  # from the folder that a run began in
+    same = not elsewhere and all(look.inventory.known(path) == digest for path, digest in files.items())
+    return same and _is_whole(look.folder, stage, current)
+
+
+def _is_whole(folder: Folder, stage: AnyStage, current: Manifest) -> bool:
+    """Return whether an output has all entries that the stage writes now, and all their files."""
+    return not lacking_entries(current, stage.writes) and not missing_files(folder, stage.name, current)
+
+
+def _fresh(current: Manifest) -> PlanRow:
+    n_shards = sum(name.startswith("shard:") for name in current.inputs)
+    lost = units_lost(current.rejected)
+    return PlanRow(
+        current.stage,
+        "fresh",
+        "nothing changed",
+        0,
+        "exactly",
+        0,
+        max(1, n_shards),
+        lost,
+        cost=NOTHING,
+        current=current,
+    )
+
+
+def _causes(look: PlanContext, work: KeyedStage, current: Manifest | None, damage: list[str]) -> list[str]:
+    if current is None:
+        return damage or ["never ran"]
+    digest_of = {path: look.inventory.known(path) or UNREAD for path in paths_of(work.resolved)}
+    return reasons(look.folder, current, work, digest_of, look.writer)
+
+
+def _stale(
+    look: PlanContext, work: KeyedStage, current: Manifest | None, state: Freshness, unread: set[str], why: list[str]
+) -> PlanRow:
+    """Count what a stage that is not fresh would reuse and compute."""
+    name, n_units = work.resolved.stage.name, max(1, len(work.shard_keys))
+    forced = name in look.run.force
+    done, lost = (0, 0) if forced else _done(look.folder, work, unread)
+    removed = removed_shards(current, work)
+    if done == n_units:
+        why = [*why, "a run only puts it together again" if work.shard_keys else "an output of before fits"]
+    cost = estimate(look.folder, name, current, n_units - done, removed)
+    bound: CountBound = "at most" if unread and not forced and _has_outputs(look.folder, name) else "exactly"
+    text = "; ".join(why)
+    return PlanRow(name, state, text, n_units - done, bound, removed, done, lost, cost=cost, current=current)
+
+
+def _has_outputs(folder: Folder, stage: str) -> bool:
+    """Return whether a stage ever finished anything that a touched file could turn out to fit."""
+    return bool(keys_of(folder, stage) or folder.names(f"{stage_folder(stage)}/{SHARDS}"))
+
+
+def _done(folder: Folder, work: KeyedStage, unread: set[str]) -> tuple[int, int]:
+    """Return the units that are there already, and the rows that were lost in them."""
+    found = None if unread else usable_manifest(folder, work)
+    if found is not None:
+        return max(1, len(work.shard_keys)), units_lost(found.rejected)
+    if work.resolved.stage.shard_by is None:
+        return 0, 0
+    touched = {source.shard for source in work.resolved.sources if not unread.isdisjoint(source.files)}
+    done = {shard: record for shard, record in finished_shards(work, folder).items() if shard not in touched}
+    return len(done), sum(units_lost(record.rejected) for record in done.values())

@@ -1,0 +1,32 @@
+"""Progress of work that has several parts, so that it only ever moves forward."""
+
+from collections.abc import Callable
+
+Progress = Callable[[int, int, str], None]
+
+
+def portion(progress: Progress, before: int, total: int) -> Progress:
+    """Return the progress of one part: its count stands after the `before` of earlier parts, of `total` in all."""
+
+    def told(done: int, own: int, what: str) -> None:
+        progress(before + done, total, what)
+
+    return told
+
+
+class CountedSteps:
+    """A counted part, then single steps."""
+
+    def __init__(self, progress: Progress, after: int) -> None:
+        self.progress, self.after = progress, after
+        self.done, self.total = 0, after
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """Report on the counted part."""
+        self.done, self.total = done, total + self.after
+        self.progress(done, self.total, f"steps; {what}")
+
+    def begin(self, what: str) -> None:
+        """Report which of the single steps begins; it counts as done when the next one begins."""
+        self.progress(self.done, self.total, f"steps; {what}")
+        self.done += 1

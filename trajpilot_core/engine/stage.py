@@ -1,0 +1,177 @@
+"""What a stage is: its declaration, what its `run` gets, and what it hands back. Imports neither torch nor Prefect.
+
+`Config` is the record of settings of one stage, a field of PipelineConfig.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from schemas.base import Record
+from schemas.config import PipelineConfig
+from schemas.rejects import Reject
+from trajpilot_core.errors import StoreError
+
+Tensors = Mapping[str, NDArray[np.generic]]
+Config = TypeVar("Config", bound=Record)
+
+
+class Inputs(Protocol):
+    """The declared inputs of a stage; anything else raises StoreError."""
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read a table that the stage declared in `reads`, verified against its digests."""
+        ...
+
+    def vectors(self, name: str, column: str) -> NDArray[np.generic]:
+        """Read a fixed-size vector column of a declared table into one (N, D) array, rows as in `table`; verified."""
+        ...
+
+    def model(self, name: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
+        """Read a model that the stage declared: (parameter name -> array of the shape that was written, metadata)."""
+        ...
+
+    def document(self, name: str) -> bytes:
+        """Read a document that the stage declared."""
+        ...
+
+
+class Sink(Protocol):
+    """Where a stage puts its results. Nothing is visible to anybody before the stage commits."""
+
+    def table(self, name: str, table: pa.Table) -> None:
+        """Write a table that the stage declared in `writes`."""
+        ...
+
+    def model(self, name: str, tensors: Tensors, metadata: Mapping[str, str]) -> None:
+        """Write a model (safetensors) that the stage declared."""
+        ...
+
+    def document(self, name: str, content: bytes) -> None:
+        """Write a document (HTML, LaTeX, JSON) that the stage declared, under its name."""
+        ...
+
+    def reject(self, rejects: Iterable[Reject]) -> None:
+        """Add rows to the stage's rejects table."""
+        ...
+
+    def count(self, n_in: int, n_out: int) -> None:
+        """State rows in and out; commit refuses n_in != n_out + units lost to rejects."""
+        ...
+
+    def shard(self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int) -> None:
+        """Commit one shard of a sharded stage at once (its table may be empty); n_in = rows + units lost."""
+        ...
+
+
+def no_progress(done: int, total: int, what: str) -> None:
+    """Ignore progress."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Where and how a stage runs; nothing here may change what it computes."""
+
+    data_root: str
+    """Corpus root, a folder or an allowed URL; paths in tables are relative to it."""
+    device: str
+    """`cpu` or `cuda`, resolved."""
+    workers: int
+    scratch: Path
+    """Private folder for checkpoints of trainings in progress; kept after a crash, named by the stage's key."""
+    progress: Callable[[int, int, str], None] = no_progress
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one unit of work reads from outside the store; its digest is part of the key.
+
+    A stage that is not sharded returns at most one, with an empty shard name.
+    """
+
+    shard: str
+    """Take id, or "" where the stage is not sharded."""
+    files: tuple[str, ...] = ()
+    """Paths relative to the data root (or absolute, for weights); their sha256 enters the key, missing or not."""
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Everything else that decides the content: the take's record, its segment intervals."""
+
+
+@dataclass(frozen=True)
+class Work(Generic[Config]):
+    """What a stage's `run` receives."""
+
+    inputs: Inputs
+    config: Config
+    """The stage's own settings, nothing left to `auto`."""
+    pending: tuple[Source, ...]
+    """The sources to compute; for a sharded stage those whose shard is missing."""
+    sink: Sink
+    runtime: Runtime
+
+
+@dataclass(frozen=True)
+class Stage(Generic[Config]):
+    """Declaration of one stage. Key, plan, status, lineage, tasks and deployments derive from it."""
+
+    name: str
+    reads: tuple[str, ...]
+    """Entries of earlier stages, e.g. ("segments", "takes")."""
+    writes: tuple[str, ...]
+    """Entries that it commits; a sharded stage writes exactly one table."""
+    config: type[Config]
+    """Its settings: the type of exactly one field of PipelineConfig. Stages may share one."""
+    run: Callable[[Work[Config]], None]
+    version: int
+    summary: str
+    """One line for people: what it makes of what. Its deployment is described by it."""
+    shard_by: str | None = None
+    sources: Callable[[Inputs, Config, str], list[Source]] | None = None
+    """(declared inputs, own config, data root) -> what is read from outside the store. Must not import torch."""
+    pure_sources: bool = False
+    """`sources` rests on the declared inputs and the config alone (it is given no data root), so that equal ones need
+    no second look: `status` of a large corpus takes seconds."""
+    uses_gpu: bool | Callable[[Config], bool] = False
+    """Whether a model runs in it; for some stages their own config says."""
+    video_s: Callable[[Source], float] | None = None
+    """Seconds of video that one shard needs. One that states it can be shared out in groups of takes; others cannot."""
+
+    def __post_init__(self) -> None:
+        if settings_field(self.config) is None:
+            raise StoreError(
+                f"stage {self.name} names the settings {self.config.__name__}, but PipelineConfig has not exactly one "
+                "field of that type; name the type of one of its fields, or add a field (schemas/config.py)"
+            )
+
+    @property
+    def section(self) -> str:
+        """Name of the field of PipelineConfig that holds its settings, e.g. `features`."""
+        name = settings_field(self.config)
+        assert name is not None
+        return name
+
+    def settings(self, config: PipelineConfig) -> Config:
+        """Return its own settings out of those of the whole pipeline."""
+        own = getattr(config, self.section)
+        assert isinstance(own, self.config)
+        return own
+
+    def on_gpu(self, config: Config) -> bool:
+        """Return whether a model runs in the stage under its own `config`."""
+        return self.uses_gpu(config) if callable(self.uses_gpu) else self.uses_gpu
+
+
+AnyStage: TypeAlias = Stage[Any]
+"""A stage in a collection of stages, whose settings differ."""
+
+
+def settings_field(record: type[Record]) -> str | None:
+    """Return the name of the one field of PipelineConfig that is of this type; None where there is not exactly one."""
+    found = [name for name, field in PipelineConfig.model_fields.items() if field.annotation is record]
+    return found[0] if len(found) == 1 else None

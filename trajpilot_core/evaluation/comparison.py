@@ -1,0 +1,180 @@
+"""Two runs against each other: what they were asked, what they were made from, what came out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.artifacts import Manifest
+from schemas.config import EvaluationConfig
+from trajpilot_core.engine.key import producers
+from trajpilot_core.engine.planning.differences import changed_settings, content_by_take, differing, takes_of_rows
+from trajpilot_core.engine.stage import AnyStage
+from trajpilot_core.errors import InputError
+from trajpilot_core.evaluation.paired import Pairing, pair
+from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.history import keys_of, made_from
+from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
+from trajpilot_core.store.manifest import current_manifest, read_manifest
+from trajpilot_core.store.reading import read_entry_table
+
+EVALUATION, INGEST = "evaluation", "ingest"
+SCORES = "take_scores"
+BY_TAKE = {"motions": "trajectories", "features": "features"}
+"""Tables that are compared take by take -> the stage that writes them."""
+OF_RUN = ("report: config_digest", "report: corpus", "report: is_closed")
+"""Settings of the report that repeat others."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two runs: an evaluation and everything that it was made from."""
+
+    name: str
+    folder: Folder
+    outputs: Mapping[str, Manifest]
+    """Stage -> output; stages whose output is gone are absent."""
+
+    def table(self, stage: str, entry: str, columns: tuple[str, ...] | None = None) -> pa.Table | None:
+        """Read a table, None where it is gone."""
+        manifest = self.outputs.get(stage)
+        if manifest is None or entry not in manifest.entries:
+            return None
+        return read_entry_table(self.folder, manifest, entry, columns)
+
+
+@dataclass(frozen=True)
+class InputDifference:
+    """What two runs read that was not the same."""
+
+    only_first: tuple[str, ...]
+    """Takes that the second run did not use, sorted."""
+    only_second: tuple[str, ...]
+    moved: tuple[str, ...]
+    """Takes in another split."""
+    changed: Mapping[str, tuple[str, ...]]
+    """Table -> the takes of both runs in which it differs."""
+    unknown: tuple[str, ...]
+    """Tables that one of the runs no longer has."""
+
+
+def open_side(name: str, stages: Mapping[str, AnyStage], allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Side:
+    """Find a run: a root (its evaluation that counts), or `ROOT@KEY` (an earlier one, by the front of its key).
+
+    Raises:
+        InputError: there is no evaluation, or the key names none or several.
+        StoreError: what is there is damaged.
+    """
+    root, key = (name, None) if "://" in name or Path(name).is_dir() else _split(name)
+    folder = open_folder(root if "://" in root else str(Path(root).resolve()), allowed)
+    if key is not None:
+        keys = [found for found in keys_of(folder, EVALUATION) if found.startswith(key)]
+        if len(keys) != 1:
+            there = ", ".join(found[:8] for found in keys_of(folder, EVALUATION)) or "none"
+            raise InputError(
+                f"{name}: {len(keys)} evaluations below {root} begin with {key!r}, one must; there are {there} "
+                "(`gc` removes those that count no longer)"
+            )
+        evaluation = read_manifest(folder, EVALUATION, keys[0])
+    else:
+        evaluation = current_manifest(folder, EVALUATION)
+    if evaluation is None:
+        raise InputError(f"{name} holds no evaluation; give the --root of a run that got so far")
+    return Side(name, folder, made_from(folder, evaluation, producers(stages)))
+
+
+def _split(name: str) -> tuple[str, str]:
+    root, at, key = name.rpartition("@")
+    if not at or not key or not Path(root).is_dir():
+        raise InputError(f"{name} is no folder; give the root of a run, or ROOT@KEY")
+    return root, key
+
+
+def settings(first: Side, second: Side, stages: Mapping[str, AnyStage]) -> dict[str, tuple[str, str]]:
+    """Return what the two runs were asked differently: setting, code version or library -> (first, second)."""
+    found: dict[str, tuple[str, str]] = {}
+    for stage in stages:
+        one, other = first.outputs.get(stage), second.outputs.get(stage)
+        if one is None or other is None:
+            continue
+        changed = changed_settings(one.config, other.config)
+        found |= {said: pair_ for name, pair_ in changed.items() if (said := f"{stage}: {name}") not in OF_RUN}
+        if one.version != other.version:
+            found[f"{stage}: code version"] = (str(one.version), str(other.version))
+        for library in sorted({*one.libraries, *other.libraries}):
+            versions = one.libraries.get(library, "-"), other.libraries.get(library, "-")
+            if versions[0] != versions[1]:
+                found[f"library {library}"] = versions
+    return found
+
+
+def inputs(first: Side, second: Side) -> InputDifference:
+    """Return in which takes the two runs rest on different data."""
+    splits = [_splits(side) for side in (first, second)]
+    both = set(splits[0]) & set(splits[1])
+    changed: dict[str, tuple[str, ...]] = {}
+    unknown: list[str] = []
+    segments = [side.table(INGEST, "segments") for side in (first, second)]
+    if segments[0] is None or segments[1] is None:
+        unknown.append("segments")
+    else:
+        changed["segments"] = tuple(take for take in takes_of_rows(segments[0], segments[1]) if take in both)
+    for entry, stage in BY_TAKE.items():
+        one, other = first.outputs.get(stage), second.outputs.get(stage)
+        if one is None or other is None:
+            unknown.append(entry)
+        else:
+            found = differing(content_by_take(one, entry), content_by_take(other, entry))
+            changed[entry] = tuple(take for take in found if take in both)
+    return InputDifference(
+        tuple(sorted(set(splits[0]) - both)),
+        tuple(sorted(set(splits[1]) - both)),
+        tuple(sorted(take for take in both if splits[0][take] != splits[1][take])),
+        {entry: takes for entry, takes in changed.items() if takes},
+        tuple(unknown),
+    )
+
+
+def _splits(side: Side) -> dict[str, str]:
+    """Return take -> split; empty where the takes are gone."""
+    table = side.table(INGEST, "takes", ("take_id", "split"))
+    return {} if table is None else dict(zip(*(table[n].to_pylist() for n in ("take_id", "split")), strict=True))
+
+
+def metrics(first: Side, second: Side) -> Pairing:
+    """Compare the metrics of the two runs on the takes that both scored on the same windows and labels.
+
+    Raises:
+        InputError: a run has no scores by take, or one is simulated and the other is not.
+    """
+    corpora = [corpora_of(side) for side in (first, second)]
+    if all(corpora) and corpora[0] != corpora[1]:
+        names = " and ".join(", ".join(sorted(corpus)) for corpus in corpora)
+        raise InputError(f"{first.name} and {second.name} are of different corpora ({names}); nothing can be paired")
+    tables = [side.table(EVALUATION, SCORES) for side in (first, second)]
+    if tables[0] is None or tables[1] is None:
+        raise InputError(f"an evaluation without {SCORES}: it is of an older version; run it again")
+    return pair(tables[0], tables[1], EvaluationConfig(), takes_apart(first, second))
+
+
+def takes_apart(first: Side, second: Side) -> set[str]:
+    """Return the takes whose segments, labels or windows (of the horizons that both have) are not the same.
+
+    Empty where a run no longer has these tables (`inputs` says so): then windows are known by their number alone.
+    """
+    asked = [side.table(INGEST, name) for name in ("segments", "windows") for side in (first, second)]
+    tables = [table for table in asked if table is not None]
+    if len(tables) < len(asked):
+        return set()
+    segments, windows = tables[:2], tables[2:]
+    both = pa.array(set.intersection(*(set(table["horizon"].to_pylist()) for table in windows)), pa.int64())
+    kept = [table.filter(pc.is_in(table["horizon"], value_set=both)) for table in windows]
+    return {*takes_of_rows(*segments), *takes_of_rows(*kept)}
+
+
+def corpora_of(side: Side) -> set[str]:
+    """Return the corpora of a run's takes; empty where the takes are gone."""
+    table = side.table(INGEST, "takes", ("corpus",))
+    return set() if table is None else set(table["corpus"].to_pylist())

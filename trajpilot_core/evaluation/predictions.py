@@ -1,0 +1,245 @@
+"""The predictions of every row of the tables, as Arrow columns, and the tables next to them.
+
+Axes: B windows of one horizon H, R ranked answers. Every row sees the same windows in the same order: seed, horizon,
+part, variant, window, position. Source: docs/decisions/scorer.md.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from torch import Tensor
+
+from schemas.arrow import arrow_schema, table_of
+from schemas.config import EvaluationConfig
+from schemas.rejects import Reject
+from schemas.results import Headroom, Prediction, ShuffleScore
+from trajpilot_core.data.chains import ModelFile, ModelFiles, chains_of, read_model_files
+from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, load_planning_data
+from trajpilot_core.engine.progress import Progress
+from trajpilot_core.engine.stage import Inputs
+from trajpilot_core.evaluation.headroom import PoolSums, headroom_row, pool_sums
+from trajpilot_core.evaluation.prediction_arrays import EvaluationError
+from trajpilot_core.methods import METHODS, entries
+from trajpilot_core.methods.base import Answers
+from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve
+from trajpilot_core.methods.plans import derangement, donors_of, shuffled_plan
+from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
+from trajpilot_core.models.ranking import truth_ranks
+from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, endpoint_keys
+from trajpilot_core.retrieval.candidates import truth_of
+from trajpilot_core.training.loop import one_thread
+
+STAGE = "evaluation"
+WINDOWS_AT_ONCE = 1024
+SCHEMA = arrow_schema(Prediction)
+
+
+class RowsResult(NamedTuple):
+    """Everything that the evaluation needs of the models."""
+
+    predictions: pa.Table
+    """Columns of `Prediction`."""
+    headroom: pa.Table
+    """Columns of `Headroom`."""
+    shuffles: pa.Table
+    """Columns of `ShuffleScore`: every shuffle; the first one is the row `shuffled` of the predictions."""
+    rejects: list[Reject]
+    """Test windows that lack a feature or a trajectory."""
+    n_in: int
+    n_out: int
+    """Test windows, before and after those rejects."""
+
+
+class BatchResult(NamedTuple):
+    """Results on one batch of windows."""
+
+    predictions: list[pa.Table]
+    headroom: dict[int, PoolSums]
+    """Pool size -> sums."""
+
+
+def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress: Progress) -> RowsResult:
+    """Predict every test window with every row and every seed.
+
+    Args:
+        inputs: takes, segments, windows, motions, features, text_bank, folds, e_tau, predictors and scorers.
+        config: shuffles, their seed, and the pool sizes of the headroom table.
+        device: where the models run.
+        progress: told (done, total, what) after every horizon.
+
+    Raises:
+        LeakError: a row sees more than it declares.
+        EvaluationError: predictions that another stage brought are none of the row that they are for.
+    """
+    data = load_planning_data(inputs, STAGE)
+    split_of = dict(zip(data.take_ids, data.take_split.tolist(), strict=True))
+    rejects = [row for row in data.rejects if SPLITS[split_of[row.take]] == "test"]
+    files, scorers = read_model_files(inputs), ModelFile(*inputs.model("scorers"))
+    with one_thread(device):
+        made, headroom, shuffles = predict_rows(data.to(device), files, scorers, config, "test", device, progress)
+    n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
+    made = pa.concat_tables([made, *(brought(inputs, entry) for entry in entries())])
+    return RowsResult(made, headroom, shuffles, rejects, n_out + sum(row.n_units for row in rejects), n_out)
+
+
+def brought(inputs: Inputs, entry: str) -> pa.Table:
+    """Return the predictions of the rows that another stage answered.
+
+    Raises:
+        EvaluationError: other columns, or rows of the tables that this entry is not for.
+    """
+    table, own = inputs.table(entry), {one.id for one in METHODS if one.predictions == entry}
+    if table.schema.names != SCHEMA.names:
+        raise EvaluationError(f"{entry} has the columns {', '.join(table.schema.names)}, not those of Prediction")
+    strangers = set(pc.unique(table["variant"]).to_pylist()) - own
+    if strangers:
+        told = ", ".join(sorted(strangers))
+        raise EvaluationError(f"{entry} holds predictions of {told}, but it is declared for {', '.join(sorted(own))}")
+    return table.cast(SCHEMA)
+
+
+def predict_rows(
+    data: PlanningData,
+    files: ModelFiles,
+    scorers: ModelFile,
+    config: EvaluationConfig,
+    split: str,
+    device: str,
+    progress: Progress,
+) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Return the tables of predictions, headroom and shuffles of one split; `data` lie on `device`."""
+    predictions, headroom, shuffles = [], [], []
+    total = len(files.seeds) * len(data.windows)
+    for seed in files.seeds:
+        view = chain_view(data, files, chains_of(data)[0], seed, device)
+        ready = load_scorers(scorers, view, seed, device)
+        for horizon, windows in data.windows.items():
+            rows = (windows.split == SPLITS.index(split)).nonzero()[:, 0]
+            if not len(rows):
+                continue
+            bank = build_bank(view, horizon, ready.config.key)
+            if seed == files.seeds[0]:
+                check_rows(view, bank, ready, rows)
+            parts = list(predict_parts(view, ready, bank, rows, seed, config))
+            predictions += [table for part in parts for table in part.predictions]
+            for pool in parts[0].headroom:
+                headroom.append(headroom_row(seed, horizon, pool, [part.headroom[pool] for part in parts]))
+            shuffles += shuffle_scores(view, windows.segments[rows], seed, config)
+            done = len({(row.seed, row.horizon) for row in shuffles})
+            progress(done, total, f"seed {seed}, H={horizon}: {len(rows)} windows")
+    whole = pa.concat_tables(predictions) if predictions else SCHEMA.empty_table()
+    return whole, table_of(Headroom, headroom), table_of(ShuffleScore, shuffles)
+
+
+def check_rows(view: ChainView, bank: Bank, ready: Scorers, rows: Tensor) -> None:
+    """Check on a few windows of one horizon that every row sees what it declares, and no more.
+
+    Args:
+        view: the final chain.
+        bank: of the horizon.
+        ready: the scorers of the view's seed.
+        rows: long of shape (n,), windows that are scored.
+
+    Raises:
+        LeakError: one sees more.
+    """
+    strangers = derangement(len(bank.take), bank.horizon)
+    n_mids = bank.horizon - 2
+
+    def make(some: Tensor) -> WindowBatch:
+        """Retrieve for windows of shape (P,), with training segments in the place of shuffled middles."""
+        donors = stand_ins(view, len(some) * n_mids).view(len(some), n_mids)
+        return retrieve(view, bank, some, ready, strangers, donors)
+
+    check_sight(METHODS, view, make, probe_rows(view.data.windows[bank.horizon].take, rows))
+
+
+def predict_parts(
+    view: ChainView, ready: Scorers, bank: Bank, rows: Tensor, seed: int, config: EvaluationConfig
+) -> Iterator[BatchResult]:
+    """Yield the results on `rows` (long of shape (N,)) of the bank's horizon, in parts that fit the memory."""
+    horizon = bank.horizon
+    windows = view.data.windows[horizon]
+    donors = donors_of(windows.segments[rows], config.seed, 0)
+    strangers = derangement(len(bank.take), 1_000_003 * config.seed + horizon)
+    for part, donors_BM in zip(batches(rows, WINDOWS_AT_ONCE), batches(donors, WINDOWS_AT_ONCE), strict=True):
+        batch = retrieve(view, bank, part, ready, strangers, donors_BM)
+        found, queries = batch.candidates().found, batch.candidates().queries
+        keys = endpoint_keys(view, found.segments, ready.config.key, found.fallback)
+        pools = [pool for pool in config.headroom_pools if pool <= ready.config.candidates and len(bank.take)]
+        draw = 1_000_003 * config.seed + int(part[0])
+        given = {one.id: one.answer(batch) for one in METHODS if one.answer is not None}
+        yield BatchResult(
+            [prediction_table(id_, a, view.data, windows, part, seed) for id_, a in given.items() if a is not None],
+            {pool: pool_sums(view, bank, keys, found, queries, pool, draw) for pool in pools},
+        )
+
+
+def shuffle_scores(view: ChainView, segments_NH: Tensor, seed: int, config: EvaluationConfig) -> list[ShuffleScore]:
+    """Score every derangement of the middle trajectories of one horizon's (N, H) windows."""
+    truth = truth_of(view.data, segments_NH)
+    scores = []
+    for shuffle in range(config.shuffles):
+        plan = shuffled_plan(view, segments_NH, donors_of(segments_NH, config.seed, shuffle))
+        right = truth_ranks(plan[:, 1:-1], truth, view.data.bank) == 0
+        scores.append(
+            ShuffleScore(
+                seed=seed,
+                shuffle=shuffle,
+                horizon=segments_NH.shape[1],
+                n_windows=len(segments_NH),
+                m1=100 * float(right.double().mean()),
+                mseq=100 * float(right.all(1).double().mean()),
+            )
+        )
+    return scores
+
+
+def prediction_table(
+    row_id: str, answers: Answers, data: PlanningData, windows: WindowSet, rows: Tensor, seed: int
+) -> pa.Table:
+    """Return the B x H rows of one variant on (B,) rows of one horizon, window by window."""
+    rows = rows.cpu()
+    ids_BHR = answers.ids.cpu().numpy()
+    n, horizon, ranked = ids_BHR.shape
+    labels, window_ids = pa.array(data.label_ids, pa.string()), pa.array(windows.window_ids, pa.string())
+    repeat = np.repeat(rows.numpy(), horizon)
+    takes = windows.take.cpu()[rows].numpy().repeat(horizon)
+    offsets = pa.array(np.arange(0, n * horizon * ranked + 1, ranked, dtype=np.int32))
+    truth = data.labels[windows.segments[rows.to(data.labels.device)]].cpu().numpy()
+    scores = answers.scores.cpu().numpy().astype(np.float64)
+    decoded = ids_BHR[:, :, 0] if answers.decoded is None else answers.decoded.cpu().numpy()
+    columns = {
+        "window_id": window_ids.take(pa.array(repeat)),
+        "take_id": pa.array(data.take_ids, pa.string()).take(pa.array(takes)),
+        "horizon": pa.array(np.full(n * horizon, horizon)),
+        "variant": pa.array([row_id], pa.string()).take(pa.array(np.zeros(n * horizon, dtype=np.int64))),
+        "seed": pa.array(np.full(n * horizon, seed)),
+        "position": pa.array(np.tile(np.arange(horizon), n)),
+        "label_id": labels.take(pa.array(truth.ravel())),
+        "decoded_id": labels.take(pa.array(decoded.ravel())),
+        "top_ids": pa.ListArray.from_arrays(offsets, labels.take(pa.array(ids_BHR.ravel()))),
+        "top_scores": pa.ListArray.from_arrays(offsets, pa.array(scores.ravel())),
+        "gate": _repeated(answers.gate, horizon, n, pa.float64()),
+        "opened": _repeated(answers.opened, horizon, n, pa.bool_()),
+        "candidate": _window_names(answers.window, window_ids, horizon, n),
+    }
+    return pa.table({name: columns[name].cast(SCHEMA.field(name).type) for name in SCHEMA.names}, schema=SCHEMA)
+
+
+def _repeated(value_B: Tensor | None, horizon: int, n: int, type_: pa.DataType) -> pa.Array:
+    """Return one value per position of each of the n windows; nulls for None."""
+    if value_B is None:
+        return pa.nulls(n * horizon, type_)
+    return pa.array(np.repeat(value_B.cpu().numpy(), horizon)).cast(type_)
+
+
+def _window_names(window_B: Tensor | None, window_ids: pa.Array, horizon: int, n: int) -> pa.Array:
+    """Return the ids of the windows used, one per position; null for -1 and for None."""
+    if window_B is None:
+        return pa.nulls(n * horizon, pa.string())
+    index = np.repeat(window_B.cpu().numpy(), horizon)
+    return window_ids.take(pa.array(index, mask=index < 0))

@@ -1,0 +1,74 @@
+"""The rows of the tables, in the order in which they are printed: the only list. Imports no torch.
+
+A new row is one file with its `Method` and one line here; tables, report, LaTeX, JSON, ceilings, checks, claims and
+gallery follow.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from trajpilot_core.errors import MethodError
+from trajpilot_core.methods import (
+    endpoint_traj,
+    floors,
+    knn_labels,
+    no_traj,
+    oracle,
+    pool_mean,
+    scorer,
+    scorer_plus,
+    shuffled,
+    top1,
+)
+from trajpilot_core.methods.base import Method
+
+METHODS: list[Method] = [
+    no_traj.METHOD,
+    endpoint_traj.METHOD,
+    scorer.SCORER,
+    scorer_plus.METHOD,
+    oracle.METHOD,
+    scorer.PERMUTED,
+    scorer.NO_LABELS,
+    scorer.NO_MOTION,
+    pool_mean.METHOD,
+    knn_labels.METHOD,
+    top1.METHOD,
+    shuffled.METHOD,
+    floors.PREVIOUS,
+    floors.MAJORITY,
+]
+
+
+def method(id_: str) -> Method:
+    """Return the row of that id.
+
+    Raises:
+        MethodError: there is none: nothing is known of what it may see, nor what bounds it.
+    """
+    for one in METHODS:
+        if one.id == id_:
+            return one
+    raise MethodError(
+        f"no row of the tables is called {id_!r}; the rows are {', '.join(m.id for m in METHODS)} "
+        "(trajpilot_core/methods)"
+    )
+
+
+def with_role(*roles: str) -> list[str]:
+    """Return the ids of the rows that have one of the roles, in order."""
+    return [one.id for one in METHODS if one.role in roles]
+
+
+def in_order(ids: Iterable[str]) -> list[str]:
+    """Sort ids of rows as the tables print them.
+
+    Raises:
+        MethodError: one is no row.
+    """
+    place = {one.id: index for index, one in enumerate(METHODS)}
+    return sorted({method(id_).id for id_ in ids}, key=place.__getitem__)
+
+
+def entries(methods: Sequence[Method] | None = None) -> tuple[str, ...]:
+    """Return the entries that bring predictions of rows that are answered elsewhere."""
+    return tuple(dict.fromkeys(m.predictions for m in (methods or METHODS) if m.predictions is not None))

@@ -1,0 +1,130 @@
+"""What a row of the tables is: who answers, what it may see, what bounds it, and what is printed of it.
+
+Imports no torch: pages and plans are made from these records. Axes: B windows of one horizon H, R ranked answers.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from trajpilot_core.errors import MethodError
+from trajpilot_core.simworld.inference.visible import InputKind
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from trajpilot_core.methods.batch import WindowBatch
+
+Role = Literal["main", "control", "ablation", "floor"]
+"""main: the paper's rows and our method; control: what must not help, or helps without learning; ablation: a row
+without a part; floor: untrained."""
+Sight = Literal["ends", "end_motion", "all_motion", "truth"]
+"""What a row sees of a window besides training data: the pixels of Start and Goal; their head motion too; the head
+motion of every step too; or its true labels."""
+ORDER: tuple[Sight, ...] = ("ends", "end_motion", "all_motion", "truth")
+"""Each sees what those before it see."""
+SHOWS: Mapping[InputKind, Sight] = {"no_traj": "ends", "endpoint_traj": "end_motion", "oracle": "all_motion"}
+"""Exact ceiling -> what the best decision that it stands for has seen."""
+REFERENCE = "no_traj"
+"""The row that every other one is compared with, and that rows with a gate fall back on."""
+SCORER_MODELS = ("traj", "no_traj", "scorer", "folds/traj", "folds/no_traj")
+"""What the Scorer rests on: its own training queries come from the chains of the folds, where there are any."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What one row of the tables says about B windows of one horizon."""
+
+    ids: "Tensor"
+    """(B, H, R) long, best labels per position, descending, ties by smaller index."""
+    scores: "Tensor"
+    """(B, H, R) float32."""
+    gate: "Tensor | None" = None
+    """(B,) float32."""
+    opened: "Tensor | None" = None
+    """(B,) bool."""
+    threshold: float | None = None
+    """From where on the gate opens."""
+    window: "Tensor | None" = None
+    """(B,) long, row of the retrieved window that was used, -1 for the fallback."""
+    decoded: "Tensor | None" = None
+    """(B, H) long, the sequence that the row stands for; None: the best labels."""
+    opened_scores: Literal["cosine", "probability"] = "cosine"
+    """What the scores are where the gate is open, or where there is none."""
+
+
+@dataclass(frozen=True)
+class RowStyle:
+    """How a row is drawn."""
+
+    mark: str = "circle"
+    """circle, square, triangle, diamond, plus or none."""
+    light: str = "#5b6470"
+    """Colour on white."""
+    dark: str = "#a9b2be"
+    """Colour on black."""
+    dash: str = ""
+    """As SVG's stroke-dasharray; empty: a full line."""
+    width: float = 1.9
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the tables.
+
+    A row that a model here answers has `answer`; one that is trained elsewhere brings `predictions`, the entry of a
+    stage with columns of `schemas.results.Prediction`. What it claims to see is checked by changing the rest
+    (`methods.sight`), and its ceiling must have seen at least as much.
+
+    Raises:
+        MethodError: the declaration contradicts itself.
+    """
+
+    id: str
+    name: str
+    """As printed."""
+    knows: str
+    """What it is given in addition to the Start and Goal clips, for people."""
+    sees: Sight
+    ceiling: InputKind | None
+    """Which exact ceiling of the simulated world bounds it; None for a row that is told the truth, and for no other."""
+    role: Role
+    models: tuple[str, ...]
+    """Models that must be trained for the row to mean anything, as `evaluation.paper_claims.model_of` names them."""
+    answer: "Callable[[WindowBatch], Answers | None] | None" = None
+    """Answer a batch; None where the run has not trained what it needs: the row is absent then."""
+    predictions: str | None = None
+    """Entry with its predictions, where no model here answers."""
+    metrics: tuple[str, ...] | None = None
+    """Metrics that it can be scored on; None: all."""
+    against: Mapping[str, str] = field(default_factory=dict)
+    """Row -> what the paired difference to it means, empty where that needs no words. Every row is compared with
+    `REFERENCE` anyway."""
+    part_of: str | None = None
+    """Of an ablation: the row that it removes a part from."""
+    gated: bool = False
+    """It answers with `REFERENCE` where its gate is closed."""
+    in_gallery: bool = False
+    """Its answers are kept window by window, for the gallery."""
+    plans: int | None = None
+    """Its place among the rows that answer a video of one's own, the smallest decides; None: it does not."""
+    style: RowStyle = RowStyle()
+
+    def __post_init__(self) -> None:
+        if (self.answer is None) == (self.predictions is None):
+            raise MethodError(f"method {self.id}: give either `answer` or `predictions`; it has both or neither")
+        if self.ceiling is None and self.sees != "truth":
+            raise MethodError(
+                f"method {self.id} declares no ceiling; name the one of {', '.join(SHOWS)} that has seen at least what "
+                f"the method sees ({self.sees})"
+            )
+        if self.ceiling is not None and ORDER.index(SHOWS[self.ceiling]) < ORDER.index(self.sees):
+            raise MethodError(
+                f"method {self.id} sees {self.sees}, more than its ceiling {self.ceiling} ({SHOWS[self.ceiling]}); a "
+                "row is bounded by one that has seen at least as much"
+            )
+
+    @property
+    def uses_the_truth(self) -> bool:
+        """It sees the window's own middle motion or its true labels: never bold, never a method to deploy."""
+        return self.sees in ("all_motion", "truth")

@@ -1,0 +1,134 @@
+"""The windows that a row of the tables is asked about, and everything that rows are made from.
+
+Axes: B windows of one horizon H, M middle steps. Source: docs/decisions/scorer.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from torch import Tensor
+
+from schemas.training import Ablation, ScorerConfig
+from trajpilot_core.data.chains import ModelFile
+from trajpilot_core.errors import MethodError
+from trajpilot_core.models.scorer import GateThenRankScorer
+from trajpilot_core.models.scorer_plus import ScorerPlus
+from trajpilot_core.retrieval.bank import Bank, ChainView, no_traj_plans
+from trajpilot_core.retrieval.candidates import Candidates, find_candidates, permuted
+from trajpilot_core.training.scorer import Queries, queries_of
+from trajpilot_core.training.scorer_file import load_plus, load_scorer, scorer_config
+from trajpilot_core.training.scorer_fit import ScorerDecision
+from trajpilot_core.training.scorer_plus_fit import PlusDecision
+from trajpilot_core.training.scorer_plus_statistics import PlusSource, plus_source
+
+
+class ReadyScorer(NamedTuple):
+    """A frozen scorer and what dev decided for it."""
+
+    scorer: GateThenRankScorer
+    decision: ScorerDecision
+
+
+class ReadyPlus(NamedTuple):
+    """Scorer+, what dev decided for it, and what it reads from the training takes."""
+
+    scorer: ScorerPlus
+    decision: PlusDecision
+    source: PlusSource
+
+
+@dataclass(frozen=True)
+class Scorers:
+    """The scorers of one seed."""
+
+    config: ScorerConfig
+    paper: ReadyScorer
+    ablated: Mapping[Ablation, ReadyScorer]
+    plus: ReadyPlus | None
+
+
+class Retrieved(NamedTuple):
+    """What the bank gave for the windows."""
+
+    found: Candidates
+    """Candidate plans."""
+    queries: Queries
+    """The same windows as the scorers read them."""
+    strangers: Candidates
+    """The candidates with the trajectories of other bank windows."""
+
+
+@dataclass(frozen=True)
+class WindowBatch:
+    """B windows of one horizon."""
+
+    view: ChainView
+    """The final chain."""
+    segments: Tensor
+    """(B, H) long."""
+    fallback: Tensor
+    """(B, H, E), what no_traj predicts."""
+    scorers: Scorers | None = None
+    retrieved: Retrieved | None = None
+    """None where the windows have no head motion to retrieve by."""
+    donors: Tensor | None = None
+    """(B, M) long, segments whose trajectories stand in for the middles in the row `shuffled`, -1 for none."""
+
+    def candidates(self) -> Retrieved:
+        """Return what was retrieved.
+
+        Raises:
+            MethodError: nothing was.
+        """
+        if self.retrieved is None:
+            raise MethodError("these windows came without candidates; a row that needs them cannot answer")
+        return self.retrieved
+
+    def ready(self) -> Scorers:
+        """Return the scorers.
+
+        Raises:
+            MethodError: there are none.
+        """
+        if self.scorers is None:
+            raise MethodError("these windows came without scorers; a row that needs them cannot answer")
+        return self.scorers
+
+
+def load_scorers(file: ModelFile, view: ChainView, seed: int, device: str) -> Scorers:
+    """Read the scorers of one seed, and collect what Scorer+ takes from the training takes of the final chain."""
+    config = scorer_config(file)
+    ablated = {name: ReadyScorer(*load_scorer(file, seed, device, name)) for name in config.ablations}
+    plus = None
+    if config.plus is not None:
+        scorer, decision = load_plus(file, config.plus, seed, device)
+        plus = ReadyPlus(scorer, decision, plus_source(view, config))
+    return Scorers(config, ReadyScorer(*load_scorer(file, seed, device)), ablated, plus)
+
+
+def retrieve(
+    view: ChainView, bank: Bank, rows: Tensor, scorers: Scorers, strangers: Tensor, donors: Tensor | None = None
+) -> WindowBatch:
+    """Retrieve and roll out for some windows of the bank's horizon.
+
+    Args:
+        view: the final chain.
+        bank: of the horizon.
+        rows: (B,) long, rows of the horizon's windows.
+        scorers: of the view's seed.
+        strangers: (N,) long, for every bank window another one.
+        donors: (B, M) long, see `WindowBatch`.
+    """
+    found = find_candidates(view, bank, rows, scorers.config)
+    queries = queries_of(view, found, scorers.config)
+    retrieved = Retrieved(found, queries, permuted(view, bank, found, strangers))
+    if scorers.plus is not None and scorers.plus.source.view is not view:
+        plus = scorers.plus._replace(source=replace(scorers.plus.source, view=view))
+        scorers = replace(scorers, plus=plus)
+    return WindowBatch(view, found.segments, found.fallback, scorers, retrieved, donors)
+
+
+def without_motion(view: ChainView, segments_BH: Tensor) -> WindowBatch:
+    """Return windows that have no head motion: nothing can be retrieved for them."""
+    return WindowBatch(view, segments_BH, no_traj_plans(view, segments_BH))

@@ -1,0 +1,39 @@
+"""Endpoint-Traj: the predictor that was trained with the motion of Start and Goal alone (paper, 4)."""
+
+from typing import TYPE_CHECKING
+
+from trajpilot_core.errors import StoreError
+from trajpilot_core.methods.base import Answers, Method, RowStyle
+
+if TYPE_CHECKING:
+    from trajpilot_core.methods.batch import WindowBatch
+
+
+def answer(batch: "WindowBatch") -> Answers:
+    """Predict under the windows' own endpoint motion.
+
+    Raises:
+        StoreError: the chain has no such checkpoint; only the final one has it.
+    """
+    from trajpilot_core.methods.plans import own_plan, rank_plan
+
+    model = batch.view.models.endpoint_traj
+    if model is None:
+        name = batch.view.chain.name
+        raise StoreError(f"chain {name} has no endpoint_traj checkpoint; rows are made with the final chain")
+    return rank_plan(own_plan(batch.view, model, batch.segments, with_mids=False), batch.view)
+
+
+METHOD = Method(
+    id="endpoint_traj",
+    name="Endpoint-Traj",
+    knows="its own head motion during Start and Goal, none between",
+    sees="end_motion",
+    ceiling="endpoint_traj",
+    role="main",
+    models=("endpoint_traj",),
+    answer=answer,
+    in_gallery=True,
+    plans=2,
+    style=RowStyle("triangle", "#c47f00", "#f0b429", dash="7 3"),
+)

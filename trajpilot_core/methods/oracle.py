@@ -1,0 +1,30 @@
+"""Oracle: the predictor under the window's own true head motion, middle included (paper, 4). A condition, no bound."""
+
+from typing import TYPE_CHECKING
+
+from trajpilot_core.methods.base import Answers, Method, RowStyle
+
+if TYPE_CHECKING:
+    from trajpilot_core.methods.batch import WindowBatch
+
+
+def answer(batch: "WindowBatch") -> Answers:
+    """Predict under the windows' own motion."""
+    from trajpilot_core.methods.plans import own_plan, rank_plan
+
+    return rank_plan(own_plan(batch.view, batch.view.models.traj, batch.segments, with_mids=True), batch.view)
+
+
+METHOD = Method(
+    id="oracle",
+    name="Oracle",
+    knows="its own true head motion, middle included: a condition, not an upper bound",
+    sees="all_motion",
+    ceiling="oracle",
+    role="main",
+    models=("traj",),
+    answer=answer,
+    against={"endpoint_traj": ""},
+    in_gallery=True,
+    style=RowStyle("diamond", "#009e73", "#2fcf9f"),
+)

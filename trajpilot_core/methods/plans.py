@@ -1,0 +1,69 @@
+"""From predicted embeddings to ranked labels, and the plans that several rows share.
+
+Axes: B windows of one horizon H, N all of them, M middle steps, R ranked answers, E text space.
+Source: paper, 4 and its appendix; docs/decisions/paper-gaps.md (15, 29, 40, 47).
+"""
+
+import torch
+from torch import Tensor
+
+from trajpilot_core.methods.base import Answers
+from trajpilot_core.models.predictor import CausalPredictor
+from trajpilot_core.models.ranking import best_labels
+from trajpilot_core.retrieval.bank import ChainView
+from trajpilot_core.retrieval.candidates import Candidates, roll_out
+
+RANKED = 5
+
+
+def rank_plan(plan_BHE: Tensor, view: ChainView) -> Answers:
+    """Rank the labels by their cosine with each predicted embedding."""
+    ids, scores = best_labels(plan_BHE.flatten(0, 1), view.data.bank, RANKED)
+    shape = (*plan_BHE.shape[:2], ids.shape[1])
+    return Answers(ids.view(shape), scores.view(shape))
+
+
+@torch.inference_mode()
+def own_plan(view: ChainView, model: CausalPredictor, segments_BH: Tensor, with_mids: bool) -> Tensor:
+    """Return (B, H, E): the prediction under the windows' own endpoint trajectories, with or without their middles."""
+    latents = view.latents[segments_BH].clone()
+    if not with_mids:
+        latents[:, 1:-1] = 0
+    features = view.data.features
+    plan: Tensor = model(features[segments_BH[:, 0]], features[segments_BH[:, -1]], latents, segments_BH.shape[1])
+    return plan
+
+
+def with_ends(found: Candidates, plan_BME: Tensor) -> Tensor:
+    """Put (B, M, E) middles between the ends that traj predicts; the whole fallback where there is no candidate."""
+    whole = torch.cat([found.ends[:, :1], plan_BME, found.ends[:, 1:]], dim=1)
+    return torch.where(found.valid.any(1)[:, None, None], whole, found.fallback)
+
+
+def shuffled_plan(view: ChainView, segments_BH: Tensor, donors_BM: Tensor) -> Tensor:
+    """Return (B, H, E): traj under the windows' own endpoints and their donors' middles; null without a donor."""
+    mids = view.latents[donors_BM.clamp_min(0)] * (donors_BM >= 0)[:, :, None]
+    ends, plans = roll_out(view.models.traj, view, segments_BH, mids[:, None])
+    return torch.cat([ends[:, :1], plans[:, 0], ends[:, 1:]], dim=1)
+
+
+def derangement(n: int, seed: int) -> Tensor:
+    """Return long of shape (n,) without a fixed point, one random cycle; -1 everywhere for n < 2 (D 40)."""
+    if n < 2:
+        return torch.full((n,), -1)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    donors = torch.empty(n, dtype=torch.long)
+    donors[order] = order.roll(1)
+    return donors
+
+
+def donors_of(segments_NH: Tensor, seed: int, shuffle: int) -> Tensor:
+    """Return (N, M) long: the middle segments that each window gets in one shuffle, -1 for none.
+
+    The derangement depends on the seed of the evaluation, the shuffle and the horizon only.
+    """
+    donors = derangement(len(segments_NH), 1_000_003 * seed + 101 * shuffle + segments_NH.shape[1]).to(
+        segments_NH.device
+    )
+    mids = segments_NH[donors.clamp_min(0)][:, 1:-1]
+    return mids.masked_fill(donors[:, None] < 0, -1)

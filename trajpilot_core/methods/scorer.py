@@ -1,0 +1,127 @@
+"""The paper's gate-then-rank Scorer (paper, 3.5), and the same without parts (docs/decisions/scorer.md).
+
+Axes: B windows of one horizon H.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from schemas.training import Ablation
+from trajpilot_core.methods.base import SCORER_MODELS, Answers, Method, RowStyle
+
+if TYPE_CHECKING:
+    from trajpilot_core.methods.batch import ReadyScorer, WindowBatch
+    from trajpilot_core.retrieval.bank import ChainView
+    from trajpilot_core.retrieval.candidates import Candidates
+    from trajpilot_core.training.scorer import Queries
+
+DECIDE_BATCH = 512
+
+
+def scorer_answers(view: "ChainView", found: "Candidates", queries: "Queries", ready: "ReadyScorer") -> Answers:
+    """Answer with the highest-ranked candidate where the gate opens, else with the fallback."""
+    import torch
+
+    from trajpilot_core.methods.plans import rank_plan, with_ends
+    from trajpilot_core.training.scorer import decide
+
+    gate, choice = decide(ready.scorer, queries, DECIDE_BATCH)
+    threshold = ready.decision.threshold
+    opened = (gate >= threshold) & found.valid.any(1)
+    here = torch.arange(len(choice), device=choice.device)
+    candidate = with_ends(found, found.plans[here, choice])
+    answers = rank_plan(torch.where(opened[:, None, None], candidate, found.fallback), view)
+    window = torch.where(opened, found.window[here, choice], -1)
+    return replace(answers, gate=gate, opened=opened, threshold=threshold, window=window)
+
+
+def answer(batch: "WindowBatch") -> Answers:
+    """Answer with the Scorer."""
+    retrieved = batch.candidates()
+    return scorer_answers(batch.view, retrieved.found, retrieved.queries, batch.ready().paper)
+
+
+def permuted_answers(batch: "WindowBatch") -> Answers:
+    """Answer with the Scorer, every candidate carrying the motion of another one."""
+    from trajpilot_core.training.scorer import queries_of
+
+    strangers = batch.candidates().strangers
+    queries = queries_of(batch.view, strangers, batch.ready().config)
+    return scorer_answers(batch.view, strangers, queries, batch.ready().paper)
+
+
+def without(ablation: Ablation) -> "Callable[[WindowBatch], Answers | None]":
+    """Return how the Scorer that was trained without a part answers."""
+
+    def ablated(batch: "WindowBatch") -> Answers | None:
+        retrieved, ready = batch.candidates(), batch.ready().ablated.get(ablation)
+        return None if ready is None else scorer_answers(batch.view, retrieved.found, retrieved.queries, ready)
+
+    return ablated
+
+
+SCORER = Method(
+    id="scorer",
+    name="Scorer",
+    knows="endpoint motion, and the middle motion of one retrieved training window, or the No-Traj answer where the "
+    "gate stays closed",
+    sees="end_motion",
+    ceiling="endpoint_traj",
+    role="main",
+    models=SCORER_MODELS,
+    answer=answer,
+    against={
+        "no_traj": "the whole gain",
+        "endpoint_traj": "beyond what its own motion during Start and Goal tells",
+        "scorer_permuted": "what it matters that a candidate carries its own motion",
+        "scorer_no_labels": "what reading the candidates' labels adds",
+        "scorer_no_motion": "what reading their motion, and the plans under it, adds",
+        "knn_labels": "beyond a vote of the candidates' labels",
+        "pool_mean": "beyond averaging all plans instead of choosing one",
+        "oracle": "",
+    },
+    gated=True,
+    in_gallery=True,
+    plans=1,
+    style=RowStyle("square", "#0072b2", "#56b4e9"),
+)
+PERMUTED = Method(
+    id="scorer_permuted",
+    name="Scorer, permuted",
+    knows="as Scorer, but every candidate carries the middle motion of another training window",
+    sees="end_motion",
+    ceiling="endpoint_traj",
+    role="ablation",
+    models=SCORER_MODELS,
+    answer=permuted_answers,
+    part_of="scorer",
+    gated=True,
+    style=RowStyle("triangle", "#17818c", "#5cc3cd", dash="6 2.5"),
+)
+NO_LABELS = Method(
+    id="scorer_no_labels",
+    name="Scorer, no labels",
+    knows="as Scorer, trained without the candidates' labels",
+    sees="end_motion",
+    ceiling="endpoint_traj",
+    role="ablation",
+    models=(*SCORER_MODELS, "scorer_no_labels"),
+    answer=without("no_labels"),
+    part_of="scorer",
+    gated=True,
+    style=RowStyle("circle", "#4b3fae", "#a79cf5", dash="3 2"),
+)
+NO_MOTION = Method(
+    id="scorer_no_motion",
+    name="Scorer, no motion",
+    knows="as Scorer, trained without the candidates' motion and the plans under it",
+    sees="end_motion",
+    ceiling="endpoint_traj",
+    role="ablation",
+    models=(*SCORER_MODELS, "scorer_no_motion"),
+    answer=without("no_motion"),
+    part_of="scorer",
+    gated=True,
+    style=RowStyle("diamond", "#a15c00", "#e0a560", dash="9 2 2 2 2 2"),
+)

@@ -1,0 +1,50 @@
+"""The metrics of the tables, in their order: the only list.
+
+A new metric is one record in one file and one line here; tables, checks, ceilings, take scores, report and LaTeX
+follow. Definitions: docs/decisions/metrics.md; the paper (arXiv 2605.20388), experiments section, names them.
+"""
+
+import numpy as np
+
+from trajpilot_core.arrays import Array, Codes
+from trajpilot_core.metrics import exact, overlap, recall
+from trajpilot_core.metrics.base import MetricSpec
+
+METRICS: dict[str, MetricSpec] = {
+    spec.id: spec
+    for spec in (
+        recall.M1,
+        recall.M5,
+        exact.MSEQ,
+        recall.F1,
+        recall.F5,
+        exact.FSEQ,
+        exact.SR,
+        exact.MACC,
+        overlap.MIOU,
+        overlap.ED,
+    )
+}
+
+
+def of_table(table: str) -> tuple[str, ...]:
+    """Return the ids of the metrics of one printed table, `open` or `sequence`."""
+    return tuple(spec.id for spec in METRICS.values() if spec.table == table)
+
+
+def with_ceiling() -> tuple[str, ...]:
+    """Return the ids of the metrics of which the best decision is known exactly in the simulated world."""
+    return tuple(spec.id for spec in METRICS.values() if spec.reached is not None and spec.expected is not None)
+
+
+def window_values(labels: Codes, decoded: Codes, rankings: Codes, ids: tuple[str, ...] | None = None) -> Array:
+    """Return (N, M): the values of M metrics for N windows of one horizon.
+
+    Args:
+        labels: (N, H) true codes, H >= 3.
+        decoded: (N, H) codes of the sequence that the row stands for.
+        rankings: (N, H, K) ranked codes.
+        ids: of the metrics; None: all of them, in the order of `METRICS`.
+    """
+    chosen = METRICS if ids is None else ids
+    return np.stack([METRICS[id_].values(labels, decoded, rankings) for id_ in chosen], axis=1)

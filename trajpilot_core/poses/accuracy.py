@@ -1,0 +1,102 @@
+"""How far estimated head motion is from the truth, clip by clip."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from schemas.annotation import Take
+from schemas.config import TrajectoryConfig
+from schemas.observation import KNOTS
+from trajpilot_core.arrays import Array
+from trajpilot_core.errors import TakeFault
+from trajpilot_core.poses import se3
+from trajpilot_core.poses.se3 import Poses
+from trajpilot_core.poses.sources.take import poses
+
+
+class ClipError(NamedTuple):
+    """One clip of 17 poses against the true ones."""
+
+    rotation_deg: float
+    """Largest angle between estimated and true rotation since the first knot."""
+    position_m: float
+    """Root mean square distance of the positions after the best rotation, translation and scale (Sim(3))."""
+    spread_m: float
+    """Root mean square distance of the true positions from their mean: what `position_m` is at worst."""
+    turned_deg: float
+    """Largest true angle since the first knot."""
+
+
+def joined(motions: Array) -> Poses:
+    """Return the 17 poses that (16, 6) motions lead through, the first one the identity."""
+    q, t = [np.array([0.0, 0.0, 0.0, 1.0])], [np.zeros(3)]
+    for step in motions:
+        here = Poses(q[-1][None], t[-1][None])
+        ahead = se3.compose(here, Poses(se3.exp_rotation(step[None, 3:]), step[None, :3]))
+        q.append(ahead.q_xyzw[0])
+        t.append(ahead.t_m[0])
+    return Poses(np.array(q), np.array(t))
+
+
+def clip_error(found: Poses, true: Poses) -> ClipError:
+    """Compare 17 estimated poses with the true ones, both T_any_camera in the same camera axes."""
+    found, true = _since_first(found), _since_first(true)
+    off = se3.log_rotation(se3.compose(se3.invert(true), found).q_xyzw)
+    return ClipError(
+        rotation_deg=_largest_deg(off),
+        position_m=sim3_residual_m(found.t_m, true.t_m),
+        spread_m=float(np.sqrt(np.sum((true.t_m - true.t_m.mean(axis=0)) ** 2, axis=1).mean())),
+        turned_deg=_largest_deg(se3.log_rotation(true.q_xyzw)),
+    )
+
+
+def _since_first(path: Poses) -> Poses:
+    """Return the poses in the frame of the first one."""
+    return se3.compose(se3.invert(se3.take(path, np.zeros(1, np.intp))), path)
+
+
+def _largest_deg(vectors: Array) -> float:
+    return float(np.rad2deg(np.linalg.norm(vectors, axis=1).max()))
+
+
+def sim3_residual_m(found: Array, true_m: Array) -> float:
+    """Return the root mean square distance left by the best similarity of (N, 3) points to (N, 3) true ones.
+
+    Source: Umeyama, Least-squares estimation of transformation parameters between two point patterns, 1991.
+    """
+    a, b = found - found.mean(axis=0), true_m - true_m.mean(axis=0)
+    U, S, Vt = np.linalg.svd(b.T @ a)
+    D = np.diag([1.0, 1.0, np.sign(np.linalg.det(U @ Vt))])
+    size = float(np.sum(a**2))
+    scale = float((S * np.diag(D)).sum()) / size if size > 0 else 0.0
+    return float(np.sqrt(np.sum((b - scale * a @ (U @ D @ Vt).T) ** 2, axis=1).mean()))
+
+
+def take_errors(
+    data_root: str, take: Take, spans_s: Sequence[tuple[float, float]], motions: Array, cfg: TrajectoryConfig
+) -> list[ClipError | None]:
+    """Compare estimated motions of one take with its pose file.
+
+    Args:
+        data_root: corpus root, a folder or a URL.
+        take: a take with a pose file, whose video has an even rate.
+        spans_s: start and end of the segments.
+        motions: (S, 16, 6) of the same segments, estimated from its video.
+        cfg: settings of the estimate; its limits on gaps hold for the truth.
+
+    Returns:
+        One error per segment; None where the pose file is wrong there.
+    """
+    true_cfg = cfg.replace(source="aria", fallback=None)
+    found: list[ClipError | None] = []
+    for (start_s, end_s), clip in zip(spans_s, motions, strict=True):
+        # the frames nearest to the first and last wanted time, which is where the estimate begins and ends
+        first, last = (round(at * take.fps) / take.fps for at in (start_s, end_s - 1 / take.fps))
+        try:
+            true = poses(data_root, take, np.linspace(first, last, KNOTS), true_cfg)
+        except TakeFault:
+            found.append(None)
+            continue
+        found.append(clip_error(joined(clip.astype(float)), true))
+    return found

@@ -1,0 +1,1 @@
+"""Pose files of Project Aria (MPS)."""

@@ -1,0 +1,112 @@
+"""T_device_camera of the RGB camera from MPS `online_calibration.jsonl`.
+
+Format: https://facebookresearch.github.io/projectaria_tools/docs/data_formats/mps/slam/mps_trajectory. One line per
+0.1 s; the quaternion stands as [w, [x, y, z]] there, w first, unlike in the pose file.
+"""
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.rejects import RejectCode
+from trajpilot_core.arrays import Array
+from trajpilot_core.errors import TakeFault
+from trajpilot_core.poses.lens import Lens, known_lens
+from trajpilot_core.poses.se3 import Poses
+
+RGB_LABEL = "camera-rgb"
+STAMP = re.compile(rb'"tracking_timestamp_us"\s*:\s*(-?\d{1,18})\b')
+
+
+def nearest_extrinsics(
+    content: bytes, times_us: NDArray[np.int64], tolerance: float, path: str, label: str = RGB_LABEL
+) -> Poses:
+    """Return T_device_camera at the lines nearest to the given times.
+
+    Lines that are unreadable or lack the camera do not count; only the lines chosen are parsed.
+
+    Args:
+        content: the calibration file.
+        times_us: (N,) device times, microseconds.
+        tolerance: largest deviation of the quaternion's norm from 1.
+        path: the file's name, for the message.
+        label: which camera.
+
+    Returns:
+        (N,) poses, the quaternions of unit norm.
+
+    Raises:
+        TakeFault: CALIBRATION_MISSING, no line holds the camera.
+    """
+    lines = {int(found[1]): line for line in content.splitlines() if (found := STAMP.search(line))}
+    stamps = np.array(sorted(lines), dtype=np.int64)
+    nearest = stamps[_nearest(stamps, times_us)].tolist() if len(stamps) else []
+    known = {stamp: extrinsics(lines[stamp], label, tolerance) for stamp in set(nearest)}
+    if None in known.values():
+        known = {stamp: extrinsics(line, label, tolerance) for stamp, line in lines.items()}
+        stamps = np.array(sorted(stamp for stamp, pose in known.items() if pose is not None), dtype=np.int64)
+        nearest = stamps[_nearest(stamps, times_us)].tolist() if len(stamps) else []
+    chosen = [pose for stamp in nearest if (pose := known[stamp]) is not None]
+    if len(chosen) != len(times_us):
+        detail = f"none of the {len(lines)} lines with a time holds a usable T_Device_Camera of {label}"
+        raise TakeFault(RejectCode.CALIBRATION_MISSING, detail, path)
+    return Poses(*(np.array(part).reshape(len(chosen), -1) for part in zip(*chosen, strict=True)))
+
+
+def _nearest(sorted_stamps: NDArray[np.int64], times_us: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Return the position of the nearest of the sorted stamps for each time; the earlier one where two are as near."""
+    above = np.clip(np.searchsorted(sorted_stamps, times_us), 1, max(len(sorted_stamps) - 1, 1))
+    above = np.minimum(above, len(sorted_stamps) - 1)
+    below = np.maximum(above - 1, 0)
+    later = sorted_stamps[above] - times_us < times_us - sorted_stamps[below]
+    return np.where(later, above, below)
+
+
+def extrinsics(line: bytes, label: str, tolerance: float) -> tuple[Array, Array] | None:
+    """Return q_xyzw, shape (4,), and t_m, shape (3,), of one camera in a line; None where the line does not hold it."""
+    return _pose(camera_record(line, label).get("T_Device_Camera"), tolerance)
+
+
+def camera_record(line: bytes, label: str) -> dict[str, Any]:
+    """Return what a line says about one camera; empty where it does not hold it."""
+    try:
+        record: Any = json.loads(line)
+    except ValueError:
+        return {}
+    cameras = record.get("CameraCalibrations") if isinstance(record, dict) else None
+    for camera in cameras if isinstance(cameras, list) else []:
+        if isinstance(camera, dict) and camera.get("Label") == label:
+            return camera
+    return {}
+
+
+def lens_of(content: bytes, path: str, label: str = RGB_LABEL) -> Lens:
+    """Return the lens of one camera, from the first line that holds one of a kind that is known.
+
+    Raises:
+        TakeFault: CALIBRATION_MISSING, no line does.
+    """
+    lines = content.splitlines()
+    for line in lines:
+        lens = known_lens(camera_record(line, label).get("Projection"))
+        if lens is not None:
+            return lens
+    known = f"none of the {len(lines)} lines holds a projection of {label} that is known"
+    detail = f"{known}; odometry.intrinsics can be set to assumed"
+    raise TakeFault(RejectCode.CALIBRATION_MISSING, detail, path)
+
+
+def _pose(transform: Any, tolerance: float) -> tuple[Array, Array] | None:
+    """Read {"Translation": [3], "UnitQuaternion": [w, [x, y, z]]}; None where it is not that or not finite."""
+    try:
+        w, (x, y, z) = transform["UnitQuaternion"]
+        q_xyzw, t_m = np.array([x, y, z, w], dtype=float), np.array(transform["Translation"], dtype=float)
+    except (TypeError, ValueError, KeyError):
+        return None
+    norm = np.linalg.norm(q_xyzw)
+    if t_m.shape != (3,) or not np.isfinite(t_m).all() or not abs(norm - 1) <= tolerance:
+        return None
+    return q_xyzw / norm, t_m

@@ -1,0 +1,161 @@
+"""Closed-loop poses of Project Aria (MPS `closed_loop_trajectory.csv`).
+
+Format: https://facebookresearch.github.io/projectaria_tools/docs/data_formats/mps/slam/mps_trajectory. One row per
+pose, about 1 kHz, `tracking_timestamp_us` on the device clock, T_world_device with the quaternion in the order
+x, y, z, w. Columns are found by name: releases differ (20 columns, 28 with ECEF poses). A file whose quaternion columns
+were written in another order than their names say cannot be distinguished from a good one.
+
+Two readers give the same rows to the same checks: `whole` parses the file, `sparse` only the lines that the knots need
+(trajpilot_core/poses/aria/sparse.py). docs/decisions/gaps.md states what each of them sees.
+"""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from schemas.rejects import RejectCode
+from trajpilot_core.errors import TakeFault
+from trajpilot_core.poses.aria import sparse
+from trajpilot_core.poses.files import GZIP_MAGIC, MISSING, local_path, read_bytes, unpack
+from trajpilot_core.poses.se3 import Poses
+
+STAMP, GRAPH, QUALITY = "tracking_timestamp_us", "graph_uid", "quality_score"
+POSITION = tuple(f"t{axis}_world_device" for axis in "xyz")
+QUATERNION = tuple(f"q{axis}_world_device" for axis in "xyzw")
+NUMBERS = (*POSITION, *QUATERNION, QUALITY)
+COLUMNS = (STAMP, GRAPH, *NUMBERS)
+HEADER_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class PoseStream:
+    """N poses in order of time, as they stand in the file."""
+
+    stamp_us: NDArray[np.int64]
+    """(N,) device clock, not decreasing."""
+    T_world_device: Poses
+    """(N,) as written: the quaternions are not normalised, anything may be NaN."""
+    graph: NDArray[np.uint32]
+    """(N,) number of the map whose world frame the pose is in."""
+    quality: NDArray[np.float64]
+    """(N,) tracking quality, 0 to 1."""
+    readable: NDArray[np.bool_]
+    """(N,) False: a needed field is absent or no number. The row then has the stamp of the row before it."""
+    was_sorted: bool
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the resampling will ask of a file, for the sparse reader."""
+
+    knots_us: NDArray[np.int64]
+    """(S, K) knot times of S segments, whole microseconds (rounded down), rising along K."""
+    max_inner_gap_us: int
+
+
+def read_poses(data_root: str, path: str, reader: Literal["auto", "sparse", "whole"], request: Request) -> PoseStream:
+    """Read the poses that a take's segments need.
+
+    Args:
+        data_root: corpus root, a folder or a URL.
+        path: pose file, relative to the root; plain or gzip.
+        reader: `whole` parses the file; `auto` and `sparse` parse only the lines around the knots where the file is
+            local, plain and in order of time, and fall back to `whole` where it is not.
+        request: the knots.
+
+    Returns:
+        All rows of the file, or a part of them that answers the same for every knot.
+
+    Raises:
+        TakeFault: NO_TRAJECTORY, WRONG_TYPE, TRAJ_MALFORMED, INPUT_UNSTABLE.
+    """
+    local = local_path(data_root, path)
+    if local is None:
+        return parse(read_bytes(data_root, path, RejectCode.NO_TRAJECTORY), path)
+    try:
+        with local.open("rb") as stream:
+            head = stream.read(HEADER_BYTES)
+    except MISSING as error:
+        raise TakeFault(RejectCode.NO_TRAJECTORY, "the pose file is not there", path) from error
+    if head.startswith(GZIP_MAGIC):
+        return parse(unpack(local.read_bytes(), path), path)
+    names = header(head, path)
+    thinned = None if reader == "whole" else _sparse_rows(local, names, request, path)
+    return thinned if thinned is not None else _frame_to_stream(_read_csv(local, path))
+
+
+def _sparse_rows(local: Path, names: list[str], request: Request, path: str) -> PoseStream | None:
+    """Read only the rows that the knots need; None where the file must be read whole."""
+    before = local.stat()
+    content = sparse.thin(local, names.index(STAMP), request.knots_us, request.max_inner_gap_us)
+    after = local.stat()
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise TakeFault(RejectCode.INPUT_UNSTABLE, "the pose file changed while it was read", path)
+    if content is None:
+        return None
+    stream = parse(content, path)
+    return stream if stream.was_sorted and bool(stream.readable.all()) else None
+
+
+def header(head: bytes, path: str) -> list[str]:
+    """Return the column names of a pose file from its first bytes.
+
+    Raises:
+        TakeFault: TRAJ_MALFORMED, the file is empty, a web page or another format, or a needed column is absent.
+    """
+    line = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").partition(b"\n")[0]
+    if not line.strip():
+        raise TakeFault(RejectCode.TRAJ_MALFORMED, "the file is empty", path)
+    if line.lstrip().startswith((b"<", b"{", b"PK")) or b"\0" in line:
+        raise TakeFault(RejectCode.TRAJ_MALFORMED, f"not a CSV file, it begins with {line[:40]!r}", path)
+    names = next(csv.reader([line.decode("utf-8", errors="replace").strip()]))
+    wrong = [name for name in COLUMNS if names.count(name) != 1]
+    if wrong:
+        found = ", ".join(names[:5])
+        detail = f"needs each of these columns once: {', '.join(wrong)}; the {len(names)} found begin with {found}"
+        raise TakeFault(RejectCode.TRAJ_MALFORMED, detail, path)
+    return names
+
+
+def parse(content: bytes, path: str) -> PoseStream:
+    """Parse a whole pose file, header included.
+
+    Raises:
+        TakeFault: TRAJ_MALFORMED.
+    """
+    header(content[:HEADER_BYTES], path)
+    return _frame_to_stream(_read_csv(content, path))
+
+
+def _read_csv(source: Path | bytes, path: str) -> pl.DataFrame:
+    """Read the ten needed columns; a field that is absent or unreadable is null."""
+    types: dict[str, pl.DataType | type[pl.DataType]] = dict.fromkeys(NUMBERS, pl.Float64)
+    types |= {STAMP: pl.Int64, GRAPH: pl.Categorical}
+    try:
+        frame = pl.scan_csv(
+            source, schema_overrides=types, infer_schema=False, ignore_errors=True, truncate_ragged_lines=True
+        )
+        return frame.select(COLUMNS).collect()
+    except pl.exceptions.PolarsError as error:
+        raise TakeFault(RejectCode.TRAJ_MALFORMED, f"the rows cannot be parsed: {error}", path) from error
+
+
+def _frame_to_stream(frame: pl.DataFrame) -> PoseStream:
+    """Order the rows by time and mark the unreadable ones; none is left out."""
+    is_readable = ~pl.any_horizontal(pl.all().is_null())
+    stamp = pl.when(is_readable).then(pl.col(STAMP)).forward_fill().backward_fill().fill_null(0)
+    readable = frame.select(is_readable).to_series().to_numpy()
+    stamp_us = frame.select(stamp).to_series().to_numpy()
+    numbers = frame.select(pl.col(NUMBERS).fill_null(float("nan"))).to_numpy()
+    graph = frame[GRAPH].to_physical().fill_null(0).to_numpy()
+    was_sorted = bool((stamp_us[1:] >= stamp_us[:-1]).all())
+    if not was_sorted:
+        order = np.argsort(stamp_us, kind="stable")
+        stamp_us, numbers, graph, readable = stamp_us[order], numbers[order], graph[order], readable[order]
+    poses = Poses(numbers[:, 3:7], numbers[:, 0:3])
+    return PoseStream(stamp_us, poses, graph, numbers[:, 7], readable, was_sorted)

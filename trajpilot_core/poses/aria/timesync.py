@@ -1,0 +1,122 @@
+"""Video time -> device clock, through the capture's `timesync.csv`.
+
+Format: https://docs.ego-exo4d-data.org/data/takes/ . One row per synchronised frame of the whole capture; the column
+`<camera>_capture_timestamp_ns` is the Aria device clock, the clock of the poses. A take is a stretch of rows, and which
+row is its first frame is known by the number of frames in its video (docs/decisions/frames.md).
+"""
+
+import io
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from schemas.annotation import Take
+from schemas.rejects import RejectCode
+from trajpilot_core.errors import TakeFault
+from trajpilot_core.poses.files import read_bytes
+
+
+@dataclass(frozen=True)
+class Clock:
+    """When the frames of one take were captured."""
+
+    frame: NDArray[np.int64]
+    """(F,) frames that have a device time, rising; frame 0 is the first of the video."""
+    ns: NDArray[np.int64]
+    """(F,) their device times, rising."""
+    fps: float
+
+
+def capture_column(camera: str) -> str:
+    """Return the name of the column that holds the device clock of a camera such as `aria01_214-1`."""
+    return f"{camera}_capture_timestamp_ns"
+
+
+def read_column(data_root: str, path: str, camera: str) -> pl.Series:
+    """Read one camera's device times of a whole capture, (rows,) Int64 nanoseconds, null where the cell has none.
+
+    Integers are read as integers: near 1e18 a float64 would be off by 128 ns.
+
+    Raises:
+        TakeFault: TIMESYNC_MISSING, no file, or not a table with that column.
+    """
+    content, column = read_bytes(data_root, path, RejectCode.TIMESYNC_MISSING), capture_column(camera)
+    try:
+        texts = pl.read_csv(io.BytesIO(content), columns=[column], infer_schema=False, truncate_ragged_lines=True)
+    except pl.exceptions.PolarsError as error:
+        detail = f"no column {column}: {str(error).splitlines()[0]}"
+        raise TakeFault(RejectCode.TIMESYNC_MISSING, detail, path) from error
+    text = pl.col(column).str.strip_chars()
+    number = text.cast(pl.Float64, strict=False)
+    exact = pl.when(number.abs() < 2.0**53).then(number.fill_nan(None).round())
+    return texts.select(pl.coalesce(text.cast(pl.Int64, strict=False), exact.cast(pl.Int64))).to_series()
+
+
+def take_clock(column: pl.Series, take: Take, path: str) -> Clock:
+    """Cut a take's stretch out of its capture's device times.
+
+    Raises:
+        TakeFault: TIMESYNC_MISSING without indices, TIMESYNC_MISMATCH where indices, rows and frames disagree or the
+            device times do not rise.
+    """
+    if take.timesync_start is None or take.timesync_end is None:
+        raise TakeFault(RejectCode.TIMESYNC_MISSING, "takes.json gives no timesync_start_idx and timesync_end_idx")
+    n_rows = take.timesync_end - take.timesync_start
+    if take.n_frames not in (n_rows, n_rows - 1) or take.timesync_start < 0 or take.n_frames < 1:
+        detail = (
+            f"the video has {take.n_frames} frames, timesync_start_idx {take.timesync_start} and timesync_end_idx "
+            f"{take.timesync_end} allow {n_rows - 1} or {n_rows}"
+        )
+        raise TakeFault(RejectCode.TIMESYNC_MISMATCH, detail, path)
+    first = take.timesync_start + (1 if take.n_frames == n_rows - 1 else 0)
+    if first + take.n_frames > len(column):
+        detail = f"the take needs rows {first} to {first + take.n_frames - 1}, the file has {len(column)}"
+        raise TakeFault(RejectCode.TIMESYNC_MISMATCH, detail, path)
+    # one row more than frames: the end of the last frame, where the capture goes on
+    stretch = column.slice(first, take.n_frames + 1)
+    frame = stretch.is_not_null().arg_true().cast(pl.Int64).to_numpy()
+    clock = Clock(frame, stretch.drop_nulls().to_numpy(), take.fps)
+    _check_clock(clock, take, path)
+    return clock
+
+
+def _check_clock(clock: Clock, take: Take, path: str) -> None:
+    """Refuse a clock with fewer than two times, or one that does not rise."""
+    if len(clock.frame) < 2:
+        detail = f"{len(clock.frame)} of the take's {take.n_frames} frames have a device time"
+        raise TakeFault(RejectCode.TIMESYNC_MISMATCH, detail, path)
+    steps = np.diff(clock.ns)
+    if (steps <= 0).any():
+        at = int(clock.frame[int((steps <= 0).argmax())])
+        raise TakeFault(RejectCode.TIMESYNC_MISMATCH, f"the device time does not rise after frame {at}", path)
+
+
+def device_times(
+    clock: Clock, times_s: NDArray[np.float64], max_hole_s: float
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Map video times to the device clock, linearly between frames.
+
+    The clock goes on for one frame behind the last one that has a time (the last frame lasts that long); that is the
+    clock only, poses are never extrapolated.
+
+    Args:
+        clock: the take's frames.
+        times_s: seconds from the start of the video, any shape, e.g. (S, K) knots.
+        max_hole_s: longest stretch of frames without a device time that is bridged.
+
+    Returns:
+        Device times, nanoseconds, and whether each is known, both of the shape of `times_s`.
+    """
+    frame = times_s * clock.fps
+    above = np.clip(np.searchsorted(clock.frame, frame, side="right"), 1, len(clock.frame) - 1)
+    low, high = clock.frame[above - 1], clock.frame[above]
+    share = np.nan_to_num((frame - low) / (high - low))
+    step_ns = clock.ns[above] - clock.ns[above - 1]
+    known = (
+        (high - low <= max(1.0, max_hole_s * clock.fps + 1e-6))
+        & (frame >= low - 1e-6)
+        & (frame <= clock.frame[-1] + 1 + 1e-6)
+    )
+    return clock.ns[above - 1] + np.rint(share * step_ns).astype(np.int64), known

@@ -1,0 +1,112 @@
+"""Where a pixel looks: rays of an upright picture, from the calibration of Aria's RGB camera or an assumed view.
+
+Rays are unit vectors in upright OpenCV axes (x right, y down, z ahead). Pixels are given as shares of the picture's
+width and height, (0, 0) its upper left corner, so that a picture that was squashed to a square has the same rays.
+
+Fisheye model: projectaria_tools, `FisheyeRadTanThinPrism` (f, cx, cy, k0..k5, p0, p1, s0..s3). Calibrations describe
+the sensor, whose picture is turned 90 degrees clockwise to make the upright video.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from trajpilot_core.arrays import Array
+
+UPRIGHT_FROM_RAW = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+"""Takes coordinates of the raw Aria RGB camera (x down, y left, z ahead) to upright ones (x right, y down, z ahead)."""
+SENSORS_PX = (2880, 1408)
+"""Sides of the pictures that Aria's RGB camera takes; a calibration does not say which it is for."""
+TURNS = 8
+"""Newton steps that invert the fisheye; tests look at what is left."""
+
+
+class Lens(NamedTuple):
+    """How a picture came about; plain numbers, so that it can be sent to another process."""
+
+    model: Literal["fisheye", "linear", "assumed"]
+    params: tuple[float, ...]
+    """fisheye: 15 numbers, linear: fx, fy, cx, cy, both in pixels of `side_px`; assumed: degrees on the long side."""
+    side_px: float
+    """Side of the square sensor picture; 0 for assumed."""
+
+
+def known_lens(projection: Any) -> Lens | None:
+    """Return the lens of a calibration's `Projection` record; None where it is of no kind that is known here."""
+    try:
+        name, params = projection["Name"], tuple(float(value) for value in projection["Params"])
+    except (TypeError, ValueError, KeyError):
+        return None
+    if not np.isfinite(params).all() or params[:1] <= (0.0,):
+        return None
+    if name == "FisheyeRadTanThinPrism" and len(params) == 15:
+        side_px = min(SENSORS_PX, key=lambda side: abs(side - 2 * params[1]))
+        return Lens("fisheye", params, float(side_px))
+    if name == "Linear" and len(params) == 4:
+        return Lens("linear", params, 2 * params[2] + 1)
+    return None
+
+
+def assumed_lens(view_deg: float) -> Lens:
+    """Return a pinhole that sees `view_deg` degrees along the longer side of the picture."""
+    return Lens("assumed", (view_deg,), 0.0)
+
+
+def rays(lens: Lens, shares: Array, aspect: float) -> Array:
+    """Return the (N, 3) unit rays of places in the upright picture.
+
+    Args:
+        lens: how it was taken.
+        shares: (N, 2) x as a share of the width, y as a share of the height.
+        aspect: width over height of the picture as it is meant to be seen.
+    """
+    if lens.model == "assumed":
+        long = 2 * np.tan(np.deg2rad(lens.params[0]) / 2)
+        width, height = (long, long / aspect) if aspect >= 1 else (long * aspect, long)
+        plane = (shares - 0.5) * [width, height]
+        return _unit(np.column_stack([plane, np.ones(len(plane))]))
+    # the sensor's picture, turned clockwise, is the upright one
+    raw_px = np.column_stack([shares[:, 1], 1 - shares[:, 0]]) * lens.side_px - 0.5
+    sensor = _linear(lens.params, raw_px) if lens.model == "linear" else _fisheye(lens.params, raw_px)
+    upright: Array = sensor @ UPRIGHT_FROM_RAW.T
+    return upright
+
+
+def _linear(params: tuple[float, ...], pixels: Array) -> Array:
+    """Return the rays of a pinhole's pixels (N, 2)."""
+    fx, fy, cx, cy = params
+    return _unit(np.column_stack([(pixels - [cx, cy]) / [fx, fy], np.ones(len(pixels))]))
+
+
+def _fisheye(params: tuple[float, ...], pixels: Array) -> Array:
+    """Return the rays of a fisheye's pixels (N, 2): undo thin prism and tangential terms, then the radial ones."""
+    focal, cx, cy, *rest = params
+    radial, tangential, prism = np.array(rest[:6]), np.array(rest[6:8]), np.array(rest[8:]).reshape(2, 2)
+    seen = (pixels - [cx, cy]) / focal
+    plane = seen
+    for _ in range(TURNS):
+        square = np.sum(plane**2, axis=1, keepdims=True)
+        bent = 2 * (plane @ tangential)[:, None] * plane + square * tangential
+        plane = seen - bent - np.hstack([square, square**2]) @ prism.T
+    distance = np.linalg.norm(plane, axis=1)
+    angle = _undo_radial(radial, distance)
+    along = plane / np.maximum(distance, 1e-12)[:, None]
+    return np.column_stack([along * np.sin(angle)[:, None], np.cos(angle)])
+
+
+def _undo_radial(radial: Array, distance: Array) -> Array:
+    """Solve angle * (1 + k0 angle^2 + ... + k5 angle^12) = distance, (N,), by Newton's method."""
+    powers = np.arange(1, len(radial) + 1)
+    angle = np.minimum(distance, 1.2)
+    for _ in range(TURNS):
+        even = angle[:, None] ** (2 * powers)
+        value = angle * (1 + even @ radial) - distance
+        slope = 1 + even @ (radial * (2 * powers + 1))
+        angle = np.clip(angle - value / np.where(np.abs(slope) < 0.1, 0.1, slope), 0.0, 1.5)
+    return angle
+
+
+def _unit(vectors: Array) -> Array:
+    """Scale (N, 3) vectors to length 1."""
+    scaled: Array = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return scaled

@@ -1,0 +1,1 @@
+"""Visual odometry of one clip with OpenCV."""

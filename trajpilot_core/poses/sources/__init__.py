@@ -1,0 +1,1 @@
+"""Where poses come from: pose files, Pi3, or visual odometry."""

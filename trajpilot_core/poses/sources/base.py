@@ -1,0 +1,53 @@
+"""What a pose source is given and what it gives back.
+
+Imports nothing heavy: keys are made from it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import pyarrow as pa
+from pydantic import JsonValue
+
+from schemas.annotation import Take
+from schemas.config import TrajectoryConfig
+from schemas.rejects import Reject
+
+if TYPE_CHECKING:
+    from trajpilot_core.engine.stage import Runtime
+
+STAGE_NAME = "trajectories"
+TakeJob = tuple[Take, JsonValue]
+"""A take and its segments as [segment_id, start_s, end_s]."""
+
+
+class Done(NamedTuple):
+    """One finished take."""
+
+    take_id: str
+    table: pa.Table
+    """Columns of `schemas.observation.motions_schema`, in order of the segments given: 17 poses of each segment, as 16
+    relative motions, with body frame, scale and quality."""
+    rejects: list[Reject]
+    n_in: int
+
+
+class PoseSource(Protocol):
+    """A source of poses. Files and facts decide what it gives, and enter the keys."""
+
+    def files(self, take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
+        """Return the files that the poses are made from: relative to the corpus, or weights with their full path."""
+        ...
+
+    def facts(self, take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:
+        """Return what else decides them, the segments apart."""
+        ...
+
+    def motions(self, jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
+        """Compute takes, in any order; what cannot be used is a reject with its reason.
+
+        Raises:
+            InputError: the source as a whole cannot work here (a package or weights are missing).
+            WorkerError: a process crashed.
+        """
+        ...

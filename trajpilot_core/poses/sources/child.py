@@ -1,0 +1,72 @@
+"""The decoder process of the pose sources: frames for a model, or the odometry itself. See `video.child`.
+
+Jobs: {"kind": "views", "path", "times_s", "pixel_limit"} and {"kind": "odometry", "path", "times_s", "lens", "config"}.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import cv2
+import numpy as np
+
+from schemas.poses import OdometryConfig
+from trajpilot_core.poses.lens import Lens
+from trajpilot_core.poses.odometry.clip import ClipFault, estimate
+from trajpilot_core.video.child import ChildEvent, main
+from trajpilot_core.video.table import VideoError
+from trajpilot_core.video.views import views
+
+PATCH_PX = 14
+"""Sides of Pi3's pictures are multiples of this."""
+
+
+def odometry_reports(job: dict[str, Any]) -> Iterator[ChildEvent]:
+    """Yield the poses of every segment of a take, or why there are none."""
+    cv2.setNumThreads(1)
+    cfg, lens = OdometryConfig.model_validate(job["config"]), Lens(*job["lens"])._replace(params=tuple(job["lens"][1]))
+    times_s = np.asarray(job["times_s"], np.float64)
+    for row, view in views(job["path"], times_s, lambda width, height: min(cfg.size_px, max(width, height))):
+        if isinstance(view, VideoError):
+            yield _fault(row, view)
+            continue
+        gray = np.stack([cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY) for frame in view.frames])
+        found = estimate(gray.astype(np.uint8), lens, view.aspect, cfg)
+        if isinstance(found, ClipFault):
+            yield ChildEvent("fault", {"segment": row, "code": found.code, "detail": found.detail})
+        else:
+            poses = found.T_clip_camera.tolist()
+            values = {"segment": row, "pts_s": view.pts_s.tolist(), "poses": poses, "quality": found.quality}
+            yield ChildEvent("poses", values)
+
+
+def view_reports(job: dict[str, Any]) -> Iterator[ChildEvent]:
+    """Yield the frames of every segment of a take in the size that Pi3 reads, or what is wrong with it."""
+    cv2.setNumThreads(1)
+    limit, times_s = int(job["pixel_limit"]), np.asarray(job["times_s"], np.float64)
+    for row, view in views(job["path"], times_s, lambda width, height: max(patch_size(width / height, limit))):
+        if isinstance(view, VideoError):
+            yield _fault(row, view)
+            continue
+        size = patch_size(view.aspect, limit)
+        frames = np.stack([cv2.resize(frame, size, interpolation=cv2.INTER_AREA) for frame in view.frames])
+        yield ChildEvent("clip", {"segment": row, "pts_s": view.pts_s.tolist()}, frames.astype(np.uint8))
+
+
+def _fault(row: int, error: VideoError) -> ChildEvent:
+    return ChildEvent("fault", {"segment": row, "code": error.code, "detail": str(error)})
+
+
+def patch_size(aspect: float, pixel_limit: int) -> tuple[int, int]:
+    """Return the largest (width, height) in multiples of 14, nearly of this aspect, within the limit of pixels."""
+    width = (pixel_limit * aspect) ** 0.5
+    across, down = max(1, round(width / PATCH_PX)), max(1, round(width / aspect / PATCH_PX))
+    while across * down * PATCH_PX**2 > pixel_limit and max(across, down) > 1:
+        if (across / down > aspect and across > 1) or down == 1:
+            across -= 1
+        else:
+            down -= 1
+    return across * PATCH_PX, down * PATCH_PX
+
+
+if __name__ == "__main__":
+    main({"views": view_reports, "odometry": odometry_reports})

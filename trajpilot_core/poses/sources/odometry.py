@@ -1,0 +1,104 @@
+"""Visual odometry as a pose source: decoder processes do all of it, one take each (`odometry`)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from schemas.annotation import Take
+from schemas.config import TrajectoryConfig
+from schemas.poses import OdometryConfig
+from schemas.rejects import RejectCode
+from trajpilot_core.errors import TakeFault
+from trajpilot_core.poses.sources.base import Done, TakeJob
+
+if TYPE_CHECKING:
+    from trajpilot_core.arrays import Array
+    from trajpilot_core.engine.stage import Runtime
+    from trajpilot_core.poses.lens import Lens
+    from trajpilot_core.poses.sources.take import SegmentIntervals
+    from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault
+
+VERSION = 1
+"""Raise when the poses change; it stands in the facts of every take, so that other sources keep their keys."""
+
+
+class OdometrySource:
+    """Satisfies `source.PoseSource`."""
+
+    def files(self, take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
+        """Return the video, and the calibration that describes its lens where there is one."""
+        calibration = _calibration(take, cfg.odometry)
+        return (take.video,) if calibration is None else (take.video, calibration)
+
+    def facts(self, take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:
+        """Return the source's name and version, the frame rate, and whether the lens is known."""
+        known = _calibration(take, cfg.odometry) is not None
+        return {"source": "odometry", "version": VERSION, "fps": take.fps, "calibrated": known}
+
+    def motions(self, jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
+        """Compute takes side by side in `runtime.workers` processes."""
+        from trajpilot_core.poses.sources.video import SegmentFault, video_motions
+
+        def describe(take: Take, segments: "SegmentIntervals") -> "dict[str, Any] | SegmentFault":
+            try:
+                lens = _lens(take, cfg.odometry, runtime.data_root)
+            except TakeFault as fault:
+                return SegmentFault(fault.code, fault.detail)
+            times_s = frame_times_s(segments.start_s, segments.end_s, take.fps, cfg.odometry)
+            return {
+                "kind": "odometry",
+                "path": take.video,
+                "video": take.video,
+                "times_s": times_s.tolist(),
+                "lens": list(lens),
+                "config": cfg.odometry.model_dump(mode="json"),
+            }
+
+        timeout_s = cfg.odometry.decode_timeout_s
+        yield from video_motions("odometry", jobs, describe, _reported, cfg, runtime, timeout_s)
+
+
+def _reported(values: Mapping[str, Any], frames: NDArray[np.uint8] | None) -> "EstimatedPoses | SegmentFault":
+    """Read the poses that a decoder process found."""
+    from trajpilot_core.poses.sources.video import EstimatedPoses
+
+    return EstimatedPoses(np.array(values["pts_s"]), np.array(values["poses"]), float(values["quality"]))
+
+
+def _calibration(take: Take, cfg: OdometryConfig) -> str | None:
+    return take.calibration if cfg.intrinsics == "calibration" else None
+
+
+def _lens(take: Take, cfg: OdometryConfig, data_root: str) -> "Lens":
+    """Return the lens of a take.
+
+    Raises:
+        TakeFault: CALIBRATION_MISSING, the calibration that the take names cannot be used.
+    """
+    from trajpilot_core.poses.aria.calibration import lens_of
+    from trajpilot_core.poses.files import read_bytes
+    from trajpilot_core.poses.lens import assumed_lens
+
+    path = _calibration(take, cfg)
+    if path is None:
+        return assumed_lens(cfg.view_deg)
+    return lens_of(read_bytes(data_root, path, RejectCode.CALIBRATION_MISSING), path)
+
+
+def frame_times_s(start_s: "Array", end_s: "Array", fps: float, cfg: OdometryConfig) -> "Array":
+    """Return (S, N) times of the frames that are looked at, at most those of the video; short rows are filled up.
+
+    Args:
+        start_s: (S,) segments, seconds.
+        end_s: (S,).
+        fps: of the video.
+        cfg: rate and limit.
+    """
+    last_s = np.maximum(start_s, end_s - 1.0 / fps)
+    wanted = np.ceil((last_s - start_s) * min(cfg.rate_hz, fps) - 1e-6).astype(int) + 1
+    counts = np.clip(wanted, 1, cfg.max_frames)
+    rows = [np.linspace(a, b, n) for a, b, n in zip(start_s, last_s, counts.tolist(), strict=True)]
+    return np.array([np.pad(row, (0, int(counts.max()) - len(row)), mode="edge") for row in rows])

@@ -1,0 +1,253 @@
+"""All motions of one take: clock, calibration, poses, checks; what cannot be used becomes a reject."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import JsonValue
+from scipy.spatial.transform import Rotation
+
+from schemas.annotation import Take
+from schemas.config import TrajectoryConfig
+from schemas.observation import motions_schema
+from schemas.rejects import Reject, RejectCode, reject
+from trajpilot_core.arrays import Array
+from trajpilot_core.errors import TakeFault
+from trajpilot_core.poses import se3
+from trajpilot_core.poses.aria import calibration, closed_loop, timesync
+from trajpilot_core.poses.aria.closed_loop import PoseStream
+from trajpilot_core.poses.aria.timesync import Clock
+from trajpilot_core.poses.files import read_bytes
+from trajpilot_core.poses.lens import UPRIGHT_FROM_RAW
+from trajpilot_core.poses.motion_table import Rows, motions_table
+from trajpilot_core.poses.motions import (
+    Brackets,
+    Measures,
+    bracket,
+    find_fault,
+    inner_gap_us,
+    knot_times_s,
+    measure,
+    part,
+    relative_motions,
+    sample,
+)
+from trajpilot_core.poses.se3 import Poses
+from trajpilot_core.poses.sources.base import STAGE_NAME, Done, TakeJob
+
+NS_PER_S = 1e9
+RAW_UPRIGHT = Poses(Rotation.from_matrix(UPRIGHT_FROM_RAW.T).as_quat()[None], np.zeros((1, 3)))
+"""T_camera_upright: the upright axes (x right, y down, z ahead) in the raw camera's (x down, y left, z ahead)."""
+
+
+class KnotReading(NamedTuple):
+    """What was read for the knots of S segments, K knots each."""
+
+    clock: Clock
+    knots_ns: NDArray[np.int64]
+    """(S, K) device times."""
+    known: NDArray[np.bool_]
+    """(S, K) False: the timesync file gives no device time there."""
+    stream: PoseStream
+    brackets: Brackets
+    measures: Measures
+
+
+class SegmentIntervals(NamedTuple):
+    """The S segments of a take."""
+
+    ids: list[str]
+    start_s: Array
+    end_s: Array
+
+
+def capture_motions(data_root: str, jobs: Iterable[TakeJob], cfg: TrajectoryConfig) -> list[Done]:
+    """Compute takes of one capture and camera; its timesync file is read once.
+
+    Args:
+        data_root: corpus root, a folder or a URL.
+        jobs: (take, its segments as [segment_id, start_s, end_s]).
+        cfg: settings of the stage.
+    """
+    columns: dict[tuple[str, str], pl.Series | TakeFault] = {}
+    return [_take_motions(data_root, take, intervals(segments), cfg, columns) for take, segments in jobs]
+
+
+def intervals(segments: JsonValue) -> SegmentIntervals:
+    """Read the [segment_id, start_s, end_s] lists of a source's facts."""
+    assert isinstance(segments, list)
+    ids, start_s, end_s = zip(*segments, strict=True) if segments else ((), (), ())
+    return SegmentIntervals(list(ids), np.array(start_s, dtype=float), np.array(end_s, dtype=float))
+
+
+def _take_motions(
+    data_root: str,
+    take: Take,
+    segments: SegmentIntervals,
+    cfg: TrajectoryConfig,
+    columns: dict[tuple[str, str], pl.Series | TakeFault],
+) -> Done:
+    """Compute one take; a fault of the take as a whole costs all its segments."""
+    n_in = len(segments.ids)
+    try:
+        if not segments.ids:
+            return Done(take.take_id, motions_schema(cfg.sources()).empty_table(), [], 0)
+        clock = _clock(data_root, take, columns)
+        table, rejects = _segment_motions(data_root, take, clock, segments, cfg)
+    except TakeFault as fault:
+        lost = reject(STAGE_NAME, fault.code, take.take_id, fault.detail, n_units=n_in, source_file=fault.source_file)
+        return Done(take.take_id, motions_schema(cfg.sources()).empty_table(), [lost], n_in)
+    return Done(take.take_id, table, rejects, n_in)
+
+
+def _clock(data_root: str, take: Take, columns: dict[tuple[str, str], pl.Series | TakeFault]) -> Clock:
+    """Return the take's clock; `columns` remembers what was read of each timesync file.
+
+    Raises:
+        TakeFault: see `timesync`.
+    """
+    if take.timesync is None:
+        raise TakeFault(RejectCode.TIMESYNC_MISSING, "the take has no timesync file")
+    key = take.timesync, take.camera
+    if key not in columns:
+        try:
+            columns[key] = timesync.read_column(data_root, *key)
+        except TakeFault as fault:
+            columns[key] = fault
+    column = columns[key]
+    if isinstance(column, TakeFault):
+        raise column
+    return timesync.take_clock(column, take, take.timesync)
+
+
+def _segment_motions(
+    data_root: str, take: Take, clock: Clock, segments: SegmentIntervals, cfg: TrajectoryConfig
+) -> tuple[pa.Table, list[Reject]]:
+    """Compute the segments of one take; a fault of a segment costs that segment.
+
+    Raises:
+        TakeFault: the pose file or the calibration cannot be used.
+    """
+    reading = _read(data_root, take, clock, knot_times_s(segments.start_s, segments.end_s), cfg)
+    faults = [_segment_fault(reading, take, cfg, at) for at in range(len(segments.ids))]
+    rejects = [
+        _reject(take, *fault, segment_id)
+        for segment_id, fault in zip(segments.ids, faults, strict=True)
+        if fault is not None
+    ]
+    if not reading.stream.was_sorted:
+        rejects.insert(0, _reject(take, RejectCode.TRAJ_UNSORTED, "the rows were not in order of time"))
+    kept = np.array([at for at, fault in enumerate(faults) if fault is None], dtype=np.intp)
+    if not len(kept):
+        return motions_schema(cfg.sources()).empty_table(), rejects
+    motions = relative_motions(_body_poses(data_root, take, reading, kept, cfg), len(kept))
+    return _table(take, [segments.ids[at] for at in kept], motions, reading.measures, kept, cfg), rejects
+
+
+def _read(data_root: str, take: Take, clock: Clock, knots_s: Array, cfg: TrajectoryConfig) -> KnotReading:
+    """Read and measure what (S, K) knots need, in seconds of video.
+
+    Raises:
+        TakeFault: the pose file cannot be used.
+    """
+    knots_ns, known = timesync.device_times(clock, knots_s, cfg.max_inner_gap_s)
+    stream = _poses(data_root, take, knots_ns, cfg)
+    brackets = bracket(stream, knots_ns)
+    return KnotReading(clock, knots_ns, known, stream, brackets, measure(stream, brackets))
+
+
+def _reject(take: Take, code: RejectCode, detail: str, segment_id: str | None = None) -> Reject:
+    """Build the reject of one segment (or a repair of the take's file)."""
+    file = take.timesync if code == RejectCode.TIMESYNC_MISMATCH else take.trajectory
+    return reject(STAGE_NAME, code, take.take_id, detail, segment=segment_id, source_file=file)
+
+
+def _poses(data_root: str, take: Take, knots_ns: NDArray[np.int64], cfg: TrajectoryConfig) -> PoseStream:
+    """Read the poses that the knots need.
+
+    Raises:
+        TakeFault: see `aria.read_poses`; TRAJ_TRUNCATED for fewer than two rows.
+    """
+    if take.trajectory is None:
+        raise TakeFault(RejectCode.NO_TRAJECTORY, "the take has no pose file")
+    request = closed_loop.Request(knots_ns // 1000, inner_gap_us(cfg))
+    stream = closed_loop.read_poses(data_root, take.trajectory, cfg.reader, request)
+    if len(stream.stamp_us) < 2:
+        raise TakeFault(RejectCode.TRAJ_TRUNCATED, f"{len(stream.stamp_us)} pose rows", take.trajectory)
+    return stream
+
+
+def _segment_fault(reading: KnotReading, take: Take, cfg: TrajectoryConfig, at: int) -> tuple[RejectCode, str] | None:
+    """Return why segment number `at` cannot be used, or None."""
+    if not reading.known[at].all():
+        return RejectCode.TIMESYNC_MISMATCH, "the timesync file has no device time for frames of the segment"
+    if reading.knots_ns[at, -1] <= reading.knots_ns[at, 0]:
+        return RejectCode.SEGMENT_EMPTY, "the segment ends before it starts"
+    covered = reading.brackets.covered[at]
+    if not covered.all():
+        detail = f"{_coverage(reading, take)}, {covered.mean():.0%} of the segment's knots"
+        return RejectCode.TRAJ_TRUNCATED, detail
+    return find_fault(reading.measures, cfg, at)
+
+
+def _coverage(reading: KnotReading, take: Take) -> str:
+    """Return which part of the take the pose file covers, in seconds of video."""
+    origin_ns = int(timesync.device_times(reading.clock, np.zeros(1), np.inf)[0][0])
+    first_s, last_s = ((int(stamp) * 1000 - origin_ns) / NS_PER_S for stamp in reading.stream.stamp_us[[0, -1]])
+    return f"covers {first_s:.2f}-{last_s:.2f} s of {take.duration_s:.2f} s"
+
+
+def _body_poses(
+    data_root: str, take: Take, reading: KnotReading, kept: NDArray[np.intp], cfg: TrajectoryConfig
+) -> Poses:
+    """Return the (N * K,) poses of the N segments kept: T_world_camera or T_world_device, as set.
+
+    T_device_camera is one per segment, from the calibration line nearest to the segment's middle.
+
+    Raises:
+        TakeFault: CALIBRATION_MISSING.
+    """
+    T_world_device = sample(reading.stream, part(reading.brackets, kept))
+    if cfg.frame == "device":
+        return T_world_device
+    if take.calibration is None:
+        raise TakeFault(RejectCode.CALIBRATION_MISSING, "the take has no calibration file")
+    content = read_bytes(data_root, take.calibration, RejectCode.CALIBRATION_MISSING)
+    n_knots = reading.knots_ns.shape[1]
+    middle_us = reading.knots_ns[kept, n_knots // 2] // 1000
+    T_device_camera = calibration.nearest_extrinsics(content, middle_us, cfg.quaternion_tolerance, take.calibration)
+    T_world_camera = se3.compose(T_world_device, se3.take(T_device_camera, np.repeat(np.arange(len(kept)), n_knots)))
+    return se3.compose(T_world_camera, RAW_UPRIGHT) if cfg.frame == "camera_upright" else T_world_camera
+
+
+def _table(
+    take: Take, ids: list[str], motions: Array, measures: Measures, chosen: NDArray[np.intp], cfg: TrajectoryConfig
+) -> pa.Table:
+    """Build the motions table of the segments that passed."""
+    rows = Rows(ids, motions, np.ones(len(ids)), measures.quality[chosen], measures.gap_s[chosen])
+    return motions_table(take.take_id, rows, "aria", "metric", cfg)
+
+
+def poses(data_root: str, take: Take, times_s: Array, cfg: TrajectoryConfig) -> Poses:
+    """Return where the head camera (or the device) was at the given times, for drawings.
+
+    Args:
+        data_root: corpus root, a folder or a URL.
+        take: the take.
+        times_s: shape (N,), rising times, N >= 2, seconds of video.
+        cfg: settings of the stage; its limits apply to the rows around the times, and to holes between them.
+
+    Returns:
+        (N,) T_world_camera, or T_world_device where `cfg.frame` is device.
+
+    Raises:
+        TakeFault: why the poses cannot be given.
+    """
+    reading = _read(data_root, take, _clock(data_root, take, {}), times_s[None], cfg)
+    fault = _segment_fault(reading, take, cfg, 0)
+    if fault is not None:
+        raise TakeFault(*fault, take.trajectory)
+    return _body_poses(data_root, take, reading, np.zeros(1, dtype=np.intp), cfg)

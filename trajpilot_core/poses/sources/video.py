@@ -1,0 +1,250 @@
+"""What the pose sources that read video share: which frames, the way from camera poses to motions, one shard a take.
+
+Poses come in upright OpenCV axes (x right, y down, z ahead), camera to an arbitrary world, at the times of their
+frames. The 17 knots lie between the first and the last frame's time (D 20): nothing is extrapolated.
+docs/decisions/poses.md has the reasons.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from schemas.annotation import Take
+from schemas.config import TrajectoryConfig
+from schemas.observation import DOF, KNOTS, MOTIONS
+from schemas.poses import VideoSourceName
+from schemas.rejects import Reject, RejectCode, reject
+from trajpilot_core.arrays import Array
+from trajpilot_core.poses import se3
+from trajpilot_core.poses.lens import UPRIGHT_FROM_RAW
+from trajpilot_core.poses.motion_table import Rows, motions_table
+from trajpilot_core.poses.motions import relative_motions
+from trajpilot_core.poses.se3 import Poses
+from trajpilot_core.poses.sources.base import STAGE_NAME, Done, TakeJob
+from trajpilot_core.poses.sources.take import SegmentIntervals, intervals
+
+if TYPE_CHECKING:
+    from trajpilot_core.engine.stage import Runtime
+    from trajpilot_core.video.isolate import Event
+
+DECODER = (sys.executable, "-P", "-m", "trajpilot_core.poses.sources.child")
+"""How a decoder process of the pose sources is started."""
+STILL = 1e-9
+"""A clip whose root mean square step is below this has no length to be divided by."""
+ROTATION_ERROR = 1e-3
+"""Largest deviation of R R^T from the identity that counts as rounding."""
+
+
+class EstimatedPoses(NamedTuple):
+    """Poses of T frames of one segment."""
+
+    pts_s: Array
+    """(T,) times of the frames, rising."""
+    T_clip_camera: Array
+    """(T, 4, 4), upright axes."""
+    quality: float
+
+
+class SegmentFault(NamedTuple):
+    """Why a segment gives no head motions."""
+
+    code: RejectCode
+    detail: str
+
+
+class SegmentMotions(NamedTuple):
+    """Motions of one segment."""
+
+    motions: Array
+    """(16, 6)."""
+    coverage: float
+    quality: float
+    gap_s: float
+
+
+@dataclass
+class TakeProgress:
+    """What is known of one take while its segments come in."""
+
+    take: Take
+    segments: SegmentIntervals
+    found: dict[int, SegmentMotions] = field(default_factory=dict)
+    """Place of a segment -> its motions."""
+    lost: dict[int, SegmentFault] = field(default_factory=dict)
+    failed: SegmentFault | None = None
+    """Set where the whole take cannot be used."""
+
+
+Estimator = Callable[[Mapping[str, Any], NDArray[np.uint8] | None], EstimatedPoses | SegmentFault]
+"""What a decoder process reported on a segment -> its poses."""
+
+
+def video_motions(
+    name: VideoSourceName,
+    jobs: Sequence[TakeJob],
+    describe: Callable[[Take, SegmentIntervals], dict[str, Any] | SegmentFault],
+    estimate: Estimator,
+    cfg: TrajectoryConfig,
+    runtime: "Runtime",
+    timeout_s: float,
+) -> Iterator[Done]:
+    """Compute takes from their videos; decoder processes do what `describe` says, `estimate` does the rest here.
+
+    Args:
+        name: the source.
+        jobs: takes with their segments.
+        describe: what a decoder process is told of a take, or why it cannot be told.
+        estimate: see `Estimator`.
+        cfg: settings of the stage.
+        runtime: corpus root, workers, scratch folder.
+        timeout_s: a decoder that is silent for longer is killed.
+    """
+    from trajpilot_core.video.isolate import run_jobs
+    from trajpilot_core.video.local import local_copies
+
+    states = [TakeProgress(take, intervals(segments)) for take, segments in jobs]
+    told = [describe(state.take, state.segments) if state.segments.ids else None for state in states]
+    for state, job in zip(states, told, strict=True):
+        if not isinstance(job, dict):
+            state.failed = job
+            yield _done(name, state, cfg)
+    busy = [(state, job) for state, job in zip(states, told, strict=True) if isinstance(job, dict)]
+    around = local_copies(runtime.data_root, runtime.scratch)
+    events = run_jobs(
+        [job for _, job in busy],
+        workers=runtime.workers,
+        timeout_s=timeout_s,
+        ahead=4,
+        around=around,
+        command=DECODER,
+    )
+    finished = 0
+    for event in events:
+        state = busy[event.job][0]
+        if event.kind in ("done", "failed"):
+            if event.kind == "failed":
+                state.failed = SegmentFault(RejectCode(event.values["code"]), event.values["detail"])
+            finished += 1
+            runtime.progress(finished, len(busy), "takes")
+            yield _done(name, state, cfg)
+        else:
+            _note(name, state, event, estimate, cfg)
+
+
+def _note(
+    name: VideoSourceName, state: TakeProgress, event: "Event", estimate: Estimator, cfg: TrajectoryConfig
+) -> None:
+    """Enter what was reported on one segment."""
+    at = event.values["segment"]
+    if event.kind == "fault":
+        found: EstimatedPoses | SegmentFault = SegmentFault(RejectCode(event.values["code"]), event.values["detail"])
+    else:
+        found = estimate(event.values, event.frames)
+    length_s = float(state.segments.end_s[at] - state.segments.start_s[at])
+    result = found if isinstance(found, SegmentFault) else to_motions(name, found, length_s, cfg)
+    if isinstance(result, SegmentFault):
+        state.lost[at] = result
+    else:
+        state.found[at] = result
+
+
+def _done(name: VideoSourceName, state: TakeProgress, cfg: TrajectoryConfig) -> Done:
+    """Return the shard of a take."""
+    ids, take = state.segments.ids, state.take
+    if state.failed is not None:
+        state.found.clear()
+        rejects = [_reject(take, state.failed, None, len(ids))]
+    else:
+        missing = SegmentFault(RejectCode.DECODE_FAILED, "the decoder said nothing about the segment")
+        lost = {at: missing for at in range(len(ids)) if at not in state.found} | state.lost
+        rejects = [_reject(take, lost[at], ids[at]) for at in sorted(lost)]
+    kept = [state.found[at] for at in sorted(state.found)]
+    rows = Rows(
+        [ids[at] for at in sorted(state.found)],
+        np.array([row.motions for row in kept]).reshape(len(kept), MOTIONS, DOF),
+        *(np.array([getattr(row, what) for row in kept], dtype=float) for what in ("coverage", "quality", "gap_s")),
+    )
+    return Done(take.take_id, motions_table(take.take_id, rows, name, scale_of(name, cfg), cfg), rejects, len(ids))
+
+
+def _reject(take: Take, fault: SegmentFault, segment: str | None, n_units: int = 1) -> Reject:
+    return reject(
+        STAGE_NAME, fault.code, take.take_id, fault.detail, segment=segment, n_units=n_units, source_file=take.video
+    )
+
+
+def scale_of(name: VideoSourceName, cfg: TrajectoryConfig) -> Any:
+    """Return what the column `scale` says: only Pi3X, left as it is, gives lengths that are nearly metres."""
+    metric = name == "pi3" and cfg.pi3.model == "pi3x" and cfg.scale_rule(name) == "raw" and cfg.scale_factor is None
+    return "metric" if metric else "arbitrary"
+
+
+def to_motions(
+    name: VideoSourceName, found: EstimatedPoses, length_s: float, cfg: TrajectoryConfig
+) -> SegmentMotions | SegmentFault:
+    """Turn the poses of a segment's frames into 16 motions between 17 knots.
+
+    Args:
+        name: the source, which decides the scale rule.
+        found: the poses.
+        length_s: duration of the segment.
+        cfg: settings of the stage.
+    """
+    fault = pose_fault(found)
+    if fault is not None:
+        return fault
+    if name == "odometry" and found.quality < cfg.min_quality:
+        limit = f"min_quality is {cfg.min_quality:g}"
+        return SegmentFault(
+            RejectCode.TRAJ_LOW_QUALITY, f"the poses explain {found.quality:.0%} of what was seen, {limit}"
+        )
+    motions = relative_motions(_knots(_to_axes(found.T_clip_camera, cfg.frame), found.pts_s), 1)[0]
+    motions[:, :3] = scaled(motions[:, :3], cfg.scale_rule(name), cfg.scale_factor)
+    span_s = float(found.pts_s[-1] - found.pts_s[0])
+    gap_s = float(np.diff(found.pts_s).max())
+    return SegmentMotions(motions, min(1.0, span_s / length_s), found.quality, gap_s)
+
+
+def pose_fault(found: EstimatedPoses) -> SegmentFault | None:
+    """Return why poses cannot be used: too few, not finite, or no rotations."""
+    if len(found.pts_s) < 2:
+        return SegmentFault(RejectCode.POSES_TOO_SHORT, f"{len(found.pts_s)} different frames, two are needed")
+    if not np.isfinite(found.T_clip_camera).all() or not np.isfinite(found.quality):
+        return SegmentFault(RejectCode.TRAJ_NOT_FINITE, "an estimated pose holds NaN or infinity")
+    R = found.T_clip_camera[:, :3, :3]
+    off = float(np.abs(R @ R.transpose(0, 2, 1) - np.eye(3)).max())
+    if off > ROTATION_ERROR or (np.linalg.det(R) < 0).any():
+        return SegmentFault(RejectCode.TRAJ_QUATERNION, f"an estimated rotation is none: R R^T is off by {off:.3g}")
+    return None
+
+
+def _to_axes(T_clip_camera: Array, frame: str) -> Poses:
+    """Return the (T,) poses with the body axes of `frame`: the raw Aria RGB camera's, or upright as they are."""
+    R = T_clip_camera[:, :3, :3]
+    turned = R @ UPRIGHT_FROM_RAW if frame == "camera" else R
+    return Poses(Rotation.from_matrix(turned).as_quat(), T_clip_camera[:, :3, 3])
+
+
+def _knots(poses: Poses, pts_s: Array) -> Poses:
+    """Interpolate (T,) poses at 17 equal times between the first and the last."""
+    times_s = np.linspace(pts_s[0], pts_s[-1], KNOTS)
+    high = np.clip(np.searchsorted(pts_s, times_s, side="right"), 1, len(pts_s) - 1)
+    fraction = (times_s - pts_s[high - 1]) / (pts_s[high] - pts_s[high - 1])
+    return se3.interpolate(se3.take(poses, high - 1), se3.take(poses, high), np.clip(fraction, 0.0, 1.0))
+
+
+def scaled(steps: Array, rule: str, factor: float | None) -> Array:
+    """Apply the scale rule to the (16, 3) translations of a clip; one that stands still stays so."""
+    rms = step_rms(steps) if rule == "rms" else 1.0
+    result: Array = steps * ((1.0 if factor is None else factor) / rms) if rms > STILL else np.zeros_like(steps)
+    return result
+
+
+def step_rms(steps: Array) -> float:
+    """Return the root mean square length of (16, 3) translations."""
+    return float(np.sqrt(np.sum(steps**2, axis=-1).mean()))

@@ -1,0 +1,52 @@
+"""What a picture may look at: what the stages committed under one root, and the corpus that they were given."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from schemas.annotation import SIMULATED
+from schemas.artifacts import Entry
+from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.manifest import current_manifest, stage_folder
+from trajpilot_core.store.parquet import read_table
+from trajpilot_core.store.reading import table_file
+from trajpilot_core.store.verified import verified_file
+
+WARNING = "SIMULATED WORLD: says nothing about real recordings, not to be set next to published figures"
+
+
+@dataclass(frozen=True)
+class Look:
+    """The outputs that count now, and where they were made from."""
+
+    folder: Folder
+    config: PipelineConfig
+    run: RunOptions
+
+    def table(self, stage: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read a committed table, verified; StoreError where there is none."""
+        return read_table(table_file(self.folder, stage, self._entry(stage, name)), columns)
+
+    def some_shards(self, stage: str, name: str, n: int, columns: Sequence[str]) -> list[pa.Table]:
+        """Read at most `n` takes' shares of a sharded table, evenly spaced among those with rows; no more is opened."""
+        files = [file for file in self._entry(stage, name).files if file.rows]
+        chosen = [files[i * len(files) // n] for i in range(n)] if len(files) > n else files
+        return [read_table(verified_file(self.folder, stage_folder(stage), file), columns) for file in chosen]
+
+    def warning(self) -> str:
+        """Return what stands above results of a simulated corpus; empty for a recorded one."""
+        return WARNING if SIMULATED in self.table("ingest", "takes", ("corpus",))["corpus"].to_pylist() else ""
+
+    def _entry(self, stage: str, name: str) -> Entry:
+        manifest = current_manifest(self.folder, stage)
+        if manifest is None or name not in manifest.entries:
+            raise StoreError(f"there is no {name} under {self.folder.url}; run {stage} first")
+        return manifest.entries[name]
+
+
+def look_at(config: PipelineConfig, run: RunOptions) -> Look:
+    """Return what can be looked at under the root of a run."""
+    return Look(open_folder(run.root, run.protocols), config, run)

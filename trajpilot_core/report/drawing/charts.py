@@ -1,0 +1,273 @@
+"""Charts as SVG text: no script, colours and dashes from the page's style sheet, a text for those who cannot see it.
+
+Every text is escaped by markupsafe. Coordinates are rounded, so that equal numbers give equal bytes.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from markupsafe import Markup
+
+WIDTH, HEIGHT = 380, 250
+LEFT, RIGHT, TOP, BOTTOM = 44, 14, 14, 38
+MARKS = {
+    "circle": Markup('<circle cx="{x}" cy="{y}" r="3.4"/>'),
+    "square": Markup('<rect x="{x0}" y="{y0}" width="6.4" height="6.4"/>'),
+    "triangle": Markup('<path d="M{x} {y0}l3.9 6.8h-7.8z"/>'),
+    "diamond": Markup('<path d="M{x} {y0}l4.2 4.2l-4.2 4.2l-4.2-4.2z"/>'),
+    "plus": Markup('<path d="M{x} {y0}h1.5v2.7h2.7v3h-2.7v2.7h-3v-2.7h-2.7v-3h2.7v-2.7z"/>'),
+    "none": Markup(""),
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point with its interval (equal ends: none)."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    has_interval: bool = field(default=True, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line; `style` is the class that the style sheet colours."""
+
+    name: str
+    style: str
+    points: tuple[Point, ...]
+    mark: str = "circle"
+    has_band: bool = True
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What the axes show."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x_ticks: tuple[float, ...]
+    y_from_zero: bool = True
+    y_log: bool = False
+
+
+def nice_ticks(low: float, high: float, n: int = 5) -> list[float]:
+    """Return about n round numbers that cover [low, high]."""
+    span = max(high - low, 1e-9)
+    step = 10.0 ** math.floor(math.log10(span / n))
+    step *= next(factor for factor in (1, 2, 2.5, 5, 10) if step * factor * n >= span * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(k * step, 10) for k in range(first, last + 1)]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Data to pixels."""
+
+    x_low: float
+    x_high: float
+    y_low: float
+    y_high: float
+
+    def x(self, value: float) -> float:
+        """Horizontal position in pixels."""
+        share = (value - self.x_low) / (self.x_high - self.x_low) if self.x_high > self.x_low else 0.5
+        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+
+    def y(self, value: float) -> float:
+        """Vertical position in pixels, cut at the plot's edge."""
+        share = (value - self.y_low) / (self.y_high - self.y_low) if self.y_high > self.y_low else 0.5
+        return round(HEIGHT - BOTTOM - min(max(share, 0.0), 1.0) * (HEIGHT - TOP - BOTTOM), 1)
+
+
+def line_chart(axes: Axes, series: Sequence[Series], bounds: Sequence[Series] = ()) -> Markup:
+    """Draw lines with bands, and thin lines with bars where something bounds them; an empty chart says so."""
+    points = [point for line in (*series, *bounds) for point in line.points]
+    if not points:
+        return Markup('<p class="empty">{}: nothing to draw.</p>').format(axes.title)
+    low, high = min(p.low for p in points), max(p.high for p in points)
+    ticks = nice_ticks(min(low, 0.0) if axes.y_from_zero else low, max(high, 0.0) if axes.y_from_zero else high)
+    xs = [p.x for p in points]
+    pad = 0.03 * (max(xs) - min(xs))
+    scale = Scale(min(xs) - pad, max(xs) + pad, ticks[0], ticks[-1])
+    body = [_frame(axes, scale, ticks), *(_band(line, scale) for line in series if line.has_band)]
+    body += [_bound(line, scale) for line in bounds]
+    return _svg(axes, [*series, *bounds], body + [_line(line, scale) for line in series])
+
+
+def whisker_chart(axes: Axes, series: Sequence[Series]) -> Markup:
+    """Draw points with interval whiskers, side by side at every x; zero is a heavy line."""
+    points = [point for line in series for point in line.points]
+    if not points:
+        return Markup('<p class="empty">{}: nothing to draw.</p>').format(axes.title)
+    ticks = nice_ticks(min(0.0, *(p.low for p in points)), max(0.0, *(p.high for p in points)))
+    scale = Scale(min(axes.x_ticks) - 0.5, max(axes.x_ticks) + 0.5, ticks[0], ticks[-1])
+    body = [
+        _frame(axes, scale, ticks),
+        Markup('<line class="zero" x1="{}" x2="{}" y1="{y}" y2="{y}"/>').format(LEFT, WIDTH - RIGHT, y=scale.y(0.0)),
+    ]
+    for index, line in enumerate(series):
+        shift = (index - (len(series) - 1) / 2) * 0.19
+        body.append(_whiskers(line, scale, shift))
+    return _svg(axes, series, body)
+
+
+def plan_chart(axes: Axes, series: Sequence[Series]) -> Markup:
+    """Draw paths in a plane, one scale for both axes; the start of each is a cross, its end a dot."""
+    points = [point for line in series for point in line.points]
+    if not points:
+        return Markup('<p class="empty">{}: nothing to draw.</p>').format(axes.title)
+    width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+    xs, ys = [p.x for p in points], [p.y for p in points]
+    per_px = 1.1 * max((max(xs) - min(xs)) / width, (max(ys) - min(ys)) / height, 1e-3 / width)
+    x, y = (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
+    scale = Scale(x - per_px * width / 2, x + per_px * width / 2, y - per_px * height / 2, y + per_px * height / 2)
+    ticks = [t for t in nice_ticks(scale.y_low, scale.y_high) if scale.y_low <= t <= scale.y_high]
+    across = [t for t in nice_ticks(scale.x_low, scale.x_high, 7) if scale.x_low <= t <= scale.x_high]
+    body = [_frame(replace(axes, x_ticks=tuple(across)), scale, ticks), *(_path(line, scale) for line in series)]
+    return _svg(axes, series, body)
+
+
+def _path(line: Series, scale: Scale) -> Markup:
+    """Draw a path, a cross where it begins and a dot where it ends."""
+    first, last = line.points[0], line.points[-1]
+    path = " ".join(f"{scale.x(p.x)},{scale.y(p.y)}" for p in line.points)
+    return Markup(
+        '<g class="line {style}"><polyline points="{path}"/>{end}</g><path class="start" d="M{x} {y}m-5 0h10m-5-5v10"/>'
+    ).format(
+        style=line.style,
+        path=path,
+        end=_mark("circle", scale.x(last.x), scale.y(last.y)),
+        x=scale.x(first.x),
+        y=scale.y(first.y),
+    )
+
+
+def _svg(axes: Axes, series: Sequence[Series], body: Sequence[Markup]) -> Markup:
+    """Wrap the parts; the description lists every number."""
+    lines = "; ".join(
+        f"{line.name}: "
+        + ", ".join(f"{_short(p.x)}: {p.y:.1f}" for p in line.points[:: max(1, len(line.points) // 12)])
+        for line in series
+    )
+    return Markup(
+        '<svg class="chart" viewBox="0 0 {w} {h}" role="img" aria-label="{title}. {lines}">{body}</svg>'
+    ).format(w=WIDTH, h=HEIGHT, title=axes.title, lines=lines, body=Markup("").join(body))
+
+
+def _short(value: float) -> str:
+    """Print a tick without needless zeros."""
+    return f"{value:g}".replace("-", "−")
+
+
+def _frame(axes: Axes, scale: Scale, ticks: Sequence[float]) -> Markup:
+    """Draw grid, tick labels and axis labels."""
+    parts = [
+        Markup(
+            '<line class="grid" x1="{l}" x2="{r}" y1="{y}" y2="{y}"/><text class="tick" x="{t}" y="{ty}" '
+            'text-anchor="end">{text}</text>'
+        ).format(l=LEFT, r=WIDTH - RIGHT, y=scale.y(tick), t=LEFT - 6, ty=scale.y(tick) + 3.5, text=_short(tick))
+        for tick in ticks
+    ] + [
+        Markup('<text class="tick" x="{x}" y="{y}" text-anchor="middle">{text}</text>').format(
+            x=scale.x(tick), y=HEIGHT - BOTTOM + 15, text=_short(tick)
+        )
+        for tick in axes.x_ticks
+    ]
+    parts.append(
+        Markup('<text class="label" x="{x}" y="{y}" text-anchor="middle">{text}</text>').format(
+            x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, text=axes.x_label
+        )
+    )
+    parts.append(
+        Markup(
+            '<text class="label" transform="translate(11 {y}) rotate(-90)" text-anchor="middle">{text}</text>'
+        ).format(y=(TOP + HEIGHT - BOTTOM) / 2, text=axes.y_label)
+    )
+    return Markup("").join(parts)
+
+
+def _band(line: Series, scale: Scale) -> Markup:
+    """Draw the interval as a band; lines without intervals have none."""
+    if all(p.low == p.high for p in line.points):
+        return Markup("")
+    edge = [(p.x, p.high) for p in line.points] + [(p.x, p.low) for p in reversed(line.points)]
+    path = " ".join(f"{scale.x(x)},{scale.y(y)}" for x, y in edge)
+    return Markup('<polygon class="band {style}" points="{path}"/>').format(style=line.style, path=path)
+
+
+def _line(line: Series, scale: Scale) -> Markup:
+    """Draw a line and its marks; every mark shows its numbers to the pointer."""
+    path = " ".join(f"{scale.x(p.x)},{scale.y(p.y)}" for p in line.points)
+    marks = Markup("").join(
+        Markup("<g><title>{name}, {x}: {y:.2f}</title>{mark}</g>").format(
+            name=line.name, x=_short(p.x), y=p.y, mark=_mark(line.mark, scale.x(p.x), scale.y(p.y))
+        )
+        for p in (line.points if line.mark != "none" else ())
+    )
+    return Markup('<g class="line {style}"><polyline points="{path}"/>{marks}</g>').format(
+        style=line.style, path=path, marks=marks
+    )
+
+
+def _bound(line: Series, scale: Scale) -> Markup:
+    """Draw a bound: a thin line with a bar at every point."""
+    path = " ".join(f"{scale.x(p.x)},{scale.y(p.y)}" for p in line.points)
+    bars = Markup("").join(
+        Markup('<g><title>{name}, {x}: {y:.2f}</title><path d="M{left} {at}h14"/></g>').format(
+            name=line.name, x=_short(p.x), y=p.y, left=round(scale.x(p.x) - 7, 1), at=scale.y(p.y)
+        )
+        for p in line.points
+    )
+    return Markup('<g class="bound {style}"><polyline points="{path}"/>{bars}</g>').format(
+        style=line.style, path=path, bars=bars
+    )
+
+
+def _whiskers(line: Series, scale: Scale, shift: float) -> Markup:
+    """Draw points with whiskers, moved sideways by `shift` data units."""
+    parts = []
+    for p in line.points:
+        x = scale.x(p.x + shift)
+        parts.append(
+            Markup(
+                "<g><title>{name}, {at}: {y:+.1f} {interval}</title>"
+                '<line x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>{mark}</g>'
+            ).format(
+                name=line.name,
+                at=_short(p.x),
+                y=p.y,
+                interval=f"[{p.low:+.1f}, {p.high:+.1f}]" if p.has_interval else "too few takes",
+                x=x,
+                a=scale.y(p.low),
+                b=scale.y(p.high),
+                mark=_mark(line.mark, x, scale.y(p.y)),
+            )
+        )
+    return Markup('<g class="line {style}">{parts}</g>').format(style=line.style, parts=Markup("").join(parts))
+
+
+def _mark(kind: str, x: float, y: float) -> Markup:
+    """Draw one mark centred at (x, y) pixels."""
+    half = {"square": 3.2, "triangle": 4.4, "diamond": 4.2, "plus": 4.2}.get(kind, 0.0)
+    return MARKS[kind].format(x=x, y=y, x0=round(x - half, 1), y0=round(y - half, 1))
+
+
+def legend_mark(line_style: str, mark: str) -> Markup:
+    """Draw the sample of a line for a legend."""
+    return Markup(
+        '<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true"><g class="line {style}">'
+        '<polyline points="1,6 29,6"/>{mark}</g></svg>'
+    ).format(style=line_style, mark=_mark(mark, 15, 6))
+
+
+def legend_bound() -> Markup:
+    """Draw the sample of a bound for a legend."""
+    return Markup(
+        '<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true"><g class="bound">'
+        '<polyline points="1,6 29,6"/><path d="M8 6h14"/></g></svg>'
+    )

@@ -1,0 +1,88 @@
+"""Charts side by side in one SVG file that carries its own colours. Equal numbers give equal bytes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH, Series, legend_mark
+
+GAP, TITLE, KEY, KEY_WIDTH, BANNER = 16, 26, 22, 190, 34
+"""Pixels between charts, above a chart, of an entry of the legend (height and width), and of the line above all."""
+
+
+class Panel(NamedTuple):
+    """One chart with its title."""
+
+    title: str
+    chart: Markup
+
+
+class Key(NamedTuple):
+    """One entry of the legend: the classes and the mark of a line."""
+
+    name: str
+    style: str
+    mark: str
+
+
+def keys_of(series: Sequence[Series]) -> list[Key]:
+    """Return the legend of some lines."""
+    return [Key(line.name, line.style, line.mark) for line in series]
+
+
+def sheet(panels: Sequence[Panel], keys: Sequence[Key], style: Markup, columns: int = 3, banner: str = "") -> bytes:
+    """Lay charts out in rows, the legend below them.
+
+    Args:
+        panels: the charts, as `report.charts` draws them.
+        keys: the legend of all of them.
+        style: style sheet with the colours of the lines.
+        columns: charts side by side.
+        banner: what must be read before all else, above the charts.
+    """
+    columns = max(1, min(columns, len(panels)))
+    rows = -(-len(panels) // columns)
+    width = columns * (WIDTH + GAP) + GAP
+    above = BANNER if banner else 0
+    top = above + rows * (TITLE + HEIGHT + GAP)
+    per_line = width // KEY_WIDTH
+    height = top + KEY * -(-len(keys) // per_line) + GAP
+    parts = [_panel(panel, index % columns, index // columns, above) for index, panel in enumerate(panels)]
+    parts += [_key(key, index % per_line, top + KEY * (index // per_line)) for index, key in enumerate(keys)]
+    parts += [_banner(banner, width)] if banner else []
+    return str(
+        Markup(
+            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}">'
+            '<style>{style}</style><rect class="page" x="0" y="0" width="{w}" height="{h}"/>{parts}</svg>\n'
+        ).format(w=width, h=height, style=style, parts=Markup("\n").join(parts))
+    ).encode()
+
+
+def _banner(text: str, width: int) -> Markup:
+    """Write a line over the whole width."""
+    return Markup(
+        '<rect class="banner" x="0" y="0" width="{w}" height="{h}"/><text class="warning" x="{x}" y="{y}">{text}</text>'
+    ).format(w=width, h=BANNER - 6, x=GAP, y=BANNER - 14, text=text)
+
+
+def _panel(panel: Panel, column: int, row: int, above: int) -> Markup:
+    """Place one chart under its title; where nothing was drawn it says so."""
+    x, y = GAP + column * (WIDTH + GAP), above + row * (TITLE + HEIGHT + GAP) + TITLE
+    heading = Markup('<text class="title" x="{x}" y="{y}">{title}</text>').format(x=x, y=y - 8, title=panel.title)
+    if not panel.chart.startswith("<svg "):
+        return heading + Markup('<text class="label" x="{x}" y="{y}">not run</text>').format(x=x, y=y + 20)
+    return heading + _placed(panel.chart, x, y, WIDTH, HEIGHT)
+
+
+def _placed(drawing: Markup, x: float, y: float, width: int, height: int) -> Markup:
+    """Place an SVG element inside another."""
+    frame = Markup('<svg x="{x}" y="{y}" width="{w}" height="{h}" ').format(x=x, y=y, w=width, h=height)
+    return frame + drawing[len("<svg ") :]
+
+
+def _key(key: Key, column: int, y: int) -> Markup:
+    """Place one entry of the legend."""
+    x = GAP + column * KEY_WIDTH
+    text = Markup('<text class="key" x="{x}" y="{y}">{name}</text>').format(x=x + 36, y=y + 14, name=key.name)
+    return _placed(legend_mark(key.style, key.mark), x, y + 4, 30, 12) + text

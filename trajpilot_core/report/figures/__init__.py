@@ -1,0 +1,53 @@
+"""One file a figure, and their list: the report, the Prefect UI and the pages take figures from here."""
+
+from collections.abc import Sequence
+from typing import get_args
+
+from trajpilot_core.report.drawing.legend import Chart
+from trajpilot_core.report.figures import (
+    ablations,
+    accuracy,
+    clips,
+    controls,
+    corpus,
+    curves,
+    gains,
+    gate,
+    head_paths,
+    headroom,
+    horizons,
+)
+from trajpilot_core.report.figures.base import Figure, Material, ReportSection
+
+FIGURES: tuple[Figure, ...] = (
+    gains.FIGURE,
+    horizons.FIGURE,
+    controls.FIGURE,
+    ablations.FIGURE,
+    gate.FIGURE,
+    headroom.FIGURE,
+    *curves.FIGURES,
+    corpus.FIGURE,
+    head_paths.FIGURE,
+    clips.FIGURE,
+    accuracy.FIGURE,
+)
+"""In the order in which they are shown."""
+
+
+def report_charts(material: Material) -> dict[str, Sequence[Chart]]:
+    """Return section of the report -> the charts of its figures."""
+    return {
+        section: [
+            chart
+            for figure in FIGURES
+            if figure.section == section and figure.charts is not None
+            for chart in figure.charts(material)
+        ]
+        for section in get_args(ReportSection)
+    }
+
+
+def figures_of(stage: str) -> tuple[Figure, ...]:
+    """Return the pictures that a stage has in the UI."""
+    return tuple(figure for figure in FIGURES if stage in figure.stages and figure.draw is not None)

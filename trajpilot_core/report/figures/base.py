@@ -1,0 +1,60 @@
+"""What a figure is: a record with a name, where it is shown, and how it is drawn."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from schemas.results import Ceiling, CurvePoint, GateRow, Headroom
+from trajpilot_core.report.context import Look
+from trajpilot_core.report.drawing.charts import Point, Series
+from trajpilot_core.report.drawing.legend import Chart
+from trajpilot_core.report.drawing.picture import Drawn
+from trajpilot_core.report.drawing.row_styles import mark_of
+from trajpilot_core.report.names import row_name
+from trajpilot_core.report.tables import Results
+
+ReportSection = Literal["summary", "horizon", "controls", "retrieval", "pool", "training"]
+"""Parts of the report that show figures."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """The tables that figures of the report are drawn from."""
+
+    results: Results
+    ceilings: Sequence[Ceiling]
+    gate: Sequence[GateRow]
+    headroom: Sequence[Headroom]
+    curves: Sequence[tuple[str, Sequence[CurvePoint]]]
+    """(stage, its curve rows)."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: in a section of the report, as a picture of some stages in the Prefect UI, or both."""
+
+    name: str
+    title: str
+    section: ReportSection | None = None
+    charts: Callable[[Material], Sequence[Chart]] | None = None
+    """Draws it for the report."""
+    stages: tuple[str, ...] = ()
+    """Whose committed outputs it shows in the UI."""
+    draw: Callable[[Look], Drawn] | None = None
+    """Draws it for the UI."""
+
+
+def series_of(results: Results, variant: str, reference: str | None, metric: str, *, has_band: bool = True) -> Series:
+    """Return one row over the horizons; an infinite interval is not drawn."""
+    found = [m for m in results.find({variant}, reference) if m.metric == metric and m.horizon is not None]
+    points = []
+    for m in sorted(found, key=lambda m: m.horizon or 0):
+        wide = m.low == float("-inf")
+        low, high = (m.value, m.value) if wide else (m.low, m.high)
+        points.append(Point(float(m.horizon or 0), m.value, low, high, has_interval=not wide))
+    return Series(row_name(variant), variant, tuple(points), mark_of(variant), has_band)
+
+
+def horizons_of(results: Results) -> tuple[float, ...]:
+    """Return all horizons, as ticks."""
+    return tuple(sorted({float(m.horizon) for m in results.metrics if m.horizon is not None}))

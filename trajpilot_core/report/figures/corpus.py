@@ -1,0 +1,53 @@
+"""What ingest found: takes by scenario and split, windows by horizon and split, what was left out and why."""
+
+from collections import Counter
+
+import pyarrow as pa
+
+from schemas.rejects import MEANING, RejectCode
+from trajpilot_core.report.context import Look
+from trajpilot_core.report.drawing.bars import Bar, bar_chart
+from trajpilot_core.report.drawing.picture import Drawn
+from trajpilot_core.report.drawing.style import COLUMNS, style
+from trajpilot_core.report.drawing.svg_grid import Key, Panel, sheet
+from trajpilot_core.report.figures.base import Figure
+from trajpilot_core.report.health import SPLITS
+
+
+def corpus(look: Look) -> Drawn:
+    """Draw the counts of an ingested corpus."""
+    takes = look.table("ingest", "takes", ("scenario", "split"))
+    windows = look.table("ingest", "windows", ("horizon", "split"))
+    rejects = look.table("ingest", "ingest.rejects", ("code", "n_units"))
+    by_scenario = sorted(_counted(takes, "scenario"), key=lambda bar: (-bar.total, bar.name))
+    by_horizon = [bar._replace(name=f"H = {bar.name}") for bar in sorted(_counted(windows, "horizon"), key=_number)]
+    lost: Counter[str] = Counter()
+    for row in rejects.to_pylist():
+        lost[row["code"]] += row["n_units"] if MEANING[RejectCode(row["code"])].severity == "drop" else 0
+    left_out = [Bar(code, (("lost", n),)) for code, n in lost.most_common() if n]
+    panels = [
+        Panel("Takes by scenario", bar_chart("Takes by scenario", "takes", by_scenario)),
+        Panel("Planning windows by horizon", bar_chart("Planning windows by horizon", "windows", by_horizon)),
+        Panel("Left out, by reason", bar_chart("Left out, by reason", "descriptions", left_out)),
+    ]
+    keys = [Key(split, split, "square") for split in SPLITS]
+    counts = Counter(takes["split"].to_pylist())
+    said = ", ".join(f"{counts[split]:,} {split}" for split in SPLITS)
+    advice = " What each reason means stands in the table of this stage." if left_out else ""
+    return Drawn(sheet(panels, keys, style(), COLUMNS, look.warning()), f"{takes.num_rows:,} takes: {said}.{advice}")
+
+
+def _number(bar: Bar) -> int:
+    return int(bar.name)
+
+
+def _counted(table: pa.Table, column: str) -> list[Bar]:
+    """Count rows by a column, split by split."""
+    found = Counter(zip(map(str, table[column].to_pylist()), table["split"].to_pylist(), strict=True))
+    return [
+        Bar(name, tuple((split, found[name, split]) for split in SPLITS))
+        for name in sorted({name for name, _ in found})
+    ]
+
+
+FIGURE = Figure("corpus", "What the corpus holds", stages=("ingest",), draw=corpus)

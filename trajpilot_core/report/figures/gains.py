@@ -1,0 +1,33 @@
+"""The paired differences to No-Traj in M@1 per horizon, with whiskers."""
+
+from trajpilot_core.methods import in_order, with_role
+from trajpilot_core.methods.base import REFERENCE
+from trajpilot_core.report.drawing.charts import Axes, whisker_chart
+from trajpilot_core.report.drawing.legend import Chart, legend
+from trajpilot_core.report.figures.base import Figure, Material, horizons_of, series_of
+from trajpilot_core.report.tables import Results
+
+AVERAGE = "pool_mean"
+"""The control beside the main rows: what their gain is without choosing."""
+
+
+def gaining() -> list[str]:
+    """Return the rows whose gain is shown."""
+    return in_order({*with_role("main"), AVERAGE} - {REFERENCE})
+
+
+def gain_chart(results: Results) -> Chart:
+    """Draw the differences."""
+    shown = [v for v in gaining() if v in results.variants()]
+    series = [s for s in (series_of(results, v, REFERENCE, "M@1") for v in shown) if s.points]
+    axes = Axes("Difference to No-Traj in M@1", "horizon H (steps)", "points of M@1", horizons_of(results))
+    caption = "M@1 minus No-Traj’s on the same windows, 95 % intervals over takes"
+    return Chart(caption, whisker_chart(axes, series), legend(shown))
+
+
+def charts(material: Material) -> list[Chart]:
+    """Draw the differences."""
+    return [gain_chart(material.results)]
+
+
+FIGURE = Figure("gains", "Gain over No-Traj", "summary", charts)

@@ -1,0 +1,33 @@
+"""The share of opened gates over the horizon."""
+
+from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
+from trajpilot_core.report.drawing.legend import Chart
+from trajpilot_core.report.figures.base import Figure, Material
+
+
+def charts(material: Material) -> list[Chart]:
+    """Draw the share of opened gates over the horizon, one line per seed."""
+    rows = material.gate
+    seeds = sorted({row.seed for row in rows})
+    inside = [row for row in rows if row.horizon is not None]
+    series = [
+        Series(
+            f"seed {seed}",
+            "scorer" if i == 0 else "no_traj",
+            tuple(
+                Point(float(r.horizon or 0), r.open_rate, r.open_rate, r.open_rate) for r in inside if r.seed == seed
+            ),
+            "square",
+        )
+        for i, seed in enumerate(seeds)
+    ]
+    ticks = tuple(sorted({float(row.horizon) for row in inside if row.horizon is not None}))
+    return [
+        Chart(
+            "Windows whose gate trusted a retrieved trajectory",
+            line_chart(Axes("Open rate of the gate", "horizon H (steps)", "gate open, %", ticks), series),
+        )
+    ]
+
+
+FIGURE = Figure("gate", "Open rate of the gate", "retrieval", charts)

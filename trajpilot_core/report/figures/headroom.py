@@ -1,0 +1,30 @@
+"""The same-step recall of the retrieved pool over the horizon, one line per pool size, first seed."""
+
+from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
+from trajpilot_core.report.drawing.legend import Chart, legend_of
+from trajpilot_core.report.figures.base import Figure, Material
+
+POOL_STYLES = ("previous", "no_traj", "endpoint_traj", "scorer", "oracle", "pool_mean")
+"""Looks that the lines borrow, pool by pool; none of the lines is a row."""
+
+
+def charts(material: Material) -> list[Chart]:
+    """Draw the same-step recall of the retrieved pool over the horizon, one line per pool size, first seed."""
+    rows = material.headroom
+    kept = [row for row in rows if row.seed == min(r.seed for r in rows)]
+    series = [
+        Series(
+            f"top {pool}",
+            POOL_STYLES[i % len(POOL_STYLES)],
+            tuple(Point(float(r.horizon), *[r.same_step_recall] * 3) for r in kept if r.pool == pool),
+            "circle",
+        )
+        for i, pool in enumerate(sorted({row.pool for row in kept}))
+    ]
+    ticks = tuple(sorted({float(row.horizon) for row in kept}))
+    axes = Axes("Headroom of the retrieved pool", "horizon H (steps)", "truth in pool, %", ticks)
+    caption = "Middle steps whose truth some candidate has at the same place"
+    return [Chart(caption, line_chart(axes, series), legend_of(series))]
+
+
+FIGURE = Figure("headroom", "Headroom of the retrieved pool", "pool", charts)

@@ -1,0 +1,50 @@
+"""Every open-vocabulary metric over the horizon for the main rows with bands, and the ceilings where known."""
+
+from collections.abc import Sequence
+
+from schemas.results import Ceiling
+from trajpilot_core.methods import with_role
+from trajpilot_core.report.ceilings import INFORMATION
+from trajpilot_core.report.drawing.charts import Axes, Point, Series, legend_bound, line_chart
+from trajpilot_core.report.drawing.legend import Chart, LegendItem, legend
+from trajpilot_core.report.figures.base import Figure, Material, horizons_of, series_of
+from trajpilot_core.report.names import DESCRIPTIONS, OPEN_METRICS, row_name
+from trajpilot_core.report.tables import Results
+
+
+def charts(material: Material) -> list[Chart]:
+    """Draw a chart per metric."""
+    return horizon_charts(material.results, material.ceilings)
+
+
+def horizon_charts(results: Results, ceilings: Sequence[Ceiling]) -> list[Chart]:
+    """Draw a chart per metric."""
+    ticks = horizons_of(results)
+    drawn = []
+    for metric in OPEN_METRICS:
+        series = [s for s in (series_of(results, v, None, metric) for v in with_role("main")) if s.points]
+        axes = Axes(f"{metric} over the horizon", "horizon H (steps)", f"{metric}, %", ticks)
+        bounds = _bounds(ceilings, metric)
+        drawn.append(Chart(f"{metric}: {DESCRIPTIONS[metric]}", line_chart(axes, series, bounds)))
+    return drawn
+
+
+def main_legend(material: Material) -> list[LegendItem]:
+    """Return the legend of all charts of this figure; ceilings have the colours of their rows."""
+    held = material.results.variants()
+    bound = [LegendItem("thin, with bars: ceiling of the row of that colour", legend_bound())]
+    return legend([v for v in with_role("main") if v in held]) + (bound if material.ceilings else [])
+
+
+def _bounds(ceilings: Sequence[Ceiling], metric: str) -> list[Series]:
+    """Return the ceilings of one metric over the horizon, one line per kind of information."""
+    found = sorted((c for c in ceilings if c.metric == metric and c.horizon), key=lambda c: c.horizon or 0)
+    lines = {v: [c for c in found if c.variant == v] for v in INFORMATION}
+    return [
+        Series(f"ceiling of {row_name(v)}", v, tuple(Point(float(c.horizon or 0), *[c.ceiling] * 3) for c in held))
+        for v, held in lines.items()
+        if held
+    ]
+
+
+FIGURE = Figure("horizons", "Accuracy over the horizon", "horizon", charts)

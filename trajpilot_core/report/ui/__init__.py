@@ -1,0 +1,1 @@
+"""Figures and summaries for the Prefect UI."""

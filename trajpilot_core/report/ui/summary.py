@@ -1,0 +1,57 @@
+"""The report in a few lines of Markdown: the main rows, what the run must show, and where the pages lie."""
+
+from collections.abc import Sequence
+
+from schemas.arrow import rows_of
+from schemas.results import Judgement, Metric
+from trajpilot_core.markdown_escape import literal
+from trajpilot_core.methods import with_role
+from trajpilot_core.report.context import Look
+from trajpilot_core.report.names import DESCRIPTIONS
+from trajpilot_core.report.page import SIGNS
+from trajpilot_core.report.tables import Results, build_table, results_of
+
+SHOWN = ("M@1", "MSeq")
+TOLD = {"demo": "What the demo must show", "claim": "The paper’s claims, as seen here"}
+"""Groups of checks; the first that ran is shown in full."""
+
+
+def summary(look: Look, place: str) -> str:
+    """Return the summary of the report that lies at `place`, the address of report.html.
+
+    Raises:
+        StoreError: the evaluation has no output, or it is damaged.
+    """
+    judgements = rows_of(Judgement, look.table("evaluation", "judgements"))
+    results = results_of(rows_of(Metric, look.table("evaluation", "metrics")), judgements)
+    warning = look.warning()
+    parts = [f"**{warning}**"] if warning else []
+    parts += [f"The whole report: {literal(place)}", "Next to it: report.json and LaTeX tables."]
+    return "\n\n".join([*parts, *_headline(results), *_checks(judgements)]) + "\n"
+
+
+def _headline(results: Results) -> list[str]:
+    """The main rows over all horizons."""
+    found = build_table("overview", "", results, with_role("main"), SHOWN, per_horizon=False)
+    groups = [group for group in found.groups if group.title == "mean of the horizons"]
+    if not groups:
+        return ["No row was scored."]
+    meaning = "; ".join(f"{name}: {DESCRIPTIONS[name]}" for name in SHOWN)
+    lines = [["row", *(f"{name}, %" for name in SHOWN)], ["---"] * (1 + len(SHOWN))]
+    for row in groups[0].rows:
+        name = row.name + (" (UNDERTRAINED)" if row.is_undertrained else "")
+        lines.append([name, *(f"{cell.text} {cell.bracketed}" for cell in row.cells)])
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + "."]
+
+
+def _checks(judgements: Sequence[Judgement]) -> list[str]:
+    """The first group of checks that ran, and how many of the others hold."""
+    for prefix, title in TOLD.items():
+        told = [j for j in judgements if j.check.startswith(f"{prefix}: ")]
+        if told:
+            lines = [f"- {SIGNS[j.verdict]} {literal(j.check.split(': ', 1)[1])}: **{j.verdict}**" for j in told]
+            rest = [j for j in judgements if j not in told]
+            good = sum(j.verdict == "holds" for j in rest)
+            return [f"### {title}", "\n".join(lines), f"{good} of {len(rest)} other checks hold; the report has all."]
+    return []

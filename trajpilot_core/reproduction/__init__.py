@@ -1,1 +1,0 @@
-"""The paper's published numbers as data, what recomputing them shows, and the decisions that this project took."""

@@ -1,0 +1,1 @@
+"""Exact inference on the world's own generative model."""

@@ -1,0 +1,170 @@
+"""Which true steps a planning window shows, and how much of each: a superset of what any row of the tables sees.
+
+A segment shows every step that its interval overlaps, also the neighbours of its own. The look fades over a boundary
+and so reaches further than the motion. Source: docs/decisions/ceiling.md.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.world import WorldConfig
+from trajpilot_core.arrays import Array, Codes, Mask
+from trajpilot_core.corpora.egoexo4d.takes import take_id
+from trajpilot_core.errors import InputError
+from trajpilot_core.simworld.inference.evidence import VisibleSteps
+from trajpilot_core.simworld.world.appearance import FADE_S
+from trajpilot_core.simworld.world.truth import TakeTruth, World
+
+InputKind = Literal["no_traj", "endpoint_traj", "oracle"]
+KINDS: tuple[InputKind, ...] = ("no_traj", "endpoint_traj", "oracle")
+"""The rows whose inputs differ; every other row sees what one of them sees."""
+MISLABELLED = 0.01
+"""Most segments whose label may differ from that of their step: an annotator may be off by more than half a step."""
+
+
+@dataclass(frozen=True)
+class TakeSteps:
+    """One take of the tables, laid over the true one. K segments, in order of time."""
+
+    take: TakeTruth
+    take_id: str
+    segment_ids: tuple[str, ...]
+    step: Codes
+    """(K,) true step of every segment, not falling."""
+    look: Codes
+    """(K, 2) first and last true step whose look or object place the segment's interval shows."""
+    motion: Codes
+    """(K, 2) first and last true step whose head motion it shows."""
+
+
+class WindowGroup(NamedTuple):
+    """Windows of one shape: equal horizon, and equal distances between their true steps."""
+
+    rows: Codes
+    """(W,) places of the windows in the list that was grouped."""
+    segments: Codes
+    """(W, H) segments, counted over all takes of the list."""
+    offsets: tuple[int, ...]
+    """H true steps, counted from the first."""
+
+
+def reach_s(config: WorldConfig) -> float:
+    """Return how far outside its interval a segment shows anything, seconds, apart from the fading of the look.
+
+    Worlds that enter by features are asked at exact times. In files a frame stands for half a frame before and behind
+    it and its coding may lean on its neighbour, and a pose lies between two rows.
+    """
+    return 0.0 if config.entry == "frames" else max(1.0 / config.fps, 1.1 / config.trajectory_hz)
+
+
+def take_steps(world: World, segments: pa.Table) -> list[TakeSteps]:
+    """Lay the takes of a segments table over those of the world, in order of take id.
+
+    A segment belongs to the true step whose time point is nearest to its own: segments may be missing from the table.
+
+    Raises:
+        InputError: the table is not one of this world.
+    """
+    truth = {take_id(take.uid): take for take in world.takes}
+    names = {label.label_id for label in world.labels}
+    found, wrong, n = [], 0, 0
+    for name, rows in _by_take(segments).items():
+        if name not in truth:
+            raise InputError(f"take {name} is not in the simulated world of world.json; run ingest on this data root")
+        found.append(_take_steps(world.config, truth[name], rows))
+        own = [world.labels[truth[name].segments[step].label].label_id for step in found[-1].step.tolist()]
+        wrong += sum(row["label_id"] in names - {label} for row, label in zip(rows, own, strict=True))
+        n += len(rows)
+    if wrong > MISLABELLED * n:
+        raise InputError(
+            f"{wrong} of {n} segments carry another label than their step in the simulated world of world.json; "
+            "run ingest on this data root"
+        )
+    return found
+
+
+def _by_take(segments: pa.Table) -> dict[str, list[dict[str, Any]]]:
+    """Return take id -> its segments in order of time, takes sorted."""
+    columns = ["take_id", "segment_id", "start_s", "end_s", "anchor_s", "label_id"]
+    order = [("take_id", "ascending"), ("anchor_s", "ascending"), ("segment_id", "ascending")]
+    takes: dict[str, list[dict[str, Any]]] = {}
+    for row in segments.select(columns).sort_by(order).to_pylist():
+        takes.setdefault(row["take_id"], []).append(row)
+    return takes
+
+
+def _take_steps(config: WorldConfig, take: TakeTruth, rows: Sequence[Mapping[str, Any]]) -> TakeSteps:
+    """Find the true steps of one take's segments and what their intervals overlap."""
+    anchor_s, start_s, end_s = (np.array([row[name] for row in rows]) for name in ("anchor_s", "start_s", "end_s"))
+    time_s = np.array([segment.time_s for segment in take.segments])
+    step = np.abs(anchor_s[:, None] - time_s).argmin(axis=1)
+    reach = reach_s(config)
+    shown = [overlapped(take, start_s - more, end_s + more) for more in (reach + FADE_S / 2, reach)]
+    return TakeSteps(take, rows[0]["take_id"], tuple(row["segment_id"] for row in rows), step, *shown)
+
+
+def overlapped(take: TakeTruth, start_s: Array, end_s: Array) -> Codes:
+    """Return the first and the last step, (K, 2), that share time with the open intervals (start_s, end_s), (K,).
+
+    What lies before the first step belongs to it, and what lies behind the last to that.
+    """
+    inner = np.array([segment.end_s for segment in take.segments[:-1]])
+    return np.stack([np.searchsorted(inner, start_s, side="right"), np.searchsorted(inner, end_s, side="left")], axis=1)
+
+
+def window_groups(takes: Sequence[TakeSteps], windows: Sequence[Sequence[str]]) -> Iterator[WindowGroup]:
+    """Yield the windows, given as lists of segment ids, by shape."""
+    place = {segment: i for i, segment in enumerate(s for take in takes for s in take.segment_ids)}
+    step = np.concatenate([take.step for take in takes])
+    for horizon in sorted({len(window) for window in windows}):
+        rows = np.array([i for i, window in enumerate(windows) if len(window) == horizon])
+        segments = np.array([[place[segment] for segment in windows[i]] for i in rows])
+        offsets = step[segments] - step[segments[:, :1]]
+        shapes, member = np.unique(offsets, axis=0, return_inverse=True)
+        for i, shape in enumerate(shapes):
+            inside = member.reshape(-1) == i
+            yield WindowGroup(rows[inside], segments[inside], tuple(shape.tolist()))
+
+
+def seen_by(takes: Sequence[TakeSteps], group: WindowGroup, kind: InputKind, still: bool) -> VisibleSteps:
+    """Return what windows of one shape show to the rows of one kind.
+
+    Args:
+        takes: the list that the group counts segments and steps over.
+        group: the windows.
+        kind: no_traj: the two end segments as pixels show them; endpoint_traj: with their head motion; oracle: with the
+            head motion of all segments.
+        still: pixels show no head motion (worlds that enter by features).
+    """
+    ends = group.segments[:, [0, -1]]
+    nothing = ends[:, :0]
+    moving = {"no_traj": nothing if still else ends, "endpoint_traj": ends, "oracle": group.segments}[kind]
+    look, motion = (np.concatenate([getattr(take, name) for take in takes]) for name in ("look", "motion"))
+    first = np.concatenate([take.step for take in takes])[group.segments[:, 0]]
+    shown = np.concatenate([look[ends], motion[moving]], axis=1)
+    before = max(0, int((first[:, None] - shown[..., 0]).max()))
+    behind = max(0, int((shown[..., 1] - first[:, None]).max()) - group.offsets[-1])
+    columns = np.arange(-before, group.offsets[-1] + behind + 1)
+    step = first[:, None] + columns
+    rows = _evidence_rows(takes, group, step)
+    return VisibleSteps(
+        rows, _covered(step, look[ends]), _covered(step, motion[moving]), tuple(before + o for o in group.offsets)
+    )
+
+
+def _evidence_rows(takes: Sequence[TakeSteps], group: WindowGroup, step: Codes) -> Codes:
+    """Return the (W, S) rows of the evidence of all takes for the (W, S) steps of their own take; -1 outside of it."""
+    n_steps = np.array([len(take.take.segments) for take in takes])
+    owner = np.repeat(np.arange(len(takes)), [len(take.segment_ids) for take in takes])[group.segments[:, :1]]
+    base = np.cumsum(n_steps) - n_steps
+    return np.where((step >= 0) & (step < n_steps[owner]), base[owner] + step, -1)
+
+
+def _covered(step: Codes, shown: Codes) -> Mask:
+    """Return (W, S): true where a step lies in one of the window's (W, n, 2) ranges."""
+    inside = (step[:, :, None] >= shown[:, None, :, 0]) & (step[:, :, None] <= shown[:, None, :, 1])
+    return np.asarray(inside.any(axis=2))

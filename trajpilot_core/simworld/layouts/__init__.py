@@ -1,0 +1,1 @@
+"""The files of each corpus, written from a world."""

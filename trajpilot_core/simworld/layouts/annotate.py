@@ -1,0 +1,124 @@
+"""Atomic descriptions of a take, as several annotators would leave them in the released file."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from trajpilot_core.simworld.faults import Json
+from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, stream
+from trajpilot_core.simworld.world.vocabulary import with_typo
+
+TEXT_WEIGHTS = (0.55, 0.2, 0.15, 0.1)
+"""How often an annotator uses the usual text of a label, its second, third and fourth."""
+OTHER_TEXTS = (
+    "The woman A talks to C",
+    "The man B walks to the door",
+    "The woman A points at the table",
+    "The man B waits",
+)
+REASONS = ("descriptions do not match the video", "too few descriptions")
+SECOND_SKIPS = 0.4
+"""Share of the steps that the second annotator leaves out."""
+
+
+Captions = Callable[[World, np.random.Generator, TakeTruth, int], tuple[str, str]]
+"""What an annotator says of step number i of a take: the sentence, and its subject (C: the wearer)."""
+
+
+def annotations_of(world: World, take: TakeTruth, captions: Captions | None = None) -> list[Json]:
+    """Return the released annotation objects of one take: one annotator, perhaps a second, perhaps a rejected one.
+
+    Args:
+        captions: what is said of a step; None: a paraphrase of its label.
+    """
+    captions = captions or label_caption
+    config = world.config
+    rng = stream(config, "annotators", take.index)
+    pool = [f"{int(x):04d}" for x in stream(config, "annotator names").integers(1000, 9999, 12)]
+    names = [pool[i] for i in rng.permutation(len(pool))[:3]]
+    found = [annotation(world, take, rng, names[0], captions)]
+    if rng.random() < config.second_annotator_share:
+        found.append(annotation(world, take, rng, names[1], captions, skips=SECOND_SKIPS))
+    if rng.random() < config.rejected_share:
+        bad = annotation(world, take, rng, names[2], captions, skips=0.8)
+        found.append(bad | {"rejected": True, "reject_reason": REASONS[int(rng.integers(len(REASONS)))]})
+    return [found[i] for i in rng.permutation(len(found))]
+
+
+def annotation(
+    world: World, take: TakeTruth, rng: np.random.Generator, annotator: str, captions: Captions, skips: float = 0.0
+) -> Json:
+    """Return one annotator's object; `skips` > 0 is a second annotator, who omits steps and places others again."""
+    config = world.config
+    descriptions: list[Json] = []
+    for i, segment in enumerate(take.segments):
+        if rng.random() < skips:
+            continue
+        late = rng.normal(0.0, config.annotation_jitter_s) if skips else 0.0
+        time_s = round(max(0.0, segment.time_s + float(late)), 5)
+        text, subject = captions(world, rng, take, i)
+        one = description(text, time_s, subject)
+        one["unsure"] = bool(rng.random() < config.unsure_share)
+        one["ego_visible"] = bool(rng.random() >= config.invisible_share)
+        descriptions.append(one)
+        if rng.random() < config.duplicate_share:
+            descriptions.append(dict(one))
+        if rng.random() < config.other_share:
+            text = OTHER_TEXTS[int(rng.integers(len(OTHER_TEXTS)))] + "."
+            descriptions.append(description(text, round(time_s + float(rng.uniform(0.1, 0.6)), 5), "O"))
+    if rng.random() < config.unsorted_share and len(descriptions) > 1:
+        descriptions = [descriptions[i] for i in rng.permutation(len(descriptions))]
+    if rng.random() < config.text_flags_share:
+        descriptions = [with_text_flags(d) for d in descriptions]
+    return {
+        "annotation_uid": random_uid(rng),
+        "annotator_id": annotator,
+        "rejected": False,
+        "reject_reason": None,
+        "descriptions": descriptions,
+    }
+
+
+def label_caption(world: World, rng: np.random.Generator, take: TakeTruth, i: int) -> tuple[str, str]:
+    """Return a sentence on the label of step number i, by the wearer."""
+    return sentence(world, rng, take.segments[i].label), "C"
+
+
+def sentence(world: World, rng: np.random.Generator, label: int) -> str:
+    """Return the sentence of one description: a paraphrase of the label, now and then with a typo."""
+    texts = world.labels[label].texts
+    weights = np.array(TEXT_WEIGHTS[: len(texts)])
+    text = texts[int(rng.choice(len(texts), p=weights / weights.sum()))]
+    if rng.random() < world.config.typo_share:
+        text = with_typo(text, rng)
+    return f"C {text}."
+
+
+def description(text: str, time_s: float, subject: str) -> Json:
+    """Return one description with the flags of an ordinary one."""
+    return {
+        "text": text,
+        "timestamp": time_s,
+        "subject": subject,
+        "ego_visible": True,
+        "best_exo": {"raw_cam_id": "1", "cam_id": "cam01"},
+        "unsure": False,
+    }
+
+
+def with_text_flags(one: Json) -> Json:
+    """Rewrite a description in the older form: flags as texts 0 and 1, `narration_subject` in place of `subject`."""
+    return {
+        "text": one["text"],
+        "timestamp": one["timestamp"],
+        "narration_subject": one["subject"],
+        "ego_visible": "1" if one["ego_visible"] else "0",
+        "best_exo": None,
+        "unsure": "1" if one["unsure"] else "0",
+    }
+
+
+def paraphrase_csv(world: World) -> str:
+    """Return the table text,label_id that groups paraphrases: every normalised text of every label."""
+    rows = sorted((text, label.label_id) for label in world.labels for text in label.texts)
+    return "text,label_id\n" + "".join(f"{text},{label_id}\n" for text, label_id in rows)

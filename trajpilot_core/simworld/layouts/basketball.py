@@ -1,0 +1,123 @@
+"""Basketball in the tree of an Ego-Exo4D download: atomic descriptions of drills with shot attempts and outcomes.
+
+The steps of the world keep their motion, look and times; only what is said of them differs. By its position a step is
+a move, a preparation, a shot or what becomes of the shot; by its alternative an outcome is made (even) or missed (odd).
+So the wearer's intent, which the motion before the shot shows in part, decides how most shots end. A shot that no
+outcome follows (positions are skipped and repeated) has none, or states it itself.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from trajpilot_core.simworld.faults import Json
+from trajpilot_core.simworld.layouts import tree as layout_tree
+from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, one_file
+from trajpilot_core.simworld.layouts.metadata import PARAPHRASE_TABLE, Tree, metadata_files
+from trajpilot_core.simworld.world.truth import TakeTruth, World, stream
+
+ShotOutcome = Literal["made", "missed", "ambiguous", "none"]
+MOVE, PREPARE, SHOT, RESULT = range(4)
+"""Role of a step, by its position modulo 4."""
+DRILLS = ((6001, "Mikan Layup"), (6002, "Reverse Layup"), (6003, "Mid-Range Jump Shooting"))
+PARENT = (6000, "Basketball")
+AMBIGUOUS_SHARE, OWN_SHARE, OTHER_SHARE = 0.12, 0.2, 0.3
+"""Outcomes that name both kinds of evidence; shots without a next outcome that state it themselves; misses that another
+player rebounds."""
+SHOTS = ("C shoots the hoop with the basketball.", "C shoots a jump shot.", "C shoots a layup.", "C attempts a layup.")
+MADE = ("The basketball goes into the hoop.", "The basketball enters the net.")
+MISSED = (
+    "The basketball bounces off the rim.",
+    "The basketball hits the backboard.",
+    "C rebounds the ball.",
+    "C misses the hoop.",
+)
+OTHER = "The man B rebounds the ball."
+BOTH = "The basketball hits the backboard and enters the net."
+OWN = "C shoots a jump shot into the hoop."
+BEFORE = {
+    MOVE: ("C walks to the line.", "C looks at the court."),
+    PREPARE: ("C dribbles the basketball.", "C holds the basketball with both hands."),
+}
+
+
+@dataclass(frozen=True)
+class ShotAttempt:
+    """One shot attempt, as it happened."""
+
+    step: int
+    """Place in the take's steps."""
+    outcome: ShotOutcome
+    """ambiguous: the caption holds evidence of both kinds (the ball went in)."""
+    evidence: Literal["next", "own"] | None
+    """Which caption states the outcome."""
+    subject: str
+    """Subject of the caption after it: O where another player rebounds."""
+
+
+def role_of(world: World, label: int) -> int:
+    """Return the role of a step."""
+    return world.labels[label].position % 4
+
+
+def shots_of(world: World, take: TakeTruth) -> dict[int, ShotAttempt]:
+    """Return the shots of a take by the place of their step."""
+    rng = stream(world.config, "basketball", take.index)
+    draws = rng.random((len(take.segments), 3))
+    found = {}
+    for i, segment in enumerate(take.segments):
+        if role_of(world, segment.label) == SHOT:
+            after = take.segments[i + 1].label if i + 1 < len(take.segments) else None
+            found[i] = shot_at(world, i, after, draws[i].tolist())
+    return found
+
+
+def shot_at(world: World, step: int, after: int | None, draws: list[float]) -> ShotAttempt:
+    """Return what becomes of a shot, given the label of the step after it."""
+    if after is None or role_of(world, after) != RESULT:
+        return ShotAttempt(step, "made", "own", "C") if draws[0] < OWN_SHARE else ShotAttempt(step, "none", None, "C")
+    if draws[1] < AMBIGUOUS_SHARE:
+        return ShotAttempt(step, "ambiguous", "next", "C")
+    if world.labels[after].alternative % 2 == 0:
+        return ShotAttempt(step, "made", "next", "C")
+    return ShotAttempt(step, "missed", "next", "O" if draws[2] < OTHER_SHARE else "C")
+
+
+def caption(world: World, rng: np.random.Generator, take: TakeTruth, i: int) -> tuple[str, str]:
+    """Return what an annotator says of step number i, and of whom."""
+    shots, label = shots_of(world, take), take.segments[i].label
+    pick = int(rng.integers(4))
+    if i in shots:
+        return (OWN if shots[i].evidence == "own" else SHOTS[pick]), "C"
+    shot = shots.get(i - 1)
+    if role_of(world, label) == RESULT and shot is not None:
+        return outcome_text(shot, pick), shot.subject
+    texts = BEFORE[MOVE if role_of(world, label) == RESULT else role_of(world, label)]
+    return texts[pick % len(texts)], "C"
+
+
+def outcome_text(shot: ShotAttempt, pick: int) -> str:
+    """Return the caption that states the outcome of a shot."""
+    if shot.outcome == "ambiguous":
+        return BOTH
+    if shot.outcome == "made":
+        return MADE[pick % len(MADE)]
+    return OTHER if shot.subject == "O" else MISSED[pick]
+
+
+def facts(world: World, take: TakeTruth) -> Json:
+    """Return the fields of takes.json that make a take a basketball drill."""
+    number, name = DRILLS[take.task % len(DRILLS)]
+    return {"task_id": number, "task_name": name, "parent_task_id": PARENT[0], "parent_task_name": PARENT[1]}
+
+
+def rest(world: World) -> NamedFiles:
+    """Yield captures, metadata and the descriptions of the drills."""
+    yield from layout_tree.capture_files(world)
+    for name, data in metadata_files(world, Tree(captions=caption, facts=facts)).items():
+        if name != PARAPHRASE_TABLE:  # it groups the labels of the world, of which nothing is said here
+            yield name, data
+
+
+LAYOUT = Layout(has_poses=True, parts=one_file, take_files=layout_tree.take_files, rest=rest)

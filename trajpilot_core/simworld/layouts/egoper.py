@@ -1,0 +1,163 @@
+"""EgoPER: annotation.json with one block per task, lists of videos per task and split, trimmed videos.
+
+Habits of the real files that are kept: action indices per task (one step name has another index elsewhere), background
+segments that tile the video, error types with descriptions in tested videos only, additions as an action of their own,
+numbers that are texts for some videos, and task folders that are capitalised for some tasks. There are no trajectories.
+"""
+
+from dataclasses import replace
+
+from trajpilot_core.simworld.faults import Json, TakeContents
+from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, as_json, hostile, one_file, rank_of, shuffled
+from trajpilot_core.simworld.layouts.spans import AnnotatedSpan, Time, break_spans, spans_of
+from trajpilot_core.simworld.layouts.wording import SHARED_NAME, step_name
+from trajpilot_core.simworld.world.truth import TakeTruth, World, stream
+
+TASKS = ("tea", "coffee", "oatmeal", "pinwheels", "quesadilla")
+"""The corpus' own tasks; a world with more tasks goes on with its own names."""
+TYPES = {"Normal": 0, "Error_Modification": 1, "Error_Slip": 2, "Error_Correction": 3, "Error_Addition": 4}
+BACKGROUND, ADDITION = "BG", "Error_Addition"
+DESCRIPTIONS = {
+    1: "does the step in another way",
+    2: "drops the object",
+    3: "does the step again to correct it",
+    4: "does something that does not belong there",
+}
+DECIMALS = 3
+GAP_SHARE, GAP = 0.3, 0.2
+"""How often background follows a step, and which share of the step it takes."""
+SPLIT_FILES = ("training", "validation", "test")
+
+
+def task_key(world: World, task: int) -> str:
+    """Return the key of a task in annotation.json, lower case."""
+    return TASKS[task] if task < len(TASKS) else world.task_names[task].lower().replace(" ", "_")
+
+
+def task_folder(world: World, task: int) -> str:
+    """Return the folder of a task: capitalised for every second one."""
+    key = task_key(world, task)
+    return key.capitalize() if task % 2 else key
+
+
+def action_indices(world: World, task: int) -> dict[str, int]:
+    """Return action name -> index of one task: background 0, steps in an order of the task's own, additions last."""
+    names = sorted(step_name(label) for label in world.labels if label.task == task and step_name(label) != SHARED_NAME)
+    order = [names[int(k)] for k in stream(world.config, "egoper actions", task).permutation(len(names))]
+    at = task % (len(order) + 1)
+    steps = [*order[:at], SHARED_NAME, *order[at:]]
+    return {name: i for i, name in enumerate([BACKGROUND, *steps, ADDITION])}
+
+
+def has_errors(world: World, take: TakeTruth) -> bool:
+    """Whether mistakes were made: in every second unbroken tested take, never in training."""
+    return take.split == "val" and rank_of(world, take) % 2 == 1
+
+
+def video_id(world: World, take: TakeTruth) -> str:
+    """Return <task>_u<user>_a<attempt>_<normal|error>_<number>."""
+    kind = "error" if has_errors(world, take) else "normal"
+    user = world.captures[take.capture].operator + 1
+    name = f"{task_key(world, take.task)}_u{user}_a{1 + take.index % 2}_{kind}_{take.index + 1:03d}"
+    return hostile(take, name)
+
+
+def split_file(world: World, take: TakeTruth) -> str:
+    """Return the list that names a take: tested takes are shared between validation and test."""
+    if take.split == "train":
+        return "training"
+    return "validation" if rank_of(world, take) // 2 % 2 == 0 else "test"
+
+
+def tiled(world: World, take: TakeTruth) -> list[AnnotatedSpan]:
+    """Return steps and background so that they tile the video, mistakes included."""
+    rng = stream(world.config, "egoper", take.index)
+    duration = round(world.take_duration_s(take), DECIMALS)
+    steps = spans_of(take, DECIMALS)
+    found = [AnnotatedSpan(0, 0.0, steps[0].start, is_background=True)]
+    for i, step in enumerate(steps):
+        start, end = float(step.start), float(step.end)
+        gap = rng.random() < GAP_SHARE
+        cut = round(end - GAP * (end - start), DECIMALS) if gap and i < len(steps) - 1 else end
+        found.append(replace(step, end=cut))
+        if cut < end:
+            found.append(AnnotatedSpan(0, cut, end, is_background=True))
+    found.append(AnnotatedSpan(0, steps[-1].end, duration, is_background=True))
+    return with_errors(found, rank_of(world, take)) if has_errors(world, take) else found
+
+
+def with_errors(spans: list[AnnotatedSpan], rank: int) -> list[AnnotatedSpan]:
+    """Mark three steps of the take as performed wrongly, and one stretch of background as an addition."""
+    steps = [i for i, span in enumerate(spans) if not span.is_background]
+    kinds = {steps[len(steps) * k // 4]: 1 + (rank // 2 + k) % 3 for k in range(1, 4)}
+    kinds[next((i for i, span in enumerate(spans) if i > 0 and span.is_background))] = TYPES[ADDITION]
+    return [replace(span, error_type=kinds.get(i, 0)) for i, span in enumerate(spans)]
+
+
+def action_name(world: World, span: AnnotatedSpan) -> str:
+    """Return the name of a span's action."""
+    if span.error_type == TYPES[ADDITION]:
+        return ADDITION
+    return BACKGROUND if span.is_background else step_name(world.labels[span.label])
+
+
+def segment(world: World, take: TakeTruth) -> Json:
+    """Return the annotation of one video: parallel lists."""
+    spans = [] if take.fault == "unlabelled" else break_spans(world, take, tiled(world, take))
+    index = action_indices(world, take.task)
+    as_text = take.index % 3 == 1
+    actions: list[int | str] = [99 if s.is_nameless else index[action_name(world, s)] for s in spans]
+    types: list[int | str] = [s.error_type for s in spans]
+    times: list[list[Time]] = [[s.start] if s.is_malformed else [s.start, s.end] for s in spans]
+    if as_text:
+        actions, types = [str(a) for a in actions], [str(t) for t in types]
+    labels: Json = {
+        "action": actions,
+        "action_type": types,
+        "time_stamp": times,
+        "error_description": [DESCRIPTIONS.get(s.error_type, "") for s in spans],
+    }
+    if take.fault == "take_malformed":
+        labels["action"] = labels["action"][:-1]
+    return {"video_id": video_id(world, take), "labels": labels}
+
+
+def annotation_json(world: World) -> Json:
+    """Return annotation.json."""
+    takes = [take for take in shuffled(world) if take.fault != "take_unknown"]
+    return {
+        task_key(world, task): {
+            "segments": [segment(world, take) for take in takes if take.task == task],
+            "action2idx": action_indices(world, task),
+            "actiontype2idx": TYPES,
+        }
+        for task in range(world.config.tasks)
+    }
+
+
+def split_lists(world: World, task: int) -> dict[str, list[str]]:
+    """Return list -> its video ids, of one task."""
+    lists: dict[str, list[str]] = {name: [] for name in SPLIT_FILES}
+    for take in shuffled(world):
+        if take.task == task and take.fault != "no_split":
+            lists[split_file(world, take)].append(video_id(world, take))
+            if take.fault == "two_splits":
+                lists["validation"].append(video_id(world, take))
+    return lists
+
+
+def take_files(world: World, take: TakeTruth, content: TakeContents) -> NamedFiles:
+    """Yield the trimmed video of a take."""
+    if content.video is not None and take.fault != "take_unknown":
+        yield f"{task_folder(world, take.task)}/trim_videos/{video_id(world, take)}.mp4", content.video
+
+
+def rest(world: World) -> NamedFiles:
+    """Yield annotations and lists."""
+    yield "annotation.json", as_json(annotation_json(world))
+    for task in range(world.config.tasks):
+        for name, ids in split_lists(world, task).items():
+            yield f"{task_folder(world, task)}/{name}.txt", "".join(f"{one}\n" for one in ids).encode()
+
+
+LAYOUT = Layout(has_poses=False, parts=one_file, take_files=take_files, rest=rest)

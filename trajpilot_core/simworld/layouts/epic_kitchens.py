@@ -1,0 +1,217 @@
+"""EPIC-KITCHENS-100: one row per action with verb and noun classes, class files, lists, and videos by participant.
+
+Habits of the real files that are kept: frame numbers that are 60 x seconds (50 x for PXX_1YY) whatever the video's
+rate, empty narration times, rows in the order of their ids as texts, actions that overlap, and one in each video that
+starts before 1.0 s. A label is verb and noun. There are no trajectories.
+"""
+
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from trajpilot_core.simworld.faults import TakeContents
+from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, annotated_in, hostile, one_file
+from trajpilot_core.simworld.layouts.spans import AnnotatedSpan, Time, break_spans, spans_of
+from trajpilot_core.simworld.layouts.wording import thing_of, verbs_of
+from trajpilot_core.simworld.world.truth import TakeTruth, World, stream
+from trajpilot_core.simworld.world.vocabulary import PLACES
+
+COLUMNS = (
+    "narration_id",
+    "participant_id",
+    "video_id",
+    "narration_timestamp",
+    "start_timestamp",
+    "stop_timestamp",
+    "start_frame",
+    "stop_frame",
+    "narration",
+    "verb",
+    "verb_class",
+    "noun",
+    "noun_class",
+    "all_nouns",
+    "all_noun_classes",
+)
+DECIMALS = 2
+OVERLAP_SHARE, OVERLAP_S = 0.25, 0.2
+"""How often an action ends after the next one has begun, and by how much."""
+EXTENSION_EVERY = 3
+"""Every third training video of a participant is a PXX_1YY."""
+RATE, EXTENSION_RATE = 60, 50
+"""Frame numbers per second."""
+TAIL = 0.2
+"""Share of the training rows that the tail classes hold together, at most."""
+EpicRow = list[str | int]
+
+
+def participant(world: World, take: TakeTruth) -> str:
+    """Return PXX."""
+    return f"P{world.captures[take.capture].operator + 1:02d}"
+
+
+def is_extension(world: World, take: TakeTruth) -> bool:
+    """Whether the video's id has three digits after the participant."""
+    return take.split == "train" and number_of(world, take) % EXTENSION_EVERY == 0
+
+
+def number_of(world: World, take: TakeTruth) -> int:
+    """Return the number of the take among those of its participant, from 1."""
+    operator = world.captures[take.capture].operator
+    own = [t.index for t in world.takes if world.captures[t.capture].operator == operator]
+    return 1 + own.index(take.index)
+
+
+def video_id(world: World, take: TakeTruth) -> str:
+    """Return PXX_YY, or PXX_1YY for an extension."""
+    number = number_of(world, take) + (100 if is_extension(world, take) else 0)
+    return hostile(take, f"{participant(world, take)}_{number:02d}")
+
+
+def nouns_of(world: World) -> list[str]:
+    """Return the nouns by class id."""
+    return sorted({thing_of(label) for label in world.labels})
+
+
+def clock_text(seconds: Time, decimals: int) -> str:
+    """Return HH:MM:SS with decimals; what is no time stays as it is."""
+    if isinstance(seconds, str) or math.isnan(seconds):
+        return str(seconds)
+    sign, whole = ("-" if seconds < 0 else ""), abs(seconds)
+    minutes, rest = divmod(round(whole, decimals), 60.0)
+    return f"{sign}{int(minutes // 60):02d}:{int(minutes % 60):02d}:{rest:0{3 + decimals}.{decimals}f}"
+
+
+def frame_number(seconds: Time, rate: int) -> int:
+    """Return the number of the released picture, from 1."""
+    if isinstance(seconds, str) or math.isnan(seconds):
+        return 1
+    return max(1, math.floor(round(seconds * rate, 6)))
+
+
+def overlapping(spans: list[AnnotatedSpan], rng: np.random.Generator) -> list[AnnotatedSpan]:
+    """Return the spans with some ends pushed into the next action."""
+    late = [bool(rng.random() < OVERLAP_SHARE) for _ in spans[1:]] + [False]
+    return [
+        replace(span, end=round(float(span.end) + OVERLAP_S, DECIMALS)) if is_late else span
+        for span, is_late in zip(spans, late, strict=True)
+    ]
+
+
+def rows_of(world: World, take: TakeTruth) -> list[EpicRow]:
+    """Return the rows of one video."""
+    rng = stream(world.config, "epic", take.index)
+    spans = break_spans(world, take, overlapping(spans_of(take, DECIMALS), rng))
+    rate = EXTENSION_RATE if is_extension(world, take) else RATE
+    nouns, video, rows = nouns_of(world), video_id(world, take), []
+    for k, (span, truth) in enumerate(zip(spans, take.segments, strict=True)):
+        label = world.labels[span.label]
+        verb, noun = verbs_of(label.primitive)[int(rng.random() < 0.3)].replace(" ", "-"), thing_of(label)
+        second = PLACES[label.place] if rng.random() < 0.2 else None
+        narrated = "" if rng.random() < 0.05 or (k == 2 and take.fault is None) else clock_text(truth.time_s, 3)
+        row: EpicRow = [
+            f"{video}_{k}",
+            participant(world, take),
+            video,
+            narrated,
+            clock_text(span.start, DECIMALS),
+            clock_text(span.end, DECIMALS),
+            frame_number(span.start, rate),
+            frame_number(span.end, rate),
+            f"{verb.replace('-', ' ')} {noun}" + (f" at {second}" if second else ""),
+            verb,
+            label.primitive,
+            noun,
+            nouns.index(noun),
+            str([noun]),
+            str([nouns.index(noun)]),
+        ]
+        if span.is_nameless:
+            row[9:] = ["", "", "", "", "[]", "[]"]
+        rows.append(row[:6] if span.is_malformed else row)
+    return rows
+
+
+def split_rows(world: World, split: str) -> list[EpicRow]:
+    """Return the rows of one annotation file, in the order of their ids as texts."""
+    takes = [take for take in world.takes if annotated_in(take, split)]
+    return sorted((row for take in takes for row in rows_of(world, take)), key=lambda row: str(row[0]))
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> bytes:
+    """Return a csv file."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def tail_of(counts: Counter[int], n_classes: int) -> list[int]:
+    """Return the rarest classes that together hold at most `TAIL` of the rows, unseen ones included."""
+    found, held, total = [], 0, sum(counts.values())
+    for one in sorted(range(n_classes), key=lambda c: (counts[c], c)):
+        held += counts[one]
+        if held > TAIL * total:
+            break
+        found.append(one)
+    return sorted(found)
+
+
+def tails(world: World) -> tuple[list[int], list[int]]:
+    """Return the tail verbs and the tail nouns, by the unbroken training takes."""
+    labels = [world.labels[s.label] for t in world.takes if t.fault is None and t.split == "train" for s in t.segments]
+    nouns = nouns_of(world)
+    verbs_seen = Counter(label.primitive for label in labels)
+    nouns_seen = Counter(nouns.index(thing_of(label)) for label in labels)
+    return tail_of(verbs_seen, world.config.primitives), tail_of(nouns_seen, len(nouns))
+
+
+def unseen_participants(world: World) -> list[str]:
+    """Return the participants of the validation videos who appear in no training video."""
+    of = {split: {participant(world, t) for t in world.takes if annotated_in(t, split)} for split in ("train", "val")}
+    return sorted(of["val"] - of["train"])
+
+
+def class_rows(names: Iterable[Iterable[str]]) -> list[EpicRow]:
+    """Return the rows id,key,instances,category of a class file."""
+    listed = [[one.replace(" ", "-") for one in variants] for variants in names]
+    return [[i, variants[0], str(variants), "simulated"] for i, variants in enumerate(listed)]
+
+
+def take_files(world: World, take: TakeTruth, content: TakeContents) -> NamedFiles:
+    """Yield the video of a take."""
+    if content.video is not None and take.fault != "take_unknown":
+        yield f"{participant(world, take)}/videos/{video_id(world, take)}.MP4", content.video
+
+
+def video_rows(world: World) -> list[list[object]]:
+    """Return the rows of EPIC_100_video_info.csv."""
+    side, fps = f"{world.config.size_px}x{world.config.size_px}", float(world.config.fps)
+    listed = [t for t in world.takes if t.fault not in ("take_unknown", "name_parent", "name_absolute")]
+    return sorted([video_id(world, t), round(world.take_duration_s(t), 6), fps, side] for t in listed)
+
+
+def rest(world: World) -> NamedFiles:
+    """Yield annotations, classes, lists and video facts."""
+    for split, name in (("train", "train"), ("val", "validation")):
+        yield f"EPIC_100_{name}.csv", table(COLUMNS, split_rows(world, split))
+    head = ("id", "key", "instances", "category")
+    yield "EPIC_100_verb_classes.csv", table(head, class_rows(verbs_of(p) for p in range(world.config.primitives)))
+    yield "EPIC_100_noun_classes.csv", table(head, class_rows([noun] for noun in nouns_of(world)))
+    tail_verbs, tail_nouns = tails(world)
+    yield "EPIC_100_tail_verbs.csv", table(["verb"], [[v] for v in tail_verbs])
+    yield "EPIC_100_tail_nouns.csv", table(["noun"], [[n] for n in tail_nouns])
+    unseen = [[name] for name in unseen_participants(world)]
+    yield "EPIC_100_unseen_participant_ids_validation.csv", table(["participant_id"], unseen)
+    missing = [[i, row[0]] for i, row in enumerate(r for r in split_rows(world, "val") if len(r) > 3 and r[3] == "")]
+    yield "EPIC_100_validation_missing_timestamp_narrations.csv", table(["", "narration_id"], missing)
+    yield "EPIC_100_video_info.csv", table(("video_id", "duration", "fps", "resolution"), video_rows(world))
+
+
+LAYOUT = Layout(has_poses=False, parts=one_file, take_files=take_files, rest=rest)

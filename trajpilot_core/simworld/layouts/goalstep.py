@@ -1,0 +1,200 @@
+"""Ego4D GoalStep: full-scale videos by uid, ego4d.json, annotations of goals, steps and substeps, and video groups.
+
+Habits of the real files that are kept: entries `grp-...` over several files laid end to end, with a step across each
+cut; substeps, some of which stick out of their step; one step of each file without three of its fields; entries
+whose steps are out of order; empty summaries and addresses. There are no trajectories.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from trajpilot_core.simworld.faults import Json, TakeContents
+from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, annotated_in, as_json, hostile, rank_of, shuffled
+from trajpilot_core.simworld.layouts.spans import AnnotatedSpan, break_spans, spans_of
+from trajpilot_core.simworld.layouts.wording import is_shared, step_description, step_name, thing_of
+from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, stream
+
+VIDEOS, ANNOTATIONS = "v2/full_scale", "v2/annotations"
+GROUPS = f"{ANNOTATIONS}/goalstep_video_groups.tsv"
+OFFSET_S = 0.0210286458333333
+"""Where goals start: the canonical offset of the release."""
+DECIMALS = 5
+CUT = 0.35
+"""Where in a step a file ends, as a share of the step: its midpoint lies in the next file."""
+GROUP_FAULTS = ("group_part_missing", "group_unknown")
+RELEVANCE = (("essential", 0.72), ("optional", 0.12), ("irrelevant", 0.13), ("unsure", 0.03))
+
+
+def n_files(world: World, take: TakeTruth) -> int:
+    """Return over how many files a take lies: two or three for every third of a split."""
+    if take.fault is not None:
+        return 2 if take.fault in GROUP_FAULTS else 1
+    rank = rank_of(world, take)
+    return 1 if rank % 3 else 2 + (rank // 3) % 2
+
+
+def parts(world: World, take: TakeTruth) -> tuple[int, ...]:
+    """Return the frames of each file of a take; every cut lies inside a step."""
+    n, steps = n_files(world, take), take.segments
+    cut_steps = [steps[len(steps) * k // n] for k in range(1, n)]
+    cuts = [round((s.start_s + CUT * (s.end_s - s.start_s)) * world.config.fps) for s in cut_steps]
+    edges = [0, *cuts, take.n_frames]
+    return tuple(b - a for a, b in pairwise(edges))
+
+
+def video_uids(world: World, take: TakeTruth) -> tuple[str, ...]:
+    """Return the uids of a take's files, in order of time."""
+    rng = stream(world.config, "goalstep files", take.index)
+    return take.uid, *(random_uid(rng) for _ in range(n_files(world, take) - 1))
+
+
+def entry_uid(world: World, take: TakeTruth) -> str:
+    """Return the uid of a take's entry: that of its only file, or of its group."""
+    first = hostile(take, take.uid)
+    return f"grp-{first}" if n_files(world, take) > 1 else first
+
+
+def take_files(world: World, take: TakeTruth, content: TakeContents) -> NamedFiles:
+    """Yield the video files of a take."""
+    later: tuple[bytes | None, ...] = content.later_videos
+    if take.fault == "take_unknown":
+        return
+    if take.fault == "group_part_missing":
+        later = (None,) * len(later)
+    for uid, data in zip(video_uids(world, take), (content.video, *later), strict=True):
+        if data is not None:
+            yield f"{VIDEOS}/{uid}.mp4", data
+
+
+def video_record(world: World, take: TakeTruth, uid: str, n_frames: int) -> Json:
+    """Return the record of one file in ego4d.json."""
+    duration, size = round(n_frames / world.config.fps, 6), world.config.size_px
+    return {
+        "video_uid": uid,
+        "duration_sec": duration,
+        "scenarios": [world.task_names[take.task]],
+        "video_metadata": {
+            "fps": float(world.config.fps),
+            "num_frames": n_frames,
+            "video_codec": "h264",
+            "audio_codec": None,
+            "display_resolution_width": size,
+            "display_resolution_height": size,
+            "mp4_duration_sec": duration,
+            "video_start_sec": 0.0,
+        },
+        "split_fho": None,
+        "video_source": "simulated",
+        "device": "Simulated",
+        "fb_participant_id": world.participants[world.captures[take.capture].operator],
+        "is_stereo": False,
+        "has_imu": False,
+        "has_gaze": False,
+    }
+
+
+def ego4d_json(world: World) -> Json:
+    """Return ego4d.json: every file that a download would know, also of a take whose file is lost."""
+    videos = []
+    for take in shuffled(world):
+        if take.fault not in ("take_unknown", "name_parent", "name_absolute"):
+            pairs = zip(video_uids(world, take), parts(world, take), strict=True)
+            videos += [video_record(world, take, uid, n) for uid, n in pairs]
+    return {"date": "simulated", "version": "v2_1", "description": "Simulated metadata", "videos": videos}
+
+
+def groups_tsv(world: World) -> str:
+    """Return the table of groups: the files of each as a Python list."""
+    rows = ["university\tvideo_group"]
+    for take in shuffled(world):
+        if n_files(world, take) > 1 and take.fault != "group_unknown":
+            rows.append(f"simulated\t{list(video_uids(world, take))}")
+    return "\n".join(rows) + "\n"
+
+
+def step(world: World, rng: np.random.Generator, span: AnnotatedSpan, is_repeated: bool) -> Json:
+    """Return one annotated step, half of the time with substeps."""
+    truth = world.labels[span.label]
+    thing, relevance = thing_of(truth), [name for name, _ in RELEVANCE]
+    about = "Prepare" if is_shared(truth) else f"Work on the {thing}"
+    found = described(span, f"{about}: {step_name(truth)}", step_description(truth))
+    found |= {"is_continued": is_repeated, "is_procedural": bool(rng.random() < 0.7)}
+    found["is_relevant"] = relevance[int(rng.choice(len(relevance), p=[share for _, share in RELEVANCE]))]
+    found["summary"] = [f"handles the {thing}"] if rng.random() < 0.35 else []
+    divided = rng.random() < 0.5 and isinstance(span.start, float) and isinstance(span.end, float)
+    found["segments"] = substeps(rng, found, thing) if divided else []
+    if span.is_nameless:
+        found["step_category"] = ""
+    return {"step_category": found["step_category"]} if span.is_malformed else found
+
+
+def described(span: AnnotatedSpan, category: str, text: str) -> Json:
+    """Return the fields that steps and substeps begin with."""
+    return {"start_time": span.start, "end_time": span.end, "step_category": category, "step_description": text}
+
+
+def substeps(rng: np.random.Generator, parent: Json, thing: str) -> list[Json]:
+    """Return the two halves of a step; now and then the second one ends after its step."""
+    start, end = float(parent["start_time"]), float(parent["end_time"])
+    middle, late = round((start + end) / 2, DECIMALS), 0.6 if rng.random() < 0.1 else 0.0
+    halves = ((start, middle, "Take", "Takes"), (middle, round(end + late, DECIMALS), "Put down", "Puts down"))
+    rest = {"is_continued": False, "is_procedural": False, "is_relevant": "essential", "summary": []}
+    return [
+        described(AnnotatedSpan(0, a, b), f"Work on the {thing}: {verb} the {thing}", f"{says} the {thing}") | rest
+        for a, b, verb, says in halves
+    ]
+
+
+def entry(world: World, take: TakeTruth) -> Json:
+    """Return the annotation of one take."""
+    rng = stream(world.config, "goalstep", take.index)
+    spans = break_spans(world, take, spans_of(take, DECIMALS))
+    seen: set[int] = set()
+    steps: list[Any] = []
+    for span in spans:
+        steps.append(step(world, rng, span, span.label in seen))
+        seen.add(span.label)
+    if take.fault is not None:
+        steps = [one | {"is_relevant": "essential"} if "is_relevant" in one else one for one in steps]
+    if rank_of(world, take) == 0:
+        steps[1] = {k: v for k, v in steps[1].items() if k not in ("is_continued", "is_procedural", "is_relevant")}
+    if rank_of(world, take) % 4 == 1:
+        steps[0], steps[-1] = steps[-1], steps[0]
+    goal = world.task_names[take.task]
+    found: Json = {
+        "video_uid": entry_uid(world, take),
+        "start_time": OFFSET_S,
+        "end_time": OFFSET_S + world.take_duration_s(take),
+        "goal_category": f"SIMULATED:{goal.upper().replace(' ', '_')}",
+        "goal_description": goal,
+        "goal_wikihow_url": "" if rng.random() < 0.4 else "https://example.org/simulated",
+        "summary": [],
+        "is_procedural": True,
+        "segments": [] if take.fault == "unlabelled" else steps,
+    }
+    return {k: v for k, v in found.items() if k != "segments"} if take.fault == "take_malformed" else found
+
+
+def goalstep_json(world: World, split: str) -> Json:
+    """Return goalstep_<split>.json."""
+    takes = [take for take in shuffled(world) if annotated_in(take, split)]
+    return {
+        "version": "1.0",
+        "date": "simulated",
+        "description": f"Simulated Ego4D Goal-Step ({split})",
+        "split": split,
+        "videos": [entry(world, take) for take in takes],
+    }
+
+
+def rest(world: World) -> NamedFiles:
+    """Yield metadata, groups and annotations."""
+    yield "ego4d.json", as_json(ego4d_json(world))
+    yield GROUPS, groups_tsv(world).encode()
+    for split in ("train", "val"):
+        yield f"{ANNOTATIONS}/goalstep_{split}.json", as_json(goalstep_json(world, split))
+
+
+LAYOUT = Layout(has_poses=False, parts=parts, take_files=take_files, rest=rest)

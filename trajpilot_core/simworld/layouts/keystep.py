@@ -1,0 +1,130 @@
+"""Ego-Exo4D Keystep: the tree of a download with annotations/keystep_{train,val}.json.
+
+Habits of the real files that are kept: `annotation_meta` for some takes and `annotation_metadata` for others, ids that
+are numbers in fields and texts as keys, `step_id` unique within a scenario only, consecutive segments that almost
+touch, segments whose step is no leaf of the taxonomy, and takes of the test split without labels.
+"""
+
+from trajpilot_core.simworld.faults import Json
+from trajpilot_core.simworld.layouts import tree as layout_tree
+from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, annotated_in, as_json, one_file, rank_of
+from trajpilot_core.simworld.layouts.metadata import Tree, metadata_files
+from trajpilot_core.simworld.layouts.spans import AnnotatedSpan, break_spans, spans_of
+from trajpilot_core.simworld.layouts.wording import names_of, step_description, step_name
+from trajpilot_core.simworld.world.truth import LabelTruth, TakeTruth, World, random_uid, stream
+
+FIRST_UNIQUE_ID = 800
+DECIMALS = 5
+TOUCH_DECIMALS = 3
+"""A segment starts at the end of the one before, rounded to this."""
+TREE = Tree(benchmark="keystep")
+
+
+def unique_ids(world: World) -> dict[str, int]:
+    """Return step name -> `step_unique_id`, one for all scenarios."""
+    return {name: FIRST_UNIQUE_ID + 3 * i for i, name in enumerate(names_of(world))}
+
+
+def stage_names(world: World, task: int) -> dict[int, str]:
+    """Return position -> name of the inner node of the taxonomy, of those positions that have leaves."""
+    return {p: f"{world.task_names[task]}, stage {p + 1}" for p in range(world.config.positions)}
+
+
+def is_leaf(world: World, label: LabelTruth) -> bool:
+    """Whether the label is a leaf; the last label of a task is an inner node that is annotated all the same."""
+    last = world.config.positions - 1, world.config.alternatives - 1
+    return (label.position, label.alternative) != last
+
+
+def step_ids(world: World, task: int) -> dict[int, int]:
+    """Return label -> `step_id` of the labels of one task; node 0 is the task itself, then its stages, then steps.
+
+    Scenarios number their steps independently, so one name has another id elsewhere.
+    """
+    own = [i for i, label in enumerate(world.labels) if label.task == task]
+    order = stream(world.config, "keystep ids", task).permutation(len(own))
+    first = 1 + world.config.positions + task
+    return {own[int(k)]: first + n for n, k in enumerate(order)}
+
+
+def taxonomy(world: World, task: int) -> Json:
+    """Return the taxonomy of one scenario: node id as text -> node."""
+    root = {"id": 0, "is_leafnode": False, "name": world.task_names[task], "parent_id": None, "parent_name": None}
+    nodes: Json = {"0": root}
+    stages = stage_names(world, task)
+    for position, name in stages.items():
+        nodes[str(position + 1)] = {
+            "id": position + 1,
+            "is_leafnode": False,
+            "name": name,
+            "parent_id": 0,
+            "parent_name": root["name"],
+        }
+    unique = unique_ids(world)
+    for label, step_id in sorted(step_ids(world, task).items(), key=lambda pair: pair[1]):
+        truth = world.labels[label]
+        nodes[str(step_id)] = {
+            "id": step_id,
+            "is_leafnode": is_leaf(world, truth),
+            "name": step_name(truth),
+            "parent_id": truth.position + 1,
+            "parent_name": stages[truth.position],
+            "unique_id": unique[step_name(truth)],
+        }
+    return nodes
+
+
+def touching(spans: list[AnnotatedSpan]) -> list[AnnotatedSpan]:
+    """Return the spans with starts rounded further than the ends before them: neighbours almost touch."""
+    return [AnnotatedSpan(s.label, round(float(s.start), TOUCH_DECIMALS), s.end) for s in spans]
+
+
+def segment(world: World, take: TakeTruth, span: AnnotatedSpan) -> Json:
+    """Return one annotated segment."""
+    truth = world.labels[span.label]
+    name = "" if span.is_nameless else step_name(truth)
+    found = {
+        "start_time": span.start,
+        "end_time": span.end,
+        "step_id": step_ids(world, take.task)[span.label],
+        "step_unique_id": None if span.is_nameless else unique_ids(world)[name],
+        "step_name": name,
+        "step_description": step_description(truth),
+        "is_essential": truth.alternative != 1,
+    }
+    return {"step_name": name} if span.is_malformed else found
+
+
+def annotation(world: World, take: TakeTruth) -> Json:
+    """Return the annotation of one take."""
+    rng = stream(world.config, "keystep", take.index)
+    spans = break_spans(world, take, touching(spans_of(take, DECIMALS)))
+    meta = {"annotation_uid": random_uid(rng), "annotator_id": int(rng.integers(100, 999))}
+    return {
+        "take_uid": take.uid,
+        "take_name": take.name,
+        "scenario": world.task_names[take.task],
+        "annotation_meta" if rank_of(world, take) % 2 == 0 else "annotation_metadata": meta,
+        "segments": [segment(world, take, span) for span in spans],
+    }
+
+
+def keystep_json(world: World, split: str) -> Json:
+    """Return keystep_<split>.json; taxonomy and vocabulary are whole in each."""
+    takes = [t for t in world.takes if annotated_in(t, split) and t.fault != "unlabelled"]
+    return {
+        "annotations": {t.uid: annotation(world, t) for t in sorted(takes, key=lambda t: t.uid)},
+        "taxonomy": {name: taxonomy(world, task) for task, name in enumerate(world.task_names)},
+        "vocabulary": {str(number): name for name, number in unique_ids(world).items()},
+    }
+
+
+def rest(world: World) -> NamedFiles:
+    """Yield captures, metadata, atomic descriptions and keysteps."""
+    yield from layout_tree.capture_files(world)
+    yield from metadata_files(world, TREE).items()
+    for split in ("train", "val"):
+        yield f"annotations/keystep_{split}.json", as_json(keystep_json(world, split))
+
+
+LAYOUT = Layout(has_poses=True, parts=one_file, take_files=layout_tree.take_files, rest=rest)

@@ -1,0 +1,159 @@
+"""The metadata files of an Ego-Exo4D download: takes, captures, participants, splits, atomic descriptions.
+
+Source of the layouts: the Ego-Exo4D documentation (docs.ego-exo4d-data.org, metadata and annotations).
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from trajpilot_core.simworld import faults
+from trajpilot_core.simworld.faults import Json
+from trajpilot_core.simworld.layouts.annotate import Captions, annotations_of, paraphrase_csv
+from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, stream
+
+
+class Tree(NamedTuple):
+    """What a layout of this tree says differently."""
+
+    captions: Captions | None = None
+    """What annotators say of a step; None: a paraphrase of its label."""
+    facts: Callable[[World, TakeTruth], Json] | None = None
+    """Fields of takes.json that differ."""
+    benchmark: str = "atomic_action_descriptions"
+    """What splits.json says the takes are for."""
+
+
+ATOMIC = Tree()
+
+PARAPHRASE_TABLE = "annotations/paraphrases.csv"
+"""Where the paraphrase groups lie, relative to the corpus root."""
+RELEASE = "simulated"
+
+
+def take_record(world: World, take: TakeTruth) -> Json:
+    """Return the unbroken takes.json record of one take."""
+    capture = world.captures[take.capture]
+    root, camera = f"takes/{take.name}", capture.camera
+    start = take.first_row - (1 if capture.exclusive else 0)
+    end = take.first_row + take.n_frames
+    video = f"frame_aligned_videos/{camera}_214-1.mp4"
+    duration = take.n_frames / world.config.fps
+    return {
+        "root_dir": root,
+        "take_name": take.name,
+        "take_uid": take.uid,
+        "participant_uid": world.participants[capture.operator],
+        "is_dropped": False,
+        "objects": [],
+        "best_exo": None,
+        "task_id": 1001 + take.task,
+        "task_name": world.task_names[take.task],
+        "task_start_sec": None,
+        "task_end_sec": None,
+        "parent_task_id": 1000,
+        "parent_task_name": "Simulated",
+        "take_idx": int(take.name.rsplit("_", 1)[1]),
+        "duration_sec": round(duration, 6),
+        "is_narrated": True,
+        "physical_setting_uid": 1 + take.capture,
+        "timesync_start_idx": start,
+        "timesync_end_idx": end,
+        "validated": True,
+        "university_name": "simulated",
+        "capture_uid": capture.uid,
+        "capture": {
+            "root_dir": f"captures/{capture.name}",
+            "capture_name": capture.name,
+            "capture_uid": capture.uid,
+            "has_trajectory": True,
+            "cameras": [
+                {"cam_id": camera, "is_ego": True, "device_type": "aria"},
+                {"cam_id": "cam01", "is_ego": False, "device_type": "gopro"},
+            ],
+        },
+        "has_trimmed_trajectory": True,
+        "has_trimmed_vrs": True,
+        "has_trimmed_eye_gaze": False,
+        "trimmed_trajectory_relative_path": "trajectory",
+        "frame_aligned_videos": {
+            camera: {"rgb": {"cam_id": camera, "stream_id": "214-1", "relative_path": video, "clip_uid": None}},
+            "cam01": {"0": {"cam_id": "cam01", "stream_id": "0", "relative_path": None, "clip_uid": None}},
+            "best_exo": {"0": {"relative_path": None}},
+        },
+    }
+
+
+def takes_json(world: World, tree: Tree = ATOMIC) -> list[Json]:
+    """Return takes.json in an order that says nothing about splits or faults."""
+    records = []
+    for i in stream(world.config, "order").permutation(len(world.takes)):
+        take = world.takes[int(i)]
+        facts = tree.facts(world, take) if tree.facts else {}
+        record = faults.break_record(take, take_record(world, take) | facts)
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def captures_json(world: World) -> list[Json]:
+    """Return captures.json."""
+    return [
+        {
+            "capture_uid": c.uid,
+            "capture_name": c.name,
+            "root_dir": f"captures/{c.name}",
+            "has_trajectory": True,
+            "participant_uid": world.participants[c.operator],
+            "physical_setting_uid": 1 + i,
+            "university_name": "simulated",
+        }
+        for i, c in enumerate(world.captures)
+    ]
+
+
+def participants_json(world: World) -> list[Json]:
+    """Return participants.json."""
+    return [{"participant_uid": uid, "university_name": "simulated"} for uid in sorted(world.participants)]
+
+
+def splits_json(world: World, tree: Tree = ATOMIC) -> Json:
+    """Return splits.json; a take with the fault `no_split` is left out."""
+    listed = sorted((t.uid, t.split) for t in world.takes if t.fault != "no_split")
+    return {
+        "take_uid_to_split": dict(listed),
+        "split_to_take_uids": {
+            name: [uid for uid, split in listed if split == name] for name in ("train", "val", "test")
+        },
+        "take_uid_to_benchmark": {uid: [tree.benchmark] for uid, _ in listed},
+    }
+
+
+def atomic_json(world: World, split: str, tree: Tree = ATOMIC) -> Json:
+    """Return atomic_descriptions_<split>.json."""
+    found: dict[str, list[Json]] = {}
+    for take in sorted((t for t in world.takes if t.split == split), key=lambda t: t.uid):
+        given = annotations_of(world, take, tree.captions)
+        annotations = faults.break_annotations(take, given, world.take_duration_s(take))
+        if annotations:
+            found[take.uid] = annotations
+    return {"ds": RELEASE, "take_cam_id_map": {}, "annotations": found}
+
+
+def metadata_files(world: World, tree: Tree = ATOMIC) -> dict[str, bytes]:
+    """Return every file above the takes and captures: path relative to the corpus root -> content."""
+    documents: dict[str, Any] = {
+        "takes.json": takes_json(world, tree),
+        "captures.json": captures_json(world),
+        "participants.json": participants_json(world),
+        "annotations/splits.json": splits_json(world, tree),
+        "annotations/atomic_descriptions_train.json": atomic_json(world, "train", tree),
+        "annotations/atomic_descriptions_val.json": atomic_json(world, "val", tree),
+    }
+    files = {path: json.dumps(value, indent=1).encode() for path, value in documents.items()}
+    files[PARAPHRASE_TABLE] = paraphrase_csv(world).encode()
+    if world.config.broken == "each":
+        whole = files["annotations/atomic_descriptions_val.json"]
+        suffix = random_uid(stream(world.config, "leftover"))[:7]
+        files[f"annotations/atomic_descriptions_val.json.{suffix}"] = whole[: len(whole) // 3]
+    return files

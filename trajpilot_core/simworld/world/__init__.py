@@ -1,0 +1,1 @@
+"""The world before any file: procedures, head motion, look."""

@@ -1,0 +1,156 @@
+"""Draw the room from the head camera: planes by homographies, boxes by polygons. Image motion obeys the pose."""
+
+from collections.abc import Iterator
+
+import cv2
+import numpy as np
+
+from trajpilot_core.arrays import Array, Image
+from trajpilot_core.simworld.layouts.aria import focal_px
+from trajpilot_core.simworld.world.appearance import TakeAppearance, looks_at, station, take_look
+from trajpilot_core.simworld.world.motion import HeadMotion, head_poses, profiles
+from trajpilot_core.simworld.world.truth import TakeTruth, World
+
+ROOM_M = ((-2.2, 2.7), (-2.5, 2.5), (0.0, 2.7))
+"""Extent of the room in x, y, z."""
+TABLE_M = ((0.4, 1.75), (-1.5, 1.5), 0.95)
+"""Table top in x, y, and its height."""
+BOARD_TOP_M = 1.95
+"""Upper edge of the board that stands on the far edge of the table."""
+BOX_M, LIFT_M = 0.13, 0.16
+"""Side of an object; how high the acted one is lifted."""
+PLACES_M = tuple((x, y) for x in (1.4, 0.85) for y in (-0.75, -0.25, 0.25, 0.75))
+"""Centres of the places on the table."""
+NEAR_M = 0.05
+
+
+def rectangle(origin: Array, right: Array, down: Array) -> Array:
+    """Return the four corners (4, 3) of a texture's rectangle: top left, top right, bottom right, bottom left."""
+    return np.stack([origin, origin + right, origin + right + down, origin + down])
+
+
+def room_planes() -> Array:
+    """Return (8, 4, 3) corners in metres: front, left, right, back, floor, ceiling; then board and mat."""
+    (x0, x1), (y0, y1), (z0, z1) = ROOM_M
+    (a0, a1), (b0, b1), height = TABLE_M
+    x, y, z = np.eye(3)
+    deep, wide, tall = x * (x1 - x0), y * (y1 - y0), z * (z1 - z0)
+    return np.stack(
+        [
+            rectangle(np.array([x1, y1, z1]), -wide, -tall),
+            rectangle(np.array([x0, y1, z1]), deep, -tall),
+            rectangle(np.array([x1, y0, z1]), -deep, -tall),
+            rectangle(np.array([x0, y0, z1]), wide, -tall),
+            rectangle(np.array([x1, y1, z0]), -wide, -deep),
+            rectangle(np.array([x0, y1, z1]), -wide, deep),
+            rectangle(np.array([a1, b1, BOARD_TOP_M]), -y * (b1 - b0), -z * (BOARD_TOP_M - height)),
+            rectangle(np.array([a1, b1, height]), -y * (b1 - b0), -x * (a1 - a0)),
+        ]
+    )
+
+
+def clip_near(corners: Array) -> Array:
+    """Cut a convex polygon (N, 3) in camera coordinates at the near plane; returns (M, 3), M may be 0."""
+    kept = []
+    for here, there in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        inside = here[2] >= NEAR_M
+        if inside:
+            kept.append(here)
+        if inside != (there[2] >= NEAR_M):
+            kept.append(here + (there - here) * ((NEAR_M - here[2]) / (there[2] - here[2])))
+    return np.array(kept).reshape(-1, 3)
+
+
+def draw_plane(image: Image, texture: Image, corners: Array, camera: Array) -> None:
+    """Draw `texture` (h, w, 3) onto `image` (S, S, 3) in place.
+
+    Args:
+        corners: (4, 3) of the texture in camera coordinates (x right, y down, z ahead), metres.
+        camera: (3, 3) intrinsic matrix in pixels.
+    """
+    visible = corners if corners[:, 2].min() >= NEAR_M else clip_near(corners)
+    if len(visible) < 3:
+        return
+    points = visible @ camera.T
+    outline = np.rint(points[:, :2] / points[:, 2:]).astype(np.int32)
+    low = np.maximum(outline.min(axis=0), 0)
+    high = np.minimum(outline.max(axis=0) + 1, image.shape[1])
+    if (high <= low).any():
+        return
+    height, width = texture.shape[:2]
+    basis = np.stack([(corners[1] - corners[0]) / width, (corners[3] - corners[0]) / height, corners[0]], axis=1)
+    shift = np.array([[1.0, 0.0, -low[0]], [0.0, 1.0, -low[1]], [0.0, 0.0, 1.0]])
+    size = (int(high[0] - low[0]), int(high[1] - low[1]))
+    warped = cv2.warpPerspective(
+        texture, shift @ camera @ basis, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+    )
+    mask = cv2.fillConvexPoly(np.zeros(size[::-1], np.uint8), outline - low.astype(np.int32), 255)
+    cv2.copyTo(warped, mask, image[low[1] : high[1], low[0] : high[0]])
+
+
+CORNERS = np.array([[ahead - 0.5, left - 0.5, up] for up in (0, 1) for left in (0, 1) for ahead in (0, 1)])
+"""(8, 3) corners of a unit box that stands on the origin."""
+TOP, NEAR, RIGHT, LEFT = [4, 5, 7, 6], [0, 2, 6, 4], [0, 1, 5, 4], [2, 3, 7, 6]
+"""Corner numbers of the faces that can be seen from above and from the wearer's side."""
+
+
+def object_centres(take: TakeTruth, places: int, step: int, t_s: float) -> Array:
+    """Return where the objects stand, shape (places, 3): the acted one is lifted and shaken during its step."""
+    centres = np.array([(x, y, TABLE_M[2]) for x, y in PLACES_M[:places]])
+    segment = take.segments[step]
+    phase = np.clip((t_s - segment.start_s) / (segment.end_s - segment.start_s), 0.0, 1.0)
+    bump, swing = profiles(np.array([phase]))[:, 0]
+    centres[segment.place] += np.array([-0.05 * bump, 0.08 * swing, LIFT_M * bump])
+    return centres
+
+
+def camera_matrix(size_px: int, view_deg: float) -> Array:
+    """Return the (3, 3) intrinsic matrix of the upright square video, pixels."""
+    focal, centre = focal_px(size_px, view_deg), (size_px - 1) / 2
+    return np.array([[focal, 0.0, centre], [0.0, focal, centre], [0.0, 0.0, 1.0]])
+
+
+def render_frames(world: World, take: TakeTruth, motion: HeadMotion) -> Iterator[Image]:
+    """Yield the take's frames (size_px, size_px, 3), uint8 RGB, upright, at times k / fps."""
+    return render_at(world, take, motion, np.arange(take.n_frames) / world.config.fps)
+
+
+def render_at(world: World, take: TakeTruth, motion: HeadMotion, t_s: Array) -> Iterator[Image]:
+    """Yield the views, uint8 RGB of shape (size_px, size_px, 3), upright, at times `t_s` (N,) of the take."""
+    config = world.config
+    rotation, position = head_poses(motion, t_s)
+    looks, steps = looks_at(take, t_s)
+    look, camera, planes = take_look(world, take), camera_matrix(config.size_px, config.view_deg), room_planes()
+    board, mat = station(look, looks[0])
+    for k, now in enumerate(t_s.tolist()):
+        if k and np.any(looks[k] != looks[k - 1]):
+            board, mat = station(look, looks[k])
+        image = np.zeros((config.size_px, config.size_px, 3), np.uint8)
+        for texture, corners in zip((*look.room, board, mat), (planes - position[k]) @ rotation[k], strict=True):
+            draw_plane(image, texture, corners, camera)
+        centres = object_centres(take, config.places, int(steps[k]), now)
+        draw_objects(image, look, centres, camera, rotation[k], position[k])
+        yield np.asarray(cv2.convertScaleAbs(image, alpha=look.gain + look.gain_slope * now), np.uint8)
+
+
+def draw_objects(
+    image: Image, look: TakeAppearance, centres: Array, camera: Array, rotation: Array, position: Array
+) -> None:
+    """Draw the objects onto `image` (S, S, 3) in place, the far ones first, each by the faces that are seen.
+
+    Args:
+        image: uint8 RGB.
+        look: colours of the objects.
+        centres: shape (places, 3), where the objects stand in the room, metres.
+        camera: (3, 3) intrinsic matrix in pixels.
+        rotation: (3, 3) rotation of T_room_head.
+        position: shape (3,), translation of T_room_head, metres.
+    """
+    corners = ((centres[:, None] + BOX_M * CORNERS - position) @ rotation) @ camera.T
+    pixels = np.rint(corners[..., :2] / corners[..., 2:]).astype(np.int32)
+    seen = corners[..., 2].min(axis=1) > NEAR_M
+    for place in np.argsort(-centres[:, 0], kind="stable"):
+        if seen[place]:
+            side = RIGHT if position[1] < centres[place, 1] else LEFT
+            for face, shade in ((side, 0.6), (NEAR, 0.8), (TOP, 1.0)):
+                cv2.fillConvexPoly(image, pixels[place, face], (look.objects[place] * shade).tolist())

@@ -1,0 +1,133 @@
+"""Draw a whole world: pure and cheap; files are written from it (write.py)."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from schemas.world import WorldConfig
+from trajpilot_core.simworld.faults_layouts import LAYOUT_FAULTS, split_of_fault
+from trajpilot_core.simworld.world import procedure
+from trajpilot_core.simworld.world.truth import CaptureTruth, TakeTruth, World, random_uid, stream
+from trajpilot_core.simworld.world.vocabulary import TASKS, draw_labels
+
+GAP_ROWS = (12, 45)
+"""Timesync rows between two takes of a capture, and before the first and after the last."""
+
+
+def sample_world(config: WorldConfig) -> World:
+    """Draw the world of `config`: labels, intents, operators, captures, takes with their segments.
+
+    Equal configurations give equal worlds. Costs well under a second for hundreds of takes.
+    """
+    labels = draw_labels(config)
+    rng = stream(config, "names")
+    empty = World(
+        config=config,
+        labels=labels,
+        task_names=TASKS[: config.tasks],
+        preferred=procedure.draw_preferences(config),
+        motion_labels=procedure.draw_motion_labels(config, labels),
+        motion_styles=procedure.draw_motion_styles(config),
+        look_means=procedure.draw_look_means(config, labels),
+        participants=tuple(int(x) for x in 100 + rng.permutation(800)[: config.operators]),
+        captures=(),
+        takes=(),
+    )
+    captures: list[CaptureTruth] = []
+    takes: list[TakeTruth] = []
+    for members in plan_captures(config):
+        capture, inside = draw_capture(empty, len(captures), len(takes), members)
+        captures.append(capture)
+        takes += inside
+    return replace(empty, captures=tuple(captures), takes=mark_dense(config, takes))
+
+
+Member = tuple[str, str | None]
+"""Split and fault of a planned take."""
+
+
+def plan_captures(config: WorldConfig) -> list[list[Member]]:
+    """Return for every capture the split and fault of its takes; broken takes have captures of their own."""
+    plan: list[list[Member]] = []
+    for split, n in (("train", config.train_takes), ("val", config.test_takes)):
+        members: list[Member] = [(split, None)] * n
+        plan += [members[i : i + config.takes_per_capture] for i in range(0, n, config.takes_per_capture)]
+    if config.broken == "each":
+        rng = stream(config, "faults")
+        more = round(config.broken_share * (config.train_takes + config.test_takes))
+        faults = LAYOUT_FAULTS[config.layout]
+        kinds = [*faults, *(faults[i] for i in rng.integers(len(faults), size=more))]
+        plan += [[(split_of_fault(fault.name), fault.name)] for fault in kinds]
+    return plan
+
+
+def draw_capture(
+    world: World, number: int, first_take: int, members: list[Member]
+) -> tuple[CaptureTruth, list[TakeTruth]]:
+    """Draw one capture and its takes; `first_take` is the stream number of its first take."""
+    config = world.config
+    rng = stream(config, "capture", number)
+    operator = draw_operator(config, rng, members[0][0])
+    name = f"sim_{rng.bytes(3).hex()}"
+    uid, camera = random_uid(rng), "aria01" if rng.random() < 0.75 else "aria02"
+    row, takes = int(rng.integers(*GAP_ROWS)), []
+    for k, (split, fault) in enumerate(members):
+        take = draw_take(world, first_take + k, split, fault, operator)
+        takes.append(replace(take, capture=number, name=f"{name}_{k + 1}", first_row=row))
+        row += take.n_frames + int(rng.integers(*GAP_ROWS))
+    capture = CaptureTruth(
+        uid=uid,
+        name=name,
+        operator=operator,
+        camera=camera,
+        clock_ns=int(rng.integers(10**11, 9 * 10**13)),
+        rows=row,
+        exclusive=bool(rng.random() < 0.75),
+        geo_columns=bool(rng.random() < 0.25),
+    )
+    return capture, takes
+
+
+def draw_operator(config: WorldConfig, rng: np.random.Generator, split: str) -> int:
+    """Draw the wearer; in a strict world the last third of the operators appears in test takes only.
+
+    In the layout of EPIC-KITCHENS they wear the glasses in some of the test takes: its unseen participants.
+    """
+    held = max(1, config.operators // 3)
+    fitting = config.operators - held
+    if config.shared_operators:
+        some = config.layout == "epic_kitchens" and split == "train"
+        return int(rng.integers(fitting if some else config.operators))
+    return int(rng.integers(fitting)) if split == "train" else fitting + int(rng.integers(held))
+
+
+def draw_take(world: World, index: int, split: str, fault: str | None, operator: int) -> TakeTruth:
+    """Draw one take (its capture, name and first row are set by the caller)."""
+    config = world.config
+    rng = stream(config, "take", index)
+    uid, task, intent = random_uid(rng), int(rng.integers(config.tasks)), int(rng.integers(config.intents))
+    n = (config.segments if fault is None else config.broken_segments) + int(rng.integers(-1, 2))
+    segments = procedure.draw_segments(world, rng, task, intent, operator, n)
+    n_frames = int(np.ceil((segments[-1].end_s + procedure.LEAD_S) * config.fps))
+    return TakeTruth(
+        uid=uid,
+        name="",
+        index=index,
+        capture=-1,
+        task=task,
+        intent=intent,
+        split=split,
+        fault=fault,
+        segments=segments,
+        n_frames=n_frames,
+        first_row=0,
+        dense=False,
+    )
+
+
+def mark_dense(config: WorldConfig, takes: list[TakeTruth]) -> tuple[TakeTruth, ...]:
+    """Mark the unbroken takes that get a 1 kHz trajectory: evenly spread over both splits."""
+    good = [i for i, take in enumerate(takes) if take.fault is None]
+    n = min(config.dense_takes, len(good))
+    chosen = {good[(2 * k + 1) * len(good) // (2 * n)] for k in range(n)}
+    return tuple(replace(take, dense=i in chosen) for i, take in enumerate(takes))

@@ -1,0 +1,159 @@
+"""The entry of a simulated world by frames: two stages in place of ingest, trajectories and features.
+
+The data root holds `world.json` alone. Source: docs/decisions/claims.md.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from schemas.config import FeatureConfig, IngestConfig
+from schemas.observation import HeadMotions, features_schema, motions_schema
+from schemas.world import WorldConfig
+from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.errors import WorldError
+
+if TYPE_CHECKING:
+    from trajpilot_core.encoders.video.embed import Embedder
+    from trajpilot_core.simworld.world.truth import TakeTruth, World
+
+VERSION = 1
+WORLD_FILE = "world.json"
+Spans = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""(S,) starts and (S,) ends of segments, seconds."""
+
+
+def world_of(data_root: str) -> WorldConfig:
+    """Read the configuration of the world that lies at a data root.
+
+    Raises:
+        WorldError: there is no world that enters by features.
+    """
+    path = Path(data_root) / WORLD_FILE
+    try:
+        config = WorldConfig.model_validate(json.loads(path.read_text(encoding="utf-8"))["config"])
+    except (OSError, KeyError, ValueError) as error:
+        raise WorldError(f"{path} does not describe a simulated world: {error}; write the world again") from error
+    if config.entry != "frames":
+        raise WorldError(f"{path} is a world of the entry {config.entry!r}; run the ordinary stages on it")
+    return config
+
+
+def table_sources(inputs: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
+    """Name the file that describes the world."""
+    return [Source("", files=(WORLD_FILE,))]
+
+
+def draw_tables(work: Work[IngestConfig]) -> None:
+    """Write takes, segments, labels, windows and motions."""
+    from trajpilot_core.simworld.feature_space import world_tables
+    from trajpilot_core.simworld.world.sample import sample_world
+
+    world = sample_world(world_of(work.runtime.data_root))
+    tables = world_tables(world, work.config)
+    for name, table in zip(tables._fields, tables, strict=True):
+        work.sink.table(name, table)
+    work.sink.table("motions", motions_table(world, tables.segments))
+    work.sink.count(tables.segments.num_rows, tables.segments.num_rows)
+
+
+def motions_table(world: "World", segments: pa.Table) -> pa.Table:
+    """Return the motions of all segments, exact and without gaps."""
+    from trajpilot_core.corpora.egoexo4d.takes import take_id
+    from trajpilot_core.simworld.feature_space import by_take, exact_motions
+
+    truth = {take_id(take.uid): take for take in world.takes}
+    ids, takes, motions = [], [], []
+    for take, (segment_ids, start_s, end_s) in by_take(segments).items():
+        ids += segment_ids
+        takes += [take] * len(segment_ids)
+        motions.append(exact_motions(world, truth[take], start_s, end_s).reshape(len(segment_ids), -1))
+    flat = np.concatenate(motions).astype(np.float32)
+    exact = {"source": "aria", "frame": "camera", "scale": "metric", "coverage": 1.0, "quality": 1.0, "max_gap_s": 0.0}
+    columns: dict[str, object] = {"segment_id": ids, "take_id": takes}
+    columns |= {name: [value] * len(ids) for name, value in exact.items()}
+    assert set(columns) == set(HeadMotions.model_fields)
+    columns["motions"] = pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])
+    return pa.table(columns, schema=motions_schema())
+
+
+def feature_sources(inputs: Inputs, config: FeatureConfig, data_root: str) -> list[Source]:
+    """State what a still head can show; worlds that differ in motion alone have equal features and one key."""
+    from trajpilot_core.simworld.feature_space import still_world
+
+    still = still_world(world_of(data_root), config.size_px)
+    return [Source("", facts={"still": still.digest()})]
+
+
+def draw_features(work: Work[FeatureConfig]) -> None:
+    """Draw the frames of every segment from a still head and encode them."""
+    from trajpilot_core.corpora.egoexo4d.takes import take_id
+    from trajpilot_core.encoders.video.embed import load_embedder, torch_threads
+    from trajpilot_core.simworld.feature_space import by_take, still_world
+    from trajpilot_core.simworld.world.sample import sample_world
+
+    cfg = work.config
+    world = sample_world(still_world(world_of(work.runtime.data_root), cfg.size_px))
+    truth = {take_id(take.uid): take for take in world.takes}
+    embedder = load_embedder(cfg, work.runtime.device, work.runtime.scratch)
+    ids, takes, times_s, vectors = [], [], [], []
+    groups = by_take(work.inputs.table("segments"))
+    with torch_threads(cfg):
+        for number, (take, (segment_ids, start_s, end_s)) in enumerate(groups.items(), start=1):
+            drawn_s, drawn = still_features(world, truth[take], (start_s, end_s), embedder)
+            ids += segment_ids
+            takes += [take] * len(segment_ids)
+            times_s += drawn_s
+            vectors.append(drawn)
+            work.runtime.progress(number, len(groups), take)
+    schema = features_schema(embedder.width, embedder.tokens)
+    flat = pa.array(np.concatenate(vectors).ravel(), pa.float16())
+    columns = {
+        "segment_id": ids,
+        "take_id": takes,
+        "encoder": [embedder.digest] * len(ids),
+        "frame_times_s": times_s,
+        "vector": pa.FixedSizeListArray.from_arrays(flat, embedder.width),
+    }
+    work.sink.table("features", pa.table({name: columns[name] for name in schema.names}, schema=schema))
+    work.sink.count(len(ids), len(ids))
+
+
+def still_features(
+    world: "World", take: "TakeTruth", span_s: Spans, embedder: "Embedder"
+) -> tuple[list[list[float]], NDArray[np.float16]]:
+    """Return the (S, T) frame times and the (S, width) vectors of one take's segments, given their spans."""
+    from trajpilot_core.simworld.feature_space import still_frames
+    from trajpilot_core.video.clips import frame_times_s
+
+    n_frames = embedder.config.n_frames
+    times_s = np.stack([frame_times_s(a, b, world.config.fps, n_frames) for a, b in zip(*span_s, strict=True)])
+    frames = still_frames(world, take, times_s.ravel())
+    return times_s.tolist(), embedder.embed(frames.reshape(len(times_s), n_frames, *frames.shape[1:]))
+
+
+TABLES = Stage(
+    name="feature_space",
+    reads=(),
+    writes=("takes", "segments", "labels", "windows", "motions"),
+    config=IngestConfig,
+    run=draw_tables,
+    version=VERSION,
+    summary="draw the tables and the head motion of a simulated world, without files",
+    sources=table_sources,
+)
+FEATURES = Stage(
+    name="feature_space_features",
+    reads=("segments",),
+    writes=("features",),
+    config=FeatureConfig,
+    run=draw_features,
+    version=VERSION,
+    summary="encode frames that a still head sees in a simulated world",
+    sources=feature_sources,
+    uses_gpu=True,
+)

@@ -1,0 +1,130 @@
+"""A downloaded corpus: a local folder or an s3 prefix whose files are read whole, and never beyond its root."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+
+from schemas.rejects import RejectCode
+from trajpilot_core.errors import InputError, TakeFault
+from trajpilot_core.store.locations import parse_location
+
+SAFE_NAME = re.compile(r"(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,128}")
+"""One component of a path that comes from a corpus file: no leading dot, no `..`, nothing but these characters."""
+LEFTOVER = re.compile(r".+\.(?:mp4|json|jsonl|csv|vrs)\.(?:[A-Za-z0-9]{6,10}|part|tmp|partial|crdownload|download)")
+"""What a broken download leaves behind, such as `atomic_descriptions_val.json.F14eE010`."""
+
+Stat = tuple[int, str]
+"""Size in bytes and whatever the storage gives for the time of change."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """An opened corpus root; paths below it are relative and have forward slashes."""
+
+    root: str
+    fs: fsspec.AbstractFileSystem
+    is_local: bool
+
+    def path(self, relative: str) -> str:
+        """Return the path of a corpus file as `fs` wants it."""
+        return f"{self.root.rstrip('/')}/{relative}"
+
+
+def open_corpus(data_root: str) -> Corpus:
+    """Open the corpus root.
+
+    Args:
+        data_root: a folder, `file://` or `s3://` address.
+
+    Raises:
+        InputError: no root is given, nothing is there, or an object store does not answer or wants credentials.
+        StoreError: the address has a protocol that is not allowed.
+    """
+    if not data_root:
+        raise InputError("no corpus root is given; name the folder of the download with --data")
+    location = parse_location(data_root)
+    if location.protocol != "file":
+        from trajpilot_core.store.objects import open_system
+
+        return Corpus(location.path, open_system(location), is_local=False)
+    fs = fsspec.filesystem("file", use_listings_cache=False)
+    if not fs.isdir(location.path):
+        raise InputError(f"the corpus root {data_root} is no folder; name the folder of the download with --data")
+    return Corpus(location.path, fs, is_local=True)
+
+
+def listing(corpus: Corpus, folder: str) -> dict[str, Stat]:
+    """Return name -> (size, change) of the files in a folder; empty where the folder is absent."""
+    if corpus.is_local:
+        return _local_listing(corpus.path(folder))
+    try:
+        entries = corpus.fs.ls(corpus.path(folder), detail=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    return {entry["name"].rsplit("/", 1)[-1]: _stat(entry) for entry in entries if _is_file(corpus, entry)}
+
+
+def _local_listing(folder: str) -> dict[str, Stat]:
+    """List a folder of this machine: a release has thousands, which fsspec lists three times slower."""
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name: _local_stat(entry) for entry in entries if entry.is_file()}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+
+
+def _local_stat(entry: os.DirEntry[str]) -> Stat:
+    found = entry.stat()
+    return found.st_size, str(found.st_mtime)
+
+
+def stat(corpus: Corpus, relative: str) -> Stat | None:
+    """Return size and time of change of a file; None where it is absent."""
+    try:
+        return _stat(corpus.fs.info(corpus.path(relative)))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def read_whole(corpus: Corpus, relative: str) -> bytes:
+    """Return the content of a file that was not changed meanwhile; one change is forgiven.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        TakeFault: INPUT_UNSTABLE, the file changed while it was read, twice.
+    """
+    for _ in range(2):
+        before = corpus.fs.info(corpus.path(relative))
+        if before["type"] == "directory":
+            raise FileNotFoundError(relative)
+        content: bytes = corpus.fs.cat_file(corpus.path(relative))
+        if stat(corpus, relative) == _stat(before) and len(content) == before["size"]:
+            return content
+    raise TakeFault(RejectCode.INPUT_UNSTABLE, "the file changed while it was read", relative)
+
+
+def leftovers(names: Iterator[str] | dict[str, Stat]) -> list[str]:
+    """Return the sorted names that a broken download left behind."""
+    return sorted(name for name in names if LEFTOVER.fullmatch(name))
+
+
+def safe_path(value: object) -> str | None:
+    """Return a relative path if each of its components may be used as it stands, else None."""
+    if not isinstance(value, str):
+        return None
+    parts = value.split("/")
+    return value if all(SAFE_NAME.fullmatch(part) for part in parts) else None
+
+
+def _stat(entry: dict[str, Any]) -> Stat:
+    changed = next((entry[key] for key in ("mtime", "ETag", "LastModified") if key in entry), "")
+    return int(entry["size"] or 0), str(changed)
+
+
+def _is_file(corpus: Corpus, entry: dict[str, Any]) -> bool:
+    kind = entry["type"]
+    return bool(kind == "file" or (kind in ("link", "other") and corpus.fs.isfile(entry["name"])))

@@ -1,0 +1,1 @@
+"""What no stage needs: claims, the audit of the paper's tables, pose robustness."""

@@ -1,0 +1,1 @@
+"""The claims: simulated worlds, their controls, and verdicts."""

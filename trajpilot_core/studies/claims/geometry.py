@@ -1,0 +1,128 @@
+"""Scene geometry: whether features lie together by recording rather than by action (paper, appendix on diagnostics).
+
+Pairs, distance and reasons: docs/decisions/claims-checks.md. Axes: N test segments, R of them, D feature width.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from schemas.checks import GeometryConfig
+from schemas.results import GeometryScore
+from trajpilot_core.arrays import Codes, Mask
+from trajpilot_core.engine.stage import Inputs
+from trajpilot_core.models.predictor import feature_scales
+
+PairKind = Literal["adjacent", "same_take_far", "other_take_same_action", "random"]
+KINDS: tuple[PairKind, ...] = ("adjacent", "same_take_far", "other_take_same_action", "random")
+
+
+@dataclass(frozen=True)
+class ScoredSegments:
+    """The segments of the test takes that have a feature, N of them, in order of their ids."""
+
+    features: Tensor
+    """(N, D) float32, pooled and standardised."""
+    take_ids: tuple[str, ...]
+    """The test takes, sorted."""
+    take: Codes
+    """(N,) index into take_ids."""
+    capture: Codes
+    """(N,)."""
+    run: Codes
+    """(N,) run within the take; a lost segment starts a new one."""
+    position: Codes
+    """(N,) place in the take."""
+    label: Codes
+    """(N,)."""
+
+
+def scene_geometry(inputs: Inputs, config: GeometryConfig) -> list[GeometryScore]:
+    """Measure distances between features of four kinds of pairs of test segments, summed per take.
+
+    A pair within a take counts once; a pair across takes counts in the take of each of its two segments, so that
+    resamples of its sums need `statistics.with_both_takes`.
+
+    Args:
+        inputs: takes, segments and features.
+        config: how far is far, and how much is held in memory.
+
+    Returns:
+        One row per test take and kind, takes in order of their ids; n = 0 where a take has no such pair.
+    """
+    segments = scored_segments(inputs)
+    sums = np.zeros((len(KINDS), len(segments.take_ids)))
+    counts = np.zeros(sums.shape, np.int64)
+    n = len(segments.take)
+    for rows in np.split(np.arange(n), range(config.rows, n, config.rows)):
+        far = distances(segments.features[rows], segments.features).numpy()
+        for kind, name in enumerate(KINDS):
+            pairs = pairs_of(segments, rows, name, config)
+            np.add.at(sums[kind], segments.take[rows], np.where(pairs, far, 0.0).sum(axis=1))
+            np.add.at(counts[kind], segments.take[rows], pairs.sum(axis=1))
+    return [
+        GeometryScore(take_id=take, kind=name, distance=float(sums[kind, t]), n=int(counts[kind, t]))
+        for t, take in enumerate(segments.take_ids)
+        for kind, name in enumerate(KINDS)
+    ]
+
+
+def scored_segments(inputs: Inputs) -> ScoredSegments:
+    """Collect the test segments; their features are standardised per component on the training takes."""
+    takes = {row["take_id"]: row for row in inputs.table("takes", ["take_id", "split", "capture"]).to_pylist()}
+    columns = ["segment_id", "take_id", "run", "position", "label_id"]
+    place = {row["segment_id"]: row for row in inputs.table("segments", columns).to_pylist()}
+    ids, features = pooled_features(inputs)
+    split = np.array([takes[place[name]["take_id"]]["split"] for name in ids])
+    mean, scale = feature_scales(features[split == "train"][:, None])
+    rows = sorted(np.flatnonzero(split == "test").tolist(), key=lambda row: ids[row])
+    mine = [place[ids[row]] for row in rows]
+    tested = tuple(sorted(name for name, row in takes.items() if row["split"] == "test"))
+    return ScoredSegments(
+        features=(features[rows] - mean) / scale,
+        take_ids=tested,
+        take=np.searchsorted(tested, [row["take_id"] for row in mine]),
+        capture=codes([takes[row["take_id"]]["capture"] for row in mine]),
+        run=np.array([row["run"] for row in mine], np.int64),
+        position=np.array([row["position"] for row in mine], np.int64),
+        label=codes([row["label_id"] for row in mine]),
+    )
+
+
+def pooled_features(inputs: Inputs) -> tuple[list[str], Tensor]:
+    """Return the segments that have a feature, and their features (S, D), float32, the mean over their tokens."""
+    table = inputs.table("features")
+    tokens = int((table.schema.metadata or {}).get(b"tokens", b"1"))
+    flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    values = torch.from_numpy(flat.astype(np.float32)).view(table.num_rows, tokens, -1)
+    return table["segment_id"].to_pylist(), values.mean(1)
+
+
+def codes(names: list[str]) -> Codes:
+    """Return (N,) numbers, equal for equal names."""
+    return np.unique(names, return_inverse=True)[1].astype(np.int64)
+
+
+def distances(first_RD: Tensor, second_ND: Tensor) -> Tensor:
+    """Return (R, N) l1 distances, their mean over the D components (the paper's measure)."""
+    return torch.cdist(first_RD, second_ND, p=1) / first_RD.shape[1]
+
+
+def pairs_of(segments: ScoredSegments, rows: Codes, kind: PairKind, config: GeometryConfig) -> Mask:
+    """Return (R, N): true where a segment of `rows` (R,) and any other form a pair of the kind.
+
+    adjacent: neighbours of one run. same_take_far: one take, another label, at least `far_steps` places later.
+    other_take_same_action: another capture (another room), the same label. random: another capture, another label.
+    """
+    later = segments.position - segments.position[rows, None]
+    same_take = segments.take == segments.take[rows, None]
+    same_label = segments.label == segments.label[rows, None]
+    other_room = segments.capture != segments.capture[rows, None]
+    if kind == "adjacent":
+        return np.asarray(same_take & (segments.run == segments.run[rows, None]) & (later == 1))
+    if kind == "same_take_far":
+        return np.asarray(same_take & ~same_label & (later >= config.far_steps))
+    return np.asarray(other_room & (same_label if kind == "other_take_same_action" else ~same_label))

@@ -1,0 +1,178 @@
+"""What is claimed, the control that must break it, and how each is judged: fixed before a test figure was looked at.
+
+A verdict is drawn from intervals alone. Source of the claims: the paper (arXiv 2605.20388); of controls, margins and
+rules: docs/decisions/claims-statistics.md. Parts of a claim that this implementation lacks say so.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, NO_SCENE, NO_STYLE
+
+Verdict = Literal["holds", "fails", "undecided", "undertrained", "not run", "not built", "reported"]
+StatementRole = Literal["claim", "control"]
+StatementKind = Literal["each", "mean", "slope", "equal", "shrinks", "reported", "order", "swap"]
+
+NOTHING_TO_BREAK = "nothing to break"
+RULES: dict[StatementKind, str] = {
+    "each": "at every H tested the interval lies on the claimed side of zero; fails where one lies on the other side",
+    "mean": "the interval of the plain mean over H lies on the claimed side of zero; fails where it lies on the other",
+    "slope": "the interval of the least-squares slope over H lies above zero; fails where it lies below",
+    "equal": "two one-sided tests on the plain mean over H: the 90 % interval, variance between seeds included, lies "
+    "within the margin and the standard error is small enough; fails where the interval lies wholly outside the "
+    f"margin. {NOTHING_TO_BREAK.capitalize()}, and so never more than undecided, where the same difference in the "
+    "world `feature_space` (95 %, plain mean over H) does not exclude zero on the claimed side, or where in some seed "
+    "the rows answer alike everywhere",
+    "shrinks": "the interval of (lead in this world) − (lead in the world `feature_space`) lies below zero; fails "
+    f"where above. {NOTHING_TO_BREAK.capitalize()}, and so never more than undecided, where the lead in "
+    "`feature_space` does not exclude zero on the claimed side",
+    "reported": "printed, not judged",
+    "order": "each of the three differences between neighbouring mean distances has its interval above zero; fails "
+    "where one has it below",
+    "swap": "the interval of (other take, same action) − (same take, far) lies below zero; fails where it lies above",
+}
+"""When a statement holds. What neither holds nor fails is undecided; what lacks a planned seed is not run; and where a
+model that a row rests on is not trained, the verdict is `undertrained`, with the intervals' own verdict next to it."""
+
+
+class Statement(NamedTuple):
+    """One statement that is tested by itself."""
+
+    role: StatementRole
+    text: str
+    kind: StatementKind
+    world: str
+    row: str = ""
+    reference: str = ""
+    sign: int = 1
+    """Of row - reference, as claimed."""
+    is_deep: bool = False
+    """Tested from `ClaimsConfig.deep_horizon` on only."""
+    metric: str = "m1"
+    against: str = ""
+    """World in which the difference must be there for the control to break anything; of `shrinks` the reference too."""
+
+
+class Claim(NamedTuple):
+    """One row of the claims table."""
+
+    key: str
+    text: str
+    statements: tuple[Statement, ...] = ()
+    not_built: str = ""
+    """Parts that this implementation lacks."""
+    no_control: str = ""
+    """Why no world must break it; empty where one must, or where nothing is built."""
+
+
+def _equal(row: str, reference: str, text: str, sign: int = 1) -> Statement:
+    """Control: without information in motion two rows are equivalent; `sign` is that of their claimed difference."""
+    return Statement("control", text, "equal", NO_INFORMATION, row, reference, sign, against=FEATURE_SPACE)
+
+
+NO_MOTION = "no information in motion: "
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "scene",
+        "The scene dominates the action: two actions of one take look nearer than one action in two takes",
+        (
+            Statement("claim", "adjacent < same take, far < same action, other take < random", "order", BASE),
+            Statement("control", "scene strength 0: the second and the third swap", "swap", NO_SCENE),
+        ),
+    ),
+    Claim(
+        "l1_to_goal",
+        "l1 distance to the goal says little about the action",
+        (),
+        "its correlation with accuracy needs the latent predictor; how many plans approach the goal stands in "
+        "docs/reproduction.md, no. 11",
+    ),
+    Claim(
+        "oracle",
+        "Oracle is above No-Traj, and its lead widens with H",
+        (
+            Statement("claim", "Oracle − No-Traj > 0 at every H", "each", BASE, "oracle", "no_traj"),
+            Statement("claim", "slope of Oracle − No-Traj over H > 0", "slope", BASE, "oracle", "no_traj"),
+            _equal("oracle", "no_traj", NO_MOTION + "Oracle and No-Traj are equivalent"),
+        ),
+    ),
+    Claim(
+        "endpoint",
+        "Endpoint-Traj is above No-Traj: motion during Start and Goal informs about the middle",
+        (
+            Statement("claim", "Endpoint-Traj − No-Traj > 0", "mean", BASE, "endpoint_traj", "no_traj"),
+            _equal("endpoint_traj", "no_traj", NO_MOTION + "Endpoint-Traj and No-Traj are equivalent"),
+        ),
+    ),
+    Claim(
+        "scorer",
+        "The Scorer is above No-Traj",
+        (
+            Statement("claim", "Scorer − No-Traj > 0", "mean", BASE, "scorer", "no_traj"),
+            Statement(
+                "control",
+                "no intent in motion: the lead of the Scorer over No-Traj shrinks",
+                "shrinks",
+                NO_STYLE,
+                "scorer",
+                "no_traj",
+                against=FEATURE_SPACE,
+            ),
+            _equal("scorer", "scorer_permuted", NO_MOTION + "permuting the trajectories changes nothing"),
+            Statement(
+                "control",
+                NO_MOTION + "Scorer − No-Traj (it also reads labels)",
+                "reported",
+                NO_INFORMATION,
+                "scorer",
+                "no_traj",
+            ),
+        ),
+    ),
+    Claim(
+        "scorer_endpoint",
+        "The Scorer is above Endpoint-Traj (may fail: retrieval knows nothing of the middle beyond the endpoints)",
+        (Statement("claim", "Scorer − Endpoint-Traj > 0", "mean", BASE, "scorer", "endpoint_traj"),),
+        no_control="no world takes away all that the Scorer may be ahead by: without information in motion it still "
+        "reads the candidates' labels",
+    ),
+    Claim(
+        "top1",
+        "The nearest retrieved trajectory alone is worse than none",
+        (
+            Statement("claim", "Top-1 − No-Traj < 0 at long H", "each", BASE, "top1", "no_traj", -1, is_deep=True),
+            Statement("claim", "Top-1 − Endpoint-Traj < 0 at every H", "each", BASE, "top1", "endpoint_traj", -1),
+            _equal("top1", "no_traj", NO_MOTION + "Top-1 and No-Traj are equivalent", -1),
+            _equal("top1", "endpoint_traj", NO_MOTION + "Top-1 and Endpoint-Traj are equivalent", -1),
+        ),
+    ),
+    Claim(
+        "shuffle",
+        "Foreign middle trajectories hurt: what a trajectory says is used",
+        (
+            Statement("claim", "Shuffled − Oracle < 0", "mean", BASE, "shuffled", "oracle", -1),
+            Statement("claim", "Shuffled − Endpoint-Traj < 0", "mean", BASE, "shuffled", "endpoint_traj", -1),
+            _equal("shuffled", "oracle", NO_MOTION + "Shuffled and Oracle are equivalent", -1),
+            _equal("shuffled", "endpoint_traj", NO_MOTION + "Shuffled and Endpoint-Traj are equivalent", -1),
+        ),
+        "the l1 part: needs the latent predictor",
+    ),
+    Claim("cem", "Planning by the cross-entropy method is below No-Traj", (), "needs the latent predictor"),
+    Claim("text", "Text adds nothing on top of the trajectory", (), "needs the latent predictor"),
+    Claim("planners", "Planners that see endpoints only collapse with H", (), "needs SCHEMA, PDPP and ViterbiPlanNet"),
+    Claim("rgb_poses", "Poses estimated from RGB video serve as well", (), "needs a second source of trajectories"),
+)
+"""Rows of the claims table, in order."""
+
+
+def conjunction(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict of several statements that are claimed together.
+
+    One failure fails the whole; else anything not run, then anything undertrained or undecided, speaks for it; it holds
+    where all hold. Statements that are only reported do not count; where nothing else is left it is `reported`.
+    """
+    judged = [verdict for verdict in verdicts if verdict != "reported"]
+    if not judged:
+        return "reported"
+    order: tuple[Verdict, ...] = ("fails", "not run", "undertrained", "undecided")
+    return next((verdict for verdict in order if verdict in judged), "holds")

@@ -1,0 +1,223 @@
+"""Leak checks of trainings: the best dev epoch is kept, all rows have one budget, settings are those that were dated.
+
+Rules and reasons: docs/decisions/claims-checks.md.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from schemas.arrow import rows_of
+from schemas.results import CurvePoint, LeakCheck
+from schemas.training import PredictorConfig, ScorerConfig, TrainConfig
+from trajpilot_core.data.chains import (
+    ModelFile,
+    ModelFiles,
+    alignment_config,
+    chains_of,
+    load_predictor,
+    model_key,
+    read_model_files,
+    trajectory_latents,
+    variants_of,
+)
+from trajpilot_core.data.planning import SPLITS, load_motion_data
+from trajpilot_core.retrieval.bank import ChainView, chain_view
+from trajpilot_core.studies.claims.leaks.context import LeakContext, at_most, none_of, not_run
+from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels, recall_at
+from trajpilot_core.training.fit_predictor import variant_latents
+from trajpilot_core.training.loop import one_thread
+from trajpilot_core.training.scorer_file import FINAL, scorer_config
+from trajpilot_core.training.scorer_fit import variant_of
+
+DEV = SPLITS.index("dev")
+CPU = "cpu"
+
+
+class Kept(NamedTuple):
+    """One trained model: the dev score of its stored weights, computed again, and the best one of its curve."""
+
+    name: str
+    found: float
+    best: float
+
+
+def choice_checks(material: LeakContext) -> list[LeakCheck]:
+    """Run the checks of checkpoints, budgets and settings."""
+    with one_thread(CPU):
+        return [
+            *checkpoint_checks(material),
+            budget_check(material),
+            knobs_check(material),
+        ]
+
+
+def checkpoint_checks(material: LeakContext) -> list[LeakCheck]:
+    """Check that the stored weights of encoders and predictors are those of the best dev epoch of their curves."""
+    names = (
+        "the stored motion encoders are those of their best dev epoch",
+        "the stored predictors are those of their best dev epoch",
+    )
+    if not material.has("e_tau", "predictors", "alignment_curves", "predictor_curves"):
+        return [not_run(name, "this run has no models or no curves") for name in names]
+    files = read_model_files(material.inputs)
+    found: tuple[list[Kept], list[Kept]] = [], []
+    for chain in chains_of(material.data):
+        for seed in files.seeds:
+            view = chain_view(material.data, files, chain, seed, CPU)
+            found[0].append(kept_encoder(material, view, seed))
+            found[1].extend(kept_predictors(material, view, files, seed))
+    config = material.config
+    bounds = ((config.segment_tolerance, "R@5"), (config.choice_tolerance, "M@1"))
+    return [kept_check(name, kept, *bound) for name, kept, bound in zip(names, found, bounds, strict=True) if kept]
+
+
+def kept_check(check: str, kept: Sequence[Kept], bound: float, metric: str) -> LeakCheck:
+    """Check that every stored model scores on dev as the best epoch of its curve did."""
+    worst = max(kept, key=lambda row: abs(row.found - row.best))
+    detail = (
+        f"points of dev {metric} between the stored weights and the best epoch, {worst.name} of {len(kept)}: "
+        f"{100 * worst.found:.2f} and {100 * worst.best:.2f}"
+    )
+    return at_most(check, 100 * abs(worst.found - worst.best), bound, detail)
+
+
+def curve_of(material: LeakContext, entry: str, model: str, seed: int, quantity: str) -> list[float]:
+    """Return the dev scores of one model, epoch by epoch."""
+    rows = rows_of(CurvePoint, material.inputs.table(entry))
+    wanted = (model, seed, "dev", quantity)
+    mine = [r for r in rows if (r.model, r.seed, r.split, r.quantity) == wanted and r.epoch > 0]
+    return [row.value for row in sorted(mine, key=lambda row: row.epoch)]
+
+
+def kept_encoder(material: LeakContext, view: ChainView, seed: int) -> Kept:
+    """Score the motion encoder of one chain on the dev segments, those without a feature included."""
+    data, name = load_motion_data(material.inputs), f"{view.chain.name}/e_tau"
+    dev = (data.take_split[data.segment_take] == DEV).nonzero()[:, 0]
+    latents = trajectory_latents(view.models.e_tau, data.motions[dev])
+    found = recall_at(latents, data.bank, data.labels[dev], 5)
+    return Kept(f"{name}, seed {seed}", found, best_of(curve_of(material, "alignment_curves", name, seed, "R@5")))
+
+
+def kept_predictors(material: LeakContext, view: ChainView, files: ModelFiles, seed: int) -> Iterator[Kept]:
+    """Score the predictors of one chain on the dev windows."""
+    data = view.data
+    dev = {h: w.segments[w.split == DEV] for h, w in data.windows.items()}
+    dev = {h: segments for h, segments in dev.items() if len(segments)}
+    truth = {h: data.labels[segments] for h, segments in dev.items()}
+    for variant in variants_of(view.chain):
+        model = load_predictor(files.predictors, view.chain, seed, variant, CPU)
+
+        @torch.inference_mode()
+        def predict(segments: Tensor, model: torch.nn.Module = model, variant: str = variant) -> Tensor:
+            """Return (N, H, E) predictions for (N, H) segments."""
+            latents = variant_latents(view.latents[segments], variant)
+            ends = data.features[segments[:, 0]], data.features[segments[:, -1]]
+            out: Tensor = model(*ends, latents, segments.shape[1])
+            return out
+
+        found = mid_accuracy(nearest_labels(predict, dev, data.bank), truth)["M@1"]
+        name = f"{view.chain.name}/{variant}"
+        yield Kept(f"{name}, seed {seed}", found, best_of(curve_of(material, "predictor_curves", name, seed, "M@1")))
+
+
+def best_of(scores: Sequence[float]) -> float:
+    """Return the highest score; infinite where there is none, so that a model without a curve does not pass."""
+    return max(scores, default=float("inf"))
+
+
+def budget_check(material: LeakContext) -> LeakCheck:
+    """Check that all predictors, and all scorers, have one size, one set of seeds and one rule for when to stop."""
+    check = "every row is trained with the same budget"
+    if not material.has("e_tau", "predictors", "predictor_curves"):
+        return not_run(check, "this run has no predictors or no curves")
+    file = ModelFile(*material.inputs.model("predictors"))
+    train = PredictorConfig.model_validate_json(file.metadata["config"]).train
+    seeds = alignment_config(ModelFile(*material.inputs.model("e_tau"))).seeds
+    trainings = predictor_trainings(material, train)
+    if material.has("scorers", "scorer_curves"):
+        trainings += scorer_trainings(scorer_config(ModelFile(*material.inputs.model("scorers"))))
+    faults = size_faults(file, seeds)
+    for entry, model, quantity, budget in trainings:
+        for seed in seeds:
+            scores = curve_of(material, entry, model, seed, quantity)
+            faults += stop_faults(f"{model}, seed {seed}", scores, budget)
+    n = len(trainings) * len(seeds)
+    return none_of(check, faults, f"{n} trainings of {len(seeds)} seeds; at most {train.epochs} epochs a predictor")
+
+
+class Planned(NamedTuple):
+    """One training that every seed must have."""
+
+    entry: str
+    """Table of its curve."""
+    model: str
+    quantity: str
+    """The dev score that selects its epoch."""
+    train: TrainConfig
+
+
+def predictor_trainings(material: LeakContext, train: TrainConfig) -> list[Planned]:
+    """Return the predictors of every chain."""
+    return [
+        Planned("predictor_curves", f"{chain.name}/{variant}", "M@1", train)
+        for chain in chains_of(material.data)
+        for variant in variants_of(chain)
+    ]
+
+
+def scorer_trainings(config: ScorerConfig) -> list[Planned]:
+    """Return the scorer, its ablations, and Scorer+, which has a budget of its own (three numbers are trained)."""
+    found = [
+        Planned("scorer_curves", f"final/{variant_of(ablation)}", "selection", config.train)
+        for ablation in (None, *config.ablations)
+    ]
+    if config.plus is not None:
+        found.append(Planned("scorer_curves", "final/scorer_plus", "log likelihood", config.plus.train))
+    return found
+
+
+def stop_faults(name: str, scores: Sequence[float], train: TrainConfig) -> list[str]:
+    """Report where a training did not run to the last epoch, nor until dev had not improved for `patience` epochs."""
+    if not scores:
+        return [f"{name} was not trained"]
+    stale = len(scores) - 1 - list(scores).index(max(scores))
+    if len(scores) == train.epochs or (len(scores) < train.epochs and stale == train.patience):
+        return []
+    return [
+        f"{name} ended after {len(scores)} of {train.epochs} epochs, {stale} after its best (patience {train.patience})"
+    ]
+
+
+def size_faults(file: ModelFile, seeds: Sequence[int]) -> list[str]:
+    """Return which predictors of the final chain have other tensors than the first."""
+    faults = []
+    sizes: dict[str, dict[str, tuple[int, ...]]] = {}
+    for seed in seeds:
+        for variant in variants_of(FINAL):
+            key = model_key(FINAL, seed, variant)
+            start = len(key) + 1
+            sizes[key] = {k[start:]: v.shape for k, v in file.tensors.items() if k.startswith(f"{key}/")}
+    first = next(iter(sizes.values()))
+    faults += [f"{key} has other tensors than the others" for key, shapes in sizes.items() if shapes != first]
+    return faults
+
+
+def knobs_check(material: LeakContext) -> LeakCheck:
+    """Check that the world is the one that the dated configuration asks for, dated no later than the run."""
+    stored, dated, fixed_on, computed_on = material.provenance
+    faults = []
+    if stored.digest() != material.world.config.digest():
+        faults.append("the world that was given is not the one of world.json")
+    for name, value in dated:
+        if getattr(stored, name) != value:
+            faults.append(f"{name} is {getattr(stored, name)}, the dated configuration says {value}")
+    latest = max(fixed_on, stored.fixed_on)
+    if computed_on is not None and latest > computed_on:
+        faults.append(f"the knobs were fixed on {latest}, after the run of {computed_on}")
+    check = "the knobs of the world are those of the dated configuration"
+    if computed_on is None and not faults:
+        return not_run(check, "the knobs agree, but nobody noted when the run began")
+    return none_of(check, faults, f"fixed on {latest}, no later than the run")

@@ -1,0 +1,1 @@
+"""The pages of the claims: tables and charts of the evidence, rendered by `report`."""

@@ -1,1 +1,0 @@
-"""Head poses and the relative motions of a segment."""
