@@ -63,5 +63,6 @@ def test_a_row_that_is_missing_misnamed_or_out_of_order_is_seen(before: str, aft
 
 def test_the_page_for_operators_says_which_deployment_is_in_which_pool() -> None:
     assert pools_told(OPERATIONS.read_text()) == pools_declared(PREFECT_FILE)
-    moved = OPERATIONS.read_text().replace("`scorer`, ", "", 1)
+    moved, n_changed = re.subn(r"`scorer`,\s", "", OPERATIONS.read_text(), count=1)
+    assert n_changed == 1
     assert pools_told(moved) != pools_declared(PREFECT_FILE)
