@@ -27,7 +27,7 @@ from trajpilot_core.methods import method
 from trajpilot_core.metrics import METRICS, window_values, with_ceiling
 from trajpilot_core.simworld.inference.bayes_optimal import Answered, answers
 from trajpilot_core.simworld.inference.visible import KINDS, InputKind
-from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.store.corpus_files import open_corpus, read_whole
 

@@ -19,17 +19,18 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from schemas.base import Record, canonical_json
-from schemas.world import PRESETS, WorldConfig
+from schemas.world import WorldConfig
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld import faults
 from trajpilot_core.simworld.layouts.aria import calibration_jsonl, trajectory_csv
-from trajpilot_core.simworld.layouts.registry import LAYOUTS
+from trajpilot_core.simworld.layouts.registry import layout_of
 from trajpilot_core.simworld.pool import run_all
+from trajpilot_core.simworld.presets import PRESETS
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.video import TICKS_PER_FRAME, write_video
 from trajpilot_core.simworld.world.motion import head_motion
 from trajpilot_core.simworld.world.render import render_frames
-from trajpilot_core.simworld.world.sample import sample_world
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
 VERSION = 1
@@ -195,14 +196,14 @@ def write_take(config: WorldConfig, folder: Path, index: int) -> None:
     files: FileDigests = {}
     if take.fault not in faults.WITHOUT_FILES:
         content = faults.break_files(take, take_files(world, take, folder / WORK / "tmp"))
-        for name, data in LAYOUTS[config.layout].take_files(world, take, content):
+        for name, data in layout_of(config.layout).take_files(world, take, content):
             files[name] = put(folder, name, data)
     put(folder, marker(index), json.dumps(files).encode())
 
 
 def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeContents:
     """Draw and encode one unbroken take (a broken one only as far as its fault needs it)."""
-    layout = LAYOUTS[world.config.layout]
+    layout = layout_of(world.config.layout)
     motion = head_motion(world, take)
     videos: list[bytes] = []
     if faults.needs_video(take):
@@ -231,7 +232,7 @@ def encoded(
 
 def write_rest(world: World, folder: Path) -> FileDigests:
     """Write metadata and annotations; cheap, so always done."""
-    return {name: put(folder, name, data) for name, data in LAYOUTS[world.config.layout].rest(world)}
+    return {name: put(folder, name, data) for name, data in layout_of(world.config.layout).rest(world)}
 
 
 def marker(index: int) -> str:

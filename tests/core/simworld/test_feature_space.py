@@ -21,7 +21,7 @@ from trajpilot_core.simworld.feature_space import (
     still_world,
     world_tables,
 )
-from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.write import write_world
 from trajpilot_core.stages import FEATURE_SPACE_STAGES
 from trajpilot_core.stages.feature_space import FEATURES, feature_sources, motions_table, world_of

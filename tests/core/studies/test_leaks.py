@@ -20,8 +20,8 @@ from planning_world import Memory
 
 from schemas.observation import MOTIONS
 from schemas.results import LeakCheck
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.appearance import TakeAppearance, take_look
-from trajpilot_core.simworld.world.sample import sample_world
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 from trajpilot_core.studies.claims.leaks import world as leaks_world
 from trajpilot_core.studies.claims.leaks.checks import leak_checks

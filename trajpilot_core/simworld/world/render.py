@@ -6,7 +6,6 @@ import cv2
 import numpy as np
 
 from trajpilot_core.arrays import Array, Image
-from trajpilot_core.simworld.layouts.aria import focal_px
 from trajpilot_core.simworld.world.appearance import TakeAppearance, looks_at, station, take_look
 from trajpilot_core.simworld.world.motion import HeadMotion, head_poses, profiles
 from trajpilot_core.simworld.world.truth import TakeTruth, World
@@ -102,6 +101,11 @@ def object_centres(take: TakeTruth, places: int, step: int, t_s: float) -> Array
     bump, swing = profiles(np.array([phase]))[:, 0]
     centres[segment.place] += np.array([-0.05 * bump, 0.08 * swing, LIFT_M * bump])
     return centres
+
+
+def focal_px(size_px: int, view_deg: float) -> float:
+    """Return the focal length in pixels of a square pinhole image."""
+    return float(size_px / 2 / np.tan(np.deg2rad(view_deg) / 2))
 
 
 def camera_matrix(size_px: int, view_deg: float) -> Array:
