@@ -98,7 +98,7 @@ def demo(
         max_reject_ratio=DELIBERATE,
     )
     spec = corpus_of_layout(simulated.layout)
-    if spec.reader.horizons is not None:  # pairs of segments: nothing that the recipe `demo` could plan
+    if spec.horizons is not None:  # pairs of segments: nothing that the recipe `demo` could plan
         for waiting in recipes_of(spec.name):
             check_built(waiting, selected(options))
     from trajpilot_core.simworld.write import refuse_other_world

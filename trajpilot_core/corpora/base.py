@@ -1,13 +1,11 @@
 """What every corpus reader hands to ingest, whatever the corpus looks like on disk."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
 from schemas.annotation import CorpusCount, Details
-from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode, reject
-from trajpilot_core.store.corpus_files import Corpus
 
 STAGE = "ingest"
 Released = Literal["train", "test"]
@@ -177,21 +175,3 @@ class Listing:
     files: tuple[str, ...]
     present: tuple[str, ...]
     leftovers: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Reader:
-    """The two questions that ingest asks about a corpus, and what the paper counted in it."""
-
-    read: Callable[[Corpus, IngestConfig], CorpusReading]
-    listing: Callable[[Corpus, IngestConfig], Listing]
-    published: Mapping[str, Published] = field(default_factory=dict)
-    """By `CorpusCount.what` (trajpilot_core/corpora/records/corpus_statistics.py)."""
-    horizons: tuple[int, int] | None = None
-    """Shortest and longest window; None: those of IngestConfig."""
-    splits: str = "annotations/splits.json"
-    """Where the corpus says which split a take is in, for messages."""
-    unit: str = "descriptions"
-    """What is counted, for messages."""
-    n_classes: Callable[[IngestConfig], int | None] = lambda config: None
-    """Number of classes into which free texts are put where the settings ask for a closed vocabulary, else None."""

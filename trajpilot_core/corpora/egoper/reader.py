@@ -16,7 +16,6 @@ from trajpilot_core.corpora.base import (
     Fault,
     Listing,
     Published,
-    Reader,
     Released,
     TakeFiles,
     counts_of_reader,
@@ -237,19 +236,16 @@ EGOPER = CorpusSpec(
     name="egoper",
     title="EgoPER",
     ids=CORPUS,
-    reader=Reader(
-        read=read_egoper,
-        listing=list_egoper,
-        published=PUBLISHED,
-        splits="the split lists",
-        unit="segments",
-    ),
+    read=read_egoper,
+    listing=list_egoper,
+    published=PUBLISHED,
+    splits="the split lists",
+    unit="segments",
     download=Download(
         kinds=(FileKind("annotations", (ANNOTATION,)),),
         commands=(),
         access="ask its authors by e-mail (https://www.khoury.northeastern.edu/home/eelhami/egoper.htm); unpack each "
         "task's videos to ROOT/<task>/trim_videos, its three lists to ROOT/<task>, annotation.json to ROOT",
     ),
-    settings="egoper",
     layout="egoper",
 )

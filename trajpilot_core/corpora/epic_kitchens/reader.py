@@ -16,7 +16,6 @@ from trajpilot_core.corpora.base import (
     CorpusReading,
     Fault,
     Listing,
-    Reader,
     Released,
     TakeFiles,
     counts_of_reader,
@@ -291,7 +290,10 @@ EPIC_KITCHENS = CorpusSpec(
     name="epic_kitchens",
     title="EPIC-KITCHENS-100",
     ids=CORPUS,
-    reader=Reader(read=read_epic, listing=list_epic, splits="the action tables", unit="rows"),
+    read=read_epic,
+    listing=list_epic,
+    splits="the action tables",
+    unit="rows",
     download=Download(
         kinds=(
             FileKind("training actions", places(PLACES, TABLES["train"])),
@@ -308,7 +310,6 @@ EPIC_KITCHENS = CorpusSpec(
         ),
         access="annotations are CC BY-NC 4.0: no commercial use",
     ),
-    settings="epic_kitchens",
     layout="epic_kitchens",
     has_goal=False,
 )

@@ -17,7 +17,6 @@ from trajpilot_core.corpora.base import (
     Fault,
     Listing,
     Published,
-    Reader,
     Released,
     TakeFiles,
     counts_of_reader,
@@ -363,13 +362,11 @@ GOALSTEP = CorpusSpec(
     name="goalstep",
     title="Ego4D GoalStep",
     ids=CORPUS,
-    reader=Reader(
-        read=read_goalstep,
-        listing=list_goalstep,
-        published=PUBLISHED,
-        splits="the annotation files",
-        unit="segments",
-    ),
+    read=read_goalstep,
+    listing=list_goalstep,
+    published=PUBLISHED,
+    splits="the annotation files",
+    unit="segments",
     download=Download(
         kinds=(
             FileKind("training annotations", places(PLACES, *FILES["train"])),
@@ -383,6 +380,5 @@ GOALSTEP = CorpusSpec(
         ),
         access=f"sign the licence at https://ego4d.dev/request/ego4d (two days), {EGO4D_KEYS}",
     ),
-    settings="goalstep",
     layout="goalstep",
 )
