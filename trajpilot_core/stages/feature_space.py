@@ -128,7 +128,7 @@ def still_features(
 ) -> tuple[list[list[float]], NDArray[np.float16]]:
     """Return the (S, T) frame times and the (S, width) vectors of one take's segments, given their spans."""
     from trajpilot_core.simworld.feature_space import still_frames
-    from trajpilot_core.video.clips import frame_times_s
+    from trajpilot_core.video.decode import frame_times_s
 
     n_frames = embedder.config.n_frames
     times_s = np.stack([frame_times_s(a, b, world.config.fps, n_frames) for a, b in zip(*span_s, strict=True)])

@@ -110,7 +110,7 @@ def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Em
 
 def _job(state: TakeClips, fps: float, cfg: FeatureConfig) -> dict[str, Any]:
     """Return what a decoder process receives about one take."""
-    from trajpilot_core.video.clips import frame_times_s
+    from trajpilot_core.video.decode import frame_times_s
 
     times = [frame_times_s(start_s, end_s, fps, cfg.n_frames).tolist() for _, start_s, end_s in state.segments]
     return {

@@ -47,7 +47,7 @@ class Pi3Source:
         """
         from trajpilot_core.poses.sources.pi3_model import load_pi3
         from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault, video_motions
-        from trajpilot_core.video.clips import frame_times_s
+        from trajpilot_core.video.decode import frame_times_s
 
         model = load_pi3(cfg.pi3, runtime.device)
         if runtime.device == "cpu":
