@@ -82,6 +82,7 @@ def _state(source: Source) -> TakeClips:
 
 def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Embedder") -> Iterator[TakeClips]:
     """Yield every take once all its clips are encoded; batches are filled across segments and takes."""
+    from trajpilot_core.store.corpus_files import open_corpus
     from trajpilot_core.video.isolate import run_jobs
     from trajpilot_core.video.local import local_copies
 
@@ -96,7 +97,7 @@ def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Em
         workers=work.runtime.workers,
         timeout_s=cfg.decode_timeout_s,
         ahead=AHEAD * cfg.batch,
-        around=local_copies(work.runtime.data_root, work.runtime.scratch),
+        around=local_copies(open_corpus(work.runtime.data_root), work.runtime.scratch),
     )
     open_takes = set(range(len(busy)))
     for event in events:

@@ -129,11 +129,16 @@ def _cut_all(
     for first in range(0, len(candidates), size):
         chunk = candidates[first : first + size]
 
-        def told(n_done: int, first: int = first) -> None:
+        def report(n_done: int, first: int = first) -> None:
             runtime.progress(first + n_done, len(candidates), "videos probed")
 
         found = probe_videos(
-            corpus, chunk, workers=runtime.workers, timeout_s=config.probe_timeout_s, scratch=runtime.scratch, told=told
+            corpus,
+            chunk,
+            workers=runtime.workers,
+            timeout_s=config.probe_timeout_s,
+            scratch=runtime.scratch,
+            progress=report,
         )
         for candidate, probe in zip(chunk, found, strict=True):
             cut, lost = _cut(candidate, probe, label_of, config)

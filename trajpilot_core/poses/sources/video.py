@@ -104,6 +104,7 @@ def video_motions(
         runtime: corpus root, workers, scratch folder.
         timeout_s: a decoder that is silent for longer is killed.
     """
+    from trajpilot_core.store.corpus_files import open_corpus
     from trajpilot_core.video.isolate import run_jobs
     from trajpilot_core.video.local import local_copies
 
@@ -114,7 +115,7 @@ def video_motions(
             state.failed = job
             yield _done(name, state, cfg)
     busy = [(state, job) for state, job in zip(states, told, strict=True) if isinstance(job, dict)]
-    around = local_copies(runtime.data_root, runtime.scratch)
+    around = local_copies(open_corpus(runtime.data_root), runtime.scratch)
     events = run_jobs(
         [job for _, job in busy],
         workers=runtime.workers,
