@@ -25,8 +25,8 @@ from trajpilot_core.corpora.base import (
     TakeFiles,
     counts_of_reader,
 )
-from trajpilot_core.corpora.egoexo4d.atomic import ATOMIC_FILE
-from trajpilot_core.corpora.egoexo4d.descriptions import choose_annotation, count_descriptions, read_annotation
+from trajpilot_core.corpora.egoexo4d.atomic import ATOMIC_FILE, read_one
+from trajpilot_core.corpora.egoexo4d.descriptions import count_descriptions, read_annotation
 from trajpilot_core.corpora.egoexo4d.download import download_of
 from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.shots import DescribedShot, attempt_of, outcome_of
@@ -83,17 +83,15 @@ class _Mined:
 
     def read(self, found: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
         """Return a take with all points of its chosen annotator."""
-        take, path = found.take.take_id, found.path
+        take = found.take.take_id
         if config.basketball.takes == "basketball" and not is_basketball(found.take):
             fault = Fault(RejectCode.FILTERED, "its task is none of basketball (ingest.basketball.takes)")
-            return None, [fault.reject(take, count_descriptions(found.value), path)]
+            return None, [fault.reject(take, count_descriptions(found.value), found.path)]
         self.scenarios.add(found.take.scenario)
-        points, rejects = choose_annotation(found.value, take, path, config)
-        if not points:
-            none = Fault(RejectCode.UNLABELLED, "no description passed the filters")
-            return None, [*rejects, none.reject(take, 0, path)]
-        self.following[take] = _following(found.value, points, config)
-        return Candidate(found.take, found.released, tuple(points), path), rejects
+        candidate, rejects = read_one(found, config)
+        if candidate is not None:
+            self.following[take] = _following(found.value, candidate.points, config)
+        return candidate, rejects
 
 
 def is_basketball(take: TakeFiles) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.base import Fault, parted
 from trajpilot_core.corpora.formats.fields import as_id, as_integer, as_object, as_span, as_text, shown
-from trajpilot_core.corpora.formats.strict_json import JsonFaultError, parse
+from trajpilot_core.corpora.formats.strict_json import FileFaultError, parse
 from trajpilot_core.store.corpus_files import SAFE_NAME
 
 MALFORMED = RejectCode.RECORD_MALFORMED
@@ -72,11 +72,11 @@ def parse_annotation(content: bytes, where: str) -> EgoPerFile:
     """Parse annotation.json: action indices count per task, so steps are joined by name.
 
     Raises:
-        JsonFaultError: the file is no such JSON, or a task of it has no list of videos, so that they cannot be counted.
+        FileFaultError: the file is no such JSON, or a task of it has no list of videos, so that they cannot be counted.
     """
     document = as_object(parse(content, where, refuse_nan=False))
     if not document:
-        raise JsonFaultError(where, "expected one object, task -> its annotation, with each task once", None)
+        raise FileFaultError(where, "expected one object, task -> its annotation, with each task once")
     _check_lists(document, where)
     times = Counter(as_id(video.get("video_id")) for value in document.values() for video in _videos(value))
     videos: list[EgoPerVideo] = []
@@ -99,7 +99,7 @@ def _check_lists(document: dict[str, object], where: str) -> None:
     for task, value in document.items():
         segments = value.get("segments") if isinstance(value, dict) else None
         if not isinstance(segments, list):
-            raise JsonFaultError(where, f"`segments` of task {shown(task)} is {shown(segments)}, expected a list", None)
+            raise FileFaultError(where, f"`segments` of task {shown(task)} is {shown(segments)}, expected a list")
 
 
 def _listed(value: object) -> list[object]:
@@ -207,13 +207,13 @@ def parse_split(content: bytes, where: str) -> list[str]:
     """Parse a list of video ids, one per line, without suffix; empty lines and a suffix .mp4 do no harm.
 
     Raises:
-        JsonFaultError: not UTF-8, or lines of which none can be a video id.
+        FileFaultError: not UTF-8, or lines of which none can be a video id.
     """
     try:
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise JsonFaultError(where, f"not UTF-8 ({error.reason})", error.start) from error
+        raise FileFaultError(where, f"not UTF-8 ({error.reason})", error.start) from error
     ids = [line.strip().removesuffix(".mp4") for line in lines if line.strip()]
     if ids and not any(SAFE_NAME.fullmatch(name) for name in ids):
-        raise JsonFaultError(where, f"expected one video id a line, it begins with {shown(ids[0])!r}", None)
+        raise FileFaultError(where, f"expected one video id a line, it begins with {shown(ids[0])!r}")
     return ids

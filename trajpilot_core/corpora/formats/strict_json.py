@@ -12,13 +12,13 @@ TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
 """Strings are matched first so that a NaN inside of one is passed over."""
 
 
-class JsonFaultError(InputError):
-    """A file is not the JSON that the corpus documents; `offset` is the byte where reading stopped, if known."""
+class FileFaultError(InputError):
+    """A file is not what the corpus documents."""
 
-    def __init__(self, where: str, detail: str, offset: int | None) -> None:
-        place = "" if offset is None else f" at byte {offset}"
+    def __init__(self, where: str, detail: str, at: int | None = None, unit: str = "byte") -> None:
+        """Say what is wrong with the file `where`, and `at` which byte or line reading stopped, if known."""
+        place = "" if at is None else f" at {unit} {at}"
         super().__init__(f"{where} cannot be read: {detail}{place}; download the file again")
-        self.detail, self.offset = f"{detail}{place}", offset
 
 
 class Repeated(dict[str, object]):
@@ -37,25 +37,25 @@ def parse(content: bytes, where: str, *, refuse_nan: bool) -> object:
             the reader of the record has to refuse.
 
     Raises:
-        JsonFaultError: not UTF-8, a byte order mark, no JSON, or a refused literal, with the byte offset.
+        FileFaultError: not UTF-8, a byte order mark, no JSON, or a refused literal, with the byte offset.
     """
     if content.startswith(BOM):
-        raise JsonFaultError(where, "the file starts with a byte order mark; save it as UTF-8 without one", 0)
+        raise FileFaultError(where, "the file starts with a byte order mark; save it as UTF-8 without one", 0)
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise JsonFaultError(where, f"not UTF-8 ({error.reason})", error.start) from error
+        raise FileFaultError(where, f"not UTF-8 ({error.reason})", error.start) from error
     refuse = _refuse(content, where) if refuse_nan else None
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=refuse)
     except json.JSONDecodeError as error:
-        raise JsonFaultError(where, f"no JSON ({error.msg})", len(text[: error.pos].encode())) from error
+        raise FileFaultError(where, f"no JSON ({error.msg})", len(text[: error.pos].encode())) from error
     except RecursionError as error:
-        raise JsonFaultError(where, "objects are nested too deeply", None) from error
+        raise FileFaultError(where, "objects are nested too deeply") from error
     except ValueError as error:
         if isinstance(error, InputError):
             raise
-        raise JsonFaultError(where, f"no usable JSON ({error})", None) from error
+        raise FileFaultError(where, f"no usable JSON ({error})") from error
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -71,6 +71,6 @@ def _refuse(content: bytes, where: str) -> Callable[[str], NoReturn]:
     def refuse(literal: str) -> NoReturn:
         wanted = literal.encode()
         offset = next((m.start() for m in TOKEN.finditer(content) if m.group() == wanted), None)
-        raise JsonFaultError(where, f"the literal {literal} is no JSON", offset)
+        raise FileFaultError(where, f"the literal {literal} is no JSON", offset)
 
     return refuse

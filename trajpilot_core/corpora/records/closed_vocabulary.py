@@ -27,18 +27,10 @@ LINKS = (
 )
 ENDS = frozenset(LINKS.split())
 """Words that end a noun phrase."""
-IRREGULAR = {
-    "knives": "knife",
-    "leaves": "leaf",
-    "loaves": "loaf",
-    "halves": "half",
-    "shelves": "shelf",
-    "feet": "foot",
-    "has": "have",
-    "does": "do",
-    "goes": "go",
-    "is": "be",
-}
+PAIRS = (
+    "knives knife, leaves leaf, loaves loaf, halves half, shelves shelf, feet foot, has have, does do, goes go, is be"
+)
+IRREGULAR: dict[str, str] = dict(pair.split() for pair in PAIRS.split(", "))
 HISSES = ("sses", "shes", "ches", "xes", "zes")
 PUBLISHED = {LABELS: Published(1165, "ingest.atomic.classes and vocabulary")}
 VerbNoun = tuple[str, str]
