@@ -13,16 +13,17 @@ import av
 import polars as pl
 import pytest
 from checkout import CHECKOUT
+from layouts_fixture import corpus_files
 
 from schemas.rejects import RejectCode
 from schemas.world import WorldConfig, demo_world, tiny_world
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld import faults
-from trajpilot_core.simworld.layouts.metadata import PARAPHRASE_TABLE, metadata_files, take_record
+from trajpilot_core.simworld.layouts.metadata import PARAPHRASE_TABLE, release_files, take_record
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import TakeTruth, World
-from trajpilot_core.simworld.write import WorldSummary, corpus_files, refuse_other_world, world_digest, write_world
+from trajpilot_core.simworld.write import WorldSummary, refuse_other_world, world_digest, write_world
 
 FROM_HABITS = {
     RejectCode.ANNOTATOR_NOT_CHOSEN,
@@ -328,7 +329,7 @@ def test_records_and_names_say_nothing_of_the_steps() -> None:
     for take in world.takes:
         text = json.dumps(take_record(world, take))
         assert not any(t in text for label in world.labels for t in label.texts)
-    metadata = metadata_files(world)
+    metadata = dict(release_files(world))
     texts = [t for label in world.labels for t in label.texts]
     for name, data in metadata.items():
         if "atomic" not in name and name != PARAPHRASE_TABLE:

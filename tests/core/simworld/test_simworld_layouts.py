@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from layouts_fixture import OTHERS, Written, contents, frame_times, small_world, written
+from layouts_fixture import OTHERS, Written, contents, corpus_files, frame_times, small_world, written
 from pydantic import ValidationError
 
 from schemas.world import WorldConfig, tiny_world
@@ -17,7 +17,7 @@ from trajpilot_core.simworld.faults import NAMES, TEST_SPLIT, VIDEO_FAULTS
 from trajpilot_core.simworld.layouts.registry import layout_of
 from trajpilot_core.simworld.layouts.wording import base_form
 from trajpilot_core.simworld.presets import PRESETS
-from trajpilot_core.simworld.write import corpus_files, write_world
+from trajpilot_core.simworld.write import write_world
 from trajpilot_core.store.corpus_files import open_corpus
 
 TINY_DIGEST = "bc68c30a8b89b2dcf7d06952d27a746608911247683f3ca3f3a3de4e2aeaeb3f"
