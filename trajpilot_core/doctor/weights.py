@@ -12,7 +12,7 @@ from trajpilot_core.encoders.text.base import is_local, model_folder
 from trajpilot_core.encoders.text.registry import text_encoder_spec
 from trajpilot_core.encoders.video.registry import video_encoder_spec
 from trajpilot_core.errors import InputError
-from trajpilot_core.poses.sources.pi3_weights import HUBS, INSTALL, WEIGHTS_FILE, local_weights
+from trajpilot_core.poses.sources.pi3 import HUBS, INSTALL, WEIGHTS_FILE, local_weights
 
 HEADS = {".pt": b"PK\x03\x04", ".pth": b"PK\x03\x04"}
 """First bytes of the formats that are read; safetensors begins with the length of its header."""

@@ -9,8 +9,8 @@ from layouts_fixture import OTHERS, Written, contents, corpus_files, frame_times
 from pydantic import ValidationError
 
 from schemas.world import WorldConfig, tiny_world
+from trajpilot_core.corpora.formats.folders import is_simulated
 from trajpilot_core.corpora.registry import layouts
-from trajpilot_core.corpora.simulated import is_simulated
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.evaluation.ceiling import read_world
 from trajpilot_core.simworld.faults import NAMES, TEST_SPLIT, VIDEO_FAULTS

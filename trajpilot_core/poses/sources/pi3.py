@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,9 @@ from pydantic import JsonValue
 
 from schemas.annotation import Take
 from schemas.config import TrajectoryConfig
+from schemas.poses import Pi3Config
 from schemas.rejects import RejectCode
 from trajpilot_core.poses.sources.base import Done, TakeJob
-from trajpilot_core.poses.sources.pi3_weights import local_weights
 
 if TYPE_CHECKING:
     from trajpilot_core.engine.stage import Runtime
@@ -24,6 +25,18 @@ VERSION = 1
 """Raise when the poses change; it stands in the facts of every take, so that other sources keep their keys."""
 N_FRAMES = 16
 """Source: paper, appendix on PI3 preprocessing."""
+WEIGHTS_FILE = "model.safetensors"
+HUBS = {"pi3": "yyfz233/Pi3", "pi3x": "yyfz233/Pi3X"}
+"""Name -> where the authors publish the weights."""
+INSTALL = 'pip install "trajpilot[pi3]" (in a checkout: pip install -e ".[pi3]")'
+
+
+def local_weights(cfg: Pi3Config) -> Path | None:
+    """Return the full path of the weights on this machine; None: those of the hub are used."""
+    if cfg.weights is None:
+        return None
+    path = Path(cfg.weights).absolute()
+    return path if path.suffix == ".safetensors" else path / WEIGHTS_FILE
 
 
 def files(take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
