@@ -10,7 +10,7 @@ from schemas.rejects import Reject, RejectCode, reject
 STAGE = "ingest"
 Released = Literal["train", "test"]
 Item = TypeVar("Item")
-Place = TypeVar("Place", bound=Hashable)
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Fault(NamedTuple):
@@ -26,15 +26,15 @@ class Fault(NamedTuple):
         )
 
 
-def parted(found: Iterable[tuple[Place, Item | Fault]]) -> tuple[tuple[Item, ...], tuple[tuple[Place, Fault], ...]]:
-    """Return the items that can be used, and the place and the fault of those that cannot, both in order.
+def parted(found: Iterable[tuple[Key, Item | Fault]]) -> tuple[tuple[Item, ...], tuple[tuple[Key, Fault], ...]]:
+    """Return the items that can be used, and the key and the fault of those that cannot, both in order.
 
     Args:
-        found: where each one stands, and what was read there.
+        found: a key that says where each one stands, and what was read there.
     """
     listed = list(found)
     good = tuple(item for _, item in listed if not isinstance(item, Fault))
-    return good, tuple((place, item) for place, item in listed if isinstance(item, Fault))
+    return good, tuple((key, item) for key, item in listed if isinstance(item, Fault))
 
 
 def counts_of_reader(rows: Iterable[tuple[str, int, int | None, str]]) -> tuple[CorpusCount, ...]:
@@ -82,7 +82,7 @@ class AnnotatedPoint(NamedTuple):
     annotation_uid: str
     annotator: str
     offset: int
-    """Place in the source file's list."""
+    """Key in the source file's list."""
     span_s: tuple[float, float] | None = None
     """Annotated start and end, finite; None for a moment."""
     label: str | None = None

@@ -53,13 +53,13 @@ Member = tuple[str, str | None]
 def plan_captures(config: WorldConfig) -> list[list[Member]]:
     """Return for every capture the split and fault of its takes; broken takes have captures of their own."""
     plan: list[list[Member]] = []
+    faults = list(layout_of(config.layout).faults)
     for split, n in (("train", config.train_takes), ("val", config.test_takes)):
         members: list[Member] = [(split, None)] * n
         plan += [members[i : i + config.takes_per_capture] for i in range(0, n, config.takes_per_capture)]
     if config.broken == "each":
         rng = stream(config, "faults")
         more = round(config.broken_share * (config.train_takes + config.test_takes))
-        faults = list(layout_of(config.layout).faults)
         kinds = [*faults, *(faults[i] for i in rng.integers(len(faults), size=more))]
         plan += [[("test" if kind == TEST_SPLIT else "train", kind)] for kind in kinds]
     return plan

@@ -1,6 +1,7 @@
 """What doctor says of a download: what is expected, there and missing, and the commands; whatever the folder is."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
 
@@ -38,6 +39,17 @@ def healthy(corpus: str, root: Path) -> Path:
 
 def found(corpus: str, root: Path) -> dict[str, checks.HealthFinding]:
     return {row.what: row for row in checks.check_corpus(str(root), config(corpus))}
+
+
+def named_in_one_list_only(corpora: Iterable[str]) -> set[str]:
+    """Return the corpora that the list of specs lacks, or the setting, whose form shows them as a choice."""
+    return set(corpora) ^ set(get_args(CorpusName))
+
+
+def test_a_corpus_that_only_one_of_the_two_lists_has_would_be_seen() -> None:
+    assert named_in_one_list_only(CORPORA) == set()
+    assert named_in_one_list_only([*CORPORA, "toy"]) == {"toy"}
+    assert named_in_one_list_only(set(CORPORA) - {"goalstep"}) == {"goalstep"}
 
 
 def test_every_corpus_that_a_setting_names_has_a_spec_and_a_way_to_get_it() -> None:

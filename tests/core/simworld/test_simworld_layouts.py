@@ -12,6 +12,7 @@ from schemas.world import WorldConfig, tiny_world
 from trajpilot_core.corpora.formats.folders import is_simulated
 from trajpilot_core.corpora.registry import layouts
 from trajpilot_core.engine.stage import no_progress
+from trajpilot_core.errors import WorldError
 from trajpilot_core.evaluation.ceiling import read_world
 from trajpilot_core.simworld.faults import NAMES, TEST_SPLIT, VIDEO_FAULTS
 from trajpilot_core.simworld.layouts.registry import layout_of
@@ -46,6 +47,13 @@ def test_a_world_keeps_its_digest_and_a_layout_changes_it() -> None:
 def test_a_world_without_files_has_no_layout() -> None:
     with pytest.raises(ValidationError, match="has no files"):
         WorldConfig(entry="frames", layout="egoper")
+
+
+def test_a_layout_that_no_corpus_has_is_refused_by_name(tmp_path: Path) -> None:
+    config = tiny_world().replace(layout="nobody", broken="none")
+    with pytest.raises(WorldError, match=r"in the layout 'nobody'; there are egoexo4d, keystep, .*epic_kitchens"):
+        write_world(config, tmp_path / "world", 1, no_progress)
+    assert not (tmp_path / "world").exists()
 
 
 def test_every_layout_has_a_writer_its_faults_and_a_preset() -> None:

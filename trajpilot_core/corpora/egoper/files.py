@@ -90,7 +90,7 @@ def parse_annotation(content: bytes, where: str) -> EgoPerFile:
         steps[task] = tuple(names.actions[i] for i in sorted(names.actions) if i != BACKGROUND_INDEX)
         good, bad = parted(((_id(r), _count(r)), _video(task, r, names, times)) for r in listed[task])
         videos += good
-        lost += [(*place, fault) for place, fault in bad]
+        lost += [(*key, fault) for key, fault in bad]
     return EgoPerFile(tuple(videos), tuple(lost), steps, sum(map(_count, records)))
 
 

@@ -67,7 +67,7 @@ def parse_actions(content: bytes, where: str) -> EpicFile:
     rows = parse_table(content, where, COLUMNS, ends_lines=True)
     times = Counter(row.cells["narration_id"] for row in rows if row.cells is not None)
     actions, lost = parted((((row.cells or {}).get("video_id", ""), row.line), _action(row, times)) for row in rows)
-    return EpicFile(actions, tuple((*place, fault) for place, fault in lost), len(rows))
+    return EpicFile(actions, tuple((*key, fault) for key, fault in lost), len(rows))
 
 
 def _action(row: CsvRow, times: Counter[str]) -> Action | Fault:
@@ -83,9 +83,9 @@ def _action(row: CsvRow, times: Counter[str]) -> Action | Fault:
             MALFORMED, f"narration_id {shown(uid)!r} stands {times[uid]} times, video {video} of {participant}"
         )
     start_s, stop_s = seconds_of(cells["start_timestamp"]), seconds_of(cells["stop_timestamp"])
-    told = cells["narration_timestamp"]
-    narration_s = seconds_of(told) if told else None
-    if start_s is None or stop_s is None or (told and narration_s is None):
+    narrated = cells["narration_timestamp"]
+    narration_s = seconds_of(narrated) if narrated else None
+    if start_s is None or stop_s is None or (narrated and narration_s is None):
         stamps = [cells[f"{name}_timestamp"] for name in ("start", "stop", "narration")]
         return Fault(RejectCode.TS_INVALID, f"timestamps are {shown(stamps)}, expected HH:MM:SS.ss")
     classes = [cells["verb_class"], cells["noun_class"]]

@@ -300,15 +300,15 @@ def video_path(known: _Known, uid: str) -> str:
 
 
 def _take(known: _Known, entry: Entry, uid: str) -> TakeFiles:
-    told = known.videos.get(uid)
-    is_simulated = known.folders.is_simulated or (told is not None and told.is_simulated)
+    video = known.videos.get(uid)
+    is_simulated = known.folders.is_simulated or (video is not None and video.is_simulated)
     return TakeFiles(
         uid=uid,
         corpus=SIMULATED if is_simulated else CORPUS,
         take_id=take_id(entry.uid, uid),
         name=uid,
         scenario=entry.goal_category,
-        participant=told.participant if told else None,
+        participant=video.participant if video else None,
         capture=entry.uid,
         video=video_path(known, uid),
     )

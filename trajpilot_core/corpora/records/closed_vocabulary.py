@@ -129,8 +129,8 @@ def collapse(cut: Sequence[CutTake], wanted: int) -> tuple[list[CutTake], list[C
     moved = sum(classes.of[label] != verb_noun(label) for label in every)
     setting = "ingest.atomic.classes"
     counts = {"training segments that a class needs": classes.least, "segments moved to the nearest class": moved}
-    told = [CorpusCount(what=what, ours=n, paper=None, setting=setting) for what, n in counts.items()]
-    return [_relabelled(take, classes) for take in cut], told
+    statistics = [CorpusCount(what=what, ours=n, paper=None, setting=setting) for what, n in counts.items()]
+    return [_relabelled(take, classes) for take in cut], statistics
 
 
 def _relabelled(take: CutTake, classes: KeptClasses) -> CutTake:

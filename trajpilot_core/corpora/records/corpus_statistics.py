@@ -45,7 +45,7 @@ def scenario_labels_of(tables: Tables, allowed: Mapping[str, frozenset[str]] | N
     for scenario in set(tables.takes.column("scenario").to_pylist()) if allowed is not None else ():
         for label_id in (allowed or {}).get(scenario, frozenset()) & known:
             counts.setdefault((scenario, label_id), {})
-    return table_of(ScenarioLabel, [_scenario_label(*place, n, allowed) for place, n in sorted(counts.items())])
+    return table_of(ScenarioLabel, [_scenario_label(*key, n, allowed) for key, n in sorted(counts.items())])
 
 
 def _scenario_label(
@@ -64,10 +64,10 @@ def _scenario_label(
 
 def _scenario_counts(tables: Tables) -> dict[tuple[str, str], dict[str, int]]:
     takes, segments = tables.takes, tables.segments
-    place = pc.index_in(segments.column("take_id"), value_set=takes.column("take_id").combine_chunks())
+    row_of_take = pc.index_in(segments.column("take_id"), value_set=takes.column("take_id").combine_chunks())
     columns = {name: segments.column(name) for name in ("label_id", "split")}
     grouped = (
-        pa.table({"scenario": takes.column("scenario").take(place), **columns})
+        pa.table({"scenario": takes.column("scenario").take(row_of_take), **columns})
         .group_by(["scenario", "label_id", "split"])
         .aggregate([([], "count_all")])
     )
