@@ -72,7 +72,7 @@ def bracket(stream: PoseStream, knots_ns: NDArray[np.int64]) -> Brackets:
 
 def part(brackets: Brackets, segments: NDArray[np.intp]) -> Brackets:
     """Return the (N, K) brackets of the N segments at positions `segments`, shape (N,)."""
-    return Brackets(*(column[segments] for column in brackets))
+    return Brackets._make(column[segments] for column in brackets)
 
 
 def sample(stream: PoseStream, brackets: Brackets) -> Poses:
