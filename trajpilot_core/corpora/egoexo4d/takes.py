@@ -67,7 +67,8 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
     records = read_metadata(corpus, TAKES)
     if not isinstance(records, list) or not records:
         raise InputError(f"{TAKES} holds {type(records).__name__} without takes, expected a list of takes; {ADVICE}")
-    captures = _captures(corpus) if any(_lacks_capture(record) for record in records) else {}
+    lacks_capture = any(isinstance(record, dict) and "capture" not in record for record in records)
+    captures = _captures(corpus) if lacks_capture else {}
     takes = Takes({}, {}, [])
     for index, record in enumerate(records):
         uid = as_id(record.get("take_uid")) if isinstance(record, dict) else None
@@ -109,10 +110,6 @@ def _only(values: set[object]) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _lacks_capture(record: object) -> bool:
-    return isinstance(record, dict) and "capture" not in record
-
-
 def _captures(corpus: Corpus) -> dict[str, object]:
     """Return capture_uid -> record of captures.json, for takes.json files that do not repeat the capture."""
     try:
@@ -145,17 +142,19 @@ def _take_files(uid: str, record: object, captures: dict[str, object], config: I
     camera, stream = _head_camera(take, capture)
     capture_name, capture_root = _capture_folder(capture)
     capture_key = capture_name or as_id(take.get("capture_uid"))
+    stand_in = f"participant:{participant}" if participant else f"take:{uid}"
+    has_trajectory = as_bool(take.get("has_trimmed_trajectory")) is not False  # where it says so, the disk decides
     return TakeFiles(
         uid=uid,
-        corpus=_corpus_of(take),
+        corpus=SIMULATED if take.get("university_name") == SIMULATED else CORPUS,
         take_id=take_id(uid),
         name=name,
         scenario=as_text(take.get("task_name")) or as_text(take.get("parent_task_name")) or "unknown",
         participant=participant,
-        capture=capture_key or _stand_in(uid, participant),
+        capture=capture_key or stand_in,
         camera=f"{camera}_{as_text(stream.get('stream_id')) or '214-1'}",
         video=_video_path(folder, stream, config),
-        trajectory=_trajectory_path(folder, take),
+        trajectory=f"{folder}/{TRAJECTORY}" if has_trajectory else None,
         timesync=f"{capture_root}/timesync.csv" if capture_root else None,
         calibration=f"{folder}/{CALIBRATION}",
         timesync_start=as_integer(take.get("timesync_start_idx")),
@@ -163,16 +162,6 @@ def _take_files(uid: str, record: object, captures: dict[str, object], config: I
         task_ids=tuple(n for n in map(as_integer, map(take.get, ("task_id", "parent_task_id"))) if n is not None),
         task_names=tuple(t for t in map(as_text, map(take.get, ("task_name", "parent_task_name"))) if t is not None),
     )
-
-
-def _corpus_of(take: dict[str, object]) -> str:
-    """Return the corpus of a take; one whose record says that it was simulated is never called real."""
-    return SIMULATED if take.get("university_name") == SIMULATED else CORPUS
-
-
-def _stand_in(uid: str, participant: str | None) -> str:
-    """Return what groups takes whose capture is unknown: the participant, else the take itself."""
-    return f"participant:{participant}" if participant else f"take:{uid}"
 
 
 def _folder(uid: str, take: dict[str, object]) -> tuple[str, str]:
@@ -231,11 +220,6 @@ def _video_path(folder: str, stream: dict[str, object], config: IngestConfig) ->
         )
     path = PurePosixPath(folder, relative)
     return str(path if config.video == "full" else path.parent / "downscaled" / "448" / path.name)
-
-
-def _trajectory_path(folder: str, take: dict[str, object]) -> str | None:
-    """Return the pose file; None where the corpus says that it has none. The disk decides the rest."""
-    return None if as_bool(take.get("has_trimmed_trajectory")) is False else f"{folder}/{TRAJECTORY}"
 
 
 def _capture_folder(capture: dict[str, object]) -> tuple[str | None, str | None]:

@@ -185,17 +185,13 @@ def _take(video: EgoPerVideo, folders: Folders) -> TakeFiles:
     )
 
 
-def union_of_steps(document: EgoPerFile) -> frozenset[str]:
-    """Return the steps of all tasks, joined by name; background is none of them."""
-    return frozenset(normalise(step, ()) for steps in document.steps.values() for step in steps)
-
-
 def _counts(document: EgoPerFile, gathered: ReaderState) -> tuple[CorpusCount, ...]:
+    joined = {normalise(step, ()) for steps in document.steps.values() for step in steps}
     rows: list[tuple[str, int, int | None, str]] = [
         ("tasks", len(document.steps), 5, ""),
         ("videos as released", len(document.videos) + len(document.lost), None, ""),
         ("steps, each task's own", sum(len(steps) for steps in document.steps.values()), None, ""),
-        ("steps, joined by name", len(union_of_steps(document)), 57, ""),
+        ("steps, joined by name", len(joined), 57, ""),
     ]
     for what, setting in (
         ("background segments", "ingest.egoper.keep_background"),

@@ -67,6 +67,8 @@ class _KnownEpic(NamedTuple):
     folders: Folders
     config: EpicConfig
     classes: EpicClasses
+    class_paths: tuple[str, ...]
+    """Tables of classes and sets."""
     tables: dict[Released, str]
 
 
@@ -92,21 +94,12 @@ def _known(corpus: Corpus, config: IngestConfig) -> _KnownEpic:
         )
     folders = Folders(corpus)
     tables = {role: needed(folders, places(PLACES, name), ADVICE) for role, name in TABLES.items()}
-    return _KnownEpic(folders, epic, _classes(folders), tables)
+    paths = {name: needed(folders, places(PLACES, name), ADVICE) for name in CLASS_FILES}
+    return _KnownEpic(folders, epic, _classes(corpus, paths), tuple(paths.values()), tables)
 
 
-def class_paths(folders: Folders) -> dict[str, str]:
-    """Return name -> path of the tables of classes and sets.
-
-    Raises:
-        InputError: one is absent.
-    """
-    return {name: needed(folders, places(PLACES, name), ADVICE) for name in CLASS_FILES}
-
-
-def _classes(folders: Folders) -> EpicClasses:
-    paths = class_paths(folders)
-    content = {name: read_document(folders.corpus, path) for name, path in paths.items()}
+def _classes(corpus: Corpus, paths: dict[str, str]) -> EpicClasses:
+    content = {name: read_document(corpus, path) for name, path in paths.items()}
     return EpicClasses(
         parse_classes(content[VERBS], paths[VERBS]),
         parse_classes(content[NOUNS], paths[NOUNS]),
@@ -282,7 +275,7 @@ def list_epic(corpus: Corpus, config: IngestConfig) -> Listing:
     known = _known(corpus, config)
     ids = {(a.participant, a.video_id) for rows in _files(known) for a in rows.file.actions}
     videos = {video_path(known.folders, participant, video_id) for participant, video_id in ids}
-    files = {*known.tables.values(), *class_paths(known.folders).values()}
+    files = {*known.tables.values(), *known.class_paths}
     return listing_of(known.folders, files | videos)
 
 

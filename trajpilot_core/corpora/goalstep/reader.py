@@ -72,6 +72,10 @@ class _Known(NamedTuple):
 
     folders: Folders
     config: GoalStepConfig
+    annotations: dict[Released, str]
+    """How a split is used -> its annotation file."""
+    joined: tuple[str, str]
+    """Metadata and table of groups, which a group's steps cannot be placed without."""
     groups: dict[str, tuple[str, ...] | None]
     videos: dict[str, Ego4dVideo]
 
@@ -91,33 +95,20 @@ def take_id(entry: str, uid: str) -> str:
     return f"{CORPUS}:{entry}:{uid}"
 
 
-def _annotation_files(folders: Folders, config: IngestConfig) -> dict[Released, str]:
-    """Return how a split is used -> its annotation file.
+def _known(corpus: Corpus, config: IngestConfig) -> _Known:
+    """Read what the annotations are joined with.
 
     Raises:
-        InputError: the test split was asked for, or an annotation file is absent.
+        InputError: the test split was asked for, or a file is absent.
     """
+    folders = Folders(corpus)
     if config.test_split == "test":
         raise InputError("goalstep_test.json holds no times to test on; set ingest.test_split to val")
-    return {role: needed(folders, places(PLACES, *names), ADVICE) for role, names in FILES.items()}
-
-
-def _joined(folders: Folders) -> tuple[str, str]:
-    """Return the paths of the metadata and of the table of groups, which a group's steps cannot be placed without.
-
-    Raises:
-        InputError: one is absent.
-    """
-    return needed(folders, METADATA, ADVICE), needed(folders, places(PLACES, GROUPS), ADVICE)
-
-
-def _known(corpus: Corpus, config: IngestConfig) -> _Known:
-    folders = Folders(corpus)
-    _annotation_files(folders, config)
-    metadata, table = _joined(folders)
+    annotations = {role: needed(folders, places(PLACES, *names), ADVICE) for role, names in FILES.items()}
+    metadata, table = needed(folders, METADATA, ADVICE), needed(folders, places(PLACES, GROUPS), ADVICE)
     videos = parse_ego4d(read_document(corpus, metadata), metadata)
     groups = parse_groups(read_document(corpus, table), table)
-    return _Known(folders, config.goalstep, groups, videos)
+    return _Known(folders, config.goalstep, annotations, (metadata, table), groups, videos)
 
 
 def read_goalstep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
@@ -128,17 +119,17 @@ def read_goalstep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """
     gathered = ReaderState()
     known = _known(corpus, config)
-    annotated, n_in = _annotated(known, config, gathered)
+    annotated, n_in = _annotated(known, gathered)
     labels = _cut(known, annotated, gathered)
     counts = _counts(annotated, gathered, known.config, labels)
     return gathered.reading(known.folders, n_in, gathered.scenarios, counts)
 
 
-def _annotated(known: _Known, config: IngestConfig, gathered: ReaderState) -> tuple[list[_Annotated], int]:
+def _annotated(known: _Known, gathered: ReaderState) -> tuple[list[_Annotated], int]:
     """Read the entries of both files and drop the steps that a filter leaves out."""
     found: list[_Annotated] = []
     n_in = 0
-    for released, path in _annotation_files(known.folders, config).items():
+    for released, path in known.annotations.items():
         document = parse_goalstep(read_document(known.folders.corpus, path), path, known.config.level)
         n_in += document.n_units
         for uid, index, n_units, fault in document.lost:
@@ -345,8 +336,8 @@ def list_goalstep(corpus: Corpus, config: IngestConfig) -> Listing:
     """
     gathered = ReaderState()
     known = _known(corpus, config)
-    annotated, _ = _annotated(known, config, gathered)
-    files = {*_annotation_files(known.folders, config).values(), *_joined(known.folders)}
+    annotated, _ = _annotated(known, gathered)
+    files = {*known.annotations.values(), *known.joined}
     parts = [part for a in annotated if not isinstance(a.parts, Fault) for part in a.parts]
     videos = {video_path(known, part.uid) for part in parts}
     return listing_of(known.folders, {*files, *videos})
