@@ -37,13 +37,9 @@ def parted(found: Iterable[tuple[Key, Item | Fault]]) -> tuple[tuple[Item, ...],
     return good, tuple((key, item) for key, item in listed if isinstance(item, Fault))
 
 
-def counts_of_reader(rows: Iterable[tuple[str, int, int | None, str]]) -> tuple[CorpusCount, ...]:
-    """Return what a reader alone can count.
-
-    Args:
-        rows: what is counted, our count, the paper's if it states one, and the settings that decide ours.
-    """
-    return tuple(CorpusCount(what=what, ours=ours, paper=paper, setting=said) for what, ours, paper, said in rows)
+def count(what: str, ours: int, paper: int | None = None, setting: str = "") -> CorpusCount:
+    """Return a row of the counts: ours, the paper's if it states one, and the settings that decide ours."""
+    return CorpusCount(what=what, ours=ours, paper=paper, setting=setting)
 
 
 @dataclass(frozen=True)

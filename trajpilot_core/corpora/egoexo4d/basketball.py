@@ -23,7 +23,7 @@ from trajpilot_core.corpora.base import (
     Published,
     Released,
     TakeFiles,
-    counts_of_reader,
+    count,
 )
 from trajpilot_core.corpora.egoexo4d.atomic import ATOMIC_FILE, read_one
 from trajpilot_core.corpora.egoexo4d.descriptions import count_descriptions, read_annotation
@@ -272,7 +272,7 @@ def _counts(
         "takes with such shots": sum(bool(found) for found in shots.values()),
         **{name: sides[name] for name in ("made, train", "missed, train", "made, test", "missed, test")},
     }
-    return counts_of_reader((what, n, PAPER.get(what), SETTINGS) for what, n in rows.items())
+    return tuple(count(what, n, PAPER.get(what), SETTINGS) for what, n in rows.items())
 
 
 def _kind(mined: _Mined) -> AnnotationKind:

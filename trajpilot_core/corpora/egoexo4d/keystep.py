@@ -20,7 +20,7 @@ from trajpilot_core.corpora.base import (
     Fault,
     Published,
     by_start,
-    counts_of_reader,
+    count,
     span_point,
 )
 from trajpilot_core.corpora.egoexo4d.download import download_of
@@ -179,7 +179,7 @@ def _counts(reading: CorpusReading) -> tuple[CorpusCount, ...]:
         ("segments that are not essential", sum(d.is_essential is False for d in known), "essential_only"),
         (f"labels with {OFFICIAL_MIN} training segments or more", frequent, "min_label_train"),
     )
-    return counts_of_reader((what, n, None, f"ingest.keystep.{setting}") for what, n, setting in rows)
+    return tuple(count(what, n, setting=f"ingest.keystep.{setting}") for what, n, setting in rows)
 
 
 def _kind(files: _Files) -> AnnotationKind:

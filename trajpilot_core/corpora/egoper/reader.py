@@ -18,7 +18,7 @@ from trajpilot_core.corpora.base import (
     Published,
     Released,
     TakeFiles,
-    counts_of_reader,
+    count,
     span_point,
 )
 from trajpilot_core.corpora.egoper.files import (
@@ -187,21 +187,16 @@ def _take(video: EgoPerVideo, folders: Folders) -> TakeFiles:
 
 def _counts(document: EgoPerFile, gathered: ReaderState) -> tuple[CorpusCount, ...]:
     joined = {normalise(step, ()) for steps in document.steps.values() for step in steps}
-    rows: list[tuple[str, int, int | None, str]] = [
-        ("tasks", len(document.steps), 5, ""),
-        ("videos as released", len(document.videos) + len(document.lost), None, ""),
-        ("steps, each task's own", sum(len(steps) for steps in document.steps.values()), None, ""),
-        ("steps, joined by name", len(joined), 57, ""),
-    ]
-    for what, setting in (
-        ("background segments", "ingest.egoper.keep_background"),
-        ("segments with an error", "ingest.egoper.leave_out"),
-        ("videos without an error, train", ""),
-        ("videos without an error, test", ""),
-        (OVERLAPS, ""),
-    ):
-        rows.append((what, gathered.counts[what], None, setting))
-    return counts_of_reader(rows)
+    settings = {"background segments": "keep_background", "segments with an error": "leave_out"}
+    without = ("videos without an error, train", "videos without an error, test", OVERLAPS)
+    return (
+        count("tasks", len(document.steps), 5),
+        count("videos as released", len(document.videos) + len(document.lost)),
+        count("steps, each task's own", sum(len(steps) for steps in document.steps.values())),
+        count("steps, joined by name", len(joined), 57),
+        *(count(what, gathered.counts[what], setting=f"ingest.egoper.{name}") for what, name in settings.items()),
+        *(count(what, gathered.counts[what]) for what in without),
+    )
 
 
 def list_egoper(corpus: Corpus, config: IngestConfig) -> Listing:

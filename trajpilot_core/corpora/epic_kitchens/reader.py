@@ -18,7 +18,7 @@ from trajpilot_core.corpora.base import (
     Listing,
     Released,
     TakeFiles,
-    counts_of_reader,
+    count,
 )
 from trajpilot_core.corpora.epic_kitchens.files import (
     Action,
@@ -246,24 +246,19 @@ def _take(known: _KnownEpic, participant: str, video_id: str) -> TakeFiles:
 
 
 def _counts(known: _KnownEpic, files: Sequence[_SplitRows], gathered: ReaderState) -> tuple[CorpusCount, ...]:
-    gap = "ingest.epic_kitchens.gap_s"
-    rows: list[tuple[str, int, int | None, str]] = [
-        ("verb classes", len(known.classes.verbs), None, ""),
-        ("noun classes", len(known.classes.nouns), None, ""),
-    ]
+    rows = [count("verb classes", len(known.classes.verbs)), count("noun classes", len(known.classes.nouns))]
     for table in files:
         role, actions = table.released, table.file.actions
         early = f"actions that start too early, {role}"
         pairs = len({(a.verb_class, a.noun_class) for a in actions})
         rows += [
-            (f"rows as released, {role}", table.file.n_units, None, ""),
-            (f"videos as released, {role}", len({a.video_id for a in actions}), None, ""),
-            (f"pairs of verb and noun, {role}", pairs, 3568 if role == "train" else None, ""),
-            (f"rows without a narration time, {role}", sum(a.narration_s is None for a in actions), None, ""),
-            (early, gathered.counts[early], None, gap),
+            count(f"rows as released, {role}", table.file.n_units),
+            count(f"videos as released, {role}", len({a.video_id for a in actions})),
+            count(f"pairs of verb and noun, {role}", pairs, 3568 if role == "train" else None),
+            count(f"rows without a narration time, {role}", sum(a.narration_s is None for a in actions)),
+            count(early, gathered.counts[early], setting="ingest.epic_kitchens.gap_s"),
         ]
-    rows.append((OVERLAPS, gathered.counts[OVERLAPS], None, ""))
-    return counts_of_reader(rows)
+    return *rows, count(OVERLAPS, gathered.counts[OVERLAPS])
 
 
 def list_epic(corpus: Corpus, config: IngestConfig) -> Listing:

@@ -19,7 +19,7 @@ from trajpilot_core.corpora.base import (
     Published,
     Released,
     TakeFiles,
-    counts_of_reader,
+    count,
     span_point,
 )
 from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
@@ -309,23 +309,23 @@ def _counts(
     annotated: Sequence[_Annotated], gathered: ReaderState, config: GoalStepConfig, labels: Counter[str]
 ) -> tuple[CorpusCount, ...]:
     level, filters = "ingest.goalstep.level", "ingest.goalstep: relevance, keep_continued, procedural_only"
-    rows: list[tuple[str, int, int | None, str]] = []
+    rows: list[CorpusCount] = []
     roles: tuple[tuple[Released, int], ...] = (("train", 480), ("test", 124))
     for role, paper in roles:
         entries = [one.entry for one in annotated if one.released == role]
+        kept = f"entries that keep a segment, {role}"
         rows += [
-            (f"entries, {role}", len(entries), None, ""),
-            (f"groups of videos, {role}", sum(entry.uid.startswith(GROUP) for entry in entries), None, ""),
-            (f"{config.level}s as released, {role}", sum(entry.n_units for entry in entries), None, level),
-            (kept := f"entries that keep a segment, {role}", gathered.counts[kept], paper, FILTERS),
+            count(f"entries, {role}", len(entries)),
+            count(f"groups of videos, {role}", sum(entry.uid.startswith(GROUP) for entry in entries)),
+            count(f"{config.level}s as released, {role}", sum(entry.n_units for entry in entries), setting=level),
+            count(kept, gathered.counts[kept], paper, FILTERS),
         ]
     for least in CUTS:
         what = f"training labels that stand at least {least} times"
         said = f"{filters}, min_label_train = {least}; the paper has {PAPER_LABELS} labels"
-        rows.append((what, sum(n >= least for n in labels.values()), None, said))
-    for what in ("segments with absent fields", "segments over two files", OVERLAPS):
-        rows.append((what, gathered.counts[what], None, ""))
-    return counts_of_reader(rows)
+        rows.append(count(what, sum(n >= least for n in labels.values()), setting=said))
+    own = ("segments with absent fields", "segments over two files", OVERLAPS)
+    return *rows, *(count(what, gathered.counts[what]) for what in own)
 
 
 def list_goalstep(corpus: Corpus, config: IngestConfig) -> Listing:

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from schemas.annotation import SIMULATED, CorpusCount, Details, ScenarioLabel, SegmentDetails
 from schemas.arrow import arrow_schema, table_of
-from trajpilot_core.corpora.base import CorpusReading, Published
+from trajpilot_core.corpora.base import CorpusReading, Published, count
 from trajpilot_core.corpora.records.tables import CutTake, Tables
 
 TRAIN_TAKES, TEST_TAKES = "takes, train", "takes, test"
@@ -83,15 +83,9 @@ def counts_of(tables: Tables, reading: CorpusReading, published: Mapping[str, Pu
     The paper's counts are of real recordings, so simulated takes have none next to theirs.
     """
     is_real = SIMULATED not in tables.takes.column("corpus").to_pylist()
-    common = _common_counts(tables)
-    rows = [_count(what, ours, published.get(what)) for what, ours in common.items()]
+    stated = {what: (known.count, known.setting) for what, known in published.items()}
+    rows = [count(what, ours, *stated.get(what, (None, ""))) for what, ours in _common_counts(tables).items()]
     return [row if is_real else row.replace(paper=None) for row in (*rows, *reading.counts)]
-
-
-def _count(what: str, ours: int, known: Published | None) -> CorpusCount:
-    if known is None:
-        return CorpusCount(what=what, ours=ours, paper=None, setting="")
-    return CorpusCount(what=what, ours=ours, paper=known.count, setting=known.setting)
 
 
 def _common_counts(tables: Tables) -> dict[str, int]:
