@@ -10,7 +10,7 @@ from schemas.rejects import Reject, RejectCode, reject
 STAGE = "ingest"
 Released = Literal["train", "test"]
 Item = TypeVar("Item")
-Key = TypeVar("Key", bound=Hashable)
+RecordKey = TypeVar("RecordKey", bound=Hashable)
 
 
 class Fault(NamedTuple):
@@ -26,7 +26,9 @@ class Fault(NamedTuple):
         )
 
 
-def parted(found: Iterable[tuple[Key, Item | Fault]]) -> tuple[tuple[Item, ...], tuple[tuple[Key, Fault], ...]]:
+def parted(
+    found: Iterable[tuple[RecordKey, Item | Fault]],
+) -> tuple[tuple[Item, ...], tuple[tuple[RecordKey, Fault], ...]]:
     """Return the items that can be used, and the key and the fault of those that cannot, both in order.
 
     Args:
@@ -78,7 +80,7 @@ class AnnotatedPoint(NamedTuple):
     annotation_uid: str
     annotator: str
     offset: int
-    """Key in the source file's list."""
+    """RecordKey in the source file's list."""
     span_s: tuple[float, float] | None = None
     """Annotated start and end, finite; None for a moment."""
     label: str | None = None
