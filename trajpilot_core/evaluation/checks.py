@@ -127,7 +127,7 @@ def gate_check(predictions: Predictions) -> Judgement:
     check = "identity: overall gain = open rate x gain on the opened windows"
     fallback = {(block.seed, block.horizon): block for block in predictions.of(REFERENCE)}
     faults, rates = [], []
-    for variant in (one.id for one in METHODS if one.gated and one.id in predictions.variants()):
+    for variant in (one.id for one in METHODS if one.gate and one.id in predictions.variants()):
         n_open, n = 0, 0
         for block in predictions.of(variant):
             other = fallback.get((block.seed, block.horizon))

@@ -7,7 +7,8 @@ from markupsafe import Markup
 from pydantic import JsonValue
 
 from schemas.predict import Plan, PlanRow
-from trajpilot_core.methods import METHODS
+from trajpilot_core.methods import METHODS, method
+from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.predict.drawing import Scene
 from trajpilot_core.report.drawing.row_styles import answer_rules, page_rules
 from trajpilot_core.report.json_report import script_json
@@ -16,7 +17,6 @@ from trajpilot_core.report.paths import three_views
 
 REPORT = "trajpilot_core.report"
 WIDEST = 100.0
-ROLES = {"start": "Start", "goal": "Goal"}
 
 
 def render(plan: Plan, scene: Scene) -> bytes:
@@ -64,13 +64,13 @@ def gate_said(row: PlanRow) -> str:
     """State in a sentence what the gate of a row did."""
     if row.gate is None or row.threshold is None:
         return "no gate"
-    state = "open" if row.opened else "closed"
-    if row.row == "scorer_plus":
-        did = "its own sequence stands" if row.opened else "the No-Traj answer stands"
-        return f"gate {state}: expected gain over No-Traj {row.gate:+.3f}, opens from {row.threshold:+.3f}; {did}"
+    declared, fallback = method(row.row).gate, method(REFERENCE).name
+    assert declared is not None
+    state, did = ("open", declared.open_means) if row.opened else ("closed", f"the {fallback} answer stands")
+    if declared.measures == "gain":
+        return f"gate {state}: expected gain over {fallback} {row.gate:+.3f}, opens from {row.threshold:+.3f}; {did}"
     never = row.threshold > 1.0
-    from_ = "never opens (on dev no threshold beat No-Traj)" if never else f"opens from {row.threshold:.3f}"
-    did = "a retrieved trajectory was trusted" if row.opened else "the No-Traj answer stands"
+    from_ = f"never opens (on dev no threshold beat {fallback})" if never else f"opens from {row.threshold:.3f}"
     return f"gate {state}: {row.gate:.3f}, {from_}; {did}"
 
 

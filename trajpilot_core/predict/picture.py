@@ -10,7 +10,7 @@ from trajpilot_core.report.paths import VIEWS, Path
 
 NAME, TITLE = "paths", "Head paths of the plan"
 STYLES = {"true": "oracle", "nearest": "endpoint_traj", "chosen": "scorer"}
-"""Kind of a path -> line of the report's style sheet."""
+"""Kind of a path -> row whose colour it borrows, as in report.css: a path is no row."""
 NAMES = {
     ("true", False): "Start",
     ("true", True): "Goal",

@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from schemas.results import Ceiling
+from trajpilot_core.methods import method
+from trajpilot_core.methods.base import REFERENCE, SHOWS
 from trajpilot_core.report.names import OPEN_METRICS, in_order, row_name
 from trajpilot_core.report.tables import TOO_FEW, number
+from trajpilot_core.simworld.inference.visible import InputKind
 
-INFORMATION = ("no_traj", "endpoint_traj", "oracle")
+INFORMATION = tuple(SHOWS)
 """Rows that stand for all that can be seen: no motion, the endpoints' motion, all motion; per horizon only these."""
+GOAL: InputKind = "endpoint_traj"
+"""The ceiling that planners can come close to: it bounds all that see no step between Start and Goal."""
 KEY_METRICS = ("M@1", "MSeq")
 State = Literal["below", "level", "open", "warn", "broken"]
 Whole = Literal["absent", "kept", "warned", "broken", "open"]
@@ -180,18 +185,18 @@ def _row(variant: str, rows: Sequence[Ceiling], metrics: Sequence[str]) -> Ceili
 def recovered(rows: Sequence[Ceiling]) -> str:
     """State how far each row is from the learned No-Traj to the ceiling of Endpoint-Traj, in M@1 over all horizons."""
     pooled = {row.variant: row for row in rows if row.horizon is None and row.metric == "M@1"}
-    base, goal = pooled.get("no_traj"), pooled.get("endpoint_traj")
+    base, goal = pooled.get(REFERENCE), pooled.get(GOAL)
     if base is None or goal is None or goal.ceiling <= base.value:
         return ""
     way = goal.ceiling - base.value
     shares = [
         f"{row_name(variant)} {number(100 * (pooled[variant].value - base.value) / way)} %"
-        for variant in in_order(set(pooled) - {"no_traj", "oracle"})
-        if math.isclose(pooled[variant].ceiling, goal.ceiling, abs_tol=1e-6)
+        for variant in in_order(pooled)
+        if method(variant).ceiling == GOAL
     ]
     return (
-        f"From the learned No-Traj ({number(base.value)}) to the ceiling of Endpoint-Traj ({number(goal.ceiling)}), in "
-        f"M@1 over all horizons, the rows that this ceiling bounds come this far: {', '.join(shares)}."
+        f"From the learned {row_name(REFERENCE)} ({number(base.value)}) to the ceiling of {row_name(GOAL)} "
+        f"({number(goal.ceiling)}), in M@1 over all horizons, the rows that this ceiling bounds come this far: {', '.join(shares)}."
     )
 
 

@@ -196,26 +196,26 @@ def all_tables(results: Results) -> list[ResultTable]:
     variants = results.variants()
     main = with_role("main")
     others = [variant for variant in variants if variant not in main]
-    against = [variant for variant in variants if variant != "no_traj"]
+    against = [variant for variant in variants if variant != REFERENCE]
     tables = [
         build_table("overview", "All rows over all horizons", results, variants, OPEN_METRICS, per_horizon=False),
         build_table(
             "gain",
-            "Difference to No-Traj, paired over takes",
+            f"Difference to {row_name(REFERENCE)}, paired over takes",
             results,
             against,
             OPEN_METRICS,
-            reference="no_traj",
+            reference=REFERENCE,
             per_horizon=False,
         ),
         build_table("horizons", "The main rows per horizon", results, main, OPEN_METRICS, pooled=False),
         build_table(
             "gain-horizons",
-            "Difference to No-Traj per horizon, paired over takes",
+            f"Difference to {row_name(REFERENCE)} per horizon, paired over takes",
             results,
             against,
             OPEN_METRICS,
-            reference="no_traj",
+            reference=REFERENCE,
             pooled=False,
         ),
         build_table("controls", "Ablations and controls per horizon", results, others, OPEN_METRICS, pooled=False),

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from toy_method import listed
 
 from schemas.predict import FORMAT, Motion, OwnTake, Plan, PlanQuery, PlanRow, PlanStep, RankedLabel, Retrieved
 from trajpilot_core.predict.drawing import OFF, Clips, Scene, ShownFrame, head_paths
@@ -156,3 +157,11 @@ def test_the_command_refuses_with_one_message_and_status_2(
     error = capsys.readouterr().err
     assert said in " ".join(error.split())
     assert "Traceback" not in error
+
+
+def test_a_row_says_itself_what_its_open_gate_trusts() -> None:
+    of = plan()
+    with listed():
+        page = render(of.replace(rows=(*of.rows, row("toy", of.rows[0].steps, (0.2, 0.1, True)))), scene(of)).decode()
+    assert "the toy stands. It trusts toys." in page
+    assert page.count("trusts no single trajectory") == 1

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from schemas.arrow import rows_of
 from schemas.results import CurvePoint
-from trajpilot_core.methods import METHODS
+from trajpilot_core.methods import METHODS, examined
 from trajpilot_core.report.context import Look
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
 from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, legend_of
@@ -14,8 +14,6 @@ from trajpilot_core.report.drawing.svg_grid import Key, Panel, sheet
 from trajpilot_core.report.figures.base import Figure, Material
 from trajpilot_core.report.names import row_name
 
-LIKE = {"traj": "oracle", "e_tau": "scorer"}
-"""Model that no row is called after -> the row whose look its curve has."""
 NAMES = {"e_tau": "trajectory encoder", "traj": "with trajectories"}
 CHOSEN_BY = {"alignment": "R@5", "predictor": "M@1", "scorer": "selection", "scorer_plus": "log likelihood"}
 """What chooses the epoch that is kept, on dev: the `selected` of the trainings."""
@@ -47,7 +45,7 @@ def _curves(title: str, y_label: str, rows: Sequence[CurvePoint], factor: float)
             Point(float(r.epoch), *[factor * r.value] * 3)
             for r in sorted((r for r in rows if r.model == model), key=lambda r: r.epoch)
         )
-        series.append(Series(name, look_of(name), points, "none"))
+        series.append(Series(name, colour_of(name), points, "none"))
     last = max((row.epoch for row in rows), default=1)
     step = max(1, round(last / 5))
     axes = Axes(title, "epoch", y_label, tuple(float(e) for e in range(0, last + 1, step)))
@@ -97,9 +95,10 @@ def short(model: str) -> str:
     return model.split("/", 1)[1]
 
 
-def look_of(name: str) -> str:
-    """Return the row whose look the curve of a model has: its own where one is called as the model is."""
-    return name if any(one.id == name for one in METHODS) else LIKE.get(name, "scorer")
+def colour_of(name: str) -> str:
+    """Return the row whose colour the curve of a model has: of its name, else the first that rests on it alone."""
+    own = [one.id for one in METHODS if one.id == name]
+    return next(iter((*own, *(one.id for one in METHODS if one.models == (name,)), examined().id)))
 
 
 def _name(model: str) -> str:
@@ -108,7 +107,7 @@ def _name(model: str) -> str:
 
 
 def _style(model: str) -> str:
-    return look_of(short(model))
+    return colour_of(short(model))
 
 
 def _is(row: CurvePoint, model: str, split: str, quantity: str) -> bool:

@@ -8,7 +8,8 @@ from trajpilot_core.report.figures.base import Figure, Material, horizons_of, se
 from trajpilot_core.report.tables import Results
 
 AVERAGE = "pool_mean"
-"""The control beside the main rows: what their gain is without choosing."""
+"""The control beside the main rows: what their gain is without choosing. Named by hand: the figure asks this one
+question, and another control answers another."""
 
 
 def gaining() -> list[str]:

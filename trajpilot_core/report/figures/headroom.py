@@ -5,7 +5,8 @@ from trajpilot_core.report.drawing.legend import Chart, legend_of
 from trajpilot_core.report.figures.base import Figure, Material
 
 POOL_STYLES = ("previous", "no_traj", "endpoint_traj", "scorer", "oracle", "pool_mean")
-"""Looks that the lines borrow, pool by pool; none of the lines is a row."""
+"""Rows whose colours and dashes the lines borrow, pool by pool. Named by hand, because none of the lines is a row: any
+rows would do whose lines are easily told apart."""
 
 
 def charts(material: Material) -> list[Chart]:
