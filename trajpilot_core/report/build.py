@@ -16,8 +16,9 @@ from schemas.config import ReportConfig
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.results import Ceiling, CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
 from trajpilot_core.corpora.registry import spec_of
+from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.progress import CountedSteps
-from trajpilot_core.engine.stage import Inputs, Runtime
+from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
 from trajpilot_core.report import health, json_report, latex, published
 from trajpilot_core.report.attribution import absent_rows, attribution_tables
 from trajpilot_core.report.ceilings import ceilings_of
@@ -31,8 +32,6 @@ from trajpilot_core.report.load import draw_gallery, load_facts, video_files
 from trajpilot_core.report.names import NOT_BUILT
 from trajpilot_core.report.page import Page, render
 from trajpilot_core.report.tables import Results, all_tables, number, results_of
-
-CURVES = ("alignment", "predictor", "scorer")
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,11 @@ class Loaded:
     labels: pa.Table
     windows: pa.Table
     motions: pa.Table
-    n_features: int
-    n_texts: int
+    outputs: dict[str, tuple[str, int]]
+    """Stage that drops rows -> what one row of it is, and how many came out."""
 
 
-def load(inputs: Inputs, stages: Sequence[str]) -> Loaded:
+def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
     """Read the tables."""
     return Loaded(
         rows_of(Metric, inputs.table("metrics")),
@@ -74,25 +73,33 @@ def load(inputs: Inputs, stages: Sequence[str]) -> Loaded:
         rows_of(GateRow, inputs.table("gate")),
         rows_of(Headroom, inputs.table("headroom")),
         rows_of(ShuffleScore, inputs.table("shuffles")),
-        [(stage, rows_of(CurvePoint, inputs.table(f"{stage}_curves"))) for stage in CURVES],
-        {stage: inputs.table(f"{stage}.rejects") for stage in stages},
+        [
+            (s.name, rows_of(CurvePoint, inputs.table(of)))
+            for s in stages
+            for of in s.writes
+            if of == f"{s.name}_curves"
+        ],
+        {stage.name: inputs.table(rejects_entry(stage.name)) for stage in stages},
         inputs.table("takes", ("take_id", "corpus", "split", "scenario", "duration_s")),
         inputs.table("segments", ("split",)),
         inputs.table("labels", ("n_train", "n_test")),
         inputs.table("windows", ("split", "horizon")),
         inputs.table("motions", ("source", "frame", "scale")),
-        inputs.table("features", ("segment_id",)).num_rows,
-        inputs.table("text_bank", ("label_id",)).num_rows,
+        {
+            s.name: (s.output.unit, s.output.count(inputs.table(s.output.entry, s.output.columns)))
+            for s in stages
+            if s.output
+        },
     )
 
 
-def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[str], runtime: Runtime) -> Report:
+def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime: Runtime) -> Report:
     """Build all documents.
 
     Args:
         inputs: the entries that the stage declares.
         cfg: settings of the report.
-        stages: stages whose rejects are shown.
+        stages: those whose rejects and outputs are counted.
         runtime: where the videos lie, and how many decoders may run.
     """
     steps = CountedSteps(runtime.progress, after=3)
@@ -162,7 +169,7 @@ def _page(
         headroom=loaded.headroom,
         shuffles=_shuffles(loaded.shuffles),
         counts=health.counts(loaded.takes, loaded.segments, loaded.windows),
-        flows=health.flows(_kept(loaded), loaded.rejects),
+        flows=health.flows(loaded.outputs, loaded.rejects),
         problems=health.problems(loaded.rejects),
         published=published.comparisons(results, cfg),
         published_source=published.SOURCE,
@@ -175,18 +182,6 @@ def _page(
         limits=_limits(loaded, results),
         absent_rows=absent_rows(results),
     )
-
-
-def _kept(loaded: Loaded) -> dict[str, tuple[str, int]]:
-    """Rows that the stages which drop rows wrote."""
-    scored = max((m.n_windows for m in loaded.metrics if m.pooling == "sample"), default=0)
-    return {
-        "ingest": ("action segments", loaded.segments.num_rows),
-        "trajectories": ("segments", loaded.motions.num_rows),
-        "features": ("segments", loaded.n_features),
-        "text_bank": ("labels", loaded.n_texts),
-        "evaluation": ("test windows", scored),
-    }
 
 
 def _simulated(loaded: Loaded) -> bool:

@@ -196,7 +196,8 @@ def recovered(rows: Sequence[Ceiling]) -> str:
     ]
     return (
         f"From the learned {row_name(REFERENCE)} ({number(base.value)}) to the ceiling of {row_name(GOAL)} "
-        f"({number(goal.ceiling)}), in M@1 over all horizons, the rows that this ceiling bounds come this far: {', '.join(shares)}."
+        f"({number(goal.ceiling)}), in M@1 over all horizons, the rows that this ceiling bounds come this far: "
+        f"{', '.join(shares)}."
     )
 
 

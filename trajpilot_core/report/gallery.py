@@ -1,8 +1,9 @@
 """Which windows the gallery shows, by a fixed rule, and what is known about each.
 
-Rule: windows fall into three classes by the plan of `methods.examined` of the first seed: `gate wrong` (it opened, and fewer middle
-steps are right than in the fallback), `success` (all middle steps right), `failure` (the rest). Equal shares of every
-class are drawn at random by the seed of the report, whatever they look like. A class with too few is not filled up.
+Rule: windows fall into three classes by the plan of `methods.examined` of the first seed: `gate wrong` (it opened, and
+fewer middle steps are right than in the fallback), `success` (all middle steps right), `failure` (the rest). Equal
+shares of every class are drawn at random by the seed of the report, whatever they look like. A class with too few is
+not filled up.
 """
 
 from collections.abc import Mapping, Sequence

@@ -4,7 +4,9 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +18,14 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import ReportConfig
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.results import Judgement, Metric
+from trajpilot_core.engine.stage import Output, Runtime, Work
 from trajpilot_core.report import health, published
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.page import GROUPS
 from trajpilot_core.report.tables import all_tables, number, results_of
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import REPORTED, STAGES
+from trajpilot_core.stages.report import report_on
 
 CFG = ReportConfig(config_digest="0123456789abcdef", corpus="egoexo4d_atomic", frames=False)
 
@@ -390,6 +394,18 @@ def test_a_window_that_three_stages_miss_is_lost_once(inputs: Tables) -> None:
     assert health.lost_units(held) == {"predictor": 2, "scorer": 0, "evaluation": 1}
     kept = {stage: t for stage, t in inputs.tables.items() if stage.endswith(".rejects")}
     assert sum(health.lost_units(kept).values()) == sum(sum(t["n_units"].to_pylist()) for t in kept.values())
+
+
+def test_a_stage_says_itself_what_the_report_counts_of_it(inputs: Tables) -> None:
+    toy = replace(STAGES["features"], name="toy", writes=("toys",), output=Output("toys", "toys", ("split",)))
+    more = {"toys": inputs.tables["segments"], "toy.rejects": inputs.tables["trajectories.rejects"]}
+    stage, kept = report_on((*REPORTED, toy)), Kept()
+    assert {"toys", "toy.rejects"} <= set(stage.reads)
+    held = Tables({**inputs.tables, **more})
+    stage.run(Work(held, CFG, (), kept, Runtime("/nowhere", "cpu", 1, Path("unused"))))
+    n, lost = more["toys"].num_rows, more["toy.rejects"].num_rows
+    cells = "".join(f'<td class="num">{count}</td>' for count in (n + lost, lost, n))
+    assert f'<tr><th scope="row">toy</th><td>toys</td>{cells}' in kept.documents["report.html"].decode()
 
 
 def test_rows_that_were_not_built_leave_no_hole(inputs: Tables) -> None:
