@@ -12,8 +12,8 @@ from trajpilot_core.arrays import Array
 from trajpilot_core.predict.answers import Clips, Given
 from trajpilot_core.predict.footage import ClipTimes, Footage
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.report.frames import Thumbnail, Wanted, thumbnails
-from trajpilot_core.report.paths import Path, integrate
+from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery.paths import Path, integrate
 
 SHOT_PX = 224
 QUERY = "query"

@@ -6,7 +6,7 @@ from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart
 from trajpilot_core.report.drawing.picture import Drawn, NotDrawn, Picture, fitted
 from trajpilot_core.report.drawing.style import style
 from trajpilot_core.report.drawing.svg_grid import Panel, keys_of, sheet
-from trajpilot_core.report.paths import VIEWS, Path
+from trajpilot_core.report.gallery.paths import VIEWS, Path
 
 NAME, TITLE = "paths", "Head paths of the plan"
 STYLES = {"true": "oracle", "nearest": "endpoint_traj", "chosen": "scorer"}

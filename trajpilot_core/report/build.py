@@ -19,19 +19,20 @@ from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
-from trajpilot_core.report import health, json_report, latex, published
-from trajpilot_core.report.attribution import absent_rows, attribution_tables
-from trajpilot_core.report.ceilings import ceilings_of
+from trajpilot_core.report import health, json_report
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.horizons import main_legend
-from trajpilot_core.report.frames import Thumbnail, Wanted, thumbnails
-from trajpilot_core.report.gallery import Example, GalleryWindows, examples
+from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery.load import draw_gallery, load_facts, video_files
+from trajpilot_core.report.gallery.windows import Example, GalleryWindows, examples
 from trajpilot_core.report.limits import limits
-from trajpilot_core.report.load import draw_gallery, load_facts, video_files
-from trajpilot_core.report.names import NOT_BUILT
 from trajpilot_core.report.page import Page, render
-from trajpilot_core.report.tables import Results, all_tables, number, results_of
+from trajpilot_core.report.tables import latex, published
+from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
+from trajpilot_core.report.tables.ceilings import ceilings_of
+from trajpilot_core.report.tables.names import NOT_BUILT
+from trajpilot_core.report.tables.results import Results, all_tables, number, results_of
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from schemas.base import Record
 from schemas.results import Metric
-from trajpilot_core.report.tables import ResultTable
+from trajpilot_core.report.tables.results import ResultTable
 
 FORMAT = 1
 """Version of the layout of report.json."""

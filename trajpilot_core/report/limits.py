@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from schemas.results import Judgement
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
-from trajpilot_core.report.ceilings import Ceilings
-from trajpilot_core.report.names import row_name
-from trajpilot_core.report.tables import Results
+from trajpilot_core.report.tables.ceilings import Ceilings
+from trajpilot_core.report.tables.names import row_name
+from trajpilot_core.report.tables.results import Results
 
 FEW_TAKES = 40
 """Below this number of takes, intervals over takes are too narrow. Source: docs/decisions/metrics.md."""

@@ -29,7 +29,7 @@ READS = (
 
 def sources(inputs: Inputs, cfg: ReportConfig, data_root: str) -> list[Source]:
     """Return the videos whose frames the gallery shows."""
-    from trajpilot_core.report.load import draw_gallery, video_files
+    from trajpilot_core.report.gallery.load import draw_gallery, video_files
 
     if not cfg.frames:
         return []

@@ -31,7 +31,7 @@ from trajpilot_core.predict import answers
 from trajpilot_core.predict.page import gate_said
 from trajpilot_core.report.drawing.row_styles import answer_rules, mark_of
 from trajpilot_core.report.drawing.style import style
-from trajpilot_core.report.gallery import draw
+from trajpilot_core.report.gallery.windows import draw
 from trajpilot_core.stages.evaluation import score
 from trajpilot_core.studies.claims.pages.ceilings import needed_rows
 

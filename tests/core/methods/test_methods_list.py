@@ -18,9 +18,9 @@ from trajpilot_core.methods import METHODS, entries, in_order, method, with_role
 from trajpilot_core.methods.base import Answers, Method
 from trajpilot_core.methods.batch import WindowBatch
 from trajpilot_core.predict.picture import STYLES
-from trajpilot_core.report.ceilings import INFORMATION
 from trajpilot_core.report.figures.gains import AVERAGE
 from trajpilot_core.report.figures.headroom import POOL_STYLES
+from trajpilot_core.report.tables.ceilings import INFORMATION
 from trajpilot_core.studies.claims.aims import PLUS, RIVALS
 from trajpilot_core.studies.claims.pages.scorer import BESIDE
 from trajpilot_core.training.convergence import FLOORS

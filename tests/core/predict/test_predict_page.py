@@ -12,7 +12,7 @@ from trajpilot_core.predict.drawing import OFF, Clips, Scene, ShownFrame, head_p
 from trajpilot_core.predict.page import gate_said, render
 from trajpilot_core.predict.picture import paths_picture
 from trajpilot_core.predict.run import name_of
-from trajpilot_core.report.names import row_name
+from trajpilot_core.report.tables.names import row_name
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -1,10 +1,10 @@
 """M@1 of the Scorer, of the Scorer without parts and of its fallback over the horizon, without bands."""
 
 from trajpilot_core.methods.base import REFERENCE
-from trajpilot_core.report.attribution import ablations
 from trajpilot_core.report.drawing.charts import Axes, line_chart
 from trajpilot_core.report.drawing.legend import Chart, legend
 from trajpilot_core.report.figures.base import Figure, Material, horizons_of, series_of
+from trajpilot_core.report.tables.attribution import ablations
 
 
 def charts(material: Material) -> list[Chart]:

@@ -13,8 +13,8 @@ from trajpilot_core.report.drawing.svg_grid import Key, Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.figures.gains import gain_chart, gaining
 from trajpilot_core.report.figures.horizons import horizon_charts
-from trajpilot_core.report.names import DESCRIPTIONS, OPEN_METRICS, row_name
-from trajpilot_core.report.tables import results_of
+from trajpilot_core.report.tables.names import DESCRIPTIONS, OPEN_METRICS, row_name
+from trajpilot_core.report.tables.results import results_of
 
 SHOWN = ("M@1", "MSeq")
 

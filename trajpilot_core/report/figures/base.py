@@ -10,8 +10,8 @@ from trajpilot_core.report.drawing.charts import Point, Series
 from trajpilot_core.report.drawing.legend import Chart
 from trajpilot_core.report.drawing.picture import Drawn
 from trajpilot_core.report.drawing.row_styles import mark_of
-from trajpilot_core.report.names import row_name
-from trajpilot_core.report.tables import Results
+from trajpilot_core.report.tables.names import row_name
+from trajpilot_core.report.tables.results import Results
 
 ReportSection = Literal["summary", "horizon", "controls", "retrieval", "pool", "training"]
 """Parts of the report that show figures."""

@@ -13,7 +13,7 @@ from trajpilot_core.report.context import Look
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.style import style
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
 
 SIZES_PX = (96, 80, 64, 48, 32)
 """Sides of a frame, tried until the picture is small enough."""

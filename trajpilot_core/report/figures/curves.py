@@ -12,7 +12,7 @@ from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.style import COLUMNS, style
 from trajpilot_core.report.drawing.svg_grid import Key, Panel, sheet
 from trajpilot_core.report.figures.base import Figure, Material
-from trajpilot_core.report.names import row_name
+from trajpilot_core.report.tables.names import row_name
 
 NAMES = {"e_tau": "trajectory encoder", "traj": "with trajectories"}
 CHOSEN_BY = {"alignment": "R@5", "predictor": "M@1", "scorer": "selection", "scorer_plus": "log likelihood"}

@@ -5,7 +5,7 @@ from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.drawing.charts import Axes, whisker_chart
 from trajpilot_core.report.drawing.legend import Chart, legend
 from trajpilot_core.report.figures.base import Figure, Material, horizons_of, series_of
-from trajpilot_core.report.tables import Results
+from trajpilot_core.report.tables.results import Results
 
 AVERAGE = "pool_mean"
 """The control beside the main rows: what their gain is without choosing. Named by hand: the figure asks this one

@@ -10,7 +10,7 @@ from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.style import COLUMNS, style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.paths import integrate
+from trajpilot_core.report.gallery.paths import integrate
 
 TAKES, SEGMENTS = 6, 5
 """Takes that are drawn, and segments of each, from its first on."""

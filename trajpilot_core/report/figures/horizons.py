@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from schemas.results import Ceiling
 from trajpilot_core.methods import with_role
-from trajpilot_core.report.ceilings import INFORMATION
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, legend_bound, line_chart
 from trajpilot_core.report.drawing.legend import Chart, LegendItem, legend
 from trajpilot_core.report.figures.base import Figure, Material, horizons_of, series_of
-from trajpilot_core.report.names import DESCRIPTIONS, OPEN_METRICS, row_name
-from trajpilot_core.report.tables import Results
+from trajpilot_core.report.tables.ceilings import INFORMATION
+from trajpilot_core.report.tables.names import DESCRIPTIONS, OPEN_METRICS, row_name
+from trajpilot_core.report.tables.results import Results
 
 
 def charts(material: Material) -> list[Chart]:

@@ -7,9 +7,9 @@ from schemas.results import Judgement, Metric
 from trajpilot_core.markdown_escape import literal
 from trajpilot_core.methods import with_role
 from trajpilot_core.report.context import Look
-from trajpilot_core.report.names import DESCRIPTIONS
 from trajpilot_core.report.page import SIGNS
-from trajpilot_core.report.tables import Results, build_table, results_of
+from trajpilot_core.report.tables.names import DESCRIPTIONS
+from trajpilot_core.report.tables.results import Results, build_table, results_of
 
 SHOWN = ("M@1", "MSeq")
 TOLD = {"demo": "What the demo must show", "claim": "The paper’s claims, as seen here"}

@@ -8,7 +8,7 @@ from schemas.claims import BASE, SWEEP_ROWS, WORLDS, ClaimsConfig, curve_worlds,
 from schemas.results import Ceiling
 from trajpilot_core.evaluation.ceiling import BINDING, ERRORS
 from trajpilot_core.methods import in_order, method, with_role
-from trajpilot_core.report.table import Table, number
+from trajpilot_core.report.tables.table import Table, number
 from trajpilot_core.studies.claims.aims import RIVALS
 from trajpilot_core.studies.claims.hypotheses import CLAIMS
 from trajpilot_core.studies.claims.pages.scorer import input_rows

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from schemas.results import Metric
 from trajpilot_core.methods import METHODS
-from trajpilot_core.report.names import OPEN_METRICS, row_name
-from trajpilot_core.report.tables import Group, ResultCell, Results, ResultTable, TableRow, group_title, place
+from trajpilot_core.report.tables.names import OPEN_METRICS, row_name
+from trajpilot_core.report.tables.results import Group, ResultCell, Results, ResultTable, TableRow, group_title, place
 
 
 def ablations() -> list[str]:

@@ -11,10 +11,10 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import ReportConfig
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.methods import method, with_role
-from trajpilot_core.report.attribution import attribution_tables
-from trajpilot_core.report.ceilings import INFORMATION, ceilings_of, recovered, state_of
 from trajpilot_core.report.figures.horizons import horizon_charts
-from trajpilot_core.report.tables import number, results_of
+from trajpilot_core.report.tables.attribution import attribution_tables
+from trajpilot_core.report.tables.ceilings import INFORMATION, ceilings_of, recovered, state_of
+from trajpilot_core.report.tables.results import number, results_of
 
 SCORER, SCORER_PLUS = ({k: v for k, v in method(id_).against.items() if v} for id_ in ("scorer", "scorer_plus"))
 

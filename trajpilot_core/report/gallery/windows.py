@@ -18,8 +18,8 @@ from schemas.config import ReportConfig
 from schemas.observation import DOF, MOTIONS
 from trajpilot_core.methods import METHODS, examined
 from trajpilot_core.methods.base import REFERENCE
-from trajpilot_core.report.names import in_order, row_name
-from trajpilot_core.report.paths import Path, integrate
+from trajpilot_core.report.gallery.paths import Path, integrate
+from trajpilot_core.report.tables.names import in_order, row_name
 
 CLASSES = ("success", "failure", "gate wrong")
 TITLES = {

@@ -9,7 +9,7 @@ from trajpilot_core.evaluation.paper_claims import model_of
 from trajpilot_core.methods import METHODS, method, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import METRICS
-from trajpilot_core.report.names import OPEN_METRICS, SEQUENCE_METRICS, in_order, row_name
+from trajpilot_core.report.tables.names import OPEN_METRICS, SEQUENCE_METRICS, in_order, row_name
 
 TIE = 1e-9
 """Values closer than this share the bold face."""

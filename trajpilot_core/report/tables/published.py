@@ -11,7 +11,7 @@ from schemas.config import ReportConfig
 from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import ATOMIC, ATOMIC_CORPUS, HORIZONS, OPEN_METRICS, published
-from trajpilot_core.report.tables import TOO_FEW, Results, number
+from trajpilot_core.report.tables.results import TOO_FEW, Results, number
 
 TASK = CORPORA[ATOMIC_CORPUS]
 """Of which the values are published."""

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 from schemas.results import Ceiling
 from trajpilot_core.methods import method
 from trajpilot_core.methods.base import REFERENCE, SHOWS
-from trajpilot_core.report.names import OPEN_METRICS, in_order, row_name
-from trajpilot_core.report.tables import TOO_FEW, number
+from trajpilot_core.report.tables.names import OPEN_METRICS, in_order, row_name
+from trajpilot_core.report.tables.results import TOO_FEW, number
 from trajpilot_core.simworld.inference.visible import InputKind
 
 INFORMATION = tuple(SHOWS)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 from pydantic import JsonValue
 
-from trajpilot_core.report.latex import escape
+from trajpilot_core.report.tables.latex import escape
 
 NOTHING = "not run"
 TOO_FEW = "(too few takes)"

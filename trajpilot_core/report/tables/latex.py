@@ -6,8 +6,8 @@ Every text is escaped: a label can neither run a command nor end a group.
 from collections.abc import Sequence
 
 from trajpilot_core.metrics import METRICS
-from trajpilot_core.report.ceilings import CeilingCell, CeilingGroup, CeilingTable
-from trajpilot_core.report.tables import Group, ResultCell, ResultTable
+from trajpilot_core.report.tables.ceilings import CeilingCell, CeilingGroup, CeilingTable
+from trajpilot_core.report.tables.results import Group, ResultCell, ResultTable
 
 ESCAPES = {
     "\\": r"\textbackslash{}",

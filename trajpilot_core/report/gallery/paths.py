@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
+from pydantic import JsonValue
 
 from trajpilot_core.arrays import Array
+from trajpilot_core.report.json_report import script_json
 
 VIEWS = (("from above", 1, 0, -1.0), ("from the left", 0, 2, 1.0), ("from behind", 1, 2, -1.0))
 """(title, axis to the right, axis up, sign of the axis to the right); axes: 0 forward, 1 left, 2 up."""
@@ -104,3 +106,11 @@ def _view(index: int, view: tuple[str, int, int, float], paths: Sequence[Path], 
         '<rect class="view" x="{x}" y="1" width="{w}" height="{h}"/><text class="tick" x="{t}" y="13">{title}</text>'
     ).format(x=index * VIEW_PX + 2, w=VIEW_PX - 4, h=VIEW_PX - 2, t=index * VIEW_PX + 8, title=title)
     return Markup("").join([frame, *drawn, start])
+
+
+def path_data(groups: Sequence[Sequence[Path]]) -> Markup:
+    """Return groups of paths for the drawing that can be turned, rounded to a millimetre, as text of a script block."""
+    data: JsonValue = [
+        [{"kind": path.kind, "points": path.points_m.round(3).tolist()} for path in group] for group in groups
+    ]
+    return Markup(script_json(data))
