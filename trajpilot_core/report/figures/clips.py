@@ -12,6 +12,8 @@ from markupsafe import Markup
 from trajpilot_core.report.context import Look
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.style import style
+from trajpilot_core.report.drawing.svg import element, shortened
+from trajpilot_core.report.drawing.svg_grid import standalone
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
 
@@ -83,27 +85,21 @@ def _sheet(chosen: Sequence[Clip], shots: Mapping[tuple[str, float], Thumbnail],
     tall = TITLE + lines * (side + TIME + GAP)
     width, height = max(760, GAP + columns * (side + GAP)), GAP + len(chosen) * tall
     parts = [part for index, clip in enumerate(chosen) for part in _clip(clip, shots, side, columns, index * tall)]
-    return str(
-        Markup(
-            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}">'
-            '<style>{style}</style><rect class="page" x="0" y="0" width="{w}" height="{h}"/>{parts}</svg>\n'
-        ).format(w=width, h=height, style=style(), parts=Markup("\n").join(parts))
-    ).encode()
+    return standalone(width, height, style(), parts)
 
 
 def _clip(clip: Clip, shots: Mapping[tuple[str, float], Thumbnail], side: int, columns: int, top: int) -> list[Markup]:
     """Draw one clip: its heading, then frames with their times; a frame that could not be had says so."""
-    heading = clip.heading if len(clip.heading) <= LONGEST else clip.heading[: LONGEST - 1] + "…"
-    parts = [Markup('<text class="title" x="{x}" y="{y}">{text}</text>').format(x=GAP, y=top + 20, text=heading)]
+    parts = [element("text", shortened(clip.heading, LONGEST), class_="title", x=GAP, y=top + 20)]
     for index, time_s in enumerate(clip.times_s):
         x = GAP + index % columns * (side + GAP)
         y = top + TITLE + index // columns * (side + TIME + GAP)
         shot = shots[clip.take_id, time_s]
         if shot.uri:
-            frame = Markup('<image href="{}" x="{}" y="{}" width="{s}" height="{s}"/>').format(shot.uri, x, y, s=side)
+            frame = element("image", href=shot.uri, x=x, y=y, width=side, height=side)
         else:
-            frame = Markup('<text class="tick" x="{}" y="{}">{}</text>').format(x, y + side / 2, shot.reason)
-        time = Markup('<text class="tick" x="{}" y="{}">{} s</text>').format(x, y + side + 12, f"{time_s:.2f}")
+            frame = element("text", shot.reason, class_="tick", x=x, y=y + side / 2)
+        time = element("text", f"{time_s:.2f} s", class_="tick", x=x, y=y + side + 12)
         parts += [frame, time]
     return parts
 

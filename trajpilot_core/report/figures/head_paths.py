@@ -8,6 +8,7 @@ from trajpilot_core.report.context import Look
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.style import COLUMNS, style
+from trajpilot_core.report.drawing.svg import shortened
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.gallery.paths import integrate
@@ -44,7 +45,7 @@ def _panel(shard: pa.Table, start_s: dict[str, float], names: dict[str, str]) ->
     metric = {row["scale"] for row in rows} == {"metric"}
     unit = "m" if metric else "arbitrary scale"
     name = names.get(rows[0]["take_id"], rows[0]["take_id"])
-    title = (name if len(name) <= LONGEST else name[: LONGEST - 1] + "…") + f", {len(rows)} segments"
+    title = f"{shortened(name, LONGEST)}, {len(rows)} segments"
     axes = Axes(title, f"to the right, {unit}; upwards: forward, {unit}", "", ())
     return Panel(title, plan_chart(axes, [Series(title, "oracle", points)]))
 

@@ -18,6 +18,7 @@ from schemas.config import ReportConfig
 from schemas.observation import DOF, MOTIONS
 from trajpilot_core.methods import METHODS, examined
 from trajpilot_core.methods.base import REFERENCE
+from trajpilot_core.report.drawing.svg import shortened
 from trajpilot_core.report.gallery.paths import Path, integrate
 from trajpilot_core.report.tables.names import in_order, row_name
 
@@ -161,8 +162,7 @@ def _example(window_id: str, name: str, facts: Facts) -> Example:
 
 def _label(label_id: str, facts: Facts) -> str:
     """Return the text of a label, cut if very long."""
-    text = facts.labels.get(label_id, label_id)
-    return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
+    return shortened(facts.labels.get(label_id, label_id), MAX_LABEL)
 
 
 def _plan(variant: str, row: Mapping[str, Any], facts: Facts) -> Plan:
