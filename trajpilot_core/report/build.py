@@ -32,7 +32,8 @@ from trajpilot_core.report.tables import latex, published
 from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
 from trajpilot_core.report.tables.ceilings import ceilings_of
 from trajpilot_core.report.tables.names import NOT_BUILT
-from trajpilot_core.report.tables.results import Results, all_tables, number, results_of
+from trajpilot_core.report.tables.results import Results, all_tables, results_of
+from trajpilot_core.report.tables.table import number
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,11 @@ from trajpilot_core.report.gallery.windows import CLASSES, Example, GalleryWindo
 from trajpilot_core.report.health import Count, Flow, Problem
 from trajpilot_core.report.offline import render_offline
 from trajpilot_core.report.tables.ceilings import Ceilings
+from trajpilot_core.report.tables.groups import GroupedTable
 from trajpilot_core.report.tables.names import DESCRIPTIONS, NOT_BUILT
 from trajpilot_core.report.tables.published import PublishedComparison
-from trajpilot_core.report.tables.results import ResultTable, number
+from trajpilot_core.report.tables.results import ResultCell
+from trajpilot_core.report.tables.table import number
 
 SIGNS = {"holds": "✓", "fails": "✗", "undecided": "~", "undertrained": "!", "not run": "–"}
 CEILING_SIGNS = {"below": "✓", "level": "~", "open": "–", "warn": "!", "broken": "✗"}
@@ -37,7 +39,7 @@ class Page:
     title: str
     simulated: bool
     facts: Sequence[tuple[str, str]]
-    tables: Sequence[ResultTable]
+    tables: Sequence[GroupedTable[ResultCell]]
     ceilings: Ceilings
     judgements: Sequence[Judgement]
     variants: Sequence[str]

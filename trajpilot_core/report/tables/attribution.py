@@ -3,12 +3,14 @@
 Source: docs/decisions/scorer.md; docs/decisions/metrics.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from schemas.results import Metric
 from trajpilot_core.methods import METHODS
+from trajpilot_core.methods.base import Method
+from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
 from trajpilot_core.report.tables.names import OPEN_METRICS, row_name
-from trajpilot_core.report.tables.results import Group, ResultCell, Results, ResultTable, TableRow, group_title, place
+from trajpilot_core.report.tables.results import ResultCell, Results
 
 
 def ablations() -> list[str]:
@@ -16,46 +18,49 @@ def ablations() -> list[str]:
     return list(dict.fromkeys(id_ for one in METHODS if one.part_of for id_ in (one.part_of, one.id)))
 
 
-def attribution_tables(results: Results) -> list[ResultTable]:
+def attribution_tables(results: Results) -> list[GroupedTable[ResultCell]]:
     """Return the tables of the block: the plain mean of the horizons, then the rest; without the rows an empty list."""
     made = []
     for one in METHODS:
-        variant, name = one.id, one.name
-        questions = {reference: meaning for reference, meaning in one.against.items() if meaning}
-        title = f"{name} minus the rows that show where its gain comes from, paired over takes"
-        for id_, plain in ((f"against-{variant}", True), (f"against-{variant}-horizons", False)):
-            heading = title if plain else f"{name}: the same differences per horizon"
-            made.append(against(id_, heading, results, variant, questions, plain=plain))
+        title = f"{one.name} minus the rows that show where its gain comes from, paired over takes"
+        made += [
+            against(f"against-{one.id}", title, results, one, plain=True),
+            against(
+                f"against-{one.id}-horizons", f"{one.name}: the same differences per horizon", results, one, plain=False
+            ),
+        ]
     return [table for table in made if table.groups]
 
 
-def against(
-    id_: str, title: str, results: Results, variant: str, questions: Mapping[str, str], *, plain: bool
-) -> ResultTable:
-    """Build a table with one row per reference: what `variant` has more than it; the plain mean, or all but it."""
-    found = [
+def against(id_: str, title: str, results: Results, one: Method, *, plain: bool) -> GroupedTable[ResultCell]:
+    """Build a table with one row per reference: what a row has more than it; the plain mean, or all but it.
+
+    A difference is undertrained where either side is.
+    """
+    questions = {reference: meaning for reference, meaning in one.against.items() if meaning}
+
+    def rows(group: Sequence[Metric]) -> list[TableRow[ResultCell]]:
+        own = {(m.reference, m.metric): m for m in group}
+        return [
+            TableRow(
+                reference,
+                f"minus {row_name(reference)}",
+                tuple(ResultCell(m, is_best=False) for name in OPEN_METRICS if (m := own.get((reference, name)))),
+                bool({reference, one.id} & results.undertrained),
+                meaning,
+            )
+            for reference, meaning in questions.items()
+        ]
+
+    found = (
         m
         for m in results.metrics
-        if m.variant == variant
+        if m.variant == one.id
         and m.reference in questions
         and m.metric in OPEN_METRICS
         and (m.pooling == "plain") == plain
-    ]
-    groups = []
-    for where in sorted({place(m) for m in found}):
-        inside = [m for m in found if place(m) == where]
-        rows = [_row(reference, inside, results, questions) for reference in questions]
-        held = tuple(row for row in rows if row.cells)
-        groups.append(Group(group_title(inside[0]), inside[0].n_windows, inside[0].n_takes, held))
-    return ResultTable(id_, title, OPEN_METRICS, tuple(groups))
-
-
-def _row(reference: str, group: Sequence[Metric], results: Results, questions: Mapping[str, str]) -> TableRow:
-    """Build the row of one reference; it is undertrained where either side is."""
-    own = {m.metric: m for m in group if m.reference == reference}
-    cells = tuple(ResultCell(own[name], is_best=False) for name in OPEN_METRICS if name in own)
-    weak = bool({reference, group[0].variant} & results.undertrained)
-    return TableRow(reference, f"minus {row_name(reference)}", reference, weak, cells, questions[reference])
+    )
+    return grouped(id_, title, OPEN_METRICS, found, rows)
 
 
 def absent_rows(results: Results) -> str:

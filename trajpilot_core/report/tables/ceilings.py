@@ -11,8 +11,10 @@ from typing import Literal, NamedTuple
 from schemas.results import Ceiling
 from trajpilot_core.methods import method
 from trajpilot_core.methods.base import REFERENCE, SHOWS
+from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
 from trajpilot_core.report.tables.names import OPEN_METRICS, in_order, row_name
-from trajpilot_core.report.tables.results import TOO_FEW, number
+from trajpilot_core.report.tables.results import TOO_FEW
+from trajpilot_core.report.tables.table import number
 from trajpilot_core.simworld.inference.visible import InputKind
 
 INFORMATION = tuple(SHOWS)
@@ -57,42 +59,12 @@ class CeilingCell(NamedTuple):
     def difference(self) -> str:
         """Value minus ceiling with its standard error, as printed."""
         error = number(self.row.standard_error) if math.isfinite(self.row.standard_error) else "–"
-        return f"{number(self.row.difference, signed=True)} ({error})"
+        return f"{number(self.row.difference, is_signed=True)} ({error})"
 
     @property
     def words(self) -> str:
         """The verdict in words."""
         return WORDS[self.state]
-
-
-class CeilingRow(NamedTuple):
-    """One row of a group; a cell per metric, None where there is no figure."""
-
-    variant: str
-    name: str
-    cells: tuple[CeilingCell | None, ...]
-
-
-class CeilingGroup(NamedTuple):
-    """The rows of one horizon, or of the plain mean over horizons."""
-
-    title: str
-    n_windows: int
-    n_takes: int
-    rows: tuple[CeilingRow, ...]
-
-
-class CeilingTable(NamedTuple):
-    """One table of ceilings."""
-
-    id: str
-    title: str
-    metrics: tuple[str, ...]
-    groups: tuple[CeilingGroup, ...]
-
-    def cells(self) -> list[CeilingCell]:
-        """All cells, in reading order."""
-        return [cell for group in self.groups for row in group.rows for cell in row.cells if cell]
 
 
 @dataclass(frozen=True)
@@ -105,7 +77,7 @@ class Ceilings:
     """One sentence per binding figure above its ceiling."""
     recovered: str
     """How far the rows come from No-Traj towards the ceiling of Endpoint-Traj; empty where that cannot be said."""
-    tables: tuple[CeilingTable, ...]
+    tables: tuple[GroupedTable[CeilingCell | None], ...]
     """The main table, and all figures; none where the state is `absent`."""
 
 
@@ -162,24 +134,21 @@ def state_of(row: Ceiling) -> State:
 
 
 def ceiling_table(
-    id_: str, title: str, rows: Sequence[Ceiling], metrics: Sequence[str], *, whole: bool = False
-) -> CeilingTable:
-    """Group the figures by horizon, the plain mean first; per horizon only `INFORMATION`, unless `whole`."""
-    groups = []
-    for horizon in sorted({row.horizon for row in rows}, key=lambda h: h or 0):
-        inside = [row for row in rows if row.horizon == horizon and row.metric in metrics]
-        shown = {row.variant for row in inside if whole or horizon is None or row.variant in INFORMATION}
-        if shown:
-            lines = tuple(_row(variant, inside, metrics) for variant in in_order(shown))
-            title_ = "mean of the horizons" if horizon is None else f"H = {horizon}"
-            groups.append(CeilingGroup(title_, inside[0].n_windows, inside[0].n_takes, lines))
-    return CeilingTable(id_, title, tuple(metrics), tuple(groups))
+    id_: str, title: str, figures: Sequence[Ceiling], metrics: Sequence[str], *, whole: bool = False
+) -> GroupedTable[CeilingCell | None]:
+    """Group the figures by horizon, the plain mean first; per horizon only `INFORMATION`, unless `whole`.
 
+    A cell is None where there is no figure.
+    """
 
-def _row(variant: str, rows: Sequence[Ceiling], metrics: Sequence[str]) -> CeilingRow:
-    """Gather the cells of one row."""
-    own = {row.metric: CeilingCell(row, state_of(row)) for row in rows if row.variant == variant}
-    return CeilingRow(variant, row_name(variant), tuple(own.get(metric) for metric in metrics))
+    def rows(group: Sequence[Ceiling]) -> list[TableRow[CeilingCell | None]]:
+        own = {(row.variant, row.metric): CeilingCell(row, state_of(row)) for row in group}
+        shown = in_order({row.variant for row in group})
+        return [TableRow(v, row_name(v), tuple(own.get((v, metric)) for metric in metrics)) for v in shown]
+
+    shown = (row for row in figures if row.metric in metrics)
+    shown = (row for row in shown if whole or row.horizon is None or row.variant in INFORMATION)
+    return grouped(id_, title, metrics, shown, rows, means_first=True)
 
 
 def recovered(rows: Sequence[Ceiling]) -> str:

@@ -3,37 +3,17 @@ r"""The tables as LaTeX (booktabs, multirow), ready for \input; the numbers are 
 Every text is escaped: a label can neither run a command nor end a group.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from trajpilot_core.metrics import METRICS
-from trajpilot_core.report.tables.ceilings import CeilingCell, CeilingGroup, CeilingTable
-from trajpilot_core.report.tables.results import Group, ResultCell, ResultTable
-
-ESCAPES = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "−": "$-$",
-    "✓": "ok",
-}
+from trajpilot_core.report.tables.ceilings import CeilingCell
+from trajpilot_core.report.tables.groups import Cell, GroupedTable, TableRow
+from trajpilot_core.report.tables.results import ResultCell
+from trajpilot_core.report.tables.table import latex_text
 
 
-def escape(text: str) -> str:
-    """Return text in which no character has a meaning to LaTeX; control characters become spaces."""
-    return "".join(ESCAPES.get(c, c if c.isprintable() else " ") for c in text)
-
-
-def document(tables: Sequence[ResultTable], note: str, *, with_intervals: bool) -> str:
+def document(tables: Sequence[GroupedTable[ResultCell]], note: str, *, with_intervals: bool) -> str:
     r"""Return all tables, one after the other.
 
     Args:
@@ -41,41 +21,63 @@ def document(tables: Sequence[ResultTable], note: str, *, with_intervals: bool) 
         note: what the numbers are measured on; stands in every caption.
         with_intervals: a second line per row holds the intervals.
     """
-    head = "% Needs \\usepackage{booktabs,multirow}. Written by the report stage; do not edit.\n"
-    return head + "\n".join(_table(table, note, with_intervals) for table in tables)
 
+    def lines(row: TableRow[ResultCell], n_metrics: int) -> list[list[str]]:
+        filler = [""] * (n_metrics - len(row.cells))
+        mark = r" \textsc{undertrained}" if row.is_undertrained else ""
+        values = [latex_text(row.name) + mark, *map(_value, row.cells), *filler]
+        return [values, ["", *map(_interval, row.cells), *filler]] if with_intervals else [values]
 
-def _table(table: ResultTable, note: str, with_intervals: bool) -> str:
-    """Return one table."""
     arrows = {True: r"$\uparrow$", False: r"$\downarrow$"}
-    heads = [f"{escape(m)} {arrows[METRICS[m].higher_is_better]}" for m in table.metrics]
-    lines = [
+    head = "% Needs \\usepackage{booktabs,multirow}. Written by the report stage; do not edit.\n"
+    return head + "\n".join(
+        _grouped(
+            table,
+            f"{latex_text(table.title)}. {latex_text(note)}",
+            [f"{latex_text(m)} {arrows[METRICS[m].higher_is_better]}" for m in table.metrics],
+            partial(lines, n_metrics=len(table.metrics)),
+        )
+        for table in tables
+    )
+
+
+def ceiling_tables(tables: Sequence[GroupedTable[CeilingCell | None]], note: str) -> str:
+    """Return the tables of the ceilings: value, ceiling, difference with its standard error; `!` marks one above it."""
+    means = (
+        "in brackets the standard error of the difference, clustered by take; ! marks a row above its ceiling by more "
+        "than 3 of them"
+    )
+    return "".join(
+        "\n"
+        + _grouped(
+            table,
+            f"{latex_text(table.title)}; {means}. {latex_text(note)}",
+            [head for m in table.metrics for head in (latex_text(m), "ceiling", "difference")],
+            lambda row: [[latex_text(row.name), *map(_bounded, row.cells)]],
+        )
+        for table in tables
+    )
+
+
+def _grouped(
+    table: GroupedTable[Cell], caption: str, heads: Sequence[str], lines: Callable[[TableRow[Cell]], list[list[str]]]
+) -> str:
+    """Return one table; `lines` gives the lines of a row without their first column, which names the group."""
+    made = [
         r"\begin{table*}[t]",
         r"\centering",
         r"\small",
-        rf"\caption{{{escape(table.title)}. {escape(note)}}}",
+        rf"\caption{{{caption}}}",
         rf"\label{{tab:{table.id}}}",
-        rf"\begin{{tabular}}{{cl{'r' * len(table.metrics)}}}",
+        rf"\begin{{tabular}}{{cl{'r' * len(heads)}}}",
         r"\toprule",
         " & ".join(["", "Method", *heads]) + r" \\",
     ]
     for group in table.groups:
-        lines += [r"\midrule", *_group(group, len(table.metrics), with_intervals)]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""])
-
-
-def _group(group: Group, n_metrics: int, with_intervals: bool) -> list[str]:
-    """Return the lines of one horizon."""
-    lines = []
-    height = len(group.rows) * (2 if with_intervals else 1)
-    for index, row in enumerate(group.rows):
-        first = rf"\multirow{{{height}}}{{*}}{{{escape(group.title)}}}" if index == 0 else ""
-        mark = r" \textsc{undertrained}" if row.is_undertrained else ""
-        filler = [""] * (n_metrics - len(row.cells))
-        lines.append(" & ".join([first, escape(row.name) + mark, *map(_value, row.cells), *filler]) + r" \\")
-        if with_intervals:
-            lines.append(" & ".join(["", "", *map(_interval, row.cells), *filler]) + r" \\")
-    return lines
+        body = [line for row in group.rows for line in lines(row)]
+        firsts = [rf"\multirow{{{len(body)}}}{{*}}{{{latex_text(group.title)}}}", *[""] * (len(body) - 1)]
+        made += [r"\midrule", *(" & ".join([first, *line]) + r" \\" for first, line in zip(firsts, body, strict=True))]
+    return "\n".join([*made, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""])
 
 
 def _value(cell: ResultCell) -> str:
@@ -87,39 +89,6 @@ def _value(cell: ResultCell) -> str:
 def _interval(cell: ResultCell) -> str:
     """Print an interval in small type."""
     return rf"\scriptsize${cell.bracketed.replace('−', '-')}$" if cell.interval else rf"\scriptsize {cell.bracketed}"
-
-
-def ceiling_tables(tables: Sequence[CeilingTable], note: str) -> str:
-    """Return the tables of the ceilings: value, ceiling, difference with its standard error; `!` marks one above it."""
-    return "".join("\n" + _ceiling_table(table, note) for table in tables)
-
-
-def _ceiling_table(table: CeilingTable, note: str) -> str:
-    """Return one table of ceilings."""
-    heads = [f"{escape(m)} & ceiling & difference" for m in table.metrics]
-    lines = [
-        r"\begin{table*}[t]",
-        r"\centering",
-        r"\small",
-        rf"\caption{{{escape(table.title)}; in brackets the standard error of the difference, clustered by take; "
-        rf"! marks a row above its ceiling by more than 3 of them. {escape(note)}}}",
-        rf"\label{{tab:{table.id}}}",
-        rf"\begin{{tabular}}{{cl{'rrr' * len(table.metrics)}}}",
-        r"\toprule",
-        " & ".join(["", "Method", *heads]) + r" \\",
-    ]
-    for group in table.groups:
-        lines += [r"\midrule", *_ceiling_group(group)]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""])
-
-
-def _ceiling_group(group: CeilingGroup) -> list[str]:
-    """Return the lines of one horizon."""
-    lines = []
-    for index, row in enumerate(group.rows):
-        first = rf"\multirow{{{len(group.rows)}}}{{*}}{{{escape(group.title)}}}" if index == 0 else ""
-        lines.append(" & ".join([first, escape(row.name), *map(_bounded, row.cells)]) + r" \\")
-    return lines
 
 
 def _bounded(cell: CeilingCell | None) -> str:

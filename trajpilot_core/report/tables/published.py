@@ -11,7 +11,8 @@ from schemas.config import ReportConfig
 from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import ATOMIC, ATOMIC_CORPUS, HORIZONS, OPEN_METRICS, published
-from trajpilot_core.report.tables.results import TOO_FEW, Results, number
+from trajpilot_core.report.tables.results import TOO_FEW, Results
+from trajpilot_core.report.tables.table import number
 
 TASK = CORPORA[ATOMIC_CORPUS]
 """Of which the values are published."""
@@ -67,7 +68,7 @@ def comparisons(results: Results, cfg: ReportConfig) -> list[PublishedComparison
                     number(ours.value),
                     f"[{number(ours.low)}, {number(ours.high)}]" if math.isfinite(ours.high) else TOO_FEW,
                     f"{value:.2f}",
-                    number(ours.value - value, signed=True),
+                    number(ours.value - value, is_signed=True),
                     outside,
                 )
             )
