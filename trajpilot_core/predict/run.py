@@ -45,7 +45,7 @@ def predict(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
     Args:
         query: the video and what is asked.
         run: root, device, decoders.
-        progress: told (done, total, what).
+        progress: called with (done, total, what).
 
     Raises:
         InputError: the video, an interval, the horizon or a file of the query cannot be used.

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from schemas.config import ReportConfig
 from schemas.observation import DOF, MOTIONS
-from trajpilot_core.methods import METHODS, examined
+from trajpilot_core.methods import METHODS, examined, in_order
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.drawing.svg import shortened
 from trajpilot_core.report.gallery.paths import Path, integrate
-from trajpilot_core.report.tables.names import in_order, row_name
+from trajpilot_core.report.tables.names import row_name
 
 CLASSES = ("success", "failure", "gate wrong")
 TITLES = {

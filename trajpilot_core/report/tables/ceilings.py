@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from schemas.results import Ceiling
-from trajpilot_core.methods import method
+from trajpilot_core.methods import in_order, method
 from trajpilot_core.methods.base import REFERENCE, SHOWS
 from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
-from trajpilot_core.report.tables.names import OPEN_METRICS, in_order, row_name
+from trajpilot_core.report.tables.names import OPEN_METRICS, row_name
 from trajpilot_core.report.tables.results import TOO_FEW
 from trajpilot_core.report.tables.table import number
 from trajpilot_core.simworld.inference.visible import InputKind

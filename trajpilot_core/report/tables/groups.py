@@ -75,8 +75,8 @@ def grouped(
         of_means = (0 if means_first else 1 << 16, pooling)
         parts.setdefault(of_means if figure.horizon is None else (figure.horizon, ""), []).append(figure)
     groups = []
-    for (horizon, pooling), inside in sorted(parts.items(), key=lambda part: part[0]):
+    for (horizon, mean), inside in sorted(parts.items(), key=lambda part: part[0]):
         held = tuple(row for row in rows(inside) if row.cells)
-        first, heading = inside[0], POOLED[pooling] if pooling else f"H = {horizon}"
+        first, heading = inside[0], POOLED[mean] if mean else f"H = {horizon}"
         groups += [Group(heading, first.n_windows, first.n_takes, held)] if held else []
     return GroupedTable(id_, title, tuple(metrics), tuple(groups))

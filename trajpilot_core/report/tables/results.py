@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from schemas.results import Judgement, Metric
 from trajpilot_core.evaluation.paper_claims import model_of
-from trajpilot_core.methods import METHODS, method, with_role
+from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
-from trajpilot_core.report.tables.names import OPEN_METRICS, SEQUENCE_METRICS, in_order, row_name
+from trajpilot_core.report.tables.names import OPEN_METRICS, SEQUENCE_METRICS, row_name
 from trajpilot_core.report.tables.table import number
 
 TIE = 1e-9

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 
 from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, NO_STYLE, ClaimsConfig, world_seeds
 from schemas.results import GateRow, ScorerStudy
-from trajpilot_core.methods import METHODS
-from trajpilot_core.report.tables.names import in_order
+from trajpilot_core.methods import METHODS, in_order
 from trajpilot_core.report.tables.table import Cell, Table, number
 from trajpilot_core.studies.claims.attribution import SIGNS, attribution_text, lead, sources
 from trajpilot_core.studies.claims.readings import (
