@@ -3,9 +3,10 @@
 from trajpilot_core.predict.drawing import Scene
 from trajpilot_core.report.context import WARNING
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart
+from trajpilot_core.report.drawing.legend import keys_of
 from trajpilot_core.report.drawing.picture import Drawn, NotDrawn, Picture, fitted
 from trajpilot_core.report.drawing.style import style
-from trajpilot_core.report.drawing.svg_grid import Panel, keys_of, sheet
+from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.gallery.paths import VIEWS, Path
 
 NAME, TITLE = "paths", "Head paths of the plan"

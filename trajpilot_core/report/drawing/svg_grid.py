@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH, Series, legend_mark
+from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH
+from trajpilot_core.report.drawing.legend import Key
 from trajpilot_core.report.drawing.svg import element
 
 GAP, TITLE, KEY, KEY_WIDTH, BANNER = 16, 26, 22, 190, 34
@@ -17,19 +18,6 @@ class Panel(NamedTuple):
 
     title: str
     chart: Markup
-
-
-class Key(NamedTuple):
-    """One entry of the legend: the classes and the mark of a line."""
-
-    name: str
-    style: str
-    mark: str
-
-
-def keys_of(series: Sequence[Series]) -> list[Key]:
-    """Return the legend of some lines."""
-    return [Key(line.name, line.style, line.mark) for line in series]
 
 
 def sheet(panels: Sequence[Panel], keys: Sequence[Key], style: Markup, columns: int = 3, banner: str = "") -> bytes:
@@ -89,4 +77,4 @@ def _key(key: Key, column: int, y: int) -> Markup:
     """Place one entry of the legend."""
     x = GAP + column * KEY_WIDTH
     text = element("text", key.name, class_="key", x=x + 36, y=y + 14)
-    return _placed(legend_mark(key.style, key.mark), x, y + 4, 30, 12) + text
+    return _placed(key.swatch, x, y + 4, 30, 12) + text

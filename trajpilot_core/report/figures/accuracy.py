@@ -6,10 +6,10 @@ from schemas.arrow import rows_of
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.methods import with_role
 from trajpilot_core.report.context import Look
+from trajpilot_core.report.drawing.legend import keys_of_rows
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
-from trajpilot_core.report.drawing.row_styles import mark_of
 from trajpilot_core.report.drawing.style import COLUMNS, style
-from trajpilot_core.report.drawing.svg_grid import Key, Panel, sheet
+from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.figures.gains import gain_chart, gaining
 from trajpilot_core.report.figures.horizons import horizon_charts
@@ -31,7 +31,7 @@ def accuracy(look: Look) -> Drawn:
     panels = [Panel(f"{name}: {DESCRIPTIONS[name]}", charts[name].chart) for name in SHOWN]
     panels.append(Panel("M@1 minus No-Traj’s, same windows", gain_chart(results).chart))
     drawn = rows + [variant for variant in gaining() if variant in results.variants() and variant not in rows]
-    content = sheet(panels, [Key(row_name(v), v, mark_of(v)) for v in drawn], style(), COLUMNS, look.warning())
+    content = sheet(panels, keys_of_rows(drawn), style(), COLUMNS, look.warning())
     return Drawn(content, _caption(metrics, [v for v in drawn if v in results.undertrained], bool(ceilings)))
 
 

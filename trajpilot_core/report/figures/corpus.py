@@ -7,9 +7,11 @@ import pyarrow as pa
 from schemas.rejects import MEANING, RejectCode
 from trajpilot_core.report.context import Look
 from trajpilot_core.report.drawing.bars import Bar, bar_chart
+from trajpilot_core.report.drawing.charts import legend_mark
+from trajpilot_core.report.drawing.legend import Key
 from trajpilot_core.report.drawing.picture import Drawn
 from trajpilot_core.report.drawing.style import COLUMNS, style
-from trajpilot_core.report.drawing.svg_grid import Key, Panel, sheet
+from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.health import SPLITS
 
@@ -30,7 +32,7 @@ def corpus(look: Look) -> Drawn:
         Panel("Planning windows by horizon", bar_chart("Planning windows by horizon", "windows", by_horizon)),
         Panel("Left out, by reason", bar_chart("Left out, by reason", "descriptions", left_out)),
     ]
-    keys = [Key(split, split, "square") for split in SPLITS]
+    keys = [Key(split, legend_mark(split, "square")) for split in SPLITS]
     counts = Counter(takes["split"].to_pylist())
     said = ", ".join(f"{counts[split]:,} {split}" for split in SPLITS)
     advice = " What each reason means stands in the table of this stage." if left_out else ""

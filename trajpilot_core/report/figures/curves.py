@@ -6,11 +6,11 @@ from schemas.arrow import rows_of
 from schemas.results import CurvePoint
 from trajpilot_core.methods import METHODS, examined
 from trajpilot_core.report.context import Look
-from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
-from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, legend_of
+from trajpilot_core.report.drawing.charts import Axes, Point, Series, legend_mark, line_chart
+from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, Key, keys_of
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.style import COLUMNS, style
-from trajpilot_core.report.drawing.svg_grid import Key, Panel, sheet
+from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure, Material
 from trajpilot_core.report.tables.names import row_name
 
@@ -49,7 +49,7 @@ def _curves(title: str, y_label: str, rows: Sequence[CurvePoint], factor: float)
     last = max((row.epoch for row in rows), default=1)
     step = max(1, round(last / 5))
     axes = Axes(title, "epoch", y_label, tuple(float(e) for e in range(0, last + 1, step)))
-    return Chart(title, line_chart(axes, series), legend_of(series))
+    return Chart(title, line_chart(axes, series), keys_of(series))
 
 
 def _rows(look: Look, stage: str) -> list[CurvePoint]:
@@ -72,7 +72,7 @@ def _drawn(look: Look, stage: str, rows: Sequence[CurvePoint]) -> Drawn:
     for quantity, members in groups.items():
         kept = {model: chosen_epoch(rows, model, quantity) for model in members}
         panels += [_loss(rows, kept), _score(rows, kept, quantity)]
-        keys += [Key(f"{_name(model)}: epoch {kept[model]}", _style(model), "circle") for model in members]
+        keys += [Key(f"{_name(model)}: epoch {kept[model]}", legend_mark(_style(model), "circle")) for model in members]
     content = sheet(panels, keys, style(), COLUMNS, look.warning())
     seed = rows[0].seed
     return Drawn(

@@ -10,10 +10,10 @@ from schemas.claims import BASE, SWEEP_ROWS, ClaimsConfig, sweep_worlds
 from trajpilot_core.evaluation.paper_claims import model_of
 from trajpilot_core.methods import METHODS
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart, whisker_chart
-from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, legend_of
+from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, keys_of
 from trajpilot_core.report.drawing.row_styles import mark_of
 from trajpilot_core.report.drawing.style import style
-from trajpilot_core.report.drawing.svg_grid import Panel, keys_of, sheet
+from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.studies.claims.aims import PLUS, Aims
 from trajpilot_core.studies.claims.pages.scorer import MAIN_QUANTITY, of_base, pool_means, shares_of, values_of
 from trajpilot_core.studies.claims.pages.worlds import CURVE_BOUNDS, curve_rows, sizes_of
@@ -43,7 +43,7 @@ class Drawing(NamedTuple):
 
     def chart(self) -> Chart:
         """Return the chart for the HTML page."""
-        return Chart(f"{self.axes.title} (simulated world)", self.svg(), legend_of(self.series))
+        return Chart(f"{self.axes.title} (simulated world)", self.svg(), keys_of(self.series))
 
     def svg(self) -> Markup:
         """Return the drawing alone."""
