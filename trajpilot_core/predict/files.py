@@ -31,8 +31,8 @@ class PoseFiles(NamedTuple):
 
 def found_files(footage: Footage, root: TrainedRoot) -> Iterator[PoseFiles]:
     """Yield the files that belong to the video, best first; each is looked for when it is asked for."""
-    for look in (partial(_own_files, footage, root), partial(files_beside, footage)):
-        files = look()
+    for find in (partial(_own_files, footage, root), partial(files_beside, footage)):
+        files = find()
         if files is not None:
             yield files
 

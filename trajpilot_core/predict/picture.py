@@ -1,7 +1,7 @@
 """The head paths of a plan as a picture that stands alone, for the Prefect UI; no frame of a video is in it."""
 
 from trajpilot_core.predict.drawing import Scene
-from trajpilot_core.report.context import WARNING
+from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart
 from trajpilot_core.report.drawing.legend import keys_of
 from trajpilot_core.report.drawing.picture import Drawn, NotDrawn, Picture, fitted

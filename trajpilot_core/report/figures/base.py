@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from schemas.results import Ceiling, CurvePoint, GateRow, Headroom
-from trajpilot_core.report.context import Look
+from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Point, Series
 from trajpilot_core.report.drawing.legend import Chart
 from trajpilot_core.report.drawing.picture import Drawn
@@ -40,7 +40,7 @@ class Figure:
     """Draws it for the report."""
     stages: tuple[str, ...] = ()
     """Whose committed outputs it shows in the UI."""
-    draw: Callable[[Look], Drawn] | None = None
+    draw: Callable[[Committed], Drawn] | None = None
     """Draws it for the UI."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from trajpilot_core.report.context import Look
+from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.style import style
 from trajpilot_core.report.drawing.svg import element, shortened
@@ -31,25 +31,27 @@ class Clip(NamedTuple):
     times_s: tuple[float, ...]
 
 
-def clips(look: Look) -> Drawn:
+def clips(committed: Committed) -> Drawn:
     """Draw the frames of one segment of some takes."""
-    if not look.config.report.frames:
+    if not committed.config.report.frames:
         raise NothingToDraw("report.frames is off: frames of videos are personal data, so none is shown")
-    if "://" in look.run.data_root:
+    if "://" in committed.run.data_root:
         raise NothingToDraw("frames are shown where the corpus lies on this machine")
-    shards = look.some_shards("features", "features", CLIPS, ("segment_id", "take_id", "frame_times_s"))
+    shards = committed.some_shards("features", "features", CLIPS, ("segment_id", "take_id", "frame_times_s"))
     if not shards:
         raise NothingToDraw("no segment was encoded")
     middles = [shard.slice(shard.num_rows // 2, 1).to_pylist()[0] for shard in shards]
-    chosen, videos = _described(look, middles)
-    return _at(0, look, chosen, videos)
+    chosen, videos = _described(committed, middles)
+    return _at(0, committed, chosen, videos)
 
 
-def _described(look: Look, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Clip], dict[str, str]]:
+def _described(committed: Committed, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Clip], dict[str, str]]:
     """Return the clips with what is said about them, and take id -> video."""
     columns = ("segment_id", "start_s", "end_s", "label")
-    segments = {row["segment_id"]: row for row in look.table("ingest", "segments", columns).to_pylist()}
-    takes = {row["take_id"]: row for row in look.table("ingest", "takes", ("take_id", "name", "video")).to_pylist()}
+    segments = {row["segment_id"]: row for row in committed.table("ingest", "segments", columns).to_pylist()}
+    takes = {
+        row["take_id"]: row for row in committed.table("ingest", "takes", ("take_id", "name", "video")).to_pylist()
+    }
     made = []
     for row in rows:
         segment, take = segments[row["segment_id"]], takes[row["take_id"]]
@@ -58,17 +60,17 @@ def _described(look: Look, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Clip
     return made, {row["take_id"]: takes[row["take_id"]]["video"] for row in rows}
 
 
-def _at(size: int, look: Look, chosen: Sequence[Clip], videos: Mapping[str, str]) -> Drawn:
+def _at(size: int, committed: Committed, chosen: Sequence[Clip], videos: Mapping[str, str]) -> Drawn:
     """Draw the clips at one of the sizes; frames are decoded in processes of their own, as for the report."""
     side = SIZES_PX[size]
-    paths = {take: f"{look.run.data_root}/{video}" for take, video in videos.items()}
+    paths = {take: f"{committed.run.data_root}/{video}" for take, video in videos.items()}
     wanted = [Wanted(clip.take_id, paths[clip.take_id], tuple(sorted(set(clip.times_s)))) for clip in chosen]
-    shots, _ = thumbnails(wanted, side, look.run.workers)
+    shots, _ = thumbnails(wanted, side, committed.run.workers)
     if not any(shot.uri for shot in shots.values()):
         raise NothingToDraw(next((shot.reason for shot in shots.values()), "no frame could be decoded"))
-    smaller = partial(_at, size + 1, look, chosen, videos) if size + 1 < len(SIZES_PX) else None
+    smaller = partial(_at, size + 1, committed, chosen, videos) if size + 1 < len(SIZES_PX) else None
     n = len(chosen[0].times_s)
-    warning, sees = f"{look.warning()}. " if look.warning() else "", look.config.features.size_px
+    warning, sees = f"{committed.warning()}. " if committed.warning() else "", committed.config.features.size_px
     return Drawn(
         _sheet(chosen, shots, side),
         f"{warning}The {n} frames of a segment in the middle of {len(chosen)} takes, with their times in the video. "

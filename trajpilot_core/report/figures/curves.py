@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from schemas.arrow import rows_of
 from schemas.results import CurvePoint
 from trajpilot_core.methods import METHODS, examined
-from trajpilot_core.report.context import Look
+from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, legend_mark, line_chart
 from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, Key, keys_of
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
@@ -52,9 +52,9 @@ def _curves(title: str, y_label: str, rows: Sequence[CurvePoint], factor: float)
     return Chart(title, line_chart(axes, series), keys_of(series))
 
 
-def _rows(look: Look, stage: str) -> list[CurvePoint]:
+def _rows(committed: Committed, stage: str) -> list[CurvePoint]:
     """Epochs of the chain `final`, first seed."""
-    rows = rows_of(CurvePoint, look.table(stage, f"{stage}_curves"))
+    rows = rows_of(CurvePoint, committed.table(stage, f"{stage}_curves"))
     trained = [row for row in rows if row.model.startswith("final/") and row.epoch > 0]
     if not trained:
         raise NothingToDraw("nothing was trained")
@@ -62,7 +62,7 @@ def _rows(look: Look, stage: str) -> list[CurvePoint]:
     return [row for row in trained if row.seed == first]
 
 
-def _drawn(look: Look, stage: str, rows: Sequence[CurvePoint]) -> Drawn:
+def _drawn(committed: Committed, stage: str, rows: Sequence[CurvePoint]) -> Drawn:
     """Draw loss and score for every group of models that share them."""
     models = sorted({row.model for row in rows})
     groups: dict[str, list[str]] = {}
@@ -73,7 +73,7 @@ def _drawn(look: Look, stage: str, rows: Sequence[CurvePoint]) -> Drawn:
         kept = {model: chosen_epoch(rows, model, quantity) for model in members}
         panels += [_loss(rows, kept), _score(rows, kept, quantity)]
         keys += [Key(f"{_name(model)}: epoch {kept[model]}", legend_mark(_style(model), "circle")) for model in members]
-    content = sheet(panels, keys, style(), COLUMNS, look.warning())
+    content = sheet(panels, keys, style(), COLUMNS, committed.warning())
     seed = rows[0].seed
     return Drawn(
         content,
@@ -152,9 +152,9 @@ def _axes(title: str, lines: Sequence[Series], *, from_zero: bool = False) -> Ax
     return Axes(title, "epoch", "", tuple(float(e) for e in range(step, last + 1, step)), y_from_zero=from_zero)
 
 
-def _pictures(stage: str) -> Callable[[Look], Drawn]:
+def _pictures(stage: str) -> Callable[[Committed], Drawn]:
     """Return what draws the trainings of a stage for the UI."""
-    return lambda look: _drawn(look, stage, _rows(look, stage))
+    return lambda committed: _drawn(committed, stage, _rows(committed, stage))
 
 
 FIGURES = (

@@ -46,12 +46,12 @@ def integrate(motions: Array) -> Array:
     steps = motions.reshape(-1, 6).astype(np.float64)
     from scipy.spatial.transform import Rotation  # half a second that a look at what is stale is spared
 
-    place, turned = np.zeros(3), Rotation.identity()
-    points = [place]
+    position, turned = np.zeros(3), Rotation.identity()
+    points = [position]
     for motion, turn in zip(steps[:, :3], Rotation.from_rotvec(steps[:, 3:]), strict=True):
-        place = place + turned.apply(motion)
+        position = position + turned.apply(motion)
         turned = turned * turn
-        points.append(place)
+        points.append(position)
     body = np.stack(points)
     return np.stack([body[:, 2], body[:, 1], -body[:, 0]], axis=1)
 

@@ -6,7 +6,7 @@ from schemas.arrow import rows_of
 from schemas.results import Judgement, Metric
 from trajpilot_core.markdown_escape import literal
 from trajpilot_core.methods import with_role
-from trajpilot_core.report.context import Look
+from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.page import SIGNS
 from trajpilot_core.report.tables.names import DESCRIPTIONS
 from trajpilot_core.report.tables.results import Results, build_table, results_of
@@ -17,17 +17,17 @@ GROUPS = {"demo": "What the demo must show", "claim": "The paper’s claims, as 
 """Groups of checks; the first that ran is shown in full."""
 
 
-def summary(look: Look, place: str) -> str:
-    """Return the summary of the report that lies at `place`, the address of report.html.
+def summary(committed: Committed, address: str) -> str:
+    """Return the summary of the report whose report.html has that address.
 
     Raises:
         StoreError: the evaluation has no output, or it is damaged.
     """
-    judgements = rows_of(Judgement, look.table("evaluation", "judgements"))
-    results = results_of(rows_of(Metric, look.table("evaluation", "metrics")), judgements)
-    warning = look.warning()
+    judgements = rows_of(Judgement, committed.table("evaluation", "judgements"))
+    results = results_of(rows_of(Metric, committed.table("evaluation", "metrics")), judgements)
+    warning = committed.warning()
     parts = [f"**{warning}**"] if warning else []
-    parts += [f"The whole report: {literal(place)}", "Next to it: report.json and LaTeX tables."]
+    parts += [f"The whole report: {literal(address)}", "Next to it: report.json and LaTeX tables."]
     return "\n\n".join([*parts, *_headline(results), *_checks(judgements)]) + "\n"
 
 
