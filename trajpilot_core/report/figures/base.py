@@ -6,8 +6,8 @@ from typing import Literal
 
 from schemas.results import Ceiling, CurvePoint, GateRow, Headroom
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.charts import Point, Series
-from trajpilot_core.report.drawing.legend import Chart
+from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
+from trajpilot_core.report.drawing.legend import Chart, keys_of_rows
 from trajpilot_core.report.drawing.picture import Drawn
 from trajpilot_core.report.drawing.row_styles import mark_of
 from trajpilot_core.report.tables.names import row_name
@@ -58,3 +58,10 @@ def series_of(results: Results, variant: str, reference: str | None, metric: str
 def horizons_of(results: Results) -> tuple[float, ...]:
     """Return all horizons, as ticks."""
     return tuple(sorted({float(m.horizon) for m in results.metrics if m.horizon is not None}))
+
+
+def rows_chart(results: Results, shown: Sequence[str], title: str, caption: str) -> Chart:
+    """Draw M@1 of some rows over the horizon, without bands."""
+    series = [s for v in shown if (s := series_of(results, v, None, "M@1", has_band=False)).points]
+    axes = Axes(title, "horizon H (steps)", "M@1, %", horizons_of(results))
+    return Chart(caption, line_chart(axes, series), keys_of_rows(shown))
