@@ -16,7 +16,7 @@ from trajpilot_core.report.tables.names import row_name
 
 NAMES = {"e_tau": "trajectory encoder", "traj": "with trajectories"}
 CHOSEN_BY = {"alignment": "R@5", "predictor": "M@1", "scorer": "selection", "scorer_plus": "log likelihood"}
-"""What chooses the epoch that is kept, on dev: the `selected` of the trainings."""
+"""Stage or model, not row -> what chooses the epoch that is kept, on dev: the `selected` of the trainings."""
 PERCENT = ("R@5", "M@1", "selection")
 WORDS = {"selection": "M@1 behind the gate"}
 

@@ -9,43 +9,43 @@ from typing import Generic, TypeVar
 
 from schemas.results import Ceiling, Metric
 
-Figure = TypeVar("Figure", Metric, Ceiling)
-Cell = TypeVar("Cell")
+Measured = TypeVar("Measured", Metric, Ceiling)
+GroupCell = TypeVar("GroupCell")
 POOLED = {"plain": "mean of the horizons", "sample": "mean over all windows"}
 
 
 @dataclass(frozen=True)
-class TableRow(Generic[Cell]):
+class TableRow(Generic[GroupCell]):
     """One row of the tables; a cell per metric."""
 
     variant: str
     name: str
-    cells: tuple[Cell, ...]
+    cells: tuple[GroupCell, ...]
     is_undertrained: bool = False
     note: str = ""
     """What the row means, where its name does not say so."""
 
 
 @dataclass(frozen=True)
-class Group(Generic[Cell]):
+class Group(Generic[GroupCell]):
     """The rows of one horizon or pooling."""
 
     title: str
     n_windows: int
     n_takes: int
-    rows: tuple[TableRow[Cell], ...]
+    rows: tuple[TableRow[GroupCell], ...]
 
 
 @dataclass(frozen=True)
-class GroupedTable(Generic[Cell]):
+class GroupedTable(Generic[GroupCell]):
     """One table of the report."""
 
     id: str
     title: str
     metrics: tuple[str, ...]
-    groups: tuple[Group[Cell], ...]
+    groups: tuple[Group[GroupCell], ...]
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[GroupCell]:
         """All cells, in reading order."""
         return [cell for group in self.groups for row in group.rows for cell in row.cells]
 
@@ -54,11 +54,11 @@ def grouped(
     id_: str,
     title: str,
     metrics: Sequence[str],
-    figures: Iterable[Figure],
-    rows: Callable[[Sequence[Figure]], Iterable[TableRow[Cell]]],
+    figures: Iterable[Measured],
+    rows: Callable[[Sequence[Measured]], Iterable[TableRow[GroupCell]]],
     *,
     means_first: bool = False,
-) -> GroupedTable[Cell]:
+) -> GroupedTable[GroupCell]:
     """Build a table: horizons rising, then the plain mean, then the mean over windows; no empty row, no empty group.
 
     Args:
@@ -69,7 +69,7 @@ def grouped(
         rows: from the figures of one group to its rows.
         means_first: the means stand above the horizons.
     """
-    parts: dict[tuple[int, str], list[Figure]] = {}
+    parts: dict[tuple[int, str], list[Measured]] = {}
     for figure in figures:
         pooling = figure.pooling if isinstance(figure, Metric) else "plain"
         of_means = (0 if means_first else 1 << 16, pooling)

@@ -8,7 +8,7 @@ from functools import partial
 
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.tables.ceilings import CeilingCell
-from trajpilot_core.report.tables.groups import Cell, GroupedTable, TableRow
+from trajpilot_core.report.tables.groups import GroupCell, GroupedTable, TableRow
 from trajpilot_core.report.tables.results import ResultCell
 from trajpilot_core.report.tables.table import latex_text
 
@@ -60,7 +60,10 @@ def ceiling_tables(tables: Sequence[GroupedTable[CeilingCell | None]], note: str
 
 
 def _grouped(
-    table: GroupedTable[Cell], caption: str, heads: Sequence[str], lines: Callable[[TableRow[Cell]], list[list[str]]]
+    table: GroupedTable[GroupCell],
+    caption: str,
+    heads: Sequence[str],
+    lines: Callable[[TableRow[GroupCell]], list[list[str]]],
 ) -> str:
     """Return one table; `lines` gives the lines of a row without their first column, which names the group."""
     made = [
