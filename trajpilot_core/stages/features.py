@@ -16,7 +16,7 @@ from schemas.observation import features_schema
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.encoders.video.registry import video_encoder_files
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 
 if TYPE_CHECKING:
     from trajpilot_core.encoders.video.embed import Embedder
@@ -192,4 +192,5 @@ STAGE = Stage(
     pure_sources=True,
     uses_gpu=True,
     video_s=covered_s,
+    output=Output("segments", "features", ("segment_id",)),
 )

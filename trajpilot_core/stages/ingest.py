@@ -19,7 +19,7 @@ from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import CutTake, Labelling, Tables, cut_take, tables_of
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.spec import CorpusSpec
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import Corpus, open_corpus, read_whole
 
@@ -225,4 +225,5 @@ STAGE = Stage(
     version=VERSION,
     summary="Annotations, splits, video headers -> takes, segments, labels, planning windows",
     sources=sources,
+    output=Output("action segments", "segments", ("split",)),
 )

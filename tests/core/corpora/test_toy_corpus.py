@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-import pyarrow as pa
 import pytest
 import toy_corpus
 from egoexo_fixture import ingest, list_sources, pretend_probe, write
@@ -19,7 +18,7 @@ from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.doctor import checks
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError
-from trajpilot_core.report.build import corpus_title
+from trajpilot_core.report.loaded import corpus_title
 from trajpilot_core.simworld.presets import tiny_layout
 from trajpilot_core.simworld.write import write_world
 
@@ -79,7 +78,7 @@ def test_doctor_offers_it_looks_at_it_and_says_how_it_is_got(root: Path) -> None
 
 
 def test_the_report_prints_its_title() -> None:
-    loaded = SimpleNamespace(metrics=[], takes=pa.table({"corpus": ["toy"]}))
+    loaded = SimpleNamespace(metrics=[], simulated=False)
     assert corpus_title(loaded, ReportConfig(corpus="toy")) == "Toy Kitchen"  # type: ignore[arg-type]
 
 
