@@ -10,9 +10,9 @@ from schemas.claims import ClaimsConfig, ClaimsJob, ClaimsRun
 from schemas.config import PipelineConfig
 from tasks.claims import compute_world
 from trajpilot_core.engine.resolve import resolve_device
-from trajpilot_core.studies.claims.collect import publish, refuse_before
-from trajpilot_core.studies.claims.jobs import WorldsRoot, failure
-from trajpilot_core.studies.claims.worlds import Recipes, chosen
+from trajpilot_core.studies.claims.worlds.collect import publish, refuse_before
+from trajpilot_core.studies.claims.worlds.jobs import WorldsRoot, failure
+from trajpilot_core.studies.claims.worlds.plan import Recipes, chosen
 from trajpilot_core.studies.pages import write_pages
 
 

@@ -15,8 +15,8 @@ from prefect.states import Completed, Failed
 from schemas.claims import ClaimsJob
 from tasks.artifacts import artifact_key, log_line
 from trajpilot_core.markdown_escape import literal
-from trajpilot_core.studies.claims.jobs import WorldsRoot, run_apart
-from trajpilot_core.studies.claims.worlds import PlannedWorld, Recipes
+from trajpilot_core.studies.claims.worlds.jobs import WorldsRoot, run_apart
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes
 
 LOG = logging.getLogger("trajpilot")
 

@@ -78,8 +78,8 @@ def test_worlds_are_tasks_and_pages_say_what_was_run(
     prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from flows import claims as flow_module
-    from trajpilot_core.studies.claims import collect
-    from trajpilot_core.studies.claims.worlds import PlannedWorld, make
+    from trajpilot_core.studies.claims.worlds import collect
+    from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, make
 
     cfg = ClaimsConfig()
     sizes = {"tasks": 2, "positions": 4, "alternatives": 2, "train_takes": 10, "test_takes": 6, "segments": 9}

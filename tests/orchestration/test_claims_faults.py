@@ -9,9 +9,9 @@ from schemas.claims import ClaimsConfig, ClaimsRun
 from schemas.config import PipelineConfig
 from schemas.results import GateRow
 from trajpilot_core.errors import InputError
-from trajpilot_core.studies.claims import collect
-from trajpilot_core.studies.claims.tables import RUN_FILE, Placed, write_claims_table
-from trajpilot_core.studies.claims.worlds import make
+from trajpilot_core.studies.claims.evidence.tables import RUN_FILE, Placed, write_claims_table
+from trajpilot_core.studies.claims.worlds import collect
+from trajpilot_core.studies.claims.worlds.plan import make
 
 WORLD = make("no_scene", 0, ClaimsConfig())
 

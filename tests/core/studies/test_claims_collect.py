@@ -12,9 +12,17 @@ from schemas.base import Record
 from schemas.claims import BASE, FEATURE_SPACE, NO_SCENE, NO_STYLE, ClaimsConfig, ClaimsJob, ClaimsRun, WorldMade
 from schemas.config import PipelineConfig
 from trajpilot_core.errors import InputError
-from trajpilot_core.studies.claims import collect
-from trajpilot_core.studies.claims.collect import Gathered, Made, counted_once, publish, refuse_before, with_reasons
-from trajpilot_core.studies.claims.jobs import (
+from trajpilot_core.studies.claims.evidence.tables import FILES, RUN_FILE, Placed, places_of, read_evidence
+from trajpilot_core.studies.claims.worlds import collect
+from trajpilot_core.studies.claims.worlds.collect import (
+    Gathered,
+    Made,
+    counted_once,
+    publish,
+    refuse_before,
+    with_reasons,
+)
+from trajpilot_core.studies.claims.worlds.jobs import (
     MADE_FILE,
     SHARED_STAGE,
     WorldsRoot,
@@ -23,9 +31,8 @@ from trajpilot_core.studies.claims.jobs import (
     read_made,
     share_features,
 )
-from trajpilot_core.studies.claims.provenance import commit_of, learned_on, machine, processor, version
-from trajpilot_core.studies.claims.tables import FILES, RUN_FILE, Placed, places_of, read_evidence
-from trajpilot_core.studies.claims.worlds import PlannedWorld, Recipes, make, planned
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes, make, planned
+from trajpilot_core.studies.claims.worlds.provenance import commit_of, learned_on, machine, processor, version
 
 CFG = ClaimsConfig()
 RECIPES = Recipes(PipelineConfig(), PipelineConfig())

@@ -12,13 +12,13 @@ from claims_fixture import CFG, INFORMED, Planted, evidence_of, small_tables, wi
 from schemas.claims import BASE, FEATURE_SPACE
 from schemas.results import GateRow, LeakCheck, ScorerStudy
 from trajpilot_core.errors import InputError
-from trajpilot_core.studies.claims.aims import judge_aims
-from trajpilot_core.studies.claims.attribution import attribution_text, lead, sources
-from trajpilot_core.studies.claims.entries import compare_entries, pairs
+from trajpilot_core.studies.claims.evidence.tables import FILES, RUN_FILE, Placed, read_evidence, write_claims_table
 from trajpilot_core.studies.claims.pages.page import FOLDER, RAW, render
 from trajpilot_core.studies.claims.pages.scorer import identity_text, queries_text
 from trajpilot_core.studies.claims.pages.worlds import entry_tables
-from trajpilot_core.studies.claims.tables import FILES, RUN_FILE, Placed, read_evidence, write_claims_table
+from trajpilot_core.studies.claims.verdicts.aims import judge_aims
+from trajpilot_core.studies.claims.verdicts.attribution import attribution_text, lead, sources
+from trajpilot_core.studies.claims.verdicts.entries import compare_entries, pairs
 from trajpilot_core.studies.pages import write_pages
 
 DOCS = CHECKOUT / "docs"

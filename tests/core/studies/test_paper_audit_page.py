@@ -13,7 +13,7 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.paper.published import ATOMIC, NumberKey, published
 from trajpilot_core.report.blocks import blocks_of, renewed
 from trajpilot_core.report.table import Value
-from trajpilot_core.studies.claims.tables import read_evidence, write_claims_table
+from trajpilot_core.studies.claims.evidence.tables import read_evidence, write_claims_table
 from trajpilot_core.studies.paper_audit.ours import our_tables
 from trajpilot_core.studies.paper_audit.page import NAME, NOT_OURS, renew_reproduction
 

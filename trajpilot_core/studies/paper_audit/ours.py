@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 from schemas.claims import BASE, ClaimsConfig
 from trajpilot_core.report.table import Cell, Table, Value, over_horizons
-from trajpilot_core.studies.claims import statistics
-from trajpilot_core.studies.claims.readings import change, name, per_horizon, rate
-from trajpilot_core.studies.claims.statistics import Estimate, estimate
-from trajpilot_core.studies.claims.tables import Evidence
+from trajpilot_core.studies.claims.evidence import statistics
+from trajpilot_core.studies.claims.evidence.statistics import Estimate, estimate
+from trajpilot_core.studies.claims.evidence.tables import Evidence
+from trajpilot_core.studies.claims.pages.readings import change, name, per_horizon, rate
 
 ROWS = ("no_traj", "scorer", "oracle")
 Row = Mapping[int, Cell]

@@ -7,7 +7,7 @@ from schemas.claims import ClaimsConfig
 from schemas.config import PipelineConfig
 from trajpilot_core.errors import InputError
 from trajpilot_core.report.blocks import renewed
-from trajpilot_core.studies.claims.tables import Evidence
+from trajpilot_core.studies.claims.evidence.tables import Evidence
 from trajpilot_core.studies.paper_audit import decisions
 from trajpilot_core.studies.paper_audit.ours import our_tables
 

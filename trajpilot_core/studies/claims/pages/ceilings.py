@@ -9,12 +9,12 @@ from schemas.results import Ceiling
 from trajpilot_core.evaluation.ceiling import BINDING, ERRORS
 from trajpilot_core.methods import in_order, method, with_role
 from trajpilot_core.report.table import Table, number
-from trajpilot_core.studies.claims.aims import RIVALS
-from trajpilot_core.studies.claims.hypotheses import CLAIMS
+from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence, Placed
+from trajpilot_core.studies.claims.pages.readings import name
 from trajpilot_core.studies.claims.pages.scorer import INPUT_ROWS
 from trajpilot_core.studies.claims.pages.worlds import curve_rows
-from trajpilot_core.studies.claims.readings import name
-from trajpilot_core.studies.claims.tables import CEILING, Evidence, Placed
+from trajpilot_core.studies.claims.verdicts.aims import RIVALS
+from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS
 
 NOTE = (
     "Exact inference on the world's own generative model, given what a row may see or more. A row above its ceiling by "

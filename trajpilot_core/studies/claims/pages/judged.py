@@ -2,11 +2,11 @@
 
 from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, ClaimsConfig
 from trajpilot_core.report.table import NOTHING, Cell, Table, Value, number
-from trajpilot_core.studies.claims.aims import Aims
-from trajpilot_core.studies.claims.hypotheses import RULES
-from trajpilot_core.studies.claims.readings import METRIC_NAMES, change, horizons, name, seeds, takes
-from trajpilot_core.studies.claims.statistics import Equivalence
-from trajpilot_core.studies.claims.verdicts import Judged, JudgedStatement
+from trajpilot_core.studies.claims.evidence.statistics import Equivalence
+from trajpilot_core.studies.claims.pages.readings import METRIC_NAMES, change, horizons, name, seeds, takes
+from trajpilot_core.studies.claims.verdicts.aims import Aims
+from trajpilot_core.studies.claims.verdicts.hypotheses import RULES
+from trajpilot_core.studies.claims.verdicts.judge import Judged, JudgedStatement
 
 DIGITS = {"slope": 2, "equal": 2, "order": 3, "swap": 3}
 """Places after the point of a statement's figures; others have one."""

@@ -12,7 +12,7 @@ from schemas.claims import (
     world_seeds,
 )
 from trajpilot_core.report.table import NOTHING, Table, number
-from trajpilot_core.studies.claims.tables import Evidence
+from trajpilot_core.studies.claims.evidence.tables import Evidence
 
 KNOBS = {
     BASE: "rendered video, the settings of the claims",

@@ -14,8 +14,8 @@ from schemas.claims import (
 )
 from trajpilot_core.methods import in_order, with_role
 from trajpilot_core.report.table import Cell, Table, number
-from trajpilot_core.studies.claims.entries import EntryOrders
-from trajpilot_core.studies.claims.readings import (
+from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
+from trajpilot_core.studies.claims.pages.readings import (
     METRIC_NAMES,
     SHOWN_METRICS,
     change,
@@ -29,7 +29,7 @@ from trajpilot_core.studies.claims.readings import (
     takes,
     takes_of,
 )
-from trajpilot_core.studies.claims.tables import CEILING, Evidence
+from trajpilot_core.studies.claims.verdicts.entries import EntryOrders
 
 CONTROL_WORLDS = (BASE, FEATURE_SPACE, NO_STYLE, NO_INFORMATION)
 CURVE_BOUNDS = (f"{CEILING}no_traj", f"{CEILING}endpoint_traj", f"{CEILING}oracle")

@@ -20,11 +20,18 @@ from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest, read_run_record
 from trajpilot_core.store.reading import read_entry_table
-from trajpilot_core.studies.claims.jobs import PROCESS_JOB, WORLD_JOB, WorldsRoot, read_made
-from trajpilot_core.studies.claims.provenance import machine, recipe_sizes, version, world_sizes
-from trajpilot_core.studies.claims.tables import FILES, METRICS, RUN_FILE, Placed, places_of, write_claims_table
-from trajpilot_core.studies.claims.world_stages import stages_of
-from trajpilot_core.studies.claims.worlds import PlannedWorld, Recipes, options_of, planned, shared
+from trajpilot_core.studies.claims.evidence.tables import (
+    FILES,
+    METRICS,
+    RUN_FILE,
+    Placed,
+    places_of,
+    write_claims_table,
+)
+from trajpilot_core.studies.claims.worlds.jobs import PROCESS_JOB, WORLD_JOB, WorldsRoot, read_made
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes, options_of, planned, shared
+from trajpilot_core.studies.claims.worlds.provenance import machine, recipe_sizes, version, world_sizes
+from trajpilot_core.studies.claims.worlds.world_stages import stages_of
 
 ENTRIES = {
     "scores": ("take_scores",),

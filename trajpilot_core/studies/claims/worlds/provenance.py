@@ -8,10 +8,10 @@ from pathlib import Path
 
 from schemas.claims import RecipeSize, WorldSize
 from schemas.config import PipelineConfig
-from trajpilot_core.studies.claims.worlds import PlannedWorld, Recipes
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes
 
 CPUINFO = Path("/proc/cpuinfo")
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[4]
 PACKAGE = "trajpilot"
 
 

@@ -45,7 +45,7 @@ def check_world(work: Work[EvaluationConfig]) -> None:
     """Run the leak checks and measure the scene geometry."""
     from trajpilot_core.studies.claims.leaks.checks import leak_checks
     from trajpilot_core.studies.claims.leaks.context import Provenance
-    from trajpilot_core.studies.claims.worlds import dated_world
+    from trajpilot_core.studies.claims.worlds.plan import dated_world
 
     world = world_at(work.runtime.data_root)
     told = Provenance(
@@ -62,7 +62,7 @@ def check_world(work: Work[EvaluationConfig]) -> None:
 
 def measure_geometry(work: Work[EvaluationConfig]) -> None:
     """Measure the distances between features by recording and by action."""
-    from trajpilot_core.studies.claims.geometry import scene_geometry
+    from trajpilot_core.studies.claims.worlds.geometry import scene_geometry
 
     rows = scene_geometry(work.inputs, GeometryConfig())
     work.sink.table("geometry", table_of(GeometryScore, rows))
@@ -71,7 +71,7 @@ def measure_geometry(work: Work[EvaluationConfig]) -> None:
 
 def measure_progress(work: Work[EvaluationConfig]) -> None:
     """Count the true plans that come closer to the goal with every step."""
-    from trajpilot_core.studies.claims.goal_progress import goal_progress
+    from trajpilot_core.studies.claims.worlds.goal_progress import goal_progress
 
     rows = goal_progress(work.inputs)
     work.sink.table("goal_progress", table_of(GoalProgress, rows))
@@ -82,7 +82,7 @@ def score_sweep(work: Work[EvaluationConfig]) -> None:
     """Predict the rows that need no scorer on the test windows, and hold them against their ceilings."""
     from trajpilot_core.evaluation.ceiling import compare, known_of_predictions, row_scores, score_tables
     from trajpilot_core.evaluation.prediction_arrays import predictions_of
-    from trajpilot_core.studies.claims.sweep import predict_sweep
+    from trajpilot_core.studies.claims.worlds.sweep import predict_sweep
 
     table = predict_sweep(work.inputs, work.runtime.device, work.runtime.progress)
     predictions = predictions_of(table)

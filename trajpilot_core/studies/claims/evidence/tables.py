@@ -30,7 +30,7 @@ from schemas.results import (
 )
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.parquet import read_table, table_bytes
-from trajpilot_core.studies.claims.statistics import Sums
+from trajpilot_core.studies.claims.evidence.statistics import Sums
 
 R = TypeVar("R", bound=Record)
 METRICS = ("m1", "m5", "mseq", "f1", "f5", "fseq")

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.stages import FEATURE_SPACE_STAGES, STAGES
-from trajpilot_core.studies import stages as evidence
-from trajpilot_core.studies.claims.worlds import PlannedWorld, WorldKind
+from trajpilot_core.studies.claims.worlds import stages as evidence
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, WorldKind
 
 BASE_STAGES: dict[str, AnyStage] = {
     **{name: stage for name, stage in STAGES.items() if name != "report"},

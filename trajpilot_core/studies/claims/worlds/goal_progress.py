@@ -12,7 +12,7 @@ from torch import Tensor
 from schemas.results import GoalProgress
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.models.predictor import feature_scales
-from trajpilot_core.studies.claims.geometry import pooled_features
+from trajpilot_core.studies.claims.worlds.geometry import pooled_features
 
 
 def goal_progress(inputs: Inputs) -> list[GoalProgress]:

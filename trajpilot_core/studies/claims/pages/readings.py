@@ -6,10 +6,10 @@ from typing import TypeVar
 from schemas.claims import ClaimsConfig
 from trajpilot_core.report.names import in_order, row_name
 from trajpilot_core.report.table import NOTHING, Cell, Value, number
-from trajpilot_core.studies.claims import statistics
-from trajpilot_core.studies.claims.contrasts import contrast
-from trajpilot_core.studies.claims.statistics import Equivalence, Estimate, estimate
-from trajpilot_core.studies.claims.tables import CEILING, Evidence
+from trajpilot_core.studies.claims.evidence import statistics
+from trajpilot_core.studies.claims.evidence.contrasts import contrast
+from trajpilot_core.studies.claims.evidence.statistics import Equivalence, Estimate, estimate
+from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
 
 R = TypeVar("R")
 METRIC_NAMES = {"m1": "M@1", "m5": "M@5", "mseq": "MSeq", "f1": "F@1", "f5": "F@5", "fseq": "FSeq"}

@@ -6,11 +6,11 @@ Source of the rules: docs/decisions/claims-statistics.md.
 from dataclasses import dataclass
 
 from schemas.claims import BASE, ClaimsConfig
-from trajpilot_core.studies.claims import statistics
-from trajpilot_core.studies.claims.contrasts import contrast, untrained
-from trajpilot_core.studies.claims.hypotheses import Verdict, conjunction
-from trajpilot_core.studies.claims.statistics import Estimate, estimate
-from trajpilot_core.studies.claims.tables import Evidence
+from trajpilot_core.studies.claims.evidence import statistics
+from trajpilot_core.studies.claims.evidence.contrasts import contrast, untrained
+from trajpilot_core.studies.claims.evidence.statistics import Estimate, estimate
+from trajpilot_core.studies.claims.evidence.tables import Evidence
+from trajpilot_core.studies.claims.verdicts.hypotheses import Verdict, conjunction
 
 PLUS = "scorer_plus"
 RIVALS = ("pool_mean", "knn_labels", "endpoint_traj", "scorer", "no_traj")

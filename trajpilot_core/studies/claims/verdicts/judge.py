@@ -9,9 +9,11 @@ import numpy as np
 
 from schemas.claims import ClaimsConfig, world_seeds
 from trajpilot_core.arrays import Array
-from trajpilot_core.studies.claims import statistics
-from trajpilot_core.studies.claims.contrasts import Contrast, contrast, untrained
-from trajpilot_core.studies.claims.hypotheses import (
+from trajpilot_core.studies.claims.evidence import statistics
+from trajpilot_core.studies.claims.evidence.contrasts import Contrast, contrast, untrained
+from trajpilot_core.studies.claims.evidence.statistics import Equivalence, Estimate, Profile, estimate
+from trajpilot_core.studies.claims.evidence.tables import KINDS, Evidence
+from trajpilot_core.studies.claims.verdicts.hypotheses import (
     CLAIMS,
     NOTHING_TO_BREAK,
     Claim,
@@ -20,8 +22,6 @@ from trajpilot_core.studies.claims.hypotheses import (
     Verdict,
     conjunction,
 )
-from trajpilot_core.studies.claims.statistics import Equivalence, Estimate, Profile, estimate
-from trajpilot_core.studies.claims.tables import KINDS, Evidence
 
 GEOMETRY_STEPS = ("same take, far − adjacent", "other take, same action − same take, far", "random − other take")
 """Names of the three differences between neighbouring kinds of pairs."""

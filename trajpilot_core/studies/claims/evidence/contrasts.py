@@ -10,8 +10,8 @@ from schemas.claims import ClaimsConfig, world_seeds
 from trajpilot_core.evaluation.paper_claims import model_of
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import SCORER_MODELS
-from trajpilot_core.studies.claims.statistics import Profile, Sums, profile
-from trajpilot_core.studies.claims.tables import METRICS, Evidence, SeedScores
+from trajpilot_core.studies.claims.evidence.statistics import Profile, Sums, profile
+from trajpilot_core.studies.claims.evidence.tables import METRICS, Evidence, SeedScores
 
 TRAINED = "trained: "
 """How the names of the judgements of trainings begin."""

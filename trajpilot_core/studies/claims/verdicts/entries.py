@@ -5,11 +5,11 @@ from itertools import combinations
 
 from schemas.claims import BASE, FEATURE_SPACE, ClaimsConfig, curve_worlds, world_seeds
 from trajpilot_core.methods import with_role
-from trajpilot_core.studies.claims import statistics
-from trajpilot_core.studies.claims.contrasts import contrast, untrained
-from trajpilot_core.studies.claims.hypotheses import Verdict
-from trajpilot_core.studies.claims.statistics import Estimate, estimate
-from trajpilot_core.studies.claims.tables import CEILING, Evidence
+from trajpilot_core.studies.claims.evidence import statistics
+from trajpilot_core.studies.claims.evidence.contrasts import contrast, untrained
+from trajpilot_core.studies.claims.evidence.statistics import Estimate, estimate
+from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
+from trajpilot_core.studies.claims.verdicts.hypotheses import Verdict
 
 Pair = tuple[str, str]
 """A world by files and a world by features."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from schemas.claims import BASE, ClaimsConfig
-from trajpilot_core.studies.claims import statistics
-from trajpilot_core.studies.claims.contrasts import contrast, untrained
-from trajpilot_core.studies.claims.readings import METRIC_NAMES, change, name
-from trajpilot_core.studies.claims.statistics import Estimate, estimate
-from trajpilot_core.studies.claims.tables import Evidence
+from trajpilot_core.studies.claims.evidence import statistics
+from trajpilot_core.studies.claims.evidence.contrasts import contrast, untrained
+from trajpilot_core.studies.claims.evidence.statistics import Estimate, estimate
+from trajpilot_core.studies.claims.evidence.tables import Evidence
+from trajpilot_core.studies.claims.pages.readings import METRIC_NAMES, change, name
 
 AttributionVerdict = Literal["shown", "not shown", "the other way", "undertrained", "not run"]
 SIGNS: dict[AttributionVerdict, str] = {
