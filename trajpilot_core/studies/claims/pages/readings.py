@@ -6,9 +6,8 @@ from typing import TypeVar
 from schemas.claims import ClaimsConfig
 from trajpilot_core.report.names import in_order, row_name
 from trajpilot_core.report.table import NOTHING, Cell, Value, number
-from trajpilot_core.studies.claims.evidence import statistics
 from trajpilot_core.studies.claims.evidence.contrasts import contrast
-from trajpilot_core.studies.claims.evidence.statistics import Equivalence, Estimate, estimate
+from trajpilot_core.studies.claims.evidence.statistics import Equivalence, Estimate, at_each, mean_of
 from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
 
 R = TypeVar("R")
@@ -34,18 +33,14 @@ def reading(
     evidence: Evidence, world: str, row: str, reference: str | None, metric: str, cfg: ClaimsConfig
 ) -> Estimate | None:
     """Return the plain mean over H of a row or a difference; None where it was not run."""
-    profile = contrast(evidence, world, row, reference, metric, cfg).profile
-    return None if profile is None else estimate(profile, statistics.plain_mean(len(cfg.horizons)), cfg.confidence)
+    return mean_of(contrast(evidence, world, row, reference, metric, cfg).profile, cfg)
 
 
 def per_horizon(
     evidence: Evidence, world: str, row: str, reference: str | None, metric: str, cfg: ClaimsConfig
-) -> list[Estimate]:
+) -> tuple[Estimate, ...]:
     """Return a row or a difference at each H; nothing where it was not run."""
-    profile = contrast(evidence, world, row, reference, metric, cfg).profile
-    n = len(cfg.horizons)
-    places = range(n) if profile is not None else ()
-    return [estimate(profile, statistics.only(n, at), cfg.confidence) for at in places if profile is not None]
+    return at_each(contrast(evidence, world, row, reference, metric, cfg).profile, cfg)
 
 
 def rows_in_order(evidence: Evidence, world: str) -> list[str]:

@@ -11,7 +11,14 @@ from schemas.claims import ClaimsConfig, world_seeds
 from trajpilot_core.arrays import Array
 from trajpilot_core.studies.claims.evidence import statistics
 from trajpilot_core.studies.claims.evidence.contrasts import Contrast, contrast, untrained
-from trajpilot_core.studies.claims.evidence.statistics import Equivalence, Estimate, Profile, estimate
+from trajpilot_core.studies.claims.evidence.statistics import (
+    Equivalence,
+    Estimate,
+    Profile,
+    at_each,
+    estimate,
+    mean_of,
+)
 from trajpilot_core.studies.claims.evidence.tables import KINDS, Evidence
 from trajpilot_core.studies.claims.verdicts.hypotheses import (
     CLAIMS,
@@ -21,6 +28,7 @@ from trajpilot_core.studies.claims.verdicts.hypotheses import (
     StatementKind,
     Verdict,
     conjunction,
+    undertrained,
 )
 
 GEOMETRY_STEPS = ("same take, far − adjacent", "other take, same action − same take, far", "random − other take")
@@ -100,8 +108,7 @@ def _difference(statement: Statement, evidence: Evidence, cfg: ClaimsConfig) -> 
         for world in (statement.world, statement.against)
     )
     assert here is not None
-    mean = statistics.plain_mean(len(cfg.horizons))
-    broken = estimate(there.profile, mean, cfg.confidence) if there is not None and there.profile is not None else None
+    broken = None if there is None else mean_of(there.profile, cfg)
     gap = "; ".join(part.gap for part in (here, there) if part is not None and part.gap)
     of = _shrinking(here, there) if statement.kind == "shrinks" else here.profile
     if of is None:
@@ -130,7 +137,7 @@ def _unless_vacuous(finding: JudgedStatement, of: Profile) -> JudgedStatement:
 
 def _with_doubts(finding: JudgedStatement, gap: str, weak: Sequence[str]) -> JudgedStatement:
     """Withhold a verdict where a planned seed is missing or a model is not trained; the figures stay."""
-    doubt = f"UNDERTRAINED: {', '.join(weak)}" if weak else ""
+    doubt = undertrained(weak)
     if finding.verdict == "reported":
         return replace(finding, note="; ".join(part for part in (finding.note, gap, doubt) if part))
     if gap:
@@ -154,11 +161,9 @@ def sign_verdict(figures: Sequence[Estimate], sign: int) -> Verdict:
 
 def _signs(statement: Statement, of: Profile, cfg: ClaimsConfig) -> JudgedStatement:
     """Judge the sign of a paired difference: at each H, in the mean, or of its slope."""
-    n = len(cfg.horizons)
-    read = [estimate(of, statistics.only(n, place), cfg.confidence) for place in range(n)]
-    parts = tuple(Part(f"H={horizon}", figure) for horizon, figure in zip(cfg.horizons, read, strict=True))
-    if statement.is_deep:
-        parts = tuple(part for part, horizon in zip(parts, cfg.horizons, strict=True) if horizon >= cfg.deep_horizon)
+    least = cfg.deep_horizon if statement.is_deep else 0
+    read = zip(cfg.horizons, at_each(of, cfg), strict=True)
+    parts = tuple(Part(f"H={horizon}", figure) for horizon, figure in read if horizon >= least)
     headline = estimate(of, _weights(statement, cfg), cfg.confidence)
     judged = [part.figure for part in parts] if statement.kind == "each" else [headline]
     sign = -1 if statement.kind == "shrinks" else statement.sign
