@@ -10,10 +10,10 @@ from claims_fixture import CFG, Planted, evidence_of
 from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, NO_SCENE, NO_STYLE
 from trajpilot_core.studies.claims.evidence import statistics
 from trajpilot_core.studies.claims.evidence.contrasts import untrained
+from trajpilot_core.studies.claims.evidence.readings import change
 from trajpilot_core.studies.claims.evidence.statistics import Equivalence, Sums, estimate
 from trajpilot_core.studies.claims.evidence.tables import KINDS, Evidence, SeedScores
 from trajpilot_core.studies.claims.pages.judged import BROKEN, equivalence_table, statements_table, summary_table
-from trajpilot_core.studies.claims.pages.readings import change
 from trajpilot_core.studies.claims.pages.scorer import inputs_table
 from trajpilot_core.studies.claims.verdicts.aims import judge_aims
 from trajpilot_core.studies.claims.verdicts.attribution import attribution_text, lead, sources

@@ -10,11 +10,11 @@ from schemas.base import Record
 from schemas.claims import BASE, FEATURE_SPACE, ClaimsJob, RecipeSize, WorldSize, curve_worlds, sweep_worlds
 from schemas.results import Ceiling, Headroom, Judgement, LeakCheck
 from trajpilot_core.report.table import Table
+from trajpilot_core.studies.claims.evidence.readings import name, spread
 from trajpilot_core.studies.claims.evidence.tables import Evidence, Placed, read_evidence, write_claims_table
 from trajpilot_core.studies.claims.pages.ceilings import ceiling_bounds, ceilings_tables, ceilings_verdict, needed_rows
 from trajpilot_core.studies.claims.pages.checks import leaks_tables, leaks_verdict, planned_places, self_checks_tables
 from trajpilot_core.studies.claims.pages.page import raw_table
-from trajpilot_core.studies.claims.pages.readings import name, spread
 from trajpilot_core.studies.claims.pages.run import facts, run_tables
 from trajpilot_core.studies.claims.pages.scorer import gate_table, pool_table, queries_table
 from trajpilot_core.studies.claims.pages.worlds import sweep_tables

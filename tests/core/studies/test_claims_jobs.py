@@ -12,7 +12,7 @@ from trajpilot_core.studies.claims.evidence.tables import read_evidence
 from trajpilot_core.studies.claims.worlds.collect import gather, publish, published_names
 from trajpilot_core.studies.claims.worlds.jobs import WorldsRoot, run_apart, run_world
 from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes, chosen, dated_world, make, planned, shared
-from trajpilot_core.studies.claims.worlds.world_stages import stages_of
+from trajpilot_core.studies.claims.worlds.stages import stages_of
 
 CFG = ClaimsConfig()
 

@@ -15,7 +15,7 @@ from schemas.results import GoalProgress
 from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.report.table import Value
 from trajpilot_core.studies.claims.evidence.tables import Placed, read_evidence, write_claims_table
-from trajpilot_core.studies.claims.worlds.goal_progress import approaches, goal_progress
+from trajpilot_core.studies.claims.worlds.geometry import approaches, goal_progress
 from trajpilot_core.studies.paper_audit.ours import our_tables
 
 

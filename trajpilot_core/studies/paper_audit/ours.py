@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from schemas.claims import BASE, ClaimsConfig
 from trajpilot_core.report.table import Cell, Table, Value, over_horizons
+from trajpilot_core.studies.claims.evidence.readings import change, name, per_horizon, rate
 from trajpilot_core.studies.claims.evidence.statistics import Estimate, at_each, profile
 from trajpilot_core.studies.claims.evidence.tables import Evidence
-from trajpilot_core.studies.claims.pages.readings import change, name, per_horizon, rate
 
 ROWS = ("no_traj", "scorer", "oracle")
 Row = Mapping[int, Cell]

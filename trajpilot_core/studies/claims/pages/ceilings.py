@@ -9,8 +9,8 @@ from schemas.results import Ceiling
 from trajpilot_core.evaluation.ceiling import BINDING, ERRORS
 from trajpilot_core.methods import in_order, method, with_role
 from trajpilot_core.report.table import Table, number
+from trajpilot_core.studies.claims.evidence.readings import name
 from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence, Placed
-from trajpilot_core.studies.claims.pages.readings import name
 from trajpilot_core.studies.claims.pages.scorer import INPUT_ROWS
 from trajpilot_core.studies.claims.pages.worlds import curve_rows
 from trajpilot_core.studies.claims.verdicts.aims import RIVALS

@@ -14,9 +14,7 @@ from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, legend_o
 from trajpilot_core.report.drawing.row_styles import mark_of
 from trajpilot_core.report.drawing.style import style
 from trajpilot_core.report.drawing.svg_grid import Panel, keys_of, sheet
-from trajpilot_core.studies.claims.evidence.statistics import Estimate
-from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
-from trajpilot_core.studies.claims.pages.readings import (
+from trajpilot_core.studies.claims.evidence.readings import (
     METRIC_NAMES,
     SHOWN_METRICS,
     horizons,
@@ -24,6 +22,8 @@ from trajpilot_core.studies.claims.pages.readings import (
     per_horizon,
     reading,
 )
+from trajpilot_core.studies.claims.evidence.statistics import Estimate
+from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
 from trajpilot_core.studies.claims.pages.scorer import MAIN_QUANTITY, of_base, pool_means, shares_of, values_of
 from trajpilot_core.studies.claims.pages.worlds import CURVE_BOUNDS, curve_rows, sizes_of
 from trajpilot_core.studies.claims.verdicts.aims import PLUS, Aims

@@ -2,8 +2,8 @@
 
 from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, ClaimsConfig
 from trajpilot_core.report.table import NOTHING, Cell, Table, Value, number
+from trajpilot_core.studies.claims.evidence.readings import METRIC_NAMES, change, horizons, name, seeds, takes
 from trajpilot_core.studies.claims.evidence.statistics import Equivalence
-from trajpilot_core.studies.claims.pages.readings import METRIC_NAMES, change, horizons, name, seeds, takes
 from trajpilot_core.studies.claims.verdicts.aims import Aims
 from trajpilot_core.studies.claims.verdicts.hypotheses import RULES
 from trajpilot_core.studies.claims.verdicts.judge import Judged, JudgedStatement

@@ -8,10 +8,10 @@ from schemas.claims import BASE, FEATURE_SPACE, ClaimsConfig
 from trajpilot_core.report.blocks import Block, renewed
 from trajpilot_core.report.document import Section, render_document
 from trajpilot_core.report.table import Cell, Table
+from trajpilot_core.studies.claims.evidence.readings import METRIC_NAMES, SHOWN_METRICS
 from trajpilot_core.studies.claims.evidence.tables import RUN_FILE, Evidence, Placed, read_evidence
 from trajpilot_core.studies.claims.pages import checks, drawings, judged, run, scorer, worlds
 from trajpilot_core.studies.claims.pages.ceilings import ceilings_tables, ceilings_verdict
-from trajpilot_core.studies.claims.pages.readings import METRIC_NAMES, SHOWN_METRICS
 from trajpilot_core.studies.claims.verdicts.aims import AIM_METRICS, Aims, judge_aims
 from trajpilot_core.studies.claims.verdicts.entries import compare_entries, pairs
 from trajpilot_core.studies.claims.verdicts.judge import Judged, judge_claims

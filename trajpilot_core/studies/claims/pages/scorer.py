@@ -7,8 +7,7 @@ from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, NO_STYLE, Claims
 from schemas.results import GateRow, ScorerStudy
 from trajpilot_core.report.names import in_order
 from trajpilot_core.report.table import Cell, Table, number
-from trajpilot_core.studies.claims.evidence.tables import Evidence
-from trajpilot_core.studies.claims.pages.readings import (
+from trajpilot_core.studies.claims.evidence.readings import (
     METRIC_NAMES,
     SHOWN_METRICS,
     change,
@@ -20,6 +19,7 @@ from trajpilot_core.studies.claims.pages.readings import (
     spreads,
     takes,
 )
+from trajpilot_core.studies.claims.evidence.tables import Evidence
 from trajpilot_core.studies.claims.verdicts.attribution import SIGNS, attribution_text, lead, sources
 
 INPUT_ROWS = ("scorer_no_labels", "scorer_no_motion", "scorer_permuted")

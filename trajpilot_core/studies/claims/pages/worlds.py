@@ -14,8 +14,7 @@ from schemas.claims import (
 )
 from trajpilot_core.methods import in_order, with_role
 from trajpilot_core.report.table import Cell, Table, number
-from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
-from trajpilot_core.studies.claims.pages.readings import (
+from trajpilot_core.studies.claims.evidence.readings import (
     METRIC_NAMES,
     SHOWN_METRICS,
     change,
@@ -29,6 +28,7 @@ from trajpilot_core.studies.claims.pages.readings import (
     takes,
     takes_of,
 )
+from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
 from trajpilot_core.studies.claims.verdicts.entries import EntryOrders
 
 CONTROL_WORLDS = (BASE, FEATURE_SPACE, NO_STYLE, NO_INFORMATION)

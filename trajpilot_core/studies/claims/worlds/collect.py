@@ -31,7 +31,7 @@ from trajpilot_core.studies.claims.evidence.tables import (
 from trajpilot_core.studies.claims.worlds.jobs import PROCESS_JOB, WORLD_JOB, WorldsRoot, read_made
 from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes, options_of, planned, shared
 from trajpilot_core.studies.claims.worlds.provenance import machine, recipe_sizes, version, world_sizes
-from trajpilot_core.studies.claims.worlds.world_stages import stages_of
+from trajpilot_core.studies.claims.worlds.stages import stages_of
 
 ENTRIES = {
     "scores": ("take_scores",),

@@ -23,7 +23,7 @@ from trajpilot_core.simworld.pool import start_drawing
 from trajpilot_core.simworld.write import write_world
 from trajpilot_core.store.lock import root_lock
 from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes, options_of
-from trajpilot_core.studies.claims.worlds.world_stages import stages_of
+from trajpilot_core.studies.claims.worlds.stages import stages_of
 
 WORLD_JOB = "world"
 PROCESS_JOB = "process"
