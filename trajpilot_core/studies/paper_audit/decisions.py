@@ -33,7 +33,7 @@ def renewed(cell: str, config: PipelineConfig) -> str:
 
 
 def _entry(text: str, config: PipelineConfig) -> str:
-    """Return one entry; that a part is not built is prose, and a test knows the names of modules that would build it."""
+    """Return one entry; that a part is not built is prose, which a test holds against the names of the modules."""
     if found := PLACE.fullmatch(text):
         return place(found[2], found[1])
     if found := SETTING.fullmatch(text):

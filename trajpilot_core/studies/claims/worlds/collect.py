@@ -33,20 +33,6 @@ from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes, opt
 from trajpilot_core.studies.claims.worlds.provenance import machine, recipe_sizes, version, world_sizes
 from trajpilot_core.studies.claims.worlds.stages import stages_of
 
-ENTRIES = {
-    "scores": ("take_scores",),
-    "gate": ("gate",),
-    "headroom": ("headroom",),
-    "curves": ("alignment_curves", "predictor_curves", "scorer_curves"),
-    "judgements": ("judgements",),
-    "ceilings": ("ceilings",),
-    "leaks": ("leaks",),
-    "geometry": ("geometry",),
-    "study": ("study",),
-    "goal_progress": ("goal_progress",),
-}
-"""Published table -> entries of the store that it gathers."""
-
 
 class Made(NamedTuple):
     """One run of a stage: equal for every world that linked what it left behind."""
@@ -67,7 +53,7 @@ class Gathered(NamedTuple):
 
 
 def publish(
-    cfg: ClaimsConfig, recipes: Recipes, place: WorldsRoot, folder: Path, told: Sequence[ClaimsJob]
+    cfg: ClaimsConfig, recipes: Recipes, place: WorldsRoot, folder: Path, reported: Sequence[ClaimsJob]
 ) -> ClaimsRun:
     """Write every table of the claims into `folder`, from those stages alone that are up to date.
 
@@ -76,7 +62,7 @@ def publish(
         recipes: what is computed in them.
         place: where they lie.
         folder: docs/claims.
-        told: the outcome of jobs just now; the reasons of those that failed or were not run are published.
+        reported: the outcome of jobs just now; the reasons of those that failed or were not run are published.
 
     Raises:
         InputError: a table in `folder` would lose a world and seed; nothing is written.
@@ -88,8 +74,8 @@ def publish(
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in tables.items():
         write_claims_table(folder, name, rows)
-    told = [job.replace(note=job.note.replace(f"{place.root}/", "")) for job in told]
-    jobs = with_reasons(counted_once(gathered), told)
+    reported = [job.replace(note=job.note.replace(f"{place.root}/", "")) for job in reported]
+    jobs = with_reasons(counted_once(gathered), reported)
     started = sorted(job.started for job in jobs if job.started)
     made = [run for found in gathered.values() for run in found.made.values()]
     run = ClaimsRun(
@@ -130,15 +116,14 @@ def refuse_loss(folder: Path, kept: Mapping[str, set[Placed]], place: WorldsRoot
     Raises:
         InputError: with what would be lost.
     """
-    lost = {file.name: sorted(places_of(folder, file) - kept[file.name]) for file in FILES}
-    told = [
-        f"{name}.parquet would lose {', '.join(f'{world} seed {seed}' for world, seed in gone)}"
-        for name, gone in lost.items()
-        if gone
+    losses = [
+        f"{file.name}.parquet would lose {', '.join(f'{world} seed {seed}' for world, seed in gone)}"
+        for file in FILES
+        if (gone := sorted(places_of(folder, file) - kept[file.name]))
     ]
-    if told:
+    if losses:
         raise InputError(
-            f"{folder} holds more than {place.root} has computed with this configuration: {'; '.join(told)}. Nothing "
+            f"{folder} holds more than {place.root} has computed with this configuration: {'; '.join(losses)}. Nothing "
             "was written; write the pages elsewhere (--docs), finish the run of those worlds, or delete the tables"
         )
 
@@ -173,35 +158,25 @@ def counted_once(gathered: Mapping[PlannedWorld, Gathered]) -> list[ClaimsJob]:
     return jobs
 
 
-def with_reasons(jobs: Sequence[ClaimsJob], told: Sequence[ClaimsJob]) -> tuple[ClaimsJob, ...]:
-    """Report for every job that is not done why, as far as it was reported.
+def with_reasons(jobs: Sequence[ClaimsJob], reported: Sequence[ClaimsJob]) -> tuple[ClaimsJob, ...]:
+    """Say of every job that is not done why, as far as it was reported.
 
-    The failure of a world as a whole (`jobs.PROCESS_JOB`) is that of its first job that is not done.
+    The failure of a world as a whole (`jobs.PROCESS_JOB`) is that of its first job that is not done; later ones wait.
     """
-    reasons = {(job.world, job.seed, job.job): job for job in told if job.status != "done"}
+    reasons = {(job.world, job.seed, job.job): job for job in reported if job.status != "done"}
+    broken: dict[tuple[str, int], str] = {}
     found: list[ClaimsJob] = []
     for job in jobs:
+        at = (job.world, job.seed)
+        whole = reasons.get((*at, PROCESS_JOB))
         if job.status == "done":
             found.append(job)
-            continue
-        whole = reasons.pop((job.world, job.seed, PROCESS_JOB), None)
-        own = reasons.get((job.world, job.seed, job.job))
-        if whole is not None:
-            own = whole.replace(job=job.job)
-            reasons |= {(j.world, j.seed, j.job): _after(j, job.job) for j in _later(jobs, job)}
-        found.append(own or job)
+        elif whole is None:
+            found.append(reasons.get((*at, job.job), job))
+        else:
+            found.append(job.replace(note=f"{broken[at]} failed") if at in broken else whole.replace(job=job.job))
+            broken.setdefault(at, job.job)
     return tuple(found)
-
-
-def _later(jobs: Sequence[ClaimsJob], job: ClaimsJob) -> list[ClaimsJob]:
-    """Return the other jobs of a job's world that are not done."""
-    same = [other for other in jobs if (other.world, other.seed) == (job.world, job.seed) and other.job != job.job]
-    return [other for other in same if other.status != "done"]
-
-
-def _after(job: ClaimsJob, failed: str) -> ClaimsJob:
-    """Note that a job was not run because one before it failed."""
-    return job.replace(note=f"{failed} failed")
 
 
 def published_names(world: PlannedWorld, cfg: ClaimsConfig, table: str) -> tuple[str, ...]:
@@ -221,12 +196,11 @@ def gather(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> Gathered
     made: dict[str, Made] = {}
     for name in stages_of(world):
         if folder is None or name not in fresh:
-            jobs.append(_job(world, name, "not run", None))
+            jobs.append(world.job(name, "not run"))
             continue
         run = made_by(folder, name)
         made |= {name: run} if run is not None else {}
-        done = _job(world, name, "done", None)
-        jobs.append(done if run is None else done.replace(**_times(run.run_record)))
+        jobs.append(world.job(name, "done").replace(**({} if run is None else _times(run.run_record))))
         for table, found in entries_of(folder, name).items():
             rows.setdefault(table, []).extend(with_seed(found, world.seed))
     return Gathered(tuple(jobs), rows, made)
@@ -235,7 +209,7 @@ def gather(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> Gathered
 def _world_job(world: PlannedWorld, root: Path, is_done: bool) -> ClaimsJob:
     """Return the job that makes a world's files; its time is known where one call made all of them."""
     made = read_made(root) if is_done else None
-    job = _job(world, WORLD_JOB, "done" if is_done else "not run", None)
+    job = world.job(WORLD_JOB, "done" if is_done else "not run")
     return job if made is None else job.replace(seconds=made.seconds, started=made.started)
 
 
@@ -262,13 +236,13 @@ def entries_of(folder: Folder, stage: str) -> dict[str, list[Record]]:
     """Return published table -> its rows, of what one stage holds now."""
     manifest = current_manifest(folder, stage)
     found: dict[str, list[Record]] = {}
-    for file in FILES if manifest is not None else ():
-        for entry in ENTRIES[file.name]:
-            if manifest is not None and entry in manifest.entries:
-                table = read_entry_table(folder, manifest, entry)
-                found.setdefault(file.name, []).extend(
-                    rows_of(file.row, published(table) if file.row is ClaimScore else table)
-                )
+    if manifest is None:
+        return found
+    for file in FILES:
+        for entry in [entry for entry in file.entries if entry in manifest.entries]:
+            table = read_entry_table(folder, manifest, entry)
+            table = published(table) if file.row is ClaimScore else table
+            found.setdefault(file.name, []).extend(rows_of(file.row, table))
     return found
 
 
@@ -289,9 +263,3 @@ def digest_of(cfg: ClaimsConfig, recipes: Recipes) -> str:
     """Return one digest over the sizes, the worlds and what is computed in them."""
     worlds = [world.world.content() for world in planned(cfg)]
     return fingerprint([cfg.content(), *(c.content() for c in recipes), *worlds])
-
-
-def _job(world: PlannedWorld, name: str, status: str, seconds: float | None) -> ClaimsJob:
-    return ClaimsJob.model_validate(
-        {"world": world.name, "seed": world.seed, "job": name, "status": status, "seconds": seconds}
-    )

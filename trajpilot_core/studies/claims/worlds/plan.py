@@ -11,6 +11,8 @@ from schemas.claims import (
     NO_SCENE,
     NO_STYLE,
     ClaimsConfig,
+    ClaimsJob,
+    JobStatus,
     curve_worlds,
     sweep_worlds,
 )
@@ -40,6 +42,10 @@ class PlannedWorld(NamedTuple):
     def folder(self) -> str:
         """Name of its root under the root of the claims."""
         return f"{self.name}-s{self.seed}"
+
+    def job(self, name: str, status: JobStatus, seconds: float | None = None, note: str = "") -> ClaimsJob:
+        """Return what became of one of its jobs."""
+        return ClaimsJob(world=self.name, seed=self.seed, job=name, status=status, seconds=seconds, note=note)
 
 
 class Recipes(NamedTuple):
