@@ -9,7 +9,7 @@ from schemas.claims import ClaimsConfig, ClaimsRun
 from schemas.config import PipelineConfig
 from schemas.results import GateRow
 from trajpilot_core.errors import InputError
-from trajpilot_core.studies.claims.evidence.tables import RUN_FILE, Placed, write_claims_table
+from trajpilot_core.studies.claims.evidence.tables import RUN_FILE, Origin, write_claims_table
 from trajpilot_core.studies.claims.worlds import collect
 from trajpilot_core.studies.claims.worlds.plan import make
 
@@ -63,7 +63,7 @@ def test_nothing_is_computed_where_the_tables_would_lose_a_world(tmp_path: Path,
     gate = GateRow(
         horizon=None, seed=1, open_rate=50.0, gain_opened=1.0, gain_overall=0.5, harmed=1.0, n_opened=5, n_windows=10
     )
-    write_claims_table(tmp_path / "claims", "gate", [(Placed("base", 1), gate)])
+    write_claims_table(tmp_path / "claims", "gate", [(Origin("base", 1), gate)])
     with pytest.raises(InputError, match=r"gate\.parquet would lose base seed 1"):
         run_flow(tmp_path)
     assert task.submitted == 0

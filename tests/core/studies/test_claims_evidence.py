@@ -11,15 +11,15 @@ from schemas.claims import BASE, FEATURE_SPACE, ClaimsJob, RecipeSize, WorldSize
 from schemas.results import Ceiling, Headroom, Judgement, LeakCheck
 from trajpilot_core.report.table import Table
 from trajpilot_core.studies.claims.evidence.readings import name, spread
-from trajpilot_core.studies.claims.evidence.tables import Evidence, Placed, read_evidence, write_claims_table
+from trajpilot_core.studies.claims.evidence.tables import Evidence, Origin, read_evidence, write_claims_table
 from trajpilot_core.studies.claims.pages.ceilings import ceiling_bounds, ceilings_tables, ceilings_verdict, needed_rows
-from trajpilot_core.studies.claims.pages.checks import leaks_tables, leaks_verdict, planned_places, self_checks_tables
+from trajpilot_core.studies.claims.pages.checks import leaks_tables, leaks_verdict, planned_origins, self_checks_tables
 from trajpilot_core.studies.claims.pages.page import raw_table
 from trajpilot_core.studies.claims.pages.run import facts, run_tables
 from trajpilot_core.studies.claims.pages.scorer import gate_table, pool_table, queries_table
 from trajpilot_core.studies.claims.pages.worlds import sweep_tables
 
-Rows = list[tuple[Placed, Record]]
+Rows = list[tuple[Origin, Record]]
 
 
 def printed(tables: Sequence[Table]) -> str:
@@ -72,10 +72,10 @@ def cell(row: str, metric: str = "M@1", horizon: int | None = None, difference: 
 
 def whole(evidence: Evidence) -> Rows:
     """Every binding cell that is asked for, far below its ceiling."""
-    worlds = dict.fromkeys((*(place.world for place in planned_places(CFG)), *sweep_worlds(CFG)))
+    worlds = dict.fromkeys((*(place.world for place in planned_origins(CFG)), *sweep_worlds(CFG)))
     single = set(sweep_worlds(CFG)) | set(curve_worlds(CFG))
     return [
-        (Placed(world, seed), cell(row, metric))
+        (Origin(world, seed), cell(row, metric))
         for world in worlds
         for seed in ((0,) if world in single else CFG.seeds)
         for row in needed_rows(evidence, world, CFG)
@@ -133,9 +133,9 @@ def test_a_difference_that_is_no_number_is_not_below(evidence: Evidence) -> None
 
 def test_a_cell_that_does_not_bind_but_lies_above_is_listed(evidence: Evidence, folder: Path) -> None:
     extra: Rows = [
-        (Placed(FEATURE_SPACE, 1), cell("oracle", "M@5", None, 7.0)),
-        (Placed(BASE, 0), cell("scorer", "M@1", 4, 8.0)),
-        (Placed(BASE, 0), cell("scorer", "FSeq", 5)),
+        (Origin(FEATURE_SPACE, 1), cell("oracle", "M@5", None, 7.0)),
+        (Origin(BASE, 0), cell("scorer", "M@1", 4, 8.0)),
+        (Origin(BASE, 0), cell("scorer", "FSeq", 5)),
     ]
     text = printed(ceilings_tables(with_rows(folder, "ceilings", [*whole(evidence), *extra]), CFG))
     assert "3 cells, 2 above;" in text
@@ -149,7 +149,7 @@ def leak(title: str, value: float, verdict: str) -> LeakCheck:
 
 
 def leaks(title: str = "leak: x") -> Rows:
-    return [(place, leak(title, 20.0, "holds")) for place in planned_places(CFG)]
+    return [(place, leak(title, 20.0, "holds")) for place in planned_origins(CFG)]
 
 
 def test_nothing_is_given_away_where_every_planned_world_was_checked(folder: Path) -> None:
@@ -166,7 +166,7 @@ def test_the_worst_leak_of_a_check_is_the_one_that_is_shown(folder: Path) -> Non
 
 def test_a_world_without_leak_checks_and_a_check_that_was_not_run_are_named(folder: Path) -> None:
     rows: Rows = [(place, row) for place, row in leaks() if place not in ((FEATURE_SPACE, 1), (FEATURE_SPACE, 2))]
-    rows.append((Placed(BASE, 0), leak("leak: y", 0.0, "not run")))
+    rows.append((Origin(BASE, 0), leak("leak: y", 0.0, "not run")))
     text = printed(leaks_tables(with_rows(folder, "leaks", rows), CFG))
     assert "Nothing is given away: not run (14 checks in 13 worlds and seeds, 0 fail, 1 not run)" in text
     assert f"Without any leak check: {FEATURE_SPACE} seed 1, 2." in text
@@ -179,7 +179,7 @@ CHECKS = ("identity: M@1 is at most M@5", "leak: only test takes are scored", "c
 def self_checks() -> Rows:
     return [
         (place, Judgement(check=check, verdict="holds", detail="fine"))
-        for place in planned_places(CFG)
+        for place in planned_origins(CFG)
         for check in CHECKS
     ]
 

@@ -7,7 +7,7 @@ from checkout import CHECKOUT
 
 from schemas.config import PipelineConfig
 from trajpilot_core.errors import InputError
-from trajpilot_core.studies.paper_audit.decisions import MISSING, in_words, place, renewed, setting
+from trajpilot_core.studies.paper_audit.decisions import MISSING, in_words, location, renewed, setting
 from trajpilot_core.studies.paper_audit.page import decisions_block
 
 CONFIG = PipelineConfig()
@@ -91,7 +91,7 @@ def test_a_setting_that_is_gone_is_an_error(path: str) -> None:
 
 def test_a_name_a_file_or_an_entry_that_is_gone_is_an_error() -> None:
     with pytest.raises(InputError, match="has no"):
-        place("training/losses", "cosine_lost")
+        location("training/losses", "cosine_lost")
     with pytest.raises(InputError, match="there is no training/lost"):
         renewed("`cosine_loss` in `training/lost.py`", CONFIG)
     with pytest.raises(InputError, match="is no setting"):
@@ -101,7 +101,7 @@ def test_a_name_a_file_or_an_entry_that_is_gone_is_an_error() -> None:
 
 
 def test_a_constant_is_printed_with_its_value() -> None:
-    assert place("schemas/observation", "MOTIONS") == "`MOTIONS` in `schemas/observation.py`: 16"
+    assert location("schemas/observation", "MOTIONS") == "`MOTIONS` in `schemas/observation.py`: 16"
 
 
 def test_parts_that_are_called_not_built_have_no_module() -> None:

@@ -15,7 +15,7 @@ from trajpilot_core.errors import InputError
 
 WORDS = {None: "none", True: "yes", False: "no"}
 SETTING = re.compile(r"`([a-z_0-9.]+)`(?: .*)?")
-PLACE = re.compile(r"`([A-Za-z_0-9.]+)` in `([a-z_0-9/]+)\.py`(?:: .*)?")
+LOCATION = re.compile(r"`([A-Za-z_0-9.]+)` in `([a-z_0-9/]+)\.py`(?:: .*)?")
 MISSING = re.compile(r"\*\*not built\*\*: (.+)")
 
 
@@ -34,8 +34,8 @@ def renewed(cell: str, config: PipelineConfig) -> str:
 
 def _entry(text: str, config: PipelineConfig) -> str:
     """Return one entry; that a part is not built is prose, which a test holds against the names of the modules."""
-    if found := PLACE.fullmatch(text):
-        return place(found[2], found[1])
+    if found := LOCATION.fullmatch(text):
+        return location(found[2], found[1])
     if found := SETTING.fullmatch(text):
         return setting(config, found[1])
     if MISSING.fullmatch(text):
@@ -61,7 +61,7 @@ def setting(config: PipelineConfig, path: str) -> str:
     return f"{text} (or {', '.join(options)})" if options else text
 
 
-def place(module: str, name: str) -> str:
+def location(module: str, name: str) -> str:
     """Print where a decision stands in the code, with the value of a constant.
 
     Args:

@@ -111,8 +111,8 @@ def _trainings(evidence: Evidence, world: str, seed: int) -> dict[str, str]:
     """Return `<chain>/<model>` -> its verdict, of one world and seed."""
     return {
         judgement.check.removeprefix(TRAINED).split(",")[0]: judgement.verdict
-        for place, judgement in evidence.judgements
-        if (place.world, place.seed) == (world, seed) and judgement.check.startswith(TRAINED)
+        for origin, judgement in evidence.judgements
+        if (origin.world, origin.seed) == (world, seed) and judgement.check.startswith(TRAINED)
     }
 
 

@@ -81,7 +81,7 @@ def spread(values: Sequence[float], planned: int, digits: int = 1, is_signed: bo
     Args:
         values: one per seed that is there.
         planned: seeds that there should be.
-        digits: places after the point.
+        digits: digits after the point.
         is_signed: print a plus sign.
     """
     if not values:

@@ -69,7 +69,7 @@ FILES: tuple[File, ...] = (
 """Every table that the pages read."""
 
 
-class Placed(NamedTuple):
+class Origin(NamedTuple):
     """Where a row comes from."""
 
     world: str
@@ -93,7 +93,7 @@ Scores = Mapping[str, Mapping[int, SeedScores]]
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Everything that the pages are drawn from."""
+    """Everything that the pages are made from."""
 
     horizons: tuple[int, ...]
     scores: Scores
@@ -101,35 +101,35 @@ class Evidence:
     """World -> seed -> (T, kinds) sums of distances and counts of pairs."""
     goal_progress: Mapping[str, Mapping[int, Sums]]
     """World -> seed -> (T, H) plans that approach the goal, in percent times windows, and windows."""
-    gate: tuple[tuple[Placed, GateRow], ...]
-    headroom: tuple[tuple[Placed, Headroom], ...]
-    curves: tuple[tuple[Placed, CurvePoint], ...]
-    judgements: tuple[tuple[Placed, Judgement], ...]
-    ceilings: tuple[tuple[Placed, Ceiling], ...]
-    leaks: tuple[tuple[Placed, LeakCheck], ...]
-    study: tuple[tuple[Placed, ScorerStudy], ...]
+    gate: tuple[tuple[Origin, GateRow], ...]
+    headroom: tuple[tuple[Origin, Headroom], ...]
+    curves: tuple[tuple[Origin, CurvePoint], ...]
+    judgements: tuple[tuple[Origin, Judgement], ...]
+    ceilings: tuple[tuple[Origin, Ceiling], ...]
+    leaks: tuple[tuple[Origin, LeakCheck], ...]
+    study: tuple[tuple[Origin, ScorerStudy], ...]
     run: ClaimsRun | None
     absent: tuple[str, ...]
     """Files that are not there."""
 
 
-def claims_table(file: File, rows: Iterable[tuple[Placed, Record]]) -> pa.Table:
+def claims_table(file: File, rows: Iterable[tuple[Origin, Record]]) -> pa.Table:
     """Build one table of the claims.
 
     Args:
         file: which.
         rows: its records with the world and seed that they come from.
     """
-    places = [pa.field("world", pa.string(), nullable=False)]
-    places += [pa.field("world_seed", pa.int64(), nullable=False)] if file.has_world_seed else []
-    schema = pa.schema([*places, *arrow_schema(file.row)])
+    origins = [pa.field("world", pa.string(), nullable=False)]
+    origins += [pa.field("world_seed", pa.int64(), nullable=False)] if file.has_world_seed else []
+    schema = pa.schema([*origins, *arrow_schema(file.row)])
     values = [
-        {"world": place.world, "world_seed": place.seed, **record.model_dump(mode="json")} for place, record in rows
+        {"world": origin.world, "world_seed": origin.seed, **record.model_dump(mode="json")} for origin, record in rows
     ]
     return pa.Table.from_pylist(values, schema=schema)
 
 
-def write_claims_table(folder: Path, name: str, rows: Iterable[tuple[Placed, Record]]) -> Path:
+def write_claims_table(folder: Path, name: str, rows: Iterable[tuple[Origin, Record]]) -> Path:
     """Write one table of the claims into `folder`; equal rows give equal bytes.
 
     Raises:
@@ -143,12 +143,12 @@ def write_claims_table(folder: Path, name: str, rows: Iterable[tuple[Placed, Rec
     return path
 
 
-def places_of(folder: Path, file: File) -> set[Placed]:
+def origins_of(folder: Path, file: File) -> set[Origin]:
     """Return the worlds and seeds that a table in `folder` holds; none where it is absent."""
     frame = _frame(folder, file)
     if frame is None:
         return set()
-    return {Placed(world, seed) for world, seed in frame.select("world", "world_seed").unique().iter_rows()}
+    return {Origin(world, seed) for world, seed in frame.select("world", "world_seed").unique().iter_rows()}
 
 
 def read_evidence(folder: Path, horizons: tuple[int, ...]) -> Evidence:
@@ -192,14 +192,14 @@ def _frame(folder: Path, file: File) -> pl.DataFrame | None:
     return frame if file.has_world_seed else frame.with_columns(world_seed=pl.col("seed"))
 
 
-def _records(frame: pl.DataFrame | None, row: type[R]) -> tuple[tuple[Placed, R], ...]:
+def _records(frame: pl.DataFrame | None, row: type[R]) -> tuple[tuple[Origin, R], ...]:
     """Read the rows back, in the order of the file."""
     if frame is None:
         return ()
     names = [name for name in row.model_fields if name in frame.columns]
-    places = zip(frame["world"], frame["world_seed"], strict=True)
+    origins = zip(frame["world"], frame["world_seed"], strict=True)
     values = frame.select(names).iter_rows(named=True)
-    return tuple((Placed(*place), row.model_validate(v)) for place, v in zip(places, values, strict=True))
+    return tuple((Origin(*origin), row.model_validate(v)) for origin, v in zip(origins, values, strict=True))
 
 
 def _scores(frame: pl.DataFrame | None, horizons: tuple[int, ...]) -> Scores:

@@ -47,8 +47,8 @@ class Steps:
     """(N,) 0 train, 1 dev, 2 test."""
     at: Codes
     """(N,) step of the take's truth whose time point is nearest."""
-    look: Codes
-    """(N, 2) first and last step whose look the segment's interval shows."""
+    appearance: Codes
+    """(N, 2) first and last step whose appearance the segment's interval shows."""
     motion: Codes
     """(N, 2) first and last step whose head motion it shows."""
 
@@ -88,7 +88,7 @@ def load_material(
 
     Args:
         inputs: what the evaluation stage reads, and `predictions`.
-        world: drawn from `provenance.stored`.
+        world: sampled from `provenance.stored`.
         provenance: which world was asked for, and when.
         config: bounds.
         without: entries that this kind of run does not have.
@@ -129,7 +129,7 @@ def _steps(
             found.append((row, label, take, at, *spans[0], *spans[1]))
     table = np.array(found, np.int64).reshape(-1, 8)
     row, label, take, at = table[:, :4].T
-    return Steps(row, label, take, data.take_split.numpy()[take], at, look=table[:, 4:6], motion=table[:, 6:])
+    return Steps(row, label, take, data.take_split.numpy()[take], at, appearance=table[:, 4:6], motion=table[:, 6:])
 
 
 def _shown(truth: TakeTruth, segment: dict[str, Any], at: int, reach: float) -> tuple[int, int]:

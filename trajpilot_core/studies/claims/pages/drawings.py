@@ -30,7 +30,7 @@ from trajpilot_core.studies.claims.verdicts.aims import PLUS, Aims
 from trajpilot_core.studies.claims.verdicts.judge import Judged
 
 BESIDE_MAIN = ("pool_mean", "top1", "shuffled")
-"""Controls in the picture of the rendered world, beside the main rows."""
+"""Controls in the picture of the rendered world, next to the main rows."""
 SEED_STYLES = ("scorer", "endpoint_traj", "oracle")
 """Line styles of the seeds."""
 POOL_LINES = (
@@ -152,7 +152,7 @@ def training_takes(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
 
 def gate(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     """Draw the open rate and the gain on opened windows over H, a line per seed."""
-    rows = [(place.seed, row) for place, row in evidence.gate if place.world == BASE and row.horizon is not None]
+    rows = [(origin.seed, row) for origin, row in evidence.gate if origin.world == BASE and row.horizon is not None]
     return [
         Drawing(
             "scorer",
@@ -172,7 +172,7 @@ def gate(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
 
 def pool_and_queries(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     """Draw what the pool could give over its size, and M@1 over the share of queries; means over seeds."""
-    pools = sorted({row.pool for place, row in evidence.headroom if place.world == BASE})
+    pools = sorted({row.pool for origin, row in evidence.headroom if origin.world == BASE})
     recalls = tuple(
         _bare(title, line, ((pool, _mean(pool_means(evidence, pool, column, cfg))) for pool in pools))
         for column, title, line in POOL_LINES
@@ -192,9 +192,9 @@ def pool_and_queries(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
 def curves(evidence: Evidence) -> list[Drawing]:
     """Draw the dev score that selects the epoch, for chain `final` in the rendered world, a line per seed."""
     rows = [
-        (place.seed, point)
-        for place, point in evidence.curves
-        if place.world == BASE and point.model.startswith("final/") and point.split == "dev" and point.epoch > 0
+        (origin.seed, point)
+        for origin, point in evidence.curves
+        if origin.world == BASE and point.model.startswith("final/") and point.split == "dev" and point.epoch > 0
     ]
     found = []
     for model in sorted({point.model for _, point in rows}):

@@ -9,7 +9,7 @@ from trajpilot_core.report.blocks import Block, renewed
 from trajpilot_core.report.document import Section, render_document
 from trajpilot_core.report.table import Cell, Table
 from trajpilot_core.studies.claims.evidence.readings import METRIC_NAMES, SHOWN_METRICS
-from trajpilot_core.studies.claims.evidence.tables import RUN_FILE, Evidence, Placed, read_evidence
+from trajpilot_core.studies.claims.evidence.tables import RUN_FILE, Evidence, Origin, read_evidence
 from trajpilot_core.studies.claims.pages import checks, drawings, judged, run, scorer, worlds
 from trajpilot_core.studies.claims.pages.ceilings import ceilings_tables, ceilings_verdict
 from trajpilot_core.studies.claims.verdicts.aims import AIM_METRICS, Aims, judge_aims
@@ -44,16 +44,16 @@ def render(docs: Path, cfg: ClaimsConfig | None = None) -> dict[str, bytes]:
     cfg = cfg or ClaimsConfig()
     evidence = read_evidence(docs / FOLDER, cfg.horizons)
     verdicts, aims = judge_claims(evidence, cfg), judge_aims(evidence, cfg)
-    drawn = drawings.all_drawings(evidence, verdicts, aims, cfg)
-    sections = sections_of(evidence, verdicts, aims, drawn, cfg)
+    charts = drawings.all_drawings(evidence, verdicts, aims, cfg)
+    sections = sections_of(evidence, verdicts, aims, charts, cfg)
     blocks: dict[str, Callable[[], dict[str, Block]]] = {
         "claims.md": lambda: claims_blocks(evidence, verdicts, aims, cfg),
         "scorer.md": lambda: scorer_blocks(evidence, cfg),
     }
     return {
         "claims.html": render_document(TITLE, BANNER, run.facts(evidence, cfg), sections),
-        f"{FOLDER}/rows.svg": drawings.picture([d for d in drawn if d.section == "rows"]),
-        f"{FOLDER}/gate.svg": drawings.picture([d for d in drawn if d.section == "scorer"][:2]),
+        f"{FOLDER}/rows.svg": drawings.picture([d for d in charts if d.section == "rows"]),
+        f"{FOLDER}/gate.svg": drawings.picture([d for d in charts if d.section == "scorer"][:2]),
         **{
             page: renewed((docs / page).read_text(), made(), page).encode()
             for page, made in blocks.items()
@@ -66,7 +66,7 @@ def sections_of(
     evidence: Evidence,
     verdicts: tuple[Judged, ...],
     aims: Aims,
-    drawn: list[drawings.Drawing],
+    charts: list[drawings.Drawing],
     cfg: ClaimsConfig,
 ) -> list[Section]:
     """Return all tables and charts of claims.html."""
@@ -88,7 +88,7 @@ def sections_of(
         ("tables", "The tables themselves", _raw(evidence)),
     )
     return [
-        Section(id_, title, held, tuple(drawing.chart() for drawing in drawn if drawing.section == id_))
+        Section(id_, title, held, tuple(drawing.chart() for drawing in charts if drawing.section == id_))
         for id_, title, held in tables
     ]
 
@@ -108,13 +108,13 @@ def _scorers(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
     )
 
 
-def raw_table(title: str, rows: Sequence[tuple[Placed | None, Record]]) -> Table:
+def raw_table(title: str, rows: Sequence[tuple[Origin | None, Record]]) -> Table:
     """Return records as they are, numbers to four digits; world and seed stand in front where they are known."""
     columns = [name for name in type(rows[0][1]).model_fields if name != "seed" or rows[0][0] is None] if rows else []
     header = (*(("world", "seed") if rows and rows[0][0] else ()), *columns)
     lines = tuple(
-        (*((place.world, str(place.seed)) if place else ()), *(_printed(getattr(record, name)) for name in columns))
-        for place, record in rows
+        (*((origin.world, str(origin.seed)) if origin else ()), *(_printed(getattr(record, name)) for name in columns))
+        for origin, record in rows
     )
     return Table(title, header, lines)
 
@@ -138,15 +138,15 @@ def _printed(value: object) -> Cell:
 def claims_blocks(evidence: Evidence, verdicts: tuple[Judged, ...], aims: Aims, cfg: ClaimsConfig) -> dict[str, Block]:
     """Return the computed blocks of claims.md."""
     orders = [compare_entries(evidence, metric, cfg, (BASE, FEATURE_SPACE)) for metric in SHOWN_METRICS]
-    said_orders = "; ".join(f"{METRIC_NAMES[found.metric]} {found.verdict}" for found in orders)
+    orders_text = "; ".join(f"{METRIC_NAMES[found.metric]} {found.verdict}" for found in orders)
     beaten = "; ".join(f"{METRIC_NAMES[metric]} {aims.verdict(metric)}" for metric in AIM_METRICS)
     share = judged.aims_tables(aims, cfg)[1]
     main = worlds.controls_tables(evidence, cfg)[0]
     trained = checks.trainings_table(evidence).note
-    said = (
+    lines = (
         ceilings_verdict(evidence, cfg),
         checks.leaks_verdict(evidence, cfg),
-        f"Same order of the rows through video and through frames: {said_orders}",
+        f"Same order of the rows through video and through frames: {orders_text}",
         f"Trainings: {trained.rstrip('.')}",
     )
     return {
@@ -154,7 +154,7 @@ def claims_blocks(evidence: Evidence, verdicts: tuple[Judged, ...], aims: Aims, 
         "verdicts": judged.summary_table(verdicts).markdown(is_titled=False),
         "rows": main.markdown(is_titled=False),
         "aims": f"All five rows beaten together: {beaten}.\n\n{share.markdown(is_titled=False)}",
-        "checks": _bullets(f"{line}." for line in said),
+        "checks": _bullets(f"{line}." for line in lines),
     }
 
 

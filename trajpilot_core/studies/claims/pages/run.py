@@ -64,11 +64,11 @@ def size_text(run: ClaimsRun | None) -> str:
     sizes = {size.world: size for size in run.worlds} if run else {}
     if BASE not in sizes or FEATURE_SPACE not in sizes:
         return "Size of worlds and models: not recorded."
-    said = "; ".join(
+    sizes_text = "; ".join(
         f"{world} has {sizes[world].train_takes} takes for training and {sizes[world].test_takes} test takes a seed"
         for world in (BASE, FEATURE_SPACE)
     )
-    return f"{said}; {sizes[BASE].labels} labels. Small models."
+    return f"{sizes_text}; {sizes[BASE].labels} labels. Small models."
 
 
 def cost_text(run: ClaimsRun) -> str:
@@ -87,7 +87,7 @@ def run_tables(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
         **{world: f"as {FEATURE_SPACE}, {takes} takes for training" for world, takes in curve_worlds(cfg).items()},
     }
     header = ("world", "what it is", "seeds planned", "seeds scored", "test takes", "jobs")
-    lines = tuple(_world_line(evidence, world, said, cfg) for world, said in what.items())
+    lines = tuple(_world_line(evidence, world, text, cfg) for world, text in what.items())
     jobs = evidence.run.jobs if evidence.run else ()
     left = tuple((job.world, str(job.seed), job.job, job.status, job.note) for job in jobs if job.status != "done")
     return (

@@ -45,7 +45,7 @@ GATE_COLUMNS: tuple[tuple[str, Callable[[GateRow], float], int, bool], ...] = (
     ("overall gain", lambda row: row.gain_overall, 2, True),
     ("harmed, %", lambda row: row.harmed, 1, False),
 )
-"""Heading, quantity, places after the point, printed with a sign."""
+"""Heading, quantity, digits after the point, printed with a sign."""
 POOL_COLUMNS = (
     ("same_step_recall", "same step, %", 1),
     ("any_step_recall", "any step, %", 1),
@@ -56,14 +56,14 @@ POOL_COLUMNS = (
     ("best_mid_cosine", "best middle cosine", 3),
     ("best_mid_cosine_random", "random middle cosine", 3),
 )
-"""(column of `Headroom`, heading, places after the point)."""
+"""(column of `Headroom`, heading, digits after the point)."""
 
 
 def gate_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
     """Return the gate's rate and gains by horizon in `base`, over all its windows, and in the other worlds."""
     found: dict[tuple[str, int | None], list[GateRow]] = defaultdict(list)
-    for place, row in evidence.gate:
-        found[place.world, row.horizon].append(row)
+    for origin, row in evidence.gate:
+        found[origin.world, row.horizon].append(row)
     lines = [(f"{BASE}, H={h}", found[BASE, h], world_seeds(cfg, BASE)) for h in cfg.horizons]
     lines += [(f"{world}, all windows", found[world, None], world_seeds(cfg, world)) for world in GATE_WORLDS]
     columns = [column[1:] for column in GATE_COLUMNS]
@@ -88,7 +88,7 @@ def identity_text(rows: Sequence[GateRow]) -> str:
 
 def pool_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
     """Return what the pool could give by its size, plain mean over H."""
-    rows = [(place.seed, row) for place, row in evidence.headroom if place.world == BASE]
+    rows = [(origin.seed, row) for origin, row in evidence.headroom if origin.world == BASE]
     pools, n = sorted({row.pool for _, row in rows}), len(world_seeds(cfg, BASE))
     header = tuple(title for _, title, _ in POOL_COLUMNS)
     by_size = tuple(
@@ -106,9 +106,9 @@ def pool_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
 def pool_means(evidence: Evidence, pool: int, column: str, cfg: ClaimsConfig) -> list[float]:
     """Return the plain mean over H of one column in `base`, per seed; a seed that lacks an H does not count."""
     values: dict[int, dict[int, float]] = defaultdict(dict)
-    for place, row in evidence.headroom:
-        if (place.world, row.pool) == (BASE, pool):
-            values[place.seed][row.horizon] = float(getattr(row, column))
+    for origin, row in evidence.headroom:
+        if (origin.world, row.pool) == (BASE, pool):
+            values[origin.seed][row.horizon] = float(getattr(row, column))
     whole = [found for _, found in sorted(values.items()) if set(found) == set(cfg.horizons)]
     return [sum(found.values()) / len(found) for found in whole]
 
@@ -149,7 +149,7 @@ def beside_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
 
 def of_base(evidence: Evidence) -> Study:
     """Return the study of the world `base`, over all H."""
-    return [(place.seed, row) for place, row in evidence.study if place.world == BASE and row.horizon is None]
+    return [(origin.seed, row) for origin, row in evidence.study if origin.world == BASE and row.horizon is None]
 
 
 def shares_of(rows: Study) -> list[float]:
@@ -189,7 +189,7 @@ def _count(rows: Study, share: float) -> str:
 
 def queries_text(rows: Study, cfg: ClaimsConfig) -> str:
     """Describe, for every scorer, what the step from the fewest to the most queries did to M@1 in each seed."""
-    said = []
+    sentences = []
     for model in in_order({row.model for _, row in rows if row.quantity == MAIN_QUANTITY}):
         shares = shares_of([(seed, row) for seed, row in rows if row.model == model])
         few, many = (values_of(rows, model, MAIN_QUANTITY, share) for share in (shares[0], shares[-1]))
@@ -201,5 +201,5 @@ def queries_text(rows: Study, cfg: ClaimsConfig) -> str:
         moved = f"{moved} in every seed{lacks}" if moved else f"moves by no common sign over the seeds{lacks}"
         points = ", ".join(number(step, 1, True) for step in steps)
         what = f"from {shares[0]:g} to {shares[-1]:g} % of its queries M@1 {moved}"
-        said.append(f"{name(model)}: {what} ({points} points).")
-    return " ".join(said)
+        sentences.append(f"{name(model)}: {what} ({points} points).")
+    return " ".join(sentences)

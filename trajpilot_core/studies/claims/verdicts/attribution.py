@@ -129,28 +129,28 @@ def _source(title: str, needs: str, wanted: Sequence[tuple[Lead, bool]]) -> Gain
     shown = leads[0].shown
     if len(leads) > 1:
         reasons: tuple[AttributionVerdict, ...] = ("not run", "undertrained")
-        said: AttributionVerdict = "shown" if all((e.shown == "shown") == must for e, must in wanted) else "not shown"
-        shown = next((why for why in reasons if any(each.shown == why for each in leads)), said)
+        judged: AttributionVerdict = "shown" if all((e.shown == "shown") == must for e, must in wanted) else "not shown"
+        shown = next((why for why in reasons if any(each.shown == why for each in leads)), judged)
     return GainSource(title, needs, leads, shown)
 
 
 def attribution_text(gain: Lead, found: tuple[GainSource, ...]) -> str:
     """Put the attribution into words, by rule from the figures alone."""
-    told = f"{gain.text}, {SIGNS[gain.shown]}."
+    figure = f"{gain.text}, {SIGNS[gain.shown]}."
     if gain.shown == "not run":
         return f"{name(gain.row)} − {name(gain.reference)} was not run ({gain.gap}): nothing is attributed."
     weak = dict.fromkeys([*gain.weak, *(model for source in found for lead in source.leads for model in lead.weak)])
     if gain.shown == "undertrained":
-        return f"{told} Models that it rests on are not trained ({', '.join(gain.weak)}): nothing is attributed."
+        return f"{figure} Models that it rests on are not trained ({', '.join(gain.weak)}): nothing is attributed."
     if gain.shown == "not shown":
-        return f"{told} There is no gain to attribute."
+        return f"{figure} There is no gain to attribute."
     if gain.shown == "the other way":
-        return f"{told} {name(gain.row)} loses to its own fallback; there is no gain to attribute."
+        return f"{figure} {name(gain.row)} loses to its own fallback; there is no gain to attribute."
     shown = [source.title for source in found if source.shown == "shown"]
     if any(source.shown == "not run" for source in found):
-        return f"{told} Rows that the attribution needs were not run."
+        return f"{figure} Rows that the attribution needs were not run."
     if weak:
-        return f"{told} Models that the attribution needs are not trained ({', '.join(weak)}): nothing is attributed."
+        return f"{figure} Models that the attribution needs are not trained ({', '.join(weak)}): nothing is attributed."
     if not shown:
-        return f"{told} None of the sources is shown by itself; the gain stays unexplained."
-    return f"{told} Sources whose comparisons are shown below: {'; '.join(shown)}."
+        return f"{figure} None of the sources is shown by itself; the gain stays unexplained."
+    return f"{figure} Sources whose comparisons are shown below: {'; '.join(shown)}."

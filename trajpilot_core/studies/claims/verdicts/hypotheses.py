@@ -1,6 +1,6 @@
 """What is claimed, the control that must break it, and how each is judged: fixed before a test figure was looked at.
 
-A verdict is drawn from intervals alone. Source of the claims: the paper (arXiv 2605.20388); of controls, margins and
+A verdict rests on intervals alone. Source of the claims: the paper (arXiv 2605.20388); of controls, margins and
 rules: docs/decisions/claims-statistics.md. Parts of a claim that this implementation lacks say so.
 """
 

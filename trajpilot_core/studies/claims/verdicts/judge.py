@@ -1,6 +1,5 @@
 """Judging the statements of `rules`: from the tables to figures and verdicts."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -9,6 +8,7 @@ import numpy as np
 
 from schemas.claims import ClaimsConfig, world_seeds
 from trajpilot_core.arrays import Array
+from trajpilot_core.evaluation.paper_claims import sign_verdict
 from trajpilot_core.studies.claims.evidence import statistics
 from trajpilot_core.studies.claims.evidence.contrasts import Contrast, contrast, untrained
 from trajpilot_core.studies.claims.evidence.statistics import (
@@ -143,20 +143,9 @@ def _with_doubts(finding: JudgedStatement, gap: str, weak: Sequence[str]) -> Jud
     if gap:
         return replace(finding, verdict="not run", note=f"{gap}; no verdict on a part")
     if weak:
-        told = f"{finding.verdict} ({finding.note})" if finding.note else finding.verdict
-        return replace(finding, verdict="undertrained", note=f"{doubt}; by the intervals: {told}")
+        by_intervals = f"{finding.verdict} ({finding.note})" if finding.note else finding.verdict
+        return replace(finding, verdict="undertrained", note=f"{doubt}; by the intervals: {by_intervals}")
     return finding
-
-
-def sign_verdict(figures: Sequence[Estimate], sign: int) -> Verdict:
-    """Judge whether all intervals lie on the side of `sign` (holds), one on the other side (fails), or neither."""
-    if not all(math.isfinite(f.low) and math.isfinite(f.high) for f in figures):
-        return "not run"
-    on_side = [f.is_above_zero() if sign > 0 else f.is_below_zero() for f in figures]
-    against = [f.is_below_zero() if sign > 0 else f.is_above_zero() for f in figures]
-    if all(on_side):
-        return "holds"
-    return "fails" if any(against) else "undecided"
 
 
 def _signs(statement: Statement, of: Profile, cfg: ClaimsConfig) -> JudgedStatement:

@@ -24,8 +24,8 @@ from trajpilot_core.studies.claims.evidence.tables import (
     FILES,
     METRICS,
     RUN_FILE,
-    Placed,
-    places_of,
+    Origin,
+    origins_of,
     write_claims_table,
 )
 from trajpilot_core.studies.claims.worlds.jobs import PROCESS_JOB, WORLD_JOB, WorldsRoot, read_made
@@ -53,14 +53,14 @@ class Gathered(NamedTuple):
 
 
 def publish(
-    cfg: ClaimsConfig, recipes: Recipes, place: WorldsRoot, folder: Path, reported: Sequence[ClaimsJob]
+    cfg: ClaimsConfig, recipes: Recipes, runs: WorldsRoot, folder: Path, reported: Sequence[ClaimsJob]
 ) -> ClaimsRun:
     """Write every table of the claims into `folder`, from those stages alone that are up to date.
 
     Args:
         cfg: which worlds there are.
         recipes: what is computed in them.
-        place: where they lie.
+        runs: where they lie.
         folder: docs/claims.
         reported: the outcome of jobs just now; the reasons of those that failed or were not run are published.
 
@@ -68,13 +68,13 @@ def publish(
         InputError: a table in `folder` would lose a world and seed; nothing is written.
     """
     worlds = planned(cfg)
-    gathered = {world: gather(world, recipes, place) for world in worlds}
+    gathered = {world: gather(world, recipes, runs) for world in worlds}
     tables = {file.name: _rows(gathered, cfg, file.name) for file in FILES}
-    refuse_loss(folder, {name: {at for at, _ in rows} for name, rows in tables.items()}, place)
+    refuse_loss(folder, {name: {at for at, _ in rows} for name, rows in tables.items()}, runs)
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in tables.items():
         write_claims_table(folder, name, rows)
-    reported = [job.replace(note=job.note.replace(f"{place.root}/", "")) for job in reported]
+    reported = [job.replace(note=job.note.replace(f"{runs.root}/", "")) for job in reported]
     jobs = with_reasons(counted_once(gathered), reported)
     started = sorted(job.started for job in jobs if job.started)
     made = [run for found in gathered.values() for run in found.made.values()]
@@ -82,7 +82,7 @@ def publish(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         config_digest=digest_of(cfg, recipes),
         machine=machine(),
-        device="cuda" if place.device == "cuda" else "cpu",
+        device="cuda" if runs.device == "cuda" else "cpu",
         jobs=jobs,
         first_started=started[0] if started else "",
         last_started=started[-1] if started else "",
@@ -95,23 +95,23 @@ def publish(
     return run
 
 
-def _rows(gathered: Mapping[PlannedWorld, Gathered], cfg: ClaimsConfig, table: str) -> list[tuple[Placed, Record]]:
+def _rows(gathered: Mapping[PlannedWorld, Gathered], cfg: ClaimsConfig, table: str) -> list[tuple[Origin, Record]]:
     """Return the rows of one table with the worlds and seeds that they are published under."""
     return [
-        (Placed(name, world.seed), row)
+        (Origin(name, world.seed), row)
         for world, found in gathered.items()
         for name in published_names(world, cfg, table)
         for row in found.rows.get(table, ())
     ]
 
 
-def refuse_loss(folder: Path, kept: Mapping[str, set[Placed]], place: WorldsRoot) -> None:
+def refuse_loss(folder: Path, kept: Mapping[str, set[Origin]], runs: WorldsRoot) -> None:
     """Refuse to write tables that hold fewer worlds and seeds than those that lie there.
 
     Args:
         folder: docs/claims.
         kept: table -> what it would hold.
-        place: where the worlds lie, for the message.
+        runs: where the worlds lie, for the message.
 
     Raises:
         InputError: with what would be lost.
@@ -119,27 +119,27 @@ def refuse_loss(folder: Path, kept: Mapping[str, set[Placed]], place: WorldsRoot
     losses = [
         f"{file.name}.parquet would lose {', '.join(f'{world} seed {seed}' for world, seed in gone)}"
         for file in FILES
-        if (gone := sorted(places_of(folder, file) - kept[file.name]))
+        if (gone := sorted(origins_of(folder, file) - kept[file.name]))
     ]
     if losses:
         raise InputError(
-            f"{folder} holds more than {place.root} has computed with this configuration: {'; '.join(losses)}. Nothing "
+            f"{folder} holds more than {runs.root} has computed with this configuration: {'; '.join(losses)}. Nothing "
             "was written; write the pages elsewhere (--docs), finish the run of those worlds, or delete the tables"
         )
 
 
-def refuse_before(cfg: ClaimsConfig, place: WorldsRoot, folder: Path, chosen: Sequence[PlannedWorld]) -> None:
+def refuse_before(cfg: ClaimsConfig, runs: WorldsRoot, folder: Path, chosen: Sequence[PlannedWorld]) -> None:
     """Refuse at once what `publish` must refuse in the end: worlds in the tables that are neither computed nor planned.
 
     Raises:
         InputError: with what would be lost.
     """
-    there = [world for world in planned(cfg) if world in chosen or (Path(place.root) / world.folder).is_dir()]
+    there = [world for world in planned(cfg) if world in chosen or (Path(runs.root) / world.folder).is_dir()]
     kept = {
-        file.name: {Placed(name, world.seed) for world in there for name in published_names(world, cfg, file.name)}
+        file.name: {Origin(name, world.seed) for world in there for name in published_names(world, cfg, file.name)}
         for file in FILES
     }
-    refuse_loss(folder, kept, place)
+    refuse_loss(folder, kept, runs)
 
 
 def counted_once(gathered: Mapping[PlannedWorld, Gathered]) -> list[ClaimsJob]:
@@ -186,9 +186,9 @@ def published_names(world: PlannedWorld, cfg: ClaimsConfig, table: str) -> tuple
     return (world.name, *(name for name in sweep_worlds(cfg) if shared(name, cfg) == world.name))
 
 
-def gather(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> Gathered:
+def gather(world: PlannedWorld, recipes: Recipes, runs: WorldsRoot) -> Gathered:
     """Read what the up-to-date stages of one world have written."""
-    config, options = recipes.of(world), options_of(world, Path(place.root), place.device)
+    config, options = recipes.of(world), options_of(world, Path(runs.root), runs.device)
     fresh = fresh_stages(world, config, options)
     folder = open_folder(options.root, options.protocols) if fresh else None
     jobs = [_world_job(world, Path(options.root), bool(fresh))]

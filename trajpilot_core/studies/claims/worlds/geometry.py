@@ -35,7 +35,7 @@ class ScoredSegments:
     run: Codes
     """(N,) run within the take; a lost segment starts a new one."""
     position: Codes
-    """(N,) place in the take."""
+    """(N,) position in the take."""
     label: Codes
     """(N,)."""
 
@@ -112,12 +112,12 @@ def scored_segments(inputs: Inputs) -> ScoredSegments:
     """Collect the test segments; their features are standardised per component on the training takes."""
     takes = {row["take_id"]: row for row in inputs.table("takes", ["take_id", "split", "capture"]).to_pylist()}
     columns = ["segment_id", "take_id", "run", "position", "label_id"]
-    place = {row["segment_id"]: row for row in inputs.table("segments", columns).to_pylist()}
+    of_segment = {row["segment_id"]: row for row in inputs.table("segments", columns).to_pylist()}
     ids, features = pooled_features(inputs)
-    split = np.array([takes[place[name]["take_id"]]["split"] for name in ids])
+    split = np.array([takes[of_segment[name]["take_id"]]["split"] for name in ids])
     mean, scale = feature_scales(features[split == "train"][:, None])
     rows = sorted(np.flatnonzero(split == "test").tolist(), key=lambda row: ids[row])
-    mine = [place[ids[row]] for row in rows]
+    mine = [of_segment[ids[row]] for row in rows]
     tested = tuple(sorted(name for name, row in takes.items() if row["split"] == "test"))
     return ScoredSegments(
         ids=tuple(ids[row] for row in rows),
@@ -153,7 +153,7 @@ def distances(first_RD: Tensor, second_ND: Tensor) -> Tensor:
 def pairs_of(segments: ScoredSegments, rows: Codes, kind: str, config: GeometryConfig) -> Mask:
     """Return (R, N): true where a segment of `rows` (R,) and any other form a pair of the kind.
 
-    adjacent: neighbours of one run. same_take_far: one take, another label, at least `far_steps` places later.
+    adjacent: neighbours of one run. same_take_far: one take, another label, at least `far_steps` positions later.
     other_take_same_action: another capture (another room), the same label. random: another capture, another label.
     """
     later = segments.position - segments.position[rows, None]

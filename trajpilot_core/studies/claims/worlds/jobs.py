@@ -42,11 +42,11 @@ class WorldsRoot(NamedTuple):
     device: str
 
 
-def run_apart(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> tuple[ClaimsJob, ...]:
+def run_apart(world: PlannedWorld, recipes: Recipes, runs: WorldsRoot) -> tuple[ClaimsJob, ...]:
     """Compute one world in a spawned process that ends with this one; returns what became of each of its jobs."""
     with worker_pool(1, start_drawing) as pool:
         try:
-            return pool.submit(run_world, world, recipes, place).result()
+            return pool.submit(run_world, world, recipes, runs).result()
         except BrokenProcessPool:
             note = "its process crashed (killed, or out of memory); run again"
             return (failure(world, note),)
@@ -57,9 +57,9 @@ def failure(world: PlannedWorld, note: str) -> ClaimsJob:
     return world.job(PROCESS_JOB, "failed", note=note)
 
 
-def run_world(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> tuple[ClaimsJob, ...]:
+def run_world(world: PlannedWorld, recipes: Recipes, runs: WorldsRoot) -> tuple[ClaimsJob, ...]:
     """Bring every stage of one world up to date, in order; after a failure the rest is not run."""
-    config, options = recipes.of(world), options_of(world, Path(place.root), place.device)
+    config, options = recipes.of(world), options_of(world, Path(runs.root), runs.device)
     done: list[ClaimsJob] = []
     names = [WORLD_JOB, *stages_of(world)]
     with root_lock(options.root, LOCK_WAIT_S):
@@ -74,7 +74,7 @@ def run_world(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> tuple
 
 
 def run_job(world: PlannedWorld, name: str, config: PipelineConfig, options: RunOptions) -> ClaimsJob:
-    """Run one job; the seconds are those of the run that computed its output, not of this look at it."""
+    """Run one job; the seconds are those of the run that computed its output, not of this check of it."""
     if name == WORLD_JOB:
         made = make_world(world, Path(options.root), Path(options.data_root))
         return world.job(name, "done", None if made is None else made.seconds)

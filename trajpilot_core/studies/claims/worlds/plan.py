@@ -31,7 +31,7 @@ CHANGES: Mapping[str, dict[str, float]] = {
 
 
 class PlannedWorld(NamedTuple):
-    """One world of one seed: an independent draw, with a root of its own."""
+    """One world of one seed: sampled independently, with a root of its own."""
 
     name: str
     seed: int
@@ -103,9 +103,15 @@ def shared(name: str, cfg: ClaimsConfig) -> str | None:
 
 def options_of(world: PlannedWorld, root: Path, device: str) -> RunOptions:
     """Return where a world is computed; its broken takes are deliberate, so rejects do not stop it."""
-    place = root / world.folder
+    folder = root / world.folder
     return RunOptions.model_validate(
-        {"root": str(place), "data_root": str(place / "world"), "workers": 1, "device": device, "max_reject_ratio": 0.5}
+        {
+            "root": str(folder),
+            "data_root": str(folder / "world"),
+            "workers": 1,
+            "device": device,
+            "max_reject_ratio": 0.5,
+        }
     )
 
 
