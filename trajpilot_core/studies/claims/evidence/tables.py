@@ -113,24 +113,13 @@ class Evidence:
     """Files that are not there."""
 
 
-def claims_table(file: File, rows: Iterable[tuple[Origin, Record]]) -> pa.Table:
-    """Build one table of the claims.
-
-    Args:
-        file: which.
-        rows: its records with the world and seed that they come from.
-    """
-    origins = [pa.field("world", pa.string(), nullable=False)]
-    origins += [pa.field("world_seed", pa.int64(), nullable=False)] if file.has_world_seed else []
-    schema = pa.schema([*origins, *arrow_schema(file.row)])
-    values = [
-        {"world": origin.world, "world_seed": origin.seed, **record.model_dump(mode="json")} for origin, record in rows
-    ]
-    return pa.Table.from_pylist(values, schema=schema)
-
-
 def write_claims_table(folder: Path, name: str, rows: Iterable[tuple[Origin, Record]]) -> Path:
     """Write one table of the claims into `folder`; equal rows give equal bytes.
+
+    Args:
+        folder: docs/claims.
+        name: which.
+        rows: its records with the world and seed that they come from.
 
     Raises:
         InputError: no table is called `name`.
@@ -139,7 +128,11 @@ def write_claims_table(folder: Path, name: str, rows: Iterable[tuple[Origin, Rec
     if name not in found:
         raise InputError(f"the claims have no table {name!r}; the tables are {', '.join(sorted(found))}")
     path = folder / f"{name}.parquet"
-    path.write_bytes(table_bytes(claims_table(found[name], rows)))
+    origins = [pa.field("world", pa.string(), nullable=False)]
+    origins += [pa.field("world_seed", pa.int64(), nullable=False)] if found[name].has_world_seed else []
+    values = [{"world": at.world, "world_seed": at.seed, **record.model_dump(mode="json")} for at, record in rows]
+    schema = pa.schema([*origins, *arrow_schema(found[name].row)])
+    path.write_bytes(table_bytes(pa.Table.from_pylist(values, schema=schema)))
     return path
 
 

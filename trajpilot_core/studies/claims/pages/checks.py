@@ -44,6 +44,11 @@ def leaks_verdict(evidence: Evidence, cfg: ClaimsConfig) -> str:
     return f"Nothing is given away: {verdict} ({n}){missing}"
 
 
+def checks_tables(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
+    """Return the leak checks and the checks that the evaluation makes of itself."""
+    return (*leaks_tables(evidence, cfg), *self_checks_tables(evidence, cfg))
+
+
 def leaks_tables(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
     """Return a line per leak check, of the seed that comes nearest to the bound, and the checks that were not run."""
     grouped: dict[str, list[tuple[Origin, LeakCheck]]] = defaultdict(list)

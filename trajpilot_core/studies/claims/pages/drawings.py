@@ -110,64 +110,76 @@ def plus_leads(aims: Aims, cfg: ClaimsConfig) -> list[Drawing]:
 
 def rows_over_horizons(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     """Draw the rows of the rendered world over H with their ceilings, in both metrics."""
-    found = []
-    for metric in SHOWN_METRICS:
-        read = {
-            row: zip(cfg.horizons, per_horizon(evidence, BASE, row, None, metric, cfg), strict=False)
-            for row in (*in_order({*with_role("main"), *BESIDE_MAIN}), *(CEILING + row for row in SWEEP_ROWS))
-        }
-        axes = Axes(f"{METRIC_NAMES[metric]} over the horizon", STEPS, f"{METRIC_NAMES[metric]}, %", _ticks(cfg))
-        found.append(Drawing("rows", axes, _lines(read)))
-    return found
+    rows = (*in_order({*with_role("main"), *BESIDE_MAIN}), *(CEILING + row for row in SWEEP_ROWS))
+    return [
+        Drawing(
+            "rows",
+            Axes(f"{METRIC_NAMES[metric]} over the horizon", STEPS, f"{METRIC_NAMES[metric]}, %", _ticks(cfg)),
+            _lines(
+                {
+                    row: zip(cfg.horizons, per_horizon(evidence, BASE, row, None, metric, cfg), strict=False)
+                    for row in rows
+                }
+            ),
+        )
+        for metric in SHOWN_METRICS
+    ]
 
 
 def sweep(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     """Draw M@1 over kappa, a chart per style."""
     found = []
     for wanted in cfg.sweep_style:
-        worlds = [(kappa, world) for world, (kappa, style_) in sweep_worlds(cfg).items() if style_ == wanted]
-        read = {
-            row: [(kappa, reading(evidence, world, row, None, "m1", cfg)) for kappa, world in worlds]
-            for row in (*SWEEP_ROWS, *(CEILING + row for row in SWEEP_ROWS))
-        }
+        worlds = {world: kappa for world, (kappa, style_) in sweep_worlds(cfg).items() if style_ == wanted}
+        rows = (*SWEEP_ROWS, *(CEILING + row for row in SWEEP_ROWS))
         axes = Axes(f"M@1 over kappa, style {wanted:g}, one seed", "kappa", "M@1, %", tuple(cfg.sweep_kappa))
-        found.append(Drawing("worlds", axes, _lines(read)))
+        found.append(Drawing("worlds", axes, _over_worlds(evidence, worlds, rows, "m1", cfg)))
     return found
 
 
 def training_takes(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     """Draw the rows over the number of training takes."""
     sizes, one = sizes_of(cfg), cfg.replace(seeds=(cfg.sweep_seed,))
+    rows, ticks = (*curve_rows(), *CURVE_BOUNDS), tuple(map(float, sizes.values()))
     found = []
     for metric in SHOWN_METRICS:
-        read = {
-            row: [(size, reading(evidence, world, row, None, metric, one)) for world, size in sizes.items()]
-            for row in (*curve_rows(), *CURVE_BOUNDS)
-        }
         label = f"{METRIC_NAMES[metric]}, %"
-        axes = Axes(f"{label} by training takes, one seed", "training takes", label, tuple(map(float, sizes.values())))
-        found.append(Drawing("worlds", axes, _lines(read)))
+        axes = Axes(f"{label} by training takes, one seed", "training takes", label, ticks)
+        found.append(Drawing("worlds", axes, _over_worlds(evidence, sizes, rows, metric, one)))
     return found
+
+
+def _over_worlds(
+    evidence: Evidence, worlds: Mapping[str, float], rows: Sequence[str], metric: str, cfg: ClaimsConfig
+) -> tuple[Series, ...]:
+    """Return a line per row over worlds, each at its place on the axis."""
+    return _lines(
+        {row: [(x, reading(evidence, world, row, None, metric, cfg)) for world, x in worlds.items()] for row in rows}
+    )
 
 
 def gate(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     """Draw the open rate and the gain on opened windows over H, a line per seed."""
-    rows = [(origin.seed, row) for origin, row in evidence.gate if origin.world == BASE and row.horizon is not None]
+    rows = [(at.seed, row) for at, row in evidence.gate if at.world == BASE and row.horizon is not None]
     return [
         Drawing(
             "scorer",
             Axes(title, STEPS, label, _ticks(cfg)),
-            tuple(
-                _bare(f"seed {seed}", SEED_STYLES[seed % 3], ((r.horizon or 0, getattr(r, column)) for r in held))
-                for seed in sorted({seed for seed, _ in rows})
-                if (held := [row for s, row in rows if s == seed])
-            ),
+            _line_per_seed([(seed, row.horizon or 0, getattr(row, column)) for seed, row in rows]),
         )
         for column, title, label in (
             ("open_rate", "Open rate of the gate", "open, %"),
             ("gain_opened", "Gain on opened windows", "points of M@1"),
         )
     ]
+
+
+def _line_per_seed(points: Sequence[tuple[int, float, float]], mark: str = "circle") -> tuple[Series, ...]:
+    """Return a line for every seed of (seed, x, y)."""
+    return tuple(
+        _bare(f"seed {seed}", SEED_STYLES[seed % 3], ((x, y) for s, x, y in points if s == seed), mark)
+        for seed in sorted({seed for seed, _, _ in points})
+    )
 
 
 def pool_and_queries(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
@@ -200,15 +212,7 @@ def curves(evidence: Evidence) -> list[Drawing]:
     for model in sorted({point.model for _, point in rows}):
         own = [(seed, point) for seed, point in rows if point.model == model]
         chosen = next((q for q in DEV_QUANTITIES if any(point.quantity == q for _, point in own)), "")
-        series = tuple(
-            _bare(
-                f"seed {seed}",
-                SEED_STYLES[seed % 3],
-                ((p.epoch, 100 * p.value) for s, p in own if (s, p.quantity) == (seed, chosen)),
-                "none",
-            )
-            for seed in sorted({seed for seed, _ in own})
-        )
+        series = _line_per_seed([(s, p.epoch, 100 * p.value) for s, p in own if p.quantity == chosen], "none")
         last = max(point.epoch for _, point in own)
         ticks = tuple(map(float, range(max(1, round(last / 5)), last + 1, max(1, round(last / 5)))))
         axes = Axes(f"{name(model_of(model))}: dev {chosen}", "epoch", f"dev {chosen}, %", ticks)

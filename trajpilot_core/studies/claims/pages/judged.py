@@ -16,6 +16,18 @@ OVER_HORIZONS: tuple[StatementKind, ...] = ("each", "mean", "reported", "shrinks
 """Kinds of statements whose figures at each H are printed."""
 
 
+def claims_tables(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> tuple[Table, ...]:
+    """Return the verdicts, the statements and what decides them, the summary first."""
+    return (
+        summary_table(judged),
+        statements_table(judged),
+        parts_table(judged, cfg),
+        equivalence_table(judged, cfg),
+        distances_table(judged),
+        Table("Rules: when a statement holds", ("kind", "holds where"), tuple(RULES.items())),
+    )
+
+
 def summary_table(judged: tuple[Judged, ...]) -> Table:
     """Return the verdict of every claim and of its controls, with the figures that decide it."""
     rows = tuple(
@@ -47,11 +59,6 @@ def statements_table(judged: tuple[Judged, ...]) -> Table:
         rows += [(row.claim.text, *_statement_cells(finding)) for finding in row.findings]
         rows += [] if row.findings else [(row.claim.text, *[""] * 7, "not built", row.claim.not_built)]
     return Table("Every statement", header, tuple(rows))
-
-
-def rules_table() -> Table:
-    """Return when a statement of each kind holds."""
-    return Table("Rules: when a statement holds", ("kind", "holds where"), tuple(RULES.items()))
 
 
 def _of_kinds(judged: tuple[Judged, ...], *kinds: StatementKind) -> list[JudgedStatement]:

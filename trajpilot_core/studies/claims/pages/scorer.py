@@ -59,6 +59,19 @@ POOL_COLUMNS = (
 """(column of `Headroom`, heading, digits after the point)."""
 
 
+def scorer_tables(evidence: Evidence, cfg: ClaimsConfig) -> dict[str, Table]:
+    """Return every table of the scorers by the name of its block in scorer.md."""
+    return {
+        "gate": gate_table(evidence, cfg),
+        "pool": pool_table(evidence, cfg),
+        "inputs": inputs_table(evidence, cfg),
+        "source": attribution_table(evidence, "scorer", cfg),
+        "source of Scorer+": attribution_table(evidence, "scorer_plus", cfg),
+        "beside": beside_table(evidence, cfg),
+        "queries": queries_table(evidence, cfg),
+    }
+
+
 def gate_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
     """Return the gate's rate and gains by horizon in `base`, over all its windows, and in the other worlds."""
     found: dict[tuple[str, int | None], list[GateRow]] = defaultdict(list)

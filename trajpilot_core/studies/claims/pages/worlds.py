@@ -65,6 +65,11 @@ def _ceiling(evidence: Evidence, row: str, metric: str) -> float:
     return sum(found) / len(found) if found else float("nan")
 
 
+def worlds_tables(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
+    """Return the rows in the control worlds, over the sweep, and over training takes."""
+    return (*controls_tables(evidence, cfg), *sweep_tables(evidence, cfg), *takes_tables(evidence, cfg))
+
+
 def controls_tables(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
     """Return every row in the control worlds, and the leads over No-Traj there."""
     rows = in_order({row for world in CONTROL_WORLDS for row in rows_in_order(evidence, world) if CEILING not in row})

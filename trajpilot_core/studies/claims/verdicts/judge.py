@@ -1,4 +1,4 @@
-"""Judging the statements of `rules`: from the tables to figures and verdicts."""
+"""Judging the statements of `hypotheses`: from the tables to figures and verdicts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
