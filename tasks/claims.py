@@ -22,7 +22,7 @@ LOG = logging.getLogger("trajpilot")
 
 
 @contextmanager
-def fault_is_told(world: str) -> Iterator[None]:
+def fault_is_logged(world: str) -> Iterator[None]:
     """Log a fault of the program where it happens: the flow raises it in the end, hours later."""
     done = False
     try:
@@ -34,12 +34,12 @@ def fault_is_told(world: str) -> Iterator[None]:
 
 
 @task(task_run_name="{world.name}-s{world.seed}", cache_policy=NO_CACHE, persist_result=False)
-def compute_world(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> State[tuple[ClaimsJob, ...]]:
+def compute_world(world: PlannedWorld, recipes: Recipes, runs: WorldsRoot) -> State[tuple[ClaimsJob, ...]]:
     """Compute one world; a failed one is reported with its reason and does not stop the others."""
     started = time.monotonic()
     LOG.info("%-12s started", world.folder)
-    with fault_is_told(world.folder):
-        jobs = run_apart(world, recipes, place)
+    with fault_is_logged(world.folder):
+        jobs = run_apart(world, recipes, runs)
     seconds = time.monotonic() - started
     create_table_artifact(
         table=[

@@ -70,13 +70,13 @@ def test_nothing_is_computed_where_the_tables_would_lose_a_world(tmp_path: Path,
 
 
 def test_a_fault_of_the_program_is_logged_when_it_happens(caplog: pytest.LogCaptureFixture) -> None:
-    from tasks.claims import fault_is_told
+    from tasks.claims import fault_is_logged
 
-    with pytest.raises(ZeroDivisionError), fault_is_told("no_scene-s0"):
+    with pytest.raises(ZeroDivisionError), fault_is_logged("no_scene-s0"):
         raise ZeroDivisionError("division by zero")
     assert caplog.messages == [
         "no_scene-s0  stopped: ZeroDivisionError('division by zero'); the other worlds go on",
     ]
-    with fault_is_told("base-s0"):
+    with fault_is_logged("base-s0"):
         pass
     assert len(caplog.messages) == 1

@@ -127,8 +127,8 @@ def test_a_row_above_its_ceiling_fails(evidence: Evidence, folder: Path) -> None
 
 def test_a_difference_that_is_no_number_is_not_below(evidence: Evidence) -> None:
     bound = ceiling_bounds(evidence, CFG)[0]
-    assert bound._replace(difference=-1.0, error=1.0, n_seeds=3, n_planned=3).verdict() == "holds"
-    assert bound._replace(difference=float("nan"), error=1.0, n_seeds=3, n_planned=3).verdict() == "not run"
+    assert bound._replace(value=0.0, ceiling=1.0, error=1.0, n_seeds=3, n_planned=3).verdict() == "holds"
+    assert bound._replace(value=float("nan"), error=1.0, n_seeds=3, n_planned=3).verdict() == "not run"
 
 
 def test_a_cell_that_does_not_bind_but_lies_above_is_listed(evidence: Evidence, folder: Path) -> None:

@@ -32,7 +32,6 @@ class Bound(NamedTuple):
     metric: str
     value: float
     ceiling: float
-    difference: float
     error: float
     n_takes: int
     n_seeds: int
@@ -40,8 +39,9 @@ class Bound(NamedTuple):
 
     def verdict(self) -> str:
         """Return `holds` where the row lies below its ceiling by the rule, in all planned seeds and finite figures."""
-        is_known = math.isfinite(self.error) and math.isfinite(self.difference)
-        if is_known and self.difference > ERRORS * self.error:
+        difference = self.value - self.ceiling
+        is_known = math.isfinite(self.error) and math.isfinite(difference)
+        if is_known and difference > ERRORS * self.error:
             return "fails"
         return "holds" if is_known and self.n_seeds == self.n_planned else "not run"
 
@@ -81,13 +81,11 @@ def _bound(world: str, row: str, metric: str, cells: dict[int, Ceiling], planned
     """Average one cell over its seeds."""
     held = [cells[seed] for seed in planned if seed in cells]
     n = len(held)
-    if not n:
-        return Bound(world, row, metric, math.nan, math.nan, math.nan, math.nan, 0, 0, len(planned))
-    value, ceiling = sum(c.value for c in held) / n, sum(c.ceiling for c in held) / n
-    error = math.sqrt(sum(c.standard_error**2 for c in held)) / n
-    return Bound(
-        world, row, metric, value, ceiling, value - ceiling, error, sum(c.n_takes for c in held), n, len(planned)
-    )
+    value, ceiling, error = math.nan, math.nan, math.nan
+    if n:
+        value, ceiling = sum(c.value for c in held) / n, sum(c.ceiling for c in held) / n
+        error = math.sqrt(sum(c.standard_error**2 for c in held)) / n
+    return Bound(world, row, metric, value, ceiling, error, sum(c.n_takes for c in held), n, len(planned))
 
 
 def ceilings_verdict(evidence: Evidence, cfg: ClaimsConfig) -> str:
