@@ -154,21 +154,21 @@ def leaks(title: str = "leak: x") -> Rows:
 
 def test_nothing_is_given_away_where_every_planned_world_was_checked(folder: Path) -> None:
     text = leaks_verdict(with_rows(folder, "leaks", leaks()), CFG)
-    assert text == "Nothing is given away: holds (15 checks in 15 worlds and seeds, 0 fail, 0 not run)"
+    assert text == "No leak found: holds (15 checks in 15 worlds and seeds, 0 fail, 0 not run)"
 
 
 def test_the_worst_leak_of_a_check_is_the_one_that_is_shown(folder: Path) -> None:
     rows = [(place, leak("leak: x", 70.0, "fails") if place == (BASE, 1) else row) for place, row in leaks()]
     text = printed(leaks_tables(with_rows(folder, "leaks", rows), CFG))
     assert "| leak: x | 15 | **fails** | 70 | 50 | base 1 | % |" in text
-    assert "Nothing is given away: fails (15 checks in 15 worlds and seeds, 1 fail, 0 not run)." in text
+    assert "No leak found: fails (15 checks in 15 worlds and seeds, 1 fail, 0 not run)." in text
 
 
 def test_a_world_without_leak_checks_and_a_check_that_was_not_run_are_named(folder: Path) -> None:
     rows: Rows = [(place, row) for place, row in leaks() if place not in ((FEATURE_SPACE, 1), (FEATURE_SPACE, 2))]
     rows.append((Origin(BASE, 0), leak("leak: y", 0.0, "not run")))
     text = printed(leaks_tables(with_rows(folder, "leaks", rows), CFG))
-    assert "Nothing is given away: not run (14 checks in 13 worlds and seeds, 0 fail, 1 not run)" in text
+    assert "No leak found: not run (14 checks in 13 worlds and seeds, 0 fail, 1 not run)" in text
     assert f"Without any leak check: {FEATURE_SPACE} seed 1, 2." in text
     assert f"| {BASE} 0 | leak: y | % |" in text
 

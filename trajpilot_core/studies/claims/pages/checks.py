@@ -1,4 +1,4 @@
-"""Tables of what could give an answer away, of what the evaluation checks of itself, and of models not trained."""
+"""Tables of what could leak an answer, of what the evaluation checks of itself, and of models not trained."""
 
 import math
 from collections import defaultdict
@@ -41,7 +41,7 @@ def leaks_verdict(evidence: Evidence, cfg: ClaimsConfig) -> str:
     verdict = "fails" if failed else NOTHING if absent or idle else "holds"
     n = f"{len(evidence.leaks)} checks in {len(held)} worlds and seeds, {failed} fail, {idle} not run"
     missing = f". Without any leak check: {named(absent)}" if absent else ""
-    return f"Nothing is given away: {verdict} ({n}){missing}"
+    return f"No leak found: {verdict} ({n}){missing}"
 
 
 def checks_tables(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:

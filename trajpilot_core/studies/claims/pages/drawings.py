@@ -29,7 +29,7 @@ from trajpilot_core.studies.claims.pages.worlds import CURVE_BOUNDS, curve_rows,
 from trajpilot_core.studies.claims.verdicts.aims import PLUS, Aims
 from trajpilot_core.studies.claims.verdicts.judge import Judged
 
-BESIDE_MAIN = ("pool_mean", "top1", "shuffled")
+WITH_MAIN = ("pool_mean", "top1", "shuffled")
 """Controls in the picture of the rendered world, next to the main rows."""
 SEED_STYLES = ("scorer", "endpoint_traj", "oracle")
 """Line styles of the seeds."""
@@ -110,7 +110,7 @@ def plus_leads(aims: Aims, cfg: ClaimsConfig) -> list[Drawing]:
 
 def rows_over_horizons(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     """Draw the rows of the rendered world over H with their ceilings, in both metrics."""
-    rows = (*in_order({*with_role("main"), *BESIDE_MAIN}), *(CEILING + row for row in SWEEP_ROWS))
+    rows = (*in_order({*with_role("main"), *WITH_MAIN}), *(CEILING + row for row in SWEEP_ROWS))
     return [
         Drawing(
             "rows",

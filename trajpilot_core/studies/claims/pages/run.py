@@ -17,8 +17,8 @@ from trajpilot_core.studies.claims.evidence.tables import Evidence
 KNOBS = {
     BASE: "rendered video, the settings of the claims",
     FEATURE_SPACE: "the same settings, encoded frames in place of video",
-    "no_information": "kappa 0 and style 0: motion tells nothing",
-    "no_style": "style 0: motion tells no intent",
+    "no_information": "kappa 0 and style 0: motion carries no information",
+    "no_style": "style 0: motion carries no information on intent",
     "no_scene": "scene 0: takes look alike; distances only",
 }
 

@@ -23,7 +23,7 @@ from trajpilot_core.studies.claims.evidence.tables import Evidence
 from trajpilot_core.studies.claims.verdicts.attribution import SIGNS, attribution_text, lead, sources
 
 INPUT_ROWS = ("scorer_no_labels", "scorer_no_motion", "scorer_permuted")
-BESIDE = ("no_traj", "endpoint_traj", "knn_labels", "pool_mean", "top1", "scorer", "scorer_plus")
+COMPARED = ("no_traj", "endpoint_traj", "knn_labels", "pool_mean", "top1", "scorer", "scorer_plus")
 GATE_WORLDS = (BASE, FEATURE_SPACE, NO_STYLE, NO_INFORMATION)
 TOLERANCE = 1e-6
 """Points by which the two sides of the identity may differ (the tables are rounded)."""
@@ -67,7 +67,7 @@ def scorer_tables(evidence: Evidence, cfg: ClaimsConfig) -> dict[str, Table]:
         "inputs": inputs_table(evidence, cfg),
         "source": attribution_table(evidence, "scorer", cfg),
         "source of Scorer+": attribution_table(evidence, "scorer_plus", cfg),
-        "beside": beside_table(evidence, cfg),
+        "comparison": comparison_table(evidence, cfg),
         "queries": queries_table(evidence, cfg),
     }
 
@@ -146,10 +146,10 @@ def attribution_table(evidence: Evidence, row: str, cfg: ClaimsConfig) -> Table:
     return Table(title, ("possible source", "needs", "figures", "verdict"), lines, attribution_text(gain, found))
 
 
-def beside_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
+def comparison_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
     """Return the Scorer and Scorer+ next to the rows that they are held against."""
     rows = []
-    for row in BESIDE:
+    for row in COMPARED:
         read = [reading(evidence, BASE, row, None, metric, cfg) for metric in SHOWN_METRICS]
         cells: list[Cell] = ["–" for _ in SHOWN_METRICS]
         if row != "scorer":
