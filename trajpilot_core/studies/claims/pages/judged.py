@@ -120,8 +120,9 @@ def equivalence_table(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> Table:
         for finding in _of_kinds(judged, "equal")
     )
     note = (
-        f"World {NO_INFORMATION}: motion carries no information on label or intent. Equivalent: the 90 % interval, variance "
-        f"between seeds included, lies within ±{cfg.margin:g} points; the standard error is at most {cfg.target_se:g}."
+        f"World {NO_INFORMATION}: motion carries no information on label or intent. Equivalent: the 90 % interval, "
+        f"variance between seeds included, lies within ±{cfg.margin:g} points; the standard error is at most "
+        f"{cfg.target_se:g}."
     )
     return Table("Equivalence where motion carries no information", (*header, BROKEN, "verdict", "note"), rows, note)
 
