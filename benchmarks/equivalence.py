@@ -6,8 +6,8 @@ Seeds and takes are drawn from normal distributions; the figures stand in docs/d
 import numpy as np
 
 from schemas.claims import ClaimsConfig
-from trajpilot_core.studies.claims.statistics import Profile, equivalence
-from trajpilot_core.studies.claims.verdicts import equivalence_verdict
+from trajpilot_core.studies.claims.evidence.statistics import Profile, equivalence
+from trajpilot_core.studies.claims.verdicts.judge import equivalence_verdict
 
 CFG = ClaimsConfig()
 TRIALS, N_TAKES = 2000, 240

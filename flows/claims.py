@@ -10,9 +10,9 @@ from schemas.claims import ClaimsConfig, ClaimsJob, ClaimsRun
 from schemas.config import PipelineConfig
 from tasks.claims import compute_world
 from trajpilot_core.engine.resolve import resolve_device
-from trajpilot_core.studies.claims.collect import publish, refuse_before
-from trajpilot_core.studies.claims.jobs import WorldsRoot, failure
-from trajpilot_core.studies.claims.worlds import Recipes, chosen
+from trajpilot_core.studies.claims.worlds.collect import publish, refuse_before
+from trajpilot_core.studies.claims.worlds.jobs import WorldsRoot, failure
+from trajpilot_core.studies.claims.worlds.plan import Recipes, chosen
 from trajpilot_core.studies.pages import write_pages
 
 
@@ -34,21 +34,21 @@ def claims_worlds(
     Raises:
         InputError: the tables under `docs` hold a world and seed that this run will not have; nothing is written.
     """
-    config, recipes, place = ClaimsConfig(), Recipes(video, frames), WorldsRoot(root, resolve_device(device))
+    config, recipes, runs = ClaimsConfig(), Recipes(video, frames), WorldsRoot(root, resolve_device(device))
     worlds, folder = chosen(config, names), Path(docs) / "claims"
-    refuse_before(config, place, folder, worlds)
-    futures = [compute_world.submit(world, recipes, place) for world in worlds]
-    told: list[ClaimsJob] = []
+    refuse_before(config, runs, folder, worlds)
+    futures = [compute_world.submit(world, recipes, runs) for world in worlds]
+    reported: list[ClaimsJob] = []
     faults: list[Exception] = []
     for world, future in zip(worlds, futures, strict=True):
         future.wait()
         found = future.state.result(raise_on_failure=False)
         if isinstance(found, Exception):
             faults.append(found)
-            told.append(failure(world, f"a fault of the program: {type(found).__name__}: {found}"))
+            reported.append(failure(world, f"a fault of the program: {type(found).__name__}: {found}"))
         else:
-            told += cast("tuple[ClaimsJob, ...]", found)
-    run = publish(config, recipes, place, folder, told)
+            reported += cast("tuple[ClaimsJob, ...]", found)
+    run = publish(config, recipes, runs, folder, reported)
     write_pages(Path(docs))
     if faults:
         raise faults[0]

@@ -74,13 +74,16 @@ class ClaimsConfig(Record):
     """Of the resampling."""
 
 
+JobStatus = Literal["done", "not run", "failed"]
+
+
 class ClaimsJob(Record):
     """One resumable piece of the run."""
 
     world: str
     seed: int
     job: str
-    status: Literal["done", "not run", "failed"]
+    status: JobStatus
     seconds: float | None
     """Wall time; None where it did not run or was not timed, or where the job of `shared_with` counts it."""
     note: str = ""

@@ -15,14 +15,14 @@ from prefect.states import Completed, Failed
 from schemas.claims import ClaimsJob
 from tasks.artifacts import artifact_key, log_line
 from trajpilot_core.markdown_escape import literal
-from trajpilot_core.studies.claims.jobs import WorldsRoot, run_apart
-from trajpilot_core.studies.claims.worlds import PlannedWorld, Recipes
+from trajpilot_core.studies.claims.worlds.jobs import WorldsRoot, run_apart
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes
 
 LOG = logging.getLogger("trajpilot")
 
 
 @contextmanager
-def fault_is_told(world: str) -> Iterator[None]:
+def fault_is_logged(world: str) -> Iterator[None]:
     """Log a fault of the program where it happens: the flow raises it in the end, hours later."""
     done = False
     try:
@@ -34,12 +34,12 @@ def fault_is_told(world: str) -> Iterator[None]:
 
 
 @task(task_run_name="{world.name}-s{world.seed}", cache_policy=NO_CACHE, persist_result=False)
-def compute_world(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> State[tuple[ClaimsJob, ...]]:
+def compute_world(world: PlannedWorld, recipes: Recipes, runs: WorldsRoot) -> State[tuple[ClaimsJob, ...]]:
     """Compute one world; a failed one is reported with its reason and does not stop the others."""
     started = time.monotonic()
     LOG.info("%-12s started", world.folder)
-    with fault_is_told(world.folder):
-        jobs = run_apart(world, recipes, place)
+    with fault_is_logged(world.folder):
+        jobs = run_apart(world, recipes, runs)
     seconds = time.monotonic() - started
     create_table_artifact(
         table=[

@@ -27,7 +27,7 @@ def claims(
     device: Device = "auto",
 ) -> None:
     """Compute the simulated worlds of the claims and their controls; goes on where it stopped."""
-    from trajpilot_core.studies.claims.worlds import chosen
+    from trajpilot_core.studies.claims.worlds.plan import chosen
 
     chosen(ClaimsConfig(), world)
     from deployments.settings import one_thread_per_process, prepare_prefect

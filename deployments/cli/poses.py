@@ -1,6 +1,5 @@
 """Commands on pose sources: their accuracy, their unit of length, and the paper's robustness table."""
 
-import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, cast
@@ -126,8 +125,8 @@ def robustness(
     columns = ("trained -> asked", "Mid M@1", "Full M@1", "Mid against")
 
     def cells(row: RobustnessRow) -> tuple[str, ...]:
-        against = "" if row.mid_difference is None else f"{figure(row.mid_difference, sign=True)} ({row.against})"
-        return row.name, figure(row.mid), figure(row.full), against
+        against = "" if row.mid_difference is None else f"{row.mid_difference} ({row.against})"
+        return row.name, str(row.mid), str(row.full), against
 
     show(Console(), columns, [cells(row) for row in found.rows], f"pose sources: files (aria) and video ({source})")
     say(
@@ -193,11 +192,3 @@ def read(root: str, stage: str, entry: str) -> pa.Table:
 def pair(values: tuple[float, float], digits: int) -> str:
     """Return median and 90 % as people read them."""
     return " / ".join(f"{value:.{digits}f}" for value in values)
-
-
-def figure(value: tuple[float, float, float], sign: bool = False) -> str:
-    """Return a value with its interval."""
-    middle, low, high = value
-    if math.isinf(low):
-        return f"{middle:+.1f} (too few takes)" if sign else f"{middle:.1f} (too few takes)"
-    return f"{middle:+.1f} [{low:+.1f}, {high:+.1f}]" if sign else f"{middle:.1f} [{low:.1f}, {high:.1f}]"

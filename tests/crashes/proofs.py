@@ -9,6 +9,8 @@ from countdown import Countdown, read_trace
 from kills import Reference, kill_and_recover, prepared, traced
 from plan import Kill
 
+from trajpilot_core.store.inventory import INVENTORY
+
 SHOWN_BY: dict[str, tuple[Kill, int]] = {
     "direct_write": (Kill("text_bank", "write", 1, "torn"), 1),
     "record_first": (Kill("trajectories", "rename", 2, "after"), 1),
@@ -18,7 +20,13 @@ SHOWN_BY: dict[str, tuple[Kill, int]] = {
     "no_reuse": (Kill("trajectories", "rename", -4, "before"), 1),
     "orphans": (Kill("predictor", "checkpoint", 1, "before", "leader"), 2),
 }
-"""Fault -> where to kill (a negative number counts from the end), and workers."""
+"""Fault -> where to kill (a negative number counts from the end), and workers.
+
+`record_first` shows after the second rename of `trajectories`. The first is that of the inventory: the stage saves the
+digests of the poses and videos that it has read before it delivers a shard. The second is, under the fault, the record
+of the first shard, whose table is still to come. That holds where the root has no inventory of these files; with one,
+nothing is learned or saved, the second rename completes the shard, and the kill shows nothing (`prove_one`).
+"""
 
 
 def needs(name: str) -> int:
@@ -37,4 +45,7 @@ def prove_one(work: Path, name: str, known: Reference) -> list[str]:
     n = len(known.operations[workers][kill.stage][kill.kind])
     at = kill.at if kill.at > 0 else n + 1 + kill.at
     aimed = replace(kill, at=at)
-    return kill_and_recover(prepared(work, kill.stage, known, workers), aimed, known, plant=name).problems
+    place = prepared(work, kill.stage, known, workers)
+    # the undisturbed run saved what it learned in this stage: so must this one, whether or not the world was moved
+    (place.root / INVENTORY).unlink()
+    return kill_and_recover(place, aimed, known, plant=name).problems

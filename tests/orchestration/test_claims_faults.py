@@ -9,9 +9,9 @@ from schemas.claims import ClaimsConfig, ClaimsRun
 from schemas.config import PipelineConfig
 from schemas.results import GateRow
 from trajpilot_core.errors import InputError
-from trajpilot_core.studies.claims import collect
-from trajpilot_core.studies.claims.tables import RUN_FILE, Placed, write_claims_table
-from trajpilot_core.studies.claims.worlds import make
+from trajpilot_core.studies.claims.evidence.tables import RUN_FILE, Origin, write_claims_table
+from trajpilot_core.studies.claims.worlds import collect
+from trajpilot_core.studies.claims.worlds.plan import make
 
 WORLD = make("no_scene", 0, ClaimsConfig())
 
@@ -63,20 +63,20 @@ def test_nothing_is_computed_where_the_tables_would_lose_a_world(tmp_path: Path,
     gate = GateRow(
         horizon=None, seed=1, open_rate=50.0, gain_opened=1.0, gain_overall=0.5, harmed=1.0, n_opened=5, n_windows=10
     )
-    write_claims_table(tmp_path / "claims", "gate", [(Placed("base", 1), gate)])
+    write_claims_table(tmp_path / "claims", "gate", [(Origin("base", 1), gate)])
     with pytest.raises(InputError, match=r"gate\.parquet would lose base seed 1"):
         run_flow(tmp_path)
     assert task.submitted == 0
 
 
 def test_a_fault_of_the_program_is_logged_when_it_happens(caplog: pytest.LogCaptureFixture) -> None:
-    from tasks.claims import fault_is_told
+    from tasks.claims import fault_is_logged
 
-    with pytest.raises(ZeroDivisionError), fault_is_told("no_scene-s0"):
+    with pytest.raises(ZeroDivisionError), fault_is_logged("no_scene-s0"):
         raise ZeroDivisionError("division by zero")
     assert caplog.messages == [
         "no_scene-s0  stopped: ZeroDivisionError('division by zero'); the other worlds go on",
     ]
-    with fault_is_told("base-s0"):
+    with fault_is_logged("base-s0"):
         pass
     assert len(caplog.messages) == 1

@@ -5,11 +5,10 @@ A claim is printed as it falls; only a failed `demo` speaks of a fault. Source: 
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from schemas.results import Judgement, Metric
 from trajpilot_core.evaluation.evidence import CheckInputs
-from trajpilot_core.evaluation.tables import Growth
 from trajpilot_core.methods import method
 
 ClaimVerdict = Literal["holds", "fails", "undecided", "undertrained", "not run"]
@@ -98,7 +97,7 @@ def claim_check(claim: ClaimedSign, evidence: CheckInputs) -> Judgement:
         return Judgement(
             check=claim.check, verdict="not run", detail=f"no difference {claim.variant} - {claim.reference}"
         )
-    verdict = _sign_verdict(rows, claim.sign)
+    verdict = sign_verdict(rows, claim.sign)
     if verdict == "undecided" and claim.check.startswith("demo: "):
         verdict = "fails"
     detail = ", ".join(f"H={row.horizon}: {row.value:+.1f} [{row.low:+.1f}, {row.high:+.1f}]" for row in rows)
@@ -115,8 +114,20 @@ def _claimed(claim: ClaimedSign, evidence: CheckInputs, verdict: ClaimVerdict, d
     return Judgement(check=claim.check, verdict=verdict, detail=detail)
 
 
-def _sign_verdict(rows: Sequence[Metric | Growth], sign: int) -> ClaimVerdict:
-    """Judge whether all intervals lie on the side of `sign`, one lies on the other side, or neither."""
+class Interval(Protocol):
+    """A figure with its interval."""
+
+    @property
+    def low(self) -> float:
+        """Lower end; infinite where there is no interval."""
+
+    @property
+    def high(self) -> float:
+        """Upper end."""
+
+
+def sign_verdict(rows: Sequence[Interval], sign: int) -> ClaimVerdict:
+    """Judge whether all intervals lie on the side of `sign` (holds), one on the other side (fails), or neither."""
     if not all(math.isfinite(row.low) and math.isfinite(row.high) for row in rows):
         return "not run"
     if all(_excludes_zero(row, sign) for row in rows):
@@ -124,7 +135,7 @@ def _sign_verdict(rows: Sequence[Metric | Growth], sign: int) -> ClaimVerdict:
     return "fails" if any(_excludes_zero(row, -sign) for row in rows) else "undecided"
 
 
-def _excludes_zero(row: Metric | Growth, sign: int) -> bool:
+def _excludes_zero(row: Interval, sign: int) -> bool:
     """Return whether the whole interval lies on the side of `sign`."""
     return row.low > 0 if sign > 0 else row.high < 0
 
@@ -139,4 +150,4 @@ def widening_check(evidence: CheckInputs) -> Judgement:
         f"M@1 in points, lead at H={found.last} minus lead at H={found.first}: "
         f"{found.value:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
     )
-    return _claimed(claim, evidence, _sign_verdict([found], 1), detail, found.n_takes)
+    return _claimed(claim, evidence, sign_verdict([found], 1), detail, found.n_takes)

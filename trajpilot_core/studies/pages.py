@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from schemas.claims import ClaimsConfig
+from trajpilot_core.studies.claims.evidence.tables import read_evidence
 from trajpilot_core.studies.claims.pages.page import FOLDER, render
-from trajpilot_core.studies.claims.tables import read_evidence
 from trajpilot_core.studies.paper_audit.page import NAME, renew_reproduction
 
 

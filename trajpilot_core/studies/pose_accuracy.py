@@ -61,11 +61,10 @@ def corpus_errors(
 
 def distributions(errors: Sequence[tuple[ClipError, float]]) -> list[Distribution]:
     """Summarise clips: all of them, then by class of quality; classes without clips are left out."""
-    classes = [("all", list(errors))]
+    classes = {"all": [error for error, _ in errors]}
     for low, high in pairwise(QUALITY_EDGES):
-        name = f"quality {low:g} to {min(high, 1):g}"
-        classes.append((name, [row for row in errors if low <= row[1] < high]))
-    return [_distribution(name, [error for error, _ in rows]) for name, rows in classes if rows]
+        classes[f"quality {low:g} to {min(high, 1):g}"] = [error for error, q in errors if low <= q < high]
+    return [_distribution(name, found) for name, found in classes.items() if found]
 
 
 def _distribution(name: str, errors: Sequence[ClipError]) -> Distribution:

@@ -9,7 +9,6 @@ Axes: S segments, N windows, H positions, T takes, E text space.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,12 +20,14 @@ from torch import Tensor
 
 from schemas.observation import DOF, MOTIONS
 from schemas.training import PredictorConfig
+from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.data.chains import ModelFile, alignment_config, chains_of, load_e_tau, trajectory_latents
 from trajpilot_core.data.planning import PlanningData, load_planning_data
 from trajpilot_core.engine.stage import Inputs, Runtime
 from trajpilot_core.errors import InputError
-from trajpilot_core.evaluation.bootstrap import draw_weights, interval, pooled, resampled
+from trajpilot_core.evaluation.bootstrap import cluster_sums, draw_weights, interval
 from trajpilot_core.poses.sources.video import scaled, step_rms
+from trajpilot_core.report.tables.table import Value
 from trajpilot_core.stages.predictor import make_task
 from trajpilot_core.training.fit_predictor import (
     PredictorTask,
@@ -39,7 +40,6 @@ from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, job_result, p
 
 TEST, BATCH = 2, 512
 DRAWS, CONFIDENCE = 10_000, 0.95
-METRICS = ("mid", "full")
 
 
 class Setting(NamedTuple):
@@ -61,22 +61,17 @@ SETTINGS = (
 )
 
 
-class FigureWithInterval(NamedTuple):
-    """A value with its interval over takes, points of 100; the interval is infinite where takes are too few."""
-
-    value: float
-    low: float
-    high: float
-
-
 @dataclass(frozen=True)
 class RobustnessRow:
-    """One row of the table: M@1 over the middles and over all positions, weighted by windows over all horizons."""
+    """One row of the table: M@1 over the middles and over all positions, weighted by windows over all horizons.
+
+    Values have intervals over takes, points of 100; infinite ones where takes are too few.
+    """
 
     name: str
-    mid: FigureWithInterval
-    full: FigureWithInterval
-    mid_difference: FigureWithInterval | None
+    mid: Value
+    full: Value
+    mid_difference: Value | None
     """Against the row that it is compared with, paired by take."""
     against: str | None
 
@@ -149,10 +144,9 @@ def robustness(inputs: Inputs, video: pa.Table, cfg: PredictorConfig, runtime: R
         s.name: window_scores(models[s.model], data, latents[s.asked], "no_traj" if s.model == "none" else "traj")
         for s in SETTINGS
     }
-    n_windows = sum(int((w.split == TEST).sum()) for w in data.windows.values())
     lost = sum(data.take_split[data.take_ids.index(row.take)] == TEST for row in data.rejects)
-    rows, n_takes = score_rows(scores, _places(data))
-    return Robustness(rows, n_takes, n_windows, int(lost), step_m)
+    takes = np.concatenate([w.take[w.split == TEST].numpy() for w in data.windows.values()])
+    return Robustness(score_rows(scores, takes), len(np.unique(takes)), len(takes), int(lost), step_m)
 
 
 def common(own: pa.Table, other: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -200,11 +194,19 @@ def _trained(
     """Fit one predictor per task, side by side."""
     jobs: dict[str, TrainingJob] = {}
     for name, task in tasks.items():
-        folder = runtime.scratch / "pose-robustness" / name
-        shared, own = task_tensors(task)
-        put_tensors(folder, SHARED, shared)
-        put_tensors(folder, OWN, own)
-        jobs[name] = _job(name, folder, cfg, seed, runtime.device)
+        folder, variant = runtime.scratch / "pose-robustness" / name, "no_traj" if name == "none" else "traj"
+        for part, tensors in zip((SHARED, OWN), task_tensors(task), strict=True):
+            put_tensors(folder, part, tensors)
+        jobs[name] = TrainingJob(
+            name=f"{name}/{variant}",
+            seed=seed,
+            variant=variant,
+            folder=folder / "fit",
+            own=folder,
+            shared=folder,
+            config=cfg.model_dump_json(),
+            device=runtime.device,
+        )
     run_jobs(list(jobs.values()), train_predictor, runtime)
     models: dict[str, torch.nn.Module] = {}
     for name, job in jobs.items():
@@ -214,81 +216,42 @@ def _trained(
     return models
 
 
-def _job(name: str, folder: Path, cfg: PredictorConfig, seed: int, device: str) -> TrainingJob:
-    variant = "no_traj" if name == "none" else "traj"
-    return TrainingJob(
-        name=f"{name}/{variant}",
-        seed=seed,
-        variant=variant,
-        folder=folder / "fit",
-        own=folder,
-        shared=folder,
-        config=cfg.model_dump_json(),
-        device=device,
-    )
-
-
 @torch.inference_mode()
-def window_scores(
-    model: torch.nn.Module, data: PlanningData, latents: Tensor, variant: str
-) -> dict[int, NDArray[np.float64]]:
-    """Return horizon -> (N, 2): share of right labels in the middles, and in all positions, of each test window."""
-    device = next(model.parameters()).device
-    bank, found = data.bank.to(device), {}
+def window_scores(model: torch.nn.Module, data: PlanningData, latents: Tensor, variant: str) -> Array:
+    """Return (N, 2): share of right labels in the middles, and in all positions, of each test window of any horizon."""
+    device, parts = next(model.parameters()).device, [np.zeros((0, 2))]
+    bank = data.bank.to(device)
     for horizon, windows in data.windows.items():
-        parts = [np.zeros((0, 2))]
         for rows in torch.split(windows.segments[windows.split == TEST], BATCH):
             given = variant_latents(latents[rows], variant).to(device)
             ends = (data.features[rows[:, at]].to(device) for at in (0, -1))
             right = ((model(*ends, given, horizon) @ bank.T).argmax(-1).cpu() == data.labels[rows]).double()
             parts.append(torch.stack([right[:, 1:-1].mean(1), right.mean(1)], dim=1).numpy())
-        found[horizon] = np.concatenate(parts)
-    return found
+    return np.concatenate(parts)
 
 
-def _places(data: PlanningData) -> dict[int, NDArray[np.int64]]:
-    """Return horizon -> (N,) the take of each test window."""
-    return {h: w.take[w.split == TEST].numpy() for h, w in data.windows.items()}
-
-
-def score_rows(
-    scores: Mapping[str, Mapping[int, NDArray[np.float64]]], places: Mapping[int, NDArray[np.int64]]
-) -> tuple[tuple[RobustnessRow, ...], int]:
-    """Return the rows with intervals over takes, and the number of takes.
+def score_rows(scores: Mapping[str, Array], take_N: Codes) -> tuple[RobustnessRow, ...]:
+    """Return the rows with intervals over takes; differences are paired by window.
 
     Args:
-        scores: row -> horizon -> (N, 2) per window.
-        places: horizon -> (N,) the take of each window.
+        scores: row -> (N, 2) per window.
+        take_N: (N,) the take of each window.
     """
-    takes = np.unique(np.concatenate(list(places.values())))
-    counts = np.stack([np.bincount(np.searchsorted(takes, t), minlength=len(takes)) for t in places.values()], axis=1)
-    weights = draw_weights(len(takes), DRAWS, seed=0)
-    sums = {name: _sums(by_horizon, places, takes) for name, by_horizon in scores.items()}
+    cluster = np.unique(take_N, return_inverse=True)[1].astype(np.int64)
+    n_takes = int(cluster.max()) + 1
+    weights = draw_weights(n_takes, DRAWS, seed=0)
+
+    def figures(values_N2: Array, is_signed: bool = False) -> list[Value]:
+        """Return the mean over the windows of either score, in points, with its interval."""
+        sums, counts = cluster_sums(100 * values_N2, cluster, n_takes)
+        draws = (weights @ sums) / (weights @ counts)[:, None]
+        low, high = interval(draws[:, None], np.array([n_takes]), CONFIDENCE)
+        found = zip(sums.sum(axis=0) / counts.sum(), low[0], high[0], strict=True)
+        return [Value(float(v), float(least), float(most), is_signed=is_signed) for v, least, most in found]
+
     rows = []
-    for setting in SETTINGS:
-        mid, full = _figures(sums[setting.name], counts, weights)
-        difference = None
-        if setting.against is not None:
-            difference = _figures(sums[setting.name] - sums[setting.against], counts, weights)[0]
-        rows.append(RobustnessRow(setting.name, mid, full, difference, setting.against))
-    return tuple(rows), len(takes)
-
-
-def _sums(
-    by_horizon: Mapping[int, NDArray[np.float64]], places: Mapping[int, NDArray[np.int64]], takes: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return (T, H, 2) sums over the windows of each take."""
-    sums = np.zeros((len(takes), len(places), len(METRICS)))
-    for at, (horizon, where) in enumerate(places.items()):
-        np.add.at(sums[:, at], np.searchsorted(takes, where), by_horizon[horizon])
-    return sums
-
-
-def _figures(
-    sums: NDArray[np.float64], counts: NDArray[np.int64], weights: NDArray[np.float64]
-) -> tuple[FigureWithInterval, ...]:
-    """Return value and interval, times 100, of each metric, weighted by windows over all horizons."""
-    value = 100 * pooled(sums.sum(axis=0), counts.sum(axis=0).astype(np.float64))[-1]
-    draws = 100 * resampled(weights, sums, counts.astype(np.float64))[:, -1:, :]
-    low, high = interval(draws, np.array([len(sums)]), CONFIDENCE)
-    return tuple(FigureWithInterval(*map(float, at)) for at in zip(value, low[0], high[0], strict=True))
+    for name, _, _, against in SETTINGS:
+        difference = None if against is None else figures(scores[name] - scores[against], is_signed=True)[0]
+        mid, full = figures(scores[name])
+        rows.append(RobustnessRow(name, mid, full, difference, against))
+    return tuple(rows)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 import torch
 from rows_fixture import CONFIG, make_rows, quiet
+from trajpilot_core.studies.claims.aims import PLUS, RIVALS
 
 from schemas.arrow import arrow_schema
 from schemas.results import Prediction
@@ -21,8 +22,7 @@ from trajpilot_core.predict.picture import STYLES
 from trajpilot_core.report.figures.gains import AVERAGE
 from trajpilot_core.report.figures.headroom import POOL_STYLES
 from trajpilot_core.report.tables.ceilings import INFORMATION
-from trajpilot_core.studies.claims.aims import PLUS, RIVALS
-from trajpilot_core.studies.claims.pages.scorer import BESIDE
+from trajpilot_core.studies.claims.pages.scorer import COMPARED
 from trajpilot_core.training.convergence import FLOORS
 
 torch.set_num_threads(1)
@@ -167,7 +167,7 @@ def test_the_floors_that_a_training_must_beat_are_the_floors_of_the_tables() -> 
 
 def test_what_is_named_by_hand_are_rows() -> None:
     borrowed = (*POOL_STYLES, *STYLES.values())
-    for id_ in (AVERAGE, *BESIDE, *RIVALS, *borrowed, *INFORMATION):
+    for id_ in (AVERAGE, *COMPARED, *RIVALS, *borrowed, *INFORMATION):
         assert method(id_).id == id_
     assert method(AVERAGE).role == "control"
     assert set(RIVALS) == set(method(PLUS).against), "Scorer+ is held to the rows that the report sets it against"

@@ -13,7 +13,7 @@ from schemas.training import TrainConfig
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 from trajpilot_core.errors import StoreError
 from trajpilot_core.stages import FEATURE_SPACE_STAGES, STAGES, text_bank
-from trajpilot_core.studies import stages as studies
+from trajpilot_core.studies.claims.worlds import stages as studies
 
 DECLARED = {
     **{stage.name: stage for stage in vars(studies).values() if isinstance(stage, Stage)},

@@ -12,9 +12,17 @@ from schemas.base import Record
 from schemas.claims import BASE, FEATURE_SPACE, NO_SCENE, NO_STYLE, ClaimsConfig, ClaimsJob, ClaimsRun, WorldMade
 from schemas.config import PipelineConfig
 from trajpilot_core.errors import InputError
-from trajpilot_core.studies.claims import collect
-from trajpilot_core.studies.claims.collect import Gathered, Made, counted_once, publish, refuse_before, with_reasons
-from trajpilot_core.studies.claims.jobs import (
+from trajpilot_core.studies.claims.evidence.tables import FILES, RUN_FILE, Origin, origins_of, read_evidence
+from trajpilot_core.studies.claims.worlds import collect
+from trajpilot_core.studies.claims.worlds.collect import (
+    Gathered,
+    Made,
+    counted_once,
+    publish,
+    refuse_before,
+    with_reasons,
+)
+from trajpilot_core.studies.claims.worlds.jobs import (
     MADE_FILE,
     SHARED_STAGE,
     WorldsRoot,
@@ -23,9 +31,8 @@ from trajpilot_core.studies.claims.jobs import (
     read_made,
     share_features,
 )
-from trajpilot_core.studies.claims.provenance import commit_of, learned_on, machine, processor, version
-from trajpilot_core.studies.claims.tables import FILES, RUN_FILE, Placed, places_of, read_evidence
-from trajpilot_core.studies.claims.worlds import PlannedWorld, Recipes, make, planned
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes, make, planned
+from trajpilot_core.studies.claims.worlds.provenance import commit_of, learned_on, machine, processor, version
 
 CFG = ClaimsConfig()
 RECIPES = Recipes(PipelineConfig(), PipelineConfig())
@@ -76,7 +83,7 @@ def test_a_table_that_only_gains_is_written(tmp_path: Path, monkeypatch: pytest.
     gathered(monkeypatch, found)
     publish(CFG, RECIPES, WorldsRoot("runs", "cpu"), tmp_path, [])
     gate = next(file for file in FILES if file.name == "gate")
-    assert places_of(tmp_path, gate) == {Placed(BASE, 0), Placed(FEATURE_SPACE, 0)}
+    assert origins_of(tmp_path, gate) == {Origin(BASE, 0), Origin(FEATURE_SPACE, 0)}
 
 
 def test_a_fresh_clone_refuses_at_once_to_run_one_world_into_the_committed_tables(tmp_path: Path) -> None:

@@ -8,18 +8,18 @@ import pytest
 from claims_fixture import CFG, Planted, evidence_of
 
 from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, NO_SCENE, NO_STYLE
-from trajpilot_core.studies.claims import statistics
-from trajpilot_core.studies.claims.aims import judge_aims
-from trajpilot_core.studies.claims.attribution import attribution_text, lead, sources
-from trajpilot_core.studies.claims.contrasts import untrained
-from trajpilot_core.studies.claims.entries import compare_entries
-from trajpilot_core.studies.claims.hypotheses import CLAIMS, Statement
+from trajpilot_core.studies.claims.evidence import statistics
+from trajpilot_core.studies.claims.evidence.contrasts import untrained
+from trajpilot_core.studies.claims.evidence.readings import change
+from trajpilot_core.studies.claims.evidence.statistics import Equivalence, Sums, estimate
+from trajpilot_core.studies.claims.evidence.tables import KINDS, Evidence, SeedScores
 from trajpilot_core.studies.claims.pages.judged import BROKEN, equivalence_table, statements_table, summary_table
 from trajpilot_core.studies.claims.pages.scorer import inputs_table
-from trajpilot_core.studies.claims.readings import change
-from trajpilot_core.studies.claims.statistics import Equivalence, Sums, estimate
-from trajpilot_core.studies.claims.tables import KINDS, Evidence, SeedScores
-from trajpilot_core.studies.claims.verdicts import JudgedStatement, judge, judge_claims
+from trajpilot_core.studies.claims.verdicts.aims import judge_aims
+from trajpilot_core.studies.claims.verdicts.attribution import attribution_text, lead, sources
+from trajpilot_core.studies.claims.verdicts.entries import compare_entries
+from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, Statement
+from trajpilot_core.studies.claims.verdicts.judge import JudgedStatement, judge, judge_claims
 
 EQUAL = tuple(statement for claim in CLAIMS for statement in claim.statements if statement.kind == "equal")
 

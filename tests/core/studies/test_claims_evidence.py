@@ -10,16 +10,16 @@ from schemas.base import Record
 from schemas.claims import BASE, FEATURE_SPACE, ClaimsJob, RecipeSize, WorldSize, curve_worlds, sweep_worlds
 from schemas.results import Ceiling, Headroom, Judgement, LeakCheck
 from trajpilot_core.report.tables.table import Table
+from trajpilot_core.studies.claims.evidence.readings import name, spread
+from trajpilot_core.studies.claims.evidence.tables import Evidence, Origin, read_evidence, write_claims_table
 from trajpilot_core.studies.claims.pages.ceilings import ceiling_bounds, ceilings_tables, ceilings_verdict, needed_rows
-from trajpilot_core.studies.claims.pages.checks import leaks_tables, leaks_verdict, planned_places, self_checks_tables
+from trajpilot_core.studies.claims.pages.checks import leaks_tables, leaks_verdict, planned_origins, self_checks_tables
 from trajpilot_core.studies.claims.pages.page import raw_table
 from trajpilot_core.studies.claims.pages.run import facts, run_tables
 from trajpilot_core.studies.claims.pages.scorer import gate_table, pool_table, queries_table
 from trajpilot_core.studies.claims.pages.worlds import sweep_tables
-from trajpilot_core.studies.claims.readings import name, spread
-from trajpilot_core.studies.claims.tables import Evidence, Placed, read_evidence, write_claims_table
 
-Rows = list[tuple[Placed, Record]]
+Rows = list[tuple[Origin, Record]]
 
 
 def printed(tables: Sequence[Table]) -> str:
@@ -72,10 +72,10 @@ def cell(row: str, metric: str = "M@1", horizon: int | None = None, difference: 
 
 def whole(evidence: Evidence) -> Rows:
     """Every binding cell that is asked for, far below its ceiling."""
-    worlds = dict.fromkeys((*(place.world for place in planned_places(CFG)), *sweep_worlds(CFG)))
+    worlds = dict.fromkeys((*(place.world for place in planned_origins(CFG)), *sweep_worlds(CFG)))
     single = set(sweep_worlds(CFG)) | set(curve_worlds(CFG))
     return [
-        (Placed(world, seed), cell(row, metric))
+        (Origin(world, seed), cell(row, metric))
         for world in worlds
         for seed in ((0,) if world in single else CFG.seeds)
         for row in needed_rows(evidence, world, CFG)
@@ -127,15 +127,15 @@ def test_a_row_above_its_ceiling_fails(evidence: Evidence, folder: Path) -> None
 
 def test_a_difference_that_is_no_number_is_not_below(evidence: Evidence) -> None:
     bound = ceiling_bounds(evidence, CFG)[0]
-    assert bound._replace(difference=-1.0, error=1.0, n_seeds=3, n_planned=3).verdict() == "holds"
-    assert bound._replace(difference=float("nan"), error=1.0, n_seeds=3, n_planned=3).verdict() == "not run"
+    assert bound._replace(value=0.0, ceiling=1.0, error=1.0, n_seeds=3, n_planned=3).verdict() == "holds"
+    assert bound._replace(value=float("nan"), error=1.0, n_seeds=3, n_planned=3).verdict() == "not run"
 
 
 def test_a_cell_that_does_not_bind_but_lies_above_is_listed(evidence: Evidence, folder: Path) -> None:
     extra: Rows = [
-        (Placed(FEATURE_SPACE, 1), cell("oracle", "M@5", None, 7.0)),
-        (Placed(BASE, 0), cell("scorer", "M@1", 4, 8.0)),
-        (Placed(BASE, 0), cell("scorer", "FSeq", 5)),
+        (Origin(FEATURE_SPACE, 1), cell("oracle", "M@5", None, 7.0)),
+        (Origin(BASE, 0), cell("scorer", "M@1", 4, 8.0)),
+        (Origin(BASE, 0), cell("scorer", "FSeq", 5)),
     ]
     text = printed(ceilings_tables(with_rows(folder, "ceilings", [*whole(evidence), *extra]), CFG))
     assert "3 cells, 2 above;" in text
@@ -149,26 +149,26 @@ def leak(title: str, value: float, verdict: str) -> LeakCheck:
 
 
 def leaks(title: str = "leak: x") -> Rows:
-    return [(place, leak(title, 20.0, "holds")) for place in planned_places(CFG)]
+    return [(place, leak(title, 20.0, "holds")) for place in planned_origins(CFG)]
 
 
 def test_nothing_is_given_away_where_every_planned_world_was_checked(folder: Path) -> None:
     text = leaks_verdict(with_rows(folder, "leaks", leaks()), CFG)
-    assert text == "Nothing is given away: holds (15 checks in 15 worlds and seeds, 0 fail, 0 not run)"
+    assert text == "No leak found: holds (15 checks in 15 worlds and seeds, 0 fail, 0 not run)"
 
 
 def test_the_worst_leak_of_a_check_is_the_one_that_is_shown(folder: Path) -> None:
     rows = [(place, leak("leak: x", 70.0, "fails") if place == (BASE, 1) else row) for place, row in leaks()]
     text = printed(leaks_tables(with_rows(folder, "leaks", rows), CFG))
     assert "| leak: x | 15 | **fails** | 70 | 50 | base 1 | % |" in text
-    assert "Nothing is given away: fails (15 checks in 15 worlds and seeds, 1 fail, 0 not run)." in text
+    assert "No leak found: fails (15 checks in 15 worlds and seeds, 1 fail, 0 not run)." in text
 
 
 def test_a_world_without_leak_checks_and_a_check_that_was_not_run_are_named(folder: Path) -> None:
     rows: Rows = [(place, row) for place, row in leaks() if place not in ((FEATURE_SPACE, 1), (FEATURE_SPACE, 2))]
-    rows.append((Placed(BASE, 0), leak("leak: y", 0.0, "not run")))
+    rows.append((Origin(BASE, 0), leak("leak: y", 0.0, "not run")))
     text = printed(leaks_tables(with_rows(folder, "leaks", rows), CFG))
-    assert "Nothing is given away: not run (14 checks in 13 worlds and seeds, 0 fail, 1 not run)" in text
+    assert "No leak found: not run (14 checks in 13 worlds and seeds, 0 fail, 1 not run)" in text
     assert f"Without any leak check: {FEATURE_SPACE} seed 1, 2." in text
     assert f"| {BASE} 0 | leak: y | % |" in text
 
@@ -179,7 +179,7 @@ CHECKS = ("identity: M@1 is at most M@5", "leak: only test takes are scored", "c
 def self_checks() -> Rows:
     return [
         (place, Judgement(check=check, verdict="holds", detail="fine"))
-        for place in planned_places(CFG)
+        for place in planned_origins(CFG)
         for check in CHECKS
     ]
 

@@ -8,14 +8,14 @@ from claims_fixture import CFG
 from deployments.recipes import claims, claims_controls
 from schemas.base import fingerprint
 from schemas.claims import RUN_DIGEST, ClaimsConfig, ClaimsRun
-from trajpilot_core.studies.claims.collect import digest_of
-from trajpilot_core.studies.claims.hypotheses import CLAIMS, Claim
+from trajpilot_core.studies.claims.evidence.tables import RUN_FILE, read_evidence
 from trajpilot_core.studies.claims.pages.run import digest_text, facts
-from trajpilot_core.studies.claims.tables import RUN_FILE, read_evidence
-from trajpilot_core.studies.claims.worlds import Recipes
+from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, Claim
+from trajpilot_core.studies.claims.worlds.collect import digest_of
+from trajpilot_core.studies.claims.worlds.plan import Recipes
 
 STATEMENTS = "6cb68558b751d2d098fb5e14d79251f3e662944736fee62b7b5e66923771d3f6"
-"""Digest of `rules.CLAIMS`: what is claimed, with its worlds, rows, signs and kinds.
+"""Digest of `hypotheses.CLAIMS`: what is claimed, with its worlds, rows, signs and kinds.
 
 After the first run the reason why one claim is not built was reworded, and the world `drawn` became `feature_space`.
 """

@@ -8,11 +8,11 @@ from schemas.claims import FEATURE_SPACE, NO_INFORMATION, ClaimsConfig, sweep_wo
 from schemas.config import PipelineConfig
 from schemas.training import TrainConfig
 from trajpilot_core.errors import InputError, WorldError
-from trajpilot_core.studies.claims.collect import gather, publish, published_names
-from trajpilot_core.studies.claims.jobs import WorldsRoot, run_apart, run_world
-from trajpilot_core.studies.claims.tables import read_evidence
-from trajpilot_core.studies.claims.world_stages import stages_of
-from trajpilot_core.studies.claims.worlds import PlannedWorld, Recipes, chosen, dated_world, make, planned, shared
+from trajpilot_core.studies.claims.evidence.tables import read_evidence
+from trajpilot_core.studies.claims.worlds.collect import gather, publish, published_names
+from trajpilot_core.studies.claims.worlds.jobs import WorldsRoot, run_apart, run_world
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes, chosen, dated_world, make, planned, shared
+from trajpilot_core.studies.claims.worlds.stages import stages_of
 
 CFG = ClaimsConfig()
 
@@ -87,7 +87,9 @@ def test_a_world_is_computed_once_then_reused_and_published(tmp_path: Path, monk
     assert all(job.seconds is not None for job in first[1:])
     again = run_world(world, RECIPES, place)
     assert all(job.seconds is None for job in again)
-    monkeypatch.setattr("trajpilot_core.studies.claims.collect.planned", lambda cfg: (world, small("sweep_k3_s4")))
+    monkeypatch.setattr(
+        "trajpilot_core.studies.claims.worlds.collect.planned", lambda cfg: (world, small("sweep_k3_s4"))
+    )
     run = publish(CFG, RECIPES, place, tmp_path / "claims", [])
     assert {(job.world, job.status) for job in run.jobs} == {("sweep_k3_s2", "done"), ("sweep_k3_s4", "not run")}
     evidence = read_evidence(tmp_path / "claims", CFG.horizons)

@@ -12,13 +12,13 @@ from claims_fixture import CFG, INFORMED, Planted, evidence_of, small_tables, wi
 from schemas.claims import BASE, FEATURE_SPACE
 from schemas.results import GateRow, LeakCheck, ScorerStudy
 from trajpilot_core.errors import InputError
-from trajpilot_core.studies.claims.aims import judge_aims
-from trajpilot_core.studies.claims.attribution import attribution_text, lead, sources
-from trajpilot_core.studies.claims.entries import compare_entries, pairs
+from trajpilot_core.studies.claims.evidence.tables import FILES, RUN_FILE, Origin, read_evidence, write_claims_table
 from trajpilot_core.studies.claims.pages.page import FOLDER, RAW, render
 from trajpilot_core.studies.claims.pages.scorer import identity_text, queries_text
 from trajpilot_core.studies.claims.pages.worlds import entry_tables
-from trajpilot_core.studies.claims.tables import FILES, RUN_FILE, Placed, read_evidence, write_claims_table
+from trajpilot_core.studies.claims.verdicts.aims import judge_aims
+from trajpilot_core.studies.claims.verdicts.attribution import attribution_text, lead, sources
+from trajpilot_core.studies.claims.verdicts.entries import compare_entries, pairs
 from trajpilot_core.studies.pages import write_pages
 
 DOCS = CHECKOUT / "docs"
@@ -88,7 +88,7 @@ def test_equal_tables_give_equal_bytes_in_any_order_of_rows(
 ) -> None:
     """Tables that are shown as they are follow the order of their rows; all others do not."""
     other = copied(docs, tmp_path)
-    backwards = [(Placed(place.world, place.seed), row) for place, row in reversed(small_tables()["curves"])]
+    backwards = [(Origin(place.world, place.seed), row) for place, row in reversed(small_tables()["curves"])]
     write_claims_table(other / FOLDER, "curves", backwards)
     assert render(other, CFG) == pages
 
@@ -129,7 +129,7 @@ def test_the_html_page_loads_nothing_and_has_every_small_table(pages: dict[str, 
 def test_a_label_in_a_table_cannot_become_markup(docs: Path, tmp_path: Path) -> None:
     other = copied(docs, tmp_path)
     check = LeakCheck(check="<script>alert(1)</script>", value=1.0, bound=2.0, verdict="holds", detail="a|b")
-    write_claims_table(other / FOLDER, "leaks", [(Placed(BASE, 0), check)])
+    write_claims_table(other / FOLDER, "leaks", [(Origin(BASE, 0), check)])
     made = render(other, CFG)["claims.html"].decode()
     assert "<script>alert" not in made
     assert "&lt;script&gt;alert" in made

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from schemas.claims import ClaimsConfig
-from trajpilot_core.studies.claims import statistics
-from trajpilot_core.studies.claims.statistics import Profile, Sums, estimate, plain_mean
-from trajpilot_core.studies.claims.verdicts import equivalence_verdict
+from trajpilot_core.studies.claims.evidence import statistics
+from trajpilot_core.studies.claims.evidence.statistics import Profile, Sums, estimate, plain_mean
+from trajpilot_core.studies.claims.verdicts.judge import equivalence_verdict
 
 CFG = ClaimsConfig(bootstrap=1000)
 N_H = len(CFG.horizons)

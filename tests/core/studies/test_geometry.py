@@ -13,7 +13,7 @@ from schemas.results import GeometryScore
 from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.models.predictor import feature_scales
 from trajpilot_core.simworld.sample import sample_world
-from trajpilot_core.studies.claims import geometry
+from trajpilot_core.studies.claims.worlds import geometry
 
 CONFIG = GeometryConfig(rows=37)
 SMALL = WORLD.replace(train_takes=24, test_takes=12)

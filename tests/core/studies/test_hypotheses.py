@@ -6,9 +6,9 @@ import pytest
 from claims_fixture import BLIND, CFG, DISTANCES, INFORMED, NO_INTENT, Planted, evidence_of
 
 from schemas.claims import BASE, NO_INFORMATION, NO_SCENE, NO_STYLE
-from trajpilot_core.studies.claims.contrasts import contrast
-from trajpilot_core.studies.claims.hypotheses import CLAIMS, RULES, conjunction
-from trajpilot_core.studies.claims.verdicts import Judged, judge_claims
+from trajpilot_core.studies.claims.evidence.contrasts import contrast
+from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, RULES, conjunction
+from trajpilot_core.studies.claims.verdicts.judge import Judged, judge_claims
 
 BUILT = tuple(claim.key for claim in CLAIMS if claim.statements)
 PRECISE = {"noise": 1.0, "n_takes": 40}

@@ -238,6 +238,6 @@ def test_the_segments_of_a_take_are_laid_over_their_true_steps(clean: Memory) ->
     true = [material.truths[take].segments[at].label for take, at in zip(steps.take, steps.at, strict=True)]  # type: ignore[union-attr]
     assert steps.label.tolist() == true
     assert len(steps.row) == len(material.segments)
-    assert (steps.look[:, 0] <= steps.at).all()
+    assert (steps.appearance[:, 0] <= steps.at).all()
     assert (steps.motion[:, 1] - steps.motion[:, 0]).max() <= 2
     assert material.data.motions.shape[1] == MOTIONS

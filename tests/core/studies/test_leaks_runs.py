@@ -220,7 +220,7 @@ def test_head_motion_scaled_over_all_takes_is_found(planted: Memory) -> None:
 def test_statistics_that_tell_nobody_apart_are_not_called_clean(run: Memory) -> None:
     material = material_of(run)
     flat = replace(material, data=replace(material.data, features=material.data.features * 0 + 1))
-    assert leaks_tables.feature_check(flat, FEATURE_RULE).verdict == "not run"
+    assert leaks_tables.statistics_check(flat, FEATURE_RULE, leaks_tables.feature_statistics(flat)).verdict == "not run"
 
 
 def test_weights_of_another_epoch_than_the_best_are_found(planted: Memory) -> None:

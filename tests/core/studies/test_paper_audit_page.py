@@ -14,7 +14,7 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.paper.published import ATOMIC
 from trajpilot_core.report.blocks import block_pattern, renewed
 from trajpilot_core.report.tables.table import Value
-from trajpilot_core.studies.claims.tables import read_evidence, write_claims_table
+from trajpilot_core.studies.claims.evidence.tables import read_evidence, write_claims_table
 from trajpilot_core.studies.paper_audit.ours import our_tables
 from trajpilot_core.studies.paper_audit.page import NAME, NOT_OURS, renew_reproduction
 

@@ -5,8 +5,7 @@ built. Renewing it reads the value of the setting or constant again; a name that
 """
 
 import re
-from importlib import import_module, resources
-from importlib.resources.abc import Traversable
+from importlib import import_module
 from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -14,46 +13,33 @@ from pydantic import BaseModel
 from schemas.config import PipelineConfig
 from trajpilot_core.errors import InputError
 
-OWN = "paper_audit"
 WORDS = {None: "none", True: "yes", False: "no"}
 SETTING = re.compile(r"`([a-z_0-9.]+)`(?: .*)?")
-PLACE = re.compile(r"`([A-Za-z_0-9.]+)` in `([a-z_0-9/]+)\.py`(?:: .*)?")
+LOCATION = re.compile(r"`([A-Za-z_0-9.]+)` in `([a-z_0-9/]+)\.py`(?:: .*)?")
 MISSING = re.compile(r"\*\*not built\*\*: (.+)")
-PARTS: dict[str, tuple[str, ...]] = {
-    "anticipation": ("anticipation",),
-    "closed vocabulary": ("heads",),
-    "prior planners": ("baselines", "pdpp", "viterbi"),
-    "language models": ("vlm", "qwen"),
-    "search over trajectories by distance to the goal": ("cem",),
-    "EPIC-KITCHENS-100": ("attentive",),
-    "basketball": ("binary",),
-    "conditioning study": ("conditioning",),
-}
-"""Part of the paper -> words of which one would stand in the name of a module that builds it (a reader does not)."""
 
 
-def renewed(cell: str, config: PipelineConfig, words: frozenset[str]) -> str:
+def renewed(cell: str, config: PipelineConfig) -> str:
     """Return the column of one decision with the values that configuration and code have now.
 
     Args:
         cell: entries that are divided by semicolons.
         config: whose values are printed.
-        words: of `module_words`.
 
     Raises:
         InputError: a setting or a name in the code is gone, or an entry is none of the three.
     """
-    return "; ".join(entry for part in cell.split("; ") if (entry := _entry(part, config, words)))
+    return "; ".join(_entry(part, config) for part in cell.split("; "))
 
 
-def _entry(text: str, config: PipelineConfig, words: frozenset[str]) -> str:
-    """Return one entry, empty where it calls a part not built that is built."""
-    if found := PLACE.fullmatch(text):
-        return place(found[2], found[1])
+def _entry(text: str, config: PipelineConfig) -> str:
+    """Return one entry; that a part is not built is prose, which a test holds against the names of the modules."""
+    if found := LOCATION.fullmatch(text):
+        return location(found[2], found[1])
     if found := SETTING.fullmatch(text):
         return setting(config, found[1])
-    if found := MISSING.fullmatch(text):
-        return "" if is_built(found[1], words) else text
+    if MISSING.fullmatch(text):
+        return text
     raise InputError(f"{text!r} is no setting, place in the code or part that is not built; fix docs/reproduction.md")
 
 
@@ -75,7 +61,7 @@ def setting(config: PipelineConfig, path: str) -> str:
     return f"{text} (or {', '.join(options)})" if options else text
 
 
-def place(module: str, name: str) -> str:
+def location(module: str, name: str) -> str:
     """Print where a decision stands in the code, with the value of a constant.
 
     Args:
@@ -98,34 +84,8 @@ def place(module: str, name: str) -> str:
     return f"{text}: {in_words(found)}" if isinstance(found, int | float | str | tuple) else text
 
 
-def module_words() -> frozenset[str]:
-    """Return the words of the names of all modules and packages of the core, this package left out."""
-    return frozenset(word for stem in _stems(resources.files("trajpilot_core")) for word in stem.split("_"))
-
-
-def is_built(part: str, words: frozenset[str]) -> bool:
-    """Return whether a module is named as one that builds the part.
-
-    Raises:
-        InputError: no part is called so.
-    """
-    if part not in PARTS:
-        raise InputError(f"no part is called {part!r}; the parts are {', '.join(PARTS)} (fix docs/reproduction.md)")
-    return not words.isdisjoint(PARTS[part])
-
-
 def in_words(value: object) -> str:
     """Print a value of the configuration."""
     if isinstance(value, tuple):
         return ", ".join(in_words(part) for part in value)
     return WORDS[value] if value is None or isinstance(value, bool) else str(value)
-
-
-def _stems(folder: Traversable) -> list[str]:
-    found = []
-    for entry in folder.iterdir():
-        if entry.is_dir() and entry.name not in (OWN, "__pycache__"):
-            found += [entry.name, *_stems(entry)]
-        elif entry.name.endswith(".py"):
-            found.append(entry.name.removesuffix(".py"))
-    return found

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 
 from schemas.claims import BASE, ClaimsConfig
 from trajpilot_core.report.tables.table import Cell, Table, Value, over_horizons
-from trajpilot_core.studies.claims import statistics
-from trajpilot_core.studies.claims.readings import change, name, per_horizon, rate
-from trajpilot_core.studies.claims.statistics import Estimate, estimate
-from trajpilot_core.studies.claims.tables import Evidence
+from trajpilot_core.studies.claims.evidence.readings import change, name, per_horizon, rate
+from trajpilot_core.studies.claims.evidence.statistics import Estimate, at_each, profile
+from trajpilot_core.studies.claims.evidence.tables import Evidence
 
 ROWS = ("no_traj", "scorer", "oracle")
 Row = Mapping[int, Cell]
@@ -52,10 +51,8 @@ def _signed(figures: Mapping[int, Estimate]) -> Row:
 
 def _progress(evidence: Evidence, cfg: ClaimsConfig) -> dict[int, Estimate]:
     """Return H -> share of true plans that approach the goal at every step."""
-    held, n = evidence.goal_progress.get(BASE, {}), len(cfg.horizons)
-    profile = statistics.profile(BASE, held, cfg) if held else None
-    figures = [estimate(profile, statistics.only(n, at), cfg.confidence) for at in range(n)] if profile else []
-    return dict(zip(cfg.horizons, figures, strict=False))
+    held = evidence.goal_progress.get(BASE, {})
+    return dict(zip(cfg.horizons, at_each(profile(BASE, held, cfg) if held else None, cfg), strict=False))
 
 
 def _best(evidence: Evidence, oracle: Mapping[int, Estimate]) -> Row:

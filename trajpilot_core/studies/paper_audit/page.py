@@ -7,7 +7,7 @@ from schemas.claims import ClaimsConfig
 from schemas.config import PipelineConfig
 from trajpilot_core.errors import InputError
 from trajpilot_core.report.blocks import renewed
-from trajpilot_core.studies.claims.tables import Evidence
+from trajpilot_core.studies.claims.evidence.tables import Evidence
 from trajpilot_core.studies.paper_audit import decisions
 from trajpilot_core.studies.paper_audit.ours import our_tables
 
@@ -38,12 +38,12 @@ def decisions_block(before: str) -> str:
     Raises:
         InputError: a line has not four columns, or names what the code does not have.
     """
-    config, words = PipelineConfig(), decisions.module_words()
+    config = PipelineConfig()
     lines = [line for line in before.strip().splitlines() if line.startswith("|")]
     for at, line in enumerate(lines[2:], start=2):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) != DECISION_COLUMNS:
             raise InputError(f"{NAME}: a decision has {len(cells)} columns instead of {DECISION_COLUMNS}: {line}")
-        cells[-1] = decisions.renewed(cells[-1], config, words)
+        cells[-1] = decisions.renewed(cells[-1], config)
         lines[at] = "| " + " | ".join(cells) + " |"
     return "\n".join(lines)

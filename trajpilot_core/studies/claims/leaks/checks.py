@@ -23,7 +23,7 @@ def leak_checks(
 
     Args:
         inputs: the entries that the stage evaluation reads, and its `predictions`.
-        world: drawn from `provenance.stored`.
+        world: sampled from `provenance.stored`.
         provenance: which world was asked for, which lies there, and when.
         config: the bounds.
         without: entries that this kind of run does not have; the checks that need them are `not run`.

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from schemas.arrow import rows_of
 from schemas.results import CurvePoint, LeakCheck
@@ -25,23 +24,16 @@ from trajpilot_core.data.chains import (
 )
 from trajpilot_core.data.planning import SPLITS, load_motion_data
 from trajpilot_core.retrieval.bank import ChainView, chain_view
-from trajpilot_core.studies.claims.leaks.context import LeakContext, at_most, none_of, not_run
-from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels, recall_at
-from trajpilot_core.training.fit_predictor import variant_latents
+from trajpilot_core.stages.predictor import make_task
+from trajpilot_core.studies.claims.leaks.context import LeakContext, Miss, none_of, not_run, worst_of
+from trajpilot_core.training.dev_scores import recall_at
+from trajpilot_core.training.fit_predictor import measurer
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_file import FINAL, scorer_config
 from trajpilot_core.training.scorer_fit import variant_of
 
 DEV = SPLITS.index("dev")
 CPU = "cpu"
-
-
-class Kept(NamedTuple):
-    """One trained model: the dev score of its stored weights, computed again, and the best one of its curve."""
-
-    name: str
-    found: float
-    best: float
 
 
 def choice_checks(material: LeakContext) -> list[LeakCheck]:
@@ -62,26 +54,18 @@ def checkpoint_checks(material: LeakContext) -> list[LeakCheck]:
     )
     if not material.has("e_tau", "predictors", "alignment_curves", "predictor_curves"):
         return [not_run(name, "this run has no models or no curves") for name in names]
-    files = read_model_files(material.inputs)
-    found: tuple[list[Kept], list[Kept]] = [], []
+    files, config = read_model_files(material.inputs), material.config
+    found: tuple[list[Miss], list[Miss]] = [], []
     for chain in chains_of(material.data):
         for seed in files.seeds:
             view = chain_view(material.data, files, chain, seed, CPU)
-            found[0].append(kept_encoder(material, view, seed))
-            found[1].extend(kept_predictors(material, view, files, seed))
-    config = material.config
-    bounds = ((config.segment_tolerance, "R@5"), (config.choice_tolerance, "M@1"))
-    return [kept_check(name, kept, *bound) for name, kept, bound in zip(names, found, bounds, strict=True) if kept]
-
-
-def kept_check(check: str, kept: Sequence[Kept], bound: float, metric: str) -> LeakCheck:
-    """Check that every stored model scores on dev as the best epoch of its curve did."""
-    worst = max(kept, key=lambda row: abs(row.found - row.best))
-    detail = (
-        f"points of dev {metric} between the stored weights and the best epoch, {worst.name} of {len(kept)}: "
-        f"{100 * worst.found:.2f} and {100 * worst.best:.2f}"
-    )
-    return at_most(check, 100 * abs(worst.found - worst.best), bound, detail)
+            found[0].append(encoder_miss(material, view, seed))
+            found[1].extend(predictor_misses(material, view, files, seed))
+    what = "points of dev {} between the stored weights and the best epoch"
+    return [
+        worst_of(names[0], found[0], config.segment_tolerance, what.format("R@5")),
+        worst_of(names[1], found[1], config.choice_tolerance, what.format("M@1")),
+    ]
 
 
 def curve_of(material: LeakContext, entry: str, model: str, seed: int, quantity: str) -> list[float]:
@@ -92,40 +76,30 @@ def curve_of(material: LeakContext, entry: str, model: str, seed: int, quantity:
     return [row.value for row in sorted(mine, key=lambda row: row.epoch)]
 
 
-def kept_encoder(material: LeakContext, view: ChainView, seed: int) -> Kept:
+def encoder_miss(material: LeakContext, view: ChainView, seed: int) -> Miss:
     """Score the motion encoder of one chain on the dev segments, those without a feature included."""
     data, name = load_motion_data(material.inputs), f"{view.chain.name}/e_tau"
     dev = (data.take_split[data.segment_take] == DEV).nonzero()[:, 0]
     latents = trajectory_latents(view.models.e_tau, data.motions[dev])
     found = recall_at(latents, data.bank, data.labels[dev], 5)
-    return Kept(f"{name}, seed {seed}", found, best_of(curve_of(material, "alignment_curves", name, seed, "R@5")))
+    return _miss(name, seed, found, curve_of(material, "alignment_curves", name, seed, "R@5"))
 
 
-def kept_predictors(material: LeakContext, view: ChainView, files: ModelFiles, seed: int) -> Iterator[Kept]:
-    """Score the predictors of one chain on the dev windows."""
-    data = view.data
-    dev = {h: w.segments[w.split == DEV] for h, w in data.windows.items()}
-    dev = {h: segments for h, segments in dev.items() if len(segments)}
-    truth = {h: data.labels[segments] for h, segments in dev.items()}
+def predictor_misses(material: LeakContext, view: ChainView, files: ModelFiles, seed: int) -> Iterator[Miss]:
+    """Score the predictors of one chain on the dev windows, as their training does."""
+    task = make_task(view.data, files.e_tau, view.chain, seed, CPU)
     for variant in variants_of(view.chain):
-        model = load_predictor(files.predictors, view.chain, seed, variant, CPU)
-
-        @torch.inference_mode()
-        def predict(segments: Tensor, model: torch.nn.Module = model, variant: str = variant) -> Tensor:
-            """Return (N, H, E) predictions for (N, H) segments."""
-            latents = variant_latents(view.latents[segments], variant)
-            ends = data.features[segments[:, 0]], data.features[segments[:, -1]]
-            out: Tensor = model(*ends, latents, segments.shape[1])
-            return out
-
-        found = mid_accuracy(nearest_labels(predict, dev, data.bank), truth)["M@1"]
         name = f"{view.chain.name}/{variant}"
-        yield Kept(f"{name}, seed {seed}", found, best_of(curve_of(material, "predictor_curves", name, seed, "M@1")))
+        with torch.inference_mode():
+            model = load_predictor(files.predictors, view.chain, seed, variant, CPU)
+            found = measurer(model, task, variant)()["dev/M@1"]
+        yield _miss(name, seed, found, curve_of(material, "predictor_curves", name, seed, "M@1"))
 
 
-def best_of(scores: Sequence[float]) -> float:
-    """Return the highest score; infinite where there is none, so that a model without a curve does not pass."""
-    return max(scores, default=float("inf"))
+def _miss(name: str, seed: int, found: float, curve: Sequence[float]) -> Miss:
+    """Compare a score with the best of a curve; infinitely far without one, so that no model without a curve passes."""
+    best = max(curve, default=float("inf"))
+    return Miss(f"{name}, seed {seed}", 100 * abs(found - best), f"{100 * found:.2f} and {100 * best:.2f}")
 
 
 def budget_check(material: LeakContext) -> LeakCheck:
@@ -170,13 +144,11 @@ def predictor_trainings(material: LeakContext, train: TrainConfig) -> list[Plann
 
 def scorer_trainings(config: ScorerConfig) -> list[Planned]:
     """Return the scorer, its ablations, and Scorer+, which has a budget of its own (three numbers are trained)."""
-    found = [
-        Planned("scorer_curves", f"final/{variant_of(ablation)}", "selection", config.train)
-        for ablation in (None, *config.ablations)
-    ]
-    if config.plus is not None:
-        found.append(Planned("scorer_curves", "final/scorer_plus", "log likelihood", config.plus.train))
-    return found
+    variants = [variant_of(ablation) for ablation in (None, *config.ablations)]
+    found = [Planned("scorer_curves", f"final/{variant}", "selection", config.train) for variant in variants]
+    if config.plus is None:
+        return found
+    return [*found, Planned("scorer_curves", "final/scorer_plus", "log likelihood", config.plus.train)]
 
 
 def stop_faults(name: str, scores: Sequence[float], train: TrainConfig) -> list[str]:
@@ -193,16 +165,10 @@ def stop_faults(name: str, scores: Sequence[float], train: TrainConfig) -> list[
 
 def size_faults(file: ModelFile, seeds: Sequence[int]) -> list[str]:
     """Return which predictors of the final chain have other tensors than the first."""
-    faults = []
-    sizes: dict[str, dict[str, tuple[int, ...]]] = {}
-    for seed in seeds:
-        for variant in variants_of(FINAL):
-            key = model_key(FINAL, seed, variant)
-            start = len(key) + 1
-            sizes[key] = {k[start:]: v.shape for k, v in file.tensors.items() if k.startswith(f"{key}/")}
-    first = next(iter(sizes.values()))
-    faults += [f"{key} has other tensors than the others" for key, shapes in sizes.items() if shapes != first]
-    return faults
+    keys = [model_key(FINAL, seed, variant) for seed in seeds for variant in variants_of(FINAL)]
+    sizes = [{k.removeprefix(key): v.shape for k, v in file.tensors.items() if k.startswith(f"{key}/")} for key in keys]
+    pairs = zip(keys, sizes, strict=True)
+    return [f"{key} has other tensors than the others" for key, shapes in pairs if shapes != sizes[0]]
 
 
 def knobs_check(material: LeakContext) -> LeakCheck:

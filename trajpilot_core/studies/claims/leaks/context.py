@@ -47,8 +47,8 @@ class Steps:
     """(N,) 0 train, 1 dev, 2 test."""
     at: Codes
     """(N,) step of the take's truth whose time point is nearest."""
-    look: Codes
-    """(N, 2) first and last step whose look the segment's interval shows."""
+    appearance: Codes
+    """(N, 2) first and last step whose appearance the segment's interval shows."""
     motion: Codes
     """(N, 2) first and last step whose head motion it shows."""
 
@@ -88,7 +88,7 @@ def load_material(
 
     Args:
         inputs: what the evaluation stage reads, and `predictions`.
-        world: drawn from `provenance.stored`.
+        world: sampled from `provenance.stored`.
         provenance: which world was asked for, and when.
         config: bounds.
         without: entries that this kind of run does not have.
@@ -125,19 +125,11 @@ def _steps(
         truth, label = truths[take], label_of.get(segment["label_id"])
         if truth is not None and truth.fault is None and label is not None:
             at = int(np.abs(np.array([step.time_s for step in truth.segments]) - segment["anchor_s"]).argmin())
-            found.append(
-                (
-                    row,
-                    label,
-                    take,
-                    at,
-                    *_shown(truth, segment, at, reach + FADE_S / 2),
-                    *_shown(truth, segment, at, reach),
-                )
-            )
+            spans = [_shown(truth, segment, at, seen) for seen in (reach + FADE_S / 2, reach)]
+            found.append((row, label, take, at, *spans[0], *spans[1]))
     table = np.array(found, np.int64).reshape(-1, 8)
     row, label, take, at = table[:, :4].T
-    return Steps(row, label, take, data.take_split.numpy()[take], at, look=table[:, 4:6], motion=table[:, 6:])
+    return Steps(row, label, take, data.take_split.numpy()[take], at, appearance=table[:, 4:6], motion=table[:, 6:])
 
 
 def _shown(truth: TakeTruth, segment: dict[str, Any], at: int, reach: float) -> tuple[int, int]:
@@ -155,8 +147,21 @@ def at_most(check: str, value: float, bound: float, detail: str) -> LeakCheck:
 
 def at_least(check: str, value: float, bound: float, detail: str) -> LeakCheck:
     """Word a check whose value, a p-value, may not lie below its bound."""
-    verdict = "holds" if value >= bound else "fails"
-    return LeakCheck(check=f"leak: {check}", value=value, bound=bound, verdict=verdict, detail=detail)
+    return at_most(check, value, bound, detail).replace(verdict="holds" if value >= bound else "fails")
+
+
+class Miss(NamedTuple):
+    """One model or choice: by how many points of dev it misses what it should have, and the figures."""
+
+    name: str
+    points: float
+    figures: str
+
+
+def worst_of(check: str, found: Sequence[Miss], bound: float, what: str) -> LeakCheck:
+    """Word a check of several models or choices by the one that misses most."""
+    worst = max(found, key=lambda row: row.points)
+    return at_most(check, worst.points, bound, f"{what}, {worst.name} of {len(found)}: {worst.figures}")
 
 
 def none_of(check: str, faults: Sequence[str], holds: str) -> LeakCheck:

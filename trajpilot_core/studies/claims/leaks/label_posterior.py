@@ -18,8 +18,8 @@ TAKES_AT_ONCE = 32
 class Shown(NamedTuple):
     """First and last step of the take whose latents N segments show."""
 
-    look: Codes | None
-    """(N, 2) of look and object place; None: segments show none."""
+    appearance: Codes | None
+    """(N, 2) of appearance and object position; None: segments show none."""
     motion: Codes | None
     """(N, 2) of head motion; None: segments show none."""
 
@@ -61,7 +61,7 @@ def _seen(takes: Sequence[TakeTruth], take: Codes, at: Codes, shown: Shown) -> V
     base = np.cumsum(n_steps) - n_steps
     inside = (step >= 0) & (step < n_steps[take][:, None])
     row = np.where(inside, base[take][:, None] + step, -1)
-    return VisibleSteps(row, _covered(step, shown.look), _covered(step, shown.motion), (before,))
+    return VisibleSteps(row, _covered(step, shown.appearance), _covered(step, shown.motion), (before,))
 
 
 def _covered(step: Codes, span: Codes | None) -> Mask:

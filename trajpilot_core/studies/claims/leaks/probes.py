@@ -79,10 +79,8 @@ def _minimise(loss: Callable[[], Tensor], parameters: Sequence[Tensor], cfg: Lea
 
 def standardised(fit_ND: Array, score_MD: Array) -> tuple[Tensor, Tensor]:
     """Return both (N, D') and (M, D') float32, by mean and deviation of the first; columns constant there are gone."""
-    mean, deviation = fit_ND.mean(axis=0), fit_ND.std(axis=0)
-    kept = deviation > 1e-9 * np.maximum(np.abs(mean), 1e-9)
-    scaled = [((x[:, kept] - mean[kept]) / deviation[kept]).astype(np.float32) for x in (fit_ND, score_MD)]
-    return torch.from_numpy(scaled[0]), torch.from_numpy(scaled[1])
+    first, second = (torch.from_numpy(_unit_columns(x, fit_ND).astype(np.float32)) for x in (fit_ND, score_MD))
+    return first, second
 
 
 def cluster_mean(value_N: Array, take_N: Codes) -> ClusterMean:
@@ -169,8 +167,9 @@ def one_hot(codes_N: Codes, n: int) -> Array:
     return np.eye(n)[codes_N]
 
 
-def _unit_columns(values_ND: Array) -> Array:
-    """Centre and scale (N, D) columns; constant ones are gone."""
-    deviation = values_ND.std(axis=0)
-    kept = deviation > 1e-9 * np.maximum(np.abs(values_ND.mean(axis=0)), 1e-9)
-    return np.asarray((values_ND[:, kept] - values_ND[:, kept].mean(axis=0)) / deviation[kept])
+def _unit_columns(values_ND: Array, fit_ND: Array | None = None) -> Array:
+    """Centre and scale (N, D) columns by the mean and deviation of `fit_ND`, or their own; constant ones are gone."""
+    fit = values_ND if fit_ND is None else fit_ND
+    mean, deviation = fit.mean(axis=0), fit.std(axis=0)
+    kept = deviation > 1e-9 * np.maximum(np.abs(mean), 1e-9)
+    return np.asarray((values_ND[:, kept] - mean[kept]) / deviation[kept])

@@ -3,7 +3,7 @@
 Rules and reasons: docs/decisions/claims-checks.md. Axes: N dev windows, T temperatures.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from schemas.training import ScorerConfig
 from trajpilot_core.data.chains import ModelFile, chains_of, held_out_takes, model_key, read_model_files
 from trajpilot_core.data.planning import SPLITS, PlanningData
 from trajpilot_core.retrieval.bank import ChainView, build_bank, chain_view
-from trajpilot_core.studies.claims.leaks.context import LeakContext, at_most, none_of, not_run
+from trajpilot_core.studies.claims.leaks.context import LeakContext, Miss, none_of, not_run, worst_of
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer import NEVER, Queries, best_threshold, decide, plain_mean
 from trajpilot_core.training.scorer_file import FINAL, load_plus, load_scorer, scorer_config
@@ -35,19 +35,14 @@ NAMES = (
 )
 
 
-class Shortfall(NamedTuple):
-    """One choice of one seed: points of dev M@1 by which it misses the best choice on dev."""
-
-    name: str
-    points: float
-    note: str
+BELOW_BEST = "points of dev M@1 below the best choice"
 
 
 class Choices(NamedTuple):
     """What was chosen on dev for the scorers, held against dev."""
 
-    temperatures: list[Shortfall]
-    thresholds: list[Shortfall]
+    temperatures: list[Miss]
+    thresholds: list[Miss]
     strange: list[str]
     """Thresholds that are no gate probability of a dev window."""
     counts: list[str]
@@ -64,21 +59,21 @@ def scorer_checks(material: LeakContext) -> list[LeakCheck]:
     with one_thread(CPU):
         for seed in files.seeds:
             view = chain_view(material.data, files, chains_of(material.data)[0], seed, CPU)
-            look_at_choices(material, view, scorers, seed, found)
+            check_choices(material, view, scorers, seed, found)
             foreign += [f"seed {seed}: {part}" for part in foreign_parts(view, scorer_config(scorers))]
     if not found.thresholds:
         return [not_run(name, "there is no dev window") for name in NAMES]
     bound, n = material.config.choice_tolerance, len(found.thresholds)
     return [
-        shortfall_check(NAMES[0], found.temperatures, bound),
-        shortfall_check(NAMES[1], found.thresholds, bound),
+        worst_of(NAMES[0], found.temperatures, bound, BELOW_BEST),
+        worst_of(NAMES[1], found.thresholds, bound, BELOW_BEST),
         none_of(NAMES[2], found.strange, f"{n} thresholds"),
         none_of(NAMES[3], found.counts, f"{n} scorers; numbers of queries and of dev windows agree"),
         none_of(NAMES[4], foreign, "the same where the content of all dev and test takes is exchanged"),
     ]
 
 
-def look_at_choices(material: LeakContext, view: ChainView, scorers: ModelFile, seed: int, found: Choices) -> None:
+def check_choices(material: LeakContext, view: ChainView, scorers: ModelFile, seed: int, found: Choices) -> None:
     """Make the choices of one seed again on the dev windows and add what differs to `found`."""
     config = scorer_config(scorers)
     collector = PlusCollector(config)
@@ -90,14 +85,18 @@ def look_at_choices(material: LeakContext, view: ChainView, scorers: ModelFile, 
         ("kNN-labels", decision.knn_temperature, dev.knn_m1),
         ("Pool-Mean", decision.pool_temperature, dev.pool_m1),
     )
-    for row, stored, m1 in averages:
-        name = f"{row}, seed {seed}"
-        found.temperatures.append(temperature_shortfall(name, stored, config.temperatures, m1, dev.queries.n_mids))
+    for row, stored, m1_NT in averages:
+        means = [plain_mean(m1_N, dev.queries.n_mids) for m1_N in m1_NT.T]
+        m1_of = dict(zip(config.temperatures, means, strict=True))
+        best = max(m1_of, key=lambda value: m1_of[value])
+        figures = f"{stored} is stored, {best} is the best of {len(m1_of)}"
+        points = 100 * (m1_of[best] - m1_of.get(stored, 0.0))
+        found.temperatures.append(Miss(f"{row}, seed {seed}", points, figures))
     for ablation in (None, *config.ablations):
         scorer, decision = load_scorer(scorers, seed, CPU, ablation)
         gate, choice = decide(scorer, dev.queries, DECIDE_BATCH)
         name = f"{variant_of(ablation)}, seed {seed}"
-        found.thresholds.append(threshold_shortfall(name, decision.threshold, gate, choice, dev.queries))
+        found.thresholds.append(threshold_miss(name, decision.threshold, gate, choice, dev.queries))
         nearest = float((gate.double() - decision.threshold).abs().min())
         if decision.threshold != NEVER and nearest > material.config.gate_tolerance:
             found.strange.append(f"{name}: no dev gate within {nearest:.1e} of {decision.threshold:.6f}")
@@ -105,20 +104,18 @@ def look_at_choices(material: LeakContext, view: ChainView, scorers: ModelFile, 
     data = collector.collected(view)
     if data is not None and config.plus is not None:
         plus, chosen = load_plus(scorers, config.plus, seed, CPU)
-        scores = plus_dev_scores(plus, data.dev, data.statistics[FINAL.name])
-        look_at_plus(material, f"scorer_plus, seed {seed}", chosen, scores, found)
-        found.counts.extend(
-            count_faults(material, f"scorer_plus, seed {seed}", chosen, config.max_queries, len(dev.queries))
-        )
+        name, scores = f"scorer_plus, seed {seed}", plus_dev_scores(plus, data.dev, data.statistics[FINAL.name])
+        check_plus(material, name, chosen, scores, found)
+        found.counts.extend(count_faults(material, name, chosen, config.max_queries, len(dev.queries)))
 
 
-def look_at_plus(
+def check_plus(
     material: LeakContext, name: str, chosen: PlusDecision, scores: Mapping[str, float], found: Choices
 ) -> None:
     """Hold the threshold of Scorer+ and its dev score against those that dev gives again."""
     stored, best = chosen.dev.get("M@1", 0.0), scores["M@1"]
     note = f"M@1 {100 * stored:.2f} is stored, {100 * best:.2f} found"
-    found.thresholds.append(Shortfall(name, 100 * abs(best - stored), note))
+    found.thresholds.append(Miss(name, 100 * abs(best - stored), note))
     gap = abs(scores["threshold"] - chosen.threshold)
     if gap > material.config.gate_tolerance:
         found.strange.append(f"{name}: {chosen.threshold:.6f} is stored, {scores['threshold']:.6f} is the best on dev")
@@ -165,24 +162,7 @@ def differing(mine: object, theirs: object) -> list[str]:
     return [name for name, a, b in pairs if isinstance(a, Tensor) and differing(a, b)]
 
 
-def shortfall_check(check: str, found: Sequence[Shortfall], bound: float) -> LeakCheck:
-    """Check that no choice misses the best one on dev."""
-    worst = max(found, key=lambda row: row.points)
-    detail = f"points of dev M@1 below the best choice, {worst.name} of {len(found)}: {worst.note}"
-    return at_most(check, worst.points, bound, detail)
-
-
-def temperature_shortfall(
-    name: str, stored: float, grid: Sequence[float], m1_NT: Tensor, horizon_N: Tensor
-) -> Shortfall:
-    """Return how far the stored temperature misses the best of the grid; (N, T) M@1 and (N,) horizons of dev."""
-    scores = {value: plain_mean(m1_NT[:, t], horizon_N) for t, value in enumerate(grid)}
-    best = max(scores, key=lambda value: scores[value])
-    points = 100 * (scores[best] - scores.get(stored, 0.0))
-    return Shortfall(name, points, f"{stored} is stored, {best} is the best of {len(scores)}")
-
-
-def threshold_shortfall(name: str, stored: float, gate_N: Tensor, choice_N: Tensor, queries: Queries) -> Shortfall:
+def threshold_miss(name: str, stored: float, gate_N: Tensor, choice_N: Tensor, queries: Queries) -> Miss:
     """Return how far the stored threshold misses the best one.
 
     Args:
@@ -199,7 +179,7 @@ def threshold_shortfall(name: str, stored: float, gate_N: Tensor, choice_N: Tens
         return plain_mean(torch.where(gate_N >= threshold, gain, 0.0), queries.n_mids)
 
     best = best_threshold(gate_N, gain, queries.n_mids)
-    return Shortfall(name, 100 * (gained(best) - gained(stored)), f"{stored:.6f} is stored, {best:.6f} is the best")
+    return Miss(name, 100 * (gained(best) - gained(stored)), f"{stored:.6f} is stored, {best:.6f} is the best")
 
 
 def count_faults(
@@ -207,10 +187,7 @@ def count_faults(
 ) -> list[str]:
     """Compare the numbers of queries that a scorer learned from and chose on with those that the folds leave it."""
     data = material.data
-    held = 0
-    for chain in chains_of(data):
-        takes = held_out_takes(data.take_split, data.fold, chain)
-        held += sum(int(torch.isin(windows.take, takes).sum()) for windows in data.windows.values())
-    wanted = {"n_queries": min(held, most), "n_dev": n_dev}
-    told = {"n_queries": decision.n_queries, "n_dev": decision.n_dev}
-    return [f"{name}: {key} {told[key]}, not {value}" for key, value in wanted.items() if told[key] != value]
+    takes = [held_out_takes(data.take_split, data.fold, chain) for chain in chains_of(data)]
+    held = sum(int(torch.isin(windows.take, own).sum()) for own in takes for windows in data.windows.values())
+    wanted = (("n_queries", decision.n_queries, min(held, most)), ("n_dev", decision.n_dev, n_dev))
+    return [f"{name}: {key} {noted}, not {value}" for key, noted, value in wanted if noted != value]

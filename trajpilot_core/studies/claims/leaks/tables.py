@@ -5,8 +5,9 @@ Rules and reasons: docs/decisions/claims-checks.md. Axes: S segments, T takes.
 
 import json
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +55,7 @@ def splits_check(material: LeakContext) -> LeakCheck:
     """Check that every take stands in the table once, and that a capture, its segments and windows share its split."""
     split = {row["take_id"]: row["split"] for row in material.takes}
     names = material.inputs.table("takes", ["take_id"])["take_id"].to_pylist()
-    faults = [f"take {name} stands in the table twice" for name in repeated(names)]
+    faults = [f"take {name} stands in the table twice" for name, n in sorted(Counter(names).items()) if n > 1]
     captures: dict[str, set[str]] = defaultdict(set)
     for row in material.takes:
         captures[row["capture"]].add(row["split"])
@@ -66,12 +67,6 @@ def splits_check(material: LeakContext) -> LeakCheck:
                 faults.append(f"{table} of take {take} are {part}, the take is {split.get(take, 'unknown')}")
     count = ", ".join(f"{list(split.values()).count(name)} {name}" for name in SPLITS)
     return none_of("no take or capture is in two splits", faults, f"{count} takes in {len(captures)} captures")
-
-
-def repeated(names: Iterable[str]) -> list[str]:
-    """Return the names that occur more than once, sorted."""
-    seen: set[str] = set()
-    return sorted({name for name in names if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
 
 
 def content_check(material: LeakContext) -> LeakCheck:
@@ -105,14 +100,13 @@ def shared_rows(values: NDArray[np.generic], take: NDArray[np.int64]) -> list[tu
 def windows_check(material: LeakContext) -> LeakCheck:
     """Check that a window holds consecutive segments of one run of its own take."""
     columns = material.inputs.table("segments", ["segment_id", "take_id", "run", "position"]).to_pylist()
-    place = {row["segment_id"]: (row["take_id"], row["run"], row["position"]) for row in columns}
+    at = {row["segment_id"]: (row["take_id"], row["run"], row["position"]) for row in columns}
     windows = material.inputs.table("windows", ["window_id", "take_id", "segment_ids"]).to_pylist()
     faults = []
     for row in windows:
-        found = [place.get(segment) for segment in row["segment_ids"]]
-        head = found[0]
-        wanted = [] if head is None else [(row["take_id"], head[1], head[2] + i) for i in range(len(found))]
-        if found != wanted:
+        found = [at.get(segment, ("", -1, -1)) for segment in row["segment_ids"]]
+        _, run, first = found[0]
+        if found != [(row["take_id"], run, first + i) for i in range(len(found))]:
             faults.append(f"window {row['window_id']} leaves its take, run or order")
     return none_of("no window leaves its take", faults, f"{len(windows)} windows")
 
@@ -121,17 +115,15 @@ def fits_check(material: LeakContext) -> LeakCheck:
     """Check that the takes that models were fitted on, as their metadata name them, are those that they may see."""
     check = "models are fitted on training takes outside their fold only"
     entries = [name for name in ("e_tau", "predictors") if material.has(name)]
-    faults, silent, n = [], [], 0
+    noted = {name: json.loads(material.inputs.model(name)[1].get("fitted_takes", "{}")) for name in entries}
+    silent, n = [name for name in entries if not noted[name]], sum(map(len, noted.values()))
     allowed = {chain.name: allowed_takes(material, chain) for chain in chains_of(material.data)}
-    for name in entries:
-        told = material.inputs.model(name)[1].get("fitted_takes")
-        if told is None:
-            silent.append(name)
-            continue
-        for chain, takes in json.loads(told).items():
-            n += 1
-            foreign = sorted(set(takes) - allowed.get(chain, set()))
-            faults += [f"{name}, {chain}: {take} ({split_of(material, take)})" for take in foreign]
+    faults = [
+        f"{name}, {chain}: {take} ({split_of(material, take)})"
+        for name in entries
+        for chain, takes in noted[name].items()
+        for take in sorted(set(takes) - allowed.get(chain, set()))
+    ]
     if not faults and (silent or not entries):
         return not_run(check, f"no record of the takes that were fitted: {', '.join(silent) or 'no model'}")
     return none_of(check, faults, f"{n} fits of {', '.join(entries)}")
@@ -147,9 +139,9 @@ def split_of(material: LeakContext, take: str) -> str:
     """Return the split of a take, with its fold where it is a training take."""
     if take not in material.data.take_ids:
         return "unknown"
-    place = material.data.take_ids.index(take)
-    split = SPLITS[int(material.data.take_split[place])]
-    return f"train, fold {int(material.data.fold[place])}" if split == "train" else split
+    at = material.data.take_ids.index(take)
+    split = SPLITS[int(material.data.take_split[at])]
+    return f"train, fold {int(material.data.fold[at])}" if split == "train" else split
 
 
 def candidates_check(material: LeakContext) -> LeakCheck:
@@ -180,20 +172,30 @@ def own_candidates(predictions: pa.Table, take_of: Mapping[str, str]) -> list[st
 def normalisation_checks(material: LeakContext) -> list[LeakCheck]:
     """Check that means and scales are those of the fitted takes, and not those of all takes."""
     predictors, e_tau = "features are normalised by fitted takes alone", "head motion is scaled by fitted takes alone"
-    checks = []
-    if material.has("predictors"):
-        checks.append(feature_check(material, predictors))
-    else:
-        checks.append(not_run(predictors, "this run has no predictors"))
-    if material.has("e_tau"):
-        checks.append(motion_check(material, e_tau))
-    else:
-        checks.append(not_run(e_tau, "this run has no motion encoder"))
-    return checks
+    return [
+        statistics_check(material, predictors, feature_statistics(material))
+        if material.has("predictors")
+        else not_run(predictors, "this run has no predictors"),
+        statistics_check(material, e_tau, motion_statistics(material))
+        if material.has("e_tau")
+        else not_run(e_tau, "this run has no motion encoder"),
+    ]
 
 
-def feature_check(material: LeakContext, check: str) -> LeakCheck:
-    """Compare every predictor's `feature_mean` and `feature_scale` with those of the takes that its chain may see."""
+class Statistics(NamedTuple):
+    """Stored means or scales of one model next to those that it should have; shapes (n,)."""
+
+    model: str
+    stored: Tensor
+    own: Tensor
+    """Of the takes that the model may see."""
+    everybody: Tensor
+    """Of all takes."""
+    unit: Tensor
+
+
+def feature_statistics(material: LeakContext) -> list[Statistics]:
+    """Return every predictor's `feature_mean` and `feature_scale`, and those of the takes that its chain may see."""
     data, tensors = material.data, material.inputs.model("predictors")[0]
     everybody = torch.cat(feature_scales(data.features))
     found = []
@@ -202,34 +204,29 @@ def feature_check(material: LeakContext, check: str) -> LeakCheck:
         mean, scale = feature_scales(data.features[rows])
         for key in model_keys(tensors, chain, variants_of(chain), "feature_mean"):
             stored = torch.cat([torch.tensor(tensors[f"{key}/{name}"]) for name in ("feature_mean", "feature_scale")])
-            found.append((key, stored, torch.cat([mean, scale]), everybody, scale.repeat(2)))
-    return statistics_check(material, check, found)
+            found.append(Statistics(key, stored, torch.cat([mean, scale]), everybody, scale.repeat(2)))
+    return found
 
 
-def motion_check(material: LeakContext, check: str) -> LeakCheck:
-    """Compare every motion encoder's `scale` with that of the takes that its chain may see."""
-    data = load_motion_data(material.inputs)
-    tensors = material.inputs.model("e_tau")[0]
+def motion_statistics(material: LeakContext) -> list[Statistics]:
+    """Return every motion encoder's `scale`, and that of the takes that its chain may see."""
+    data, tensors = load_motion_data(material.inputs), material.inputs.model("e_tau")[0]
     everybody = channel_scale(data.motions)
     found = []
     for chain in chains_of(material.data):
         takes = fitting_takes(material.data.take_split, material.data.fold, chain)
         scale = channel_scale(data.motions[rows_of_takes(data.segment_take, takes)])
         for key in model_keys(tensors, chain, ("e_tau",), "scale"):
-            found.append((key, torch.tensor(tensors[f"{key}/scale"]), scale, everybody, scale))
-    return statistics_check(material, check, found)
-
-
-Statistics = tuple[str, Tensor, Tensor, Tensor, Tensor]
-"""Model, stored values, those of the takes it may see, those of all takes, units: all but the first of shape (n,)."""
+            found.append(Statistics(key, torch.tensor(tensors[f"{key}/scale"]), scale, everybody, scale))
+    return found
 
 
 def statistics_check(material: LeakContext, check: str, found: Sequence[Statistics]) -> LeakCheck:
     """Check that stored statistics are the fitted takes' and distinguish them from those of all takes."""
     if not found:
         return not_run(check, "the file holds no such model")
-    off = {key: float(((stored - own) / unit).abs().max()) for key, stored, own, _, unit in found}
-    apart = min(float(((own - everybody) / unit).abs().max()) for _, _, own, everybody, unit in found)
+    off = {one.model: float(((one.stored - one.own) / one.unit).abs().max()) for one in found}
+    apart = min(float(((one.own - one.everybody) / one.unit).abs().max()) for one in found)
     bound = material.config.scale_tolerance
     if apart <= 2 * bound:
         return not_run(check, f"fitted and all takes differ by {apart:.1e} only; nothing could be told")

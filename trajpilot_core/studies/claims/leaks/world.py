@@ -115,7 +115,7 @@ def picture_checks(material: LeakContext) -> list[LeakCheck]:
     steps, still = material.steps, material.world.config.entry == "frames"
     features = material.data.features[steps.row].float().mean(1).double().numpy()
     senses = "look and place" if still else "look, place and head motion"
-    known = known_of(material, senses, Shown(steps.look, None if still else steps.motion))
+    known = known_of(material, senses, Shown(steps.appearance, None if still else steps.motion))
     return probe_checks(material, "picture features", features, known)
 
 
@@ -124,9 +124,9 @@ def known_of(material: LeakContext, senses: str, shown: Shown) -> Known:
     steps, sound, parts, labels = material.steps, material.sound(), halves(material), material.world.labels
     truths = [truth for take in sound if (truth := material.truths[take]) is not None]
     rows = np.flatnonzero(parts.late | parts.dev)
-    place = np.searchsorted(sound, steps.take)
+    truth_of = np.searchsorted(sound, steps.take)
     spans = Shown(*(None if span is None else span[rows] for span in shown))
-    joint = joint_beliefs(material.world, truths, place[rows], steps.at[rows], spans)
+    joint = joint_beliefs(material.world, truths, truth_of[rows], steps.at[rows], spans)
 
     def target(name: str, truth: Codes, mass: Array) -> Target:
         """Spread (n, C) probabilities of the rows looked at over all segments; shape (N, C)."""
@@ -138,7 +138,7 @@ def known_of(material: LeakContext, senses: str, shown: Shown) -> Known:
     for name, of_label in (("task", [x.task for x in labels]), ("primitive", [x.primitive for x in labels])):
         classes = np.array(of_label, np.int64)
         coarse.append(target(name, classes[steps.label], mass_NV @ one_hot(classes, int(classes.max()) + 1)))
-    intent = np.array([truth.intent for truth in truths], np.int64)[place]
+    intent = np.array([truth.intent for truth in truths], np.int64)[truth_of]
     coarse.append(target("intent", intent, joint.sum(axis=1)))
     return Known(senses, target("label", steps.label, mass_NV), tuple(coarse))
 
@@ -183,13 +183,13 @@ def added_check(material: LeakContext, check: str, inputs_ND: Array, known: Know
     The probe is fitted on every other training take, the two weights on the rest, the gain is measured on dev takes.
     What depends on the latents alone can add nothing, however much of them it shows. Gains are in standard errors.
     """
-    worst, told = 0.0, []
+    worst, gains = 0.0, []
     for target in (known.label, *known.coarse):
         gain, exact = gain_of(material, inputs_ND, target)
         if gain.mean > 0:
             worst = max(worst, gain.mean / gain.standard_error if gain.standard_error > 0 else float("inf"))
-        told.append(f"{target.name} {gain.mean:+.2f} ({gain.standard_error:.2f}) on {exact:.1f} percent")
-    detail = f"standard errors; points that a probe gains on exact inference from {known.senses}: {', '.join(told)}"
+        gains.append(f"{target.name} {gain.mean:+.2f} ({gain.standard_error:.2f}) on {exact:.1f} percent")
+    detail = f"standard errors; points that a probe gains on exact inference from {known.senses}: {', '.join(gains)}"
     return at_most(check, worst, material.config.errors, detail)
 
 
@@ -254,35 +254,30 @@ def take_targets(material: LeakContext, takes: Codes) -> Array:
 
 
 def name_checks(material: LeakContext) -> list[LeakCheck]:
-    """Check that names, ids and the order of the takes show neither task nor labels, and label ids not their place."""
+    """Check that names, ids and the order of the takes show neither task nor labels, label ids no position."""
     world, sound, config = material.world, material.sound(), material.config
     order = {take: i for i, take in enumerate(material.inputs.table("takes", ["take_id"])["take_id"].to_pylist())}
-    places = np.array([[order[material.data.take_ids[take]]] for take in sound], np.float64)
+    order_in_table = np.array([[order[material.data.take_ids[take]]] for take in sound], np.float64)
     texts = [[str(material.takes[take][name] or "") for take in sound] for name in NAMES]
-    inputs = np.hstack([places, *(characters(column) for column in texts)])
+    inputs = np.hstack([order_in_table, *(characters(column) for column in texts)])
+    detail = f"p-value over {len(sound)} takes; characters of {', '.join(NAMES)}, and the order of the table"
     checks = []
     for what, targets in (("task", task_targets(material, sound)), ("labels", label_shares(material, sound))):
-        p = association_p(inputs, targets, config)
-        detail = f"p-value over {len(sound)} takes; characters of {', '.join(NAMES)}, and the order of the table"
-        checks.append(
-            at_least(f"names, ids and order of the takes do not tell the {what}", p, config.smallest_p, detail)
-        )
+        check = f"names, ids and order of the takes do not tell the {what}"
+        checks.append(at_least(check, association_p(inputs, targets, config), config.smallest_p, detail))
     numbers = np.array([(x.task, x.task * world.config.positions + x.position, x.alternative) for x in world.labels])
     targets = np.hstack([one_hot(column, int(column.max()) + 1) for column in numbers.T])
     p = association_p(characters([label.label_id for label in world.labels]), targets, config)
-    ids = at_least(
-        "label ids do not tell a label's place", p, config.smallest_p, f"p-value over {len(world.labels)} labels"
-    )
-    return [*checks, ids]
+    detail = f"p-value over {len(world.labels)} labels"
+    return [*checks, at_least("label ids do not tell a label's place", p, config.smallest_p, detail)]
 
 
 def characters(texts: Sequence[str]) -> Array:
-    """Return shape (T, L + 2): codes of the characters, -1 past the end, the length, the place in the alphabet."""
+    """Return shape (T, L + 2): codes of the characters, -1 past the end, the length, the rank in the alphabet."""
     longest = max(map(len, texts), default=0)
     rank = np.unique(texts, return_inverse=True)[1].tolist()
     rows = [
-        [*map(ord, text), *[-1] * (longest - len(text)), len(text), place]
-        for text, place in zip(texts, rank, strict=True)
+        [*map(ord, text), *[-1] * (longest - len(text)), len(text), at] for text, at in zip(texts, rank, strict=True)
     ]
     return np.array(rows, np.float64).reshape(len(texts), longest + 2)
 
@@ -294,27 +289,20 @@ def number_checks(material: LeakContext) -> list[LeakCheck]:
     p_segment = grouped_p(values, steps.label, steps.take, config)
     numbers = np.array([[float(material.takes[take][name] or 0.0) for name in NUMBERS] for take in sound])
     p_take = association_p(numbers, take_targets(material, sound), config)
+    of_segments = f"p-value over {len(values)} segments; {', '.join(SEGMENT_NUMBERS)}"
+    of_takes = f"p-value over {len(sound)} takes; {', '.join(NUMBERS)}"
+    least = config.smallest_p
     return [
-        at_least(
-            "durations and frames of segments do not tell their labels",
-            p_segment,
-            config.smallest_p,
-            f"p-value over {len(values)} segments; {', '.join(SEGMENT_NUMBERS)}",
-        ),
-        at_least(
-            "durations and frames of takes tell neither task nor labels",
-            p_take,
-            config.smallest_p,
-            f"p-value over {len(sound)} takes; {', '.join(NUMBERS)}",
-        ),
+        at_least("durations and frames of segments do not tell their labels", p_segment, least, of_segments),
+        at_least("durations and frames of takes tell neither task nor labels", p_take, least, of_takes),
     ]
 
 
 def segment_numbers(material: LeakContext) -> Array:
     """Return (N, 9): what accompanies a segment and is neither motion nor picture, as SEGMENT_NUMBERS names it."""
     motions = {row["segment_id"]: row for row in material.inputs.table("motions", MOTION_COLUMNS).to_pylist()}
-    looks = material.inputs.table("features", ["segment_id", "frame_times_s"])
-    times = dict(zip(looks["segment_id"].to_pylist(), looks["frame_times_s"].to_pylist(), strict=True))
+    encoded = material.inputs.table("features", ["segment_id", "frame_times_s"])
+    times = dict(zip(encoded["segment_id"].to_pylist(), encoded["frame_times_s"].to_pylist(), strict=True))
     rows = []
     for row in material.steps.row:
         segment = material.segments[row]

@@ -9,12 +9,12 @@ from schemas.results import Ceiling
 from trajpilot_core.evaluation.ceiling import BINDING, ERRORS
 from trajpilot_core.methods import in_order, method, with_role
 from trajpilot_core.report.tables.table import Table, number
-from trajpilot_core.studies.claims.aims import RIVALS
-from trajpilot_core.studies.claims.hypotheses import CLAIMS
+from trajpilot_core.studies.claims.evidence.readings import name
+from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence, Origin
 from trajpilot_core.studies.claims.pages.scorer import input_rows
 from trajpilot_core.studies.claims.pages.worlds import curve_rows
-from trajpilot_core.studies.claims.readings import name
-from trajpilot_core.studies.claims.tables import CEILING, Evidence, Placed
+from trajpilot_core.studies.claims.verdicts.aims import RIVALS
+from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS
 
 NOTE = (
     "Exact inference on the world's own generative model, given what a row may see or more. A row above its ceiling by "
@@ -32,7 +32,6 @@ class Bound(NamedTuple):
     metric: str
     value: float
     ceiling: float
-    difference: float
     error: float
     n_takes: int
     n_seeds: int
@@ -40,8 +39,9 @@ class Bound(NamedTuple):
 
     def verdict(self) -> str:
         """Return `holds` where the row lies below its ceiling by the rule, in all planned seeds and finite figures."""
-        is_known = math.isfinite(self.error) and math.isfinite(self.difference)
-        if is_known and self.difference > ERRORS * self.error:
+        difference = self.value - self.ceiling
+        is_known = math.isfinite(self.error) and math.isfinite(difference)
+        if is_known and difference > ERRORS * self.error:
             return "fails"
         return "holds" if is_known and self.n_seeds == self.n_planned else "not run"
 
@@ -65,9 +65,9 @@ def needed_rows(evidence: Evidence, world: str, cfg: ClaimsConfig) -> list[str]:
 def ceiling_bounds(evidence: Evidence, cfg: ClaimsConfig) -> list[Bound]:
     """Average the binding cells over the seeds of each world; standard errors of independent worlds add in squares."""
     cells: dict[tuple[str, str, str], dict[int, Ceiling]] = {}
-    for place, ceiling in evidence.ceilings:
+    for origin, ceiling in evidence.ceilings:
         if ceiling.horizon is None and ceiling.metric in BINDING:
-            cells.setdefault((place.world, ceiling.variant, ceiling.metric), {})[place.seed] = ceiling
+            cells.setdefault((origin.world, ceiling.variant, ceiling.metric), {})[origin.seed] = ceiling
     worlds = dict.fromkeys((*full_worlds(cfg), *sweep_worlds(cfg)))
     return [
         _bound(world, row, metric, cells.get((world, row, metric), {}), world_seeds(cfg, world))
@@ -81,23 +81,21 @@ def _bound(world: str, row: str, metric: str, cells: dict[int, Ceiling], planned
     """Average one cell over its seeds."""
     held = [cells[seed] for seed in planned if seed in cells]
     n = len(held)
-    if not n:
-        return Bound(world, row, metric, math.nan, math.nan, math.nan, math.nan, 0, 0, len(planned))
-    value, ceiling = sum(c.value for c in held) / n, sum(c.ceiling for c in held) / n
-    error = math.sqrt(sum(c.standard_error**2 for c in held)) / n
-    return Bound(
-        world, row, metric, value, ceiling, value - ceiling, error, sum(c.n_takes for c in held), n, len(planned)
-    )
+    value, ceiling, error = math.nan, math.nan, math.nan
+    if n:
+        value, ceiling = sum(c.value for c in held) / n, sum(c.ceiling for c in held) / n
+        error = math.sqrt(sum(c.standard_error**2 for c in held)) / n
+    return Bound(world, row, metric, value, ceiling, error, sum(c.n_takes for c in held), n, len(planned))
 
 
 def ceilings_verdict(evidence: Evidence, cfg: ClaimsConfig) -> str:
     """Return the verdict over all cells, with their counts; a cell that is not there speaks against it."""
     bounds = ceiling_bounds(evidence, cfg)
     found = [bound.verdict() for bound in bounds]
-    held = {place.world for place, _ in evidence.ceilings}
+    held = {origin.world for origin, _ in evidence.ceilings}
     absent = dict.fromkeys(bound.world for bound in bounds if bound.world not in held)
     verdict = next((worst for worst in WORST if worst in found), "holds")
-    counts = ", ".join(f"{found.count(word)} {said}" for word, said in _COUNTED)
+    counts = ", ".join(f"{found.count(word)} {text}" for word, text in _COUNTED)
     missing = f"; no ceilings of {', '.join(absent)}" if absent else ""
     return f"Every row lies below its ceiling: {verdict} ({len(found)} cells: {counts}{missing})"
 
@@ -107,7 +105,7 @@ _COUNTED = (("holds", "hold"), ("fails", "fail"), ("not run", "not run"))
 
 def ceilings_tables(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
     """Return every binding cell of the worlds of the claims, those of others that do not hold, and what lies above."""
-    held = {place.world for place, _ in evidence.ceilings}
+    held = {origin.world for origin, _ in evidence.ceilings}
     shown = [b for b in ceiling_bounds(evidence, cfg) if b.world in held]
     shown = [b for b in shown if b.world in WORLDS or b.verdict() != "holds"]
     rows = tuple((*_cells(b), f"{b.n_seeds} of {b.n_planned}", str(b.n_takes), b.verdict()) for b in shown)
@@ -118,8 +116,8 @@ def ceilings_tables(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
         rows,
         f"{ceilings_verdict(evidence, cfg)}. {NOTE}",
     )
-    others = [(place, c) for place, c in evidence.ceilings if not c.binding]
-    above = tuple(_cell_above(place, c) for place, c in others if c.above)
+    others = [(origin, c) for origin, c in evidence.ceilings if not c.binding]
+    above = tuple(_cell_above(origin, c) for origin, c in others if c.above)
     note = f"{len(others)} cells, {len(above)} above; among so many a few may be by chance." if others else "Not run."
     header = ("world", "row", "metric", "H", *figures, "takes")
     return binding, Table("Cells above their ceiling that do not bind", header, above, note)
@@ -129,9 +127,9 @@ def _cells(b: Bound) -> tuple[str, ...]:
     return (b.world, name(b.row), b.metric, *_figures(b.value, b.ceiling, b.error))
 
 
-def _cell_above(place: Placed, c: Ceiling) -> tuple[str, ...]:
+def _cell_above(origin: Origin, c: Ceiling) -> tuple[str, ...]:
     at = "mean" if c.horizon is None else str(c.horizon)
-    where = (f"{place.world} {place.seed}", name(c.variant), c.metric, at)
+    where = (f"{origin.world} {origin.seed}", name(c.variant), c.metric, at)
     return (*where, *_figures(c.value, c.ceiling, c.standard_error), str(c.n_takes))
 
 

@@ -14,13 +14,20 @@ from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, keys_of
 from trajpilot_core.report.drawing.row_styles import mark_of
 from trajpilot_core.report.drawing.style import style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
-from trajpilot_core.studies.claims.aims import PLUS, Aims
+from trajpilot_core.studies.claims.evidence.readings import (
+    METRIC_NAMES,
+    SHOWN_METRICS,
+    horizons,
+    name,
+    per_horizon,
+    reading,
+)
+from trajpilot_core.studies.claims.evidence.statistics import Estimate
+from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
 from trajpilot_core.studies.claims.pages.scorer import MAIN_QUANTITY, of_base, pool_means, shares_of, values_of
 from trajpilot_core.studies.claims.pages.worlds import CURVE_BOUNDS, curve_rows, sizes_of
-from trajpilot_core.studies.claims.readings import METRIC_NAMES, SHOWN_METRICS, horizons, name, per_horizon, reading
-from trajpilot_core.studies.claims.statistics import Estimate
-from trajpilot_core.studies.claims.tables import CEILING, Evidence
-from trajpilot_core.studies.claims.verdicts import Judged
+from trajpilot_core.studies.claims.verdicts.aims import PLUS, Aims
+from trajpilot_core.studies.claims.verdicts.judge import Judged
 
 SEED_STYLES = ("scorer", "endpoint_traj", "oracle")
 """Line styles of the seeds."""
@@ -121,43 +128,42 @@ def sweep(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     """Draw M@1 over kappa, a chart per style."""
     found = []
     for wanted in cfg.sweep_style:
-        worlds = [(kappa, world) for world, (kappa, style_) in sweep_worlds(cfg).items() if style_ == wanted]
-        read = {
-            row: [(kappa, reading(evidence, world, row, None, "m1", cfg)) for kappa, world in worlds]
-            for row in (*SWEEP_ROWS, *(CEILING + row for row in SWEEP_ROWS))
-        }
+        worlds = {world: kappa for world, (kappa, style_) in sweep_worlds(cfg).items() if style_ == wanted}
+        rows = (*SWEEP_ROWS, *(CEILING + row for row in SWEEP_ROWS))
         axes = Axes(f"M@1 over kappa, style {wanted:g}, one seed", "kappa", "M@1, %", tuple(cfg.sweep_kappa))
-        found.append(Drawing("worlds", axes, _lines(read)))
+        found.append(Drawing("worlds", axes, _over_worlds(evidence, worlds, rows, "m1", cfg)))
     return found
 
 
 def training_takes(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     """Draw the rows over the number of training takes."""
     sizes, one = sizes_of(cfg), cfg.replace(seeds=(cfg.sweep_seed,))
+    rows, ticks = (*curve_rows(), *CURVE_BOUNDS), tuple(map(float, sizes.values()))
     found = []
     for metric in SHOWN_METRICS:
-        read = {
-            row: [(size, reading(evidence, world, row, None, metric, one)) for world, size in sizes.items()]
-            for row in (*curve_rows(), *CURVE_BOUNDS)
-        }
         label = f"{METRIC_NAMES[metric]}, %"
-        axes = Axes(f"{label} by training takes, one seed", "training takes", label, tuple(map(float, sizes.values())))
-        found.append(Drawing("worlds", axes, _lines(read)))
+        axes = Axes(f"{label} by training takes, one seed", "training takes", label, ticks)
+        found.append(Drawing("worlds", axes, _over_worlds(evidence, sizes, rows, metric, one)))
     return found
+
+
+def _over_worlds(
+    evidence: Evidence, worlds: Mapping[str, float], rows: Sequence[str], metric: str, cfg: ClaimsConfig
+) -> tuple[Series, ...]:
+    """Return a line per row over worlds, each at its place on the axis."""
+    return _lines(
+        {row: [(x, reading(evidence, world, row, None, metric, cfg)) for world, x in worlds.items()] for row in rows}
+    )
 
 
 def gate(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     """Draw the open rate and the gain on opened windows over H, a line per seed."""
-    rows = [(place.seed, row) for place, row in evidence.gate if place.world == BASE and row.horizon is not None]
+    rows = [(at.seed, row) for at, row in evidence.gate if at.world == BASE and row.horizon is not None]
     return [
         Drawing(
             "scorer",
             Axes(title, STEPS, label, _ticks(cfg)),
-            tuple(
-                _bare(f"seed {seed}", SEED_STYLES[seed % 3], ((r.horizon or 0, getattr(r, column)) for r in held))
-                for seed in sorted({seed for seed, _ in rows})
-                if (held := [row for s, row in rows if s == seed])
-            ),
+            _line_per_seed([(seed, row.horizon or 0, getattr(row, column)) for seed, row in rows]),
         )
         for column, title, label in (
             ("open_rate", "Open rate of the gate", "open, %"),
@@ -166,9 +172,17 @@ def gate(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     ]
 
 
+def _line_per_seed(points: Sequence[tuple[int, float, float]], mark: str = "circle") -> tuple[Series, ...]:
+    """Return a line for every seed of (seed, x, y)."""
+    return tuple(
+        _bare(f"seed {seed}", SEED_STYLES[seed % 3], ((x, y) for s, x, y in points if s == seed), mark)
+        for seed in sorted({seed for seed, _, _ in points})
+    )
+
+
 def pool_and_queries(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     """Draw what the pool could give over its size, and M@1 over the share of queries; means over seeds."""
-    pools = sorted({row.pool for place, row in evidence.headroom if place.world == BASE})
+    pools = sorted({row.pool for origin, row in evidence.headroom if origin.world == BASE})
     recalls = tuple(
         _bare(title, line, ((pool, _mean(pool_means(evidence, pool, column, cfg))) for pool in pools))
         for column, title, line in POOL_LINES
@@ -188,23 +202,15 @@ def pool_and_queries(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
 def curves(evidence: Evidence) -> list[Drawing]:
     """Draw the dev score that selects the epoch, for chain `final` in the rendered world, a line per seed."""
     rows = [
-        (place.seed, point)
-        for place, point in evidence.curves
-        if place.world == BASE and point.model.startswith("final/") and point.split == "dev" and point.epoch > 0
+        (origin.seed, point)
+        for origin, point in evidence.curves
+        if origin.world == BASE and point.model.startswith("final/") and point.split == "dev" and point.epoch > 0
     ]
     found = []
     for model in sorted({point.model for _, point in rows}):
         own = [(seed, point) for seed, point in rows if point.model == model]
         chosen = next((q for q in DEV_QUANTITIES if any(point.quantity == q for _, point in own)), "")
-        series = tuple(
-            _bare(
-                f"seed {seed}",
-                SEED_STYLES[seed % 3],
-                ((p.epoch, 100 * p.value) for s, p in own if (s, p.quantity) == (seed, chosen)),
-                "none",
-            )
-            for seed in sorted({seed for seed, _ in own})
-        )
+        series = _line_per_seed([(s, p.epoch, 100 * p.value) for s, p in own if p.quantity == chosen], "none")
         last = max(point.epoch for _, point in own)
         ticks = tuple(map(float, range(max(1, round(last / 5)), last + 1, max(1, round(last / 5)))))
         axes = Axes(f"{name(model_of(model))}: dev {chosen}", "epoch", f"dev {chosen}, %", ticks)

@@ -1,19 +1,31 @@
 """Tables of the claims with their controls, of the equivalence tests, and of the aims of Scorer+."""
 
 from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, ClaimsConfig
-from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, number
-from trajpilot_core.studies.claims.aims import Aims
-from trajpilot_core.studies.claims.hypotheses import RULES
-from trajpilot_core.studies.claims.readings import METRIC_NAMES, change, horizons, name, seeds, takes
-from trajpilot_core.studies.claims.statistics import Equivalence
-from trajpilot_core.studies.claims.verdicts import Judged, JudgedStatement
+from trajpilot_core.report.tables.table import NOTHING, Cell, Table, number
+from trajpilot_core.studies.claims.evidence.readings import METRIC_NAMES, change, horizons, name, rate, seeds, takes
+from trajpilot_core.studies.claims.evidence.statistics import Equivalence
+from trajpilot_core.studies.claims.verdicts.aims import Aims
+from trajpilot_core.studies.claims.verdicts.hypotheses import RULES, StatementKind
+from trajpilot_core.studies.claims.verdicts.judge import Judged, JudgedStatement
 
 DIGITS = {"slope": 2, "equal": 2, "order": 3, "swap": 3}
 """Places after the point of a statement's figures; others have one."""
 BROKEN = f"the same in {FEATURE_SPACE} [95 %]"
 """Heading of the difference that a control must break; without it there is nothing to break."""
-OVER_HORIZONS = ("each", "mean", "reported", "shrinks")
+OVER_HORIZONS: tuple[StatementKind, ...] = ("each", "mean", "reported", "shrinks")
 """Kinds of statements whose figures at each H are printed."""
+
+
+def claims_tables(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> tuple[Table, ...]:
+    """Return the verdicts, the statements and what decides them, the summary first."""
+    return (
+        summary_table(judged),
+        statements_table(judged),
+        parts_table(judged, cfg),
+        equivalence_table(judged, cfg),
+        distances_table(judged),
+        Table("Rules: when a statement holds", ("kind", "holds where"), tuple(RULES.items())),
+    )
 
 
 def summary_table(judged: tuple[Judged, ...]) -> Table:
@@ -49,9 +61,9 @@ def statements_table(judged: tuple[Judged, ...]) -> Table:
     return Table("Every statement", header, tuple(rows))
 
 
-def rules_table() -> Table:
-    """Return when a statement of each kind holds."""
-    return Table("Rules: when a statement holds", ("kind", "holds where"), tuple(RULES.items()))
+def _of_kinds(judged: tuple[Judged, ...], *kinds: StatementKind) -> list[JudgedStatement]:
+    """Return the findings on statements of some kinds."""
+    return [finding for row in judged for finding in row.findings if finding.statement.kind in kinds]
 
 
 def _statement_cells(finding: JudgedStatement) -> tuple[Cell, ...]:
@@ -75,8 +87,8 @@ def _statement_cells(finding: JudgedStatement) -> tuple[Cell, ...]:
 def parts_table(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> Table:
     """Return the differences of every statement per horizon; horizons that are not tested are left empty."""
     rows = []
-    for finding in (finding for row in judged for finding in row.findings):
-        if finding.statement.kind in OVER_HORIZONS and finding.parts:
+    for finding in _of_kinds(judged, *OVER_HORIZONS):
+        if finding.parts:
             held = {part.name: change(part.figure) for part in finding.parts}
             world = f" ({finding.statement.world})" if finding.statement.world != BASE else ""
             rows.append((f"{finding.statement.text}{world}", *(held.get(h, "") for h in horizons(cfg))))
@@ -88,9 +100,7 @@ def distances_table(judged: tuple[Judged, ...]) -> Table:
     header = ("world", "difference of mean distances", "figure [95 %]", "each seed", "takes")
     rows = tuple(
         (finding.statement.world, part.name, change(part.figure, 3), seeds(part.figure, 3), takes(part.figure))
-        for row in judged
-        for finding in row.findings
-        if finding.statement.kind == "order"
+        for finding in _of_kinds(judged, "order")
         for part in finding.parts
     )
     return Table("Distances between segments", header, rows)
@@ -107,15 +117,14 @@ def equivalence_table(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> Table:
             finding.verdict,
             finding.note,
         )
-        for row in judged
-        for finding in row.findings
-        if finding.statement.kind == "equal"
+        for finding in _of_kinds(judged, "equal")
     )
     note = (
-        f"World {NO_INFORMATION}: no motion tells a label or an intent. Equivalent: the 90 % interval, variance "
-        f"between seeds included, lies within ±{cfg.margin:g} points; the standard error is at most {cfg.target_se:g}."
+        f"World {NO_INFORMATION}: motion carries no information on label or intent. Equivalent: the 90 % interval, "
+        f"variance between seeds included, lies within ±{cfg.margin:g} points; the standard error is at most "
+        f"{cfg.target_se:g}."
     )
-    return Table("Equivalence where motion tells nothing", (*header, BROKEN, "verdict", "note"), rows, note)
+    return Table("Equivalence where motion carries no information", (*header, BROKEN, "verdict", "note"), rows, note)
 
 
 def _equivalence_cells(finding: JudgedStatement) -> tuple[Cell, ...]:
@@ -145,7 +154,7 @@ def aims_tables(aims: Aims, cfg: ClaimsConfig) -> tuple[Table, ...]:
     shares = tuple(
         (
             METRIC_NAMES[share.metric],
-            NOTHING if share.figure is None else Value(share.figure.value, share.figure.low, share.figure.high, 2),
+            rate(share.figure, 2),
             seeds(share.figure, 2, False),
             takes(share.figure),
             share.verdict,

@@ -12,13 +12,13 @@ from schemas.claims import (
     world_seeds,
 )
 from trajpilot_core.report.tables.table import NOTHING, Table, number
-from trajpilot_core.studies.claims.tables import Evidence
+from trajpilot_core.studies.claims.evidence.tables import Evidence
 
 KNOBS = {
     BASE: "rendered video, the settings of the claims",
     FEATURE_SPACE: "the same settings, encoded frames in place of video",
-    "no_information": "kappa 0 and style 0: motion tells nothing",
-    "no_style": "style 0: motion tells no intent",
+    "no_information": "kappa 0 and style 0: motion carries no information",
+    "no_style": "style 0: motion carries no information on intent",
     "no_scene": "scene 0: takes look alike; distances only",
 }
 
@@ -64,11 +64,11 @@ def size_text(run: ClaimsRun | None) -> str:
     sizes = {size.world: size for size in run.worlds} if run else {}
     if BASE not in sizes or FEATURE_SPACE not in sizes:
         return "Size of worlds and models: not recorded."
-    said = "; ".join(
+    sizes_text = "; ".join(
         f"{world} has {sizes[world].train_takes} takes for training and {sizes[world].test_takes} test takes a seed"
         for world in (BASE, FEATURE_SPACE)
     )
-    return f"{said}; {sizes[BASE].labels} labels. Small models."
+    return f"{sizes_text}; {sizes[BASE].labels} labels. Small models."
 
 
 def cost_text(run: ClaimsRun) -> str:
@@ -87,7 +87,7 @@ def run_tables(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
         **{world: f"as {FEATURE_SPACE}, {takes} takes for training" for world, takes in curve_worlds(cfg).items()},
     }
     header = ("world", "what it is", "seeds planned", "seeds scored", "test takes", "jobs")
-    lines = tuple(_world_line(evidence, world, said, cfg) for world, said in what.items())
+    lines = tuple(_world_line(evidence, world, text, cfg) for world, text in what.items())
     jobs = evidence.run.jobs if evidence.run else ()
     left = tuple((job.world, str(job.seed), job.job, job.status, job.note) for job in jobs if job.status != "done")
     return (

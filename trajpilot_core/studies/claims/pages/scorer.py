@@ -7,8 +7,7 @@ from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, NO_STYLE, Claims
 from schemas.results import GateRow, ScorerStudy
 from trajpilot_core.methods import METHODS, in_order
 from trajpilot_core.report.tables.table import Cell, Table, number
-from trajpilot_core.studies.claims.attribution import SIGNS, attribution_text, lead, sources
-from trajpilot_core.studies.claims.readings import (
+from trajpilot_core.studies.claims.evidence.readings import (
     METRIC_NAMES,
     SHOWN_METRICS,
     change,
@@ -20,9 +19,10 @@ from trajpilot_core.studies.claims.readings import (
     spreads,
     takes,
 )
-from trajpilot_core.studies.claims.tables import Evidence
+from trajpilot_core.studies.claims.evidence.tables import Evidence
+from trajpilot_core.studies.claims.verdicts.attribution import SIGNS, attribution_text, lead, sources
 
-BESIDE = ("no_traj", "endpoint_traj", "knn_labels", "pool_mean", "top1", "scorer", "scorer_plus")
+COMPARED = ("no_traj", "endpoint_traj", "knn_labels", "pool_mean", "top1", "scorer", "scorer_plus")
 """Rows of the page's last table, from what needs least to what needs most. Named by hand: the text of the page compares
 these, and the table of every row shows all."""
 GATE_WORLDS = (BASE, FEATURE_SPACE, NO_STYLE, NO_INFORMATION)
@@ -46,7 +46,7 @@ GATE_COLUMNS: tuple[tuple[str, Callable[[GateRow], float], int, bool], ...] = (
     ("overall gain", lambda row: row.gain_overall, 2, True),
     ("harmed, %", lambda row: row.harmed, 1, False),
 )
-"""Heading, quantity, places after the point, printed with a sign."""
+"""Heading, quantity, digits after the point, printed with a sign."""
 POOL_COLUMNS = (
     ("same_step_recall", "same step, %", 1),
     ("any_step_recall", "any step, %", 1),
@@ -57,14 +57,27 @@ POOL_COLUMNS = (
     ("best_mid_cosine", "best middle cosine", 3),
     ("best_mid_cosine_random", "random middle cosine", 3),
 )
-"""(column of `Headroom`, heading, places after the point)."""
+"""(column of `Headroom`, heading, digits after the point)."""
+
+
+def scorer_tables(evidence: Evidence, cfg: ClaimsConfig) -> dict[str, Table]:
+    """Return every table of the scorers by the name of its block in scorer.md."""
+    return {
+        "gate": gate_table(evidence, cfg),
+        "pool": pool_table(evidence, cfg),
+        "inputs": inputs_table(evidence, cfg),
+        "source": attribution_table(evidence, "scorer", cfg),
+        "source of Scorer+": attribution_table(evidence, "scorer_plus", cfg),
+        "comparison": comparison_table(evidence, cfg),
+        "queries": queries_table(evidence, cfg),
+    }
 
 
 def gate_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
     """Return the gate's rate and gains by horizon in `base`, over all its windows, and in the other worlds."""
     found: dict[tuple[str, int | None], list[GateRow]] = defaultdict(list)
-    for place, row in evidence.gate:
-        found[place.world, row.horizon].append(row)
+    for origin, row in evidence.gate:
+        found[origin.world, row.horizon].append(row)
     lines = [(f"{BASE}, H={h}", found[BASE, h], world_seeds(cfg, BASE)) for h in cfg.horizons]
     lines += [(f"{world}, all windows", found[world, None], world_seeds(cfg, world)) for world in GATE_WORLDS]
     columns = [column[1:] for column in GATE_COLUMNS]
@@ -89,7 +102,7 @@ def identity_text(rows: Sequence[GateRow]) -> str:
 
 def pool_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
     """Return what the pool could give by its size, plain mean over H."""
-    rows = [(place.seed, row) for place, row in evidence.headroom if place.world == BASE]
+    rows = [(origin.seed, row) for origin, row in evidence.headroom if origin.world == BASE]
     pools, n = sorted({row.pool for _, row in rows}), len(world_seeds(cfg, BASE))
     header = tuple(title for _, title, _ in POOL_COLUMNS)
     by_size = tuple(
@@ -107,9 +120,9 @@ def pool_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
 def pool_means(evidence: Evidence, pool: int, column: str, cfg: ClaimsConfig) -> list[float]:
     """Return the plain mean over H of one column in `base`, per seed; a seed that lacks an H does not count."""
     values: dict[int, dict[int, float]] = defaultdict(dict)
-    for place, row in evidence.headroom:
-        if (place.world, row.pool) == (BASE, pool):
-            values[place.seed][row.horizon] = float(getattr(row, column))
+    for origin, row in evidence.headroom:
+        if (origin.world, row.pool) == (BASE, pool):
+            values[origin.seed][row.horizon] = float(getattr(row, column))
     whole = [found for _, found in sorted(values.items()) if set(found) == set(cfg.horizons)]
     return [sum(found.values()) / len(found) for found in whole]
 
@@ -139,10 +152,10 @@ def attribution_table(evidence: Evidence, row: str, cfg: ClaimsConfig) -> Table:
     return Table(title, ("possible source", "needs", "figures", "verdict"), lines, attribution_text(gain, found))
 
 
-def beside_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
+def comparison_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
     """Return the Scorer and Scorer+ next to the rows that they are held against."""
     rows = []
-    for row in BESIDE:
+    for row in COMPARED:
         read = [reading(evidence, BASE, row, None, metric, cfg) for metric in SHOWN_METRICS]
         cells: list[Cell] = ["–" for _ in SHOWN_METRICS]
         if row != "scorer":
@@ -155,7 +168,7 @@ def beside_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
 
 def of_base(evidence: Evidence) -> Study:
     """Return the study of the world `base`, over all H."""
-    return [(place.seed, row) for place, row in evidence.study if place.world == BASE and row.horizon is None]
+    return [(origin.seed, row) for origin, row in evidence.study if origin.world == BASE and row.horizon is None]
 
 
 def shares_of(rows: Study) -> list[float]:
@@ -195,7 +208,7 @@ def _count(rows: Study, share: float) -> str:
 
 def queries_text(rows: Study, cfg: ClaimsConfig) -> str:
     """Describe, for every scorer, what the step from the fewest to the most queries did to M@1 in each seed."""
-    said = []
+    sentences = []
     for model in in_order({row.model for _, row in rows if row.quantity == MAIN_QUANTITY}):
         shares = shares_of([(seed, row) for seed, row in rows if row.model == model])
         few, many = (values_of(rows, model, MAIN_QUANTITY, share) for share in (shares[0], shares[-1]))
@@ -207,5 +220,5 @@ def queries_text(rows: Study, cfg: ClaimsConfig) -> str:
         moved = f"{moved} in every seed{lacks}" if moved else f"moves by no common sign over the seeds{lacks}"
         points = ", ".join(number(step, 1, True) for step in steps)
         what = f"from {shares[0]:g} to {shares[-1]:g} % of its queries M@1 {moved}"
-        said.append(f"{name(model)}: {what} ({points} points).")
-    return " ".join(said)
+        sentences.append(f"{name(model)}: {what} ({points} points).")
+    return " ".join(sentences)

@@ -14,8 +14,7 @@ from schemas.claims import (
 )
 from trajpilot_core.methods import in_order, with_role
 from trajpilot_core.report.tables.table import Cell, Table, number
-from trajpilot_core.studies.claims.entries import EntryOrders
-from trajpilot_core.studies.claims.readings import (
+from trajpilot_core.studies.claims.evidence.readings import (
     METRIC_NAMES,
     SHOWN_METRICS,
     change,
@@ -29,7 +28,8 @@ from trajpilot_core.studies.claims.readings import (
     takes,
     takes_of,
 )
-from trajpilot_core.studies.claims.tables import CEILING, Evidence
+from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
+from trajpilot_core.studies.claims.verdicts.entries import EntryOrders
 
 CONTROL_WORLDS = (BASE, FEATURE_SPACE, NO_STYLE, NO_INFORMATION)
 CURVE_BOUNDS = (f"{CEILING}no_traj", f"{CEILING}endpoint_traj", f"{CEILING}oracle")
@@ -63,6 +63,11 @@ def _ceiling(evidence: Evidence, row: str, metric: str) -> float:
     wanted = (BASE, row, METRIC_NAMES[metric], None)
     found = [c.ceiling for p, c in evidence.ceilings if (p.world, c.variant, c.metric, c.horizon) == wanted]
     return sum(found) / len(found) if found else float("nan")
+
+
+def worlds_tables(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
+    """Return the rows in the control worlds, over the sweep, and over training takes."""
+    return (*controls_tables(evidence, cfg), *sweep_tables(evidence, cfg), *takes_tables(evidence, cfg))
 
 
 def controls_tables(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
@@ -137,20 +142,20 @@ def entry_tables(compared: Sequence[EntryOrders]) -> tuple[Table, ...]:
 
 
 def _order(orders: EntryOrders) -> Table:
-    """Return the places of the rows in both orders."""
+    """Return the ranks of the rows in both orders."""
     base, other = orders.worlds
     by_other = sorted(orders.figures, key=lambda item: (-item[2].value, item[0]))
-    rank = {row: str(place + 1) for place, (row, _, _) in enumerate(by_other)}
+    rank = {row: str(at + 1) for at, (row, _, _) in enumerate(by_other)}
     lines = tuple(
-        (str(place + 1), name(row), rate(here), rank[row], rate(there), f"{here.n_takes}, {there.n_takes}")
-        for place, (row, here, there) in enumerate(orders.figures)
+        (str(at + 1), name(row), rate(here), rank[row], rate(there), f"{here.n_takes}, {there.n_takes}")
+        for at, (row, here, there) in enumerate(orders.figures)
     )
     tau = "–" if orders.tau is None else number(orders.tau, 2)
-    seeds_said = f"seed{'s' if len(orders.seeds) != 1 else ''} {', '.join(map(str, orders.seeds))}"
-    said = f"Same order: {orders.verdict}; Kendall's tau {tau}; {len(orders.swaps)} pairs differ."
-    title = f"Order of the rows in {base} and {other}, {METRIC_NAMES[orders.metric]}, {seeds_said}"
+    seeds_text = f"seed{'s' if len(orders.seeds) != 1 else ''} {', '.join(map(str, orders.seeds))}"
+    same = f"Same order: {orders.verdict}; Kendall's tau {tau}; {len(orders.swaps)} pairs differ."
+    title = f"Order of the rows in {base} and {other}, {METRIC_NAMES[orders.metric]}, {seeds_text}"
     header = ("place", "row", f"{base}, %", f"place in {other}", f"{other}, %", "takes")
-    return Table(title, header, lines, " ".join(f"{said} {orders.gap} {ENTRY_NOTE}".split()))
+    return Table(title, header, lines, " ".join(f"{same} {orders.gap} {ENTRY_NOTE}".split()))
 
 
 def _swaps(orders: EntryOrders) -> Table:

@@ -1,6 +1,6 @@
 """What is claimed, the control that must break it, and how each is judged: fixed before a test figure was looked at.
 
-A verdict is drawn from intervals alone. Source of the claims: the paper (arXiv 2605.20388); of controls, margins and
+A verdict rests on intervals alone. Source of the claims: the paper (arXiv 2605.20388); of controls, margins and
 rules: docs/decisions/claims-statistics.md. Parts of a claim that this implementation lacks say so.
 """
 
@@ -176,3 +176,15 @@ def conjunction(verdicts: Sequence[Verdict]) -> Verdict:
         return "reported"
     order: tuple[Verdict, ...] = ("fails", "not run", "undertrained", "undecided")
     return next((verdict for verdict in order if verdict in judged), "holds")
+
+
+def withheld(verdict: Verdict, gap: str, weak: Sequence[str], by: str = "intervals") -> tuple[Verdict, str]:
+    """Withhold a verdict where a planned seed is missing or a model is not trained; return what is left, and why."""
+    if gap:
+        return "not run", gap
+    return ("undertrained", f"{undertrained(weak)}; by the {by}: {verdict}") if weak else (verdict, "")
+
+
+def undertrained(models: Sequence[str]) -> str:
+    """Name the models that are not trained; empty where all are."""
+    return f"UNDERTRAINED: {', '.join(models)}" if models else ""

@@ -1,6 +1,5 @@
-"""Judging the statements of `rules`: from the tables to figures and verdicts."""
+"""Judging the statements of `hypotheses`: from the tables to figures and verdicts."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -9,9 +8,19 @@ import numpy as np
 
 from schemas.claims import ClaimsConfig, world_seeds
 from trajpilot_core.arrays import Array
-from trajpilot_core.studies.claims import statistics
-from trajpilot_core.studies.claims.contrasts import Contrast, contrast, untrained
-from trajpilot_core.studies.claims.hypotheses import (
+from trajpilot_core.evaluation.paper_claims import sign_verdict
+from trajpilot_core.studies.claims.evidence import statistics
+from trajpilot_core.studies.claims.evidence.contrasts import Contrast, contrast, untrained
+from trajpilot_core.studies.claims.evidence.statistics import (
+    Equivalence,
+    Estimate,
+    Profile,
+    at_each,
+    estimate,
+    mean_of,
+)
+from trajpilot_core.studies.claims.evidence.tables import KINDS, Evidence
+from trajpilot_core.studies.claims.verdicts.hypotheses import (
     CLAIMS,
     NOTHING_TO_BREAK,
     Claim,
@@ -19,9 +28,8 @@ from trajpilot_core.studies.claims.hypotheses import (
     StatementKind,
     Verdict,
     conjunction,
+    undertrained,
 )
-from trajpilot_core.studies.claims.statistics import Equivalence, Estimate, Profile, estimate
-from trajpilot_core.studies.claims.tables import KINDS, Evidence
 
 GEOMETRY_STEPS = ("same take, far − adjacent", "other take, same action − same take, far", "random − other take")
 """Names of the three differences between neighbouring kinds of pairs."""
@@ -100,8 +108,7 @@ def _difference(statement: Statement, evidence: Evidence, cfg: ClaimsConfig) -> 
         for world in (statement.world, statement.against)
     )
     assert here is not None
-    mean = statistics.plain_mean(len(cfg.horizons))
-    broken = estimate(there.profile, mean, cfg.confidence) if there is not None and there.profile is not None else None
+    broken = None if there is None else mean_of(there.profile, cfg)
     gap = "; ".join(part.gap for part in (here, there) if part is not None and part.gap)
     of = _shrinking(here, there) if statement.kind == "shrinks" else here.profile
     if of is None:
@@ -130,35 +137,22 @@ def _unless_vacuous(finding: JudgedStatement, of: Profile) -> JudgedStatement:
 
 def _with_doubts(finding: JudgedStatement, gap: str, weak: Sequence[str]) -> JudgedStatement:
     """Withhold a verdict where a planned seed is missing or a model is not trained; the figures stay."""
-    doubt = f"UNDERTRAINED: {', '.join(weak)}" if weak else ""
+    doubt = undertrained(weak)
     if finding.verdict == "reported":
         return replace(finding, note="; ".join(part for part in (finding.note, gap, doubt) if part))
     if gap:
         return replace(finding, verdict="not run", note=f"{gap}; no verdict on a part")
     if weak:
-        told = f"{finding.verdict} ({finding.note})" if finding.note else finding.verdict
-        return replace(finding, verdict="undertrained", note=f"{doubt}; by the intervals: {told}")
+        by_intervals = f"{finding.verdict} ({finding.note})" if finding.note else finding.verdict
+        return replace(finding, verdict="undertrained", note=f"{doubt}; by the intervals: {by_intervals}")
     return finding
-
-
-def sign_verdict(figures: Sequence[Estimate], sign: int) -> Verdict:
-    """Judge whether all intervals lie on the side of `sign` (holds), one on the other side (fails), or neither."""
-    if not all(math.isfinite(f.low) and math.isfinite(f.high) for f in figures):
-        return "not run"
-    on_side = [f.is_above_zero() if sign > 0 else f.is_below_zero() for f in figures]
-    against = [f.is_below_zero() if sign > 0 else f.is_above_zero() for f in figures]
-    if all(on_side):
-        return "holds"
-    return "fails" if any(against) else "undecided"
 
 
 def _signs(statement: Statement, of: Profile, cfg: ClaimsConfig) -> JudgedStatement:
     """Judge the sign of a paired difference: at each H, in the mean, or of its slope."""
-    n = len(cfg.horizons)
-    read = [estimate(of, statistics.only(n, place), cfg.confidence) for place in range(n)]
-    parts = tuple(Part(f"H={horizon}", figure) for horizon, figure in zip(cfg.horizons, read, strict=True))
-    if statement.is_deep:
-        parts = tuple(part for part, horizon in zip(parts, cfg.horizons, strict=True) if horizon >= cfg.deep_horizon)
+    least = cfg.deep_horizon if statement.is_deep else 0
+    read = zip(cfg.horizons, at_each(of, cfg), strict=True)
+    parts = tuple(Part(f"H={horizon}", figure) for horizon, figure in read if horizon >= least)
     headline = estimate(of, _weights(statement, cfg), cfg.confidence)
     judged = [part.figure for part in parts] if statement.kind == "each" else [headline]
     sign = -1 if statement.kind == "shrinks" else statement.sign

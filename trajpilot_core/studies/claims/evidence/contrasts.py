@@ -10,8 +10,8 @@ from schemas.claims import ClaimsConfig, world_seeds
 from trajpilot_core.evaluation.paper_claims import model_of
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import SCORER_MODELS
-from trajpilot_core.studies.claims.statistics import Profile, Sums, profile
-from trajpilot_core.studies.claims.tables import METRICS, Evidence, SeedScores
+from trajpilot_core.studies.claims.evidence.statistics import Profile, Sums, profile
+from trajpilot_core.studies.claims.evidence.tables import METRICS, Evidence, SeedScores
 
 TRAINED = "trained: "
 """How the names of the judgements of trainings begin."""
@@ -111,8 +111,8 @@ def _trainings(evidence: Evidence, world: str, seed: int) -> dict[str, str]:
     """Return `<chain>/<model>` -> its verdict, of one world and seed."""
     return {
         judgement.check.removeprefix(TRAINED).split(",")[0]: judgement.verdict
-        for place, judgement in evidence.judgements
-        if (place.world, place.seed) == (world, seed) and judgement.check.startswith(TRAINED)
+        for origin, judgement in evidence.judgements
+        if (origin.world, origin.seed) == (world, seed) and judgement.check.startswith(TRAINED)
     }
 
 

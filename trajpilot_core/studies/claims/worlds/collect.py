@@ -20,25 +20,18 @@ from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest, read_run_record
 from trajpilot_core.store.reading import read_entry_table
-from trajpilot_core.studies.claims.jobs import PROCESS_JOB, WORLD_JOB, WorldsRoot, read_made
-from trajpilot_core.studies.claims.provenance import machine, recipe_sizes, version, world_sizes
-from trajpilot_core.studies.claims.tables import FILES, METRICS, RUN_FILE, Placed, places_of, write_claims_table
-from trajpilot_core.studies.claims.world_stages import stages_of
-from trajpilot_core.studies.claims.worlds import PlannedWorld, Recipes, options_of, planned, shared
-
-ENTRIES = {
-    "scores": ("take_scores",),
-    "gate": ("gate",),
-    "headroom": ("headroom",),
-    "curves": ("alignment_curves", "predictor_curves", "scorer_curves"),
-    "judgements": ("judgements",),
-    "ceilings": ("ceilings",),
-    "leaks": ("leaks",),
-    "geometry": ("geometry",),
-    "study": ("study",),
-    "goal_progress": ("goal_progress",),
-}
-"""Published table -> entries of the store that it gathers."""
+from trajpilot_core.studies.claims.evidence.tables import (
+    FILES,
+    METRICS,
+    RUN_FILE,
+    Origin,
+    origins_of,
+    write_claims_table,
+)
+from trajpilot_core.studies.claims.worlds.jobs import PROCESS_JOB, WORLD_JOB, WorldsRoot, read_made
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes, options_of, planned, shared
+from trajpilot_core.studies.claims.worlds.provenance import machine, recipe_sizes, version, world_sizes
+from trajpilot_core.studies.claims.worlds.stages import stages_of
 
 
 class Made(NamedTuple):
@@ -60,36 +53,36 @@ class Gathered(NamedTuple):
 
 
 def publish(
-    cfg: ClaimsConfig, recipes: Recipes, place: WorldsRoot, folder: Path, told: Sequence[ClaimsJob]
+    cfg: ClaimsConfig, recipes: Recipes, runs: WorldsRoot, folder: Path, reported: Sequence[ClaimsJob]
 ) -> ClaimsRun:
     """Write every table of the claims into `folder`, from those stages alone that are up to date.
 
     Args:
         cfg: which worlds there are.
         recipes: what is computed in them.
-        place: where they lie.
+        runs: where they lie.
         folder: docs/claims.
-        told: the outcome of jobs just now; the reasons of those that failed or were not run are published.
+        reported: the outcome of jobs just now; the reasons of those that failed or were not run are published.
 
     Raises:
         InputError: a table in `folder` would lose a world and seed; nothing is written.
     """
     worlds = planned(cfg)
-    gathered = {world: gather(world, recipes, place) for world in worlds}
+    gathered = {world: gather(world, recipes, runs) for world in worlds}
     tables = {file.name: _rows(gathered, cfg, file.name) for file in FILES}
-    refuse_loss(folder, {name: {at for at, _ in rows} for name, rows in tables.items()}, place)
+    refuse_loss(folder, {name: {at for at, _ in rows} for name, rows in tables.items()}, runs)
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in tables.items():
         write_claims_table(folder, name, rows)
-    told = [job.replace(note=job.note.replace(f"{place.root}/", "")) for job in told]
-    jobs = with_reasons(counted_once(gathered), told)
+    reported = [job.replace(note=job.note.replace(f"{runs.root}/", "")) for job in reported]
+    jobs = with_reasons(counted_once(gathered), reported)
     started = sorted(job.started for job in jobs if job.started)
     made = [run for found in gathered.values() for run in found.made.values()]
     run = ClaimsRun(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         config_digest=digest_of(cfg, recipes),
         machine=machine(),
-        device="cuda" if place.device == "cuda" else "cpu",
+        device="cuda" if runs.device == "cuda" else "cpu",
         jobs=jobs,
         first_started=started[0] if started else "",
         last_started=started[-1] if started else "",
@@ -102,52 +95,51 @@ def publish(
     return run
 
 
-def _rows(gathered: Mapping[PlannedWorld, Gathered], cfg: ClaimsConfig, table: str) -> list[tuple[Placed, Record]]:
+def _rows(gathered: Mapping[PlannedWorld, Gathered], cfg: ClaimsConfig, table: str) -> list[tuple[Origin, Record]]:
     """Return the rows of one table with the worlds and seeds that they are published under."""
     return [
-        (Placed(name, world.seed), row)
+        (Origin(name, world.seed), row)
         for world, found in gathered.items()
         for name in published_names(world, cfg, table)
         for row in found.rows.get(table, ())
     ]
 
 
-def refuse_loss(folder: Path, kept: Mapping[str, set[Placed]], place: WorldsRoot) -> None:
+def refuse_loss(folder: Path, kept: Mapping[str, set[Origin]], runs: WorldsRoot) -> None:
     """Refuse to write tables that hold fewer worlds and seeds than those that lie there.
 
     Args:
         folder: docs/claims.
         kept: table -> what it would hold.
-        place: where the worlds lie, for the message.
+        runs: where the worlds lie, for the message.
 
     Raises:
         InputError: with what would be lost.
     """
-    lost = {file.name: sorted(places_of(folder, file) - kept[file.name]) for file in FILES}
-    told = [
-        f"{name}.parquet would lose {', '.join(f'{world} seed {seed}' for world, seed in gone)}"
-        for name, gone in lost.items()
-        if gone
+    losses = [
+        f"{file.name}.parquet would lose {', '.join(f'{world} seed {seed}' for world, seed in gone)}"
+        for file in FILES
+        if (gone := sorted(origins_of(folder, file) - kept[file.name]))
     ]
-    if told:
+    if losses:
         raise InputError(
-            f"{folder} holds more than {place.root} has computed with this configuration: {'; '.join(told)}. Nothing "
+            f"{folder} holds more than {runs.root} has computed with this configuration: {'; '.join(losses)}. Nothing "
             "was written; write the pages elsewhere (--docs), finish the run of those worlds, or delete the tables"
         )
 
 
-def refuse_before(cfg: ClaimsConfig, place: WorldsRoot, folder: Path, chosen: Sequence[PlannedWorld]) -> None:
+def refuse_before(cfg: ClaimsConfig, runs: WorldsRoot, folder: Path, chosen: Sequence[PlannedWorld]) -> None:
     """Refuse at once what `publish` must refuse in the end: worlds in the tables that are neither computed nor planned.
 
     Raises:
         InputError: with what would be lost.
     """
-    there = [world for world in planned(cfg) if world in chosen or (Path(place.root) / world.folder).is_dir()]
+    there = [world for world in planned(cfg) if world in chosen or (Path(runs.root) / world.folder).is_dir()]
     kept = {
-        file.name: {Placed(name, world.seed) for world in there for name in published_names(world, cfg, file.name)}
+        file.name: {Origin(name, world.seed) for world in there for name in published_names(world, cfg, file.name)}
         for file in FILES
     }
-    refuse_loss(folder, kept, place)
+    refuse_loss(folder, kept, runs)
 
 
 def counted_once(gathered: Mapping[PlannedWorld, Gathered]) -> list[ClaimsJob]:
@@ -166,35 +158,25 @@ def counted_once(gathered: Mapping[PlannedWorld, Gathered]) -> list[ClaimsJob]:
     return jobs
 
 
-def with_reasons(jobs: Sequence[ClaimsJob], told: Sequence[ClaimsJob]) -> tuple[ClaimsJob, ...]:
-    """Report for every job that is not done why, as far as it was reported.
+def with_reasons(jobs: Sequence[ClaimsJob], reported: Sequence[ClaimsJob]) -> tuple[ClaimsJob, ...]:
+    """Say of every job that is not done why, as far as it was reported.
 
-    The failure of a world as a whole (`jobs.PROCESS_JOB`) is that of its first job that is not done.
+    The failure of a world as a whole (`jobs.PROCESS_JOB`) is that of its first job that is not done; later ones wait.
     """
-    reasons = {(job.world, job.seed, job.job): job for job in told if job.status != "done"}
+    reasons = {(job.world, job.seed, job.job): job for job in reported if job.status != "done"}
+    broken: dict[tuple[str, int], str] = {}
     found: list[ClaimsJob] = []
     for job in jobs:
+        at = (job.world, job.seed)
+        whole = reasons.get((*at, PROCESS_JOB))
         if job.status == "done":
             found.append(job)
-            continue
-        whole = reasons.pop((job.world, job.seed, PROCESS_JOB), None)
-        own = reasons.get((job.world, job.seed, job.job))
-        if whole is not None:
-            own = whole.replace(job=job.job)
-            reasons |= {(j.world, j.seed, j.job): _after(j, job.job) for j in _later(jobs, job)}
-        found.append(own or job)
+        elif whole is None:
+            found.append(reasons.get((*at, job.job), job))
+        else:
+            found.append(job.replace(note=f"{broken[at]} failed") if at in broken else whole.replace(job=job.job))
+            broken.setdefault(at, job.job)
     return tuple(found)
-
-
-def _later(jobs: Sequence[ClaimsJob], job: ClaimsJob) -> list[ClaimsJob]:
-    """Return the other jobs of a job's world that are not done."""
-    same = [other for other in jobs if (other.world, other.seed) == (job.world, job.seed) and other.job != job.job]
-    return [other for other in same if other.status != "done"]
-
-
-def _after(job: ClaimsJob, failed: str) -> ClaimsJob:
-    """Note that a job was not run because one before it failed."""
-    return job.replace(note=f"{failed} failed")
 
 
 def published_names(world: PlannedWorld, cfg: ClaimsConfig, table: str) -> tuple[str, ...]:
@@ -204,9 +186,9 @@ def published_names(world: PlannedWorld, cfg: ClaimsConfig, table: str) -> tuple
     return (world.name, *(name for name in sweep_worlds(cfg) if shared(name, cfg) == world.name))
 
 
-def gather(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> Gathered:
+def gather(world: PlannedWorld, recipes: Recipes, runs: WorldsRoot) -> Gathered:
     """Read what the up-to-date stages of one world have written."""
-    config, options = recipes.of(world), options_of(world, Path(place.root), place.device)
+    config, options = recipes.of(world), options_of(world, Path(runs.root), runs.device)
     fresh = fresh_stages(world, config, options)
     folder = open_folder(options.root, options.protocols) if fresh else None
     jobs = [_world_job(world, Path(options.root), bool(fresh))]
@@ -214,12 +196,11 @@ def gather(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> Gathered
     made: dict[str, Made] = {}
     for name in stages_of(world):
         if folder is None or name not in fresh:
-            jobs.append(_job(world, name, "not run", None))
+            jobs.append(world.job(name, "not run"))
             continue
         run = made_by(folder, name)
         made |= {name: run} if run is not None else {}
-        done = _job(world, name, "done", None)
-        jobs.append(done if run is None else done.replace(**_times(run.run_record)))
+        jobs.append(world.job(name, "done").replace(**({} if run is None else _times(run.run_record))))
         for table, found in entries_of(folder, name).items():
             rows.setdefault(table, []).extend(with_seed(found, world.seed))
     return Gathered(tuple(jobs), rows, made)
@@ -228,7 +209,7 @@ def gather(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> Gathered
 def _world_job(world: PlannedWorld, root: Path, is_done: bool) -> ClaimsJob:
     """Return the job that makes a world's files; its time is known where one call made all of them."""
     made = read_made(root) if is_done else None
-    job = _job(world, WORLD_JOB, "done" if is_done else "not run", None)
+    job = world.job(WORLD_JOB, "done" if is_done else "not run")
     return job if made is None else job.replace(seconds=made.seconds, started=made.started)
 
 
@@ -255,13 +236,13 @@ def entries_of(folder: Folder, stage: str) -> dict[str, list[Record]]:
     """Return published table -> its rows, of what one stage holds now."""
     manifest = current_manifest(folder, stage)
     found: dict[str, list[Record]] = {}
-    for file in FILES if manifest is not None else ():
-        for entry in ENTRIES[file.name]:
-            if manifest is not None and entry in manifest.entries:
-                table = read_entry_table(folder, manifest, entry)
-                found.setdefault(file.name, []).extend(
-                    rows_of(file.row, published(table) if file.row is ClaimScore else table)
-                )
+    if manifest is None:
+        return found
+    for file in FILES:
+        for entry in [entry for entry in file.entries if entry in manifest.entries]:
+            table = read_entry_table(folder, manifest, entry)
+            table = published(table) if file.row is ClaimScore else table
+            found.setdefault(file.name, []).extend(rows_of(file.row, table))
     return found
 
 
@@ -282,9 +263,3 @@ def digest_of(cfg: ClaimsConfig, recipes: Recipes) -> str:
     """Return one digest over the sizes, the worlds and what is computed in them."""
     worlds = [world.world.content() for world in planned(cfg)]
     return fingerprint([cfg.content(), *(c.content() for c in recipes), *worlds])
-
-
-def _job(world: PlannedWorld, name: str, status: str, seconds: float | None) -> ClaimsJob:
-    return ClaimsJob.model_validate(
-        {"world": world.name, "seed": world.seed, "job": name, "status": status, "seconds": seconds}
-    )

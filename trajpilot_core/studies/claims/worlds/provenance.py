@@ -8,10 +8,10 @@ from pathlib import Path
 
 from schemas.claims import RecipeSize, WorldSize
 from schemas.config import PipelineConfig
-from trajpilot_core.studies.claims.worlds import PlannedWorld, Recipes
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes
 
 CPUINFO = Path("/proc/cpuinfo")
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[4]
 PACKAGE = "trajpilot"
 
 
@@ -33,11 +33,11 @@ def processor(cpuinfo: Path) -> str:
 def version(checkout: Path = CHECKOUT) -> str:
     """Return the version of this project, and the commit of its checkout where it runs from one."""
     try:
-        told = metadata.version(PACKAGE)
+        number = metadata.version(PACKAGE)
     except metadata.PackageNotFoundError:
-        told = "not installed"
+        number = "not installed"
     commit = commit_of(checkout)
-    return f"{told}, commit {commit[:12]}" if commit else told
+    return f"{number}, commit {commit[:12]}" if commit else number
 
 
 def commit_of(checkout: Path) -> str:
@@ -83,13 +83,13 @@ def recipe_sizes(recipes: Recipes, worlds: Sequence[PlannedWorld]) -> tuple[Reci
 def _recipe_size(config: PipelineConfig, world: PlannedWorld) -> RecipeSize:
     """Read the sizes off one configuration."""
     alignment, predictor, scorer = config.alignment, config.predictor, config.scorer
-    drawn = f"{config.features.size_px} px, drawn from a head that stands still, no video"
+    still = f"{config.features.size_px} px, rendered from a head that stands still, no video"
     by_video = world.world.entry == "video"
     frames = f"{config.features.n_frames} frames of {config.features.size_px} px"
     weights = "given weights" if config.features.checkpoint else "random weights"
     return RecipeSize(
         recipe=world.world.entry,
-        video=f"{world.world.size_px} px, {world.world.fps} frames a second" if by_video else drawn,
+        video=f"{world.world.size_px} px, {world.world.fps} frames a second" if by_video else still,
         encoder=f"{config.features.model}, {weights}, {frames}",
         text_encoder=config.text_bank.encoder,
         learned_on=learned_on(config),

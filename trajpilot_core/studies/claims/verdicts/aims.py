@@ -6,11 +6,11 @@ Source of the rules: docs/decisions/claims-statistics.md.
 from dataclasses import dataclass
 
 from schemas.claims import BASE, ClaimsConfig
-from trajpilot_core.studies.claims import statistics
-from trajpilot_core.studies.claims.contrasts import contrast, untrained
-from trajpilot_core.studies.claims.hypotheses import Verdict, conjunction
-from trajpilot_core.studies.claims.statistics import Estimate, estimate
-from trajpilot_core.studies.claims.tables import Evidence
+from trajpilot_core.studies.claims.evidence import statistics
+from trajpilot_core.studies.claims.evidence.contrasts import contrast, untrained
+from trajpilot_core.studies.claims.evidence.statistics import Estimate, at_each, estimate, mean_of
+from trajpilot_core.studies.claims.evidence.tables import Evidence
+from trajpilot_core.studies.claims.verdicts.hypotheses import Verdict, conjunction, withheld
 
 PLUS = "scorer_plus"
 RIVALS = ("pool_mean", "knn_labels", "endpoint_traj", "scorer", "no_traj")
@@ -65,21 +65,15 @@ def judge_aims(evidence: Evidence, cfg: ClaimsConfig) -> Aims:
 
 def _comparisons(evidence: Evidence, metric: str, cfg: ClaimsConfig) -> list[Comparison]:
     """Compare Scorer+ with the five rows in one metric; Holm counts all five, whatever was run."""
-    n = len(cfg.horizons)
-    read: list[tuple[Estimate | None, tuple[Estimate, ...], str]] = []
-    for rival in RIVALS:
-        profile, gap = contrast(evidence, BASE, PLUS, rival, metric, cfg)
-        if profile is None:
-            read.append((None, (), gap))
-            continue
-        per_horizon = tuple(estimate(profile, statistics.only(n, place), cfg.confidence) for place in range(n))
-        read.append((estimate(profile, statistics.plain_mean(n), cfg.confidence), per_horizon, gap))
-    adjusted = statistics.holm([1.0 if figure is None else figure.p for figure, _, _ in read])
-    found = []
-    for rival, (figure, per_horizon, gap), p in zip(RIVALS, read, adjusted, strict=True):
-        verdict, note = _with_doubts(_holm_verdict(figure, p, cfg), gap, untrained(evidence, BASE, (PLUS, rival), cfg))
-        found.append(Comparison(rival, metric, figure, per_horizon, p, verdict, note))
-    return found
+    found = [contrast(evidence, BASE, PLUS, rival, metric, cfg) for rival in RIVALS]
+    read = [mean_of(of, cfg) for of, _ in found]
+    adjusted = statistics.holm([1.0 if figure is None else figure.p for figure in read])
+    comparisons = []
+    for rival, (of, gap), figure, p in zip(RIVALS, found, read, adjusted, strict=True):
+        weak = untrained(evidence, BASE, (PLUS, rival), cfg)
+        verdict, note = withheld(_holm_verdict(figure, p, cfg), gap, weak, "p-value")
+        comparisons.append(Comparison(rival, metric, figure, at_each(of, cfg), p, verdict, note))
+    return comparisons
 
 
 def _holm_verdict(figure: Estimate | None, adjusted_p: float, cfg: ClaimsConfig) -> Verdict:
@@ -89,13 +83,6 @@ def _holm_verdict(figure: Estimate | None, adjusted_p: float, cfg: ClaimsConfig)
     if adjusted_p > cfg.alpha:
         return "undecided"
     return "holds" if figure.value > 0 else "fails"
-
-
-def _with_doubts(verdict: Verdict, gap: str, weak: tuple[str, ...]) -> tuple[Verdict, str]:
-    """Withhold a verdict where a planned seed is missing or a model is not trained."""
-    if gap:
-        return "not run", gap
-    return ("undertrained", f"UNDERTRAINED: {', '.join(weak)}; by the p-value: {verdict}") if weak else (verdict, "")
 
 
 def _share(evidence: Evidence, metric: str, cfg: ClaimsConfig) -> Share:
@@ -112,7 +99,7 @@ def _share(evidence: Evidence, metric: str, cfg: ClaimsConfig) -> Share:
     mean = statistics.plain_mean(len(cfg.horizons))
     figure = statistics.ratio(top.profile, way.profile, mean, cfg.confidence)
     is_way = estimate(way.profile, mean, cfg.confidence).is_above_zero()
-    verdict, note = _with_doubts(_share_verdict(figure, is_way, cfg), gap, weak)
+    verdict, note = withheld(_share_verdict(figure, is_way, cfg), gap, weak, "p-value")
     return Share(metric, figure, verdict, note or ("" if is_way else "the ceiling does not exclude No-Traj"))
 
 

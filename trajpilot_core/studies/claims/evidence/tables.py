@@ -4,10 +4,9 @@ Files under docs/claims: `<name>.parquet` with the columns of a record after `wo
 the record says it), and run.json (`schemas.claims.ClaimsRun`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -28,11 +27,13 @@ from schemas.results import (
     LeakCheck,
     ScorerStudy,
 )
+from trajpilot_core.arrays import Array
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.parquet import read_table, table_bytes
-from trajpilot_core.studies.claims.statistics import Sums
+from trajpilot_core.studies.claims.evidence.statistics import Sums
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 METRICS = ("m1", "m5", "mseq", "f1", "f5", "fseq")
 """Columns of `ClaimScore`, in the order of the last axis of `SeedScores.values`."""
 KINDS = ("adjacent", "same_take_far", "other_take_same_action", "random")
@@ -49,24 +50,26 @@ class File(NamedTuple):
     row: type[Record]
     has_world_seed: bool
     """False where the record's own `seed` is the seed of the world."""
+    entries: tuple[str, ...]
+    """Entries of the store that it gathers."""
 
 
 FILES: tuple[File, ...] = (
-    File("scores", ClaimScore, False),
-    File("gate", GateRow, False),
-    File("headroom", Headroom, False),
-    File("curves", CurvePoint, True),
-    File("judgements", Judgement, True),
-    File("ceilings", Ceiling, True),
-    File("leaks", LeakCheck, True),
-    File("geometry", GeometryScore, True),
-    File("study", ScorerStudy, True),
-    File("goal_progress", GoalProgress, True),
+    File("scores", ClaimScore, False, ("take_scores",)),
+    File("gate", GateRow, False, ("gate",)),
+    File("headroom", Headroom, False, ("headroom",)),
+    File("curves", CurvePoint, True, ("alignment_curves", "predictor_curves", "scorer_curves")),
+    File("judgements", Judgement, True, ("judgements",)),
+    File("ceilings", Ceiling, True, ("ceilings",)),
+    File("leaks", LeakCheck, True, ("leaks",)),
+    File("geometry", GeometryScore, True, ("geometry",)),
+    File("study", ScorerStudy, True, ("study",)),
+    File("goal_progress", GoalProgress, True, ("goal_progress",)),
 )
 """Every table that the pages read."""
 
 
-class Placed(NamedTuple):
+class Origin(NamedTuple):
     """Where a row comes from."""
 
     world: str
@@ -90,7 +93,7 @@ Scores = Mapping[str, Mapping[int, SeedScores]]
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Everything that the pages are drawn from."""
+    """Everything that the pages are made from."""
 
     horizons: tuple[int, ...]
     scores: Scores
@@ -98,36 +101,25 @@ class Evidence:
     """World -> seed -> (T, kinds) sums of distances and counts of pairs."""
     goal_progress: Mapping[str, Mapping[int, Sums]]
     """World -> seed -> (T, H) plans that approach the goal, in percent times windows, and windows."""
-    gate: tuple[tuple[Placed, GateRow], ...]
-    headroom: tuple[tuple[Placed, Headroom], ...]
-    curves: tuple[tuple[Placed, CurvePoint], ...]
-    judgements: tuple[tuple[Placed, Judgement], ...]
-    ceilings: tuple[tuple[Placed, Ceiling], ...]
-    leaks: tuple[tuple[Placed, LeakCheck], ...]
-    study: tuple[tuple[Placed, ScorerStudy], ...]
+    gate: tuple[tuple[Origin, GateRow], ...]
+    headroom: tuple[tuple[Origin, Headroom], ...]
+    curves: tuple[tuple[Origin, CurvePoint], ...]
+    judgements: tuple[tuple[Origin, Judgement], ...]
+    ceilings: tuple[tuple[Origin, Ceiling], ...]
+    leaks: tuple[tuple[Origin, LeakCheck], ...]
+    study: tuple[tuple[Origin, ScorerStudy], ...]
     run: ClaimsRun | None
     absent: tuple[str, ...]
     """Files that are not there."""
 
 
-def claims_table(file: File, rows: Iterable[tuple[Placed, Record]]) -> pa.Table:
-    """Build one table of the claims.
+def write_claims_table(folder: Path, name: str, rows: Iterable[tuple[Origin, Record]]) -> Path:
+    """Write one table of the claims into `folder`; equal rows give equal bytes.
 
     Args:
-        file: which.
+        folder: docs/claims.
+        name: which.
         rows: its records with the world and seed that they come from.
-    """
-    places = [pa.field("world", pa.string(), nullable=False)]
-    places += [pa.field("world_seed", pa.int64(), nullable=False)] if file.has_world_seed else []
-    schema = pa.schema([*places, *arrow_schema(file.row)])
-    values = [
-        {"world": place.world, "world_seed": place.seed, **record.model_dump(mode="json")} for place, record in rows
-    ]
-    return pa.Table.from_pylist(values, schema=schema)
-
-
-def write_claims_table(folder: Path, name: str, rows: Iterable[tuple[Placed, Record]]) -> Path:
-    """Write one table of the claims into `folder`; equal rows give equal bytes.
 
     Raises:
         InputError: no table is called `name`.
@@ -136,16 +128,20 @@ def write_claims_table(folder: Path, name: str, rows: Iterable[tuple[Placed, Rec
     if name not in found:
         raise InputError(f"the claims have no table {name!r}; the tables are {', '.join(sorted(found))}")
     path = folder / f"{name}.parquet"
-    path.write_bytes(table_bytes(claims_table(found[name], rows)))
+    origins = [pa.field("world", pa.string(), nullable=False)]
+    origins += [pa.field("world_seed", pa.int64(), nullable=False)] if found[name].has_world_seed else []
+    values = [{"world": at.world, "world_seed": at.seed, **record.model_dump(mode="json")} for at, record in rows]
+    schema = pa.schema([*origins, *arrow_schema(found[name].row)])
+    path.write_bytes(table_bytes(pa.Table.from_pylist(values, schema=schema)))
     return path
 
 
-def places_of(folder: Path, file: File) -> set[Placed]:
+def origins_of(folder: Path, file: File) -> set[Origin]:
     """Return the worlds and seeds that a table in `folder` holds; none where it is absent."""
     frame = _frame(folder, file)
     if frame is None:
         return set()
-    return {Placed(world, seed) for world, seed in frame.select("world", "world_seed").unique().iter_rows()}
+    return {Origin(world, seed) for world, seed in frame.select("world", "world_seed").unique().iter_rows()}
 
 
 def read_evidence(folder: Path, horizons: tuple[int, ...]) -> Evidence:
@@ -164,8 +160,8 @@ def read_evidence(folder: Path, horizons: tuple[int, ...]) -> Evidence:
     return Evidence(
         horizons=horizons,
         scores=_scores(frames["scores"], horizons),
-        geometry=_by_take(frames["geometry"], "kind", KINDS, ("distance", "n"), 1.0),
-        goal_progress=_by_take(frames["goal_progress"], "horizon", horizons, ("monotone", "n_windows"), 100.0),
+        geometry=_sums(frames["geometry"], "kind", KINDS, ("distance", "n"), 1.0),
+        goal_progress=_sums(frames["goal_progress"], "horizon", horizons, ("monotone", "n_windows"), 100.0),
         gate=_records(frames["gate"], GateRow),
         headroom=_records(frames["headroom"], Headroom),
         curves=_records(frames["curves"], CurvePoint),
@@ -189,61 +185,69 @@ def _frame(folder: Path, file: File) -> pl.DataFrame | None:
     return frame if file.has_world_seed else frame.with_columns(world_seed=pl.col("seed"))
 
 
-def _records(frame: pl.DataFrame | None, row: type[R]) -> tuple[tuple[Placed, R], ...]:
+def _records(frame: pl.DataFrame | None, row: type[R]) -> tuple[tuple[Origin, R], ...]:
     """Read the rows back, in the order of the file."""
     if frame is None:
         return ()
     names = [name for name in row.model_fields if name in frame.columns]
-    places = zip(frame["world"], frame["world_seed"], strict=True)
+    origins = zip(frame["world"], frame["world_seed"], strict=True)
     values = frame.select(names).iter_rows(named=True)
-    return tuple((Placed(*place), row.model_validate(v)) for place, v in zip(places, values, strict=True))
+    return tuple((Origin(*origin), row.model_validate(v)) for origin, v in zip(origins, values, strict=True))
 
 
 def _scores(frame: pl.DataFrame | None, horizons: tuple[int, ...]) -> Scores:
-    """Group the scores by world and seed."""
-    if frame is None:
-        return MappingProxyType({})
-    strange = sorted(set(frame["horizon"].unique()) - set(horizons))
+    """Group the scores by world and seed; laid out over takes and horizons, those of one world over the same takes."""
+    strange = sorted(set() if frame is None else set(frame["horizon"].unique()) - set(horizons))
     if strange:
         raise InputError(f"scores.parquet holds horizons {strange}; the claims know {list(horizons)} (ClaimsConfig)")
-    found: dict[str, dict[int, SeedScores]] = {}
-    for key, part in frame.partition_by("world", "world_seed", as_dict=True).items():
-        found.setdefault(str(key[0]), {})[int(key[1])] = _seed_scores(part, horizons, f"{key[0]}, seed {key[1]}")
-    return found
+
+    def of_seed(part: pl.DataFrame, where: str) -> SeedScores:
+        """Read the rows of one world and seed."""
+        takes = tuple(sorted(part["take_id"].unique()))
+        columns = (*METRICS, "n_windows")
+        cells = {
+            str(row): _cells(own, takes, "horizon", horizons, columns, f"scores.parquet, {row} ({where})")
+            for (row,), own in part.partition_by("variant", as_dict=True).items()
+        }
+        values = {row: cell[..., :-1] for row, cell in cells.items()}
+        return SeedScores(takes, values, {row: cell[..., -1] for row, cell in cells.items()})
+
+    return _by_seed(frame, of_seed)
 
 
-def _seed_scores(frame: pl.DataFrame, horizons: tuple[int, ...], where: str) -> SeedScores:
-    """Lay the rows of one world and seed out over takes and horizons."""
-    takes = tuple(sorted(frame["take_id"].unique()))
-    place = {take: index for index, take in enumerate(takes)}
-    column = {horizon: index for index, horizon in enumerate(horizons)}
-    rows, counts = {}, {}
-    for key, part in frame.partition_by("variant", as_dict=True).items():
-        at = (
-            np.array([place[take] for take in part["take_id"]], dtype=np.int64),
-            np.array([column[horizon] for horizon in part["horizon"]], dtype=np.int64),
-        )
-        if len(set(zip(*at, strict=True))) < len(part):
-            raise InputError(f"scores.parquet holds a take and horizon of {key[0]} ({where}) twice; write it again")
-        values, held = np.zeros((len(takes), len(horizons), len(METRICS))), np.zeros((len(takes), len(horizons)))
-        values[at], held[at] = part.select(METRICS).to_numpy(), part["n_windows"].to_numpy()
-        rows[str(key[0])], counts[str(key[0])] = values, held
-    return SeedScores(takes, rows, counts)
-
-
-def _by_take(
+def _sums(
     frame: pl.DataFrame | None, axis: str, names: Sequence[object], columns: tuple[str, str], scale: float
 ) -> Mapping[str, Mapping[int, Sums]]:
     """Lay sums and counts, the two `columns`, out over takes and the `names` of another column."""
-    found: dict[str, dict[int, Sums]] = {}
-    if frame is None:
-        return found
-    for key, part in frame.partition_by("world", "world_seed", as_dict=True).items():
-        takes = sorted(part["take_id"].unique())
-        place = {take: index for index, take in enumerate(takes)}
-        sums, counts = np.zeros((len(takes), len(names))), np.zeros((len(takes), len(names)))
-        for take, at, value, n in part.select("take_id", axis, *columns).iter_rows():
-            sums[place[take], names.index(at)] += scale * value
-            counts[place[take], names.index(at)] += n
-        found.setdefault(str(key[0]), {})[int(key[1])] = Sums(sums, counts)
+
+    def of_seed(part: pl.DataFrame, where: str) -> Sums:
+        """Read one world and seed."""
+        cells = _cells(part, sorted(part["take_id"].unique()), axis, names, columns, where)
+        return Sums(scale * cells[..., 0], cells[..., 1])
+
+    return _by_seed(frame, of_seed)
+
+
+def _by_seed(frame: pl.DataFrame | None, read: Callable[[pl.DataFrame, str], T]) -> dict[str, dict[int, T]]:
+    """Return world -> seed -> what is read from its rows."""
+    found: dict[str, dict[int, T]] = {}
+    parts = {} if frame is None else frame.partition_by("world", "world_seed", as_dict=True)
+    for (world, seed), part in parts.items():
+        found.setdefault(str(world), {})[int(seed)] = read(part, f"{world}, seed {seed}")
     return found
+
+
+def _cells(
+    part: pl.DataFrame, takes: Sequence[str], axis: str, names: Sequence[object], columns: Sequence[str], where: str
+) -> Array:
+    """Return (T, N, C): the `columns` over T takes and the N `names` of an axis; zero where there is no row.
+
+    Raises:
+        InputError: a cell is there twice.
+    """
+    if part.select("take_id", axis).is_duplicated().any():
+        raise InputError(f"{where}: a take and {axis} is there twice; write the table again")
+    cells: Array = np.zeros((len(takes), len(names), len(columns)))
+    at = np.searchsorted(takes, part["take_id"].to_list()), [names.index(name) for name in part[axis]]
+    cells[at] = part.select(columns).to_numpy()
+    return cells

@@ -6,15 +6,16 @@ memory, where the parametric models underfit, (iii) joint consistency of a plan.
 Source: docs/decisions/claims-statistics.md.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from schemas.claims import BASE, ClaimsConfig
-from trajpilot_core.studies.claims import statistics
-from trajpilot_core.studies.claims.contrasts import contrast, untrained
-from trajpilot_core.studies.claims.readings import METRIC_NAMES, change, name
-from trajpilot_core.studies.claims.statistics import Estimate, estimate
-from trajpilot_core.studies.claims.tables import Evidence
+from trajpilot_core.studies.claims.evidence.contrasts import contrast, untrained
+from trajpilot_core.studies.claims.evidence.readings import METRIC_NAMES, change, name
+from trajpilot_core.studies.claims.evidence.statistics import Estimate, mean_of
+from trajpilot_core.studies.claims.evidence.tables import Evidence
+from trajpilot_core.studies.claims.verdicts.hypotheses import undertrained
 
 AttributionVerdict = Literal["shown", "not shown", "the other way", "undertrained", "not run"]
 SIGNS: dict[AttributionVerdict, str] = {
@@ -52,7 +53,7 @@ class Lead(NamedTuple):
     @property
     def doubt(self) -> str:
         """What is missing, or which models are not trained; empty where the interval speaks for itself."""
-        return self.gap or (f"UNDERTRAINED: {', '.join(self.weak)}" if self.weak else "")
+        return self.gap or undertrained(self.weak)
 
     @property
     def text(self) -> str:
@@ -74,9 +75,8 @@ class GainSource:
 def lead(evidence: Evidence, row: str, reference: str, metric: str, cfg: ClaimsConfig) -> Lead:
     """Return one difference in the world `base`."""
     profile, gap = contrast(evidence, BASE, row, reference, metric, cfg)
-    mean = statistics.plain_mean(len(cfg.horizons))
-    figure = None if profile is None else estimate(profile, mean, cfg.confidence)
-    return Lead(row, reference, metric, figure, gap, untrained(evidence, BASE, (row, reference), cfg))
+    weak = untrained(evidence, BASE, (row, reference), cfg)
+    return Lead(row, reference, metric, mean_of(profile, cfg), gap, weak)
 
 
 def sources(evidence: Evidence, row: str, cfg: ClaimsConfig) -> tuple[GainSource, ...]:
@@ -92,25 +92,22 @@ def sources(evidence: Evidence, row: str, cfg: ClaimsConfig) -> tuple[GainSource
     beyond_labels = lead(evidence, row, "knn_labels", "m1", cfg)
     exact = lead(evidence, row, "endpoint_traj", "mseq", cfg)
     return (
-        GainSource(
+        _source(
             "(i) inputs that No-Traj is denied: motion of the endpoints",
             "Endpoint-Traj above No-Traj",
-            (motion,),
-            motion.shown,
+            [(motion, True)],
         ),
         _labels(evidence, row, cfg),
-        GainSource(
+        _source(
             "(ii) memory where the parametric models underfit",
             f"{name(row)} above Endpoint-Traj, which has the same motion and no memory, and above kNN-labels, "
             "which has the labels alone",
-            (beyond, beyond_labels),
-            _both(beyond.shown, beyond_labels.shown),
+            [(beyond, True), (beyond_labels, True)],
         ),
-        GainSource(
+        _source(
             "(iii) joint consistency of the plan",
             f"{name(row)} above Endpoint-Traj in exact plans (MSeq) and not in single steps (M@1)",
-            (exact, beyond),
-            _only_exact(exact.shown, beyond.shown),
+            [(exact, True), (beyond, False)],
         ),
     )
 
@@ -120,51 +117,40 @@ def _labels(evidence: Evidence, row: str, cfg: ClaimsConfig) -> GainSource:
     title = "(i) inputs that No-Traj is denied: labels of the candidates"
     vote = lead(evidence, "knn_labels", "no_traj", "m1", cfg)
     if row != "scorer":
-        return GainSource(title, "kNN-labels above No-Traj", (vote,), vote.shown)
+        return _source(title, "kNN-labels above No-Traj", [(vote, True)])
     own = lead(evidence, row, "scorer_no_labels", "m1", cfg)
     needs = "kNN-labels above No-Traj, and the Scorer above itself without labels"
-    return GainSource(title, needs, (vote, own), _both(vote.shown, own.shown))
+    return _source(title, needs, [(vote, True), (own, True)])
 
 
-def _withheld(*found: AttributionVerdict) -> AttributionVerdict | None:
-    """Return why nothing may be said of several differences together; None where it may."""
-    withheld: tuple[AttributionVerdict, ...] = ("not run", "undertrained")
-    return next((why for why in withheld if why in found), None)
-
-
-def _both(one: AttributionVerdict, other: AttributionVerdict) -> AttributionVerdict:
-    """Return whether both differences are shown."""
-    withheld = _withheld(one, other)
-    if withheld is not None:
-        return withheld
-    return "shown" if one == other == "shown" else "not shown"
-
-
-def _only_exact(exact: AttributionVerdict, steps: AttributionVerdict) -> AttributionVerdict:
-    """Return whether exact plans gain where single steps do not."""
-    withheld = _withheld(exact, steps)
-    if withheld is not None:
-        return withheld
-    return "shown" if exact == "shown" and steps != "shown" else "not shown"
+def _source(title: str, needs: str, wanted: Sequence[tuple[Lead, bool]]) -> GainSource:
+    """Judge a source by its differences, each with whether it must be shown; what withholds one withholds all."""
+    leads = tuple(each for each, _ in wanted)
+    shown = leads[0].shown
+    if len(leads) > 1:
+        reasons: tuple[AttributionVerdict, ...] = ("not run", "undertrained")
+        judged: AttributionVerdict = "shown" if all((e.shown == "shown") == must for e, must in wanted) else "not shown"
+        shown = next((why for why in reasons if any(each.shown == why for each in leads)), judged)
+    return GainSource(title, needs, leads, shown)
 
 
 def attribution_text(gain: Lead, found: tuple[GainSource, ...]) -> str:
     """Put the attribution into words, by rule from the figures alone."""
-    told = f"{gain.text}, {SIGNS[gain.shown]}."
+    figure = f"{gain.text}, {SIGNS[gain.shown]}."
     if gain.shown == "not run":
         return f"{name(gain.row)} − {name(gain.reference)} was not run ({gain.gap}): nothing is attributed."
     weak = dict.fromkeys([*gain.weak, *(model for source in found for lead in source.leads for model in lead.weak)])
     if gain.shown == "undertrained":
-        return f"{told} Models that it rests on are not trained ({', '.join(gain.weak)}): nothing is attributed."
+        return f"{figure} Models that it rests on are not trained ({', '.join(gain.weak)}): nothing is attributed."
     if gain.shown == "not shown":
-        return f"{told} There is no gain to attribute."
+        return f"{figure} There is no gain to attribute."
     if gain.shown == "the other way":
-        return f"{told} {name(gain.row)} loses to its own fallback; there is no gain to attribute."
+        return f"{figure} {name(gain.row)} loses to its own fallback; there is no gain to attribute."
     shown = [source.title for source in found if source.shown == "shown"]
     if any(source.shown == "not run" for source in found):
-        return f"{told} Rows that the attribution needs were not run."
+        return f"{figure} Rows that the attribution needs were not run."
     if weak:
-        return f"{told} Models that the attribution needs are not trained ({', '.join(weak)}): nothing is attributed."
+        return f"{figure} Models that the attribution needs are not trained ({', '.join(weak)}): nothing is attributed."
     if not shown:
-        return f"{told} None of the sources is shown by itself; the gain stays unexplained."
-    return f"{told} Sources whose comparisons are shown below: {'; '.join(shown)}."
+        return f"{figure} None of the sources is shown by itself; the gain stays unexplained."
+    return f"{figure} Sources whose comparisons are shown below: {'; '.join(shown)}."

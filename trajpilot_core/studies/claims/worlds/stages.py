@@ -1,6 +1,7 @@
-"""What only the claims compute in a simulated world: leak checks, scene geometry, and the rows of the sweep."""
+"""What only the claims compute in a simulated world, as stages, and which stages a world goes through."""
 
 import datetime
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,9 +12,10 @@ from schemas.claims import ClaimsConfig
 from schemas.config import EvaluationConfig
 from schemas.results import GeometryScore, GoalProgress, LeakCheck, ScorerStudy
 from schemas.training import ScorerConfig
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 from trajpilot_core.errors import WorldError
-from trajpilot_core.stages import evaluation, scorer
+from trajpilot_core.stages import FEATURE_SPACE_STAGES, REPORTED, evaluation, feature_space, scorer
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, WorldKind, dated_world
 
 if TYPE_CHECKING:
     from trajpilot_core.simworld.world.truth import World
@@ -45,16 +47,11 @@ def check_world(work: Work[EvaluationConfig]) -> None:
     """Run the leak checks and measure the scene geometry."""
     from trajpilot_core.studies.claims.leaks.checks import leak_checks
     from trajpilot_core.studies.claims.leaks.context import Provenance
-    from trajpilot_core.studies.claims.worlds import dated_world
 
     world = world_at(work.runtime.data_root)
-    told = Provenance(
-        stored=world.config,
-        dated=dated_world(world.config),
-        fixed_on=ClaimsConfig().fixed_on,
-        computed_on=datetime.datetime.now(datetime.UTC).date().isoformat(),
-    )
-    checks = leak_checks(work.inputs, world, told, LeakConfig())
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    provenance = Provenance(world.config, dated_world(world.config), ClaimsConfig().fixed_on, today)
+    checks = leak_checks(work.inputs, world, provenance, LeakConfig())
     work.sink.table("leaks", table_of(LeakCheck, checks))
     work.runtime.progress(1, 2, f"{len(checks)} leak checks")
     measure_geometry(work)
@@ -62,35 +59,34 @@ def check_world(work: Work[EvaluationConfig]) -> None:
 
 def measure_geometry(work: Work[EvaluationConfig]) -> None:
     """Measure the distances between features by recording and by action."""
-    from trajpilot_core.studies.claims.geometry import scene_geometry
+    from trajpilot_core.studies.claims.worlds.geometry import scene_geometry
 
-    rows = scene_geometry(work.inputs, GeometryConfig())
-    work.sink.table("geometry", table_of(GeometryScore, rows))
-    work.sink.count(len(rows), len(rows))
+    deliver(work, "geometry", table_of(GeometryScore, scene_geometry(work.inputs, GeometryConfig())))
 
 
 def measure_progress(work: Work[EvaluationConfig]) -> None:
     """Count the true plans that come closer to the goal with every step."""
-    from trajpilot_core.studies.claims.goal_progress import goal_progress
+    from trajpilot_core.studies.claims.worlds.geometry import goal_progress
 
-    rows = goal_progress(work.inputs)
-    work.sink.table("goal_progress", table_of(GoalProgress, rows))
-    work.sink.count(len(rows), len(rows))
+    deliver(work, "goal_progress", table_of(GoalProgress, goal_progress(work.inputs)))
+
+
+def deliver(work: Work[EvaluationConfig] | Work[ScorerConfig], name: str, table: pa.Table) -> None:
+    """Hand over the one table of a stage that makes its rows from many."""
+    work.sink.table(name, table)
+    work.sink.count(table.num_rows, table.num_rows)
 
 
 def score_sweep(work: Work[EvaluationConfig]) -> None:
     """Predict the rows that need no scorer on the test windows, and hold them against their ceilings."""
     from trajpilot_core.evaluation.ceiling import compare, known_of_predictions, row_scores, score_tables
     from trajpilot_core.evaluation.prediction_arrays import predictions_of
-    from trajpilot_core.studies.claims.sweep import predict_sweep
+    from trajpilot_core.studies.claims.worlds.sweep import predict_sweep
 
     table = predict_sweep(work.inputs, work.runtime.device, work.runtime.progress)
-    predictions = predictions_of(table)
-    world = world_at(work.runtime.data_root)
+    predictions, world = predictions_of(table), world_at(work.runtime.data_root)
     known = known_of_predictions(world, predictions, work.inputs.table("segments"), work.inputs.table("windows"))
-    ceilings = compare(predictions, known)
-    tables: dict[str, pa.Table] = score_tables(row_scores(predictions), known, ceilings)
-    for name, scores in tables.items():
+    for name, scores in score_tables(row_scores(predictions), known, compare(predictions, known)).items():
         work.sink.table(name, scores)
     work.sink.count(table.num_rows, table.num_rows)
 
@@ -106,8 +102,7 @@ def study_scorer(work: Work[ScorerConfig]) -> None:
 
     runtime = work.runtime
     rows = study(work.inputs, work.config, StudyConfig(), runtime.scratch, runtime.device, runtime.progress)
-    work.sink.table("study", table_of(ScorerStudy, rows))
-    work.sink.count(len(rows), len(rows))
+    deliver(work, "study", table_of(ScorerStudy, rows))
 
 
 TABLES = ("takes", "segments", "windows", "motions", "features", "text_bank")
@@ -162,3 +157,15 @@ STUDY = Stage(
     sources=study_sources,
     uses_gpu=True,
 )
+NEEDS_RETRIEVAL = ("scorer", "evaluation")
+STAGES_OF: Mapping[WorldKind, tuple[AnyStage, ...]] = {
+    "base": (*REPORTED, CHECKS, PROGRESS, STUDY),
+    "control": (*FEATURE_SPACE_STAGES.values(), CHECKS),
+    "sweep": (*(stage for stage in FEATURE_SPACE_STAGES.values() if stage.name not in NEEDS_RETRIEVAL), SWEEP),
+    "scene": (feature_space.TABLES, feature_space.FEATURES, GEOMETRY),
+}
+
+
+def stages_of(world: PlannedWorld) -> dict[str, AnyStage]:
+    """Return the stages that a world goes through, in order."""
+    return {stage.name: stage for stage in STAGES_OF[world.kind]}

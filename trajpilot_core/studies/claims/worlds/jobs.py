@@ -7,7 +7,6 @@ import datetime
 import os
 import shutil
 import time
-from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import NamedTuple
@@ -15,15 +14,15 @@ from typing import NamedTuple
 from schemas.claims import ClaimsJob, WorldMade
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import execute
-from trajpilot_core.engine.stage import AnyStage
+from trajpilot_core.engine.stage import AnyStage, no_progress
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.runtime import worker_pool
 from trajpilot_core.simworld.feature_space import describe_world
 from trajpilot_core.simworld.pool import start_drawing
 from trajpilot_core.simworld.write import write_world
 from trajpilot_core.store.lock import root_lock
-from trajpilot_core.studies.claims.world_stages import stages_of
-from trajpilot_core.studies.claims.worlds import PlannedWorld, Recipes, options_of
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes, options_of
+from trajpilot_core.studies.claims.worlds.stages import stages_of
 
 WORLD_JOB = "world"
 PROCESS_JOB = "process"
@@ -33,7 +32,6 @@ MADE_FILE = "world_made.json"
 SHARED_STAGE = "feature_space_features"
 """Its key holds nothing of the motion, so worlds of one seed share its output."""
 LOCK_WAIT_S = 3600.0
-Told = Callable[[str], None]
 
 
 class WorldsRoot(NamedTuple):
@@ -44,11 +42,11 @@ class WorldsRoot(NamedTuple):
     device: str
 
 
-def run_apart(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> tuple[ClaimsJob, ...]:
+def run_apart(world: PlannedWorld, recipes: Recipes, runs: WorldsRoot) -> tuple[ClaimsJob, ...]:
     """Compute one world in a spawned process that ends with this one; returns what became of each of its jobs."""
     with worker_pool(1, start_drawing) as pool:
         try:
-            return pool.submit(run_world, world, recipes, place).result()
+            return pool.submit(run_world, world, recipes, runs).result()
         except BrokenProcessPool:
             note = "its process crashed (killed, or out of memory); run again"
             return (failure(world, note),)
@@ -56,12 +54,12 @@ def run_apart(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> tuple
 
 def failure(world: PlannedWorld, note: str) -> ClaimsJob:
     """Return the failure of a world as a whole; what was finished before it is found in the store."""
-    return _job(world, PROCESS_JOB, "failed", None, note)
+    return world.job(PROCESS_JOB, "failed", note=note)
 
 
-def run_world(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> tuple[ClaimsJob, ...]:
+def run_world(world: PlannedWorld, recipes: Recipes, runs: WorldsRoot) -> tuple[ClaimsJob, ...]:
     """Bring every stage of one world up to date, in order; after a failure the rest is not run."""
-    config, options = recipes.of(world), options_of(world, Path(place.root), place.device)
+    config, options = recipes.of(world), options_of(world, Path(runs.root), runs.device)
     done: list[ClaimsJob] = []
     names = [WORLD_JOB, *stages_of(world)]
     with root_lock(options.root, LOCK_WAIT_S):
@@ -69,22 +67,22 @@ def run_world(world: PlannedWorld, recipes: Recipes, place: WorldsRoot) -> tuple
             try:
                 done.append(run_job(world, name, config, options))
             except (TrajPilotError, OSError) as error:
-                done.append(_job(world, name, "failed", None, f"{type(error).__name__}: {error}"))
+                done.append(world.job(name, "failed", note=f"{type(error).__name__}: {error}"))
                 break
     missing = names[len(done) :]
-    return (*done, *(_job(world, name, "not run", None, f"{done[-1].job} failed") for name in missing))
+    return (*done, *(world.job(name, "not run", note=f"{done[-1].job} failed") for name in missing))
 
 
 def run_job(world: PlannedWorld, name: str, config: PipelineConfig, options: RunOptions) -> ClaimsJob:
-    """Run one job; the seconds are those of the run that computed its output, not of this look at it."""
+    """Run one job; the seconds are those of the run that computed its output, not of this check of it."""
     if name == WORLD_JOB:
         made = make_world(world, Path(options.root), Path(options.data_root))
-        return _job(world, name, "done", None if made is None else made.seconds, "")
+        return world.job(name, "done", None if made is None else made.seconds)
     if name == SHARED_STAGE:
         share_features(Path(options.root))
     stages: dict[str, AnyStage] = stages_of(world)
     outcome = execute(stages[name], config, options, stages)
-    return _job(world, name, "done", None if outcome.cached else round(outcome.seconds, 1), "")
+    return world.job(name, "done", None if outcome.cached else round(outcome.seconds, 1))
 
 
 def make_world(world: PlannedWorld, root: Path, folder: Path) -> WorldMade | None:
@@ -98,7 +96,7 @@ def make_world(world: PlannedWorld, root: Path, folder: Path) -> WorldMade | Non
         is_whole = not (folder / "world.json").exists()
         describe_world(world.world, folder)
     else:
-        summary = write_world(world.world, folder, 1, _no_progress)
+        summary = write_world(world.world, folder, 1, no_progress)
         is_whole = summary.written == summary.n_takes
     if not is_whole:
         return None
@@ -121,10 +119,8 @@ def share_features(root: Path) -> None:
     """
     seed = root.name.rsplit("-", 1)[-1]
     for other in sorted(root.parent.glob(f"*-{seed}")):
-        for manifest in sorted((other / "artifacts" / SHARED_STAGE).glob("*/manifest.json")):
+        for manifest in sorted((other / "artifacts" / SHARED_STAGE).glob("[!.]*/manifest.json")):
             source = manifest.parent
-            if source.name.startswith("."):
-                continue
             target = root / "artifacts" / SHARED_STAGE / source.name
             if not (target / manifest.name).exists() and source != target:
                 temporary = target.with_name(f".{source.name}.{os.getpid()}")
@@ -132,13 +128,3 @@ def share_features(root: Path) -> None:
                 if target.exists():
                     shutil.rmtree(target)
                 temporary.rename(target)
-
-
-def _no_progress(done: int, total: int, what: str) -> None:
-    """Ignore how far a world is."""
-
-
-def _job(world: PlannedWorld, name: str, status: str, seconds: float | None, note: str) -> ClaimsJob:
-    return ClaimsJob.model_validate(
-        {"world": world.name, "seed": world.seed, "job": name, "status": status, "seconds": seconds, "note": note}
-    )

@@ -11,6 +11,8 @@ from schemas.claims import (
     NO_SCENE,
     NO_STYLE,
     ClaimsConfig,
+    ClaimsJob,
+    JobStatus,
     curve_worlds,
     sweep_worlds,
 )
@@ -29,7 +31,7 @@ CHANGES: Mapping[str, dict[str, float]] = {
 
 
 class PlannedWorld(NamedTuple):
-    """One world of one seed: an independent draw, with a root of its own."""
+    """One world of one seed: sampled independently, with a root of its own."""
 
     name: str
     seed: int
@@ -40,6 +42,10 @@ class PlannedWorld(NamedTuple):
     def folder(self) -> str:
         """Name of its root under the root of the claims."""
         return f"{self.name}-s{self.seed}"
+
+    def job(self, name: str, status: JobStatus, seconds: float | None = None, note: str = "") -> ClaimsJob:
+        """Return what became of one of its jobs."""
+        return ClaimsJob(world=self.name, seed=self.seed, job=name, status=status, seconds=seconds, note=note)
 
 
 class Recipes(NamedTuple):
@@ -97,9 +103,15 @@ def shared(name: str, cfg: ClaimsConfig) -> str | None:
 
 def options_of(world: PlannedWorld, root: Path, device: str) -> RunOptions:
     """Return where a world is computed; its broken takes are deliberate, so rejects do not stop it."""
-    place = root / world.folder
+    folder = root / world.folder
     return RunOptions.model_validate(
-        {"root": str(place), "data_root": str(place / "world"), "workers": 1, "device": device, "max_reject_ratio": 0.5}
+        {
+            "root": str(folder),
+            "data_root": str(folder / "world"),
+            "workers": 1,
+            "device": device,
+            "max_reject_ratio": 0.5,
+        }
     )
 
 

@@ -174,13 +174,6 @@ def plain_mean(n: int) -> Array:
     return np.full(n, 1.0 / n)
 
 
-def only(n: int, place: int) -> Array:
-    """Return the weights of shape (H,) that pick one horizon."""
-    weights: Array = np.zeros(n)
-    weights[place] = 1.0
-    return weights
-
-
 def slope_weights(horizons: Sequence[int]) -> Array:
     """Return the weights, shape (H,), whose product with a profile is its least-squares slope per step of horizon."""
     steps: Array = np.asarray(horizons, dtype=np.float64)
@@ -200,16 +193,26 @@ def estimate(of: Profile, weights_H: Array, confidence: float) -> Estimate:
     used = weights_H != 0
     points_S = of.points[:, used] @ weights_H[used]
     draws_B = (of.draws[:, :, used] @ weights_H[used]).mean(axis=0)
-    low, high = bootstrap.interval(draws_B[:, None, None], np.array([min(of.n_takes)]), confidence)
-    return Estimate(
-        round(float(points_S.mean()), DIGITS),
-        round(float(low[0, 0]), DIGITS),
-        round(float(high[0, 0]), DIGITS),
-        _per_seed(of, points_S),
-        sum(of.n_takes),
-        of.n_windows,
-        two_sided_p(draws_B),
-    )
+    return _figure(of, float(points_S.mean()), points_S, draws_B, min(of.n_takes), confidence)
+
+
+def mean_of(of: Profile | None, cfg: ClaimsConfig) -> Estimate | None:
+    """Read the plain mean over H off a profile; None where nothing was run."""
+    return None if of is None else estimate(of, plain_mean(len(cfg.horizons)), cfg.confidence)
+
+
+def at_each(of: Profile | None, cfg: ClaimsConfig) -> tuple[Estimate, ...]:
+    """Read a profile at each H; nothing where nothing was run."""
+    return () if of is None else tuple(estimate(of, one, cfg.confidence) for one in np.eye(len(cfg.horizons)))
+
+
+def _figure(of: Profile, value: float, points_S: Array, draws_B: Array, n_takes: int, confidence: float) -> Estimate:
+    """Return a value with the interval of its draws (B,), and the takes and windows of a profile."""
+    ends = bootstrap.interval(draws_B[:, None, None], np.array([n_takes]), confidence)
+    low, high = (round(float(end[0, 0]), DIGITS) for end in ends)
+    per_seed = _per_seed(of, points_S)
+    n_all = sum(of.n_takes)
+    return Estimate(round(value, DIGITS), low, high, per_seed, n_all, of.n_windows, two_sided_p(draws_B))
 
 
 def _per_seed(of: Profile, points_S: Array) -> tuple[tuple[int, float], ...]:
@@ -239,19 +242,8 @@ def ratio(top: Profile, bottom: Profile, weights_H: Array, confidence: float) ->
     tops, bottoms = top.points @ weights_H, bottom.points @ weights_H
     with np.errstate(divide="ignore", invalid="ignore"):
         draws_B = (top.draws @ weights_H).mean(axis=0) / (bottom.draws @ weights_H).mean(axis=0)
-        value, per_seed = float(tops.mean() / bottoms.mean()), tops / bottoms
-    n_takes = min(*top.n_takes, *bottom.n_takes)
-    low, high = bootstrap.interval(draws_B[:, None, None], np.array([n_takes]), confidence)
-    low_, high_ = (round(float(end[0, 0]), DIGITS) for end in (low, high))
-    return Estimate(
-        round(value, DIGITS),
-        low_,
-        high_,
-        _per_seed(top, per_seed),
-        sum(top.n_takes),
-        top.n_windows,
-        two_sided_p(draws_B),
-    )
+        value, points_S = float(tops.mean() / bottoms.mean()), tops / bottoms
+    return _figure(top, value, points_S, draws_B, min(*top.n_takes, *bottom.n_takes), confidence)
 
 
 def equivalence(of: Profile, weights_H: Array, cfg: ClaimsConfig) -> Equivalence:

@@ -1,29 +1,29 @@
-"""Scene geometry: whether features lie together by recording rather than by action (paper, appendix on diagnostics).
+"""What distances between features say: whether they lie together by recording rather than by action, and whether true
+plans come closer to the goal with every step (paper, appendices on diagnostics and on goal progress).
 
-Pairs, distance and reasons: docs/decisions/claims-checks.md. Axes: N test segments, R of them, D feature width.
+Pairs, distance, readings and reasons: docs/decisions/claims-checks.md. Axes: N test segments, R of them, D feature
+width; of goal progress: N windows of one horizon H, M = H - 2 middle steps.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from schemas.checks import GeometryConfig
-from schemas.results import GeometryScore
+from schemas.results import GeometryScore, GoalProgress
 from trajpilot_core.arrays import Codes, Mask
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.models.predictor import feature_scales
-
-PairKind = Literal["adjacent", "same_take_far", "other_take_same_action", "random"]
-KINDS: tuple[PairKind, ...] = ("adjacent", "same_take_far", "other_take_same_action", "random")
+from trajpilot_core.studies.claims.evidence.tables import KINDS
 
 
 @dataclass(frozen=True)
 class ScoredSegments:
     """The segments of the test takes that have a feature, N of them, in order of their ids."""
 
+    ids: tuple[str, ...]
     features: Tensor
     """(N, D) float32, pooled and standardised."""
     take_ids: tuple[str, ...]
@@ -35,7 +35,7 @@ class ScoredSegments:
     run: Codes
     """(N,) run within the take; a lost segment starts a new one."""
     position: Codes
-    """(N,) place in the take."""
+    """(N,) position in the take."""
     label: Codes
     """(N,)."""
 
@@ -64,24 +64,63 @@ def scene_geometry(inputs: Inputs, config: GeometryConfig) -> list[GeometryScore
             np.add.at(sums[kind], segments.take[rows], np.where(pairs, far, 0.0).sum(axis=1))
             np.add.at(counts[kind], segments.take[rows], pairs.sum(axis=1))
     return [
-        GeometryScore(take_id=take, kind=name, distance=float(sums[kind, t]), n=int(counts[kind, t]))
+        GeometryScore.model_validate(
+            {"take_id": take, "kind": name, "distance": float(sums[kind, t]), "n": int(counts[kind, t])}
+        )
         for t, take in enumerate(segments.take_ids)
         for kind, name in enumerate(KINDS)
     ]
+
+
+def goal_progress(inputs: Inputs) -> list[GoalProgress]:
+    """Count the test windows whose middle steps approach the Goal monotonically, per horizon and take.
+
+    Windows with a segment that has no feature are left out, as they are by every row.
+
+    Args:
+        inputs: takes, segments, windows and features.
+    """
+    segments = scored_segments(inputs)
+    at = {name: row for row, name in enumerate(segments.ids)}
+    windows = inputs.table("windows", ["horizon", "segment_ids"]).to_pylist()
+    tested = [row for row in windows if all(name in at for name in row["segment_ids"])]
+    found: list[GoalProgress] = []
+    for horizon in sorted({row["horizon"] for row in tested}):
+        rows_NH = np.array([[at[name] for name in row["segment_ids"]] for row in tested if row["horizon"] == horizon])
+        take_N = segments.take[rows_NH[:, 0]]
+        n_T, monotone_T = np.bincount(take_N), np.bincount(take_N, approaches(segments.features[rows_NH]))
+        for take in np.flatnonzero(n_T):
+            counts = {"n_windows": int(n_T[take]), "monotone": int(monotone_T[take])}
+            found.append(GoalProgress(take_id=segments.take_ids[take], horizon=horizon, **counts))
+    return found
+
+
+def approaches(features_NHD: Tensor) -> Mask:
+    """Return (N,): true where the l1 distance to the last step falls at every middle step.
+
+    Start is not in the chain, so that a single middle step always counts, as in the paper's table.
+
+    Args:
+        features_NHD: (N, H, D) of the steps, standardised.
+    """
+    distance_NM = (features_NHD[:, 1:-1] - features_NHD[:, -1:]).abs().mean(-1)
+    falls: Mask = (distance_NM.diff(dim=1) < 0).all(1).numpy()
+    return falls
 
 
 def scored_segments(inputs: Inputs) -> ScoredSegments:
     """Collect the test segments; their features are standardised per component on the training takes."""
     takes = {row["take_id"]: row for row in inputs.table("takes", ["take_id", "split", "capture"]).to_pylist()}
     columns = ["segment_id", "take_id", "run", "position", "label_id"]
-    place = {row["segment_id"]: row for row in inputs.table("segments", columns).to_pylist()}
+    of_segment = {row["segment_id"]: row for row in inputs.table("segments", columns).to_pylist()}
     ids, features = pooled_features(inputs)
-    split = np.array([takes[place[name]["take_id"]]["split"] for name in ids])
+    split = np.array([takes[of_segment[name]["take_id"]]["split"] for name in ids])
     mean, scale = feature_scales(features[split == "train"][:, None])
     rows = sorted(np.flatnonzero(split == "test").tolist(), key=lambda row: ids[row])
-    mine = [place[ids[row]] for row in rows]
+    mine = [of_segment[ids[row]] for row in rows]
     tested = tuple(sorted(name for name, row in takes.items() if row["split"] == "test"))
     return ScoredSegments(
+        ids=tuple(ids[row] for row in rows),
         features=(features[rows] - mean) / scale,
         take_ids=tested,
         take=np.searchsorted(tested, [row["take_id"] for row in mine]),
@@ -111,10 +150,10 @@ def distances(first_RD: Tensor, second_ND: Tensor) -> Tensor:
     return torch.cdist(first_RD, second_ND, p=1) / first_RD.shape[1]
 
 
-def pairs_of(segments: ScoredSegments, rows: Codes, kind: PairKind, config: GeometryConfig) -> Mask:
+def pairs_of(segments: ScoredSegments, rows: Codes, kind: str, config: GeometryConfig) -> Mask:
     """Return (R, N): true where a segment of `rows` (R,) and any other form a pair of the kind.
 
-    adjacent: neighbours of one run. same_take_far: one take, another label, at least `far_steps` places later.
+    adjacent: neighbours of one run. same_take_far: one take, another label, at least `far_steps` positions later.
     other_take_same_action: another capture (another room), the same label. random: another capture, another label.
     """
     later = segments.position - segments.position[rows, None]

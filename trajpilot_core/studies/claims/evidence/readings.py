@@ -7,10 +7,9 @@ from schemas.claims import ClaimsConfig
 from trajpilot_core.methods import in_order
 from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.report.tables.table import NOTHING, Cell, Value, number
-from trajpilot_core.studies.claims import statistics
-from trajpilot_core.studies.claims.contrasts import contrast
-from trajpilot_core.studies.claims.statistics import Equivalence, Estimate, estimate
-from trajpilot_core.studies.claims.tables import CEILING, Evidence
+from trajpilot_core.studies.claims.evidence.contrasts import contrast
+from trajpilot_core.studies.claims.evidence.statistics import Equivalence, Estimate, at_each, mean_of
+from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
 
 R = TypeVar("R")
 METRIC_NAMES = {"m1": "M@1", "m5": "M@5", "mseq": "MSeq", "f1": "F@1", "f5": "F@5", "fseq": "FSeq"}
@@ -35,18 +34,14 @@ def reading(
     evidence: Evidence, world: str, row: str, reference: str | None, metric: str, cfg: ClaimsConfig
 ) -> Estimate | None:
     """Return the plain mean over H of a row or a difference; None where it was not run."""
-    profile = contrast(evidence, world, row, reference, metric, cfg).profile
-    return None if profile is None else estimate(profile, statistics.plain_mean(len(cfg.horizons)), cfg.confidence)
+    return mean_of(contrast(evidence, world, row, reference, metric, cfg).profile, cfg)
 
 
 def per_horizon(
     evidence: Evidence, world: str, row: str, reference: str | None, metric: str, cfg: ClaimsConfig
-) -> list[Estimate]:
+) -> tuple[Estimate, ...]:
     """Return a row or a difference at each H; nothing where it was not run."""
-    profile = contrast(evidence, world, row, reference, metric, cfg).profile
-    n = len(cfg.horizons)
-    places = range(n) if profile is not None else ()
-    return [estimate(profile, statistics.only(n, at), cfg.confidence) for at in places if profile is not None]
+    return at_each(contrast(evidence, world, row, reference, metric, cfg).profile, cfg)
 
 
 def rows_in_order(evidence: Evidence, world: str) -> list[str]:
@@ -87,7 +82,7 @@ def spread(values: Sequence[float], planned: int, digits: int = 1, is_signed: bo
     Args:
         values: one per seed that is there.
         planned: seeds that there should be.
-        digits: places after the point.
+        digits: digits after the point.
         is_signed: print a plus sign.
     """
     if not values:

@@ -5,11 +5,10 @@ from itertools import combinations
 
 from schemas.claims import BASE, FEATURE_SPACE, ClaimsConfig, curve_worlds, world_seeds
 from trajpilot_core.methods import with_role
-from trajpilot_core.studies.claims import statistics
-from trajpilot_core.studies.claims.contrasts import contrast, untrained
-from trajpilot_core.studies.claims.hypotheses import Verdict
-from trajpilot_core.studies.claims.statistics import Estimate, estimate
-from trajpilot_core.studies.claims.tables import CEILING, Evidence
+from trajpilot_core.studies.claims.evidence.contrasts import contrast, untrained
+from trajpilot_core.studies.claims.evidence.statistics import Estimate, mean_of
+from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
+from trajpilot_core.studies.claims.verdicts.hypotheses import Verdict, withheld
 
 Pair = tuple[str, str]
 """A world by files and a world by features."""
@@ -74,34 +73,27 @@ def compare_entries(
     """
     seeds = tuple(seed for seed in world_seeds(cfg, worlds[0]) if seed in world_seeds(cfg, worlds[1]))
     cfg = cfg.replace(seeds=seeds)
-    mean = statistics.plain_mean(len(cfg.horizons))
     rows = sorted(rows_of(evidence, worlds[0]) & rows_of(evidence, worlds[1]))
-    figures, gaps = [], set()
+    figures: list[tuple[str, Estimate, Estimate]] = []
+    swaps: list[Swap] = []
+    gaps: set[str] = set()
     for row in rows:
-        found = [contrast(evidence, world, row, None, metric, cfg) for world in worlds]
-        gaps |= {gap for _, gap in found if gap}
-        read = [estimate(profile, mean, cfg.confidence) for profile, _ in found if profile is not None]
+        read, missing = _in_both(evidence, worlds, row, None, metric, cfg)
+        gaps |= missing
         if len(read) == len(worlds):
             figures.append((row, read[0], read[1]))
     figures.sort(key=lambda item: (-item[1].value, item[0]))
-    found_swaps = [
-        _swap(evidence, worlds, a[0], b[0], metric, cfg) for a, b in combinations(figures, 2) if _differ(a, b)
-    ]
-    swaps = tuple(swap for swap, _ in found_swaps if swap is not None)
-    gaps |= {gap for _, gap in found_swaps if gap}
+    for one, two in combinations(figures, 2):
+        if (one[1].value - two[1].value) * (one[2].value - two[2].value) < 0:
+            read, missing = _in_both(evidence, worlds, one[0], two[0], metric, cfg)
+            gaps |= missing
+            swaps += [Swap(one[0], two[0], *read)] if len(read) == len(worlds) else []
     n_pairs = len(figures) * (len(figures) - 1) // 2
     gap = "; ".join(sorted(gaps)) or ("" if n_pairs else "no rows that both worlds have")
     weak = [model for world in worlds for model in untrained(evidence, world, rows, cfg)]
     tau = 1 - 2 * len(swaps) / n_pairs if n_pairs else None
-    return EntryOrders(metric, worlds, seeds, tuple(figures), tau, swaps, *_verdict(swaps, gap, weak))
-
-
-def _verdict(swaps: tuple[Swap, ...], gap: str, weak: list[str]) -> tuple[Verdict, str]:
-    """Return the verdict on two orders, and why it is withheld."""
     shown: Verdict = "fails" if any(swap.is_shown() for swap in swaps) else "undecided" if swaps else "holds"
-    if gap:
-        return "not run", gap
-    return ("undertrained", f"UNDERTRAINED: {', '.join(weak)}; by the intervals: {shown}") if weak else (shown, "")
+    return EntryOrders(metric, worlds, seeds, tuple(figures), tau, tuple(swaps), *withheld(shown, gap, weak))
 
 
 def rows_of(evidence: Evidence, world: str) -> set[str]:
@@ -113,17 +105,10 @@ def rows_of(evidence: Evidence, world: str) -> set[str]:
     return {row for row in held if not row.startswith(CEILING) and row not in with_role("floor")}
 
 
-def _differ(one: tuple[str, Estimate, Estimate], two: tuple[str, Estimate, Estimate]) -> bool:
-    """Return whether the entries put two rows in opposite order."""
-    return (one[1].value - two[1].value) * (one[2].value - two[2].value) < 0
-
-
-def _swap(
-    evidence: Evidence, worlds: Pair, row: str, reference: str, metric: str, cfg: ClaimsConfig
-) -> tuple[Swap | None, str]:
-    """Return the paired difference of two rows in both worlds, and what is missing of it."""
-    mean = statistics.plain_mean(len(cfg.horizons))
+def _in_both(
+    evidence: Evidence, worlds: Pair, row: str, reference: str | None, metric: str, cfg: ClaimsConfig
+) -> tuple[list[Estimate], set[str]]:
+    """Return a row or a difference in both worlds, as far as it was run, and what is missing of it."""
     found = [contrast(evidence, world, row, reference, metric, cfg) for world in worlds]
-    read = [estimate(profile, mean, cfg.confidence) for profile, _ in found if profile is not None]
-    gap = "; ".join(gap for _, gap in found if gap)
-    return (Swap(row, reference, *read) if len(read) == len(worlds) else None), gap
+    read = [figure for of, _ in found if (figure := mean_of(of, cfg)) is not None]
+    return read, {gap for _, gap in found if gap}

@@ -1,0 +1,1 @@
+"""The simulated worlds of the claims: which there are, how they are computed, what is gathered from them."""
