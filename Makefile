@@ -1,7 +1,7 @@
 # make demo   sets up everything, runs the full pipeline on the simulated world, says where the report lies
 # make test   the same with the test tools (requirements-dev.lock), passes the tests
 # make stack-test   the stack of docker-compose.yml as processes, with PostgreSQL and a browser
-# make soak   150 kills of the stages by countdown and 30 of whole runs; goes on where it was interrupted
+# make soak   failing disks, 150 kills of the stages by countdown and 30 of whole runs; goes on where it was interrupted
 # make stack-kills  kills parts of that stack in the middle of runs and checks what recovery makes of it
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -35,10 +35,11 @@ test: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m "not stack"
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m "not stack and not campaign"
 
 # Kills the stages at their n-th write, fsync, rename or checkpoint, and whole runs at random moments; the log says what each cost.
 soak: $(VENV)/installed-dev
+	$(BIN)/pytest -m campaign -p no:xdist tests/crashes
 	$(BIN)/python tests/crashes/soak.py --kills 150 --flows 30 --seed 0 --work runs/soak --log runs/soak/log.jsonl
 
 # The processes of docker-compose.yml with their environment, over a PostgreSQL of their own: docs/operations.md.
@@ -57,7 +58,7 @@ check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu and not stack"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu and not stack and not campaign"
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .

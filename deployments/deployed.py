@@ -5,8 +5,9 @@ defaults, which `trajpilot deploy` sets. So `prefect deployment run full-pipelin
 UI begins with the values of the deployment's recipe; only what is changed there counts (docs/decisions/recipes.md).
 """
 
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from prefect import Flow, flow, runtime
 
@@ -17,7 +18,6 @@ from flows import pipeline, stages
 from flows import predict as predicting
 from flows import watch as watching
 from flows.naming import named
-from schemas.artifacts import ArtifactRef
 from schemas.changes import over
 from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import PlanQuery
@@ -39,29 +39,30 @@ def run_name() -> str:
 
 
 def deployed(
-    inner: Flow[[PipelineConfig, RunOptions], T], *, computes: bool = True
+    name: str, run_it: Callable[[PipelineConfig, RunOptions], T], *, computes: bool = True
 ) -> Flow[[PipelineConfig, RunOptions], T]:
-    """Return `inner` with a recipe and what is changed in it, in place of a whole configuration.
+    """Return a flow with a recipe and what is changed in it, in place of a whole configuration.
 
     Args:
-        inner: the flow.
+        name: of the flow.
+        run_it: its body; its docstring describes the flow.
         computes: it is a run, which is announced and remembered as the last one.
     """
 
     def as_asked(config: PipelineConfig = PREFILLED, run: AskedRun = DEFAULTS) -> T:
         run = over(DEFAULTS, run)
         if computes:
-            check_built(run.recipe, _asked(inner.name, run))
+            check_built(run.recipe, _asked(name, run))
         base = recipe(run.recipe)
         whole = over(base, config, prefill=PREFILLED)
         if computes:
             mark_tasks_of_crashed_runs()
             announce(run.recipe, base, whole)
             remember_run(whole, run)
-        return cast(T, cast(Any, inner.fn)(whole, run))
+        return run_it(whole, run)
 
-    as_asked.__doc__ = inner.description
-    return flow(name=inner.name, flow_run_name=run_name, persist_result=False)(as_asked)
+    as_asked.__doc__ = run_it.__doc__
+    return flow(name=name, flow_run_name=run_name, persist_result=False)(as_asked)
 
 
 def _asked(flow_name: str, run: RunOptions) -> list[str]:
@@ -71,24 +72,25 @@ def _asked(flow_name: str, run: RunOptions) -> list[str]:
     return selected(run.replace(only=(own,)) if alone else run)
 
 
-@cache
-def deployed_stage(name: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
-    """Return the flow of one stage as it is deployed."""
-    return deployed(stages.stage_flow(name))
-
-
-def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
-    """Return the flow of a stage of the list: the entrypoint `deployments/deployed.py:features`."""
-    if name not in STAGES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage is called so")
-    return deployed_stage(name)
-
-
-full_pipeline = deployed(pipeline.full_pipeline)
-watch = deployed(watching.watch, computes=False)
-
-
-@flow(name="predict", flow_run_name=run_name, persist_result=False)
-def predict(query: PlanQuery, run: AskedRun = DEFAULTS) -> str:
+def predict_as_asked(query: PlanQuery, run: AskedRun = DEFAULTS) -> str:
     """Predict what happens between two clips of a video, with the models under the root of the deployment."""
     return predicting.predict.fn(query, over(DEFAULTS, run))
+
+
+OTHERS: Mapping[str, Callable[[], Flow[..., Any]]] = {
+    "full_pipeline": lambda: deployed("full-pipeline", pipeline.full_pipeline.fn),
+    "watch": lambda: deployed("watch", watching.watch.fn, computes=False),
+    "predict": lambda: flow(name="predict", flow_run_name=run_name, persist_result=False)(predict_as_asked),
+}
+"""Flows that are no stage. A flow is made when it is asked for: Prefect describes its parameters then, which takes a
+good part of a second, and loads this file anew for every deployment and run."""
+
+
+@cache
+def __getattr__(name: str) -> Flow[..., Any]:
+    """Return the flow of a deployment: the entrypoint `deployments/deployed.py:features`."""
+    if name in OTHERS:
+        return OTHERS[name]()
+    if name in STAGES:
+        return deployed(name.replace("_", "-"), stages.stage_body(name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage or flow is called so")

@@ -1,5 +1,6 @@
 """One flow per stage, to re-run a single stage after a data update. Each is an attribute with the stage's name."""
 
+from collections.abc import Callable
 from functools import cache
 
 from prefect import Flow, flow
@@ -13,9 +14,8 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES, selected
 
 
-@cache
-def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
-    """Build the flow of one declared stage."""
+def stage_body(stage: str) -> Callable[[PipelineConfig, RunOptions], ArtifactRef]:
+    """Return what the flow of one declared stage does."""
 
     def run_one(config: PipelineConfig, run: RunOptions) -> ArtifactRef:
         asked = selected(run.replace(only=run.only or (stage,)))
@@ -27,7 +27,13 @@ def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
         return done
 
     run_one.__doc__ = f"Run the stage {stage}; the stages that it reads must have run."
-    return flow(name=stage.replace("_", "-"), flow_run_name=run_name, persist_result=False)(run_one)
+    return run_one
+
+
+@cache
+def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
+    """Build the flow of one declared stage."""
+    return flow(name=stage.replace("_", "-"), flow_run_name=run_name, persist_result=False)(stage_body(stage))
 
 
 def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:

@@ -83,6 +83,7 @@ def test_a_folder_that_leaks_errors_of_the_system_is_found(tmp_path: Path, monke
     assert not isinstance(leaked.value, StoreIOError)
 
 
+@pytest.mark.campaign
 def test_faults_under_the_real_stages_a_full_disk_and_a_read_only_root_end_clean(
     undisturbed: Callable[[Path], Path], tmp_path: Path
 ) -> None:

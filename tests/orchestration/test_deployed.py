@@ -366,9 +366,9 @@ def test_a_look_at_the_data_root_is_not_remembered_as_a_run(monkeypatch: pytest.
     monkeypatch.setattr(deployed, "announce", lambda *_: remembered.append("said"))
     monkeypatch.setattr(deployed.watching.watch, "fn", lambda *_: ())
     monkeypatch.setattr(deployed.pipeline.full_pipeline, "fn", lambda *_: {})
-    deployed.watch.fn()
+    deployed.OTHERS["watch"]().fn()
     assert remembered == []
-    deployed.full_pipeline.fn()
+    deployed.OTHERS["full_pipeline"]().fn()
     assert remembered == ["said", "run"]
 
 

@@ -11,6 +11,8 @@ import pytest
 from compose_server import LOGIN, Served, ask
 from hostile import SECRET
 
+from deployments import deploy as deploying
+from deployments.declared import prefect_file
 from deployments.recipes import recipe
 from schemas.config import RunOptions
 
@@ -160,13 +162,20 @@ def test_deploy_refuses_an_address_with_a_login_and_does_not_repeat_it(
     assert SECRET not in said
 
 
-def test_poses_go_to_the_pool_that_the_deployed_recipe_needs(served: Served, home: Path) -> None:
+def test_poses_go_to_the_pool_that_the_deployed_recipe_needs(
+    served: Served, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one deployment in question is declared again; all of them were by the command, for a recipe with poses."""
+    whole = prefect_file()
+    mine = [item for item in whole["deployments"] if item["name"] == "trajectories"]
+    monkeypatch.setattr(deploying, "prefect_file", lambda: {**whole, "deployments": mine})
+    for name, value in environment(served, home).items():
+        monkeypatch.setenv(name, value)
+
     def pool() -> str:
         found = json.loads(ask(served.url, "GET", "/api/deployments/name/trajectories/trajectories", LOGIN).body)
         return str(found["work_pool_name"])
 
     assert pool() == "trajpilot-cpu"
-    line = f"trajpilot deploy --data {home} --root {home}/runs --recipe keystep"
-    status, said = typed(line, home, environment(served, home))
-    assert status == 0, said
+    deploying.declare({"data_root": str(home), "root": f"{home}/runs", "recipe": "keystep"})
     assert pool() == "trajpilot-gpu"

@@ -4,6 +4,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -184,11 +185,12 @@ def _manifest(work: KeyedStage, entries: dict[str, Entry], n_in: int, n_out: int
         n_in=n_in,
         n_out=n_out,
         rejected=rejected,
-        libraries=library_versions(),
+        libraries=dict(library_versions()),
     )
 
 
-def library_versions() -> dict[str, str]:
+@cache
+def library_versions() -> Mapping[str, str]:
     """Return the versions of the libraries that compute, as far as they are installed; nothing is imported."""
     installed = {}
     for name in LIBRARIES:
