@@ -31,6 +31,7 @@ from trajpilot_core.models.ranking import truth_ranks
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, endpoint_keys
 from trajpilot_core.retrieval.candidates import truth_of
 from trajpilot_core.training.loop import one_thread
+from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
 STAGE = "evaluation"
 WINDOWS_AT_ONCE = 1024
@@ -112,10 +113,10 @@ def predict_rows(
 ) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Return the tables of predictions, headroom and shuffles of one split; `data` lie on `device`."""
     predictions, headroom, shuffles = [], [], []
-    total = len(files.seeds) * len(data.windows)
+    total, known = len(files.seeds) * len(data.windows), StatisticsByChain()
     for seed in files.seeds:
         view = chain_view(data, files, chains_of(data)[0], seed, device)
-        ready = load_scorers(scorers, view, seed, device)
+        ready = load_scorers(scorers, view, seed, device, known)
         for horizon, windows in data.windows.items():
             rows = (windows.split == SPLITS.index(split)).nonzero()[:, 0]
             if not len(rows):

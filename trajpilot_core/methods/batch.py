@@ -7,20 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from schemas.training import Ablation, ScorerConfig
 from trajpilot_core.data.chains import ModelFile
 from trajpilot_core.errors import MethodError
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.models.scorer_plus import ScorerPlus
+from trajpilot_core.models.scorer_plus import AnsweringRoles, ScorerPlus
 from trajpilot_core.retrieval.bank import Bank, ChainView, no_traj_plans
 from trajpilot_core.retrieval.candidates import Candidates, find_candidates, permuted
 from trajpilot_core.training.scorer import Queries, queries_of
 from trajpilot_core.training.scorer_file import load_plus, load_scorer, scorer_config
 from trajpilot_core.training.scorer_fit import ScorerDecision
 from trajpilot_core.training.scorer_plus_fit import PlusDecision
-from trajpilot_core.training.scorer_plus_statistics import PlusSource, plus_source
+from trajpilot_core.training.scorer_plus_statistics import PlusSource, StatisticsByChain, plus_source
 
 
 class ReadyScorer(NamedTuple):
@@ -36,6 +37,8 @@ class ReadyPlus(NamedTuple):
     scorer: ScorerPlus
     decision: PlusDecision
     source: PlusSource
+    known: AnsweringRoles
+    """What its weights make of the source's statistics."""
 
 
 @dataclass(frozen=True)
@@ -96,15 +99,31 @@ class WindowBatch:
         return self.scorers
 
 
-def load_scorers(file: ModelFile, view: ChainView, seed: int, device: str) -> Scorers:
-    """Read the scorers of one seed, and collect what Scorer+ takes from the training takes of the final chain."""
+def load_scorers(
+    file: ModelFile, view: ChainView, seed: int, device: str, known: StatisticsByChain | None = None
+) -> Scorers:
+    """Read the scorers of one seed, and collect what Scorer+ takes from the training takes of the final chain.
+
+    Args:
+        file: the entry `scorers`.
+        view: the final chain.
+        seed: which scorers.
+        device: where they run.
+        known: statistics of the view's data, as in `plus_source`.
+    """
     config = scorer_config(file)
     ablated = {name: ReadyScorer(*load_scorer(file, seed, device, name)) for name in config.ablations}
     plus = None
     if config.plus is not None:
         scorer, decision = load_plus(file, config.plus, seed, device)
-        plus = ReadyPlus(scorer, decision, plus_source(view, config))
+        plus = ready_plus(scorer, decision, plus_source(view, config, known))
     return Scorers(config, ReadyScorer(*load_scorer(file, seed, device)), ablated, plus)
+
+
+@torch.inference_mode()
+def ready_plus(scorer: ScorerPlus, decision: PlusDecision, source: PlusSource) -> ReadyPlus:
+    """Put together what Scorer+ answers with."""
+    return ReadyPlus(scorer, decision, source, scorer.answering(source.fitted.statistics))
 
 
 def retrieve(

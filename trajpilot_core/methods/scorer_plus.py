@@ -23,7 +23,7 @@ def plus_answers_of(view: "ChainView", found: "Candidates", plus: "ReadyPlus") -
 
     queries = plus_queries(plus.source, found)
     fallback = rank_plan(found.fallback, view)
-    parts = list(plus_answers(plus.scorer, queries, plus.source.statistics))
+    parts = list(plus_answers(plus.scorer, queries, plus.known))
     ranked = [best(part.probability.flatten(0, 1), RANKED) for part in parts]
     ids, scores = (torch.cat([part[i] for part in ranked]).view(fallback.ids.shape) for i in (0, 1))
     gain, decoded = torch.cat([part.gain for part in parts]), torch.cat([part.decoded for part in parts])

@@ -5,6 +5,7 @@ Source: docs/decisions/scorer-plus.md.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -14,6 +15,8 @@ from schemas.training import ScorerPlusConfig
 from trajpilot_core.models.role_chain import (
     TINY,
     RoleChain,
+    RoleMoves,
+    Sparse,
     best_middles,
     coupling,
     kept_chain,
@@ -21,6 +24,7 @@ from trajpilot_core.models.role_chain import (
     marginals,
     role_kernel,
     role_moves,
+    sparse,
     with_ends,
 )
 
@@ -38,7 +42,7 @@ class TrainingStatistics:
     """(V, E) label embeddings."""
     counts: Tensor
     """(T, V) float32, how often each take holds each label."""
-    follows: Tensor
+    follows: Sparse
     """(V, V) float32, how often the column's label follows the row's."""
     look: Tensor
     """(V, V) squared distances of the labels' looks."""
@@ -46,6 +50,11 @@ class TrainingStatistics:
     """(V, V) likeness of the labels' contexts."""
     clash: Tensor
     """(V, T) product of the label's and the take's effects on head motion."""
+
+    @cached_property
+    def held(self) -> Sparse:
+        """Return `counts`: a take holds few of the labels."""
+        return sparse(self.counts)
 
 
 class PlusInputs(NamedTuple):
@@ -60,14 +69,35 @@ class PlusInputs(NamedTuple):
     """(B, T) log likelihood ratios of the takes, from the motion of both ends; -inf for takes not to be seen."""
 
 
+class Roles(NamedTuple):
+    """What the weights make of the training takes, the same for all queries of a chain."""
+
+    statistics: TrainingStatistics
+    kernel: Tensor
+    """(V, V), rows sum to 1: which labels can stand in the place of which."""
+    moves: Tensor | RoleMoves
+    """(V, V), see `RoleChain`."""
+    preference: Tensor
+    """(T, V) how much each take prefers each label."""
+    common: Tensor
+    """(V,) the preference of all takes alike, which is added."""
+
+
+class AnsweringRoles(NamedTuple):
+    """Roles of weights that no longer change, with what only answers need: V^3 once for all queries of a chain."""
+
+    roles: Roles
+    """Its `moves` are whole."""
+    share: Tensor
+    """(T, V) each take's preference of a label within its role."""
+
+
 class SequenceReading(NamedTuple):
     """A query's model of its sequence, and what it is made of."""
 
     chain: RoleChain
     weight: Tensor
     """(B, T) weights of the takes, rows sum to 1 (or 0 where none may be seen)."""
-    share: Tensor
-    """(T, V) each take's preference of a label within its role."""
 
 
 class ScorerPlus(nn.Module):
@@ -89,14 +119,27 @@ class ScorerPlus(nn.Module):
         self.kinship, self.own = _weight(config.kinship), _weight(config.own)
         self.jump = _weight(config.jump)
 
-    def read(self, inputs: PlusInputs, statistics: TrainingStatistics) -> SequenceReading:
-        """Return the model of B queries' sequences."""
+    def roles(self, statistics: TrainingStatistics) -> Roles:
+        """Return what the weights make of the training takes; no product of three V x V matrices."""
         kernel_VV = role_kernel(statistics.look, statistics.context, self.look.exp(), self.context.exp())
-        preference_TV = self._preferences(statistics, kernel_VV)
+        common_V = self.common.exp() * statistics.counts.mean(0) + 1e-6
+        moves = role_moves(statistics.follows, kernel_VV)
+        return Roles(statistics, kernel_VV, moves, self._preferences(statistics, kernel_VV), common_V)
+
+    def answering(self, statistics: TrainingStatistics) -> AnsweringRoles:
+        """Return what `answer` reads: to be computed once for all queries of a chain."""
+        roles = self.roles(statistics)
+        moves_VV = roles.moves.dense() if isinstance(roles.moves, RoleMoves) else roles.moves
+        share_TV = _shares(roles.preference + roles.common, roles.kernel)
+        return AnsweringRoles(roles._replace(moves=moves_VV), share_TV)
+
+    def read(self, inputs: PlusInputs, roles: Roles) -> SequenceReading:
+        """Return the model of B queries' sequences."""
+        statistics = roles.statistics
         unary_BHV = self._unary(inputs, statistics.bank)
         weight_BT = self._weights(inputs.manner, unary_BHV[:, [0, -1]].softmax(-1), statistics)
         taken_BV = (weight_BT @ _odds(-self.clash.exp() * statistics.clash).T).clamp_min(TINY).log()
-        preference_BV = weight_BT @ preference_TV + self._common(statistics)
+        preference_BV = weight_BT @ roles.preference + roles.common
         prior_BV = self.prior.exp() * (preference_BV / preference_BV.sum(1, keepdim=True) + 1e-4).log()
         unary_BHV = torch.cat(
             [
@@ -108,8 +151,7 @@ class ScorerPlus(nn.Module):
         )
         potential_HVB = (unary_BHV - unary_BHV.amax(-1, keepdim=True)).exp().permute(1, 2, 0)
         jump = self.jump.exp().clamp_max(0.5)
-        chain = RoleChain(potential_HVB, kernel_VV, role_moves(statistics.follows, kernel_VV), preference_BV.T, jump)
-        return SequenceReading(chain, weight_BT, _shares(preference_TV + self._common(statistics), kernel_VV))
+        return SequenceReading(RoleChain(potential_HVB, roles.kernel, roles.moves, preference_BV.T, jump), weight_BT)
 
     def _unary(self, inputs: PlusInputs, bank_VE: Tensor) -> Tensor:
         """Return (B, H, V): the weighted cosines of all experts, and what the ends were recognised as."""
@@ -120,18 +162,16 @@ class ScorerPlus(nn.Module):
         first_B1V, last_B1V = unary_BHV[:, :1] + seen_B2V[:, :1], unary_BHV[:, -1:] + seen_B2V[:, 1:]
         return torch.cat([first_B1V, unary_BHV[:, 1:-1], last_B1V], dim=1)
 
-    def _common(self, statistics: TrainingStatistics) -> Tensor:
-        """Return (V,): the preference that is used in addition to the takes' own, from all of them alike."""
-        return self.common.exp() * statistics.counts.mean(0) + 1e-6
-
     def _preferences(self, statistics: TrainingStatistics, kernel_VV: Tensor) -> Tensor:
         """Return (T, V): each take's counts, mixed with those of takes that prefer the same labels within the roles."""
-        share_TV = _shares(statistics.counts + self.config.sparse * statistics.counts.mean(0) + 1e-6, kernel_VV).log()
-        alike_TT = statistics.counts @ share_TV.T
+        added_V = self.config.sparse * statistics.counts.mean(0) + 1e-6
+        within_TV = statistics.held.times(kernel_VV.T) + added_V @ kernel_VV.T
+        share_TV = ((statistics.counts + added_V) / within_TV.clamp_min(TINY)).log()
+        alike_TT = statistics.held.times(share_TV.T)
         others = torch.eye(len(alike_TT), dtype=torch.bool, device=alike_TT.device)
         kin_TT = (self.kinship.exp() * (alike_TT + alike_TT.T) / 2).masked_fill(others, -1e30).softmax(1)
         own = self.own.exp().clamp_max(1.0)
-        return own * statistics.counts + (1 - own) * kin_TT @ statistics.counts
+        return own * statistics.counts + (1 - own) * statistics.held.transposed_times(kin_TT.T).T
 
     def _weights(self, manner_BT: Tensor, ends_B2V: Tensor, statistics: TrainingStatistics) -> Tensor:
         """Return (B, T): softmax of how well each take explains the motion and the labels of both ends.
@@ -149,19 +189,19 @@ class ScorerPlus(nn.Module):
 
     def forward(self, inputs: PlusInputs, statistics: TrainingStatistics) -> Tensor:
         """Return (B, H, V): the probability of each label at each step."""
-        return marginals(self.read(inputs, statistics).chain)
+        return marginals(self.read(inputs, self.roles(statistics)).chain)
 
-    def answer(self, inputs: PlusInputs, statistics: TrainingStatistics) -> tuple[Tensor, Tensor]:
+    def answer(self, inputs: PlusInputs, known: AnsweringRoles) -> tuple[Tensor, Tensor]:
         """Return the probabilities (B, H, V), and the (B, H) long sequence whose middles are most probable together.
 
         A single middle step is its marginal's best.
         """
-        reading = self.read(inputs, statistics)
+        reading = self.read(inputs, known.roles)
         probability_BHV = marginals(reading.chain)
         kept = kept_chain(reading.chain, probability_BHV, self.config.kept_labels)
         places_BNM, score_BN = best_middles(kept, self.config.beam)
         labels_BNM = labels_of(kept, places_BNM)
-        best_B = (score_BN + coupling(labels_BNM, reading.weight, reading.share, self.config.coupled_takes)).argmax(1)
+        best_B = (score_BN + coupling(labels_BNM, reading.weight, known.share, self.config.coupled_takes)).argmax(1)
         decoded_BH = with_ends(kept, places_BNM[torch.arange(len(best_B), device=best_B.device), best_B])
         if labels_BNM.shape[2] == 1:
             decoded_BH[:, 1] = probability_BHV[:, 1].max(dim=-1).indices

@@ -20,6 +20,7 @@ def run(work: Work[ScorerConfig]) -> None:
     from trajpilot_core.training.loop import one_thread
     from trajpilot_core.training.scorer_file import pack_scorers
     from trajpilot_core.training.scorer_fit import epochs_of, fit_scorers
+    from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
     config = work.config
     device, scratch = work.runtime.device, work.runtime.scratch
@@ -30,10 +31,12 @@ def run(work: Work[ScorerConfig]) -> None:
     def told(done: int, total: int, what: str) -> None:
         work.runtime.progress(done, total, f"{UNIT}; {what}")
 
-    total = len(files.seeds) * each
+    total, known = len(files.seeds) * each, StatisticsByChain()
     with one_thread(device):
         fitted = {
-            seed: fit_scorers(data, files, config, seed, scratch / f"s{seed}", device, portion(told, n * each, total))
+            seed: fit_scorers(
+                data, files, config, seed, scratch / f"s{seed}", device, portion(told, n * each, total), known
+            )
             for n, seed in enumerate(files.seeds)
         }
     work.sink.model("scorers", *pack_scorers(fitted, config))

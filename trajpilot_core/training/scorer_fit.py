@@ -18,7 +18,6 @@ from trajpilot_core.data.planning import SPLITS, PlanningData
 from trajpilot_core.engine.progress import Progress, portion
 from trajpilot_core.models.ranking import ranks_of, truth_ranks
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
-from trajpilot_core.models.scorer_plus import TrainingStatistics
 from trajpilot_core.retrieval.bank import Bank, ChainView, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import Candidates, find_candidates, label_votes, pool_mean, truth_of
 from trajpilot_core.training.loop import Training, fit, index_batches, seeded
@@ -38,7 +37,7 @@ from trajpilot_core.training.scorer import (
 )
 from trajpilot_core.training.scorer_plus import PlusQueries, QueryGroup, gather, plus_queries
 from trajpilot_core.training.scorer_plus_fit import FittedPlus, PlusData, fit_plus
-from trajpilot_core.training.scorer_plus_statistics import PlusSource, plus_source
+from trajpilot_core.training.scorer_plus_statistics import PlusSource, StatisticsByChain, plus_source
 
 WINDOWS_AT_ONCE = 1024
 SCORER = "scorer"
@@ -108,6 +107,7 @@ def fit_scorers(
     scratch: Path,
     device: str,
     progress: Progress,
+    known: StatisticsByChain | None = None,
 ) -> FittedSeed:
     """Fit the paper's scorer, its ablations and Scorer+ on the same queries; every choice is made on dev.
 
@@ -119,9 +119,10 @@ def fit_scorers(
         scratch: folder for this seed's checkpoints.
         device: where the models run.
         progress: called with (done, total, what).
+        known: what Scorer+ takes from this data in closed form, by chain; what is fitted here is added.
     """
     total = epochs_of(config)
-    collected = collect(data, files, config, seed, device, portion(progress, 0, total))
+    collected = collect(data, files, config, seed, device, portion(progress, 0, total), known)
     plus = None
     if collected.plus is not None and config.plus is not None:
         plus = fit_plus(collected.plus, config.plus, seed, scratch / "scorer_plus", device, portion(progress, 0, total))
@@ -146,12 +147,18 @@ def variant_of(ablation: Ablation | None) -> str:
 
 
 def collect(
-    data: PlanningData, files: ModelFiles, config: ScorerConfig, seed: int, device: str, progress: Progress
+    data: PlanningData,
+    files: ModelFiles,
+    config: ScorerConfig,
+    seed: int,
+    device: str,
+    progress: Progress,
+    known: StatisticsByChain | None = None,
 ) -> Collected:
     """Collect the training queries of every chain and the dev queries of the final one; see `fit_scorers`."""
     chains = chains_of(data)
     final = chain_view(data, files, chains[0], seed, device)
-    plus = PlusCollector(config)
+    plus = PlusCollector(config, {} if known is None else known)
     dev = dev_set(final, config, plus)
     progress(0, 1, f"seed {seed}: dev queries {len(dev.knn_m1)}")
     drawn = draw_queries(data, chains, config.max_queries, seed)
@@ -171,12 +178,10 @@ def collect(
 class PlusCollector:
     """Makes the queries of Scorer+ of the candidates that pass by; nothing where it is off."""
 
-    def __init__(self, config: ScorerConfig) -> None:
-        self.config = config
+    def __init__(self, config: ScorerConfig, known: StatisticsByChain) -> None:
+        self.config, self.known = config, known
         self.train: list[tuple[QueryGroup, PlusQueries]] = []
         self.dev: list[tuple[QueryGroup, PlusQueries]] = []
-        self._statistics: dict[str, TrainingStatistics] = {}
-        self._source: PlusSource | None = None
 
     def add(self, view: ChainView, found: Candidates, queries: list[tuple[QueryGroup, PlusQueries]]) -> None:
         """Append the queries of B windows."""
@@ -184,19 +189,16 @@ class PlusCollector:
             queries.append((QueryGroup(view.chain.name, found.horizon), plus_queries(self.source(view), found)))
 
     def source(self, view: ChainView) -> PlusSource:
-        """Return what Scorer+ takes from the training takes of a chain; the latest is kept."""
-        if self._source is None or self._source.view is not view:
-            self._source = plus_source(view, self.config)
-            self._statistics[view.chain.name] = self._source.statistics
-        return self._source
+        """Return what Scorer+ takes from the training takes of a chain."""
+        return plus_source(view, self.config, self.known)
 
     def collected(self, final: ChainView) -> PlusData | None:
         """Return everything that was added."""
         if self.config.plus is None:
             return None
-        if final.chain.name not in self._statistics:
-            self.source(final)
-        return PlusData(self._statistics, gather(self.train), gather(self.dev))
+        self.source(final)
+        statistics = {chain: fitted.statistics for chain, fitted in self.known.items()}
+        return PlusData(statistics, gather(self.train), gather(self.dev))
 
 
 def train_scorer(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trajpilot_core.models.scorer_plus import PlusInputs, ScorerPlus, TrainingStatistics
+from trajpilot_core.models.scorer_plus import AnsweringRoles, PlusInputs, ScorerPlus, TrainingStatistics
 from trajpilot_core.retrieval.candidates import Candidates
 from trajpilot_core.training.scorer import best_threshold, plain_mean
 from trajpilot_core.training.scorer_plus_statistics import PlusSource, plus_inputs
@@ -86,10 +86,10 @@ class PlusAnswers:
 
 
 @torch.inference_mode()
-def plus_answers(scorer: ScorerPlus, queries: PlusQueries, statistics: TrainingStatistics) -> Iterator[PlusAnswers]:
-    """Yield the answers to N queries in parts of at most BATCH."""
+def plus_answers(scorer: ScorerPlus, queries: PlusQueries, known: AnsweringRoles) -> Iterator[PlusAnswers]:
+    """Yield the answers to N queries in parts of at most BATCH; `known` is what the scorer makes of its statistics."""
     for rows in torch.split(torch.arange(len(queries), device=queries.labels.device), BATCH):
-        probability_BHV, decoded_BH = scorer.answer(inputs_at(queries, rows), statistics)
+        probability_BHV, decoded_BH = scorer.answer(inputs_at(queries, rows), known)
         best_BM = probability_BHV[:, 1:-1].amax(-1)
         of_fallback_BM = probability_BHV.gather(2, queries.fallback[rows, :, None])[:, 1:-1, 0]
         yield PlusAnswers(probability_BHV, decoded_BH, (best_BM - of_fallback_BM).mean(1))
@@ -100,9 +100,11 @@ def plus_dev_scores(
 ) -> dict[str, float]:
     """Return shares of Scorer+ on dev: its row at the best threshold, fallback, always open, and log likelihood."""
     columns: dict[str, list[Tensor]] = {}
+    with torch.inference_mode():
+        known = scorer.answering(statistics)
     for part, held in queries.items():
         at = 0
-        for answers in plus_answers(scorer, held, statistics):
+        for answers in plus_answers(scorer, held, known):
             rows = slice(at, at + len(answers.gain))
             at = rows.stop
             for name, column in _dev_columns(answers, held.labels[rows], held.fallback[rows], part.horizon).items():

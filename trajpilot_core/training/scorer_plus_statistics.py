@@ -5,6 +5,7 @@ Source: docs/decisions/scorer-plus.md.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch import Tensor
 from schemas.training import ScorerConfig, ScorerPlusConfig
 from trajpilot_core.data.chains import fit_takes
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
-from trajpilot_core.models.role_chain import context_likeness
+from trajpilot_core.models.role_chain import Sparse, context_likeness, sparse
 from trajpilot_core.models.scorer_plus import PlusInputs, TrainingStatistics
 from trajpilot_core.retrieval.bank import ChainView, person_codes
 from trajpilot_core.retrieval.candidates import Candidates, pool_mean
@@ -22,11 +23,9 @@ IMPOSSIBLE = -1e3
 """Log likelihood ratios below the best one are cut here."""
 
 
-@dataclass(frozen=True)
-class PlusSource:
-    """The training statistics of one chain, and how its queries are read."""
+class FittedStatistics(NamedTuple):
+    """What the takes of a chain say by themselves: no seed and no model changes it."""
 
-    view: ChainView
     statistics: TrainingStatistics
     takes: Tensor
     """(T,) long, the takes that the chain was fitted on."""
@@ -34,25 +33,44 @@ class PlusSource:
     """Of labels and takes on head motion."""
     recognition: RandomEffects
     """Of labels and takes on features and head motion."""
+
+
+StatisticsByChain = dict[str, FittedStatistics]
+"""Statistics by chain, kept while the data and the settings stay."""
+
+
+@dataclass(frozen=True)
+class PlusSource:
+    """The training statistics of one chain, and how its queries are read."""
+
+    view: ChainView
+    fitted: FittedStatistics
     strict: bool
     """Takes of the query's own participant are not seen either."""
     config: ScorerPlusConfig
 
 
-def plus_source(view: ChainView, config: ScorerConfig) -> PlusSource:
-    """Fit everything in closed form on the takes that a chain was fitted on.
+def plus_source(view: ChainView, config: ScorerConfig, known: StatisticsByChain | None = None) -> PlusSource:
+    """Return what Scorer+ takes from the training takes of a chain.
 
     Args:
         view: the chain.
         config: `plus` must be set.
+        known: statistics that were fitted on this data with these settings; what is fitted here is added.
 
     Raises:
         ValueError: Scorer+ is off.
     """
-    plus = config.plus
-    if plus is None:
+    if config.plus is None:
         raise ValueError("Scorer+ is off: set scorer.plus")
-    data, takes = view.data, fit_takes(view.data, view.chain)
+    known = {} if known is None else known
+    if view.chain.name not in known:
+        known[view.chain.name] = fit_statistics(view.data, fit_takes(view.data, view.chain), config.plus)
+    return PlusSource(view, known[view.chain.name], config.strict, config.plus)
+
+
+def fit_statistics(data: PlanningData, takes: Tensor, plus: ScorerPlusConfig) -> FittedStatistics:
+    """Fit everything in closed form on `takes`, long of shape (T,)."""
     rows = rows_of_takes(data.segment_take, takes)
     labels_S, take_S = data.labels[rows], torch.searchsorted(takes, data.segment_take[rows])
     sizes = Sizes(len(data.bank), len(takes))
@@ -63,25 +81,27 @@ def plus_source(view: ChainView, config: ScorerConfig) -> PlusSource:
     motion = effects(data.motions[rows].flatten(1), plus.motion_directions)
     looks_VW = effects(data.features[rows].float().mean(1), plus.look_directions).label
     look_VV = torch.cdist(looks_VW, looks_VW).square()
-    follows_VV = follow_counts(data, takes)
+    follows = follow_counts(data, takes)
     counts_TV = torch.zeros(sizes.takes, sizes.labels, device=takes.device)
     counts_TV.index_put_((take_S, labels_S), torch.ones(len(rows), device=takes.device), accumulate=True)
-    context_VV = context_likeness(follows_VV, (-plus.look_smoothing * look_VV).softmax(1))
-    statistics = TrainingStatistics(data.bank, counts_TV, follows_VV, look_VV, context_VV, motion.label @ motion.take.T)
-    recognition = effects(endpoint_vectors(data, rows), plus.recognition_directions)
-    return PlusSource(view, statistics, takes, motion, recognition, config.strict, plus)
+    context_VV = context_likeness(follows, (-plus.look_smoothing * look_VV).softmax(1))
+    statistics = TrainingStatistics(data.bank, counts_TV, follows, look_VV, context_VV, motion.label @ motion.take.T)
+    return FittedStatistics(
+        statistics, takes, motion, effects(endpoint_vectors(data, rows), plus.recognition_directions)
+    )
 
 
-def follow_counts(data: PlanningData, takes: Tensor) -> Tensor:
+def follow_counts(data: PlanningData, takes: Tensor) -> Sparse:
     """Return (V, V) float32: how often the column's label follows the row's in windows of `takes`, each step once."""
     steps = []
     for windows in data.windows.values():
         segments_NH = windows.segments[torch.isin(windows.take, takes)]
         steps.append(torch.stack([segments_NH[:, :-1].flatten(), segments_NH[:, 1:].flatten()], dim=1))
     rows_P2 = torch.unique(torch.cat(steps), dim=0)
-    follows_VV = torch.zeros(len(data.bank), len(data.bank), device=takes.device)
+    pairs_2P = data.labels[rows_P2].T
     one_P = torch.ones(len(rows_P2), device=takes.device)
-    return follows_VV.index_put_((data.labels[rows_P2[:, 0]], data.labels[rows_P2[:, 1]]), one_P, accumulate=True)
+    size = len(data.bank), len(data.bank)
+    return sparse(torch.sparse_coo_tensor(pairs_2P, one_P, size, check_invariants=False).coalesce())
 
 
 def endpoint_vectors(data: PlanningData, rows: Tensor) -> Tensor:
@@ -101,20 +121,20 @@ def plus_inputs(source: PlusSource, found: Candidates) -> PlusInputs:
         latents_BHE[:, [0, -1]] = source.view.latents[ends_B2]
         first, last = (data.features[rows] for rows in ends_B2.unbind(1))
         plans.append(source.view.models.endpoint_traj(first, last, latents_BHE, segments_BH.shape[1]))
-    manner_BT = take_ratios(source.motion, placed(source.motion, data.motions[ends_B2].flatten(2)))
-    ends_B2W = placed(source.recognition, endpoint_vectors(data, ends_B2))
-    recognised_B2V = below_best(label_ratios(source.recognition, ends_B2W, source.config.tempering))
+    manner_BT = take_ratios(source.fitted.motion, placed(source.fitted.motion, data.motions[ends_B2].flatten(2)))
+    ends_B2W = placed(source.fitted.recognition, endpoint_vectors(data, ends_B2))
+    recognised_B2V = below_best(label_ratios(source.fitted.recognition, ends_B2W, source.config.tempering))
     manner_BT = below_best(manner_BT).masked_fill(~seen_takes(source, found.take), -torch.inf)
     return PlusInputs(torch.stack(plans, 1).half(), recognised_B2V.half(), manner_BT)
 
 
 def seen_takes(source: PlusSource, take_B: Tensor) -> Tensor:
     """Return (B, T) bool: the source's takes that queries of takes (B,) may see: never their own (D 27)."""
-    seen_BT = source.takes != take_B[:, None]
+    seen_BT = source.fitted.takes != take_B[:, None]
     if not source.strict:
         return seen_BT
     person = person_codes(source.view.data)
-    return seen_BT & ((person[source.takes] != person[take_B][:, None]) | (person[take_B] < 0)[:, None])
+    return seen_BT & ((person[source.fitted.takes] != person[take_B][:, None]) | (person[take_B] < 0)[:, None])
 
 
 def below_best(ratio_xG: Tensor) -> Tensor:

@@ -11,6 +11,8 @@ from torch.testing import assert_close
 
 from trajpilot_core.models.role_chain import (
     RoleChain,
+    RoleMoves,
+    Sparse,
     best_middles,
     context_likeness,
     coupling,
@@ -19,6 +21,7 @@ from trajpilot_core.models.role_chain import (
     marginals,
     role_kernel,
     role_moves,
+    sparse,
     with_ends,
 )
 
@@ -230,19 +233,39 @@ def test_the_rows_of_a_kernel_sum_to_one_and_near_labels_stand_for_each_other() 
 
 
 def test_moves_sum_to_one_or_where_nothing_follows_to_nothing() -> None:
-    follows = torch.tensor([[0.0, 2, 1], [0, 0, 3], [0, 0, 0]])
-    moves = role_moves(follows, torch.eye(3))
+    follows = sparse(torch.tensor([[0.0, 2, 1], [0, 0, 3], [0, 0, 0]]))
+    moves = role_moves(follows, torch.eye(3)).dense()
     assert_close(moves, torch.tensor([[0, 2 / 3, 1 / 3], [0, 0, 1], [0, 0, 0]]))
-    soft = role_moves(follows, torch.full((3, 3), 1 / 3))
+    soft = role_moves(follows, torch.full((3, 3), 1 / 3)).dense()
     assert_close(soft.sum(1), torch.ones(3))
-    assert not role_moves(torch.zeros(3, 3), torch.eye(3)).any()
+    assert not role_moves(sparse(torch.zeros(3, 3)), torch.eye(3)).dense().any()
+
+
+def factored_chain() -> RoleChain:
+    """The random chain with moves in factors."""
+    chain, g = random_chain(), torch.Generator().manual_seed(1)
+    follows = torch.randint(3, (V, V), generator=g).to(chain.kernel.dtype)
+    return chain._replace(moves=role_moves(sparse(follows), chain.kernel))
+
+
+def test_moves_in_factors_are_the_moves_that_their_product_is() -> None:
+    """Planted: the transpose in the place of the matrix is seen."""
+    chain = factored_chain()
+    assert isinstance(chain.moves, RoleMoves)
+    whole = chain._replace(moves=chain.moves.dense())
+    assert_close(marginals(chain), marginals(whole))
+    probability = marginals(chain)
+    for one, other in zip(kept_chain(chain, probability, 3), kept_chain(whole, probability, 3), strict=True):
+        assert_close(one, other)
+    wrong = chain._replace(moves=chain.moves._replace(follows=Sparse(*chain.moves.follows[::-1])))
+    assert not torch.allclose(marginals(wrong), marginals(whole), atol=1e-3)
 
 
 def test_contexts_are_alike_where_the_same_comes_before_and_after() -> None:
     """Labels 1 and 2 both stand between 0 and 3; label 4 is never seen."""
     follows = torch.zeros(5, 5)
     follows[0, 1], follows[0, 2], follows[1, 3], follows[2, 3] = 2, 1, 4, 1
-    alike = context_likeness(follows, torch.eye(5))
+    alike = context_likeness(sparse(follows), torch.eye(5))
     assert_close(alike, alike.T)
     assert alike[1, 2] == pytest.approx(2.0)
     assert alike[0, 3] == 0

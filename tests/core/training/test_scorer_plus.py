@@ -20,10 +20,12 @@ from plus_fixture import (
 )
 from torch import Tensor
 from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
 
 from trajpilot_core.data.chains import query_takes
+from trajpilot_core.models.role_chain import marginals, sparse
 from trajpilot_core.models.scorer_plus import EXPERTS, PlusInputs, ScorerPlus, TrainingStatistics
-from trajpilot_core.training.scorer_plus import plus_answers, plus_loss, plus_queries
+from trajpilot_core.training.scorer_plus import PlusQueries, inputs_at, plus_answers, plus_loss, plus_queries
 from trajpilot_core.training.scorer_plus_statistics import below_best, plus_source, seen_takes
 
 torch.set_num_threads(1)
@@ -31,7 +33,7 @@ torch.set_num_threads(1)
 
 def answer(scorer: ScorerPlus, inputs: PlusInputs, statistics: TrainingStatistics) -> tuple[Tensor, Tensor]:
     with torch.inference_mode():
-        probability, decoded = scorer.answer(inputs, statistics)
+        probability, decoded = scorer.answer(inputs, scorer.answering(statistics))
     return probability, decoded
 
 
@@ -85,7 +87,7 @@ def renamed(statistics: TrainingStatistics, takes: Tensor, labels: Tensor) -> Tr
     return TrainingStatistics(
         statistics.bank[labels],
         statistics.counts[takes][:, labels],
-        statistics.follows[labels][:, labels],
+        sparse(statistics.follows.matrix.to_dense()[labels][:, labels]),
         statistics.look[labels][:, labels],
         statistics.context[labels][:, labels],
         statistics.clash[labels][:, takes],
@@ -103,7 +105,7 @@ def test_the_order_of_takes_and_labels_means_nothing() -> None:
 
 def weights(scorer: ScorerPlus, inputs: PlusInputs, statistics: TrainingStatistics) -> Tensor:
     with torch.inference_mode():
-        return scorer.read(inputs, statistics).weight
+        return scorer.read(inputs, scorer.roles(statistics)).weight
 
 
 def test_a_take_that_moves_like_the_query_weighs_more() -> None:
@@ -143,7 +145,12 @@ def twins() -> TrainingStatistics:
     counts = torch.tensor([[3.0, 3, 0, 3, 1, 1]] * 2 + [[3, 0, 3, 3, 1, 1]] * 3)
     look = torch.cdist(position, position).square()
     return replace(
-        statistics, follows=follows, counts=counts, look=look, context=torch.zeros(V, V), clash=torch.zeros(V, T)
+        statistics,
+        follows=sparse(follows),
+        counts=counts,
+        look=look,
+        context=torch.zeros(V, V),
+        clash=torch.zeros(V, T),
     )
 
 
@@ -161,7 +168,7 @@ def test_the_takes_that_the_query_resembles_decide_between_interchangeable_label
 
 def test_expected_gain_is_the_expected_m1_of_the_best_over_the_fallback_and_never_negative() -> None:
     queries = random_queries(40)
-    (found,) = plus_answers(network(), queries, random_statistics())
+    (found,) = plus_answers(network(), queries, network().answering(random_statistics()))
     for query in range(40):
         middle = found.probability[query, 1:-1]
         own = [float(middle[m, label]) for m, label in enumerate(queries.fallback[query, 1:-1].tolist())]
@@ -169,13 +176,13 @@ def test_expected_gain_is_the_expected_m1_of_the_best_over_the_fallback_and_neve
         assert float(found.gain[query]) == pytest.approx(expected, abs=1e-6)
     assert (found.gain >= 0).all()
     best = replace(queries, fallback=found.probability.argmax(-1))
-    assert not next(plus_answers(network(), best, random_statistics())).gain.any()
+    assert not next(plus_answers(network(), best, network().answering(random_statistics()))).gain.any()
 
 
 def test_answers_do_not_depend_on_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = list(plus_answers(network(), random_queries(40), random_statistics()))
+    whole = list(plus_answers(network(), random_queries(40), network().answering(random_statistics())))
     monkeypatch.setattr("trajpilot_core.training.scorer_plus.BATCH", 7)
-    parts = list(plus_answers(network(), random_queries(40), random_statistics()))
+    parts = list(plus_answers(network(), random_queries(40), network().answering(random_statistics())))
     assert (len(whole), len(parts)) == (1, 6)
     assert_close(torch.cat([part.gain for part in parts]), whole[0].gain)
     assert torch.equal(torch.cat([part.decoded for part in parts]), whole[0].decoded)
@@ -233,7 +240,7 @@ def test_the_own_take_is_never_seen_and_in_strict_mode_nor_is_its_participant() 
         person = data.participants[take]
         for source, also in ((loose, False), (strict, True)):
             seen = seen_takes(source, torch.tensor([take]))[0]
-            for other, is_seen in zip(source.takes.tolist(), seen.tolist(), strict=True):
+            for other, is_seen in zip(source.fitted.takes.tolist(), seen.tolist(), strict=True):
                 same = also and person != "" and data.participants[other] == person
                 assert is_seen is (other != take and not same)
 
@@ -244,9 +251,9 @@ def test_no_query_sees_its_own_take_and_takes_of_dev_and_test_are_in_no_statisti
         source = source_of(data, 3, number)
         own = query_takes(data, source.view.chain)
         assert len(own)
-        assert not torch.isin(own, source.takes).any()
-        assert (data.take_split[source.takes] == 0).all()
-        assert source.statistics.counts.sum() == torch.isin(data.segment_take, source.takes).sum()
+        assert not torch.isin(own, source.fitted.takes).any()
+        assert (data.take_split[source.fitted.takes] == 0).all()
+        assert source.fitted.statistics.counts.sum() == torch.isin(data.segment_take, source.fitted.takes).sum()
 
 
 def test_the_middles_and_the_labels_of_a_querys_own_take_reach_no_answer() -> None:
@@ -261,7 +268,7 @@ def test_the_middles_and_the_labels_of_a_querys_own_take_reach_no_answer() -> No
         motions[changed], features[changed] = -motions[changed], -features[changed]
         source = source_of(replace(data, labels=labels, motions=motions, features=features))
         queries = plus_queries(source, candidates_of(source, row))
-        return answer(network(), PlusInputs(*(value.float() for value in queries.inputs)), source.statistics)
+        return answer(network(), PlusInputs(*(value.float() for value in queries.inputs)), source.fitted.statistics)
 
     others = torch.where(data.segment_take == own, (data.labels + 1) % 12, data.labels)
     one, same = found(data.labels, segments[:0]), found(others, segments[1:-1])
@@ -279,7 +286,9 @@ def test_strict_hides_the_participants_takes_from_the_weights() -> None:
     hidden = ~seen_takes(strict, found.take)
     assert hidden.any()
     assert torch.equal(inputs.manner == -torch.inf, hidden)
-    assert not weights(network(), PlusInputs(*(value.float() for value in inputs)), strict.statistics)[hidden].any()
+    assert not weights(network(), PlusInputs(*(value.float() for value in inputs)), strict.fitted.statistics)[
+        hidden
+    ].any()
     every = plus_queries(source_of(data), found).inputs.manner
     assert every.isfinite().all(), "planted: queries of test takes see every take where it is not strict"
 
@@ -294,7 +303,7 @@ def test_the_inputs_of_the_corpus_have_the_experts_of_their_chain() -> None:
         assert torch.equal(queries.labels, data.labels[data.windows[4].segments[rows]])
         assert_close(queries.inputs.recognised.amax(-1), torch.zeros(3, 2).half())
         probability, decoded = answer(
-            network(), PlusInputs(*(value.float() for value in queries.inputs)), source.statistics
+            network(), PlusInputs(*(value.float() for value in queries.inputs)), source.fitted.statistics
         )
         assert_sound(probability, decoded)
 
@@ -307,8 +316,9 @@ def test_scorer_plus_that_is_off_has_no_statistics() -> None:
 def extreme(name: str) -> tuple[PlusInputs, TrainingStatistics]:
     """Inputs and training statistics at the edge of what can be met."""
     inputs, statistics = random_inputs(6, b=8), random_statistics()
-    never = statistics.follows.clone()
+    never = statistics.follows.matrix.to_dense()
     never[[1, 4]], never[:, [1, 4]] = 0, 0
+    nothing = sparse(never * 0)
     one_take = replace(statistics, counts=statistics.counts[:1], clash=statistics.clash[:, :1])
     cases = {
         "no plan": (inputs._replace(plans=inputs.plans * 0), statistics),
@@ -316,8 +326,8 @@ def extreme(name: str) -> tuple[PlusInputs, TrainingStatistics]:
         "nothing recognised": (inputs._replace(recognised=inputs.recognised * 0), statistics),
         "recognised beyond doubt": (inputs._replace(recognised=below_best(inputs.recognised * 1e6)), statistics),
         "moves like one take only": (inputs._replace(manner=below_best(inputs.manner * 1e6)), statistics),
-        "labels followed by nothing": (inputs, replace(statistics, follows=never)),
-        "nothing follows anything": (inputs, replace(statistics, follows=never * 0, context=statistics.context * 0)),
+        "labels followed by nothing": (inputs, replace(statistics, follows=sparse(never))),
+        "nothing follows anything": (inputs, replace(statistics, follows=nothing, context=statistics.context * 0)),
         "takes without a label": (inputs, replace(statistics, counts=statistics.counts * 0)),
         "one take has all": (inputs, replace(statistics, counts=statistics.counts * torch.eye(T)[0][:, None] * 1e4)),
         "all look the same": (inputs, replace(statistics, look=statistics.look * 0)),
@@ -368,7 +378,9 @@ def test_other_weights_stay_finite(seed: int) -> None:
 
 
 def test_no_queries_have_no_answers() -> None:
-    none = [a for a in plus_answers(network(), random_queries(0), random_statistics()) if len(a.gain)]
+    none = [
+        a for a in plus_answers(network(), random_queries(0), network().answering(random_statistics())) if len(a.gain)
+    ]
     assert none == []
 
 
@@ -397,3 +409,30 @@ def test_two_experts_leave_the_third_where_it_began() -> None:
     assert (scorer.plan.grad[:2] != 0).all()
     assert not scorer.plan.grad[2].any()
     assert_close(scorer.plan.detach().exp(), torch.tensor([[PLUS.plan_ends, PLUS.plan_middles]] * EXPERTS))
+
+
+def many_labels(n: int) -> tuple[PlusQueries, TrainingStatistics]:
+    """Two queries over n labels of which a few follow each other."""
+    g = torch.Generator().manual_seed(0)
+    follows = torch.zeros(n, n)
+    follows[torch.randint(n, (n,), generator=g), torch.randint(n, (n,), generator=g)] = 1.0
+    look, bank = torch.rand(n, n, generator=g), torch.nn.functional.normalize(torch.randn(n, 8, generator=g), dim=1)
+    counts = (torch.rand(T, n, generator=g) < 0.05).float()
+    statistics = TrainingStatistics(bank, counts, sparse(follows), look, look.T, torch.zeros(n, T))
+    inputs = PlusInputs(torch.zeros(2, 2, 4, 8), torch.zeros(2, 2, n), torch.zeros(2, T))
+    return PlusQueries(inputs, torch.zeros(2, 4, dtype=torch.long), torch.zeros(2, 4, dtype=torch.long)), statistics
+
+
+def test_no_training_step_multiplies_three_times_the_labels_and_answers_do_so_once() -> None:
+    """Counted by torch; the answers' product of V x V matrices is the planted fault of the same bound."""
+    queries, statistics = many_labels(300)
+    scorer, rows = network(), torch.arange(2)
+    with FlopCounterMode(display=False) as step:
+        plus_loss(scorer, queries, rows, statistics).backward()
+    assert 0 < step.get_total_flops() < 300**3
+    with FlopCounterMode(display=False) as once, torch.no_grad():
+        known = scorer.answering(statistics)
+    assert once.get_total_flops() > 300**3
+    with FlopCounterMode(display=False) as marginal, torch.no_grad():
+        marginals(scorer.read(inputs_at(queries, rows), known.roles).chain)
+    assert 0 < marginal.get_total_flops() < 300**3

@@ -18,15 +18,17 @@ from plus_fixture import (
     source_of,
     without_dev,
 )
+from torch import Tensor
 from torch.testing import assert_close
 
 from schemas.training import ScorerPlusConfig
-from trajpilot_core.data.chains import ModelFile
+from trajpilot_core.data.chains import ModelFile, chains_of
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.errors import StoreError
-from trajpilot_core.methods.batch import ReadyPlus
+from trajpilot_core.methods.batch import ready_plus
 from trajpilot_core.methods.scorer_plus import plus_answers_of
 from trajpilot_core.models.ranking import best
+from trajpilot_core.training import scorer_plus_statistics
 from trajpilot_core.training.scorer import NEVER
 from trajpilot_core.training.scorer_file import load_plus, pack_scorers
 from trajpilot_core.training.scorer_fit import Collected, collect, fit_scorers
@@ -149,7 +151,7 @@ def dev_by_hand(data: PlusData) -> list[tuple[int, float, float, float]]:
     """Horizon, gain, M@1 and M@1 of the fallback of every dev query under the first weights."""
     out = []
     for part, held in data.dev.items():
-        for answers in plus_answers(network(), held, data.statistics[FINAL]):
+        for answers in plus_answers(network(), held, network().answering(data.statistics[FINAL])):
             first = answers.probability.argmax(-1)
             for n, truth in enumerate(held.labels[:, 1:-1].tolist()):
                 m1, fallback = (
@@ -252,10 +254,10 @@ def answers_of(data: PlanningData, threshold: float):
     source = source_of(data)
     rows = (data.windows[4].split == 2).nonzero()[:, 0]
     found = candidates_of(source, rows)
-    decision = fitted(PlusData({FINAL: source.statistics}, {}, {}), Path()).decision.replace(threshold=threshold)
+    decision = fitted(PlusData({FINAL: source.fitted.statistics}, {}, {}), Path()).decision.replace(threshold=threshold)
     queries = plus_queries(source, found)
-    (own,) = plus_answers(network(), queries, source.statistics)
-    return plus_answers_of(source.view, found, ReadyPlus(network(), decision, source)), own, queries
+    (own,) = plus_answers(network(), queries, network().answering(source.fitted.statistics))
+    return plus_answers_of(source.view, found, ready_plus(network(), decision, source)), own, queries
 
 
 def test_a_row_whose_gate_never_opens_repeats_no_traj() -> None:
@@ -333,3 +335,27 @@ def test_scorer_plus_that_is_off_is_in_no_file(tmp_path: Path) -> None:
     assert found.plus is None
     tensors, metadata = pack_scorers({0: found}, config)
     assert not [name for name in itertools.chain(tensors, metadata) if "plus" in name]
+
+
+def test_statistics_are_fitted_once_for_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: without a place to keep them each seed fits its own; the scorers are the same."""
+    fitted: list[int] = []
+    kept = scorer_plus_statistics.fit_statistics
+
+    def noting(data: PlanningData, takes: Tensor, plus: ScorerPlusConfig) -> scorer_plus_statistics.FittedStatistics:
+        fitted.append(len(takes))
+        return kept(data, takes, plus)
+
+    monkeypatch.setattr(scorer_plus_statistics, "fit_statistics", noting)
+    data, known = corpus(folds=2), scorer_plus_statistics.StatisticsByChain()
+    config, files = SCORER.replace(ablations=()), model_files(data, folds=2)
+    first = fit_scorers(data, files, config, 0, tmp_path / "a", "cpu", quiet, known)
+    assert len(fitted) == len(chains_of(data)) == 3
+    again = fit_scorers(data, files, config, 0, tmp_path / "b", "cpu", quiet, known)
+    assert len(fitted) == 3
+    alone = fit_scorers(data, files, config, 0, tmp_path / "c", "cpu", quiet)
+    assert len(fitted) == 6
+    for found in (again, alone):
+        assert first.plus is not None
+        assert found.plus is not None
+        assert all(torch.equal(found.plus.state[name], value) for name, value in first.plus.state.items())

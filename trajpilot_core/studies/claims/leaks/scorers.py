@@ -14,6 +14,7 @@ from schemas.results import LeakCheck
 from schemas.training import ScorerConfig
 from trajpilot_core.data.chains import ModelFile, chains_of, held_out_takes, model_key, read_model_files
 from trajpilot_core.data.planning import SPLITS, PlanningData
+from trajpilot_core.models.role_chain import Sparse
 from trajpilot_core.retrieval.bank import ChainView, build_bank, chain_view
 from trajpilot_core.studies.claims.leaks.context import LeakContext, Miss, none_of, not_run, worst_of
 from trajpilot_core.training.loop import one_thread
@@ -76,7 +77,7 @@ def scorer_checks(material: LeakContext) -> list[LeakCheck]:
 def check_choices(material: LeakContext, view: ChainView, scorers: ModelFile, seed: int, found: Choices) -> None:
     """Make the choices of one seed again on the dev windows and add what differs to `found`."""
     config = scorer_config(scorers)
-    collector = PlusCollector(config)
+    collector = PlusCollector(config, {})
     dev = dev_set(view, config, collector)
     if dev.queries is None:
         return
@@ -134,7 +135,7 @@ def foreign_parts(view: ChainView, config: ScorerConfig) -> list[str]:
     if config.plus is not None:
         sources = [plus_source(one, config) for one in (view, other)]
         for part in ("statistics", "takes", "motion", "recognition"):
-            mine, theirs = (getattr(source, part) for source in sources)
+            mine, theirs = (getattr(source.fitted, part) for source in sources)
             changed += [f"{part} of Scorer+ ({name})" for name in differing(mine, theirs)]
     return changed
 
@@ -156,10 +157,11 @@ def exchanged_rows(data: PlanningData, values: Tensor) -> Tensor:
 def differing(mine: object, theirs: object) -> list[str]:
     """Return the names of the tensors in which two equal records differ; `values` for two bare tensors."""
     if isinstance(mine, Tensor) and isinstance(theirs, Tensor):
-        return [] if torch.equal(mine, theirs) else ["values"]
+        both = [part.to_dense() if part.is_sparse else part for part in (mine, theirs)]
+        return [] if torch.equal(*both) else ["values"]
     names = [f.name for f in fields(mine)] if is_dataclass(mine) else list(getattr(mine, "_fields", ()))
     pairs = ((name, getattr(mine, name), getattr(theirs, name)) for name in names)
-    return [name for name, a, b in pairs if isinstance(a, Tensor) and differing(a, b)]
+    return [name for name, a, b in pairs if isinstance(a, Tensor | Sparse) and differing(a, b)]
 
 
 def threshold_miss(name: str, stored: float, gate_N: Tensor, choice_N: Tensor, queries: Queries) -> Miss:
