@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from checkout import CHECKOUT
+from page_blocks import blocks_of
 
 from schemas.claims import ClaimsConfig, ClaimsRun
 from schemas.config import PipelineConfig
 from schemas.training import TrainConfig
-from trajpilot_core.report.blocks import blocks_of
 from trajpilot_core.studies.pages import write_pages
 
 TEXTS = ("claims.md", "scorer.md", "reproduction.md")
