@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -73,11 +74,28 @@ class Record(BaseModel):
         return fingerprint(self.content())
 
 
+CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def canonical_json(value: JsonValue) -> str:
     """Serialise `value` with sorted keys and no spaces, so that equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return CANONICAL.encode(value)
+
+
+def canonical_object(texts: Mapping[str, str]) -> str:
+    """Return the canonical JSON of an object from that of its values, so that what many objects share is written once.
+
+    Args:
+        texts: key -> canonical JSON of its value.
+    """
+    return f"{{{','.join(f'{canonical_json(key)}:{texts[key]}' for key in sorted(texts))}}}"
 
 
 def fingerprint(value: JsonValue) -> str:
     """Return the sha256 (64 hex digits) of the canonical JSON of `value`."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+    return fingerprint_of_text(canonical_json(value))
+
+
+def fingerprint_of_text(canonical: str) -> str:
+    """Return the sha256 (64 hex digits) of a value whose canonical JSON is known."""
+    return hashlib.sha256(canonical.encode()).hexdigest()

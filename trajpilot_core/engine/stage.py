@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from schemas.base import Record
+from schemas.base import Record, canonical_json
 from schemas.config import PipelineConfig
 from schemas.rejects import Reject
 from trajpilot_core.errors import StoreError
@@ -101,6 +102,11 @@ class Source:
     """Paths relative to the data root (or absolute, for weights); their sha256 enters the key, missing or not."""
     facts: Mapping[str, JsonValue] = field(default_factory=dict)
     """Everything else that decides the content: the take's record, its segment intervals."""
+
+    @cached_property
+    def canonical_facts(self) -> str:
+        """The facts as canonical JSON: several keys of one plan are made of them."""
+        return canonical_json(dict(self.facts))
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,13 @@ class PlanContext:
     run: RunOptions
     writer: Mapping[str, str]
     seen: dict[str, Manifest | None] = field(default_factory=dict)
+    looked_at: dict[str, str | None] = field(default_factory=dict)
+
+    def known(self, path: str) -> str | None:
+        """Return the digest of an input file, None where only reading would show it; each is looked at once."""
+        if path not in self.looked_at:
+            self.looked_at[path] = self.inventory.known(path)
+        return self.looked_at[path]
 
     def current(self, folder: Folder, stage: str) -> Manifest | None:
         """Return the output of a stage that counts; StoreError where it is damaged."""
@@ -113,7 +120,7 @@ def _waiting(look: PlanContext, stage: AnyStage, waits: Sequence[str]) -> PlanRo
     forced, whole = stage.name in look.run.force, stage.shard_by is None
     sure = [*_forced(look, stage), *damage, *_own(look, stage, current)]
     if current is not None:
-        sure += noted_reasons(look.folder, current, stage.shard_by, look.inventory.known)
+        sure += noted_reasons(look.folder, current, stage.shard_by, look.known)
         sure += settled_reasons(current, _settled(look, stage, waits))
     state: Freshness = "missing" if current is None and not damage else "stale" if sure else "unknown"
     compute = 1 if whole else None
@@ -164,14 +171,17 @@ def _ready(look: PlanContext, stage: AnyStage) -> PlanRow:
         why = "; ".join([*_forced(look, stage), *damage, *_own(look, stage, current), str(error)])
         removed = 0 if stage.shard_by is None or current is None else None
         return PlanRow(stage.name, state, why, None, "unknown", removed, current=current)
-    known = {path: look.inventory.known(path) for path in paths_of(resolved)}
-    work = key_stage(resolved, {path: digest or UNREAD for path, digest in known.items()})
-    unread = {path for path, digest in known.items() if digest is None}
+    digest_of = {path: look.known(path) or UNREAD for path in paths_of(resolved)}
+    work = key_stage(resolved, digest_of)
+    unread = {path for path, digest in digest_of.items() if digest == UNREAD}
     forced = _forced(look, stage)
     same = not forced and not unread and current is not None and current.key == work.key
     if same and current is not None and _is_whole(look.folder, stage, current):
         return _fresh(current)
-    return _stale(look, work, current, state, unread, forced + _causes(look, work, current, damage))
+    causes = damage or ["never ran"]
+    if current is not None:
+        causes = reasons(look.folder, current, work, digest_of, look.writer)
+    return _stale(look, work, current, state, unread, forced + causes)
 
 
 def _same(look: PlanContext, stage: AnyStage, current: Manifest) -> bool:
@@ -193,7 +203,7 @@ def _same(look: PlanContext, stage: AnyStage, current: Manifest) -> bool:
     files = {path: digest for unit in notes.values() for path, digest in unit.files.items()}
     spelled = {value for value in flat(own).values() if isinstance(value, str)}
     elsewhere = {path for path in files if path.startswith("/")} - spelled  # from the folder that a run began in
-    same = not elsewhere and all(look.inventory.known(path) == digest for path, digest in files.items())
+    same = not elsewhere and all(look.known(path) == digest for path, digest in files.items())
     return same and _is_whole(look.folder, stage, current)
 
 
@@ -217,13 +227,6 @@ def _fresh(current: Manifest) -> PlanRow:
         cost=NOTHING,
         current=current,
     )
-
-
-def _causes(look: PlanContext, work: KeyedStage, current: Manifest | None, damage: list[str]) -> list[str]:
-    if current is None:
-        return damage or ["never ran"]
-    digest_of = {path: look.inventory.known(path) or UNREAD for path in paths_of(work.resolved)}
-    return reasons(look.folder, current, work, digest_of, look.writer)
 
 
 def _stale(
