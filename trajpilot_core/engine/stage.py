@@ -147,6 +147,8 @@ class Stage(Generic[Config]):
     """Whether a model runs in it; for some stages their own config says."""
     video_s: Callable[[Source], float] | None = None
     """Seconds of video that one shard needs. One that states it can be shared out in groups of takes; others cannot."""
+    completed: Callable[[PipelineConfig], Config] | None = None
+    """(all settings) -> its own, where part of them follows from those of other stages; else they stand as they are."""
 
     def __post_init__(self) -> None:
         if settings_field(self.config) is None:
