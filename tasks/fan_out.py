@@ -21,7 +21,7 @@ from prefect.client.schemas.actions import ArtifactUpdate
 from schemas.config import PipelineConfig, RunOptions
 from schemas.groups import TakeGroup
 from tasks.artifacts import artifact_key
-from tasks.group_runs import DeployedRuns, Runs, Seen, group_deployment
+from tasks.group_runs import DeployedRuns, Seen, group_deployment
 from tasks.showing import is_away
 from trajpilot_core.engine.execution.compute import ComputeContext, Elsewhere
 from trajpilot_core.engine.execution.groups import compute_group, gather, handed, made, share_out, unfinished
@@ -98,7 +98,7 @@ class Table:
 class Board:
     """Follows the groups of one stage until each is done or given up."""
 
-    runs: Runs
+    runs: DeployedRuns
     rows: list[Row]
     compute: Callable[[TakeGroup, Progress], None]
     """Computes a group in this process."""

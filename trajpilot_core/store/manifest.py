@@ -13,8 +13,8 @@ Every JSON document carries its own digest, because a flipped digit in a number 
 
 import hashlib
 import json
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
@@ -32,6 +32,8 @@ MANIFEST, RECORD = "manifest.json", "record.json"
 RUN_RECORD, SOURCES = "run_record.json", "sources.json"
 """Side files of a manifest."""
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+P = ParamSpec("P")
 OTHER_VERSION = "use the version that wrote it, or run its stage again with this one"
 
 
@@ -84,6 +86,14 @@ def read_sealed(folder: Folder, kind: type[R], path: str) -> R | None:
     if folder.size(path) is None:
         return None
     return unseal(kind, folder.read(path), f"{folder.url}/{path}")
+
+
+def unless_damaged(read: Callable[P, T | None], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    """Return what `read` finds; None where that is damaged, too, because it decides nothing or is made again."""
+    try:
+        return read(*args, **kwargs)
+    except StoreError:
+        return None
 
 
 def read_manifest(folder: Folder, stage: str, key: str) -> Manifest | None:

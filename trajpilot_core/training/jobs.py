@@ -23,6 +23,7 @@ from trajpilot_core.training.checkpoint import (
     NAME,
     TrainingProgress,
     checkpoint_epoch,
+    is_there,
     read_progress,
     read_tensors,
     write_atomically,
@@ -96,9 +97,7 @@ def job_result(job: TrainingJob) -> tuple[dict[str, Tensor], list[CurvePoint]]:
     Raises:
         TrainingError: it has not.
     """
-    with naming_failures("look at", job.folder / NAME):
-        left = (job.folder / NAME).is_file()
-    if not left:
+    if not is_there(job.folder / NAME):
         raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {job.folder}; run the stage again")
     progress: TrainingProgress = read_progress(job.folder)
     return progress.best, progress.curve
