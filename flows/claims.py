@@ -38,17 +38,17 @@ def claims_worlds(
     worlds, folder = chosen(config, names), Path(docs) / "claims"
     refuse_before(config, place, folder, worlds)
     futures = [compute_world.submit(world, recipes, place) for world in worlds]
-    told: list[ClaimsJob] = []
+    jobs: list[ClaimsJob] = []
     faults: list[Exception] = []
     for world, future in zip(worlds, futures, strict=True):
         future.wait()
         found = future.state.result(raise_on_failure=False)
         if isinstance(found, Exception):
             faults.append(found)
-            told.append(failure(world, f"a fault of the program: {type(found).__name__}: {found}"))
+            jobs.append(failure(world, f"a fault of the program: {type(found).__name__}: {found}"))
         else:
-            told += cast("tuple[ClaimsJob, ...]", found)
-    run = publish(config, recipes, place, folder, told)
+            jobs += cast("tuple[ClaimsJob, ...]", found)
+    run = publish(config, recipes, place, folder, jobs)
     write_pages(Path(docs))
     if faults:
         raise faults[0]

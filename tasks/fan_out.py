@@ -256,8 +256,8 @@ def spread(
     stage = work.resolved.stage.name
     LOG.info("%-12s shared out in %d groups of about %.0f s of video", stage, len(groups), groups[-1].video_s)
 
-    def compute_here(group: TakeGroup, told: Progress) -> None:
-        compute_group(settings, options, STAGES, group, told)
+    def compute_here(group: TakeGroup, of_group: Progress) -> None:
+        compute_group(settings, options, STAGES, group, of_group)
 
     with get_client(sync_client=True) as client:
         runs = DeployedRuns(

@@ -27,13 +27,13 @@ def run(work: Work[ScorerConfig]) -> None:
     files = read_model_files(work.inputs)
     each = epochs_of(config)
 
-    def told(done: int, total: int, what: str) -> None:
+    def shown(done: int, total: int, what: str) -> None:
         work.runtime.progress(done, total, f"{UNIT}; {what}")
 
     total = len(files.seeds) * each
     with one_thread(device):
         fitted = {
-            seed: fit_scorers(data, files, config, seed, scratch / f"s{seed}", device, portion(told, n * each, total))
+            seed: fit_scorers(data, files, config, seed, scratch / f"s{seed}", device, portion(shown, n * each, total))
             for n, seed in enumerate(files.seeds)
         }
     work.sink.model("scorers", *pack_scorers(fitted, config))

@@ -107,9 +107,10 @@ class LocalFolder:
         """Return the whole file."""
         target = self._readable(path)
         with naming_failures("read", target):
-            if os.path.islink(target) and not Path(target).resolve().is_relative_to(Path(self.url).resolve()):  # noqa: PTH114
+            is_link = os.path.islink(target)  # noqa: PTH114 (a plan reads thousands of small records)
+            if is_link and not Path(target).resolve().is_relative_to(Path(self.url).resolve()):
                 raise StoreError(f"{target} is a link that leaves the root; remove it")
-            with open(target, "rb", buffering=0) as handle:  # noqa: PTH123 (a plan reads thousands of small records)
+            with open(target, "rb", buffering=0) as handle:  # noqa: PTH123
                 return handle.readall()
 
     def size(self, path: str) -> int | None:
@@ -192,12 +193,12 @@ def naming_failures(doing: str, target: Path | str, size_bytes: int | None = Non
         raise StoreIOError(f"cannot {doing} {target}{size}: {error.strerror or error}; {advice(error)}") from error
 
 
-def asked_again(folder: Path, told: str) -> OSError:
+def asked_again(folder: Path, said: str) -> OSError:
     """Return why writing to a folder fails where a library only says that it did: by a small write of our own.
 
     Args:
         folder: where the library wrote; what it left of its file is still there.
-        told: what the library reported.
+        said: what the library reported.
     """
     probe = folder / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
     try:
@@ -210,7 +211,7 @@ def asked_again(folder: Path, told: str) -> OSError:
             _discard(probe)
     except OSError as error:
         return error
-    return OSError(errno.EIO, told)
+    return OSError(errno.EIO, said)
 
 
 def advice(error: OSError) -> str:

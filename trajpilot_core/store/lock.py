@@ -195,10 +195,10 @@ def require_free_space(path: Path, bytes_needed: int, what: str) -> None:
     Raises:
         StoreError: too little is free.
     """
-    place = path.absolute()
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
+    existing = path.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
     if free < bytes_needed:
         raise StoreError(
             f"{what} needs {bytes_needed / 1e9:.2f} GB under {path}, but only {free / 1e9:.2f} GB is free there; "

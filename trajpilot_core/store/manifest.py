@@ -171,19 +171,19 @@ def read_run_record(folder: Folder, stage: str, key: str) -> RunRecord | None:
     return read_sealed(folder, RunRecord, f"{stage_folder(stage)}/{key}/{RUN_RECORD}")
 
 
-def write_data(folder: Folder, stage: str, place: str, suffix: str, content: bytes, rows: int) -> FileEntry:
+def write_data(folder: Folder, stage: str, below: str, suffix: str, content: bytes, rows: int) -> FileEntry:
     """Write one immutable file, named by its content, and return its entry.
 
     Args:
         folder: the root.
         stage: whose file it is.
-        place: folder of the file below the stage's.
+        below: folder of the file below the stage's.
         suffix: `parquet`, `safetensors`, or the name of a document.
         content: the whole file.
         rows: rows that it holds, 0 where it is no table.
     """
     sha256 = hashlib.sha256(content).hexdigest()
-    name = f"{place}/data-{sha256}.{suffix}"
+    name = f"{below}/data-{sha256}.{suffix}"
     folder.replace(f"{stage_folder(stage)}/{name}", content)
     return FileEntry(name=name, sha256=sha256, bytes=len(content), rows=rows)
 

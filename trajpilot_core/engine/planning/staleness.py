@@ -136,8 +136,8 @@ def take_changes(folder: Folder, current: Manifest, work: KeyedStage, digest_of:
         for source in moved
     }
     if not same:  # other settings may read other files: without notes a cause of all takes is theirs
-        told = len(moved) < len(now)
-        causes = {shard: why for shard, why in causes.items() if why or (told and shard not in notes)}
+        is_partial = len(moved) < len(now)
+        causes = {shard: why for shard, why in causes.items() if why or (is_partial and shard not in notes)}
     touched = {shard for shard in causes if any(digest_of[path] == UNREAD for path in now[shard].files)}
     return TakeChanges(
         {shard: why for shard, why in causes.items() if shard not in touched},
