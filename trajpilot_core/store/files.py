@@ -97,11 +97,13 @@ class LocalFolder:
         `status` of a large corpus looks at ten thousand files. Whatever is read is compared with a digest, so that a
         link that comes later can only be refused as damage.
         """
+        check_relative(path)
         folder = path.rpartition("/")[0]
         if folder not in self._checked:
-            self.local(path)
+            if _has_link(self.url, path):
+                self.local(path)
             self._checked.add(folder)
-        return f"{self.url}/{check_relative(path)}"
+        return f"{self.url}/{path}"
 
     def read(self, path: str) -> bytes:
         """Return the whole file."""
