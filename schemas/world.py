@@ -4,16 +4,11 @@
 there by reasoning and by what a probe can see in the files, before any planner was trained on them.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Literal, Self, get_args
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from schemas.base import Record
-
-LayoutName = Literal["egoexo4d", "keystep", "goalstep", "egoper", "epic_kitchens", "basketball"]
-"""Which corpus the files of a simulated world imitate; what each layout writes: world page, section on layouts."""
 
 
 class WorldConfig(Record):
@@ -97,9 +92,10 @@ class WorldConfig(Record):
     entry: Literal["video", "frames"] = "video"
     """Where the pipeline enters the world. video: a download with video files; frames: tables of head motions and
     features, encoded from frames that a still head sees, without any file of video."""
-    layout: LayoutName = "egoexo4d"
-    """Which corpus's files are written. egoexo4d: atomic descriptions; keystep and basketball: the same tree, other
-    annotations; goalstep, egoper, epic_kitchens: video and segments, no poses."""
+    layout: str = Field("egoexo4d", pattern=r"^[a-z0-9_]{1,32}$")
+    """Which corpus's files are written: a module of trajpilot_core/simworld/layouts. egoexo4d: atomic descriptions;
+    keystep and basketball: the same tree, other annotations; goalstep, egoper, epic_kitchens: video and segments, no
+    poses."""
     fps: int = Field(30, ge=5, le=60)
     """Video frames per second."""
     size_px: int = Field(256, ge=64, le=1408, multiple_of=16)
@@ -137,7 +133,7 @@ class WorldConfig(Record):
     """Standard deviation of the annotated time point around the middle of the step, seconds."""
 
     broken: Literal["none", "each"] = "each"
-    """each: one broken take (or file) of every kind in FAULTS, on top of the good takes."""
+    """each: one broken take (or file) of every kind that the layout can have, on top of the good takes."""
     broken_share: float = Field(0.03, ge=0, le=1)
     """Further broken takes, as a share of the good ones; their kinds are sampled at random."""
     broken_segments: int = Field(4, ge=3)
@@ -214,40 +210,3 @@ def soak_world() -> WorldConfig:
         size_px=96,
         broken="none",
     )
-
-
-def tiny_layout(layout: LayoutName) -> WorldConfig:
-    """The tiny world written in another layout: a few good takes, and one for every fault that the layout can have.
-
-    The vocabulary is small enough that every label occurs in both splits; basketball has enough shots to balance.
-    """
-    tiny = tiny_world().replace(name=f"tiny_{layout}", layout=layout)
-    if layout == "basketball":
-        habits = {name: 0.0 for name in WorldConfig.model_fields if name.endswith("_share") and name not in KEPT_HABITS}
-        return tiny.replace(
-            train_takes=12,
-            test_takes=4,
-            segments=12,
-            segment_s=1.0,
-            fps=10,
-            dense_takes=0,
-            advance=(0.02, 0.9, 0.06, 0.02),
-            **habits,
-        )
-    if layout == "keystep":
-        return tiny
-    longer = {"broken_segments": 7} if layout == "epic_kitchens" else {}  # a video is a capture: dev draws broken ones
-    return tiny.replace(train_takes=9, test_takes=5, operators=6, **longer)
-
-
-KEPT_HABITS = ("unsorted_share", "text_flags_share", "second_annotator_share", "rejected_share")
-"""Habits of annotators that keep the order of captions, so that shots keep their outcomes."""
-
-
-PRESETS: dict[str, Callable[[], WorldConfig]] = {
-    "demo": demo_world,
-    "claims": claims_world,
-    "tiny": tiny_world,
-    "soak": soak_world,
-    **{f"tiny_{layout}": partial(tiny_layout, layout) for layout in get_args(LayoutName) if layout != "egoexo4d"},
-}

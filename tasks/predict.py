@@ -13,7 +13,7 @@ from trajpilot_core.markdown_escape import literal
 from trajpilot_core.predict.page import gate_said, role
 from trajpilot_core.predict.picture import paths_picture
 from trajpilot_core.predict.run import predict
-from trajpilot_core.report.context import WARNING
+from trajpilot_core.report.committed import WARNING
 
 STAGE = "predict"
 

@@ -9,7 +9,7 @@ from prefect.states import Completed
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import publish_page
-from trajpilot_core.report.context import look_at
+from trajpilot_core.report.committed import committed_under
 from trajpilot_core.report.publish import place_documents
 from trajpilot_core.report.ui.summary import summary
 
@@ -21,6 +21,6 @@ TITLE = "The report: its main figures, and where it lies"
 def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -> State[str]:
     """Copy the report's documents to `<root>/reports`, say where they lie, and publish the summary."""
     path = place_documents(report, run.root)
-    publish_page("report-summary", TITLE, summary(look_at(config, run), path))
+    publish_page("report-summary", TITLE, summary(committed_under(config, run), path))
     LOG.info("%-12s %s", "report", path)
     return Completed(message=f"the report lies at {path}", data=path)

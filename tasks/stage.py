@@ -15,7 +15,7 @@ from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import StageProgress, is_shown, picture_key, publish_outcome, publish_picture
 from tasks.fan_out import fan_out
 from trajpilot_core.engine.execution.execute import Outcome, execute
-from trajpilot_core.report.context import look_at
+from trajpilot_core.report.committed import committed_under
 from trajpilot_core.report.figures import figures_of
 from trajpilot_core.report.ui.gallery import draw
 from trajpilot_core.stages import STAGES
@@ -61,7 +61,7 @@ def show_pictures(made: ArtifactRef, config: PipelineConfig, run: RunOptions) ->
     mark = f"{made.fingerprint[:12]}{frames}"
     for figure in figures_of(made.stage):
         if not is_shown(picture_key(made.stage, figure.name), mark):
-            publish_picture(made.stage, draw(made.stage, figure, look_at(config, run)), mark)
+            publish_picture(made.stage, draw(made.stage, figure, committed_under(config, run)), mark)
 
 
 def stage_state(

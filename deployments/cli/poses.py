@@ -15,7 +15,7 @@ from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
 from schemas.poses import VideoSourceName
 from schemas.training import PredictorConfig
-from trajpilot_core.corpora.simulated import is_simulated
+from trajpilot_core.corpora.formats.folders import is_simulated
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.key import resolve_inputs
 from trajpilot_core.engine.resolve import resolve_config, resolve_device

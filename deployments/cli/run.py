@@ -23,15 +23,15 @@ from deployments.cli.options import (
 )
 from deployments.recipes import check_built, recipes_of
 from schemas.config import IngestConfig, PipelineConfig, RunOptions
-from schemas.world import PRESETS, WorldConfig
-from trajpilot_core.corpora.registry import corpus_of_layout, layouts
+from schemas.world import WorldConfig
+from trajpilot_core.corpora.registry import corpus_of_layout
 from trajpilot_core.engine.last_run import remember_run
+from trajpilot_core.simworld.presets import PRESETS
 from trajpilot_core.stages import selected
 
 DELIBERATE = 0.6
 """The simulated world holds many deliberately broken takes."""
-WORLDS = {"demo": "demo", "tiny": "demo", "soak": "soak"}
-WORLDS |= {name: "demo" for layout in layouts() if (name := f"tiny_{layout}") in PRESETS}
+WORLDS = {name: "soak" if name == "soak" else "demo" for name in PRESETS if name != "claims"}
 """Simulated worlds, each with its recipe."""
 
 
@@ -98,7 +98,7 @@ def demo(
         max_reject_ratio=DELIBERATE,
     )
     spec = corpus_of_layout(simulated.layout)
-    if spec.reader.horizons is not None:  # pairs of segments: nothing that the recipe `demo` could plan
+    if spec.horizons is not None:  # pairs of segments: nothing that the recipe `demo` could plan
         for waiting in recipes_of(spec.name):
             check_built(waiting, selected(options))
     from trajpilot_core.simworld.write import refuse_other_world

@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 from deployments.cli.options import Workers, local_root
-from schemas.world import PRESETS
+from trajpilot_core.simworld.presets import PRESETS
 
 
 def add_to(app: typer.Typer) -> None:

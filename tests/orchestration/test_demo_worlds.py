@@ -8,8 +8,8 @@ import pytest
 
 from deployments.cli import run as command
 from schemas.config import RunOptions
-from schemas.world import PRESETS
 from trajpilot_core.errors import NotBuiltError, WorldError
+from trajpilot_core.simworld.presets import PRESETS
 from trajpilot_core.simworld.write import world_digest
 
 LEAST = 5

@@ -99,13 +99,13 @@ def test_every_stage_ran_and_the_report_says_that_it_is_simulated(made: Made) ->
 
 def test_each_broken_take_of_the_world_stands_in_the_rejects_with_its_code(made: Made) -> None:
     from trajpilot_core.simworld.faults import TAKE_FAULTS
-    from trajpilot_core.simworld.world.sample import sample_world
+    from trajpilot_core.simworld.sample import sample_world
 
     codes: dict[str, set[str]] = {}
     for stage in ("ingest", "trajectories", "features"):
         for row in table(made, stage, f"{stage}.rejects").to_pylist():
             codes.setdefault(row["take"], set()).add(row["code"])
-    wanted = {fault.name: set(fault.codes) for fault in TAKE_FAULTS}
+    wanted = {kind: set(codes) for kind, codes in TAKE_FAULTS.items()}
     missed = {
         take.fault: codes.get(f"egoexo4d:{take.uid}", set())
         for take in sample_world(tiny_world()).takes

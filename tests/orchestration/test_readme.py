@@ -16,10 +16,10 @@ from checkout import CHECKOUT
 
 from deployments.recipes import soak
 from schemas.config import RunOptions
-from schemas.world import PRESETS, soak_world
+from schemas.world import demo_world, soak_world
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.last_run import remember_run
-from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.write import write_world
 from trajpilot_core.stages import STAGES
 
@@ -126,7 +126,7 @@ def test_a_wrong_command_of_the_readme_is_seen(right: str, wrong: str, said: str
 
 
 def test_the_video_of_the_example_is_a_test_take_of_the_demo() -> None:
-    world = sample_world(PRESETS["demo"]())
+    world = sample_world(demo_world())
     (named,) = DEMO_VIDEO.findall(README)
     takes = {
         f"runs/demo/world/takes/{take.name}/frame_aligned_videos/{world.captures[take.capture].camera}_214-1.mp4": take

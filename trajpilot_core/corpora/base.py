@@ -1,18 +1,16 @@
 """What every corpus reader hands to ingest, whatever the corpus looks like on disk."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
 from schemas.annotation import CorpusCount, Details
-from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode, reject
-from trajpilot_core.store.corpus_files import Corpus
 
 STAGE = "ingest"
 Released = Literal["train", "test"]
 Item = TypeVar("Item")
-Place = TypeVar("Place", bound=Hashable)
+RecordKey = TypeVar("RecordKey", bound=Hashable)
 
 
 class Fault(NamedTuple):
@@ -28,24 +26,22 @@ class Fault(NamedTuple):
         )
 
 
-def parted(found: Iterable[tuple[Place, Item | Fault]]) -> tuple[tuple[Item, ...], tuple[tuple[Place, Fault], ...]]:
-    """Return the items that can be used, and the place and the fault of those that cannot, both in order.
+def parted(
+    found: Iterable[tuple[RecordKey, Item | Fault]],
+) -> tuple[tuple[Item, ...], tuple[tuple[RecordKey, Fault], ...]]:
+    """Return the items that can be used, and the key and the fault of those that cannot, both in order.
 
     Args:
-        found: where each one stands, and what was read there.
+        found: a key that says where each one stands, and what was read there.
     """
     listed = list(found)
     good = tuple(item for _, item in listed if not isinstance(item, Fault))
-    return good, tuple((place, item) for place, item in listed if isinstance(item, Fault))
+    return good, tuple((key, item) for key, item in listed if isinstance(item, Fault))
 
 
-def counts_of_reader(rows: Iterable[tuple[str, int, int | None, str]]) -> tuple[CorpusCount, ...]:
-    """Return what a reader alone can count.
-
-    Args:
-        rows: what is counted, our count, the paper's if it states one, and the settings that decide ours.
-    """
-    return tuple(CorpusCount(what=what, ours=ours, paper=paper, setting=said) for what, ours, paper, said in rows)
+def count(what: str, ours: int, paper: int | None = None, setting: str = "") -> CorpusCount:
+    """Return a row of the counts: ours, the paper's if it states one, and the settings that decide ours."""
+    return CorpusCount(what=what, ours=ours, paper=paper, setting=setting)
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ class AnnotatedPoint(NamedTuple):
     annotation_uid: str
     annotator: str
     offset: int
-    """Place in the source file's list."""
+    """RecordKey in the source file's list."""
     span_s: tuple[float, float] | None = None
     """Annotated start and end, finite; None for a moment."""
     label: str | None = None
@@ -177,21 +173,3 @@ class Listing:
     files: tuple[str, ...]
     present: tuple[str, ...]
     leftovers: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Reader:
-    """The two questions that ingest asks about a corpus, and what the paper counted in it."""
-
-    read: Callable[[Corpus, IngestConfig], CorpusReading]
-    listing: Callable[[Corpus, IngestConfig], Listing]
-    published: Mapping[str, Published] = field(default_factory=dict)
-    """By `CorpusCount.what` (trajpilot_core/corpora/records/corpus_statistics.py)."""
-    horizons: tuple[int, int] | None = None
-    """Shortest and longest window; None: those of IngestConfig."""
-    splits: str = "annotations/splits.json"
-    """Where the corpus says which split a take is in, for messages."""
-    unit: str = "descriptions"
-    """What is counted, for messages."""
-    n_classes: Callable[[IngestConfig], int | None] = lambda config: None
-    """Number of classes into which free texts are put where the settings ask for a closed vocabulary, else None."""

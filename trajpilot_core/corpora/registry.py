@@ -1,6 +1,5 @@
 """The corpora: the only list. Adding one is a folder with its spec, its name in schemas/config.py, and a line here."""
 
-from trajpilot_core.corpora.base import Reader
 from trajpilot_core.corpora.egoexo4d.atomic import EGOEXO4D_ATOMIC
 from trajpilot_core.corpora.egoexo4d.basketball import EGOEXO4D_BASKETBALL
 from trajpilot_core.corpora.egoexo4d.keystep import EGOEXO4D_KEYSTEP
@@ -24,15 +23,6 @@ def spec_of(corpus: str) -> CorpusSpec:
     if corpus not in CORPORA:
         raise NotBuiltError(f"the reader of {corpus} is not built yet; built are {', '.join(CORPORA)}")
     return CORPORA[corpus]
-
-
-def reader_of(corpus: str) -> Reader:
-    """Return the reader of a corpus.
-
-    Raises:
-        NotBuiltError: there is none yet.
-    """
-    return spec_of(corpus).reader
 
 
 def corpus_of_layout(layout: str) -> CorpusSpec:

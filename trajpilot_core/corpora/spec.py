@@ -1,9 +1,12 @@
 """What the project knows of a corpus: one record each, from which everything else that names corpora derives."""
 
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from trajpilot_core.corpora.base import Reader
+from schemas.config import IngestConfig
+from trajpilot_core.corpora.base import CorpusReading, Listing, Published
+from trajpilot_core.store.corpus_files import Corpus
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,20 @@ class CorpusSpec:
     """As it is printed."""
     ids: str
     """What its take ids begin with, and the column `corpus` of the table of takes."""
-    reader: Reader
-    """Its files -> records; the counts that the paper states of it among them (`Reader.published`)."""
+    read: Callable[[Corpus, IngestConfig], CorpusReading]
+    """Its files -> records."""
+    listing: Callable[[Corpus, IngestConfig], Listing]
     download: Download
-    settings: str | None = None
-    """Field of IngestConfig that no other corpus reads."""
+    published: Mapping[str, Published] = field(default_factory=dict)
+    """Counts that the paper states, by `CorpusCount.what` (trajpilot_core/corpora/records/corpus_statistics.py)."""
+    horizons: tuple[int, int] | None = None
+    """Shortest and longest window; None: those of IngestConfig."""
+    splits: str = "annotations/splits.json"
+    """Where the corpus says which split a take is in, for messages."""
+    unit: str = "descriptions"
+    """What is counted, for messages."""
+    n_classes: Callable[[IngestConfig], int | None] = lambda config: None
+    """Number of classes into which free texts are put where the settings ask for a closed vocabulary, else None."""
     layout: str | None = None
     """WorldConfig.layout in which a simulated world is written for its reader (simworld/layouts); None: in none."""
     has_goal: bool = True

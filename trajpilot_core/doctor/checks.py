@@ -196,7 +196,7 @@ def check_corpus(data_root: str, config: IngestConfig) -> list[HealthFinding]:
     corpus, spec = None, spec_of(config.corpus)
     try:
         corpus = open_corpus(data_root)
-        return _listed(corpus, spec, spec.reader.listing(corpus, config))
+        return _listed(corpus, spec, spec.listing(corpus, config))
     except (InputError, StoreError, OSError) as error:
         unusable = HealthFinding("data root", f"a download of {config.corpus}", "it cannot be used", "bad", str(error))
     return [unusable, *(_kinds(corpus, spec) if corpus is not None else ())]

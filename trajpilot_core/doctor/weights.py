@@ -12,7 +12,7 @@ from trajpilot_core.encoders.text.base import is_local, model_folder
 from trajpilot_core.encoders.text.registry import text_encoder_spec
 from trajpilot_core.encoders.video.registry import video_encoder_spec
 from trajpilot_core.errors import InputError
-from trajpilot_core.poses.sources.pi3_weights import HUBS, INSTALL, WEIGHTS_FILE, local_weights
+from trajpilot_core.poses.sources.pi3 import HUBS, INSTALL, WEIGHTS_FILE, local_weights
 
 HEADS = {".pt": b"PK\x03\x04", ".pth": b"PK\x03\x04"}
 """First bytes of the formats that are read; safetensors begins with the length of its header."""
@@ -67,20 +67,20 @@ def check_video_weights(cfg: FeatureConfig) -> HealthFinding:
     broken = format_fault(path)
     fault = (broken, "download it again, or set features.model") if broken else spec.file_fault(cfg, path)
     if fault is not None:
-        told = f"{path.name}, {path.stat().st_size / 1e9:.2f} GB: {fault[0]}"
-        return HealthFinding(what, expected, told, "bad", fault[1])
+        file_and_size = f"{path.name}, {path.stat().st_size / 1e9:.2f} GB: {fault[0]}"
+        return HealthFinding(what, expected, file_and_size, "bad", fault[1])
     return pinned(what, expected, path, cfg.checkpoint_sha256, "features.checkpoint_sha256")
 
 
 def pinned(what: str, expected: str, path: Path, sha256: str | None, setting: str) -> HealthFinding:
     """Return whether a file is the one that a setting pins, by its digest."""
-    told = f"{path.name}, {path.stat().st_size / 1e9:.2f} GB"
+    file_and_size = f"{path.name}, {path.stat().st_size / 1e9:.2f} GB"
     if sha256 is None:
-        return HealthFinding(what, expected, f"{told}; not pinned by {setting}", "ok")
+        return HealthFinding(what, expected, f"{file_and_size}; not pinned by {setting}", "ok")
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest == sha256:
-        return HealthFinding(what, expected, f"{told}; sha256 as pinned", "ok")
+        return HealthFinding(what, expected, f"{file_and_size}; sha256 as pinned", "ok")
     return HealthFinding(what, f"sha256 {sha256[:12]}", f"{path.name}: {digest}", "bad", "download it again")
 
 

@@ -123,6 +123,18 @@ class Work(Generic[Config]):
 
 
 @dataclass(frozen=True)
+class Output:
+    """What comes out of a stage that drops rows, as the report counts it."""
+
+    unit: str
+    """What one row is, in the plural."""
+    entry: str
+    columns: tuple[str, ...]
+    """Those of the entry that the count needs."""
+    count: Callable[[pa.Table], int] = lambda table: int(table.num_rows)
+
+
+@dataclass(frozen=True)
 class Stage(Generic[Config]):
     """Declaration of one stage. Key, plan, status, lineage, tasks and deployments derive from it."""
 
@@ -145,6 +157,8 @@ class Stage(Generic[Config]):
     no second look: `status` of a large corpus takes seconds."""
     uses_gpu: bool | Callable[[Config], bool] = False
     """Whether a model runs in it; for some stages their own config says."""
+    output: Output | None = None
+    """What the report counts of it; None: it drops no rows."""
     video_s: Callable[[Source], float] | None = None
     """Seconds of video that one shard needs. One that states it can be shared out in groups of takes; others cannot."""
     completed: Callable[[PipelineConfig], Config] | None = None

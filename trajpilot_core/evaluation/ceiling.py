@@ -25,9 +25,9 @@ from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS, cluster_sums
 from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions
 from trajpilot_core.methods import method
 from trajpilot_core.metrics import METRICS, window_values, with_ceiling
-from trajpilot_core.simworld.inference.bayes_optimal import Answered, answers
+from trajpilot_core.simworld.inference.bayes_optimal import answers
 from trajpilot_core.simworld.inference.visible import KINDS, InputKind
-from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.store.corpus_files import open_corpus, read_whole
 
@@ -96,25 +96,17 @@ def known_values(world: World, segments: pa.Table, windows: pa.Table) -> ExactCe
     values = {kind: np.zeros((n, len(with_ceiling()))) for kind in KINDS}
     expected = {kind: np.zeros((n, len(with_ceiling()))) for kind in KINDS}
     n_unproven = 0
+    specs = [METRICS[id_] for id_ in with_ceiling()]
     for answer in answers(world, segments, windows):
-        values[answer.kind][answer.rows] = _reached(answer)
-        expected[answer.kind][answer.rows] = _expected(answer)
+        for m, spec in enumerate(specs):
+            assert spec.reached is not None
+            assert spec.expected is not None
+            values[answer.kind][answer.rows, m] = spec.reached(answer.truth, answer.decisions)
+            expected[answer.kind][answer.rows, m] = spec.expected(answer.decisions)
         n_unproven += int((~answer.decisions.is_proven).sum())
     horizons = windows["horizon"].to_numpy().astype(np.int64)
     ids, takes = (tuple(windows[name].to_pylist()) for name in ("window_id", "take_id"))
     return ExactCeilings(ids, takes, horizons, values, expected, n_unproven)
-
-
-def _reached(answer: Answered) -> Array:
-    """Return (W, M): what the decisions get."""
-    specs = [METRICS[id_] for id_ in with_ceiling()]
-    return np.stack([s.reached(answer.truth, answer.decisions) for s in specs if s.reached is not None], axis=1)
-
-
-def _expected(answer: Answered) -> Array:
-    """Return (W, M): what the decisions get on average."""
-    specs = [METRICS[id_] for id_ in with_ceiling()]
-    return np.stack([s.expected(answer.decisions) for s in specs if s.expected is not None], axis=1)
 
 
 def known_of_predictions(

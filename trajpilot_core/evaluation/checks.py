@@ -127,7 +127,7 @@ def gate_check(predictions: Predictions) -> Judgement:
     check = "identity: overall gain = open rate x gain on the opened windows"
     fallback = {(block.seed, block.horizon): block for block in predictions.of(REFERENCE)}
     faults, rates = [], []
-    for variant in (one.id for one in METHODS if one.gated and one.id in predictions.variants()):
+    for variant in (one.id for one in METHODS if one.gate and one.id in predictions.variants()):
         n_open, n = 0, 0
         for block in predictions.of(variant):
             other = fallback.get((block.seed, block.horizon))
@@ -214,14 +214,14 @@ def folds_check(evidence: CheckInputs) -> Judgement:
     splits = evidence.take_split
     faults = [f"{t} is {splits.get(t, 'unknown')}" for t in sorted(evidence.folds) if splits.get(t) != "train"]
     silent = [name for name, fitted in evidence.fitted.items() if fitted is None]
-    told = {name: fitted for name, fitted in evidence.fitted.items() if fitted is not None}
-    for name, fitted in told.items():
+    recorded = {name: fitted for name, fitted in evidence.fitted.items() if fitted is not None}
+    for name, fitted in recorded.items():
         for chain, takes in fitted.items():
             faults += [f"{name}, {chain}: {fault}" for fault in _fit_faults(chain, takes, evidence)]
-    if not faults and (silent or not told):
+    if not faults and (silent or not recorded):
         names = ", ".join(silent) or "the models"
         return Judgement(check=check, verdict="not run", detail=f"{names}: no record of the takes that were fitted")
-    n_chains = sum(map(len, told.values()))
+    n_chains = sum(map(len, recorded.values()))
     return _verdict(check, faults, f"{len(evidence.folds)} takes in the folds, {n_chains} fits looked at")
 
 

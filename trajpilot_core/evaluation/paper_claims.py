@@ -48,7 +48,8 @@ CLAIMS: tuple[ClaimedSign, ...] = (
     ),
     ClaimedSign("claim: shuffled trajectories are below Oracle at every H", "shuffled", "oracle", -1),
 )
-"""The demo's own, then what the paper says (arXiv 2605.20388, experiments and appendix), with two controls of ours."""
+"""The demo's own, then what the paper says (arXiv 2605.20388, experiments and appendix), with two controls of ours.
+They name rows because they are statements about these rows."""
 
 
 def claim_checks(evidence: CheckInputs) -> list[Judgement]:

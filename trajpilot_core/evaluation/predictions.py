@@ -68,7 +68,7 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
         inputs: takes, segments, windows, motions, features, text_bank, folds, e_tau, predictors and scorers.
         config: shuffles, their seed, and the pool sizes of the headroom table.
         device: where the models run.
-        progress: told (done, total, what) after every horizon.
+        progress: called with (done, total, what) after every horizon.
 
     Raises:
         LeakError: a row sees more than it declares.
@@ -96,8 +96,8 @@ def brought(inputs: Inputs, entry: str) -> pa.Table:
         raise EvaluationError(f"{entry} has the columns {', '.join(table.schema.names)}, not those of Prediction")
     strangers = set(pc.unique(table["variant"]).to_pylist()) - own
     if strangers:
-        told = ", ".join(sorted(strangers))
-        raise EvaluationError(f"{entry} holds predictions of {told}, but it is declared for {', '.join(sorted(own))}")
+        named = ", ".join(sorted(strangers))
+        raise EvaluationError(f"{entry} holds predictions of {named}, but it is declared for {', '.join(sorted(own))}")
     return table.cast(SCHEMA)
 
 

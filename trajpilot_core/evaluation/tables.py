@@ -16,14 +16,13 @@ from schemas.results import GateRow, Metric, Outcome
 from trajpilot_core.arrays import Codes
 from trajpilot_core.evaluation import bootstrap
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError, PredictionBlock, Predictions
-from trajpilot_core.methods import METHODS, method
+from trajpilot_core.methods import METHODS, examined, method
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import METRICS, window_values
 from trajpilot_core.metrics.values import mid_recall
 
 DIGITS = 9
 """Numbers are rounded to this many places, so that equal inputs give equal bytes whatever the order of a sum."""
-POOLINGS = ("none", "plain", "sample")
 
 
 @dataclass(frozen=True)
@@ -251,15 +250,16 @@ def growth(predictions: Predictions, variant: str, cfg: EvaluationConfig) -> Gro
 
 
 def gate_rows(predictions: Predictions) -> list[GateRow]:
-    """Report per seed and horizon, and over all windows, how often the gate opened and what that gained.
+    """Report per seed and horizon, and over all windows, how often the gate of `examined` opened and what that gained.
 
-    Rows of the scorer without a no_traj row on the identical windows are left out.
+    Its blocks without `REFERENCE` on the identical windows are left out.
     """
+    gated = examined().id
     fallback = {(block.seed, block.horizon): block for block in predictions.of(REFERENCE)}
     rows: list[GateRow] = []
-    for seed in predictions.seeds("scorer"):
+    for seed in predictions.seeds(gated):
         parts = []
-        for block in predictions.of("scorer"):
+        for block in predictions.of(gated):
             other = fallback.get((block.seed, block.horizon))
             if block.seed == seed and other is not None and np.array_equal(other.windows, block.windows):
                 parts.append((block.horizon, gate_gains(block, other)))

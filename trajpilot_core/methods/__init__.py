@@ -59,6 +59,11 @@ def with_role(*roles: str) -> list[str]:
     return [one.id for one in METHODS if one.role in roles]
 
 
+def examined() -> Method:
+    """Return the row whose gate is looked at window by window: the first with a gate that the gallery keeps."""
+    return next(one for one in METHODS if one.gate is not None and one.in_gallery)
+
+
 def in_order(ids: Iterable[str]) -> list[str]:
     """Sort ids of rows as the tables print them.
 

@@ -54,6 +54,18 @@ class Answers:
 
 
 @dataclass(frozen=True)
+class Gate:
+    """What lets a row answer with more than `REFERENCE`, window by window, in words for people."""
+
+    measures: Literal["probability", "gain"]
+    """What is held against the threshold: the probability that a candidate beats the fallback, or the expected gain."""
+    open_means: str
+    """What stands where it is open; `REFERENCE` stands where it is closed."""
+    trusts: str = ""
+    """Whose motion an open gate trusts, where that is not one retrieved window."""
+
+
+@dataclass(frozen=True)
 class RowStyle:
     """How a row is drawn."""
 
@@ -102,8 +114,10 @@ class Method:
     `REFERENCE` anyway."""
     part_of: str | None = None
     """Of an ablation: the row that it removes a part from."""
-    gated: bool = False
-    """It answers with `REFERENCE` where its gate is closed."""
+    gate: Gate | None = None
+    """Where it is closed the row answers with `REFERENCE`."""
+    follows: str | None = None
+    """What a window is called whose motion it follows; None: it follows that of no single window."""
     in_gallery: bool = False
     """Its answers are kept window by window, for the gallery."""
     plans: int | None = None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from schemas.training import Ablation
-from trajpilot_core.methods.base import SCORER_MODELS, Answers, Method, RowStyle
+from trajpilot_core.methods.base import SCORER_MODELS, Answers, Gate, Method, RowStyle
 
 if TYPE_CHECKING:
     from trajpilot_core.methods.batch import ReadyScorer, WindowBatch
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trajpilot_core.training.scorer import Queries
 
 DECIDE_BATCH = 512
+GATE = Gate("probability", "a retrieved trajectory was trusted")
 
 
 def scorer_answers(view: "ChainView", found: "Candidates", queries: "Queries", ready: "ReadyScorer") -> Answers:
@@ -81,7 +82,8 @@ SCORER = Method(
         "pool_mean": "beyond averaging all plans instead of choosing one",
         "oracle": "",
     },
-    gated=True,
+    gate=GATE,
+    follows="chosen by the scorer",
     in_gallery=True,
     plans=1,
     style=RowStyle("square", "#0072b2", "#56b4e9"),
@@ -96,7 +98,7 @@ PERMUTED = Method(
     models=SCORER_MODELS,
     answer=permuted_answers,
     part_of="scorer",
-    gated=True,
+    gate=GATE,
     style=RowStyle("triangle", "#17818c", "#5cc3cd", dash="6 2.5"),
 )
 NO_LABELS = Method(
@@ -109,7 +111,7 @@ NO_LABELS = Method(
     models=(*SCORER_MODELS, "scorer_no_labels"),
     answer=without("no_labels"),
     part_of="scorer",
-    gated=True,
+    gate=GATE,
     style=RowStyle("circle", "#4b3fae", "#a79cf5", dash="3 2"),
 )
 NO_MOTION = Method(
@@ -122,6 +124,6 @@ NO_MOTION = Method(
     models=(*SCORER_MODELS, "scorer_no_motion"),
     answer=without("no_motion"),
     part_of="scorer",
-    gated=True,
+    gate=GATE,
     style=RowStyle("diamond", "#a15c00", "#e0a560", dash="9 2 2 2 2 2"),
 )

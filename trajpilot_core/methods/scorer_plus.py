@@ -5,7 +5,7 @@ Axes: B windows of one horizon H.
 
 from typing import TYPE_CHECKING
 
-from trajpilot_core.methods.base import SCORER_MODELS, Answers, Method, RowStyle
+from trajpilot_core.methods.base import SCORER_MODELS, Answers, Gate, Method, RowStyle
 
 if TYPE_CHECKING:
     from trajpilot_core.methods.batch import ReadyPlus, WindowBatch
@@ -63,7 +63,11 @@ METHOD = Method(
         "knn_labels": "beyond a vote of the candidates' labels",
         "pool_mean": "beyond weights that were not learned",
     },
-    gated=True,
+    gate=Gate(
+        "gain",
+        "its own sequence stands",
+        trusts="It weighs all retrieved windows and training takes together and trusts no single trajectory.",
+    ),
     plans=0,
     style=RowStyle("plus", "#8b1a2b", "#ff8a94", width=2.6),
 )

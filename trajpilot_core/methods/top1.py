@@ -27,6 +27,7 @@ METHOD = Method(
     models=("traj", "no_traj"),
     answer=answer,
     against={"endpoint_traj": ""},
+    follows="nearest retrieved",
     in_gallery=True,
     style=RowStyle("triangle", "#7a6212", "#cdb45a", dash="5 4"),
 )

@@ -1,7 +1,8 @@
 """Head motions of different origin do not go together: the guard wherever motions are joined."""
 
+from collections import Counter
+
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trajpilot_core.errors import MixedSourcesError
 
@@ -11,8 +12,12 @@ ORIGIN = ("source", "frame", "scale")
 
 def origins(motions: pa.Table) -> list[tuple[str, str, str]]:
     """Return the different (source, frame, scale) in a table of motions, sorted."""
-    rows = motions.select(list(ORIGIN)).group_by(list(ORIGIN)).aggregate([]).to_pylist()
-    return sorted((row["source"], row["frame"], row["scale"]) for row in rows)
+    return sorted(_counted(motions))
+
+
+def _counted(motions: pa.Table) -> Counter[tuple[str, str, str]]:
+    """Return (source, frame, scale) -> its number of segments."""
+    return Counter(zip(*(motions[name].to_pylist() for name in ORIGIN), strict=True))
 
 
 def check_one_source(*tables: pa.Table) -> None:
@@ -27,7 +32,7 @@ def check_one_source(*tables: pa.Table) -> None:
     Raises:
         MixedSourcesError: names what was found, with the number of segments of each.
     """
-    found = sorted({origin for table in tables for origin in origins(table)})
+    found = sum((_counted(table) for table in tables), Counter[tuple[str, str, str]]())
     if len(found) < 2:
         return
     frames = {frame for _, frame, _ in found}
@@ -35,20 +40,10 @@ def check_one_source(*tables: pa.Table) -> None:
     together = set.intersection(*asked)
     if len(frames) == 1 and {source for source, _, _ in found} <= together:
         return
-    counted = "; ".join(f"{_count(tables, origin):,} segments from {', '.join(origin)}" for origin in found)
+    counted = "; ".join(f"{n:,} segments from {', '.join(origin)}" for origin, n in sorted(found.items()))
     advice = (
         "bring all of them into one frame (--set trajectories.frame)"
         if len(frames) > 1
         else "read all from one source (--set trajectories.source), or ask for both with --set trajectories.fallback"
     )
     raise MixedSourcesError(f"motions of different origin (source, frame, scale) would be mixed: {counted}; {advice}")
-
-
-def _count(tables: tuple[pa.Table, ...], origin: tuple[str, str, str]) -> int:
-    """Return how many segments are of one origin."""
-    wanted = dict(zip(ORIGIN, origin, strict=True))
-    total = 0
-    for table in tables:
-        same = [pc.equal(table[name], value) for name, value in wanted.items()]
-        total += int(pc.sum(pc.and_(pc.and_(same[0], same[1]), same[2])).as_py() or 0)
-    return total

@@ -4,7 +4,7 @@ Shapes: S segments, K = 17 knots at equal times over [start_s, end_s], 16 motion
 are resampled in one call. Paper, appendix on preprocessing; docs/decisions/gaps.md and docs/decisions/frames.md.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,7 @@ from trajpilot_core.poses.se3 import Poses
 MICROSECONDS = 1_000_000
 
 
-@dataclass(frozen=True)
-class Brackets:
+class Brackets(NamedTuple):
     """The two rows around each knot. All (S, K)."""
 
     low: NDArray[np.intp]
@@ -33,8 +32,7 @@ class Brackets:
     """Place of the knot between its rows, 0 to 1."""
 
 
-@dataclass(frozen=True)
-class Measures:
+class Measures(NamedTuple):
     """What the checks judge, per segment. All (S,)."""
 
     unreadable: Array
@@ -74,13 +72,7 @@ def bracket(stream: PoseStream, knots_ns: NDArray[np.int64]) -> Brackets:
 
 def part(brackets: Brackets, segments: NDArray[np.intp]) -> Brackets:
     """Return the (N, K) brackets of the N segments at positions `segments`, shape (N,)."""
-    return Brackets(
-        brackets.low[segments],
-        brackets.high[segments],
-        brackets.covered[segments],
-        brackets.gap_us[segments],
-        brackets.fraction[segments],
-    )
+    return Brackets._make(column[segments] for column in brackets)
 
 
 def sample(stream: PoseStream, brackets: Brackets) -> Poses:
@@ -122,14 +114,12 @@ def measure(stream: PoseStream, brackets: Brackets) -> Measures:
 
 def find_fault(measures: Measures, cfg: TrajectoryConfig, at: int) -> tuple[RejectCode, str] | None:
     """Return why segment number `at` (whose knots are all covered) cannot be used, or None; the first reason found."""
-    unreadable, not_finite = float(measures.unreadable[at]), float(measures.not_finite[at])
-    gap_s, hole_s = float(measures.gap_s[at]), float(measures.hole_s[at])
-    quality, norm_error = float(measures.quality[at]), float(measures.norm_error[at])
+    unreadable, not_finite, one_map, gap_s, hole_s, quality, norm_error = (column[at].item() for column in measures)
     if unreadable > 0:
         return RejectCode.TRAJ_MALFORMED, f"{unreadable:.0%} of the rows used lack a field or hold no number"
     if not_finite > 0:
         return RejectCode.TRAJ_NOT_FINITE, f"{not_finite:.0%} of the rows used hold NaN or infinity"
-    if not measures.one_map[at]:
+    if not one_map:
         return RejectCode.TRAJ_FRAME_CHANGE, "the rows used are from more than one map (graph_uid)"
     if gap_s > cfg.max_bracket_gap_s:
         limit = f"max_bracket_gap_s is {cfg.max_bracket_gap_s:.3f}"

@@ -32,7 +32,7 @@ class QueryClock(NamedTuple):
     camera: str
     first: int
     end: int
-    told: str
+    relation: str
     """How times are related, in words."""
 
 
@@ -109,8 +109,8 @@ def _even_clock(offset_s: float, poses: Path, video: VideoProbe, scratch: Path) 
     step_ns = NS_PER_S / video.fps
     times_ns = (begin_ns + round(k * step_ns) for k in range(video.n_frames + 1))
     path.write_text("\n".join([timesync.capture_column(OUR_CAMERA), *map(str, times_ns)]) + "\n", encoding="utf-8")
-    told = f"the first pose was taken at {offset_s:g} s of the video"
-    return QueryClock(path, OUR_CAMERA, 0, video.n_frames, told)
+    relation = f"the first pose was taken at {offset_s:g} s of the video"
+    return QueryClock(path, OUR_CAMERA, 0, video.n_frames, relation)
 
 
 def first_stamp_us(poses: Path) -> int:

@@ -12,8 +12,8 @@ from trajpilot_core.arrays import Array
 from trajpilot_core.predict.answers import Clips, Given
 from trajpilot_core.predict.footage import ClipTimes, Footage
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.report.frames import Thumbnail, Wanted, thumbnails
-from trajpilot_core.report.paths import Path, integrate
+from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery.paths import Path, integrate
 
 SHOT_PX = 224
 QUERY = "query"
@@ -38,7 +38,7 @@ class Scene:
     aspect: float
     """Width by height of the video, upright."""
     shown: Retrieved | None
-    """The window whose motion the Scorer trusted; where it trusted none, the nearest one."""
+    """The window whose motion a row trusted; where none was trusted, the nearest one."""
     is_trusted: bool
     shots: tuple[ShownFrame, ...]
     """One frame of each segment of that window."""
@@ -59,7 +59,7 @@ def scene_of(plan: Plan, given: Given, clips: Clips, footage: Footage, root: Tra
         root: corpus of the retrieved window.
         workers: decoders.
     """
-    trusted = next((row.trusted for row in plan.rows if row.row == "scorer"), None)
+    trusted = next((row.trusted for row in plan.rows if row.trusted is not None), None)
     shown = trusted or (plan.nearest[0] if plan.nearest else None)
     spans = [] if shown is None else list(shown.spans_s)
     wanted = {QUERY: (str(footage.path), [*_times(footage.start_s, footage), *_times(footage.goal_s, footage)])}

@@ -1,8 +1,9 @@
 """The appearance of the query's two clips, by the very code of the stage `features`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,8 @@ from pydantic import JsonValue
 from schemas.config import RunOptions
 from schemas.rejects import Reject
 from trajpilot_core.engine.resolve import resolve_device
-from trajpilot_core.engine.stage import Runtime, Source, Tensors, Work
-from trajpilot_core.errors import CheckpointError, InputError, StoreError
+from trajpilot_core.engine.stage import Runtime, Sink, Source, Work
+from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.predict.footage import Footage
 from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.stages import features
@@ -23,8 +24,8 @@ CLIPS = ("query:start", "query:goal")
 
 
 @dataclass
-class Caught:
-    """A sink that keeps the one shard that is made, and writes nothing."""
+class CaughtShard:
+    """The one way into the store that the stage `features` uses, but nothing is written: the shard is kept."""
 
     tables: list[pa.Table] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
@@ -33,25 +34,6 @@ class Caught:
         """Keep a shard."""
         self.tables.append(table)
         self.rejects += rejects
-
-    def table(self, name: str, table: pa.Table) -> None:
-        """Refuse: the stage is sharded."""
-        raise StoreError(f"features wrote the table {name!r}, but is sharded")
-
-    def model(self, name: str, tensors: Tensors, metadata: Mapping[str, str]) -> None:
-        """Refuse, as `table`."""
-        raise StoreError(f"features wrote the model {name!r}, but is sharded")
-
-    def document(self, name: str, content: bytes) -> None:
-        """Refuse, as `table`."""
-        raise StoreError(f"features wrote the document {name!r}, but is sharded")
-
-    def reject(self, rejects: Iterable[Reject]) -> None:
-        """Keep rejects."""
-        self.rejects += rejects
-
-    def count(self, n_in: int, n_out: int) -> None:
-        """Need no counts."""
 
 
 def clip_features(
@@ -71,9 +53,9 @@ def clip_features(
     """
     spans: JsonValue = [[name, *span] for name, span in zip(CLIPS, (footage.start_s, footage.goal_s), strict=True)]
     source = Source("query", (footage.path.name,), {"fps": footage.probe.fps, "segments": spans})
-    sink = Caught()
+    sink = CaughtShard()
     runtime = Runtime(str(footage.path.parent), resolve_device(run.device), run.workers, scratch)
-    features.run(Work(root.inputs, root.features, (source,), sink, runtime))
+    features.run(Work(root.inputs, root.features, (source,), cast(Sink, sink), runtime))
     table = pa.concat_tables(sink.tables)
     if table.num_rows != len(CLIPS):
         why = "; ".join(f"{row.code}: {row.detail}" for row in sink.rejects) or "no vector came back"

@@ -31,8 +31,8 @@ class PoseFiles(NamedTuple):
 
 def found_files(footage: Footage, root: TrainedRoot) -> Iterator[PoseFiles]:
     """Yield the files that belong to the video, best first; each is looked for when it is asked for."""
-    for look in (partial(_own_files, footage, root), partial(files_beside, footage)):
-        files = look()
+    for find in (partial(_own_files, footage, root), partial(files_beside, footage)):
+        files = find()
         if files is not None:
             yield files
 
@@ -84,14 +84,8 @@ def given_files(query: PlanQuery, footage: Footage, root: TrainedRoot, scratch: 
             f"{poses.name}; name {CALIBRATION} with --calibration"
         )
     clock = given_clock(query, poses, footage.probe, None if known is None else _clock(known), scratch)
-    take = Take(
-        take_id="query",
-        corpus="query",
-        name=footage.path.stem,
-        split="test",
-        scenario="",
-        participant=None,
-        capture="query",
+    take = query_take(
+        footage,
         video=str(footage.path),
         trajectory=str(poses),
         timesync=str(clock.path),
@@ -99,11 +93,8 @@ def given_files(query: PlanQuery, footage: Footage, root: TrainedRoot, scratch: 
         camera=clock.camera,
         timesync_start=clock.first,
         timesync_end=clock.end,
-        duration_s=footage.probe.duration_s,
-        fps=footage.probe.fps,
-        n_frames=footage.probe.n_frames,
     )
-    return PoseFiles(HERE, take, clock.told)
+    return PoseFiles(HERE, take, clock.relation)
 
 
 def _known_files(footage: Footage, root: TrainedRoot) -> PoseFiles | None:
@@ -147,23 +138,13 @@ def bare_take(footage: Footage, root: TrainedRoot) -> Take:
     if known is not None and known.take.calibration is not None:
         path = Path(known.data_root, known.take.calibration)
         calibration = str(path) if path.is_file() else None
+    return query_take(footage, video=str(footage.path).lstrip("/"), calibration=calibration)
+
+
+def query_take(footage: Footage, **files: object) -> Take:
+    """Return the video of a query as a take of no corpus; of its `files` (fields of Take) what is not given is none."""
     probe = footage.probe
-    return Take(
-        take_id="query",
-        corpus="query",
-        name=footage.path.stem,
-        split="test",
-        scenario="",
-        participant=None,
-        capture="query",
-        video=str(footage.path).lstrip("/"),
-        trajectory=None,
-        timesync=None,
-        calibration=calibration,
-        camera="",
-        timesync_start=None,
-        timesync_end=None,
-        duration_s=probe.duration_s,
-        fps=probe.fps,
-        n_frames=probe.n_frames,
-    )
+    facts = {"duration_s": probe.duration_s, "fps": probe.fps, "n_frames": probe.n_frames}
+    unknown = dict.fromkeys(("participant", "trajectory", "timesync", "calibration", "timesync_start", "timesync_end"))
+    named = {"take_id": "query", "corpus": "query", "name": footage.path.stem, "split": "test", "capture": "query"}
+    return Take.model_validate({**unknown, **named, "scenario": "", "camera": "", **facts, **files})

@@ -152,8 +152,8 @@ def _by_video(name: VideoSourceName) -> Callable[[Search], Answer]:
         cfg = for_video(name, search.root, runtime.device, search.query.weights)
         (done,) = pose_source(name).motions([(take, _segments(search.footage))], cfg, runtime)
         lens = "the calibration's lens" if take.calibration else f"a lens of {cfg.odometry.view_deg:g} degrees, assumed"
-        told = "from the video itself" + (f", {lens}" if name == "odometry" else "")
-        moved = _moved(done, (str(search.footage.path),), told)
+        relation = "from the video itself" + (f", {lens}" if name == "odometry" else "")
+        moved = _moved(done, (str(search.footage.path),), relation)
         return moved, "" if moved else f"{name} of the video: {_why(done)}"
 
     return estimate

@@ -1,16 +1,17 @@
 """The head paths of a plan as a picture that stands alone, for the Prefect UI; no frame of a video is in it."""
 
 from trajpilot_core.predict.drawing import Scene
-from trajpilot_core.report.context import WARNING
+from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart
+from trajpilot_core.report.drawing.legend import keys_of
 from trajpilot_core.report.drawing.picture import Drawn, NotDrawn, Picture, fitted
 from trajpilot_core.report.drawing.style import style
-from trajpilot_core.report.drawing.svg_grid import Panel, keys_of, sheet
-from trajpilot_core.report.paths import VIEWS, Path
+from trajpilot_core.report.drawing.svg_grid import Panel, sheet
+from trajpilot_core.report.gallery.paths import VIEWS, Path
 
 NAME, TITLE = "paths", "Head paths of the plan"
 STYLES = {"true": "oracle", "nearest": "endpoint_traj", "chosen": "scorer"}
-"""Kind of a path -> line of the report's style sheet."""
+"""Kind of a path -> row whose colour it borrows, as in report.css: a path is no row."""
 NAMES = {
     ("true", False): "Start",
     ("true", True): "Goal",

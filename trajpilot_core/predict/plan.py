@@ -12,7 +12,7 @@ from trajpilot_core.methods.base import Answers
 from trajpilot_core.predict.answers import Given
 from trajpilot_core.predict.footage import Footage
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.report.names import row_name
+from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.retrieval.candidates import Candidates
 
 NEAREST = 5

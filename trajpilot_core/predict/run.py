@@ -12,6 +12,7 @@ from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.resolve import resolve_device
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError
+from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.predict.answers import Clips, Given, answer
 from trajpilot_core.predict.clock import refuse_idle
 from trajpilot_core.predict.drawing import Scene, scene_of
@@ -45,7 +46,7 @@ def predict(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
     Args:
         query: the video and what is asked.
         run: root, device, decoders.
-        progress: told (done, total, what).
+        progress: called with (done, total, what).
 
     Raises:
         InputError: the video, an interval, the horizon or a file of the query cannot be used.
@@ -92,7 +93,7 @@ def refuse_horizon(horizon: int, root: TrainedRoot) -> None:
 def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, moved: Found, given: Given, encoder: str) -> Plan:
     """Put the record together."""
     texts: Texts = texts_of(root)
-    deciding: Variant | None = "no_traj" if moved.is_unasked_mixture else None
+    deciding: Variant | None = REFERENCE if moved.is_unasked_mixture else None
     rows = plan_rows(given, texts, undertrained(root, given.seed), deciding)
     return Plan(
         format=FORMAT,

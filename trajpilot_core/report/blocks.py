@@ -9,11 +9,6 @@ Block = str | Callable[[str], str]
 """What stands there, or how it follows from what stood there."""
 
 
-def blocks_of(page: str, mark: str = "computed") -> dict[str, str]:
-    """Return name -> text of the blocks of a page that carry a mark."""
-    return {found["name"]: found["text"].strip() for found in _pattern(mark).finditer(page)}
-
-
 def renewed(page: str, blocks: Mapping[str, Block], name: str, mark: str = "computed") -> str:
     """Return a page whose blocks are computed again.
 
@@ -26,17 +21,19 @@ def renewed(page: str, blocks: Mapping[str, Block], name: str, mark: str = "comp
     Raises:
         InputError: the page lacks a block, or has one that nothing computes.
     """
-    held = [found["name"] for found in _pattern(mark).finditer(page)]
+    pattern = block_pattern(mark)
+    held = [found["name"] for found in pattern.finditer(page)]
     if sorted(held) != sorted(blocks):
         lacking, strange = sorted(set(blocks) - set(held)), sorted(set(held) - set(blocks))
         raise InputError(
             f"{name} lacks the blocks {lacking or 'none'} and has {strange or 'none'}, which nothing computes, or one "
             f"twice; a block stands between `<!-- {mark}: NAME -->` and `<!-- end -->`"
         )
-    return _pattern(mark).sub(lambda found: found[1] + _text(blocks[found["name"]], found["text"]) + found[4], page)
+    return pattern.sub(lambda found: found[1] + _text(blocks[found["name"]], found["text"]) + found[4], page)
 
 
-def _pattern(mark: str) -> re.Pattern[str]:
+def block_pattern(mark: str) -> re.Pattern[str]:
+    """Return what finds the blocks of a mark: groups `name` and `text`."""
     return re.compile(rf"(<!-- {mark}: (?P<name>[^>]+?) -->\n)(?P<text>.*?)(<!-- end -->)", re.DOTALL)
 
 

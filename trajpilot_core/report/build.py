@@ -1,38 +1,26 @@
 """Put the report together: read the tables, draw, render."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import JsonValue
 
-from schemas.annotation import SIMULATED
-from schemas.arrow import rows_of
 from schemas.config import ReportConfig
 from schemas.rejects import Reject, RejectCode, reject
-from schemas.results import Ceiling, CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
-from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.progress import CountedSteps
-from trajpilot_core.engine.stage import Inputs, Runtime
-from trajpilot_core.report import health, json_report, latex, published
-from trajpilot_core.report.attribution import absent_rows, attribution_tables
-from trajpilot_core.report.ceilings import ceilings_of
-from trajpilot_core.report.figures import report_charts
-from trajpilot_core.report.figures.base import Material
-from trajpilot_core.report.figures.horizons import main_legend
-from trajpilot_core.report.frames import Thumbnail, Wanted, thumbnails
-from trajpilot_core.report.gallery import Example, GalleryWindows, examples
+from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
+from trajpilot_core.report import json_report
+from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery.load import draw_gallery, load_facts, video_files
+from trajpilot_core.report.gallery.windows import Example, examples
 from trajpilot_core.report.limits import limits
-from trajpilot_core.report.load import draw_gallery, load_facts, video_files
-from trajpilot_core.report.names import NOT_BUILT
+from trajpilot_core.report.loaded import caption, corpus_title, facts, load
 from trajpilot_core.report.page import Page, render
-from trajpilot_core.report.tables import Results, all_tables, number, results_of
-
-CURVES = ("alignment", "predictor", "scorer")
+from trajpilot_core.report.tables import latex
+from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
+from trajpilot_core.report.tables.ceilings import ceilings_of
+from trajpilot_core.report.tables.names import NOT_BUILT
+from trajpilot_core.report.tables.results import all_tables, results_of
 
 
 @dataclass(frozen=True)
@@ -44,55 +32,13 @@ class Report:
     n_examples: int
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """The small tables, as records, and of the large ones the columns that are counted."""
-
-    metrics: list[Metric]
-    ceilings: list[Ceiling]
-    judgements: list[Judgement]
-    gate: list[GateRow]
-    headroom: list[Headroom]
-    shuffles: list[ShuffleScore]
-    curves: list[tuple[str, list[CurvePoint]]]
-    rejects: dict[str, pa.Table]
-    takes: pa.Table
-    segments: pa.Table
-    labels: pa.Table
-    windows: pa.Table
-    motions: pa.Table
-    n_features: int
-    n_texts: int
-
-
-def load(inputs: Inputs, stages: Sequence[str]) -> Loaded:
-    """Read the tables."""
-    return Loaded(
-        rows_of(Metric, inputs.table("metrics")),
-        rows_of(Ceiling, inputs.table("ceilings")),
-        rows_of(Judgement, inputs.table("judgements")),
-        rows_of(GateRow, inputs.table("gate")),
-        rows_of(Headroom, inputs.table("headroom")),
-        rows_of(ShuffleScore, inputs.table("shuffles")),
-        [(stage, rows_of(CurvePoint, inputs.table(f"{stage}_curves"))) for stage in CURVES],
-        {stage: inputs.table(f"{stage}.rejects") for stage in stages},
-        inputs.table("takes", ("take_id", "corpus", "split", "scenario", "duration_s")),
-        inputs.table("segments", ("split",)),
-        inputs.table("labels", ("n_train", "n_test")),
-        inputs.table("windows", ("split", "horizon")),
-        inputs.table("motions", ("source", "frame", "scale")),
-        inputs.table("features", ("segment_id",)).num_rows,
-        inputs.table("text_bank", ("label_id",)).num_rows,
-    )
-
-
-def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[str], runtime: Runtime) -> Report:
+def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime: Runtime) -> Report:
     """Build all documents.
 
     Args:
         inputs: the entries that the stage declares.
         cfg: settings of the report.
-        stages: stages whose rejects are shown.
+        stages: those whose rejects and outputs are counted.
         runtime: where the videos lie, and how many decoders may run.
     """
     steps = CountedSteps(runtime.progress, after=3)
@@ -105,14 +51,27 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[str], runtime: Run
     steps.begin("decodes the frames of the gallery")
     pictures, rejects = _pictures(shown, files, cfg, runtime)
     steps.begin("writes the pages")
-    page = _page(loaded, results, cfg, drawn, shown, pictures)
-    note = _note(loaded, cfg)
-    bounds = latex.ceiling_tables(page.ceilings.tables[:1], note).encode()
+    bounds = ceilings_of(loaded.ceilings, simulated=loaded.simulated)
+    page = Page(
+        loaded,
+        results,
+        cfg,
+        f"TrajPilot on {corpus_title(loaded, cfg)}",
+        facts(loaded, results, cfg),
+        [*all_tables(results), *attribution_tables(results)],
+        bounds,
+        limits(loaded, results, bounds),
+        drawn,
+        shown,
+        pictures,
+    )
+    note = caption(loaded, cfg)
+    ceilings = latex.ceiling_tables(bounds.tables[:1], note)
     documents = {
         "report.html": render(page),
-        "report.json": json_report.dump(_json(page, loaded)),
-        "metrics.tex": latex.document(page.tables, note, with_intervals=False).encode() + bounds,
-        "metrics_intervals.tex": latex.document(page.tables, note, with_intervals=True).encode() + bounds,
+        "report.json": json_report.dump(_json(page)),
+        "metrics.tex": (latex.document(page.tables, note, with_intervals=False) + ceilings).encode(),
+        "metrics_intervals.tex": (latex.document(page.tables, note, with_intervals=True) + ceilings).encode(),
     }
     return Report(documents, rejects, len(shown))
 
@@ -137,173 +96,13 @@ def _pictures(
     return made, rejects
 
 
-def _page(
-    loaded: Loaded,
-    results: Results,
-    cfg: ReportConfig,
-    drawn: GalleryWindows,
-    shown: Sequence[Example],
-    pictures: Mapping[tuple[str, float], Thumbnail],
-) -> Page:
-    """Gather what the page shows."""
-    material = Material(results, loaded.ceilings, loaded.gate, loaded.headroom, loaded.curves)
-    return Page(
-        title=f"TrajPilot on {corpus_title(loaded, cfg)}",
-        simulated=_simulated(loaded),
-        facts=_facts(loaded, results, cfg),
-        tables=[*all_tables(results), *attribution_tables(results)],
-        ceilings=ceilings_of(loaded.ceilings, simulated=_simulated(loaded)),
-        judgements=loaded.judgements,
-        variants=results.variants(),
-        undertrained=results.undertrained,
-        charts=report_charts(material),
-        main_legend=main_legend(material),
-        gate=loaded.gate,
-        headroom=loaded.headroom,
-        shuffles=_shuffles(loaded.shuffles),
-        counts=health.counts(loaded.takes, loaded.segments, loaded.windows),
-        flows=health.flows(_kept(loaded), loaded.rejects),
-        problems=health.problems(loaded.rejects),
-        published=published.comparisons(results, cfg),
-        published_source=published.SOURCE,
-        drawn=drawn,
-        examples=shown,
-        thumbnails=pictures,
-        frames_shown=cfg.frames,
-        gallery_seed=cfg.seed,
-        capture_note=_capture_note(loaded.metrics),
-        limits=_limits(loaded, results),
-        absent_rows=absent_rows(results),
-    )
-
-
-def _kept(loaded: Loaded) -> dict[str, tuple[str, int]]:
-    """Rows that the stages which drop rows wrote."""
-    scored = max((m.n_windows for m in loaded.metrics if m.pooling == "sample"), default=0)
-    return {
-        "ingest": ("action segments", loaded.segments.num_rows),
-        "trajectories": ("segments", loaded.motions.num_rows),
-        "features": ("segments", loaded.n_features),
-        "text_bank": ("labels", loaded.n_texts),
-        "evaluation": ("test windows", scored),
-    }
-
-
-def _simulated(loaded: Loaded) -> bool:
-    """Return whether any take was simulated; the takes say so themselves, no setting can hide it."""
-    return SIMULATED in loaded.takes["corpus"].to_pylist()
-
-
-def corpus_title(loaded: Loaded, cfg: ReportConfig) -> str:
-    """Name the corpus; a simulated one never carries the name of the real one alone."""
-    names = ", ".join(sorted({m.corpus for m in loaded.metrics}))
-    title = spec_of(cfg.corpus).title if cfg.corpus else names
-    title = f"{title}, closed vocabulary" if cfg.is_closed else title
-    return f"a simulated world in the file layout of {title}" if _simulated(loaded) else title
-
-
-def _note(loaded: Loaded, cfg: ReportConfig) -> str:
-    """Caption of every LaTeX table: what was measured on what."""
-    takes = max((m.n_takes for m in loaded.metrics), default=0)
-    where = corpus_title(loaded, cfg)
-    if _simulated(loaded):
-        where = "SIMULATED WORLD, not comparable with published numbers"
-    return f"{where}; {takes} test takes; 95 % intervals over takes; ED in steps, all else in percent"
-
-
-def _scored(loaded: Loaded) -> tuple[int, int]:
-    """Windows and takes that were scored."""
-    pooled = [m for m in loaded.metrics if m.pooling == "sample" and m.cluster == "take"]
-    return max((m.n_windows for m in pooled), default=0), max((m.n_takes for m in pooled), default=0)
-
-
-def _seeds(metrics: Sequence[Metric]) -> list[int]:
-    """Seeds of the learned rows."""
-    return sorted({m.seed for m in metrics if m.seed is not None})
-
-
-def _facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[str, str]]:
-    """What ran, on what: the header of the page."""
-    windows, takes = _scored(loaded)
-    hours = float(pc.sum(loaded.takes["duration_s"]).as_py() or 0) / 3600
-    poses = sorted({f"{r['source']}, {r['frame']} frame, {r['scale']}" for r in _distinct(loaded.motions)})
-    lost = sum(health.lost_units(loaded.rejects).values())
-    versions = ", ".join(f"{name} {version}" for name, version in json_report.versions().items())
-    return [
-        ("corpus", corpus_title(loaded, cfg)),
-        ("takes", f"{loaded.takes.num_rows} ({hours:.1f} h), of which {takes} test takes were scored"),
-        ("segments, labels", f"{loaded.segments.num_rows} segments, {loaded.labels.num_rows} labels"),
-        ("windows", f"{windows} test windows, {loaded.windows.num_rows} in all"),
-        ("head motion", "; ".join(poses) or "none"),
-        (
-            "rows, seeds",
-            f"{len(results.variants())} rows, seeds {', '.join(map(str, _seeds(loaded.metrics))) or 'none'}",
-        ),
-        ("lost to rejects", f"{lost} rows, see Data health"),
-        ("configuration", cfg.config_digest[:16] if cfg.config_digest else "not given"),
-        ("versions", versions),
-    ]
-
-
-def _distinct(table: pa.Table) -> list[dict[str, Any]]:
-    """Distinct rows of a narrow table."""
-    return list(table.group_by(table.column_names).aggregate([]).to_pylist())
-
-
-def _shuffles(rows: Sequence[ShuffleScore]) -> str:
-    """State in one sentence what shuffling the middle trajectories does, over all derangements."""
-    if not rows:
-        return ""
-    horizons = sorted({row.horizon for row in rows})
-    parts = []
-    for horizon in horizons:
-        values = [row.m1 for row in rows if row.horizon == horizon]
-        parts.append(f"H={horizon} {number(mean(values))} ({number(min(values))} to {number(max(values))})")
-    return (
-        f"M@1 with shuffled middle trajectories, mean and range of {len(rows) // len(horizons)} shuffles: "
-        + ", ".join(parts)
-    )
-
-
-def _capture_note(metrics: Sequence[Metric]) -> str:
-    """State how much wider the intervals are over captures than over takes, where there are any."""
-
-    def widths(cluster: str) -> list[float]:
-        chosen = [
-            m for m in metrics if m.cluster == cluster and m.pooling == "plain" and m.metric == "M@1" and m.seed is None
-        ]
-        return [m.high - m.low for m in chosen if m.reference is None]
-
-    takes, captures = widths("take"), widths("capture")
-    if not captures or not math.isfinite(mean(takes)) or mean(takes) == 0:
-        return ""
-    if not math.isfinite(mean(captures)):
-        return "Takes of one capture are related, and too few captures were scored for an interval over them."
-    ratio = mean(captures) / mean(takes)
-    return f"Takes of one capture are related: over captures the intervals of M@1 are {ratio:.2f} times as wide."
-
-
-def _limits(loaded: Loaded, results: Results) -> list[str]:
-    """The limits in words."""
-    return limits(
-        results,
-        loaded.judgements,
-        ceilings_of(loaded.ceilings, simulated=_simulated(loaded)),
-        simulated=_simulated(loaded),
-        n_takes=_scored(loaded)[1],
-        n_seeds=len(_seeds(loaded.metrics)),
-        unseen_percent=health.unseen_share(loaded.labels),
-        lost=health.lost_units(loaded.rejects),
-        scales=[row["scale"] for row in _distinct(loaded.motions)],
-    )
-
-
-def _json(page: Page, loaded: Loaded) -> JsonValue:
+def _json(page: Page) -> JsonValue:
     """The report for programs."""
+    loaded = page.loaded
     return {
         "format": json_report.FORMAT,
         "title": page.title,
-        "simulated": page.simulated,
+        "simulated": loaded.simulated,
         "facts": dict(page.facts),
         "metrics": json_report.records(loaded.metrics),
         "tables": [json_report.table_json(table) for table in page.tables],
@@ -313,9 +112,9 @@ def _json(page: Page, loaded: Loaded) -> JsonValue:
         "gate": json_report.records(loaded.gate),
         "headroom": json_report.records(loaded.headroom),
         "shuffles": json_report.records(loaded.shuffles),
-        "undertrained": [*sorted(page.undertrained)],
+        "undertrained": [*sorted(page.results.undertrained)],
         "limits": [*page.limits],
         "not_built": NOT_BUILT,
-        "absent_rows": page.absent_rows,
+        "absent_rows": absent_rows(page.results),
         "gallery": {name: list(windows) for name, windows in page.drawn.classes.items()},
     }

@@ -2,15 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from trajpilot_core.report.drawing.legend import Chart
-from trajpilot_core.report.drawing.row_styles import page_rules
-from trajpilot_core.report.page import policy
-from trajpilot_core.report.table import Table
+from trajpilot_core.report.offline import render_offline
+from trajpilot_core.report.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -33,23 +28,4 @@ def render_document(title: str, banner: str, facts: Sequence[str], sections: Seq
         facts: lines below the title.
         sections: in the order of the page.
     """
-    files = resources.files("trajpilot_core.report").joinpath("templates")
-    style, script = (files.joinpath(name).read_text() for name in ("report.css", "document.js"))
-    style += page_rules()
-    environment = Environment(
-        loader=PackageLoader("trajpilot_core.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    text = environment.get_template("document.html.j2").render(
-        title=title,
-        banner=banner,
-        facts=facts,
-        sections=sections,
-        policy=policy(script),
-        style=Markup(style),
-        script=Markup(script),
-    )
-    return text.encode()
+    return render_offline("document.html.j2", "document.js", title=title, banner=banner, facts=facts, sections=sections)

@@ -9,7 +9,8 @@ from pydantic import JsonValue
 
 from schemas.base import Record
 from schemas.results import Metric
-from trajpilot_core.report.tables import ResultTable
+from trajpilot_core.report.tables.groups import GroupedTable
+from trajpilot_core.report.tables.results import ResultCell
 
 FORMAT = 1
 """Version of the layout of report.json."""
@@ -30,7 +31,7 @@ def records(rows: Sequence[Record]) -> list[JsonValue]:
     return [finite(row.model_dump(mode="json")) for row in rows]
 
 
-def table_json(table: ResultTable) -> JsonValue:
+def table_json(table: GroupedTable[ResultCell]) -> JsonValue:
     """Return a printed table: every cell by its key, with its text and the number behind it."""
     return {
         "id": table.id,

@@ -1,43 +1,28 @@
 """The limits of a run in words, filled from its data: what the numbers do not show."""
 
-from collections.abc import Mapping, Sequence
-
 from schemas.results import Judgement
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
-from trajpilot_core.report.ceilings import Ceilings
-from trajpilot_core.report.names import row_name
-from trajpilot_core.report.tables import Results
+from trajpilot_core.report import health
+from trajpilot_core.report.loaded import Loaded
+from trajpilot_core.report.tables.ceilings import Ceilings
+from trajpilot_core.report.tables.names import row_name
+from trajpilot_core.report.tables.results import Results
 
 FEW_TAKES = 40
 """Below this number of takes, intervals over takes are too narrow. Source: docs/decisions/metrics.md."""
 
 
-def limits(
-    results: Results,
-    judgements: Sequence[Judgement],
-    ceilings: Ceilings,
-    *,
-    simulated: bool,
-    n_takes: int,
-    n_seeds: int,
-    unseen_percent: float,
-    lost: Mapping[str, int],
-    scales: Sequence[str],
-) -> list[str]:
+def limits(loaded: Loaded, results: Results, ceilings: Ceilings) -> list[str]:
     """Return the sentences that this run's data call for.
 
     Args:
+        loaded: the tables; every claim among its checks that does not hold becomes a sentence.
         results: the metrics.
-        judgements: the checks of the evaluation; every claim that does not hold becomes a sentence.
         ceilings: what is said of the ceilings; the sentence stands here unless all are kept.
-        simulated: the corpus is the simulated world.
-        n_takes: test takes that were scored.
-        n_seeds: seeds that were trained.
-        unseen_percent: share of the test steps whose label no training segment has.
-        lost: stage -> units lost to rejects.
-        scales: scales of the head motions (`metric`, `arbitrary`).
     """
-    said = [_world(simulated)]
+    (_, n_takes), n_seeds, lost = loaded.scored, len(loaded.seeds), health.lost_units(loaded.rejects)
+    unseen_percent = health.unseen_share(loaded.labels)
+    said = [_world(loaded.simulated)]
     if ceilings.state != "kept":
         said.append(ceilings.headline)
     if n_takes < MIN_CLUSTERS:
@@ -48,7 +33,7 @@ def limits(
         )
     seeds = "One seed was" if n_seeds == 1 else f"{n_seeds} seeds were"
     said.append(f"{seeds} trained: the intervals hold the spread over takes, never the spread between trainings.")
-    said += [_claim(judgement) for judgement in judgements if _is_open_claim(judgement)]
+    said += [_claim(judgement) for judgement in loaded.judgements if _is_open_claim(judgement)]
     weak = [row_name(v) for v in results.variants() if v in results.undertrained]
     if weak:
         said.append(f"UNDERTRAINED rows prove nothing, neither for nor against: {', '.join(weak)}.")
@@ -58,7 +43,7 @@ def limits(
     if n_lost:
         stages = ", ".join(f"{stage} {n}" for stage, n in lost.items() if n)
         said.append(f"{n_lost} rows were lost to rejects ({stages}); they are in none of the numbers.")
-    if "arbitrary" in scales:
+    if any(row["scale"] == "arbitrary" for row in loaded.poses):
         said.append(
             "Some head motions have an arbitrary scale (estimated from video): lengths in metres mean nothing there."
         )

@@ -1,11 +1,13 @@
 """What is broken on purpose, once: every kind, the reject codes that it may give, and how the files are damaged.
 
+A kind that means the same in several layouts has one name; each layout lists those that it can have and says where a
+damaged record stands; `layouts/spans.py` says how segments are damaged.
 A fault changes files only, as real corruption would; the truth of the take stays as it was drawn.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from schemas.rejects import RejectCode as Code
 from trajpilot_core.simworld.world.truth import TakeTruth
@@ -14,60 +16,60 @@ Json = dict[str, Any]
 F = TypeVar("F")
 
 
-class WorldFault(NamedTuple):
-    """One kind of damage."""
-
-    name: str
-    codes: tuple[Code, ...]
-    """At least one of these must stand in the rejects of the take (or file)."""
-
-
-TAKE_FAULTS: tuple[WorldFault, ...] = (
-    WorldFault("video_missing", (Code.VIDEO_MISSING,)),
-    WorldFault("video_text", (Code.WRONG_TYPE,)),
-    WorldFault("video_no_index", (Code.DECODE_FAILED, Code.WRONG_TYPE)),
-    WorldFault("video_half", (Code.TIMESYNC_MISMATCH, Code.DECODE_FAILED, Code.FRAME_MISMATCH)),
-    WorldFault("video_zeros", (Code.DECODE_FAILED, Code.FRAME_MISMATCH)),
-    WorldFault("video_hole", (Code.FRAME_MISMATCH,)),
-    WorldFault("video_uneven", (Code.VFR,)),
-    WorldFault("trajectory_absent", (Code.NO_TRAJECTORY,)),
-    WorldFault("trajectory_missing", (Code.NO_TRAJECTORY,)),
-    WorldFault("trajectory_truncated", (Code.TRAJ_TRUNCATED,)),
-    WorldFault("trajectory_gap", (Code.TRAJ_GAP,)),
-    WorldFault("trajectory_low_quality", (Code.TRAJ_LOW_QUALITY,)),
-    WorldFault("trajectory_two_graphs", (Code.TRAJ_FRAME_CHANGE,)),
-    WorldFault("trajectory_zero_quaternion", (Code.TRAJ_QUATERNION,)),
-    WorldFault("trajectory_nan", (Code.TRAJ_NOT_FINITE,)),
-    WorldFault("trajectory_no_column", (Code.TRAJ_MALFORMED,)),
-    WorldFault("trajectory_page", (Code.TRAJ_MALFORMED,)),
-    WorldFault("trajectory_unsorted", (Code.TRAJ_UNSORTED,)),
-    WorldFault("calibration_missing", (Code.CALIBRATION_MISSING,)),
-    WorldFault("calibration_other_camera", (Code.CALIBRATION_MISSING,)),
-    WorldFault("timesync_missing", (Code.TIMESYNC_MISSING,)),
-    WorldFault("timesync_other_camera", (Code.TIMESYNC_MISSING,)),
-    WorldFault("timesync_mismatch", (Code.TIMESYNC_MISMATCH,)),
-    WorldFault("take_dropped", (Code.TAKE_DROPPED,)),
-    WorldFault("take_not_validated", (Code.TAKE_DROPPED,)),
-    WorldFault("take_unknown", (Code.TAKE_UNKNOWN,)),
-    WorldFault("take_malformed", (Code.RECORD_MALFORMED,)),
-    WorldFault("name_parent", (Code.TAKE_NAME_INVALID,)),
-    WorldFault("name_absolute", (Code.TAKE_NAME_INVALID,)),
-    WorldFault("name_nul", (Code.TAKE_NAME_INVALID,)),
-    WorldFault("name_long", (Code.TAKE_NAME_INVALID,)),
-    WorldFault("no_split", (Code.NO_SPLIT,)),
-    WorldFault("unlabelled", (Code.UNLABELLED,)),
-    WorldFault("only_rejected", (Code.ANNOTATION_REJECTED,)),
-    WorldFault("time_nan", (Code.TS_INVALID,)),
-    WorldFault("time_negative", (Code.TS_INVALID,)),
-    WorldFault("time_text", (Code.TS_INVALID,)),
-    WorldFault("time_beyond", (Code.SEGMENT_OUTSIDE,)),
-    WorldFault("time_at_end", (Code.SEGMENT_CLIPPED,)),
-    WorldFault("times_equal", (Code.SEGMENT_EMPTY,)),
-    WorldFault("text_empty", (Code.LABEL_EMPTY,)),
-    WorldFault("description_malformed", (Code.RECORD_MALFORMED,)),
-)
-CORPUS_FAULTS: tuple[WorldFault, ...] = (WorldFault("leftover_file", (Code.LEFTOVER_FILE,)),)
-FAULTS = TAKE_FAULTS + CORPUS_FAULTS
+Faults = Mapping[str, tuple[Code, ...]]
+"""Kind of damage -> reject codes, at least one of which must stand in the rejects of the take (or file)."""
+TAKE_FAULTS: Faults = {
+    "video_missing": (Code.VIDEO_MISSING,),
+    "video_text": (Code.WRONG_TYPE,),
+    "video_no_index": (Code.DECODE_FAILED, Code.WRONG_TYPE),
+    "video_half": (Code.TIMESYNC_MISMATCH, Code.DECODE_FAILED, Code.FRAME_MISMATCH),
+    "video_zeros": (Code.DECODE_FAILED, Code.FRAME_MISMATCH),
+    "video_hole": (Code.FRAME_MISMATCH,),
+    "video_uneven": (Code.VFR,),
+    "trajectory_absent": (Code.NO_TRAJECTORY,),
+    "trajectory_missing": (Code.NO_TRAJECTORY,),
+    "trajectory_truncated": (Code.TRAJ_TRUNCATED,),
+    "trajectory_gap": (Code.TRAJ_GAP,),
+    "trajectory_low_quality": (Code.TRAJ_LOW_QUALITY,),
+    "trajectory_two_graphs": (Code.TRAJ_FRAME_CHANGE,),
+    "trajectory_zero_quaternion": (Code.TRAJ_QUATERNION,),
+    "trajectory_nan": (Code.TRAJ_NOT_FINITE,),
+    "trajectory_no_column": (Code.TRAJ_MALFORMED,),
+    "trajectory_page": (Code.TRAJ_MALFORMED,),
+    "trajectory_unsorted": (Code.TRAJ_UNSORTED,),
+    "calibration_missing": (Code.CALIBRATION_MISSING,),
+    "calibration_other_camera": (Code.CALIBRATION_MISSING,),
+    "timesync_missing": (Code.TIMESYNC_MISSING,),
+    "timesync_other_camera": (Code.TIMESYNC_MISSING,),
+    "timesync_mismatch": (Code.TIMESYNC_MISMATCH,),
+    "take_dropped": (Code.TAKE_DROPPED,),
+    "take_not_validated": (Code.TAKE_DROPPED,),
+    "take_unknown": (Code.TAKE_UNKNOWN,),
+    "take_malformed": (Code.RECORD_MALFORMED,),
+    "name_parent": (Code.TAKE_NAME_INVALID,),
+    "name_absolute": (Code.TAKE_NAME_INVALID,),
+    "name_nul": (Code.TAKE_NAME_INVALID,),
+    "name_long": (Code.TAKE_NAME_INVALID,),
+    "no_split": (Code.NO_SPLIT,),
+    "unlabelled": (Code.UNLABELLED,),
+    "only_rejected": (Code.ANNOTATION_REJECTED,),
+    "time_nan": (Code.TS_INVALID,),
+    "time_negative": (Code.TS_INVALID,),
+    "time_text": (Code.TS_INVALID,),
+    "time_beyond": (Code.SEGMENT_OUTSIDE,),
+    "time_at_end": (Code.SEGMENT_CLIPPED,),
+    "times_equal": (Code.SEGMENT_EMPTY,),
+    "text_empty": (Code.LABEL_EMPTY,),
+    "description_malformed": (Code.RECORD_MALFORMED,),
+}
+CORPUS_FAULTS: Faults = {"leftover_file": (Code.LEFTOVER_FILE,)}
+VIDEO_FAULTS: Faults = {
+    **{kind: codes for kind, codes in TAKE_FAULTS.items() if kind.startswith("video_")},
+    "video_half": (Code.DECODE_FAILED, Code.FRAME_MISMATCH, Code.SEGMENT_OUTSIDE),
+}
+"""Kinds that damage a video to which no poses belong."""
+TEST_SPLIT = "test_split"
+"""A take of the split whose labels are kept back."""
 
 NAMES = {"name_parent": "../evil", "name_absolute": "/evil", "name_nul": "evil\0take", "name_long": "evil" * 75}
 """Hostile take names."""

@@ -19,12 +19,14 @@ from schemas.world import WorldConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, TakeFiles
 from trajpilot_core.corpora.egoexo4d.takes import take_id
+from trajpilot_core.corpora.records.intervals import intervals_by_take
 from trajpilot_core.corpora.records.labels import normalise
 from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import CutTake, Labelling, Tables, cut_take, tables_of
 from trajpilot_core.errors import WorldError
 from trajpilot_core.poses.motions import knot_times_s, relative_motions
 from trajpilot_core.poses.se3 import Poses
+from trajpilot_core.poses.sources.take import SegmentIntervals, intervals
 from trajpilot_core.simworld.layouts.aria import RGB_FROM_UPRIGHT
 from trajpilot_core.simworld.world.motion import head_motion, head_poses
 from trajpilot_core.simworld.world.render import render_at
@@ -97,11 +99,6 @@ def drawn_candidate(world: World, take: TakeTruth) -> Candidate:
         capture=capture.name,
         camera=f"{capture.camera}_214-1",
         video="",
-        trajectory=None,
-        timesync=None,
-        calibration=None,
-        timesync_start=None,
-        timesync_end=None,
     )
     points = [
         AnnotatedPoint(segment.time_s, f"C {world.labels[segment.label].texts[0]}.", "", "", i)
@@ -139,14 +136,6 @@ def still_frames(world: World, take: TakeTruth, t_s: Array) -> NDArray[np.uint8]
     return np.stack(list(render_at(world, take, still, t_s)))
 
 
-def by_take(segments: pa.Table) -> dict[str, tuple[list[str], Array, Array]]:
-    """Return take id -> its segment ids, and their starts and ends, shape (S,), in seconds, by position."""
-    found: dict[str, tuple[list[str], Array, Array]] = {}
-    rows = segments.select(["take_id", "segment_id", "start_s", "end_s"]).sort_by("segment_id").to_pylist()
-    grouped: dict[str, list[tuple[str, float, float]]] = {}
-    for row in rows:
-        grouped.setdefault(row["take_id"], []).append((row["segment_id"], row["start_s"], row["end_s"]))
-    for take, items in grouped.items():
-        ids, start_s, end_s = zip(*items, strict=True)
-        found[take] = (list(ids), np.array(start_s), np.array(end_s))
-    return found
+def by_take(segments: pa.Table) -> dict[str, SegmentIntervals]:
+    """Return take id -> its segments, by position."""
+    return {take: intervals(rows) for take, rows in intervals_by_take(segments).items()}

@@ -19,17 +19,18 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from schemas.base import Record, canonical_json
-from schemas.world import PRESETS, WorldConfig
+from schemas.world import WorldConfig
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld import faults
 from trajpilot_core.simworld.layouts.aria import calibration_jsonl, trajectory_csv
-from trajpilot_core.simworld.layouts.registry import LAYOUTS
+from trajpilot_core.simworld.layouts.registry import layout_of
 from trajpilot_core.simworld.pool import run_all
+from trajpilot_core.simworld.presets import PRESETS
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.video import TICKS_PER_FRAME, write_video
 from trajpilot_core.simworld.world.motion import head_motion
 from trajpilot_core.simworld.world.render import render_frames
-from trajpilot_core.simworld.world.sample import sample_world
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
 VERSION = 1
@@ -69,24 +70,24 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
     Raises:
         WorldError: the folder holds something else, or a worker process died.
     """
-    digest = world_digest(config)
     world = sample_world(config)
-    done = finished(folder, digest)
+    refuse_other_world(config, folder)
+    done = finished(folder)
     if done is not None:
         return summary(world, folder, done, written=0)
-    prepare(folder, config, digest)
+    prepare(folder, config)
     todo = [take.index for take in world.takes if read_marker(folder, take.index) is None]
     before = len(world.takes) - len(todo)
     progress(before, len(world.takes), "simulated takes")
     for n, _ in enumerate(run_all(write_take, [(config, folder, index) for index in todo], workers)):
         progress(before + n + 1, len(world.takes), "simulated takes")
-    files = write_rest(world, folder)
+    files = {name: put(folder, name, data) for name, data in layout_of(config.layout).rest(world)}
     for take in world.takes:
         files |= read_marker(folder, take.index) or {}
     content: dict[str, JsonValue] = {
         "format": 1,
         "simulated": True,
-        "digest": digest,
+        "digest": world_digest(config),
         "config": config.content(),
         "files": {name: list(files[name]) for name in sorted(files)},
     }
@@ -121,17 +122,19 @@ def summary(world: World, folder: Path, files: FileDigests, written: int) -> Wor
     )
 
 
-def finished(folder: Path, digest: str) -> FileDigests | None:
-    """Return the files of a complete world of this digest, or None where there is no complete one."""
+def finished(folder: Path) -> FileDigests | None:
+    """Return the files of a complete world, or None where there is none."""
     path = folder / "world.json"
     if not path.exists():
         return None
-    content = json.loads(path.read_text())
-    if content.get("digest") != digest:
-        refuse_held(folder, str(content.get("digest")), digest)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder / WORK)
-    return {name: (str(sha), int(size)) for name, (sha, size) in content["files"].items()}
+    return digests_in(json.loads(path.read_text())["files"])
+
+
+def digests_in(listed: dict[str, list[str | int]]) -> FileDigests:
+    """Return what was written as JSON."""
+    return {name: (str(sha), int(size)) for name, (sha, size) in listed.items()}
 
 
 def refuse_other_world(config: WorldConfig, folder: Path) -> None:
@@ -142,50 +145,34 @@ def refuse_other_world(config: WorldConfig, folder: Path) -> None:
         folder: corpus root; need not exist.
 
     Raises:
-        WorldError: it holds another one, finished or not; the message names it.
+        WorldError: it holds another one, finished or not; it is named where `--world` knows it.
     """
-    for note in (folder / "world.json", folder / WORK / "begun.json"):
-        if note.is_file():
-            refuse_held(folder, str(json.loads(note.read_text()).get("digest")), world_digest(config))
-
-
-def refuse_held(folder: Path, held: str, wanted: str) -> None:
-    """Do nothing where two digests of worlds are equal.
-
-    Raises:
-        WorldError: the folder holds another world than the one wanted; it is named where `--world` knows it.
-    """
-    if held == wanted:
-        return
-    known = {world_digest(make()): name for name, make in PRESETS.items()}
     rest = "choose another folder for the new one (another --root for a demo), or delete the old one"
-    if held in known:
-        raise WorldError(
-            f"{folder} holds another world, {known[held]!r}; go on with it by --world {known[held]}, or {rest}"
-        )
-    raise WorldError(f"{folder} holds another world, of other settings or another version ({held[:12]}); {rest}")
+    for note in (folder / "world.json", folder / WORK / "begun.json"):
+        held = str(json.loads(note.read_text()).get("digest")) if note.is_file() else None
+        if held in (None, world_digest(config)):
+            continue
+        known = next((name for name, make in PRESETS.items() if world_digest(make()) == held), None)
+        if known:
+            raise WorldError(f"{folder} holds another world, {known!r}; go on with it by --world {known}, or {rest}")
+        raise WorldError(f"{folder} holds another world, of other settings or another version ({held[:12]}); {rest}")
 
 
-def prepare(folder: Path, config: WorldConfig, digest: str) -> None:
+def prepare(folder: Path, config: WorldConfig) -> None:
     """Make the folder ready: new, or begun earlier with the same configuration; leftovers of a kill are swept up."""
     folder.mkdir(parents=True, exist_ok=True)
-    note = folder / WORK / "begun.json"
-    if not note.exists() and any(entry.name != WORK for entry in folder.iterdir()):
+    if not (folder / WORK / "begun.json").exists() and any(entry.name != WORK for entry in folder.iterdir()):
         raise WorldError(
             f"{folder} is not empty and was not begun by this writer; choose an empty folder for the simulated world"
         )
-    if note.exists():
-        refuse_held(folder, str(json.loads(note.read_text())["digest"]), digest)
     shutil.rmtree(folder / WORK / "tmp", ignore_errors=True)
     (folder / WORK / "tmp").mkdir(parents=True)
     (folder / WORK / "takes").mkdir(exist_ok=True)
-    put(folder, f"{WORK}/begun.json", json.dumps({"digest": digest, "name": config.name}).encode())
+    put(folder, f"{WORK}/begun.json", json.dumps({"digest": world_digest(config), "name": config.name}).encode())
 
 
-@lru_cache(maxsize=1)
-def known_world(config: WorldConfig) -> World:
-    """Sample the world once per process."""
-    return sample_world(config)
+known_world = lru_cache(maxsize=1)(sample_world)
+"""Samples the world once per process."""
 
 
 def write_take(config: WorldConfig, folder: Path, index: int) -> None:
@@ -195,14 +182,14 @@ def write_take(config: WorldConfig, folder: Path, index: int) -> None:
     files: FileDigests = {}
     if take.fault not in faults.WITHOUT_FILES:
         content = faults.break_files(take, take_files(world, take, folder / WORK / "tmp"))
-        for name, data in LAYOUTS[config.layout].take_files(world, take, content):
+        for name, data in layout_of(config.layout).take_files(world, take, content):
             files[name] = put(folder, name, data)
     put(folder, marker(index), json.dumps(files).encode())
 
 
 def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeContents:
     """Draw and encode one unbroken take (a broken one only as far as its fault needs it)."""
-    layout = LAYOUTS[world.config.layout]
+    layout = layout_of(world.config.layout)
     motion = head_motion(world, take)
     videos: list[bytes] = []
     if faults.needs_video(take):
@@ -229,11 +216,6 @@ def encoded(
     return videos
 
 
-def write_rest(world: World, folder: Path) -> FileDigests:
-    """Write metadata and annotations; cheap, so always done."""
-    return {name: put(folder, name, data) for name, data in LAYOUTS[world.config.layout].rest(world)}
-
-
 def marker(index: int) -> str:
     """Return the path of a take's completion marker."""
     return f"{WORK}/takes/{index:05d}.json"
@@ -244,7 +226,7 @@ def read_marker(folder: Path, index: int) -> FileDigests | None:
     path = folder / marker(index)
     if not path.exists():
         return None
-    files = {name: (str(sha), int(size)) for name, (sha, size) in json.loads(path.read_text()).items()}
+    files = digests_in(json.loads(path.read_text()))
     whole = all(
         (folder / name).is_file() and (folder / name).stat().st_size == size for name, (_, size) in files.items()
     )
@@ -278,8 +260,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def corpus_files(folder: Path) -> Iterator[str]:
-    """Yield the files that world.json names, in order (for checks)."""
-    yield from json.loads((folder / "world.json").read_text())["files"]

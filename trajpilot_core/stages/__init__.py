@@ -34,9 +34,7 @@ REPORTED: tuple[AnyStage, ...] = (
     evaluation.STAGE,
 )
 """All stages but the report, which shows what each of them rejected."""
-STAGES: dict[str, AnyStage] = {
-    stage.name: stage for stage in (*REPORTED, report.report_on([stage.name for stage in REPORTED]))
-}
+STAGES: dict[str, AnyStage] = {stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED))}
 
 FEATURE_SPACE_STAGES: dict[str, AnyStage] = {
     stage.name: stage

@@ -11,7 +11,7 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
 from schemas.results import CurvePoint, GateRow, Judgement, Metric
 from trajpilot_core.engine.progress import CountedSteps
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.ceiling import ExactCeilings
@@ -132,6 +132,11 @@ def _folds(inputs: Inputs) -> dict[str, int]:
     return dict(zip(table["take_id"].to_pylist(), table["fold"].to_pylist(), strict=True))
 
 
+def scored_windows(metrics: pa.Table) -> int:
+    """Count the test windows that were scored: those of a mean over all windows."""
+    return int(pc.max(metrics.filter(pc.equal(metrics["pooling"], "sample"))["n_windows"]).as_py() or 0)
+
+
 STAGE = Stage(
     name="evaluation",
     reads=(
@@ -167,4 +172,5 @@ STAGE = Stage(
     version=VERSION,
     summary="Predicts every row on the test windows, scores it with intervals over takes, and checks the result",
     uses_gpu=True,
+    output=Output("test windows", "metrics", ("pooling", "n_windows"), scored_windows),
 )

@@ -51,7 +51,7 @@ def table_sources(inputs: Inputs, config: IngestConfig, data_root: str) -> list[
 def draw_tables(work: Work[IngestConfig]) -> None:
     """Write takes, segments, labels, windows and motions."""
     from trajpilot_core.simworld.feature_space import world_tables
-    from trajpilot_core.simworld.world.sample import sample_world
+    from trajpilot_core.simworld.sample import sample_world
 
     world = sample_world(world_of(work.runtime.data_root))
     tables = world_tables(world, work.config)
@@ -94,7 +94,7 @@ def draw_features(work: Work[FeatureConfig]) -> None:
     from trajpilot_core.corpora.egoexo4d.takes import take_id
     from trajpilot_core.encoders.video.embed import load_embedder, torch_threads
     from trajpilot_core.simworld.feature_space import by_take, still_world
-    from trajpilot_core.simworld.world.sample import sample_world
+    from trajpilot_core.simworld.sample import sample_world
 
     cfg = work.config
     world = sample_world(still_world(world_of(work.runtime.data_root), cfg.size_px))
@@ -128,7 +128,7 @@ def still_features(
 ) -> tuple[list[list[float]], NDArray[np.float16]]:
     """Return the (S, T) frame times and the (S, width) vectors of one take's segments, given their spans."""
     from trajpilot_core.simworld.feature_space import still_frames
-    from trajpilot_core.video.clips import frame_times_s
+    from trajpilot_core.video.decode import frame_times_s
 
     n_frames = embedder.config.n_frames
     times_s = np.stack([frame_times_s(a, b, world.config.fps, n_frames) for a, b in zip(*span_s, strict=True)])

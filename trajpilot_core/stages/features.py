@@ -16,7 +16,7 @@ from schemas.observation import features_schema
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.encoders.video.registry import video_encoder_files
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 
 if TYPE_CHECKING:
     from trajpilot_core.encoders.video.embed import Embedder
@@ -82,6 +82,7 @@ def _state(source: Source) -> TakeClips:
 
 def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Embedder") -> Iterator[TakeClips]:
     """Yield every take once all its clips are encoded; batches are filled across segments and takes."""
+    from trajpilot_core.store.corpus_files import open_corpus
     from trajpilot_core.video.isolate import run_jobs
     from trajpilot_core.video.local import local_copies
 
@@ -96,7 +97,7 @@ def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Em
         workers=work.runtime.workers,
         timeout_s=cfg.decode_timeout_s,
         ahead=AHEAD * cfg.batch,
-        around=local_copies(work.runtime.data_root, work.runtime.scratch),
+        around=local_copies(open_corpus(work.runtime.data_root), work.runtime.scratch),
     )
     open_takes = set(range(len(busy)))
     for event in events:
@@ -110,7 +111,7 @@ def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Em
 
 def _job(state: TakeClips, fps: float, cfg: FeatureConfig) -> dict[str, Any]:
     """Return what a decoder process receives about one take."""
-    from trajpilot_core.video.clips import frame_times_s
+    from trajpilot_core.video.decode import frame_times_s
 
     times = [frame_times_s(start_s, end_s, fps, cfg.n_frames).tolist() for _, start_s, end_s in state.segments]
     return {
@@ -191,4 +192,5 @@ STAGE = Stage(
     pure_sources=True,
     uses_gpu=True,
     video_s=covered_s,
+    output=Output("segments", "features", ("segment_id",)),
 )

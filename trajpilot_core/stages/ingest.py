@@ -12,13 +12,14 @@ from schemas.arrow import table_of
 from schemas.base import fingerprint
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
-from trajpilot_core.corpora.base import Candidate, CorpusReading, Fault, Published, Reader, Released
+from trajpilot_core.corpora.base import Candidate, CorpusReading, Fault, Published, Released
 from trajpilot_core.corpora.records.corpus_statistics import counts_of, details_of, scenario_labels_of
 from trajpilot_core.corpora.records.labels import read_paraphrases
 from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import CutTake, Labelling, Tables, cut_take, tables_of
-from trajpilot_core.corpora.registry import reader_of
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.corpora.registry import spec_of
+from trajpilot_core.corpora.spec import CorpusSpec
+from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import Corpus, open_corpus, read_whole
 
@@ -38,7 +39,7 @@ def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
     Raises:
         InputError: the corpus root, takes.json or splits.json cannot be used.
     """
-    found = reader_of(config.corpus).listing(open_corpus(data_root), config)
+    found = spec_of(config.corpus).listing(open_corpus(data_root), config)
     table = [config.paraphrase_table] if config.paraphrase_table else []
     facts: dict[str, JsonValue] = {
         "present": fingerprint(list(found.present)),
@@ -57,19 +58,19 @@ def run(work: Work[IngestConfig]) -> None:
     config = work.config
     corpus = open_corpus(work.runtime.data_root)
     label_of = Labelling(_paraphrases(corpus, config), config)
-    reader = reader_of(config.corpus)
-    reading = reader.read(corpus, config)
+    spec = spec_of(config.corpus)
+    reading = spec.read(corpus, config)
     rejects = list(reading.rejects)
-    _check_left(reader, reading, reading.candidates, rejects, config)
+    _check_left(spec, reading, reading.candidates, rejects, config)
     cut, lost = _cut_all(work, corpus, reading, label_of)
     rejects += lost
-    _check_left(reader, reading, [c.candidate for c in cut], rejects, config)
-    published = reader.published
-    n_classes = reader.n_classes(config)
+    _check_left(spec, reading, [c.candidate for c in cut], rejects, config)
+    published = spec.published
+    n_classes = spec.n_classes(config)
     if n_classes is not None:
         cut, reading, published = _closed(cut, reading, published, n_classes)
     dev = dev_captures((c.candidate.take.capture for c in cut if c.candidate.released == "train"), config)
-    tables = tables_of(cut, dev, config, reader.horizons)
+    tables = tables_of(cut, dev, config, spec.horizons)
     _check_training(tables, len(dev), config)
     rejects += _vanished_scenarios(reading, cut)
     work.sink.table("details", details_of(cut, tables.segments))
@@ -128,11 +129,16 @@ def _cut_all(
     for first in range(0, len(candidates), size):
         chunk = candidates[first : first + size]
 
-        def told(n_done: int, first: int = first) -> None:
+        def report(n_done: int, first: int = first) -> None:
             runtime.progress(first + n_done, len(candidates), "videos probed")
 
         found = probe_videos(
-            corpus, chunk, workers=runtime.workers, timeout_s=config.probe_timeout_s, scratch=runtime.scratch, told=told
+            corpus,
+            chunk,
+            workers=runtime.workers,
+            timeout_s=config.probe_timeout_s,
+            scratch=runtime.scratch,
+            progress=report,
         )
         for candidate, probe in zip(chunk, found, strict=True):
             cut, lost = _cut(candidate, probe, label_of, config)
@@ -161,21 +167,21 @@ def _cut(
 
 
 def _check_left(
-    reader: Reader, reading: CorpusReading, left: Iterable[Candidate], rejects: Sequence[Reject], config: IngestConfig
+    spec: CorpusSpec, reading: CorpusReading, left: Iterable[Candidate], rejects: Sequence[Reject], config: IngestConfig
 ) -> None:
     """Raise InputError where no split is used at all, or one that the corpus must have has no take left."""
     named = Counter(reading.released.values())
     if not reading.wanted:
         raise InputError(
-            f"{reader.splits} names no take of the splits train and {config.test_split}; fetch the annotations of one "
+            f"{spec.splits} names no take of the splits train and {config.test_split}; fetch the annotations of one "
             "release, or --set ingest.test_split"
         )
     gone = reading.wanted - {candidate.released for candidate in left}
     for split in (s for s in ("train", "test") if s in gone):
         released = "train" if split == "train" else config.test_split
         raise InputError(
-            f"nothing is left of the released split {released}: {named[split]} takes are named in {reader.splits}, "
-            f"0 can be used. {_causes(reading.released, rejects, split, reader.unit)}"
+            f"nothing is left of the released split {released}: {named[split]} takes are named in {spec.splits}, "
+            f"0 can be used. {_causes(reading.released, rejects, split, spec.unit)}"
         )
 
 
@@ -219,4 +225,5 @@ STAGE = Stage(
     version=VERSION,
     summary="Annotations, splits, video headers -> takes, segments, labels, planning windows",
     sources=sources,
+    output=Output("action segments", "segments", ("split",)),
 )

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from schemas.config import PipelineConfig, ReportConfig
-from trajpilot_core.corpora.registry import reader_of
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 
 VERSION = 4  # raise when what this stage writes changes
 READS = (
@@ -25,33 +25,31 @@ READS = (
     "labels",
     "windows",
     "motions",
-    "features",
-    "text_bank",
 )
 
 
 def completed(config: PipelineConfig) -> ReportConfig:
     """Return the settings of the report with what its title says of the run: all settings, corpus, vocabulary."""
     ingest = config.ingest
-    is_closed = reader_of(ingest.corpus).n_classes(ingest) is not None
+    is_closed = spec_of(ingest.corpus).n_classes(ingest) is not None
     return config.report.replace(config_digest=config.digest(), corpus=ingest.corpus, is_closed=is_closed)
 
 
 def sources(inputs: Inputs, cfg: ReportConfig, data_root: str) -> list[Source]:
     """Return the videos whose frames the gallery shows."""
-    from trajpilot_core.report.load import draw_gallery, video_files
+    from trajpilot_core.report.gallery.load import draw_gallery, video_files
 
     if not cfg.frames:
         return []
     return [Source("", tuple(sorted(video_files(draw_gallery(inputs, cfg), inputs).values())))]
 
 
-def run(work: Work[ReportConfig], stages: Sequence[str]) -> None:
+def run(work: Work[ReportConfig], stages: Sequence[AnyStage]) -> None:
     """Build the report; see `trajpilot_core.report` for the parts.
 
     Args:
         work: the stage's work.
-        stages: those whose rejects it shows.
+        stages: those whose rejects and outputs it counts.
     """
     from trajpilot_core.report.build import build
 
@@ -62,11 +60,13 @@ def run(work: Work[ReportConfig], stages: Sequence[str]) -> None:
     work.sink.count(report.n_examples, report.n_examples)
 
 
-def report_on(stages: Sequence[str]) -> Stage[ReportConfig]:
-    """Declare the report on these stages, which come before it: it reads the rejects of each."""
+def report_on(stages: Sequence[AnyStage]) -> Stage[ReportConfig]:
+    """Declare the report on these stages, which come before it: it reads the rejects of each, and what it counts."""
+    counted = [stage.output.entry for stage in stages if stage.output is not None]
+    curves = [entry for stage in stages for entry in stage.writes if entry == f"{stage.name}_curves"]
     return Stage(
         name="report",
-        reads=(*READS, *(rejects_entry(stage) for stage in stages)),
+        reads=(*dict.fromkeys((*READS, *curves, *counted)), *(rejects_entry(stage.name) for stage in stages)),
         writes=("report.html", "report.json", "metrics.tex", "metrics_intervals.tex"),
         config=ReportConfig,
         run=partial(run, stages=tuple(stages)),

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from schemas.config import TextConfig
 from schemas.observation import text_bank_schema
 from trajpilot_core.encoders.text.registry import encoder_files, load_text_encoder
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
 
 BATCHES = 16
@@ -59,4 +59,5 @@ STAGE = Stage(
     summary="Labels -> unit vectors of a frozen text encoder",
     sources=sources,
     uses_gpu=on_gpu,
+    output=Output("labels", "text_bank", ("label_id",)),
 )

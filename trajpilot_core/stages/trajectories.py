@@ -9,7 +9,7 @@ from schemas.annotation import Take
 from schemas.arrow import rows_of
 from schemas.config import TrajectoryConfig
 from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.poses.sources.base import Done, TakeJob
 from trajpilot_core.poses.sources.registry import pose_source, source_of
 
@@ -65,4 +65,5 @@ STAGE = Stage(
     pure_sources=True,
     uses_gpu=on_gpu,
     video_s=covered_s,
+    output=Output("segments", "motions", ("source", "frame", "scale")),
 )

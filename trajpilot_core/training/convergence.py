@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from schemas.results import CurvePoint, Judgement
 
 FLOORS = ("majority", "previous")
-"""Rows of the curves, epoch 0, that need no model: training.measures.floor_scores."""
+"""Rows of the curves, epoch 0, that need no model. They are what `training.dev_scores.floor_scores` writes; the list of
+rows lies above this room, and a test holds its floors against these."""
 RISE = 0.01
 """One point of dev M@1."""
 

@@ -73,9 +73,9 @@ def serve(job: dict[str, Any], out: IO[bytes], further: Kinds) -> None:
         else:
             _send_reports(further[job["kind"]](job), job, out)
     except VideoError as error:
-        _send(out, "failed", {"code": error.code, "detail": told(job, str(error))})
+        _send(out, "failed", {"code": error.code, "detail": in_corpus_words(job, str(error))})
     except MemoryError:
-        detail = f"{told(job, job['path'])}: decoding needs more than {memory_bytes >> 30} GiB of memory"
+        detail = f"{in_corpus_words(job, job['path'])}: decoding needs more than {memory_bytes >> 30} GiB of memory"
         _send(out, "failed", {"code": "DECODE_FAILED", "detail": detail})
     else:
         _send(out, "done", {})
@@ -89,19 +89,19 @@ def _send_clips(job: dict[str, Any], out: IO[bytes]) -> None:
         if isinstance(clip, DecodedClip):
             _send(out, "clip", {"segment": index, "pts_s": clip.pts_s.tolist()}, clip.frames)
         else:
-            _send(out, "fault", {"segment": index, "code": clip.code, "detail": told(job, str(clip))})
+            _send(out, "fault", {"segment": index, "code": clip.code, "detail": in_corpus_words(job, str(clip))})
 
 
 def _send_reports(reports: Iterator[ChildEvent], job: dict[str, Any], out: IO[bytes]) -> None:
     """Pass on what a further kind of job reports; a fault names the file as the job does."""
     for report in reports:
         if report.kind == "fault":
-            _send(out, "fault", {**report.values, "detail": told(job, report.values["detail"])})
+            _send(out, "fault", {**report.values, "detail": in_corpus_words(job, report.values["detail"])})
         else:
             _send(out, report.kind, report.values, report.frames)
 
 
-def told(job: dict[str, Any], detail: str) -> str:
+def in_corpus_words(job: dict[str, Any], detail: str) -> str:
     """Return a message with the file's name in the corpus in place of its path on this machine."""
     return detail.replace(job["path"], job.get("video", job["path"]))
 

@@ -5,7 +5,7 @@ frame indices are never used (docs/decisions/video-backend.md).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Protocol
@@ -51,30 +51,20 @@ def open_reader(path: str, backend: str, resize: str = "swscale") -> FrameReader
     Raises:
         VideoError: VIDEO_MISSING, WRONG_TYPE or DECODE_FAILED.
     """
-    return _backends()[backend](path, resize)
-
-
-def _backends() -> dict[str, Callable[[str, str], FrameReader]]:
-    """Name -> reader; decord is imported only when it is asked for (no wheel on every machine)."""
-
-    def decord(path: str, resize: str) -> FrameReader:
+    if backend == "decord":  # imported only when it is asked for: it has no wheel on every machine
         from trajpilot_core.video.decord_backend import DecordReader
 
         return DecordReader(path, resize)
+    return PyavReader(path, resize)
 
-    return {"pyav": PyavReader, "decord": decord}
 
+def frame_times_s(start_s: float, end_s: float, fps: float, n_frames: int) -> NDArray[np.float64]:
+    """Return times of shape (n_frames,), seconds: from the start to one frame before the end of [start_s, end_s).
 
-def frames(path: str, times_s: Times, size_px: int, backend: str) -> DecodedClip:
-    """Decode the frames at `times_s` (N,) of one video in this process.
-
-    Raises:
-        VideoError: as `open_reader`; FRAME_MISMATCH where no frame lies within half a frame of a time.
+    The last frame lies inside the half-open segment, so neighbouring segments share none (D 46 of
+    docs/decisions/paper-gaps.md). In a segment shorter than a frame all times are its start.
     """
-    ((_, clip),) = clips(path, np.asarray(times_s, np.float64)[None], size_px, backend)
-    if isinstance(clip, VideoError):
-        raise clip
-    return clip
+    return np.linspace(start_s, max(start_s, end_s - 1.0 / fps), n_frames)
 
 
 def clips(

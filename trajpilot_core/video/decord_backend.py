@@ -63,15 +63,15 @@ class DecordReader:
                 fault = VideoError(RejectCode.DECODE_FAILED, f"{self.path}: decord: {str(error).splitlines()[0]}")
                 yield from ((pts, fault) for pts in part)
                 continue
-            told_s = self._video.get_frame_timestamp(index)[:, 0]
-            for pts, time_s, picture in zip(part, told_s, pictures, strict=True):
+            decord_s = self._video.get_frame_timestamp(index)[:, 0]
+            for pts, time_s, picture in zip(part, decord_s, pictures, strict=True):
                 yield pts, self._checked(pts, float(time_s), picture, size_px)
 
-    def _checked(self, pts: int, told_s: float, picture: Image, size_px: int) -> Image | VideoError:
+    def _checked(self, pts: int, decord_s: float, picture: Image, size_px: int) -> Image | VideoError:
         """Squash a picture (h, w, 3), if decord's own time of it is the wanted one (half a frame)."""
         wanted_s = self.table.time_s(pts)  # decord, too, counts from the first frame
-        if abs(told_s - wanted_s) > 0.5 / self.table.fps:
-            what = f"{self.path}: decord returned the frame at {told_s:.4f} s for {wanted_s:.4f} s"
+        if abs(decord_s - wanted_s) > 0.5 / self.table.fps:
+            what = f"{self.path}: decord returned the frame at {decord_s:.4f} s for {wanted_s:.4f} s"
             return VideoError(RejectCode.FRAME_MISMATCH, what)
         if self.resize == "antialiased":
             return squash(picture, size_px)

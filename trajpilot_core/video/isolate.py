@@ -84,20 +84,14 @@ def run_jobs(
             try:
                 event = outbox.get(timeout=CHECK_S)
             except queue.Empty:
-                _raise_errors(pool)
+                for error in (worker.error for worker in pool if worker.error is not None):
+                    raise error  # noqa: B904
                 continue
             ended += event.kind in ("done", "failed")
             yield event
     finally:
         for worker in pool:
             worker.stop(outbox)
-
-
-def _raise_errors(pool: "Sequence[_Worker]") -> None:
-    """Raise what ended a worker, if anything did."""
-    for worker in pool:
-        if worker.error is not None:
-            raise worker.error
 
 
 class _Worker(threading.Thread):

@@ -5,17 +5,16 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from trajpilot_core.store.corpus_files import Corpus
 
-def local_copies(data_root: str, scratch: Path) -> Callable[[dict[str, Any]], AbstractContextManager[dict[str, Any]]]:
+
+def local_copies(corpus: Corpus, scratch: Path) -> Callable[[dict[str, Any]], AbstractContextManager[dict[str, Any]]]:
     """Return a context manager that gives a decoder's job its video here (a copy where the corpus is remote).
 
     Args:
-        data_root: corpus root, a folder or a URL.
+        corpus: whose videos the jobs name.
         scratch: where copies lie while they are needed.
     """
-    from trajpilot_core.store.corpus_files import open_corpus
-
-    corpus = open_corpus(data_root)
 
     @contextmanager
     def local(job: dict[str, Any]) -> Iterator[dict[str, Any]]:

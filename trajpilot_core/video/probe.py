@@ -1,11 +1,11 @@
 """What a video file really holds: counted, not read from its header, and decoded at three places."""
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 
 from schemas.rejects import RejectCode
-from trajpilot_core.video.isolate import run_jobs
+from trajpilot_core.video.isolate import DecodeJob, run_jobs
 from trajpilot_core.video.pyav_backend import PyavReader
 from trajpilot_core.video.table import VideoError
 
@@ -60,19 +60,30 @@ def probe(path: str) -> VideoProbe:
 
 
 def probe_many(
-    paths: Sequence[str], workers: int, timeout_s: float, told: Callable[[int], None] = lambda n_done: None
+    paths: Sequence[str],
+    workers: int,
+    timeout_s: float,
+    progress: Callable[[int], None] = lambda n_done: None,
+    around: Callable[[DecodeJob], AbstractContextManager[DecodeJob]] = nullcontext,
 ) -> list[VideoProbe | VideoError]:
     """Probe videos in `workers` child processes; a decoder that crashes or hangs costs its own video only.
 
-    Returns one result per path, in order. A child that dies gives DECODE_FAILED with the signal's number. `told` gets
-    the number that is done.
+    Args:
+        paths: videos; messages name them as they stand here.
+        workers: child processes.
+        timeout_s: a child that is silent for longer is killed.
+        progress: gets the number that is done.
+        around: see `isolate.run_jobs`.
+
+    Returns:
+        One result per path, in order. A child that dies gives DECODE_FAILED with the signal's number.
     """
     results: dict[int, VideoProbe | VideoError] = {}
-    jobs: list[dict[str, object]] = [{"kind": "probe", "path": path} for path in paths]
-    for event in run_jobs(jobs, workers=workers, timeout_s=timeout_s, ahead=len(jobs) + 1):
+    jobs: list[DecodeJob] = [{"kind": "probe", "path": path, "video": path} for path in paths]
+    for event in run_jobs(jobs, workers=workers, timeout_s=timeout_s, ahead=len(jobs) + 1, around=around):
         if event.kind == "probe":
             results[event.job] = VideoProbe(**event.values)
         elif event.kind == "failed":
             results[event.job] = VideoError(RejectCode(event.values["code"]), event.values["detail"])
-        told(len(results))
+        progress(len(results))
     return [results[index] for index in range(len(paths))]

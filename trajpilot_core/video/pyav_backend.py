@@ -38,7 +38,7 @@ class PyavReader:
     def __init__(self, path: str, resize: str = "swscale") -> None:
         self.path, self.resize = path, resize
         self.rotation_deg, self._is_mirrored = 0, False
-        self._told_deg: float | None = None
+        self._matrix_deg: float | None = None
         """Rotation of the frame whose matrix was read; reading it ties a frame into a cycle that keeps its memory."""
         self.container, self.stream = open_video(path)
         self._shrinker, self._scaler = VideoReformatter(), VideoReformatter()
@@ -197,9 +197,9 @@ class PyavReader:
         The usual 4:2:0 video is shrunk first and turned to RGB afterwards, which costs 0.6 of doing both at once.
         With `resize` antialiased it becomes RGB first and goes through the filter of PIL.
         """
-        if frame.rotation != self._told_deg:
+        if frame.rotation != self._matrix_deg:
             self.rotation_deg, self._is_mirrored = turn(frame)
-            self._told_deg = frame.rotation
+            self._matrix_deg = frame.rotation
         if self.resize == "antialiased":
             return self._upright(squash(np.asarray(frame.to_ndarray(format="rgb24"), np.uint8), size_px))
         small = frame

@@ -50,8 +50,6 @@ class FrameTable:
     """(P,) decoding time."""
     is_key: NDArray[np.bool_]
     """(P,) a decoder can start here."""
-    is_corrupt: NDArray[np.bool_]
-    """(P,) the container marks the packet as damaged."""
     shown: NDArray[np.int64]
     """(F,) presentation times of the frames that are shown, rising."""
     tick_s: Fraction
@@ -175,7 +173,6 @@ def frame_table(path: str, container: InputContainer, stream: VideoStream) -> Fr
         pts=packets.pts,
         dts=packets.dts,
         is_key=packets.is_key,
-        is_corrupt=packets.is_corrupt,
         shown=shown,
         tick_s=stream.time_base,
         fps=fps,
@@ -191,7 +188,6 @@ class _Packets:
     pts: NDArray[np.int64]
     dts: NDArray[np.int64]
     is_key: NDArray[np.bool_]
-    is_corrupt: NDArray[np.bool_]
     is_hidden: NDArray[np.bool_]
     n_read: int
     """Packets in all, empty ones and those without a time included."""
@@ -207,15 +203,15 @@ def _packets(path: str, container: InputContainer, stream: VideoStream) -> _Pack
             if packet.size == 0 or pts is None:
                 continue
             times.extend((pts, dts if dts is not None else pts))
-            flags.append(packet.is_keyframe | packet.is_corrupt << 1 | packet.is_discard << 2)
+            flags.append(packet.is_keyframe | packet.is_discard << 1)
             if len(flags) > MAX_FRAMES:
                 raise VideoError(RejectCode.DECODE_FAILED, f"{path} holds more than {MAX_FRAMES} frames")
     except FFmpegError as error:
         raise VideoError(RejectCode.DECODE_FAILED, f"{path} ends early at packet {len(flags)}: {error}") from error
     table = np.frombuffer(times, np.int64).reshape(-1, 2)
     bits = np.frombuffer(flags, np.uint8)
-    is_key, is_corrupt, is_hidden = ((bits >> bit & 1).astype(np.bool_) for bit in range(3))
-    return _Packets(table[:, 0].copy(), table[:, 1].copy(), is_key, is_corrupt, is_hidden, n_read)
+    is_key, is_hidden = ((bits >> bit & 1).astype(np.bool_) for bit in range(2))
+    return _Packets(table[:, 0].copy(), table[:, 1].copy(), is_key, is_hidden, n_read)
 
 
 def _check_whole(

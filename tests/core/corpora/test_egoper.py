@@ -23,7 +23,7 @@ from segment_corpora_fixture import (
 from schemas.annotation import SIMULATED
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.egoper.files import index_of, participant_of
-from trajpilot_core.corpora.registry import reader_of
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import open_corpus
 
@@ -246,7 +246,7 @@ def test_takes_beside_a_world_that_says_it_is_simulated_are_called_so(tmp_path: 
     root = egoper(tmp_path, two_tasks(), OFFICIAL)
     write(root / "world.json", b'{"simulated": true}')
     assert {c.take.corpus for c in read(root, CFG).candidates} == {SIMULATED}
-    assert "world.json" in reader_of("egoper").listing(open_corpus(str(root)), CFG).files
+    assert "world.json" in spec_of("egoper").listing(open_corpus(str(root)), CFG).files
 
 
 def test_ingest_makes_one_answer_of_one_step_in_two_tasks(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from segment_corpora_fixture import codes, counted, details, read, settings, tab
 
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.epic_kitchens.files import parse_actions, parse_classes, seconds_of
-from trajpilot_core.corpora.registry import reader_of
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.store.corpus_files import open_corpus
 
 EPIC_DATA = OUTSIDE / "data" / "epic100"
@@ -85,6 +85,6 @@ def test_frame_numbers_of_the_release_count_pictures_and_not_frames_of_a_video()
 def test_the_table_of_305_nouns_is_never_read(tmp_path: Path) -> None:
     root = released(tmp_path)
     assert len(parse_classes((EPIC_DATA / "EPIC_100_noun_classes_v2.csv").read_bytes(), "v2")) == 305
-    listed = reader_of("epic_kitchens").listing(open_corpus(str(root)), CFG)
+    listed = spec_of("epic_kitchens").listing(open_corpus(str(root)), CFG)
     assert "EPIC_100_noun_classes.csv" in listed.files
     assert not any("v2" in path for path in listed.files)

@@ -22,7 +22,7 @@ from segment_corpora_fixture import (
 
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.goalstep.files import RELEVANCE
-from trajpilot_core.corpora.registry import reader_of
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import open_corpus
 
@@ -281,7 +281,7 @@ def test_an_empty_root_and_the_unlabelled_test_split_are_errors_that_say_what_to
 def test_the_listing_names_what_is_read_and_what_a_broken_download_left(tmp_path: Path) -> None:
     root = goalstep(tmp_path, [entry(GROUP, four())], [entry("b", four())], PARTS)
     write(root / "v2/full_scale/one.mp4.F14eE010", b"")
-    listed = reader_of("goalstep").listing(open_corpus(str(root)), CFG)
+    listed = spec_of("goalstep").listing(open_corpus(str(root)), CFG)
     videos = [f"v2/full_scale/{uid}.mp4" for uid in ("b", "one", "three", "two")]
     assert [path for path in listed.files if path.endswith(".mp4")] == videos
     assert listed.leftovers == ("v2/full_scale/one.mp4.F14eE010",)

@@ -15,12 +15,12 @@ from test_ingest_fuzz import mutate
 
 from schemas.config import IngestConfig
 from schemas.corpora import BasketballConfig
-from schemas.world import tiny_layout
 from trajpilot_core.corpora.egoexo4d.shots import attempt_of, outcome_of, verdict_of
 from trajpilot_core.corpora.records.balance import draw_test, surplus
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.simworld.layouts.basketball import rest, shots_of
-from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.presets import tiny_layout
+from trajpilot_core.simworld.sample import sample_world
 
 RULES = BasketballConfig()
 CONFIG = IngestConfig(corpus="egoexo4d_basketball", dev_min=1)

@@ -74,9 +74,9 @@ def test_a_video_that_changes_while_it_is_probed_is_unstable(tmp_path: Path, mon
     corpus = healthy(tmp_path)
     probe = pretend_probe()
 
-    def touching(paths: list[str], workers: int, timeout_s: float, told: Any) -> Any:
+    def touching(paths: list[str], *rest: Any) -> Any:
         corpus.video(TAKE).write_bytes(b"longer now, and another time of change")
-        return probe(paths, workers, timeout_s, told)
+        return probe(paths, *rest)
 
     monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", touching)
     assert ingest(corpus.write()).codes() == {"INPUT_UNSTABLE": 6}

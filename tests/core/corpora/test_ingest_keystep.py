@@ -186,7 +186,7 @@ def test_counts_stand_beside_the_papers(keysteps: Keysteps) -> None:
     assert found["scenarios"] == (1, 16)
     assert (found["segments, train"], found["segments, test"]) == ((12, 13_819), (4, 4_272))
     assert found["segments whose step is no leaf"] == (4, None)
-    assert EGOEXO4D_KEYSTEP.reader.unit == "keysteps"
+    assert EGOEXO4D_KEYSTEP.unit == "keysteps"
 
 
 def test_mutated_keysteps_never_crash_and_rows_balance(keysteps: Keysteps) -> None:

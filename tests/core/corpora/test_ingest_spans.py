@@ -19,13 +19,13 @@ from trajpilot_core.corpora.base import (
     CorpusReading,
     Listing,
     Published,
-    Reader,
     TakeFiles,
     by_start,
     span_point,
 )
 from trajpilot_core.corpora.records.segments import fit_to_video, span_intervals
-from trajpilot_core.corpora.registry import CORPORA, reader_of
+from trajpilot_core.corpora.registry import CORPORA, spec_of
+from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.errors import NotBuiltError
 
 DURATION_S = 12.0
@@ -54,8 +54,8 @@ def a_take(name: str, scenario: str, corpus: str) -> TakeFiles:
 
 def a_corpus(
     takes: Sequence[tuple[str, str, Sequence[AnnotatedPoint]]], corpus: str = "made", **known: object
-) -> Reader:
-    """Return a reader of takes (name, scenario, points); those whose name begins with test are test takes."""
+) -> CorpusSpec:
+    """Return a corpus of takes (name, scenario, points); those whose name begins with test are test takes."""
     candidates = [
         Candidate(
             a_take(name, scenario, corpus),
@@ -74,12 +74,19 @@ def a_corpus(
         **known,  # type: ignore[arg-type]
     )
     paper = {"labels": Published(3, "IngestConfig.corpus"), "takes, test": Published(7, "")}
-    return Reader(read=lambda *_: reading, listing=lambda *_: Listing((), (), ()), published=paper)
+    return replace(
+        CORPORA["egoper"],
+        read=lambda *_: reading,
+        listing=lambda *_: Listing((), (), ()),
+        published=paper,
+        splits="annotations/splits.json",
+        unit="descriptions",
+    )
 
 
-def read(monkeypatch: pytest.MonkeyPatch, root: Path, reader: Reader) -> RecordingSink:
+def read(monkeypatch: pytest.MonkeyPatch, root: Path, spec: CorpusSpec) -> RecordingSink:
     monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe(DURATION_S))
-    monkeypatch.setitem(CORPORA, "goalstep", replace(CORPORA["goalstep"], reader=reader))
+    monkeypatch.setitem(CORPORA, "goalstep", spec)
     return ingest(root, SPANS)
 
 
@@ -197,4 +204,4 @@ def test_the_atomic_corpus_has_the_further_tables_too(tmp_path: Path) -> None:
 
 def test_a_corpus_without_a_reader_is_refused_by_name() -> None:
     with pytest.raises(NotBuiltError, match="reader of elsewhere is not built"):
-        reader_of("elsewhere")
+        spec_of("elsewhere")

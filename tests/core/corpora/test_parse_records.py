@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.base import canonical_json, canonical_object
-from trajpilot_core.corpora.formats.strict_json import JsonFaultError, Repeated, parse, parse_records
+from trajpilot_core.corpora.formats.strict_json import FileFaultError, Repeated, parse, parse_records
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -26,9 +26,9 @@ def test_the_records_are_those_of_the_whole_file(records: list[object], indent: 
 
 @pytest.mark.parametrize("content", BROKEN)
 def test_a_broken_file_is_refused_in_the_same_words(content: bytes) -> None:
-    with pytest.raises(JsonFaultError) as whole:
+    with pytest.raises(FileFaultError) as whole:
         parse(content, "takes.json", refuse_nan=True)
-    with pytest.raises(JsonFaultError) as apart:
+    with pytest.raises(FileFaultError) as apart:
         list(parse_records(content, "takes.json"))
     assert str(apart.value) == str(whole.value)
 

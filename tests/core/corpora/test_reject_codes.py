@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from schemas.rejects import BY_CHOICE, MEANING, RejectCode, reject
-from trajpilot_core.simworld.faults import FAULTS
+from trajpilot_core.simworld.faults import CORPUS_FAULTS, TAKE_FAULTS
 
 TESTS = Path(__file__).parents[2]
 CODES = {code.value for code in RejectCode}
@@ -14,7 +14,7 @@ CODES = {code.value for code in RejectCode}
 
 def planted() -> set[str]:
     """Codes that tests name as an expected result, and codes of the simulated world's broken takes."""
-    found = {code.value for fault in FAULTS for code in fault.codes}
+    found = {code.value for codes in (*TAKE_FAULTS.values(), *CORPUS_FAULTS.values()) for code in codes}
     for path in TESTS.rglob("*.py"):
         if path.name != Path(__file__).name:
             words = set(re.findall(r"(?:RejectCode|Code)\.([A-Z_]+)|\"([A-Z]+(?:_[A-Z]+)*)\"", path.read_text()))

@@ -31,8 +31,8 @@ from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.simworld.feature_space import describe_world, world_tables
 from trajpilot_core.simworld.inference import map_decoding
 from trajpilot_core.simworld.inference.visible import TakeSteps, overlapped, reach_s, seen_by, take_steps, window_groups
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.appearance import FADE_S
-from trajpilot_core.simworld.world.sample import sample_world
 from trajpilot_core.simworld.world.truth import World
 
 PLAIN = {"entry": "frames", "broken": "none", "broken_share": 0.0}

@@ -24,11 +24,14 @@ from trajpilot_core.errors import MethodError
 from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores
 from trajpilot_core.evaluation.checks import gate_check
 from trajpilot_core.evaluation.prediction_arrays import Predictions, predictions_of
-from trajpilot_core.methods import METHODS
+from trajpilot_core.evaluation.tables import gate_rows
+from trajpilot_core.methods import METHODS, examined
 from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.predict import answers
+from trajpilot_core.predict.page import gate_said
 from trajpilot_core.report.drawing.row_styles import answer_rules, mark_of
 from trajpilot_core.report.drawing.style import style
+from trajpilot_core.report.gallery.windows import draw
 from trajpilot_core.stages.evaluation import score
 from trajpilot_core.studies.claims.pages.ceilings import needed_rows
 
@@ -143,6 +146,33 @@ def test_it_answers_a_video_of_ones_own_in_its_place(made: Made, monkeypatch: py
     batch: Any = SimpleNamespace()
     assert list(answers.answers_of(batch, moving=True))[-2:] == ["no_traj", "toy"]
     assert "toy" not in answers.answers_of(batch, moving=False)
+
+
+def test_its_gate_is_told_in_its_own_words(made: Made) -> None:
+    row: Any = SimpleNamespace(row="toy", gate=0.25, threshold=0.5, opened=False)
+    closed = "gate closed: expected gain over No-Traj +0.250, opens from +0.500; the No-Traj answer stands"
+    assert gate_said(row) == closed
+    row.opened = True
+    assert gate_said(row).endswith("; the toy stands")
+
+
+def test_the_gallery_shows_what_it_followed(made: Made) -> None:
+    assert '<span class="pathkey p-chosen">the toy&#39;s own</span>' in made.section("gallery")
+
+
+def test_the_first_gate_of_the_list_decides_the_classes_of_the_gallery_and_the_table_of_the_gate(made: Made) -> None:
+    first, gate = examined(), gate_rows(made.predicted)
+    sizes = draw(made.inputs.tables["outcomes"], CFG).sizes
+    at = METHODS.index(first)
+    METHODS.remove(first)
+    try:
+        assert (first.id, examined().id) == ("scorer", "toy")
+        others = draw(made.inputs.tables["outcomes"], CFG).sizes
+        assert sum(others.values()) == sum(sizes.values())
+        assert others != sizes
+        assert gate_rows(made.predicted) != gate
+    finally:
+        METHODS.insert(at, first)
 
 
 def test_the_claims_need_its_ceiling(made: Made, tmp_path: Path) -> None:

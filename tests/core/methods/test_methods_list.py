@@ -14,9 +14,16 @@ from schemas.results import Prediction
 from trajpilot_core.errors import LeakError, MethodError
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.evaluation.predictions import brought, predict_rows
-from trajpilot_core.methods import METHODS, entries, in_order, method
+from trajpilot_core.methods import METHODS, entries, in_order, method, with_role
 from trajpilot_core.methods.base import Answers, Method
 from trajpilot_core.methods.batch import WindowBatch
+from trajpilot_core.predict.picture import STYLES
+from trajpilot_core.report.figures.gains import AVERAGE
+from trajpilot_core.report.figures.headroom import POOL_STYLES
+from trajpilot_core.report.tables.ceilings import INFORMATION
+from trajpilot_core.studies.claims.aims import PLUS, RIVALS
+from trajpilot_core.studies.claims.pages.scorer import BESIDE
+from trajpilot_core.training.convergence import FLOORS
 
 torch.set_num_threads(1)
 
@@ -152,3 +159,15 @@ def test_a_row_that_another_stage_answered_brings_its_predictions(made):
         with pytest.raises(EvaluationError, match="has the columns window_id"):
             brought(Entries(own.select(["window_id"])), "toy_predictions")
     assert entries() == ()
+
+
+def test_the_floors_that_a_training_must_beat_are_the_floors_of_the_tables() -> None:
+    assert set(FLOORS) == set(with_role("floor"))
+
+
+def test_what_is_named_by_hand_are_rows() -> None:
+    borrowed = (*POOL_STYLES, *STYLES.values())
+    for id_ in (AVERAGE, *BESIDE, *RIVALS, *borrowed, *INFORMATION):
+        assert method(id_).id == id_
+    assert method(AVERAGE).role == "control"
+    assert set(RIVALS) == set(method(PLUS).against), "Scorer+ is held to the rows that the report sets it against"

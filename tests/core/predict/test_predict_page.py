@@ -5,13 +5,14 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from toy_method import listed
 
 from schemas.predict import FORMAT, Motion, OwnTake, Plan, PlanQuery, PlanRow, PlanStep, RankedLabel, Retrieved
 from trajpilot_core.predict.drawing import OFF, Clips, Scene, ShownFrame, head_paths
 from trajpilot_core.predict.page import gate_said, render
 from trajpilot_core.predict.picture import paths_picture
 from trajpilot_core.predict.run import name_of
-from trajpilot_core.report.names import row_name
+from trajpilot_core.report.tables.names import row_name
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -156,3 +157,11 @@ def test_the_command_refuses_with_one_message_and_status_2(
     error = capsys.readouterr().err
     assert said in " ".join(error.split())
     assert "Traceback" not in error
+
+
+def test_a_row_says_itself_what_its_open_gate_trusts() -> None:
+    of = plan()
+    with listed():
+        page = render(of.replace(rows=(*of.rows, row("toy", of.rows[0].steps, (0.2, 0.1, True)))), scene(of)).decode()
+    assert "the toy stands. It trusts toys." in page
+    assert page.count("trusts no single trajectory") == 1

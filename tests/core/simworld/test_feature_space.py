@@ -10,7 +10,7 @@ from schemas.arrow import rows_of
 from schemas.config import FeatureConfig, IngestConfig, TrajectoryConfig
 from schemas.world import WorldConfig, tiny_world
 from trajpilot_core.corpora.egoexo4d.takes import take_id
-from trajpilot_core.corpora.registry import reader_of
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld.feature_space import (
@@ -21,7 +21,7 @@ from trajpilot_core.simworld.feature_space import (
     still_world,
     world_tables,
 )
-from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.write import write_world
 from trajpilot_core.stages import FEATURE_SPACE_STAGES
 from trajpilot_core.stages.feature_space import FEATURES, feature_sources, motions_table, world_of
@@ -62,9 +62,7 @@ def files_of(folder: Path, takes: object) -> list[Take]:
     """The takes as ingest would find them: their files' places from the corpus, the rest as drawn."""
     from trajpilot_core.store.corpus_files import open_corpus
 
-    places = {
-        c.take.take_id: c.take for c in reader_of(INGEST.corpus).read(open_corpus(str(folder)), INGEST).candidates
-    }
+    places = {c.take.take_id: c.take for c in spec_of(INGEST.corpus).read(open_corpus(str(folder)), INGEST).candidates}
     names = ("video", "trajectory", "timesync", "calibration", "camera", "timesync_start", "timesync_end")
     return [
         row.replace(**{name: getattr(places[row.take_id], name) for name in names})
@@ -77,7 +75,7 @@ def test_segments_and_labels_are_those_that_the_annotations_give(tmp_path: Path)
 
     config = clean()
     write_world(config, tmp_path, 1, no_progress)
-    points = {c.take.take_id: c for c in reader_of(INGEST.corpus).read(open_corpus(str(tmp_path)), INGEST).candidates}
+    points = {c.take.take_id: c for c in spec_of(INGEST.corpus).read(open_corpus(str(tmp_path)), INGEST).candidates}
     tables = world_tables(sample_world(config), INGEST)
     drawn = tables.segments.to_pylist()
     assert {row["take_id"] for row in drawn} == set(points)

@@ -21,7 +21,7 @@ from trajpilot_core.simworld.inference.evidence import (
     messages_of,
     motion_likelihood,
 )
-from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
 SMALL = tiny_world().replace(

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from layouts_fixture import Written, written
 
-from schemas.world import tiny_layout
 from trajpilot_core.simworld.layouts.basketball import DRILLS, ShotAttempt, shots_of
-from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.presets import tiny_layout
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.vocabulary import VERBS
 
 Json = dict[str, Any]

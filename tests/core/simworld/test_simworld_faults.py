@@ -15,7 +15,7 @@ from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.simworld import faults
 from trajpilot_core.simworld.layouts.metadata import PARAPHRASE_TABLE
-from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import current_manifest
@@ -62,7 +62,9 @@ def test_every_fault_is_named_and_no_good_take_is_lost(outcome: tuple[World, dic
     for name in NAMES:
         for row in tables[f"{name}.rejects"].to_pylist():
             codes[row["take"]].add(row["code"])
-    wanted = {fault.name: {str(code) for code in fault.codes} for fault in faults.FAULTS}
+    wanted = {
+        kind: {str(code) for code in codes} for kind, codes in (faults.TAKE_FAULTS | faults.CORPUS_FAULTS).items()
+    }
     missed = [t.fault for t in world.takes if t.fault and not wanted[t.fault] & codes[f"egoexo4d:{t.uid}"]]
     assert not missed
     assert "LEFTOVER_FILE" in {code for found in codes.values() for code in found}

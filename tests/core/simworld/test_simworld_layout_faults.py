@@ -9,17 +9,16 @@ import pytest
 from layouts_fixture import OTHERS, Written, court_world, small_world, written
 
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions
-from schemas.world import LayoutName
 from trajpilot_core.corpora.registry import corpus_of_layout
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.simworld.faults import NAMES
-from trajpilot_core.simworld.faults_layouts import LAYOUT_FAULTS
 from trajpilot_core.simworld.layouts.egoper import split_file
 from trajpilot_core.simworld.layouts.egoper import video_id as egoper_id
 from trajpilot_core.simworld.layouts.epic_kitchens import video_id as epic_id
 from trajpilot_core.simworld.layouts.goalstep import entry_uid
+from trajpilot_core.simworld.layouts.registry import layout_of
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import current_manifest
@@ -76,7 +75,7 @@ def run_stages(root: Path, corpus: Written) -> dict[str, pa.Table]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", OTHERS)
-def test_every_fault_of_a_layout_is_named_and_no_good_take_is_lost(layout: LayoutName, tmp_path: Path) -> None:
+def test_every_fault_of_a_layout_is_named_and_no_good_take_is_lost(layout: str, tmp_path: Path) -> None:
     small = court_world(broken_segments=14) if layout == "basketball" else small_world(layout, segments=5)
     corpus = written(tmp_path / "world", small.replace(train_takes=3, test_takes=4))
     (tmp_path / "runs").mkdir()
@@ -88,12 +87,12 @@ def test_every_fault_of_a_layout_is_named_and_no_good_take_is_lost(layout: Layou
                 codes[row["take"]].add(row["code"])
     everything = {code for found in codes.values() for code in found}
     missed = {}
-    for fault in LAYOUT_FAULTS[layout]:
-        start = take_of(corpus.world, corpus.broken(fault.name))
+    for fault, wanted in layout_of(layout).faults.items():
+        start = take_of(corpus.world, corpus.broken(fault))
         found = {code for take, some in codes.items() if take.startswith(start) for code in some}
-        found = everything if fault.name in NAMES or (layout, fault.name) in NAMELESS else found
-        if not {str(code) for code in fault.codes} & found:
-            missed[fault.name] = sorted(found)
+        found = everything if fault in NAMES or (layout, fault) in NAMELESS else found
+        if not {str(code) for code in wanted} & found:
+            missed[fault] = sorted(found)
     assert not missed
     assert set(tables["takes"]["corpus"].to_pylist()) == {"simulated"}
     ids = set(tables["features"]["take_id"].to_pylist())

@@ -5,27 +5,29 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from layouts_fixture import OTHERS, Written, contents, frame_times, small_world, written
+from layouts_fixture import OTHERS, Written, contents, corpus_files, frame_times, small_world, written
 from pydantic import ValidationError
 
-from schemas.world import PRESETS, LayoutName, WorldConfig, tiny_world
-from trajpilot_core.corpora.simulated import is_simulated
+from schemas.world import WorldConfig, tiny_world
+from trajpilot_core.corpora.formats.folders import is_simulated
+from trajpilot_core.corpora.registry import layouts
 from trajpilot_core.engine.stage import no_progress
+from trajpilot_core.errors import WorldError
 from trajpilot_core.evaluation.ceiling import read_world
-from trajpilot_core.simworld.faults import NAMES
-from trajpilot_core.simworld.faults_layouts import LAYOUT_FAULTS, TEST_SPLIT, VIDEO_FAULTS
-from trajpilot_core.simworld.layouts.registry import LAYOUTS
+from trajpilot_core.simworld.faults import NAMES, TEST_SPLIT, VIDEO_FAULTS
+from trajpilot_core.simworld.layouts.registry import layout_of
 from trajpilot_core.simworld.layouts.wording import base_form
-from trajpilot_core.simworld.write import corpus_files, write_world
+from trajpilot_core.simworld.presets import PRESETS
+from trajpilot_core.simworld.write import write_world
 from trajpilot_core.store.corpus_files import open_corpus
 
 TINY_DIGEST = "bc68c30a8b89b2dcf7d06952d27a746608911247683f3ca3f3a3de4e2aeaeb3f"
 """Of the tiny world."""
-ELSEWHERE = {fault.name for fault in VIDEO_FAULTS} | {"group_part_missing", TEST_SPLIT}
+ELSEWHERE = {*VIDEO_FAULTS} | {"group_part_missing", TEST_SPLIT}
 """Faults that lie in a take's files and in no list, and the one that lies in the take's split."""
 
 
-def quick(layout: LayoutName) -> WorldConfig:
+def quick(layout: str) -> WorldConfig:
     return small_world(layout, train_takes=2, test_takes=2, segments=4, segment_s=0.5, broken="none")
 
 
@@ -47,14 +49,21 @@ def test_a_world_without_files_has_no_layout() -> None:
         WorldConfig(entry="frames", layout="egoper")
 
 
+def test_a_layout_that_no_corpus_has_is_refused_by_name(tmp_path: Path) -> None:
+    config = tiny_world().replace(layout="nobody", broken="none")
+    with pytest.raises(WorldError, match=r"in the layout 'nobody'; there are egoexo4d, keystep, .*epic_kitchens"):
+        write_world(config, tmp_path / "world", 1, no_progress)
+    assert not (tmp_path / "world").exists()
+
+
 def test_every_layout_has_a_writer_its_faults_and_a_preset() -> None:
-    assert set(LAYOUTS) == set(LAYOUT_FAULTS) == {"egoexo4d", *OTHERS}
+    assert all(layout_of(layout).faults for layout in layouts())
     assert {f"tiny_{layout}" for layout in OTHERS} <= set(PRESETS)
     assert all(PRESETS[f"tiny_{layout}"]().layout == layout for layout in OTHERS)
 
 
 @pytest.mark.parametrize("layout", OTHERS)
-def test_a_second_writing_and_an_interrupted_one_end_with_the_same_bytes(layout: LayoutName, tmp_path: Path) -> None:
+def test_a_second_writing_and_an_interrupted_one_end_with_the_same_bytes(layout: str, tmp_path: Path) -> None:
     def stop(done: int, total: int, what: str) -> None:
         if done == 2:
             raise KeyboardInterrupt
@@ -91,26 +100,26 @@ def test_only_the_layouts_that_release_poses_have_them(corpus: Written) -> None:
 
 def test_every_fault_is_planted_once_and_hostile_names_touch_nothing_outside(corpus: Written) -> None:
     faults = [take.fault for take in corpus.world.takes if take.fault]
-    assert sorted(faults) == sorted(fault.name for fault in LAYOUT_FAULTS[corpus.world.config.layout])
+    assert sorted(faults) == sorted(layout_of(corpus.world.config.layout).faults)
     assert [p.name for p in corpus.folder.parent.iterdir()] == [corpus.folder.name]
     assert not Path(NAMES["name_absolute"]).exists()
 
 
 def test_every_fault_outside_the_video_changes_what_is_written_beside_it(corpus: Written) -> None:
-    world, layout = corpus.world, LAYOUTS[corpus.world.config.layout]
+    world, layout = corpus.world, layout_of(corpus.world.config.layout)
     whole = dict(layout.rest(world))
-    for fault in LAYOUT_FAULTS[world.config.layout]:
-        if fault.name in ELSEWHERE or fault.name.startswith(("trajectory", "calibration")):
+    for fault in layout.faults:
+        if fault in ELSEWHERE or fault.startswith(("trajectory", "calibration")):
             continue
-        mended = tuple(replace(t, fault=None) if t.fault == fault.name else t for t in world.takes)
-        assert dict(layout.rest(replace(world, takes=mended))) != whole, fault.name
+        mended = tuple(replace(t, fault=None) if t.fault == fault else t for t in world.takes)
+        assert dict(layout.rest(replace(world, takes=mended))) != whole, fault
 
 
 def test_video_faults_are_what_their_names_say(corpus: Written) -> None:
-    layout, fps = LAYOUTS[corpus.world.config.layout], corpus.world.config.fps
+    layout, fps = layout_of(corpus.world.config.layout), corpus.world.config.fps
     if layout.has_poses:
         pytest.skip("the tree of the default layout; tested there")
-    files = {fault.name: videos_of(corpus, fault.name) for fault in VIDEO_FAULTS}
+    files = {fault: videos_of(corpus, fault) for fault in VIDEO_FAULTS}
     assert files["video_missing"] == []
     assert not files["video_text"][0].read_bytes().startswith(b"\0")
     assert b"moov" not in files["video_no_index"][0].read_bytes()

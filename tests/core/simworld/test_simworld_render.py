@@ -9,10 +9,10 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from schemas.world import demo_world, tiny_world
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.video import write_video
 from trajpilot_core.simworld.world.motion import head_motion, head_poses
 from trajpilot_core.simworld.world.render import camera_matrix, render_at, render_frames
-from trajpilot_core.simworld.world.sample import sample_world
 
 STEP = 3
 """Frames between the two pictures whose rotation is recovered."""

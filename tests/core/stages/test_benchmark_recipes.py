@@ -7,12 +7,12 @@ from layouts_fixture import court_world, small_world, written
 
 from deployments.recipes import MISSING, recipe, soak
 from schemas.config import FeatureConfig, PipelineConfig, RecipeName, RunOptions
-from schemas.world import LayoutName, WorldConfig
+from schemas.world import WorldConfig
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.stages import STAGES
 
-WORLDS: dict[RecipeName, LayoutName] = {
+WORLDS: dict[RecipeName, str] = {
     "keystep": "keystep",
     "goalstep": "goalstep",
     "egoper": "egoper",
@@ -24,7 +24,7 @@ FEW = 0.9
 """Share that a stage may lose: in pictures of 64 px odometry finds few corners."""
 
 
-def a_world(layout: LayoutName) -> WorldConfig:
+def a_world(layout: str) -> WorldConfig:
     """A world of whole takes."""
     world = court_world() if layout == "basketball" else small_world(layout, segments=6)
     return world.replace(broken="none", train_takes=7, test_takes=4)

@@ -9,7 +9,7 @@ from claims_fixture import CFG, Planted, small_tables, with_sweep, write_all
 from schemas.base import Record
 from schemas.claims import BASE, FEATURE_SPACE, ClaimsJob, RecipeSize, WorldSize, curve_worlds, sweep_worlds
 from schemas.results import Ceiling, Headroom, Judgement, LeakCheck
-from trajpilot_core.report.table import Table
+from trajpilot_core.report.tables.table import Table
 from trajpilot_core.studies.claims.pages.ceilings import ceiling_bounds, ceilings_tables, ceilings_verdict, needed_rows
 from trajpilot_core.studies.claims.pages.checks import leaks_tables, leaks_verdict, planned_places, self_checks_tables
 from trajpilot_core.studies.claims.pages.page import raw_table

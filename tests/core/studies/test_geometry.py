@@ -12,7 +12,7 @@ from schemas.checks import GeometryConfig
 from schemas.results import GeometryScore
 from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.models.predictor import feature_scales
-from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.studies.claims import geometry
 
 CONFIG = GeometryConfig(rows=37)

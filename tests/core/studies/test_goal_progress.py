@@ -13,7 +13,7 @@ from test_geometry import corpus
 from schemas.claims import BASE
 from schemas.results import GoalProgress
 from trajpilot_core.data.planning import load_planning_data
-from trajpilot_core.report.table import Value
+from trajpilot_core.report.tables.table import Value
 from trajpilot_core.studies.claims.goal_progress import approaches, goal_progress
 from trajpilot_core.studies.claims.tables import Placed, read_evidence, write_claims_table
 from trajpilot_core.studies.paper_audit.ours import our_tables

@@ -20,8 +20,8 @@ from planning_world import Memory
 
 from schemas.observation import MOTIONS
 from schemas.results import LeakCheck
-from trajpilot_core.simworld.world.appearance import TakeAppearance, take_look
-from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.sample import sample_world
+from trajpilot_core.simworld.world.appearance import TakeAppearance, take_appearance
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 from trajpilot_core.studies.claims.leaks import world as leaks_world
 from trajpilot_core.studies.claims.leaks.checks import leak_checks
@@ -157,13 +157,13 @@ def test_object_colours_that_follow_the_task_or_repeat_are_found(
     material = untrained_of(world(), clean)
 
     def by_task(drawn: World, take: TakeTruth) -> TakeAppearance:
-        look = take_look(drawn, take)
+        look = take_appearance(drawn, take)
         return replace(look, objects=(look.objects // 4 + 60 * take.task).astype(np.uint8))
 
     assert leaks_world.palette_check(material).verdict == "holds"
-    monkeypatch.setattr(leaks_world, "take_look", by_task)
+    monkeypatch.setattr(leaks_world, "take_appearance", by_task)
     assert leaks_world.palette_check(material).verdict == "fails"
-    monkeypatch.setattr(leaks_world, "take_look", lambda drawn, _: take_look(drawn, drawn.takes[0]))
+    monkeypatch.setattr(leaks_world, "take_appearance", lambda drawn, _: take_appearance(drawn, drawn.takes[0]))
     assert leaks_world.palette_check(material).verdict == "fails"
 
 

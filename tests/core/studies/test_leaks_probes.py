@@ -8,7 +8,7 @@ from leaks_fixture import CHECKS, WORLD
 
 from schemas.checks import LeakConfig
 from trajpilot_core.arrays import Array
-from trajpilot_core.simworld.world.sample import sample_world
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import SegmentTruth, World
 from trajpilot_core.studies.claims.leaks import probes
 from trajpilot_core.studies.claims.leaks.label_posterior import Shown, joint_beliefs

@@ -4,23 +4,22 @@ from collections.abc import Mapping
 
 import pytest
 from paper_audit.finding import Finding, falls, fixed, rises, signed
-from paper_audit.open_vocabulary import implied_endpoint, opened_gain
-from paper_audit.statements import STATEMENTS, recompute
-from paper_audit.windows import fitting_counts, implied_weights, sample_mean, stride_one
-
-from trajpilot_core.paper.published import (
+from paper_audit.numbers import (
     ANTICIPATION,
-    ATOMIC,
     COARSE,
     COARSE_OVERALL,
     GOAL_MASKED,
     GOAL_SEEN,
-    HORIZONS,
     TEXT,
     NumberKey,
     Paper,
     published,
 )
+from paper_audit.open_vocabulary import implied_endpoint, opened_gain
+from paper_audit.statements import STATEMENTS, recompute
+from paper_audit.windows import fitting_counts, implied_weights, sample_mean, stride_one
+
+from trajpilot_core.paper.published import ATOMIC, HORIZONS
 
 PAPER = published()
 FOUND = recompute(PAPER)

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from checkout import CHECKOUT
 from claims_fixture import CFG, INFORMED, Planted, evidence_of, small_tables, write_all
+from paper_audit.numbers import NumberKey, published
 from paper_audit.page import MARK, audit_blocks
 
 from schemas.claims import BASE, ClaimsConfig
 from trajpilot_core.errors import InputError
-from trajpilot_core.paper.published import ATOMIC, NumberKey, published
-from trajpilot_core.report.blocks import blocks_of, renewed
-from trajpilot_core.report.table import Value
+from trajpilot_core.paper.published import ATOMIC
+from trajpilot_core.report.blocks import block_pattern, renewed
+from trajpilot_core.report.tables.table import Value
 from trajpilot_core.studies.claims.tables import read_evidence, write_claims_table
 from trajpilot_core.studies.paper_audit.ours import our_tables
 from trajpilot_core.studies.paper_audit.page import NAME, NOT_OURS, renew_reproduction
@@ -28,6 +29,11 @@ def test_the_committed_page_is_what_the_code_renews() -> None:
     """Renew it with `trajpilot docs`."""
     cfg = ClaimsConfig()
     assert renew_reproduction(PAGE, read_evidence(DOCS / "claims", cfg.horizons), cfg) == PAGE
+
+
+def blocks_of(page: str, mark: str = "computed") -> dict[str, str]:
+    """Name -> text of the blocks of a page that carry a mark."""
+    return {found["name"]: found["text"].strip() for found in block_pattern(mark).finditer(page)}
 
 
 def test_what_the_page_says_of_the_published_numbers_is_recomputed() -> None:

@@ -5,8 +5,7 @@ import re
 import paper_tex
 import pytest
 from checkout import OUTSIDE
-
-from trajpilot_core.paper.published import Paper, PublishedNumber, published, table_infos
+from paper_audit.numbers import Paper, PublishedNumber, published, table_infos
 
 SOURCE = OUTSIDE / "paper" / "trajpilot.tex"
 if not SOURCE.is_file():

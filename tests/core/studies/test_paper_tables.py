@@ -6,12 +6,13 @@ from pathlib import Path
 
 import paper_tex
 import pytest
+from paper_audit import numbers
 from paper_audit.checks import checks
+from paper_audit.numbers import NumberKey, half_digit, published, table_infos
 
 import trajpilot_core.paper as paper
 from trajpilot_core.errors import InputError
-from trajpilot_core.paper import published as published_module
-from trajpilot_core.paper.published import ATOMIC, NumberKey, half_digit, published, table_infos
+from trajpilot_core.paper.published import ATOMIC
 
 FOLDER = Path(paper.__file__).parent / "tables"
 PAPER = published()
@@ -42,12 +43,12 @@ def test_all_files_have_the_same_columns_and_hold_numbers_only() -> None:
 
 
 def test_a_number_that_stands_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = published_module._rows
+    rows = numbers.table_rows
 
     def doubled(file: str) -> list[dict[str, str]]:
         return rows(file) * (2 if file == ATOMIC else 1)
 
-    monkeypatch.setattr(published_module, "_rows", doubled)
+    monkeypatch.setattr(numbers, "table_rows", doubled)
     with pytest.raises(InputError, match="twice"):
         published()
 

@@ -10,12 +10,11 @@ import pytest
 from checkout import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from video_fixture import burnt_in, cut_copy, write_video
+from video_fixture import burnt_in, cut_copy, frames, write_video
 
 from schemas.rejects import RejectCode
 from trajpilot_core.video import table as table_module
-from trajpilot_core.video.clips import frame_times_s
-from trajpilot_core.video.decode import DecodedClip, clips, frames
+from trajpilot_core.video.decode import DecodedClip, clips, frame_times_s
 from trajpilot_core.video.probe import VideoError, probe
 from trajpilot_core.video.pyav_backend import PyavReader
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from video_fixture import burnt_in, cut_copy, with_matrix, write_video
+from video_fixture import burnt_in, cut_copy, frames, with_matrix, write_video
 
 from schemas.rejects import RejectCode
-from trajpilot_core.video.clips import frame_times_s
-from trajpilot_core.video.decode import DecodedClip, clips, frames
+from trajpilot_core.video.decode import DecodedClip, clips, frame_times_s
 from trajpilot_core.video.probe import VideoError, probe
 
 needs_decord = pytest.mark.skipif(platform.machine() != "x86_64", reason="decord has wheels for x86-64 only")

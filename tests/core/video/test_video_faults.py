@@ -315,7 +315,6 @@ def test_a_hole_of_one_frame_is_a_mismatch_where_a_clock_tick_is_a_frame(tmp_pat
         pts=np.arange(10),
         dts=np.arange(10),
         is_key=np.ones(10, bool),
-        is_corrupt=np.zeros(10, bool),
         shown=np.array([0, 1, 2, 4, 5]),
         tick_s=av.open(str(path)).streams.video[0].time_base,
         fps=30.0,

@@ -8,7 +8,7 @@ from functools import partial
 
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
-from trajpilot_core.corpora.base import Candidate, Fault, Published, Reader
+from trajpilot_core.corpora.base import Candidate, Fault, Published
 from trajpilot_core.corpora.egoexo4d.descriptions import choose_annotation, count_descriptions
 from trajpilot_core.corpora.egoexo4d.download import download_of
 from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, list_release, read_release
@@ -52,13 +52,10 @@ EGOEXO4D_ATOMIC = CorpusSpec(
     name="egoexo4d_atomic",
     title="Ego-Exo4D, atomic descriptions",
     ids=CORPUS,
-    reader=Reader(
-        read=partial(read_release, kind=ATOMIC),
-        listing=partial(list_release, kind=ATOMIC),
-        published=PUBLISHED,
-        n_classes=lambda config: config.atomic.classes if config.atomic.vocabulary == "closed" else None,
-    ),
+    read=partial(read_release, kind=ATOMIC),
+    listing=partial(list_release, kind=ATOMIC),
+    published=PUBLISHED,
+    n_classes=lambda config: config.atomic.classes if config.atomic.vocabulary == "closed" else None,
     download=download_of(ATOMIC_FILE),
-    settings="atomic",
     layout="egoexo4d",
 )

@@ -21,13 +21,12 @@ from trajpilot_core.corpora.base import (
     CorpusReading,
     Fault,
     Published,
-    Reader,
     Released,
     TakeFiles,
-    counts_of_reader,
+    count,
 )
-from trajpilot_core.corpora.egoexo4d.atomic import ATOMIC_FILE
-from trajpilot_core.corpora.egoexo4d.descriptions import choose_annotation, count_descriptions, read_annotation
+from trajpilot_core.corpora.egoexo4d.atomic import ATOMIC_FILE, read_one
+from trajpilot_core.corpora.egoexo4d.descriptions import count_descriptions, read_annotation
 from trajpilot_core.corpora.egoexo4d.download import download_of
 from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.shots import DescribedShot, attempt_of, outcome_of
@@ -65,7 +64,7 @@ class _Shot:
     at: int
     """Place among the take's points."""
     attempt: str
-    told: DescribedShot
+    outcome: DescribedShot
 
     @property
     def event(self) -> str:
@@ -84,17 +83,15 @@ class _Mined:
 
     def read(self, found: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
         """Return a take with all points of its chosen annotator."""
-        take, path = found.take.take_id, found.path
+        take = found.take.take_id
         if config.basketball.takes == "basketball" and not is_basketball(found.take):
             fault = Fault(RejectCode.FILTERED, "its task is none of basketball (ingest.basketball.takes)")
-            return None, [fault.reject(take, count_descriptions(found.value), path)]
+            return None, [fault.reject(take, count_descriptions(found.value), found.path)]
         self.scenarios.add(found.take.scenario)
-        points, rejects = choose_annotation(found.value, take, path, config)
-        if not points:
-            none = Fault(RejectCode.UNLABELLED, "no description passed the filters")
-            return None, [*rejects, none.reject(take, 0, path)]
-        self.following[take] = _following(found.value, points, config)
-        return Candidate(found.take, found.released, tuple(points), path), rejects
+        candidate, rejects = read_one(found, config)
+        if candidate is not None:
+            self.following[take] = _following(found.value, candidate.points, config)
+        return candidate, rejects
 
 
 def is_basketball(take: TakeFiles) -> bool:
@@ -116,9 +113,9 @@ def _following(entries: object, points: Sequence[AnnotatedPoint], config: Ingest
     after = {a.offset: b for a, b in pairwise(everyone)}
     mine = subject_phrases(config)
     return {
-        place: point
-        for place, point in after.items()
-        if place in own and (point.offset in own or not _states_shot(point.text, config, mine))
+        offset: point
+        for offset, point in after.items()
+        if offset in own and (point.offset in own or not _states_shot(point.text, config, mine))
     }
 
 
@@ -185,15 +182,15 @@ def _mine(candidate: Candidate, mined: _Mined, config: IngestConfig) -> tuple[li
         if attempt is None:
             continue
         following = mined.following[take].get(point.offset)
-        told = outcome_of(point.text, following.text if following else None, config.basketball)
+        outcome = outcome_of(point.text, following.text if following else None, config.basketball)
         if at == 0:
             faults[at] = Fault(RejectCode.NO_CONTEXT, f"the shot {point.text[:80]!r} is described first")
-        elif told is None:
+        elif outcome is None:
             faults[at] = Fault(RejectCode.NO_OUTCOME, f"no text states the outcome of {point.text[:80]!r}")
-        elif told.verdict == "ambiguous":
-            faults[at] = Fault(RejectCode.OUTCOME_AMBIGUOUS, f"{told.text[:80]!r} after {point.text[:80]!r}")
+        elif outcome.verdict == "ambiguous":
+            faults[at] = Fault(RejectCode.OUTCOME_AMBIGUOUS, f"{outcome.text[:80]!r} after {point.text[:80]!r}")
         else:
-            shots.append(_Shot(take, at, attempt, told))
+            shots.append(_Shot(take, at, attempt, outcome))
     mined.counts.update(fault.code for fault in faults.values())
     return shots, faults
 
@@ -205,7 +202,7 @@ def _roles(found: CorpusReading, shots: dict[str, list[_Shot]], config: IngestCo
         return dict(released)
     numbers: dict[str, Counts] = {}
     for take in (take for take in released if shots[take]):
-        made = sum(shot.told.verdict == "made" for shot in shots[take])
+        made = sum(shot.outcome.verdict == "made" for shot in shots[take])
         numbers[take] = (made, len(shots[take]) - made)
     test = draw_test(numbers, config.basketball)
     return {take: "test" if take in test else "train" for take in released}
@@ -217,7 +214,7 @@ def _unbalanced(shots: dict[str, list[_Shot]], roles: dict[str, Released], confi
         return frozenset()
     sides: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for take, found in shots.items():
-        sides[roles[take]] += [(shot.event, shot.told.verdict) for shot in found]
+        sides[roles[take]] += [(shot.event, shot.outcome.verdict) for shot in found]
     return frozenset().union(*(surplus(side, config.basketball.seed) for side in sides.values()))
 
 
@@ -245,19 +242,19 @@ def _segments(
     start_s, end_s = midpoint_intervals(anchor_s, float(anchor_s[-1]), config.interval_cap_s)
     for shot in kept:
         following = mined.following[take].get(points[shot.at].offset)
-        evidence = following if following is not None and following.text == shot.told.text else points[shot.at]
-        told = {
+        evidence = following if following is not None and following.text == shot.outcome.text else points[shot.at]
+        by_role = {
             "context": Details(event=shot.event, role="context"),
             "shot": Details(
                 event=shot.event,
                 role="shot",
                 attempt=shot.attempt,
-                outcome=shot.told.verdict,
-                evidence=shot.told.text,
+                outcome=shot.outcome.verdict,
+                evidence=shot.outcome.text,
                 evidence_s=evidence.time_s,
             ),
         }
-        for at, details in ((shot.at - 1, told["context"]), (shot.at, told["shot"])):
+        for at, details in ((shot.at - 1, by_role["context"]), (shot.at, by_role["shot"])):
             span_s = max(0.0, float(start_s[at])), float(end_s[at])
             yield points[at]._replace(span_s=span_s, details=details, group=shot.event)
 
@@ -266,7 +263,7 @@ def _counts(
     mined: _Mined, shots: dict[str, list[_Shot]], roles: dict[str, Released], out: frozenset[str]
 ) -> tuple[CorpusCount, ...]:
     every = [shot for found in shots.values() for shot in found]
-    sides = Counter(f"{s.told.verdict}, {roles[s.take]}" for s in every if s.event not in out)
+    sides = Counter(f"{s.outcome.verdict}, {roles[s.take]}" for s in every if s.event not in out)
     rows = {
         "shot attempts": len(every) + mined.counts.total(),
         "attempts without outcome": mined.counts[RejectCode.NO_OUTCOME],
@@ -275,7 +272,7 @@ def _counts(
         "takes with such shots": sum(bool(found) for found in shots.values()),
         **{name: sides[name] for name in ("made, train", "missed, train", "made, test", "missed, test")},
     }
-    return counts_of_reader((what, n, PAPER.get(what), SETTINGS) for what, n in rows.items())
+    return tuple(count(what, n, PAPER.get(what), SETTINGS) for what, n in rows.items())
 
 
 def _kind(mined: _Mined) -> AnnotationKind:
@@ -286,15 +283,12 @@ EGOEXO4D_BASKETBALL = CorpusSpec(
     name="egoexo4d_basketball",
     title="Ego-Exo4D, basketball shots",
     ids=CORPUS,
-    reader=Reader(
-        read=read_basketball,
-        listing=partial(list_release, kind=_kind(_Mined())),
-        published=PUBLISHED,
-        horizons=WINDOW,
-        splits="annotations/splits.json, or given by the draw (ingest.basketball.split)",
-    ),
+    read=read_basketball,
+    listing=partial(list_release, kind=_kind(_Mined())),
+    published=PUBLISHED,
+    horizons=WINDOW,
+    splits="annotations/splits.json, or given by the draw (ingest.basketball.split)",
     download=download_of(ATOMIC_FILE),
-    settings="basketball",
     layout="basketball",
     has_goal=False,
 )

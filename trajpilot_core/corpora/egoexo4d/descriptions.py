@@ -1,6 +1,5 @@
 """Descriptions of one take: filters, duplicates, and the choice of one annotator (docs/decisions/ingest.md)."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -84,7 +83,8 @@ def _filtered(uid: str, annotator: str, descriptions: list[object], config: Inge
     points = [p for i, p in enumerate(ordered) if i == 0 or p[:2] != ordered[i - 1][:2]]
     double = [p for i, p in enumerate(ordered) if i > 0 and p[:2] == ordered[i - 1][:2]]
     faults += [(p.offset, Fault(RejectCode.DUPLICATE, f"{shown(p.text)!r} at {p.time_s} s")) for p in double]
-    return Annotation(uid, points, sorted(faults), len(descriptions), _is_reordered(accepted))
+    is_reordered = any(a.time_s > b.time_s for a, b in pairwise(accepted))
+    return Annotation(uid, points, sorted(faults), len(descriptions), is_reordered)
 
 
 def read_description(value: object, config: IngestConfig) -> tuple[float, str] | Fault:
@@ -116,10 +116,6 @@ def _filter_fault(subject: object, unsure: bool | None, visible: bool | None, co
     if config.require_ego_visible and not visible:
         return Fault(RejectCode.NOT_EGO_VISIBLE, f"ego_visible is {visible}")
     return None
-
-
-def _is_reordered(points: Sequence[AnnotatedPoint]) -> bool:
-    return any(a.time_s > b.time_s for a, b in pairwise(points))
 
 
 def _rejects_of(annotation: Annotation, take: str, path: str) -> list[Reject]:

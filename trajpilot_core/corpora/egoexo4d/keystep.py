@@ -19,9 +19,8 @@ from trajpilot_core.corpora.base import (
     CorpusReading,
     Fault,
     Published,
-    Reader,
     by_start,
-    counts_of_reader,
+    count,
     span_point,
 )
 from trajpilot_core.corpora.egoexo4d.download import download_of
@@ -180,7 +179,7 @@ def _counts(reading: CorpusReading) -> tuple[CorpusCount, ...]:
         ("segments that are not essential", sum(d.is_essential is False for d in known), "essential_only"),
         (f"labels with {OFFICIAL_MIN} training segments or more", frequent, "min_label_train"),
     )
-    return counts_of_reader((what, n, None, f"ingest.keystep.{setting}") for what, n, setting in rows)
+    return tuple(count(what, n, setting=f"ingest.keystep.{setting}") for what, n, setting in rows)
 
 
 def _kind(files: _Files) -> AnnotationKind:
@@ -206,13 +205,10 @@ EGOEXO4D_KEYSTEP = CorpusSpec(
     name="egoexo4d_keystep",
     title="Ego-Exo4D, keysteps",
     ids=CORPUS,
-    reader=Reader(
-        read=read_keystep,
-        listing=partial(list_release, kind=_kind(_Files())),
-        published=PUBLISHED,
-        unit="keysteps",
-    ),
+    read=read_keystep,
+    listing=partial(list_release, kind=_kind(_Files())),
+    published=PUBLISHED,
+    unit="keysteps",
     download=download_of(KEYSTEP_FILE),
-    settings="keystep",
     layout="keystep",
 )

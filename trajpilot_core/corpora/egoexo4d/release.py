@@ -23,7 +23,7 @@ from trajpilot_core.corpora.egoexo4d.takes import (
     used_split,
 )
 from trajpilot_core.corpora.formats.folders import Folders, leftover_rejects, read_document
-from trajpilot_core.corpora.formats.strict_json import JsonFaultError, Repeated, parse
+from trajpilot_core.corpora.formats.strict_json import FileFaultError, Repeated, parse
 from trajpilot_core.store.corpus_files import Corpus, leftovers
 
 
@@ -141,7 +141,7 @@ def _read_annotations(corpus: Corpus, path: str) -> tuple[Mapping[str, object], 
     document = parse(read_document(corpus, path), path, refuse_nan=False)
     annotations = document.get("annotations") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(annotations, dict) or isinstance(document, Repeated):
-        raise JsonFaultError(path, "expected one object with one object `annotations`", None)
+        raise FileFaultError(path, "expected one object with one object `annotations`")
     return document, sorted(_takes_of(annotations), key=lambda row: row[0])
 
 

@@ -48,19 +48,18 @@ def is_word(wanted: str, found: str) -> bool:
     return stem(found) == ending or (len(wanted) >= LONG and stem(found).endswith(ending))
 
 
-def found_at(pattern: str, words: Sequence[str], near: int = NEAR) -> int | None:
+def found_at(pattern: str, words: Sequence[str]) -> int | None:
     """Return where a pattern begins in a text, None where it does not stand there.
 
     Args:
         pattern: words in order.
         words: of the text, see `words_of`.
-        near: most words between two of the pattern.
     """
     wanted = words_of(pattern)
     for first in range(len(words)):
         at: int | None = first if is_word(wanted[0], words[first]) else None
         for word in wanted[1:]:
-            after = range(at + 1, min(len(words), at + 2 + near)) if at is not None else range(0)
+            after = range(at + 1, min(len(words), at + 2 + NEAR)) if at is not None else range(0)
             at = next((i for i in after if is_word(word, words[i])), None)
         if at is not None:
             return first

@@ -81,7 +81,7 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
             takes.usable.pop(uid, None)
             takes.faults[uid] = Fault(RejectCode.RECORD_MALFORMED, "takes.json holds the take_uid more than once")
         else:
-            _add(takes, uid, record, captures() if _lacks_capture(record) else {}, config)
+            _add(takes, uid, record, captures() if isinstance(record, dict) and "capture" not in record else {}, config)
     if not any(takes):
         found = type(parse(content, TAKES, refuse_nan=True)).__name__
         raise InputError(f"{TAKES} holds {found} without takes, expected a list of takes; {ADVICE}")
@@ -113,10 +113,6 @@ def used_split(released: str | None, config: IngestConfig) -> Released | None:
 def _only(values: set[object]) -> str | None:
     value = next(iter(values)) if len(values) == 1 else None
     return value if isinstance(value, str) else None
-
-
-def _lacks_capture(record: object) -> bool:
-    return isinstance(record, dict) and "capture" not in record
 
 
 def _captures(corpus: Corpus) -> dict[str, object]:
@@ -151,17 +147,19 @@ def _take_files(uid: str, record: object, captures: dict[str, object], config: I
     camera, stream = _head_camera(take, capture)
     capture_name, capture_root = _capture_folder(capture)
     capture_key = capture_name or as_id(take.get("capture_uid"))
+    stand_in = f"participant:{participant}" if participant else f"take:{uid}"
+    has_trajectory = as_bool(take.get("has_trimmed_trajectory")) is not False  # where it says so, the disk decides
     return TakeFiles(
         uid=uid,
-        corpus=_corpus_of(take),
+        corpus=SIMULATED if take.get("university_name") == SIMULATED else CORPUS,
         take_id=take_id(uid),
         name=name,
         scenario=as_text(take.get("task_name")) or as_text(take.get("parent_task_name")) or "unknown",
         participant=participant,
-        capture=capture_key or _stand_in(uid, participant),
+        capture=capture_key or stand_in,
         camera=f"{camera}_{as_text(stream.get('stream_id')) or '214-1'}",
         video=_video_path(folder, stream, config),
-        trajectory=_trajectory_path(folder, take),
+        trajectory=f"{folder}/{TRAJECTORY}" if has_trajectory else None,
         timesync=f"{capture_root}/timesync.csv" if capture_root else None,
         calibration=f"{folder}/{CALIBRATION}",
         timesync_start=as_integer(take.get("timesync_start_idx")),
@@ -169,16 +167,6 @@ def _take_files(uid: str, record: object, captures: dict[str, object], config: I
         task_ids=tuple(n for n in map(as_integer, map(take.get, ("task_id", "parent_task_id"))) if n is not None),
         task_names=tuple(t for t in map(as_text, map(take.get, ("task_name", "parent_task_name"))) if t is not None),
     )
-
-
-def _corpus_of(take: dict[str, object]) -> str:
-    """Return the corpus of a take; one whose record says that it was simulated is never called real."""
-    return SIMULATED if take.get("university_name") == SIMULATED else CORPUS
-
-
-def _stand_in(uid: str, participant: str | None) -> str:
-    """Return what groups takes whose capture is unknown: the participant, else the take itself."""
-    return f"participant:{participant}" if participant else f"take:{uid}"
 
 
 def _folder(uid: str, take: dict[str, object]) -> tuple[str, str]:
@@ -237,11 +225,6 @@ def _video_path(folder: str, stream: dict[str, object], config: IngestConfig) ->
         )
     path = PurePosixPath(folder, relative)
     return str(path if config.video == "full" else path.parent / "downscaled" / "448" / path.name)
-
-
-def _trajectory_path(folder: str, take: dict[str, object]) -> str | None:
-    """Return the pose file; None where the corpus says that it has none. The disk decides the rest."""
-    return None if as_bool(take.get("has_trimmed_trajectory")) is False else f"{folder}/{TRAJECTORY}"
 
 
 def _capture_folder(capture: dict[str, object]) -> tuple[str | None, str | None]:

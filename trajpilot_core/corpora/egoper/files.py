@@ -6,13 +6,12 @@ leaves open: docs/decisions/segment-corpora.md. The unit that is counted is the 
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.base import Fault, parted
 from trajpilot_core.corpora.formats.fields import as_id, as_integer, as_object, as_span, as_text, shown
-from trajpilot_core.corpora.formats.strict_json import JsonFaultError, parse
+from trajpilot_core.corpora.formats.strict_json import FileFaultError, parse
 from trajpilot_core.store.corpus_files import SAFE_NAME
 
 MALFORMED = RejectCode.RECORD_MALFORMED
@@ -72,47 +71,38 @@ def parse_annotation(content: bytes, where: str) -> EgoPerFile:
     """Parse annotation.json: action indices count per task, so steps are joined by name.
 
     Raises:
-        JsonFaultError: the file is no such JSON, or a task of it has no list of videos, so that they cannot be counted.
+        FileFaultError: the file is no such JSON, or a task of it has no list of videos, so that they cannot be counted.
     """
     document = as_object(parse(content, where, refuse_nan=False))
     if not document:
-        raise JsonFaultError(where, "expected one object, task -> its annotation, with each task once", None)
-    _check_lists(document, where)
-    times = Counter(as_id(video.get("video_id")) for value in document.values() for video in _videos(value))
+        raise FileFaultError(where, "expected one object, task -> its annotation, with each task once")
+    listed = _records(document, where)
+    records = [record for of_task in listed.values() for record in of_task]
+    times = Counter(as_id(record.get("video_id")) for record in records if isinstance(record, dict))
     videos: list[EgoPerVideo] = []
     lost: list[tuple[str, int, Fault]] = []
     steps: dict[str, tuple[str, ...]] = {}
     for task, value in sorted(document.items()):
         names = _names(task, value)
         if isinstance(names, Fault):
-            lost += _all_lost(value, names)
+            lost += [(_id(record), _count(record), names) for record in listed[task]] or [("", 0, names)]
             continue
         steps[task] = tuple(names.actions[i] for i in sorted(names.actions) if i != BACKGROUND_INDEX)
-        good, bad = parted(((_id(r), _count(r)), _video(task, r, names, times)) for r in _listed(value))
+        good, bad = parted(((_id(r), _count(r)), _video(task, r, names, times)) for r in listed[task])
         videos += good
-        lost += [(*place, fault) for place, fault in bad]
-    n_units = sum(_count(record) for value in document.values() for record in _listed(value))
-    return EgoPerFile(tuple(videos), tuple(lost), steps, n_units)
+        lost += [(*key, fault) for key, fault in bad]
+    return EgoPerFile(tuple(videos), tuple(lost), steps, sum(map(_count, records)))
 
 
-def _check_lists(document: dict[str, object], where: str) -> None:
+def _records(document: dict[str, object], where: str) -> dict[str, list[object]]:
+    """Return task -> the records of its videos."""
+    found: dict[str, list[object]] = {}
     for task, value in document.items():
         segments = value.get("segments") if isinstance(value, dict) else None
         if not isinstance(segments, list):
-            raise JsonFaultError(where, f"`segments` of task {shown(task)} is {shown(segments)}, expected a list", None)
-
-
-def _listed(value: object) -> list[object]:
-    segments = value.get("segments") if isinstance(value, dict) else None
-    return segments if isinstance(segments, list) else []
-
-
-def _videos(value: object) -> Iterator[dict[str, object]]:
-    yield from (record for record in _listed(value) if isinstance(record, dict))
-
-
-def _all_lost(value: object, fault: Fault) -> list[tuple[str, int, Fault]]:
-    return [(_id(record), _count(record), fault) for record in _listed(value)] or [("", 0, fault)]
+            raise FileFaultError(where, f"`segments` of task {shown(task)} is {shown(segments)}, expected a list")
+        found[task] = segments
+    return found
 
 
 def _id(record: object) -> str:
@@ -207,13 +197,13 @@ def parse_split(content: bytes, where: str) -> list[str]:
     """Parse a list of video ids, one per line, without suffix; empty lines and a suffix .mp4 do no harm.
 
     Raises:
-        JsonFaultError: not UTF-8, or lines of which none can be a video id.
+        FileFaultError: not UTF-8, or lines of which none can be a video id.
     """
     try:
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise JsonFaultError(where, f"not UTF-8 ({error.reason})", error.start) from error
+        raise FileFaultError(where, f"not UTF-8 ({error.reason})", error.start) from error
     ids = [line.strip().removesuffix(".mp4") for line in lines if line.strip()]
     if ids and not any(SAFE_NAME.fullmatch(name) for name in ids):
-        raise JsonFaultError(where, f"expected one video id a line, it begins with {shown(ids[0])!r}", None)
+        raise FileFaultError(where, f"expected one video id a line, it begins with {shown(ids[0])!r}")
     return ids

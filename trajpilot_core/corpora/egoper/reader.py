@@ -16,10 +16,9 @@ from trajpilot_core.corpora.base import (
     Fault,
     Listing,
     Published,
-    Reader,
     Released,
     TakeFiles,
-    counts_of_reader,
+    count,
     span_point,
 )
 from trajpilot_core.corpora.egoper.files import (
@@ -186,27 +185,18 @@ def _take(video: EgoPerVideo, folders: Folders) -> TakeFiles:
     )
 
 
-def union_of_steps(document: EgoPerFile) -> frozenset[str]:
-    """Return the steps of all tasks, joined by name; background is none of them."""
-    return frozenset(normalise(step, ()) for steps in document.steps.values() for step in steps)
-
-
 def _counts(document: EgoPerFile, gathered: ReaderState) -> tuple[CorpusCount, ...]:
-    rows: list[tuple[str, int, int | None, str]] = [
-        ("tasks", len(document.steps), 5, ""),
-        ("videos as released", len(document.videos) + len(document.lost), None, ""),
-        ("steps, each task's own", sum(len(steps) for steps in document.steps.values()), None, ""),
-        ("steps, joined by name", len(union_of_steps(document)), 57, ""),
-    ]
-    for what, setting in (
-        ("background segments", "ingest.egoper.keep_background"),
-        ("segments with an error", "ingest.egoper.leave_out"),
-        ("videos without an error, train", ""),
-        ("videos without an error, test", ""),
-        (OVERLAPS, ""),
-    ):
-        rows.append((what, gathered.counts[what], None, setting))
-    return counts_of_reader(rows)
+    joined = {normalise(step, ()) for steps in document.steps.values() for step in steps}
+    settings = {"background segments": "keep_background", "segments with an error": "leave_out"}
+    without = ("videos without an error, train", "videos without an error, test", OVERLAPS)
+    return (
+        count("tasks", len(document.steps), 5),
+        count("videos as released", len(document.videos) + len(document.lost)),
+        count("steps, each task's own", sum(len(steps) for steps in document.steps.values())),
+        count("steps, joined by name", len(joined), 57),
+        *(count(what, gathered.counts[what], setting=f"ingest.egoper.{name}") for what, name in settings.items()),
+        *(count(what, gathered.counts[what]) for what in without),
+    )
 
 
 def list_egoper(corpus: Corpus, config: IngestConfig) -> Listing:
@@ -237,19 +227,16 @@ EGOPER = CorpusSpec(
     name="egoper",
     title="EgoPER",
     ids=CORPUS,
-    reader=Reader(
-        read=read_egoper,
-        listing=list_egoper,
-        published=PUBLISHED,
-        splits="the split lists",
-        unit="segments",
-    ),
+    read=read_egoper,
+    listing=list_egoper,
+    published=PUBLISHED,
+    splits="the split lists",
+    unit="segments",
     download=Download(
         kinds=(FileKind("annotations", (ANNOTATION,)),),
         commands=(),
         access="ask its authors by e-mail (https://www.khoury.northeastern.edu/home/eelhami/egoper.htm); unpack each "
         "task's videos to ROOT/<task>/trim_videos, its three lists to ROOT/<task>, annotation.json to ROOT",
     ),
-    settings="egoper",
     layout="egoper",
 )

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.base import Fault, parted
 from trajpilot_core.corpora.formats.fields import shown
-from trajpilot_core.corpora.formats.strict_csv import CsvFaultError, CsvRow, parse_table
+from trajpilot_core.corpora.formats.strict_csv import CsvRow, parse_table
+from trajpilot_core.corpora.formats.strict_json import FileFaultError
 from trajpilot_core.store.corpus_files import SAFE_NAME
 
 HEADER = (
@@ -61,12 +62,12 @@ def parse_actions(content: bytes, where: str) -> EpicFile:
     """Parse EPIC_100_train.csv or EPIC_100_validation.csv.
 
     Raises:
-        CsvFaultError: the file is no such table, or it is cut off.
+        FileFaultError: the file is no such table, or it is cut off.
     """
     rows = parse_table(content, where, COLUMNS, ends_lines=True)
     times = Counter(row.cells["narration_id"] for row in rows if row.cells is not None)
     actions, lost = parted((((row.cells or {}).get("video_id", ""), row.line), _action(row, times)) for row in rows)
-    return EpicFile(actions, tuple((*place, fault) for place, fault in lost), len(rows))
+    return EpicFile(actions, tuple((*key, fault) for key, fault in lost), len(rows))
 
 
 def _action(row: CsvRow, times: Counter[str]) -> Action | Fault:
@@ -82,9 +83,9 @@ def _action(row: CsvRow, times: Counter[str]) -> Action | Fault:
             MALFORMED, f"narration_id {shown(uid)!r} stands {times[uid]} times, video {video} of {participant}"
         )
     start_s, stop_s = seconds_of(cells["start_timestamp"]), seconds_of(cells["stop_timestamp"])
-    told = cells["narration_timestamp"]
-    narration_s = seconds_of(told) if told else None
-    if start_s is None or stop_s is None or (told and narration_s is None):
+    narrated = cells["narration_timestamp"]
+    narration_s = seconds_of(narrated) if narrated else None
+    if start_s is None or stop_s is None or (narrated and narration_s is None):
         stamps = [cells[f"{name}_timestamp"] for name in ("start", "stop", "narration")]
         return Fault(RejectCode.TS_INVALID, f"timestamps are {shown(stamps)}, expected HH:MM:SS.ss")
     classes = [cells["verb_class"], cells["noun_class"]]
@@ -107,12 +108,14 @@ def parse_classes(content: bytes, where: str) -> dict[int, str]:
     """Parse EPIC_100_verb_classes.csv or EPIC_100_noun_classes.csv: id -> key.
 
     Raises:
-        CsvFaultError: the file is no such table, or ids are not 0, 1, 2 and so on, each once.
+        FileFaultError: the file is no such table, or ids are not 0, 1, 2 and so on, each once.
     """
     rows = [row.cells for row in parse_table(content, where, ("id", "key"))]
     names = {int(r["id"]): r["key"] for r in rows if r is not None and CLASS.fullmatch(r["id"]) and r["key"]}
     if not names or len(names) != len(rows) or set(names) != set(range(len(rows))):
-        raise CsvFaultError(where, f"the ids of {len(rows)} classes are not 0 to {len(rows) - 1}, each once with a key")
+        raise FileFaultError(
+            where, f"the ids of {len(rows)} classes are not 0 to {len(rows) - 1}, each once with a key"
+        )
     return names
 
 
@@ -120,7 +123,7 @@ def parse_class_list(content: bytes, where: str, column: str) -> frozenset[int]:
     """Parse EPIC_100_tail_verbs.csv or EPIC_100_tail_nouns.csv.
 
     Raises:
-        CsvFaultError: the file is no such table.
+        FileFaultError: the file is no such table.
     """
     return frozenset(int(text) for text in _column(content, where, column, CLASS))
 
@@ -129,7 +132,7 @@ def parse_participants(content: bytes, where: str) -> frozenset[str]:
     """Parse EPIC_100_unseen_participant_ids_validation.csv.
 
     Raises:
-        CsvFaultError: the file is no such table.
+        FileFaultError: the file is no such table.
     """
     return frozenset(_column(content, where, "participant_id", SAFE_NAME))
 
@@ -138,11 +141,11 @@ def _column(content: bytes, where: str, column: str, form: re.Pattern[str]) -> l
     texts = []
     rows = parse_table(content, where, (column,))
     if not rows:
-        raise CsvFaultError(where, f"nothing stands below the header {column}")
+        raise FileFaultError(where, f"nothing stands below the header {column}")
     for row in rows:
         text = "" if row.cells is None else row.cells[column].strip()
         if not form.fullmatch(text):
-            raise CsvFaultError(where, f"{column} is {shown(text)!r}", row.line)
+            raise FileFaultError(where, f"{column} is {shown(text)!r}", row.line, "line")
         texts.append(text)
     return texts
 

@@ -16,10 +16,9 @@ from trajpilot_core.corpora.base import (
     CorpusReading,
     Fault,
     Listing,
-    Reader,
     Released,
     TakeFiles,
-    counts_of_reader,
+    count,
 )
 from trajpilot_core.corpora.epic_kitchens.files import (
     Action,
@@ -68,6 +67,8 @@ class _KnownEpic(NamedTuple):
     folders: Folders
     config: EpicConfig
     classes: EpicClasses
+    class_paths: tuple[str, ...]
+    """Tables of classes and sets."""
     tables: dict[Released, str]
 
 
@@ -93,21 +94,12 @@ def _known(corpus: Corpus, config: IngestConfig) -> _KnownEpic:
         )
     folders = Folders(corpus)
     tables = {role: needed(folders, places(PLACES, name), ADVICE) for role, name in TABLES.items()}
-    return _KnownEpic(folders, epic, _classes(folders), tables)
+    paths = {name: needed(folders, places(PLACES, name), ADVICE) for name in CLASS_FILES}
+    return _KnownEpic(folders, epic, _classes(corpus, paths), tuple(paths.values()), tables)
 
 
-def class_paths(folders: Folders) -> dict[str, str]:
-    """Return name -> path of the tables of classes and sets.
-
-    Raises:
-        InputError: one is absent.
-    """
-    return {name: needed(folders, places(PLACES, name), ADVICE) for name in CLASS_FILES}
-
-
-def _classes(folders: Folders) -> EpicClasses:
-    paths = class_paths(folders)
-    content = {name: read_document(folders.corpus, path) for name, path in paths.items()}
+def _classes(corpus: Corpus, paths: dict[str, str]) -> EpicClasses:
+    content = {name: read_document(corpus, path) for name, path in paths.items()}
     return EpicClasses(
         parse_classes(content[VERBS], paths[VERBS]),
         parse_classes(content[NOUNS], paths[NOUNS]),
@@ -254,24 +246,19 @@ def _take(known: _KnownEpic, participant: str, video_id: str) -> TakeFiles:
 
 
 def _counts(known: _KnownEpic, files: Sequence[_SplitRows], gathered: ReaderState) -> tuple[CorpusCount, ...]:
-    gap = "ingest.epic_kitchens.gap_s"
-    rows: list[tuple[str, int, int | None, str]] = [
-        ("verb classes", len(known.classes.verbs), None, ""),
-        ("noun classes", len(known.classes.nouns), None, ""),
-    ]
+    rows = [count("verb classes", len(known.classes.verbs)), count("noun classes", len(known.classes.nouns))]
     for table in files:
         role, actions = table.released, table.file.actions
         early = f"actions that start too early, {role}"
         pairs = len({(a.verb_class, a.noun_class) for a in actions})
         rows += [
-            (f"rows as released, {role}", table.file.n_units, None, ""),
-            (f"videos as released, {role}", len({a.video_id for a in actions}), None, ""),
-            (f"pairs of verb and noun, {role}", pairs, 3568 if role == "train" else None, ""),
-            (f"rows without a narration time, {role}", sum(a.narration_s is None for a in actions), None, ""),
-            (early, gathered.counts[early], None, gap),
+            count(f"rows as released, {role}", table.file.n_units),
+            count(f"videos as released, {role}", len({a.video_id for a in actions})),
+            count(f"pairs of verb and noun, {role}", pairs, 3568 if role == "train" else None),
+            count(f"rows without a narration time, {role}", sum(a.narration_s is None for a in actions)),
+            count(early, gathered.counts[early], setting="ingest.epic_kitchens.gap_s"),
         ]
-    rows.append((OVERLAPS, gathered.counts[OVERLAPS], None, ""))
-    return counts_of_reader(rows)
+    return *rows, count(OVERLAPS, gathered.counts[OVERLAPS])
 
 
 def list_epic(corpus: Corpus, config: IngestConfig) -> Listing:
@@ -283,7 +270,7 @@ def list_epic(corpus: Corpus, config: IngestConfig) -> Listing:
     known = _known(corpus, config)
     ids = {(a.participant, a.video_id) for rows in _files(known) for a in rows.file.actions}
     videos = {video_path(known.folders, participant, video_id) for participant, video_id in ids}
-    files = {*known.tables.values(), *class_paths(known.folders).values()}
+    files = {*known.tables.values(), *known.class_paths}
     return listing_of(known.folders, files | videos)
 
 
@@ -291,7 +278,10 @@ EPIC_KITCHENS = CorpusSpec(
     name="epic_kitchens",
     title="EPIC-KITCHENS-100",
     ids=CORPUS,
-    reader=Reader(read=read_epic, listing=list_epic, splits="the action tables", unit="rows"),
+    read=read_epic,
+    listing=list_epic,
+    splits="the action tables",
+    unit="rows",
     download=Download(
         kinds=(
             FileKind("training actions", places(PLACES, TABLES["train"])),
@@ -308,7 +298,6 @@ EPIC_KITCHENS = CorpusSpec(
         ),
         access="annotations are CC BY-NC 4.0: no commercial use",
     ),
-    settings="epic_kitchens",
     layout="epic_kitchens",
     has_goal=False,
 )

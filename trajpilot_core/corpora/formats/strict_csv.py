@@ -6,16 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trajpilot_core.corpora.formats.fields import shown
-from trajpilot_core.errors import InputError
-
-
-class CsvFaultError(InputError):
-    """A file is not the table that the corpus documents; `line` is where reading stopped, if known."""
-
-    def __init__(self, where: str, detail: str, line: int | None = None) -> None:
-        place = "" if line is None else f" at line {line}"
-        super().__init__(f"{where} cannot be read: {detail}{place}; download the file again")
-        self.detail, self.line = f"{detail}{place}", line
+from trajpilot_core.corpora.formats.strict_json import FileFaultError
 
 
 class CsvRow(NamedTuple):
@@ -40,21 +31,21 @@ def parse_table(
         ends_lines: the release ends its last line too, so that a file which does not is cut off.
 
     Raises:
-        CsvFaultError: not UTF-8, no table, a column absent or named twice, or the last row is cut off.
+        FileFaultError: not UTF-8, no table, a column absent or named twice, or the last row is cut off.
     """
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise CsvFaultError(where, f"not UTF-8 at byte {error.start}") from error
+        raise FileFaultError(where, f"not UTF-8 at byte {error.start}") from error
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         header = next(reader, [])
         _check_header(header, columns, where)
         rows = [_row(reader.line_num, header, cells) for cells in reader if cells]
     except csv.Error as error:
-        raise CsvFaultError(where, f"no table ({error})", reader.line_num) from error
+        raise FileFaultError(where, f"no table ({error})", reader.line_num, "line") from error
     if rows and not text.endswith("\n") and (ends_lines or rows[-1].cells is None):
-        raise CsvFaultError(where, "the last row has no end, the file is cut off", rows[-1].line)
+        raise FileFaultError(where, "the last row has no end, the file is cut off", rows[-1].line, "line")
     return rows
 
 
@@ -62,7 +53,7 @@ def _check_header(header: list[str], columns: Sequence[str], where: str) -> None
     missing = [name for name in columns if header.count(name) != 1]
     if missing:
         found = shown(", ".join(header)) or "nothing"
-        raise CsvFaultError(where, f"the header must name once: {', '.join(missing)}; it is: {found}", 1)
+        raise FileFaultError(where, f"the header must name once: {', '.join(missing)}; it is: {found}", 1, "line")
 
 
 def _row(line: int, header: list[str], cells: list[str]) -> CsvRow:

@@ -15,13 +15,13 @@ TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
 SPACE = re.compile(r"[ \t\n\r]*")
 
 
-class JsonFaultError(InputError):
-    """A file is not the JSON that the corpus documents; `offset` is the byte where reading stopped, if known."""
+class FileFaultError(InputError):
+    """A file is not what the corpus documents."""
 
-    def __init__(self, where: str, detail: str, offset: int | None) -> None:
-        place = "" if offset is None else f" at byte {offset}"
+    def __init__(self, where: str, detail: str, at: int | None = None, unit: str = "byte") -> None:
+        """Say what is wrong with the file `where`, and `at` which byte or line reading stopped, if known."""
+        place = "" if at is None else f" at {unit} {at}"
         super().__init__(f"{where} cannot be read: {detail}{place}; download the file again")
-        self.detail, self.offset = f"{detail}{place}", offset
 
 
 class Repeated(dict[str, object]):
@@ -40,20 +40,20 @@ def parse(content: bytes, where: str, *, refuse_nan: bool) -> object:
             the reader of the record has to refuse.
 
     Raises:
-        JsonFaultError: not UTF-8, a byte order mark, no JSON, or a refused literal, with the byte offset.
+        FileFaultError: not UTF-8, a byte order mark, no JSON, or a refused literal, with the byte offset.
     """
     text = _text(content, where)
     refuse = _refuse(content, where) if refuse_nan else None
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=refuse)
     except json.JSONDecodeError as error:
-        raise JsonFaultError(where, f"no JSON ({error.msg})", len(text[: error.pos].encode())) from error
+        raise FileFaultError(where, f"no JSON ({error.msg})", len(text[: error.pos].encode())) from error
     except RecursionError as error:
-        raise JsonFaultError(where, "objects are nested too deeply", None) from error
+        raise FileFaultError(where, "objects are nested too deeply") from error
     except ValueError as error:
         if isinstance(error, InputError):
             raise
-        raise JsonFaultError(where, f"no usable JSON ({error})", None) from error
+        raise FileFaultError(where, f"no usable JSON ({error})") from error
 
 
 def parse_records(content: bytes, where: str) -> Iterator[object]:
@@ -67,7 +67,7 @@ def parse_records(content: bytes, where: str) -> Iterator[object]:
         The records, each as `parse` returns it; none where the file holds something else than a list.
 
     Raises:
-        JsonFaultError: as of `parse`; the records before the fault were yielded by then.
+        FileFaultError: as of `parse`; the records before the fault were yielded by then.
     """
     text = _text(content, where)
     decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse(content, where))
@@ -93,11 +93,11 @@ def _after_space(text: str, at: int) -> int:
 
 def _text(content: bytes, where: str) -> str:
     if content.startswith(BOM):
-        raise JsonFaultError(where, "the file starts with a byte order mark; save it as UTF-8 without one", 0)
+        raise FileFaultError(where, "the file starts with a byte order mark; save it as UTF-8 without one", 0)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise JsonFaultError(where, f"not UTF-8 ({error.reason})", error.start) from error
+        raise FileFaultError(where, f"not UTF-8 ({error.reason})", error.start) from error
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -113,6 +113,6 @@ def _refuse(content: bytes, where: str) -> Callable[[str], NoReturn]:
     def refuse(literal: str) -> NoReturn:
         wanted = literal.encode()
         offset = next((m.start() for m in TOKEN.finditer(content) if m.group() == wanted), None)
-        raise JsonFaultError(where, f"the literal {literal} is no JSON", offset)
+        raise FileFaultError(where, f"the literal {literal} is no JSON", offset)
 
     return refuse

@@ -12,7 +12,7 @@ from schemas.rejects import RejectCode
 from trajpilot_core.corpora.base import Fault, parted
 from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_object, as_seconds, as_span, as_text, shown
 from trajpilot_core.corpora.formats.strict_csv import parse_table
-from trajpilot_core.corpora.formats.strict_json import JsonFaultError, parse
+from trajpilot_core.corpora.formats.strict_json import FileFaultError, parse
 from trajpilot_core.store.corpus_files import SAFE_NAME
 
 Level = Literal["step", "substep"]
@@ -68,16 +68,20 @@ def parse_goalstep(content: bytes, where: str, level: Level) -> Document:
     """Parse goalstep_train.json, or goalstep_valid.json, which a download calls goalstep_val.json.
 
     Raises:
-        JsonFaultError: the file is no such JSON.
+        FileFaultError: the file is no such JSON.
     """
-    document = as_object(parse(content, where, refuse_nan=False))
-    videos = document.get("videos") if document is not None else None
-    if not isinstance(videos, list):
-        raise JsonFaultError(where, "expected one object with the list `videos`", None)
+    videos = _videos(parse(content, where, refuse_nan=False), where)
     times = Counter(as_id(video.get("video_uid")) for video in videos if isinstance(video, dict))
     entries, faults = parted((index, _entry(video, level, times)) for index, video in enumerate(videos))
     lost = tuple((_uid(videos[index]), index, count_segments(videos[index], level), fault) for index, fault in faults)
     return Document(entries, lost, sum(count_segments(video, level) for video in videos))
+
+
+def _videos(document: object, where: str) -> list[object]:
+    videos = (as_object(document) or {}).get("videos")
+    if not isinstance(videos, list):
+        raise FileFaultError(where, "expected one object with the list `videos`")
+    return videos
 
 
 def _uid(video: object) -> str:
@@ -160,7 +164,7 @@ def parse_groups(content: bytes, where: str) -> dict[str, tuple[str, ...] | None
     """Parse goalstep_video_groups.tsv: group id -> its videos in order; None where the table contradicts itself.
 
     Raises:
-        CsvFaultError: the file is no such table, or it is cut off.
+        FileFaultError: the file is no such table, or it is cut off.
     """
     groups: dict[str, tuple[str, ...] | None] = {}
     for row in parse_table(content, where, ["video_group"], "\t", ends_lines=True):
@@ -186,14 +190,10 @@ def parse_ego4d(content: bytes, where: str) -> dict[str, Ego4dVideo]:
     """Parse ego4d.json: video uid -> length and participant; a record that cannot be used is as if absent.
 
     Raises:
-        JsonFaultError: the file is no such JSON.
+        FileFaultError: the file is no such JSON.
     """
-    document = as_object(parse(content, where, refuse_nan=True))
-    videos = document.get("videos") if document is not None else None
-    if not isinstance(videos, list):
-        raise JsonFaultError(where, "expected one object with the list `videos`", None)
     found: dict[str, Ego4dVideo] = {}
-    for video in videos:
+    for video in _videos(parse(content, where, refuse_nan=True), where):
         fields = as_object(video) or {}
         uid = as_id(fields.get("video_uid"))
         if uid is not None:

@@ -17,10 +17,9 @@ from trajpilot_core.corpora.base import (
     Fault,
     Listing,
     Published,
-    Reader,
     Released,
     TakeFiles,
-    counts_of_reader,
+    count,
     span_point,
 )
 from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
@@ -73,6 +72,10 @@ class _Known(NamedTuple):
 
     folders: Folders
     config: GoalStepConfig
+    annotations: dict[Released, str]
+    """How a split is used -> its annotation file."""
+    joined: tuple[str, str]
+    """Metadata and table of groups, which a group's steps cannot be placed without."""
     groups: dict[str, tuple[str, ...] | None]
     videos: dict[str, Ego4dVideo]
 
@@ -92,33 +95,20 @@ def take_id(entry: str, uid: str) -> str:
     return f"{CORPUS}:{entry}:{uid}"
 
 
-def _annotation_files(folders: Folders, config: IngestConfig) -> dict[Released, str]:
-    """Return how a split is used -> its annotation file.
+def _known(corpus: Corpus, config: IngestConfig) -> _Known:
+    """Read what the annotations are joined with.
 
     Raises:
-        InputError: the test split was asked for, or an annotation file is absent.
+        InputError: the test split was asked for, or a file is absent.
     """
+    folders = Folders(corpus)
     if config.test_split == "test":
         raise InputError("goalstep_test.json holds no times to test on; set ingest.test_split to val")
-    return {role: needed(folders, places(PLACES, *names), ADVICE) for role, names in FILES.items()}
-
-
-def _joined(folders: Folders) -> tuple[str, str]:
-    """Return the paths of the metadata and of the table of groups, which a group's steps cannot be placed without.
-
-    Raises:
-        InputError: one is absent.
-    """
-    return needed(folders, METADATA, ADVICE), needed(folders, places(PLACES, GROUPS), ADVICE)
-
-
-def _known(corpus: Corpus, config: IngestConfig) -> _Known:
-    folders = Folders(corpus)
-    _annotation_files(folders, config)
-    metadata, table = _joined(folders)
+    annotations = {role: needed(folders, places(PLACES, *names), ADVICE) for role, names in FILES.items()}
+    metadata, table = needed(folders, METADATA, ADVICE), needed(folders, places(PLACES, GROUPS), ADVICE)
     videos = parse_ego4d(read_document(corpus, metadata), metadata)
     groups = parse_groups(read_document(corpus, table), table)
-    return _Known(folders, config.goalstep, groups, videos)
+    return _Known(folders, config.goalstep, annotations, (metadata, table), groups, videos)
 
 
 def read_goalstep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
@@ -129,17 +119,17 @@ def read_goalstep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """
     gathered = ReaderState()
     known = _known(corpus, config)
-    annotated, n_in = _annotated(known, config, gathered)
+    annotated, n_in = _annotated(known, gathered)
     labels = _cut(known, annotated, gathered)
     counts = _counts(annotated, gathered, known.config, labels)
     return gathered.reading(known.folders, n_in, gathered.scenarios, counts)
 
 
-def _annotated(known: _Known, config: IngestConfig, gathered: ReaderState) -> tuple[list[_Annotated], int]:
+def _annotated(known: _Known, gathered: ReaderState) -> tuple[list[_Annotated], int]:
     """Read the entries of both files and drop the steps that a filter leaves out."""
     found: list[_Annotated] = []
     n_in = 0
-    for released, path in _annotation_files(known.folders, config).items():
+    for released, path in known.annotations.items():
         document = parse_goalstep(read_document(known.folders.corpus, path), path, known.config.level)
         n_in += document.n_units
         for uid, index, n_units, fault in document.lost:
@@ -301,15 +291,15 @@ def video_path(known: _Known, uid: str) -> str:
 
 
 def _take(known: _Known, entry: Entry, uid: str) -> TakeFiles:
-    told = known.videos.get(uid)
-    is_simulated = known.folders.is_simulated or (told is not None and told.is_simulated)
+    video = known.videos.get(uid)
+    is_simulated = known.folders.is_simulated or (video is not None and video.is_simulated)
     return TakeFiles(
         uid=uid,
         corpus=SIMULATED if is_simulated else CORPUS,
         take_id=take_id(entry.uid, uid),
         name=uid,
         scenario=entry.goal_category,
-        participant=told.participant if told else None,
+        participant=video.participant if video else None,
         capture=entry.uid,
         video=video_path(known, uid),
     )
@@ -319,23 +309,23 @@ def _counts(
     annotated: Sequence[_Annotated], gathered: ReaderState, config: GoalStepConfig, labels: Counter[str]
 ) -> tuple[CorpusCount, ...]:
     level, filters = "ingest.goalstep.level", "ingest.goalstep: relevance, keep_continued, procedural_only"
-    rows: list[tuple[str, int, int | None, str]] = []
+    rows: list[CorpusCount] = []
     roles: tuple[tuple[Released, int], ...] = (("train", 480), ("test", 124))
     for role, paper in roles:
         entries = [one.entry for one in annotated if one.released == role]
+        kept = f"entries that keep a segment, {role}"
         rows += [
-            (f"entries, {role}", len(entries), None, ""),
-            (f"groups of videos, {role}", sum(entry.uid.startswith(GROUP) for entry in entries), None, ""),
-            (f"{config.level}s as released, {role}", sum(entry.n_units for entry in entries), None, level),
-            (kept := f"entries that keep a segment, {role}", gathered.counts[kept], paper, FILTERS),
+            count(f"entries, {role}", len(entries)),
+            count(f"groups of videos, {role}", sum(entry.uid.startswith(GROUP) for entry in entries)),
+            count(f"{config.level}s as released, {role}", sum(entry.n_units for entry in entries), setting=level),
+            count(kept, gathered.counts[kept], paper, FILTERS),
         ]
     for least in CUTS:
         what = f"training labels that stand at least {least} times"
         said = f"{filters}, min_label_train = {least}; the paper has {PAPER_LABELS} labels"
-        rows.append((what, sum(n >= least for n in labels.values()), None, said))
-    for what in ("segments with absent fields", "segments over two files", OVERLAPS):
-        rows.append((what, gathered.counts[what], None, ""))
-    return counts_of_reader(rows)
+        rows.append(count(what, sum(n >= least for n in labels.values()), setting=said))
+    own = ("segments with absent fields", "segments over two files", OVERLAPS)
+    return *rows, *(count(what, gathered.counts[what]) for what in own)
 
 
 def list_goalstep(corpus: Corpus, config: IngestConfig) -> Listing:
@@ -346,8 +336,8 @@ def list_goalstep(corpus: Corpus, config: IngestConfig) -> Listing:
     """
     gathered = ReaderState()
     known = _known(corpus, config)
-    annotated, _ = _annotated(known, config, gathered)
-    files = {*_annotation_files(known.folders, config).values(), *_joined(known.folders)}
+    annotated, _ = _annotated(known, gathered)
+    files = {*known.annotations.values(), *known.joined}
     parts = [part for a in annotated if not isinstance(a.parts, Fault) for part in a.parts]
     videos = {video_path(known, part.uid) for part in parts}
     return listing_of(known.folders, {*files, *videos})
@@ -363,13 +353,11 @@ GOALSTEP = CorpusSpec(
     name="goalstep",
     title="Ego4D GoalStep",
     ids=CORPUS,
-    reader=Reader(
-        read=read_goalstep,
-        listing=list_goalstep,
-        published=PUBLISHED,
-        splits="the annotation files",
-        unit="segments",
-    ),
+    read=read_goalstep,
+    listing=list_goalstep,
+    published=PUBLISHED,
+    splits="the annotation files",
+    unit="segments",
     download=Download(
         kinds=(
             FileKind("training annotations", places(PLACES, *FILES["train"])),
@@ -383,6 +371,5 @@ GOALSTEP = CorpusSpec(
         ),
         access=f"sign the licence at https://ego4d.dev/request/ego4d (two days), {EGO4D_KEYS}",
     ),
-    settings="goalstep",
     layout="goalstep",
 )

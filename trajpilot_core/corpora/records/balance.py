@@ -11,7 +11,7 @@ Counts = tuple[int, int]
 
 
 def rank(seed: int, name: str) -> str:
-    """Return what a take or a shot is sorted by."""
+    """Return what a capture, a take or a shot is sorted by, so that no order decides which ones are sampled."""
     return hashlib.sha256(f"{seed}:{name}".encode()).hexdigest()
 
 

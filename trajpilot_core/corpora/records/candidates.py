@@ -19,8 +19,7 @@ from trajpilot_core.corpora.base import (
     by_start,
     parted,
 )
-from trajpilot_core.corpora.formats.folders import Folders, leftover_rejects
-from trajpilot_core.corpora.simulated import WORLD_FILE
+from trajpilot_core.corpora.formats.folders import WORLD_FILE, Folders, leftover_rejects
 
 OVERLAPS = "neighbours that overlap"
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from schemas.annotation import CorpusCount, Details
-from trajpilot_core.corpora.base import Published
+from trajpilot_core.corpora.base import Published, count
 from trajpilot_core.corpora.records.corpus_statistics import LABELS
 from trajpilot_core.corpora.records.tables import CutTake
 
@@ -27,18 +27,10 @@ LINKS = (
 )
 ENDS = frozenset(LINKS.split())
 """Words that end a noun phrase."""
-IRREGULAR = {
-    "knives": "knife",
-    "leaves": "leaf",
-    "loaves": "loaf",
-    "halves": "half",
-    "shelves": "shelf",
-    "feet": "foot",
-    "has": "have",
-    "does": "do",
-    "goes": "go",
-    "is": "be",
-}
+PAIRS = (
+    "knives knife, leaves leaf, loaves loaf, halves half, shelves shelf, feet foot, has have, does do, goes go, is be"
+)
+IRREGULAR: dict[str, str] = dict(pair.split() for pair in PAIRS.split(", "))
 HISSES = ("sses", "shes", "ches", "xes", "zes")
 PUBLISHED = {LABELS: Published(1165, "ingest.atomic.classes and vocabulary")}
 VerbNoun = tuple[str, str]
@@ -137,8 +129,7 @@ def collapse(cut: Sequence[CutTake], wanted: int) -> tuple[list[CutTake], list[C
     moved = sum(classes.of[label] != verb_noun(label) for label in every)
     setting = "ingest.atomic.classes"
     counts = {"training segments that a class needs": classes.least, "segments moved to the nearest class": moved}
-    told = [CorpusCount(what=what, ours=n, paper=None, setting=setting) for what, n in counts.items()]
-    return [_relabelled(take, classes) for take in cut], told
+    return [_relabelled(take, classes) for take in cut], [count(what, n, setting=setting) for what, n in counts.items()]
 
 
 def _relabelled(take: CutTake, classes: KeptClasses) -> CutTake:

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from schemas.annotation import SIMULATED, CorpusCount, Details, ScenarioLabel, SegmentDetails
 from schemas.arrow import arrow_schema, table_of
-from trajpilot_core.corpora.base import CorpusReading, Published
+from trajpilot_core.corpora.base import CorpusReading, Published, count
 from trajpilot_core.corpora.records.tables import CutTake, Tables
 
 TRAIN_TAKES, TEST_TAKES = "takes, train", "takes, test"
@@ -45,7 +45,7 @@ def scenario_labels_of(tables: Tables, allowed: Mapping[str, frozenset[str]] | N
     for scenario in set(tables.takes.column("scenario").to_pylist()) if allowed is not None else ():
         for label_id in (allowed or {}).get(scenario, frozenset()) & known:
             counts.setdefault((scenario, label_id), {})
-    return table_of(ScenarioLabel, [_scenario_label(*place, n, allowed) for place, n in sorted(counts.items())])
+    return table_of(ScenarioLabel, [_scenario_label(*key, n, allowed) for key, n in sorted(counts.items())])
 
 
 def _scenario_label(
@@ -64,10 +64,10 @@ def _scenario_label(
 
 def _scenario_counts(tables: Tables) -> dict[tuple[str, str], dict[str, int]]:
     takes, segments = tables.takes, tables.segments
-    place = pc.index_in(segments.column("take_id"), value_set=takes.column("take_id").combine_chunks())
+    row_of_take = pc.index_in(segments.column("take_id"), value_set=takes.column("take_id").combine_chunks())
     columns = {name: segments.column(name) for name in ("label_id", "split")}
     grouped = (
-        pa.table({"scenario": takes.column("scenario").take(place), **columns})
+        pa.table({"scenario": takes.column("scenario").take(row_of_take), **columns})
         .group_by(["scenario", "label_id", "split"])
         .aggregate([([], "count_all")])
     )
@@ -83,15 +83,9 @@ def counts_of(tables: Tables, reading: CorpusReading, published: Mapping[str, Pu
     The paper's counts are of real recordings, so simulated takes have none next to theirs.
     """
     is_real = SIMULATED not in tables.takes.column("corpus").to_pylist()
-    common = _common_counts(tables)
-    rows = [_count(what, ours, published.get(what)) for what, ours in common.items()]
+    stated = {what: (known.count, known.setting) for what, known in published.items()}
+    rows = [count(what, ours, *stated.get(what, (None, ""))) for what, ours in _common_counts(tables).items()]
     return [row if is_real else row.replace(paper=None) for row in (*rows, *reading.counts)]
-
-
-def _count(what: str, ours: int, known: Published | None) -> CorpusCount:
-    if known is None:
-        return CorpusCount(what=what, ours=ours, paper=None, setting="")
-    return CorpusCount(what=what, ours=ours, paper=known.count, setting=known.setting)
 
 
 def _common_counts(tables: Tables) -> dict[str, int]:

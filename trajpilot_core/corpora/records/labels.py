@@ -13,16 +13,8 @@ from collections.abc import Iterable, Sequence
 from schemas.annotation import Label, Split
 from trajpilot_core.errors import InputError
 
-SUBJECT_PHRASES = (
-    "the camera wearer",
-    "a camera wearer",
-    "camera wearer",
-    "the person",
-    "a person",
-    "person",
-    "the wearer",
-    "c",
-)
+SUBJECTS = "the camera wearer, a camera wearer, camera wearer, the person, a person, person, the wearer, c"
+SUBJECT_PHRASES = tuple(SUBJECTS.split(", "))
 """What stands for the wearer at the start of a description; `c` is the corpus's own letter."""
 APOSTROPHES = "'’ʼ`´"
 COLUMNS = ["text", "label_id"]

@@ -1,9 +1,9 @@
 """Which training captures are held out as dev, by a rule that no order and no history changes."""
 
-import hashlib
 from collections.abc import Iterable
 
 from schemas.config import IngestConfig
+from trajpilot_core.corpora.records.balance import rank
 
 
 def dev_captures(captures: Iterable[str], config: IngestConfig) -> frozenset[str]:
@@ -14,9 +14,5 @@ def dev_captures(captures: Iterable[str], config: IngestConfig) -> frozenset[str
 
     Where there are not more than `dev_min` captures, dev is all of them; the caller says so.
     """
-    ordered = sorted(set(captures), key=lambda capture: _rank(config.dev_seed, capture))
+    ordered = sorted(set(captures), key=lambda capture: rank(config.dev_seed, capture))
     return frozenset(ordered[: max(config.dev_min, round(config.dev_share * len(ordered)))])
-
-
-def _rank(seed: int, capture: str) -> str:
-    return hashlib.sha256(f"{seed}:{capture}".encode()).hexdigest()

@@ -172,26 +172,8 @@ def _split(take: CutTake, dev: Collection[str]) -> Split:
 
 
 def _take(cut: CutTake, split: Split) -> Take:
-    take, probe = cut.candidate.take, cut.probe
-    return Take(
-        take_id=take.take_id,
-        corpus=take.corpus,
-        name=take.name,
-        split=split,
-        scenario=take.scenario,
-        participant=take.participant,
-        capture=take.capture,
-        video=take.video,
-        trajectory=take.trajectory,
-        timesync=take.timesync,
-        calibration=take.calibration,
-        camera=take.camera,
-        timesync_start=take.timesync_start,
-        timesync_end=take.timesync_end,
-        duration_s=probe.duration_s,
-        fps=probe.fps,
-        n_frames=probe.n_frames,
-    )
+    known = {**vars(cut.candidate.take), **vars(cut.probe), "split": split}
+    return Take.model_validate({name: known[name] for name in Take.model_fields})
 
 
 def _segments(cut: Sequence[CutTake], splits: Sequence[Split]) -> pa.Table:

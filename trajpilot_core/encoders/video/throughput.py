@@ -24,7 +24,7 @@ from trajpilot_core.encoders.video.embed import Embedder
 from trajpilot_core.encoders.video.frozen_vjepa import FrozenVjepa, in_bf16
 from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.errors import InputError
-from trajpilot_core.video.clips import frame_times_s
+from trajpilot_core.video.decode import frame_times_s
 from trajpilot_core.video.isolate import run_jobs
 
 FPS, KEYFRAME, CLIP_S = 30, 250, 1.0

@@ -21,9 +21,7 @@ RGB_LABEL = "camera-rgb"
 STAMP = re.compile(rb'"tracking_timestamp_us"\s*:\s*(-?\d{1,18})\b')
 
 
-def nearest_extrinsics(
-    content: bytes, times_us: NDArray[np.int64], tolerance: float, path: str, label: str = RGB_LABEL
-) -> Poses:
+def nearest_extrinsics(content: bytes, times_us: NDArray[np.int64], tolerance: float, path: str) -> Poses:
     """Return T_device_camera at the lines nearest to the given times.
 
     Lines that are unreadable or lack the camera do not count; only the lines chosen are parsed.
@@ -33,7 +31,6 @@ def nearest_extrinsics(
         times_us: (N,) device times, microseconds.
         tolerance: largest deviation of the quaternion's norm from 1.
         path: the file's name, for the message.
-        label: which camera.
 
     Returns:
         (N,) poses, the quaternions of unit norm.
@@ -44,14 +41,14 @@ def nearest_extrinsics(
     lines = {int(found[1]): line for line in content.splitlines() if (found := STAMP.search(line))}
     stamps = np.array(sorted(lines), dtype=np.int64)
     nearest = stamps[_nearest(stamps, times_us)].tolist() if len(stamps) else []
-    known = {stamp: extrinsics(lines[stamp], label, tolerance) for stamp in set(nearest)}
+    known = {stamp: extrinsics(lines[stamp], tolerance) for stamp in set(nearest)}
     if None in known.values():
-        known = {stamp: extrinsics(line, label, tolerance) for stamp, line in lines.items()}
+        known = {stamp: extrinsics(line, tolerance) for stamp, line in lines.items()}
         stamps = np.array(sorted(stamp for stamp, pose in known.items() if pose is not None), dtype=np.int64)
         nearest = stamps[_nearest(stamps, times_us)].tolist() if len(stamps) else []
     chosen = [pose for stamp in nearest if (pose := known[stamp]) is not None]
     if len(chosen) != len(times_us):
-        detail = f"none of the {len(lines)} lines with a time holds a usable T_Device_Camera of {label}"
+        detail = f"none of the {len(lines)} lines with a time holds a usable T_Device_Camera of {RGB_LABEL}"
         raise TakeFault(RejectCode.CALIBRATION_MISSING, detail, path)
     return Poses(*(np.array(part).reshape(len(chosen), -1) for part in zip(*chosen, strict=True)))
 
@@ -65,36 +62,36 @@ def _nearest(sorted_stamps: NDArray[np.int64], times_us: NDArray[np.int64]) -> N
     return np.where(later, above, below)
 
 
-def extrinsics(line: bytes, label: str, tolerance: float) -> tuple[Array, Array] | None:
-    """Return q_xyzw, shape (4,), and t_m, shape (3,), of one camera in a line; None where the line does not hold it."""
-    return _pose(camera_record(line, label).get("T_Device_Camera"), tolerance)
+def extrinsics(line: bytes, tolerance: float) -> tuple[Array, Array] | None:
+    """Return q_xyzw, shape (4,), and t_m, shape (3,), of the RGB camera in a line; None where it is not there."""
+    return _pose(camera_record(line).get("T_Device_Camera"), tolerance)
 
 
-def camera_record(line: bytes, label: str) -> dict[str, Any]:
-    """Return what a line says about one camera; empty where it does not hold it."""
+def camera_record(line: bytes) -> dict[str, Any]:
+    """Return what a line says about the RGB camera; empty where it does not hold it."""
     try:
         record: Any = json.loads(line)
     except ValueError:
         return {}
     cameras = record.get("CameraCalibrations") if isinstance(record, dict) else None
     for camera in cameras if isinstance(cameras, list) else []:
-        if isinstance(camera, dict) and camera.get("Label") == label:
+        if isinstance(camera, dict) and camera.get("Label") == RGB_LABEL:
             return camera
     return {}
 
 
-def lens_of(content: bytes, path: str, label: str = RGB_LABEL) -> Lens:
-    """Return the lens of one camera, from the first line that holds one of a kind that is known.
+def lens_of(content: bytes, path: str) -> Lens:
+    """Return the lens of the RGB camera, from the first line that holds one of a kind that is known.
 
     Raises:
         TakeFault: CALIBRATION_MISSING, no line does.
     """
     lines = content.splitlines()
     for line in lines:
-        lens = known_lens(camera_record(line, label).get("Projection"))
+        lens = known_lens(camera_record(line).get("Projection"))
         if lens is not None:
             return lens
-    known = f"none of the {len(lines)} lines holds a projection of {label} that is known"
+    known = f"none of the {len(lines)} lines holds a projection of {RGB_LABEL} that is known"
     detail = f"{known}; odometry.intrinsics can be set to assumed"
     raise TakeFault(RejectCode.CALIBRATION_MISSING, detail, path)
 

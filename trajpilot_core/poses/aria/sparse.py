@@ -200,22 +200,12 @@ def rows_between(lines: Lines, low: PoseLine, high: PoseLine, offset: int, size:
 
 
 def row_at(lines: Lines, offset: int) -> PoseLine:
-    """Read the one line that holds a byte offset.
+    """Read the line that holds a byte offset.
 
     Raises:
-        NotInOrderError: its time stamp is absent or not a whole number.
+        NotInOrderError: its time stamp, or that of a line in the same block, is absent or not a whole number.
     """
-    size = SMALL_BLOCK
-    while True:
-        begin = max(offset - size // 2, lines.start)
-        stop = min(begin + size, lines.end)
-        block = os.pread(lines.descriptor, stop - begin, begin)
-        from_, to = block.rfind(b"\n", 0, offset - begin) + 1, block.find(b"\n", offset - begin)
-        if (from_ or begin == lines.start) and (to >= 0 or stop == lines.end):
-            return _parse_lines(block[from_ : to if to >= 0 else len(block)], begin + from_, lines.column)[0]
-        if stop == lines.end and begin == lines.start:
-            raise NotInOrderError  # the file shrank under the reader
-        size *= 2
+    return next(row for row in rows_around(lines, offset, SMALL_BLOCK) if offset < row.after)
 
 
 def rows_around(lines: Lines, offset: int, size: int) -> list[PoseLine]:

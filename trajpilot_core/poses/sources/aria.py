@@ -16,7 +16,7 @@ from trajpilot_core.runtime import worker_pool
 if TYPE_CHECKING:
     from trajpilot_core.engine.stage import Runtime
 
-TAKE_FIELDS = (
+TAKE_FIELDS = {
     "trajectory",
     "timesync",
     "calibration",
@@ -26,7 +26,7 @@ TAKE_FIELDS = (
     "n_frames",
     "fps",
     "duration_s",
-)
+}
 """Fields of the take's record that decide the motions."""
 MANY = 128
 """From this number of takes on, processes pay for their start."""
@@ -34,41 +34,40 @@ GROUP = 16
 """Most takes of one capture that one process handles with one reading of the timesync file."""
 
 
-class AriaSource:
-    """Satisfies `source.PoseSource`."""
+def files(take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
+    """Return pose file, timesync file and, unless the device frame is asked for, calibration."""
+    calibration = None if cfg.frame == "device" else take.calibration
+    return tuple(path for path in (take.trajectory, take.timesync, calibration) if path is not None)
 
-    def files(self, take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
-        """Return pose file, timesync file and, unless the device frame is asked for, calibration."""
-        calibration = None if cfg.frame == "device" else take.calibration
-        return tuple(path for path in (take.trajectory, take.timesync, calibration) if path is not None)
 
-    def facts(self, take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:
-        """Return the fields of the take's record that are used."""
-        return {"take": take.model_dump(mode="json", include=set(TAKE_FIELDS))}
+def facts(take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:
+    """Return the fields of the take's record that are used."""
+    return {"take": take.model_dump(mode="json", include=TAKE_FIELDS)}
 
-    def motions(self, jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
-        """Compute takes capture by capture.
 
-        Raises:
-            WorkerError: a process crashed.
-        """
-        from trajpilot_core.poses.sources.take import capture_motions
+def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
+    """Compute takes capture by capture.
 
-        groups = _by_capture(jobs)
-        root = runtime.data_root
-        if len(jobs) < MANY or runtime.workers < 2:
-            for group in groups:
-                yield from capture_motions(root, group, cfg)
-            return
-        with worker_pool(runtime.workers) as pool:
-            try:
-                for finished in pool.map(capture_motions, [root] * len(groups), groups, [cfg] * len(groups)):
-                    yield from finished
-            except BrokenProcessPool as error:
-                raise WorkerError(
-                    "a process that reads trajectories crashed (killed, or out of memory); run again, "
-                    "with fewer --workers if memory is short: finished takes are kept"
-                ) from error
+    Raises:
+        WorkerError: a process crashed.
+    """
+    from trajpilot_core.poses.sources.take import capture_motions
+
+    groups = _by_capture(jobs)
+    root = runtime.data_root
+    if len(jobs) < MANY or runtime.workers < 2:
+        for group in groups:
+            yield from capture_motions(root, group, cfg)
+        return
+    with worker_pool(runtime.workers) as pool:
+        try:
+            for finished in pool.map(capture_motions, [root] * len(groups), groups, [cfg] * len(groups)):
+                yield from finished
+        except BrokenProcessPool as error:
+            raise WorkerError(
+                "a process that reads trajectories crashed (killed, or out of memory); run again, "
+                "with fewer --workers if memory is short: finished takes are kept"
+            ) from error
 
 
 def _by_capture(jobs: Sequence[TakeJob]) -> list[list[TakeJob]]:

@@ -33,7 +33,7 @@ class Done(NamedTuple):
 
 
 class PoseSource(Protocol):
-    """A source of poses. Files and facts decide what it gives, and enter the keys."""
+    """A source of poses, a module with these functions. Files and facts decide what it gives, and enter the keys."""
 
     def files(self, take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
         """Return the files that the poses are made from: relative to the corpus, or weights with their full path."""

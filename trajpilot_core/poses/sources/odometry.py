@@ -25,40 +25,39 @@ VERSION = 1
 """Raise when the poses change; it stands in the facts of every take, so that other sources keep their keys."""
 
 
-class OdometrySource:
-    """Satisfies `source.PoseSource`."""
+def files(take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
+    """Return the video, and the calibration that describes its lens where there is one."""
+    calibration = _calibration(take, cfg.odometry)
+    return (take.video,) if calibration is None else (take.video, calibration)
 
-    def files(self, take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
-        """Return the video, and the calibration that describes its lens where there is one."""
-        calibration = _calibration(take, cfg.odometry)
-        return (take.video,) if calibration is None else (take.video, calibration)
 
-    def facts(self, take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:
-        """Return the source's name and version, the frame rate, and whether the lens is known."""
-        known = _calibration(take, cfg.odometry) is not None
-        return {"source": "odometry", "version": VERSION, "fps": take.fps, "calibrated": known}
+def facts(take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:
+    """Return the source's name and version, the frame rate, and whether the lens is known."""
+    known = _calibration(take, cfg.odometry) is not None
+    return {"source": "odometry", "version": VERSION, "fps": take.fps, "calibrated": known}
 
-    def motions(self, jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
-        """Compute takes side by side in `runtime.workers` processes."""
-        from trajpilot_core.poses.sources.video import SegmentFault, video_motions
 
-        def describe(take: Take, segments: "SegmentIntervals") -> "dict[str, Any] | SegmentFault":
-            try:
-                lens = _lens(take, cfg.odometry, runtime.data_root)
-            except TakeFault as fault:
-                return SegmentFault(fault.code, fault.detail)
-            times_s = frame_times_s(segments.start_s, segments.end_s, take.fps, cfg.odometry)
-            return {
-                "kind": "odometry",
-                "path": take.video,
-                "video": take.video,
-                "times_s": times_s.tolist(),
-                "lens": list(lens),
-                "config": cfg.odometry.model_dump(mode="json"),
-            }
+def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
+    """Compute takes side by side in `runtime.workers` processes."""
+    from trajpilot_core.poses.sources.video import SegmentFault, video_motions
 
-        timeout_s = cfg.odometry.decode_timeout_s
-        yield from video_motions("odometry", jobs, describe, _reported, cfg, runtime, timeout_s)
+    def describe(take: Take, segments: "SegmentIntervals") -> "dict[str, Any] | SegmentFault":
+        try:
+            lens = _lens(take, cfg.odometry, runtime.data_root)
+        except TakeFault as fault:
+            return SegmentFault(fault.code, fault.detail)
+        times_s = frame_times_s(segments.start_s, segments.end_s, take.fps, cfg.odometry)
+        return {
+            "kind": "odometry",
+            "path": take.video,
+            "video": take.video,
+            "times_s": times_s.tolist(),
+            "lens": list(lens),
+            "config": cfg.odometry.model_dump(mode="json"),
+        }
+
+    timeout_s = cfg.odometry.decode_timeout_s
+    yield from video_motions("odometry", jobs, describe, _reported, cfg, runtime, timeout_s)
 
 
 def _reported(values: Mapping[str, Any], frames: NDArray[np.uint8] | None) -> "EstimatedPoses | SegmentFault":

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,9 @@ from pydantic import JsonValue
 
 from schemas.annotation import Take
 from schemas.config import TrajectoryConfig
+from schemas.poses import Pi3Config
 from schemas.rejects import RejectCode
 from trajpilot_core.poses.sources.base import Done, TakeJob
-from trajpilot_core.poses.sources.pi3_weights import local_weights
 
 if TYPE_CHECKING:
     from trajpilot_core.engine.stage import Runtime
@@ -24,52 +25,63 @@ VERSION = 1
 """Raise when the poses change; it stands in the facts of every take, so that other sources keep their keys."""
 N_FRAMES = 16
 """Source: paper, appendix on PI3 preprocessing."""
+WEIGHTS_FILE = "model.safetensors"
+HUBS = {"pi3": "yyfz233/Pi3", "pi3x": "yyfz233/Pi3X"}
+"""Name -> where the authors publish the weights."""
+INSTALL = 'pip install "trajpilot[pi3]" (in a checkout: pip install -e ".[pi3]")'
 
 
-class Pi3Source:
-    """Satisfies `source.PoseSource`."""
+def local_weights(cfg: Pi3Config) -> Path | None:
+    """Return the full path of the weights on this machine; None: those of the hub are used."""
+    if cfg.weights is None:
+        return None
+    path = Path(cfg.weights).absolute()
+    return path if path.suffix == ".safetensors" else path / WEIGHTS_FILE
 
-    def files(self, take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
-        """Return the video, and the weights where they lie here (those of the hub are pinned by a commit)."""
-        local = local_weights(cfg.pi3)
-        return (take.video,) if local is None else (take.video, str(local))
 
-    def facts(self, take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:
-        """Return the source's name and version, and the frame rate."""
-        return {"source": "pi3", "version": VERSION, "fps": take.fps}
+def files(take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
+    """Return the video, and the weights where they lie here (those of the hub are pinned by a commit)."""
+    local = local_weights(cfg.pi3)
+    return (take.video,) if local is None else (take.video, str(local))
 
-    def motions(self, jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
-        """Compute takes: decoding in `runtime.workers` processes, the model on `runtime.device`.
 
-        Raises:
-            InputError: the package or the weights are missing, or a clip does not fit into memory.
-            CheckpointError: the weights are damaged or of another model.
-        """
-        from trajpilot_core.poses.sources.pi3_model import load_pi3
-        from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault, video_motions
-        from trajpilot_core.video.clips import frame_times_s
+def facts(take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:
+    """Return the source's name and version, and the frame rate."""
+    return {"source": "pi3", "version": VERSION, "fps": take.fps}
 
-        model = load_pi3(cfg.pi3, runtime.device)
-        if runtime.device == "cpu":
-            log.warning("trajectories: Pi3 runs on the CPU, which is slow; give it a GPU, or take odometry")
 
-        def describe(take: Take, segments: "SegmentIntervals") -> dict[str, Any]:
-            spans = zip(segments.start_s.tolist(), segments.end_s.tolist(), strict=True)
-            times_s = [frame_times_s(start_s, end_s, take.fps, N_FRAMES).tolist() for start_s, end_s in spans]
-            limit = cfg.pi3.pixel_limit
-            return {"kind": "views", "path": take.video, "video": take.video, "times_s": times_s, "pixel_limit": limit}
+def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
+    """Compute takes: decoding in `runtime.workers` processes, the model on `runtime.device`.
 
-        def estimate(values: Mapping[str, Any], frames: NDArray[np.uint8] | None) -> "EstimatedPoses | SegmentFault":
-            assert frames is not None
-            if len(frames) < 2:
-                return SegmentFault(RejectCode.POSES_TOO_SHORT, f"{len(frames)} different frames, two are needed")
-            T_world_camera, confidence = model.poses(frames)
-            if confidence < cfg.pi3.min_confidence:
-                limit = f"min_confidence is {cfg.pi3.min_confidence:g}"
-                return SegmentFault(RejectCode.TRAJ_LOW_QUALITY, f"the mean confidence is {confidence:.2f}, {limit}")
-            return EstimatedPoses(np.array(values["pts_s"]), T_world_camera, confidence)
+    Raises:
+        InputError: the package or the weights are missing, or a clip does not fit into memory.
+        CheckpointError: the weights are damaged or of another model.
+    """
+    from trajpilot_core.poses.sources.pi3_model import load_pi3
+    from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault, video_motions
+    from trajpilot_core.video.decode import frame_times_s
 
-        timeout_s = cfg.pi3.decode_timeout_s
-        for done in video_motions("pi3", jobs, describe, estimate, cfg, runtime, timeout_s):
-            known = done.table.schema.metadata or {}
-            yield done._replace(table=done.table.replace_schema_metadata({**known, "weights": model.digest}))
+    model = load_pi3(cfg.pi3, runtime.device)
+    if runtime.device == "cpu":
+        log.warning("trajectories: Pi3 runs on the CPU, which is slow; give it a GPU, or take odometry")
+
+    def describe(take: Take, segments: "SegmentIntervals") -> dict[str, Any]:
+        spans = zip(segments.start_s.tolist(), segments.end_s.tolist(), strict=True)
+        times_s = [frame_times_s(start_s, end_s, take.fps, N_FRAMES).tolist() for start_s, end_s in spans]
+        limit = cfg.pi3.pixel_limit
+        return {"kind": "views", "path": take.video, "video": take.video, "times_s": times_s, "pixel_limit": limit}
+
+    def estimate(values: Mapping[str, Any], frames: NDArray[np.uint8] | None) -> "EstimatedPoses | SegmentFault":
+        assert frames is not None
+        if len(frames) < 2:
+            return SegmentFault(RejectCode.POSES_TOO_SHORT, f"{len(frames)} different frames, two are needed")
+        T_world_camera, confidence = model.poses(frames)
+        if confidence < cfg.pi3.min_confidence:
+            limit = f"min_confidence is {cfg.pi3.min_confidence:g}"
+            return SegmentFault(RejectCode.TRAJ_LOW_QUALITY, f"the mean confidence is {confidence:.2f}, {limit}")
+        return EstimatedPoses(np.array(values["pts_s"]), T_world_camera, confidence)
+
+    timeout_s = cfg.pi3.decode_timeout_s
+    for done in video_motions("pi3", jobs, describe, estimate, cfg, runtime, timeout_s):
+        known = done.table.schema.metadata or {}
+        yield done._replace(table=done.table.replace_schema_metadata({**known, "weights": model.digest}))

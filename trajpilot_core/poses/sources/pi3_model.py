@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from schemas.poses import Pi3Config
 from trajpilot_core.errors import CheckpointError, InputError
-from trajpilot_core.poses.sources.pi3_weights import HUBS, INSTALL, WEIGHTS_FILE, local_weights
+from trajpilot_core.poses.sources.pi3 import HUBS, INSTALL, WEIGHTS_FILE, local_weights
 
 MODELS = {"pi3": ("pi3.models.pi3", "Pi3"), "pi3x": ("pi3.models.pi3x", "Pi3X")}
 """Name -> module and class."""

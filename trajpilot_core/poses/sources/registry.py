@@ -9,16 +9,16 @@ from trajpilot_core.poses.sources.base import PoseSource
 def pose_source(name: PoseSourceName) -> PoseSource:
     """Return the source of that name."""
     if name == "aria":
-        from trajpilot_core.poses.sources.aria import AriaSource
+        from trajpilot_core.poses.sources import aria
 
-        return AriaSource()
+        return aria
     if name == "odometry":
-        from trajpilot_core.poses.sources.odometry import OdometrySource
+        from trajpilot_core.poses.sources import odometry
 
-        return OdometrySource()
-    from trajpilot_core.poses.sources.pi3 import Pi3Source
+        return odometry
+    from trajpilot_core.poses.sources import pi3
 
-    return Pi3Source()
+    return pi3
 
 
 def source_of(take: Take, cfg: TrajectoryConfig) -> PoseSourceName:

@@ -144,7 +144,9 @@ def _segment_motions(
     if not len(kept):
         return motions_schema(cfg.sources()).empty_table(), rejects
     motions = relative_motions(_body_poses(data_root, take, reading, kept, cfg), len(kept))
-    return _table(take, [segments.ids[at] for at in kept], motions, reading.measures, kept, cfg), rejects
+    measures, ids = reading.measures, [segments.ids[at] for at in kept]
+    rows = Rows(ids, motions, np.ones(len(ids)), measures.quality[kept], measures.gap_s[kept])
+    return motions_table(take.take_id, rows, "aria", "metric", cfg), rejects
 
 
 def _read(data_root: str, take: Take, clock: Clock, knots_s: Array, cfg: TrajectoryConfig) -> KnotReading:
@@ -221,14 +223,6 @@ def _body_poses(
     T_device_camera = calibration.nearest_extrinsics(content, middle_us, cfg.quaternion_tolerance, take.calibration)
     T_world_camera = se3.compose(T_world_device, se3.take(T_device_camera, np.repeat(np.arange(len(kept)), n_knots)))
     return se3.compose(T_world_camera, RAW_UPRIGHT) if cfg.frame == "camera_upright" else T_world_camera
-
-
-def _table(
-    take: Take, ids: list[str], motions: Array, measures: Measures, chosen: NDArray[np.intp], cfg: TrajectoryConfig
-) -> pa.Table:
-    """Build the motions table of the segments that passed."""
-    rows = Rows(ids, motions, np.ones(len(ids)), measures.quality[chosen], measures.gap_s[chosen])
-    return motions_table(take.take_id, rows, "aria", "metric", cfg)
 
 
 def poses(data_root: str, take: Take, times_s: Array, cfg: TrajectoryConfig) -> Poses:

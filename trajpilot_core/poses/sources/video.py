@@ -98,23 +98,24 @@ def video_motions(
     Args:
         name: the source.
         jobs: takes with their segments.
-        describe: what a decoder process is told of a take, or why it cannot be told.
+        describe: the job of a decoder process for a take, or why there is none.
         estimate: see `Estimator`.
         cfg: settings of the stage.
         runtime: corpus root, workers, scratch folder.
         timeout_s: a decoder that is silent for longer is killed.
     """
+    from trajpilot_core.store.corpus_files import open_corpus
     from trajpilot_core.video.isolate import run_jobs
     from trajpilot_core.video.local import local_copies
 
     states = [TakeProgress(take, intervals(segments)) for take, segments in jobs]
-    told = [describe(state.take, state.segments) if state.segments.ids else None for state in states]
-    for state, job in zip(states, told, strict=True):
+    described = [describe(state.take, state.segments) if state.segments.ids else None for state in states]
+    for state, job in zip(states, described, strict=True):
         if not isinstance(job, dict):
             state.failed = job
             yield _done(name, state, cfg)
-    busy = [(state, job) for state, job in zip(states, told, strict=True) if isinstance(job, dict)]
-    around = local_copies(runtime.data_root, runtime.scratch)
+    busy = [(state, job) for state, job in zip(states, described, strict=True) if isinstance(job, dict)]
+    around = local_copies(open_corpus(runtime.data_root), runtime.scratch)
     events = run_jobs(
         [job for _, job in busy],
         workers=runtime.workers,

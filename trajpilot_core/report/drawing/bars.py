@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH
+from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH, chart_frame
+from trajpilot_core.report.drawing.svg import element, empty, shortened
 
 NAME_PX, NUMBER_PX, ROW_PX, TOP = 158, 44, 23, 8
 MOST_ROWS = (HEIGHT - TOP - 20) // ROW_PX
@@ -28,42 +29,25 @@ class Bar(NamedTuple):
 def bar_chart(title: str, unit: str, bars: Sequence[Bar]) -> Markup:
     """Draw bars at one scale; where there are too many the last line says how many are not shown."""
     if not bars:
-        return Markup('<p class="empty">{}: nothing to draw.</p>').format(title)
+        return empty(title)
     shown = bars[:MOST_ROWS]
     scale = (WIDTH - NAME_PX - NUMBER_PX) / max(1, *(bar.total for bar in bars))
     rows = [_row(bar, TOP + index * ROW_PX, scale) for index, bar in enumerate(shown)]
     left = len(bars) - len(shown)
     note = f"{unit}; {left} more not shown" if left else unit
-    rows.append(
-        Markup('<text class="label" x="{x}" y="{y}">{note}</text>').format(
-            x=NAME_PX, y=TOP + len(shown) * ROW_PX + 14, note=note
-        )
-    )
+    below = TOP + len(shown) * ROW_PX + 14
+    rows.append(element("text", note, class_="label", x=NAME_PX, y=below))
     said = "; ".join(f"{bar.name}: " + ", ".join(f"{style} {count}" for style, count in bar.parts) for bar in shown)
-    return Markup(
-        '<svg class="chart" viewBox="0 0 {w} {h}" role="img" aria-label="{title}. {said}">{rows}</svg>'
-    ).format(w=WIDTH, h=HEIGHT, title=title, said=said, rows=Markup("").join(rows))
+    return chart_frame(f"{title}. {said}", rows)
 
 
 def _row(bar: Bar, y: float, scale: float) -> Markup:
     """Draw one row."""
     at, pieces = float(NAME_PX), []
     for style, count in bar.parts:
-        pieces.append(
-            Markup('<rect class="bar {style}" x="{x}" y="{y}" width="{w}" height="{h}"/>').format(
-                style=style, x=round(at, 1), y=y, w=round(count * scale, 1), h=ROW_PX - 7
-            )
-        )
+        wide = round(count * scale, 1)
+        pieces.append(element("rect", class_=f"bar {style}", x=round(at, 1), y=y, width=wide, height=ROW_PX - 7))
         at += count * scale
-    name = bar.name if len(bar.name) <= LONGEST else bar.name[: LONGEST - 1] + "…"
-    return Markup(
-        '<text class="name" x="{nx}" y="{ty}" text-anchor="end">{name}</text>{pieces}'
-        '<text class="tick" x="{vx}" y="{ty}">{value}</text>'
-    ).format(
-        nx=NAME_PX - 8,
-        ty=y + 12,
-        name=name,
-        pieces=Markup("").join(pieces),
-        vx=round(at + 5, 1),
-        value=f"{bar.total:,}",
-    )
+    name = element("text", shortened(bar.name, LONGEST), class_="name", x=NAME_PX - 8, y=y + 12, text_anchor="end")
+    total = element("text", f"{bar.total:,}", class_="tick", x=round(at + 5, 1), y=y + 12)
+    return Markup("").join([name, *pieces, total])

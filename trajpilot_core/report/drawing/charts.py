@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from markupsafe import Markup
 
+from trajpilot_core.report.drawing.svg import element, empty
+
 WIDTH, HEIGHT = 380, 250
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 14, 38
 MARKS = {
@@ -52,7 +54,6 @@ class Axes:
     y_label: str
     x_ticks: tuple[float, ...]
     y_from_zero: bool = True
-    y_log: bool = False
 
 
 def nice_ticks(low: float, high: float, n: int = 5) -> list[float]:
@@ -88,7 +89,7 @@ def line_chart(axes: Axes, series: Sequence[Series], bounds: Sequence[Series] = 
     """Draw lines with bands, and thin lines with bars where something bounds them; an empty chart says so."""
     points = [point for line in (*series, *bounds) for point in line.points]
     if not points:
-        return Markup('<p class="empty">{}: nothing to draw.</p>').format(axes.title)
+        return empty(axes.title)
     low, high = min(p.low for p in points), max(p.high for p in points)
     ticks = nice_ticks(min(low, 0.0) if axes.y_from_zero else low, max(high, 0.0) if axes.y_from_zero else high)
     xs = [p.x for p in points]
@@ -103,12 +104,12 @@ def whisker_chart(axes: Axes, series: Sequence[Series]) -> Markup:
     """Draw points with interval whiskers, side by side at every x; zero is a heavy line."""
     points = [point for line in series for point in line.points]
     if not points:
-        return Markup('<p class="empty">{}: nothing to draw.</p>').format(axes.title)
+        return empty(axes.title)
     ticks = nice_ticks(min(0.0, *(p.low for p in points)), max(0.0, *(p.high for p in points)))
     scale = Scale(min(axes.x_ticks) - 0.5, max(axes.x_ticks) + 0.5, ticks[0], ticks[-1])
     body = [
         _frame(axes, scale, ticks),
-        Markup('<line class="zero" x1="{}" x2="{}" y1="{y}" y2="{y}"/>').format(LEFT, WIDTH - RIGHT, y=scale.y(0.0)),
+        element("line", class_="zero", x1=LEFT, x2=WIDTH - RIGHT, y1=scale.y(0.0), y2=scale.y(0.0)),
     ]
     for index, line in enumerate(series):
         shift = (index - (len(series) - 1) / 2) * 0.19
@@ -120,7 +121,7 @@ def plan_chart(axes: Axes, series: Sequence[Series]) -> Markup:
     """Draw paths in a plane, one scale for both axes; the start of each is a cross, its end a dot."""
     points = [point for line in series for point in line.points]
     if not points:
-        return Markup('<p class="empty">{}: nothing to draw.</p>').format(axes.title)
+        return empty(axes.title)
     width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     xs, ys = [p.x for p in points], [p.y for p in points]
     per_px = 1.1 * max((max(xs) - min(xs)) / width, (max(ys) - min(ys)) / height, 1e-3 / width)
@@ -135,16 +136,14 @@ def plan_chart(axes: Axes, series: Sequence[Series]) -> Markup:
 def _path(line: Series, scale: Scale) -> Markup:
     """Draw a path, a cross where it begins and a dot where it ends."""
     first, last = line.points[0], line.points[-1]
-    path = " ".join(f"{scale.x(p.x)},{scale.y(p.y)}" for p in line.points)
-    return Markup(
-        '<g class="line {style}"><polyline points="{path}"/>{end}</g><path class="start" d="M{x} {y}m-5 0h10m-5-5v10"/>'
-    ).format(
-        style=line.style,
-        path=path,
-        end=_mark("circle", scale.x(last.x), scale.y(last.y)),
-        x=scale.x(first.x),
-        y=scale.y(first.y),
-    )
+    end = _mark("circle", scale.x(last.x), scale.y(last.y))
+    start = element("path", class_="start", d=f"M{scale.x(first.x)} {scale.y(first.y)}m-5 0h10m-5-5v10")
+    return element("g", _polyline(line, scale), end, class_=f"line {line.style}") + start
+
+
+def _polyline(line: Series, scale: Scale) -> Markup:
+    """Join the points of a line."""
+    return element("polyline", points=" ".join(f"{scale.x(p.x)},{scale.y(p.y)}" for p in line.points))
 
 
 def _svg(axes: Axes, series: Sequence[Series], body: Sequence[Markup]) -> Markup:
@@ -154,9 +153,13 @@ def _svg(axes: Axes, series: Sequence[Series], body: Sequence[Markup]) -> Markup
         + ", ".join(f"{_short(p.x)}: {p.y:.1f}" for p in line.points[:: max(1, len(line.points) // 12)])
         for line in series
     )
-    return Markup(
-        '<svg class="chart" viewBox="0 0 {w} {h}" role="img" aria-label="{title}. {lines}">{body}</svg>'
-    ).format(w=WIDTH, h=HEIGHT, title=axes.title, lines=lines, body=Markup("").join(body))
+    return chart_frame(f"{axes.title}. {lines}", body)
+
+
+def chart_frame(said: str, body: Sequence[Markup]) -> Markup:
+    """Return a chart with what it shows in words."""
+    size = f"0 0 {WIDTH} {HEIGHT}"
+    return element("svg", *body, class_="chart", viewBox=size, role="img", aria_label=said)
 
 
 def _short(value: float) -> str:
@@ -166,28 +169,17 @@ def _short(value: float) -> str:
 
 def _frame(axes: Axes, scale: Scale, ticks: Sequence[float]) -> Markup:
     """Draw grid, tick labels and axis labels."""
-    parts = [
-        Markup(
-            '<line class="grid" x1="{l}" x2="{r}" y1="{y}" y2="{y}"/><text class="tick" x="{t}" y="{ty}" '
-            'text-anchor="end">{text}</text>'
-        ).format(l=LEFT, r=WIDTH - RIGHT, y=scale.y(tick), t=LEFT - 6, ty=scale.y(tick) + 3.5, text=_short(tick))
-        for tick in ticks
-    ] + [
-        Markup('<text class="tick" x="{x}" y="{y}" text-anchor="middle">{text}</text>').format(
-            x=scale.x(tick), y=HEIGHT - BOTTOM + 15, text=_short(tick)
-        )
-        for tick in axes.x_ticks
-    ]
-    parts.append(
-        Markup('<text class="label" x="{x}" y="{y}" text-anchor="middle">{text}</text>').format(
-            x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, text=axes.x_label
-        )
-    )
-    parts.append(
-        Markup(
-            '<text class="label" transform="translate(11 {y}) rotate(-90)" text-anchor="middle">{text}</text>'
-        ).format(y=(TOP + HEIGHT - BOTTOM) / 2, text=axes.y_label)
-    )
+    parts, right, below = [], WIDTH - RIGHT, HEIGHT - BOTTOM
+    for tick in ticks:
+        y = scale.y(tick)
+        parts.append(element("line", class_="grid", x1=LEFT, x2=right, y1=y, y2=y))
+        parts.append(element("text", _short(tick), class_="tick", x=LEFT - 6, y=y + 3.5, text_anchor="end"))
+    for tick in axes.x_ticks:
+        x = scale.x(tick)
+        parts.append(element("text", _short(tick), class_="tick", x=x, y=below + 15, text_anchor="middle"))
+    middle, turned = (LEFT + right) / 2, f"translate(11 {(TOP + below) / 2}) rotate(-90)"
+    parts.append(element("text", axes.x_label, class_="label", x=middle, y=HEIGHT - 6, text_anchor="middle"))
+    parts.append(element("text", axes.y_label, class_="label", transform=turned, text_anchor="middle"))
     return Markup("").join(parts)
 
 
@@ -197,35 +189,33 @@ def _band(line: Series, scale: Scale) -> Markup:
         return Markup("")
     edge = [(p.x, p.high) for p in line.points] + [(p.x, p.low) for p in reversed(line.points)]
     path = " ".join(f"{scale.x(x)},{scale.y(y)}" for x, y in edge)
-    return Markup('<polygon class="band {style}" points="{path}"/>').format(style=line.style, path=path)
+    return element("polygon", class_=f"band {line.style}", points=path)
 
 
 def _line(line: Series, scale: Scale) -> Markup:
     """Draw a line and its marks; every mark shows its numbers to the pointer."""
-    path = " ".join(f"{scale.x(p.x)},{scale.y(p.y)}" for p in line.points)
-    marks = Markup("").join(
-        Markup("<g><title>{name}, {x}: {y:.2f}</title>{mark}</g>").format(
-            name=line.name, x=_short(p.x), y=p.y, mark=_mark(line.mark, scale.x(p.x), scale.y(p.y))
-        )
+    marks = [
+        _titled(f"{line.name}, {_short(p.x)}: {p.y:.2f}", _mark(line.mark, scale.x(p.x), scale.y(p.y)))
         for p in (line.points if line.mark != "none" else ())
-    )
-    return Markup('<g class="line {style}"><polyline points="{path}"/>{marks}</g>').format(
-        style=line.style, path=path, marks=marks
-    )
+    ]
+    return element("g", _polyline(line, scale), *marks, class_=f"line {line.style}")
+
+
+def _titled(title: str, *drawn: Markup) -> Markup:
+    """Return something drawn with the text that the pointer shows."""
+    return element("g", element("title", title), *drawn)
 
 
 def _bound(line: Series, scale: Scale) -> Markup:
     """Draw a bound: a thin line with a bar at every point."""
-    path = " ".join(f"{scale.x(p.x)},{scale.y(p.y)}" for p in line.points)
-    bars = Markup("").join(
-        Markup('<g><title>{name}, {x}: {y:.2f}</title><path d="M{left} {at}h14"/></g>').format(
-            name=line.name, x=_short(p.x), y=p.y, left=round(scale.x(p.x) - 7, 1), at=scale.y(p.y)
+    bars = [
+        _titled(
+            f"{line.name}, {_short(p.x)}: {p.y:.2f}",
+            element("path", d=f"M{round(scale.x(p.x) - 7, 1)} {scale.y(p.y)}h14"),
         )
         for p in line.points
-    )
-    return Markup('<g class="bound {style}"><polyline points="{path}"/>{bars}</g>').format(
-        style=line.style, path=path, bars=bars
-    )
+    ]
+    return element("g", _polyline(line, scale), *bars, class_=f"bound {line.style}")
 
 
 def _whiskers(line: Series, scale: Scale, shift: float) -> Markup:
@@ -233,22 +223,11 @@ def _whiskers(line: Series, scale: Scale, shift: float) -> Markup:
     parts = []
     for p in line.points:
         x = scale.x(p.x + shift)
-        parts.append(
-            Markup(
-                "<g><title>{name}, {at}: {y:+.1f} {interval}</title>"
-                '<line x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>{mark}</g>'
-            ).format(
-                name=line.name,
-                at=_short(p.x),
-                y=p.y,
-                interval=f"[{p.low:+.1f}, {p.high:+.1f}]" if p.has_interval else "too few takes",
-                x=x,
-                a=scale.y(p.low),
-                b=scale.y(p.high),
-                mark=_mark(line.mark, x, scale.y(p.y)),
-            )
-        )
-    return Markup('<g class="line {style}">{parts}</g>').format(style=line.style, parts=Markup("").join(parts))
+        interval = f"[{p.low:+.1f}, {p.high:+.1f}]" if p.has_interval else "too few takes"
+        whisker = element("line", x1=x, x2=x, y1=scale.y(p.low), y2=scale.y(p.high))
+        title = f"{line.name}, {_short(p.x)}: {p.y:+.1f} {interval}"
+        parts.append(_titled(title, whisker, _mark(line.mark, x, scale.y(p.y))))
+    return element("g", *parts, class_=f"line {line.style}")
 
 
 def _mark(kind: str, x: float, y: float) -> Markup:
@@ -259,15 +238,15 @@ def _mark(kind: str, x: float, y: float) -> Markup:
 
 def legend_mark(line_style: str, mark: str) -> Markup:
     """Draw the sample of a line for a legend."""
-    return Markup(
-        '<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true"><g class="line {style}">'
-        '<polyline points="1,6 29,6"/>{mark}</g></svg>'
-    ).format(style=line_style, mark=_mark(mark, 15, 6))
+    return _swatch(f"line {line_style}", _mark(mark, 15, 6))
 
 
 def legend_bound() -> Markup:
     """Draw the sample of a bound for a legend."""
-    return Markup(
-        '<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true"><g class="bound">'
-        '<polyline points="1,6 29,6"/><path d="M8 6h14"/></g></svg>'
-    )
+    return _swatch("bound", element("path", d="M8 6h14"))
+
+
+def _swatch(class_: str, mark: Markup) -> Markup:
+    """Draw a short line with a mark on it."""
+    line = element("g", element("polyline", points="1,6 29,6"), mark, class_=class_)
+    return element("svg", line, class_="swatch", viewBox="0 0 30 12", aria_hidden="true")

@@ -1,19 +1,19 @@
 """Drawn charts with caption and legend, and the marks of the rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from markupsafe import Markup
 
 from trajpilot_core.report.drawing.charts import Series, legend_mark
 from trajpilot_core.report.drawing.row_styles import mark_of
-from trajpilot_core.report.names import row_name
+from trajpilot_core.report.tables.names import row_name
 
 DEV_QUANTITIES = ("M@1", "R@5", "selection")
 """What selects the epoch that is kept, first found first."""
 
 
-class LegendItem(NamedTuple):
+class Key(NamedTuple):
     """One entry of a legend."""
 
     name: str
@@ -25,15 +25,15 @@ class Chart(NamedTuple):
 
     caption: str
     chart: Markup
-    legend: Sequence[LegendItem] = ()
+    legend: Sequence[Key] = ()
     """Where the chart has its own."""
 
 
-def legend(variants: Sequence[str]) -> list[LegendItem]:
+def keys_of_rows(variants: Iterable[str]) -> list[Key]:
     """Return the legend of some rows."""
-    return [LegendItem(row_name(v), legend_mark(v, mark_of(v))) for v in variants]
+    return [Key(row_name(v), legend_mark(v, mark_of(v))) for v in variants]
 
 
-def legend_of(series: Sequence[Series]) -> list[LegendItem]:
+def keys_of(series: Iterable[Series]) -> list[Key]:
     """Return the legend of some lines."""
-    return [LegendItem(line.name, legend_mark(line.style, line.mark)) for line in series]
+    return [Key(line.name, legend_mark(line.style, line.mark)) for line in series]

@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH, Series, legend_mark
+from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH
+from trajpilot_core.report.drawing.legend import Key
+from trajpilot_core.report.drawing.svg import element
 
 GAP, TITLE, KEY, KEY_WIDTH, BANNER = 16, 26, 22, 190, 34
 """Pixels between charts, above a chart, of an entry of the legend (height and width), and of the line above all."""
@@ -16,19 +18,6 @@ class Panel(NamedTuple):
 
     title: str
     chart: Markup
-
-
-class Key(NamedTuple):
-    """One entry of the legend: the classes and the mark of a line."""
-
-    name: str
-    style: str
-    mark: str
-
-
-def keys_of(series: Sequence[Series]) -> list[Key]:
-    """Return the legend of some lines."""
-    return [Key(line.name, line.style, line.mark) for line in series]
 
 
 def sheet(panels: Sequence[Panel], keys: Sequence[Key], style: Markup, columns: int = 3, banner: str = "") -> bytes:
@@ -51,27 +40,30 @@ def sheet(panels: Sequence[Panel], keys: Sequence[Key], style: Markup, columns: 
     parts = [_panel(panel, index % columns, index // columns, above) for index, panel in enumerate(panels)]
     parts += [_key(key, index % per_line, top + KEY * (index // per_line)) for index, key in enumerate(keys)]
     parts += [_banner(banner, width)] if banner else []
-    return str(
-        Markup(
-            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}">'
-            '<style>{style}</style><rect class="page" x="0" y="0" width="{w}" height="{h}"/>{parts}</svg>\n'
-        ).format(w=width, h=height, style=style, parts=Markup("\n").join(parts))
-    ).encode()
+    return standalone(width, height, style, parts)
+
+
+def standalone(width: float, height: float, style: Markup, parts: Sequence[Markup]) -> bytes:
+    """Return a picture that stands alone, with its own style sheet, on a page of its size."""
+    sized: dict[str, object] = {"width": width, "height": height}
+    page = element("rect", class_="page", x=0, y=0, **sized)
+    inside = (element("style", style), page, Markup("\n").join(parts))
+    space = "http://www.w3.org/2000/svg"
+    return f"{element('svg', *inside, xmlns=space, viewBox=f'0 0 {width} {height}', **sized)}\n".encode()
 
 
 def _banner(text: str, width: int) -> Markup:
     """Write a line over the whole width."""
-    return Markup(
-        '<rect class="banner" x="0" y="0" width="{w}" height="{h}"/><text class="warning" x="{x}" y="{y}">{text}</text>'
-    ).format(w=width, h=BANNER - 6, x=GAP, y=BANNER - 14, text=text)
+    ground = element("rect", class_="banner", x=0, y=0, width=width, height=BANNER - 6)
+    return ground + element("text", text, class_="warning", x=GAP, y=BANNER - 14)
 
 
 def _panel(panel: Panel, column: int, row: int, above: int) -> Markup:
     """Place one chart under its title; where nothing was drawn it says so."""
     x, y = GAP + column * (WIDTH + GAP), above + row * (TITLE + HEIGHT + GAP) + TITLE
-    heading = Markup('<text class="title" x="{x}" y="{y}">{title}</text>').format(x=x, y=y - 8, title=panel.title)
+    heading = element("text", panel.title, class_="title", x=x, y=y - 8)
     if not panel.chart.startswith("<svg "):
-        return heading + Markup('<text class="label" x="{x}" y="{y}">not run</text>').format(x=x, y=y + 20)
+        return heading + element("text", "not run", class_="label", x=x, y=y + 20)
     return heading + _placed(panel.chart, x, y, WIDTH, HEIGHT)
 
 
@@ -84,5 +76,5 @@ def _placed(drawing: Markup, x: float, y: float, width: int, height: int) -> Mar
 def _key(key: Key, column: int, y: int) -> Markup:
     """Place one entry of the legend."""
     x = GAP + column * KEY_WIDTH
-    text = Markup('<text class="key" x="{x}" y="{y}">{name}</text>').format(x=x + 36, y=y + 14, name=key.name)
-    return _placed(legend_mark(key.style, key.mark), x, y + 4, 30, 12) + text
+    text = element("text", key.name, class_="key", x=x + 36, y=y + 14)
+    return _placed(key.swatch, x, y + 4, 30, 12) + text

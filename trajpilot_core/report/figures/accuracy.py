@@ -5,33 +5,33 @@ from collections.abc import Sequence
 from schemas.arrow import rows_of
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.methods import with_role
-from trajpilot_core.report.context import Look
+from trajpilot_core.report.committed import Committed
+from trajpilot_core.report.drawing.legend import keys_of_rows
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
-from trajpilot_core.report.drawing.row_styles import mark_of
 from trajpilot_core.report.drawing.style import COLUMNS, style
-from trajpilot_core.report.drawing.svg_grid import Key, Panel, sheet
+from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.figures.gains import gain_chart, gaining
 from trajpilot_core.report.figures.horizons import horizon_charts
-from trajpilot_core.report.names import DESCRIPTIONS, OPEN_METRICS, row_name
-from trajpilot_core.report.tables import results_of
+from trajpilot_core.report.tables.names import DESCRIPTIONS, OPEN_METRICS, row_name
+from trajpilot_core.report.tables.results import results_of
 
 SHOWN = ("M@1", "MSeq")
 
 
-def accuracy(look: Look) -> Drawn:
+def accuracy(committed: Committed) -> Drawn:
     """Draw the metrics of an evaluation; a simulated corpus is named in the picture itself."""
-    metrics = rows_of(Metric, look.table("evaluation", "metrics"))
-    results = results_of(metrics, rows_of(Judgement, look.table("evaluation", "judgements")))
+    metrics = rows_of(Metric, committed.table("evaluation", "metrics"))
+    results = results_of(metrics, rows_of(Judgement, committed.table("evaluation", "judgements")))
     rows = [variant for variant in with_role("main") if variant in results.variants()]
     if not rows:
         raise NothingToDraw("no row was scored")
-    ceilings = rows_of(Ceiling, look.table("evaluation", "ceilings"))
+    ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
     charts = dict(zip(OPEN_METRICS, horizon_charts(results, ceilings), strict=True))
     panels = [Panel(f"{name}: {DESCRIPTIONS[name]}", charts[name].chart) for name in SHOWN]
     panels.append(Panel("M@1 minus No-Traj’s, same windows", gain_chart(results).chart))
     drawn = rows + [variant for variant in gaining() if variant in results.variants() and variant not in rows]
-    content = sheet(panels, [Key(row_name(v), v, mark_of(v)) for v in drawn], style(), COLUMNS, look.warning())
+    content = sheet(panels, keys_of_rows(drawn), style(), COLUMNS, committed.warning())
     return Drawn(content, _caption(metrics, [v for v in drawn if v in results.undertrained], bool(ceilings)))
 
 

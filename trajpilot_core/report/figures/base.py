@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from schemas.results import Ceiling, CurvePoint, GateRow, Headroom
-from trajpilot_core.report.context import Look
-from trajpilot_core.report.drawing.charts import Point, Series
-from trajpilot_core.report.drawing.legend import Chart
+from trajpilot_core.report.committed import Committed
+from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
+from trajpilot_core.report.drawing.legend import Chart, keys_of_rows
 from trajpilot_core.report.drawing.picture import Drawn
 from trajpilot_core.report.drawing.row_styles import mark_of
-from trajpilot_core.report.names import row_name
-from trajpilot_core.report.tables import Results
+from trajpilot_core.report.tables.names import row_name
+from trajpilot_core.report.tables.results import Results
 
 ReportSection = Literal["summary", "horizon", "controls", "retrieval", "pool", "training"]
 """Parts of the report that show figures."""
@@ -40,7 +40,7 @@ class Figure:
     """Draws it for the report."""
     stages: tuple[str, ...] = ()
     """Whose committed outputs it shows in the UI."""
-    draw: Callable[[Look], Drawn] | None = None
+    draw: Callable[[Committed], Drawn] | None = None
     """Draws it for the UI."""
 
 
@@ -58,3 +58,10 @@ def series_of(results: Results, variant: str, reference: str | None, metric: str
 def horizons_of(results: Results) -> tuple[float, ...]:
     """Return all horizons, as ticks."""
     return tuple(sorted({float(m.horizon) for m in results.metrics if m.horizon is not None}))
+
+
+def rows_chart(results: Results, shown: Sequence[str], title: str, caption: str) -> Chart:
+    """Draw M@1 of some rows over the horizon, without bands."""
+    series = [s for v in shown if (s := series_of(results, v, None, "M@1", has_band=False)).points]
+    axes = Axes(title, "horizon H (steps)", "M@1, %", horizons_of(results))
+    return Chart(caption, line_chart(axes, series), keys_of_rows(shown))

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from trajpilot_core.report.context import Look
+from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.style import style
+from trajpilot_core.report.drawing.svg import element, shortened
+from trajpilot_core.report.drawing.svg_grid import standalone
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
 
 SIZES_PX = (96, 80, 64, 48, 32)
 """Sides of a frame, tried until the picture is small enough."""
@@ -29,25 +31,27 @@ class Clip(NamedTuple):
     times_s: tuple[float, ...]
 
 
-def clips(look: Look) -> Drawn:
+def clips(committed: Committed) -> Drawn:
     """Draw the frames of one segment of some takes."""
-    if not look.config.report.frames:
+    if not committed.config.report.frames:
         raise NothingToDraw("report.frames is off: frames of videos are personal data, so none is shown")
-    if "://" in look.run.data_root:
+    if "://" in committed.run.data_root:
         raise NothingToDraw("frames are shown where the corpus lies on this machine")
-    shards = look.some_shards("features", "features", CLIPS, ("segment_id", "take_id", "frame_times_s"))
+    shards = committed.some_shards("features", "features", CLIPS, ("segment_id", "take_id", "frame_times_s"))
     if not shards:
         raise NothingToDraw("no segment was encoded")
     middles = [shard.slice(shard.num_rows // 2, 1).to_pylist()[0] for shard in shards]
-    chosen, videos = _described(look, middles)
-    return _at(0, look, chosen, videos)
+    chosen, videos = _described(committed, middles)
+    return _at(0, committed, chosen, videos)
 
 
-def _described(look: Look, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Clip], dict[str, str]]:
+def _described(committed: Committed, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Clip], dict[str, str]]:
     """Return the clips with what is said about them, and take id -> video."""
     columns = ("segment_id", "start_s", "end_s", "label")
-    segments = {row["segment_id"]: row for row in look.table("ingest", "segments", columns).to_pylist()}
-    takes = {row["take_id"]: row for row in look.table("ingest", "takes", ("take_id", "name", "video")).to_pylist()}
+    segments = {row["segment_id"]: row for row in committed.table("ingest", "segments", columns).to_pylist()}
+    takes = {
+        row["take_id"]: row for row in committed.table("ingest", "takes", ("take_id", "name", "video")).to_pylist()
+    }
     made = []
     for row in rows:
         segment, take = segments[row["segment_id"]], takes[row["take_id"]]
@@ -56,17 +60,17 @@ def _described(look: Look, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Clip
     return made, {row["take_id"]: takes[row["take_id"]]["video"] for row in rows}
 
 
-def _at(size: int, look: Look, chosen: Sequence[Clip], videos: Mapping[str, str]) -> Drawn:
+def _at(size: int, committed: Committed, chosen: Sequence[Clip], videos: Mapping[str, str]) -> Drawn:
     """Draw the clips at one of the sizes; frames are decoded in processes of their own, as for the report."""
     side = SIZES_PX[size]
-    paths = {take: f"{look.run.data_root}/{video}" for take, video in videos.items()}
+    paths = {take: f"{committed.run.data_root}/{video}" for take, video in videos.items()}
     wanted = [Wanted(clip.take_id, paths[clip.take_id], tuple(sorted(set(clip.times_s)))) for clip in chosen]
-    shots, _ = thumbnails(wanted, side, look.run.workers)
+    shots, _ = thumbnails(wanted, side, committed.run.workers)
     if not any(shot.uri for shot in shots.values()):
         raise NothingToDraw(next((shot.reason for shot in shots.values()), "no frame could be decoded"))
-    smaller = partial(_at, size + 1, look, chosen, videos) if size + 1 < len(SIZES_PX) else None
+    smaller = partial(_at, size + 1, committed, chosen, videos) if size + 1 < len(SIZES_PX) else None
     n = len(chosen[0].times_s)
-    warning, sees = f"{look.warning()}. " if look.warning() else "", look.config.features.size_px
+    warning, sees = f"{committed.warning()}. " if committed.warning() else "", committed.config.features.size_px
     return Drawn(
         _sheet(chosen, shots, side),
         f"{warning}The {n} frames of a segment in the middle of {len(chosen)} takes, with their times in the video. "
@@ -83,27 +87,21 @@ def _sheet(chosen: Sequence[Clip], shots: Mapping[tuple[str, float], Thumbnail],
     tall = TITLE + lines * (side + TIME + GAP)
     width, height = max(760, GAP + columns * (side + GAP)), GAP + len(chosen) * tall
     parts = [part for index, clip in enumerate(chosen) for part in _clip(clip, shots, side, columns, index * tall)]
-    return str(
-        Markup(
-            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}">'
-            '<style>{style}</style><rect class="page" x="0" y="0" width="{w}" height="{h}"/>{parts}</svg>\n'
-        ).format(w=width, h=height, style=style(), parts=Markup("\n").join(parts))
-    ).encode()
+    return standalone(width, height, style(), parts)
 
 
 def _clip(clip: Clip, shots: Mapping[tuple[str, float], Thumbnail], side: int, columns: int, top: int) -> list[Markup]:
     """Draw one clip: its heading, then frames with their times; a frame that could not be had says so."""
-    heading = clip.heading if len(clip.heading) <= LONGEST else clip.heading[: LONGEST - 1] + "…"
-    parts = [Markup('<text class="title" x="{x}" y="{y}">{text}</text>').format(x=GAP, y=top + 20, text=heading)]
+    parts = [element("text", shortened(clip.heading, LONGEST), class_="title", x=GAP, y=top + 20)]
     for index, time_s in enumerate(clip.times_s):
         x = GAP + index % columns * (side + GAP)
         y = top + TITLE + index // columns * (side + TIME + GAP)
         shot = shots[clip.take_id, time_s]
         if shot.uri:
-            frame = Markup('<image href="{}" x="{}" y="{}" width="{s}" height="{s}"/>').format(shot.uri, x, y, s=side)
+            frame = element("image", href=shot.uri, x=x, y=y, width=side, height=side)
         else:
-            frame = Markup('<text class="tick" x="{}" y="{}">{}</text>').format(x, y + side / 2, shot.reason)
-        time = Markup('<text class="tick" x="{}" y="{}">{} s</text>').format(x, y + side + 12, f"{time_s:.2f}")
+            frame = element("text", shot.reason, class_="tick", x=x, y=y + side / 2)
+        time = element("text", f"{time_s:.2f} s", class_="tick", x=x, y=y + side + 12)
         parts += [frame, time]
     return parts
 

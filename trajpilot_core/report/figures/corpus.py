@@ -5,20 +5,22 @@ from collections import Counter
 import pyarrow as pa
 
 from schemas.rejects import MEANING, RejectCode
-from trajpilot_core.report.context import Look
+from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.bars import Bar, bar_chart
+from trajpilot_core.report.drawing.charts import legend_mark
+from trajpilot_core.report.drawing.legend import Key
 from trajpilot_core.report.drawing.picture import Drawn
 from trajpilot_core.report.drawing.style import COLUMNS, style
-from trajpilot_core.report.drawing.svg_grid import Key, Panel, sheet
+from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.health import SPLITS
 
 
-def corpus(look: Look) -> Drawn:
+def corpus(committed: Committed) -> Drawn:
     """Draw the counts of an ingested corpus."""
-    takes = look.table("ingest", "takes", ("scenario", "split"))
-    windows = look.table("ingest", "windows", ("horizon", "split"))
-    rejects = look.table("ingest", "ingest.rejects", ("code", "n_units"))
+    takes = committed.table("ingest", "takes", ("scenario", "split"))
+    windows = committed.table("ingest", "windows", ("horizon", "split"))
+    rejects = committed.table("ingest", "ingest.rejects", ("code", "n_units"))
     by_scenario = sorted(_counted(takes, "scenario"), key=lambda bar: (-bar.total, bar.name))
     by_horizon = [bar._replace(name=f"H = {bar.name}") for bar in sorted(_counted(windows, "horizon"), key=_number)]
     lost: Counter[str] = Counter()
@@ -30,11 +32,13 @@ def corpus(look: Look) -> Drawn:
         Panel("Planning windows by horizon", bar_chart("Planning windows by horizon", "windows", by_horizon)),
         Panel("Left out, by reason", bar_chart("Left out, by reason", "descriptions", left_out)),
     ]
-    keys = [Key(split, split, "square") for split in SPLITS]
+    keys = [Key(split, legend_mark(split, "square")) for split in SPLITS]
     counts = Counter(takes["split"].to_pylist())
     said = ", ".join(f"{counts[split]:,} {split}" for split in SPLITS)
     advice = " What each reason means stands in the table of this stage." if left_out else ""
-    return Drawn(sheet(panels, keys, style(), COLUMNS, look.warning()), f"{takes.num_rows:,} takes: {said}.{advice}")
+    return Drawn(
+        sheet(panels, keys, style(), COLUMNS, committed.warning()), f"{takes.num_rows:,} takes: {said}.{advice}"
+    )
 
 
 def _number(bar: Bar) -> int:

@@ -4,21 +4,19 @@ from collections.abc import Callable, Sequence
 
 from schemas.arrow import rows_of
 from schemas.results import CurvePoint
-from trajpilot_core.methods import METHODS
-from trajpilot_core.report.context import Look
-from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
-from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, legend_of
+from trajpilot_core.methods import METHODS, examined
+from trajpilot_core.report.committed import Committed
+from trajpilot_core.report.drawing.charts import Axes, Point, Series, legend_mark, line_chart
+from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, Key, keys_of
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.style import COLUMNS, style
-from trajpilot_core.report.drawing.svg_grid import Key, Panel, sheet
+from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure, Material
-from trajpilot_core.report.names import row_name
+from trajpilot_core.report.tables.names import row_name
 
-LIKE = {"traj": "oracle", "e_tau": "scorer"}
-"""Model that no row is called after -> the row whose look its curve has."""
 NAMES = {"e_tau": "trajectory encoder", "traj": "with trajectories"}
 CHOSEN_BY = {"alignment": "R@5", "predictor": "M@1", "scorer": "selection", "scorer_plus": "log likelihood"}
-"""What chooses the epoch that is kept, on dev: the `selected` of the trainings."""
+"""Stage or model, not row -> what chooses the epoch that is kept, on dev: the `selected` of the trainings."""
 PERCENT = ("R@5", "M@1", "selection")
 WORDS = {"selection": "M@1 behind the gate"}
 
@@ -47,16 +45,16 @@ def _curves(title: str, y_label: str, rows: Sequence[CurvePoint], factor: float)
             Point(float(r.epoch), *[factor * r.value] * 3)
             for r in sorted((r for r in rows if r.model == model), key=lambda r: r.epoch)
         )
-        series.append(Series(name, look_of(name), points, "none"))
+        series.append(Series(name, colour_of(name), points, "none"))
     last = max((row.epoch for row in rows), default=1)
     step = max(1, round(last / 5))
     axes = Axes(title, "epoch", y_label, tuple(float(e) for e in range(0, last + 1, step)))
-    return Chart(title, line_chart(axes, series), legend_of(series))
+    return Chart(title, line_chart(axes, series), keys_of(series))
 
 
-def _rows(look: Look, stage: str) -> list[CurvePoint]:
+def _rows(committed: Committed, stage: str) -> list[CurvePoint]:
     """Epochs of the chain `final`, first seed."""
-    rows = rows_of(CurvePoint, look.table(stage, f"{stage}_curves"))
+    rows = rows_of(CurvePoint, committed.table(stage, f"{stage}_curves"))
     trained = [row for row in rows if row.model.startswith("final/") and row.epoch > 0]
     if not trained:
         raise NothingToDraw("nothing was trained")
@@ -64,7 +62,7 @@ def _rows(look: Look, stage: str) -> list[CurvePoint]:
     return [row for row in trained if row.seed == first]
 
 
-def _drawn(look: Look, stage: str, rows: Sequence[CurvePoint]) -> Drawn:
+def _drawn(committed: Committed, stage: str, rows: Sequence[CurvePoint]) -> Drawn:
     """Draw loss and score for every group of models that share them."""
     models = sorted({row.model for row in rows})
     groups: dict[str, list[str]] = {}
@@ -74,8 +72,8 @@ def _drawn(look: Look, stage: str, rows: Sequence[CurvePoint]) -> Drawn:
     for quantity, members in groups.items():
         kept = {model: chosen_epoch(rows, model, quantity) for model in members}
         panels += [_loss(rows, kept), _score(rows, kept, quantity)]
-        keys += [Key(f"{_name(model)}: epoch {kept[model]}", _style(model), "circle") for model in members]
-    content = sheet(panels, keys, style(), COLUMNS, look.warning())
+        keys += [Key(f"{_name(model)}: epoch {kept[model]}", legend_mark(_style(model), "circle")) for model in members]
+    content = sheet(panels, keys, style(), COLUMNS, committed.warning())
     seed = rows[0].seed
     return Drawn(
         content,
@@ -97,9 +95,10 @@ def short(model: str) -> str:
     return model.split("/", 1)[1]
 
 
-def look_of(name: str) -> str:
-    """Return the row whose look the curve of a model has: its own where one is called as the model is."""
-    return name if any(one.id == name for one in METHODS) else LIKE.get(name, "scorer")
+def colour_of(name: str) -> str:
+    """Return the row whose colour the curve of a model has: of its name, else the first that rests on it alone."""
+    own = [one.id for one in METHODS if one.id == name]
+    return next(iter((*own, *(one.id for one in METHODS if one.models == (name,)), examined().id)))
 
 
 def _name(model: str) -> str:
@@ -108,7 +107,7 @@ def _name(model: str) -> str:
 
 
 def _style(model: str) -> str:
-    return look_of(short(model))
+    return colour_of(short(model))
 
 
 def _is(row: CurvePoint, model: str, split: str, quantity: str) -> bool:
@@ -153,9 +152,9 @@ def _axes(title: str, lines: Sequence[Series], *, from_zero: bool = False) -> Ax
     return Axes(title, "epoch", "", tuple(float(e) for e in range(step, last + 1, step)), y_from_zero=from_zero)
 
 
-def _pictures(stage: str) -> Callable[[Look], Drawn]:
+def _pictures(stage: str) -> Callable[[Committed], Drawn]:
     """Return what draws the trainings of a stage for the UI."""
-    return lambda look: _drawn(look, stage, _rows(look, stage))
+    return lambda committed: _drawn(committed, stage, _rows(committed, stage))
 
 
 FIGURES = (

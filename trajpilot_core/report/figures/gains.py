@@ -3,12 +3,13 @@
 from trajpilot_core.methods import in_order, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.drawing.charts import Axes, whisker_chart
-from trajpilot_core.report.drawing.legend import Chart, legend
+from trajpilot_core.report.drawing.legend import Chart, keys_of_rows
 from trajpilot_core.report.figures.base import Figure, Material, horizons_of, series_of
-from trajpilot_core.report.tables import Results
+from trajpilot_core.report.tables.results import Results
 
 AVERAGE = "pool_mean"
-"""The control beside the main rows: what their gain is without choosing."""
+"""The control beside the main rows: what their gain is without choosing. Named by hand: the figure asks this one
+question, and another control answers another."""
 
 
 def gaining() -> list[str]:
@@ -22,7 +23,7 @@ def gain_chart(results: Results) -> Chart:
     series = [s for s in (series_of(results, v, REFERENCE, "M@1") for v in shown) if s.points]
     axes = Axes("Difference to No-Traj in M@1", "horizon H (steps)", "points of M@1", horizons_of(results))
     caption = "M@1 minus No-Traj’s on the same windows, 95 % intervals over takes"
-    return Chart(caption, whisker_chart(axes, series), legend(shown))
+    return Chart(caption, whisker_chart(axes, series), keys_of_rows(shown))
 
 
 def charts(material: Material) -> list[Chart]:

@@ -1,5 +1,7 @@
 """The share of opened gates over the horizon."""
 
+from trajpilot_core.methods import examined
+from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
 from trajpilot_core.report.drawing.legend import Chart
 from trajpilot_core.report.figures.base import Figure, Material
@@ -13,7 +15,7 @@ def charts(material: Material) -> list[Chart]:
     series = [
         Series(
             f"seed {seed}",
-            "scorer" if i == 0 else "no_traj",
+            examined().id if i == 0 else REFERENCE,
             tuple(
                 Point(float(r.horizon or 0), r.open_rate, r.open_rate, r.open_rate) for r in inside if r.seed == seed
             ),

@@ -4,32 +4,33 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.observation import DOF, MOTIONS
-from trajpilot_core.report.context import Look
+from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.style import COLUMNS, style
+from trajpilot_core.report.drawing.svg import shortened
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.paths import integrate
+from trajpilot_core.report.gallery.paths import integrate
 
 TAKES, SEGMENTS = 6, 5
 """Takes that are drawn, and segments of each, from its first on."""
 LONGEST = 38
 
 
-def head_paths(look: Look) -> Drawn:
+def head_paths(committed: Committed) -> Drawn:
     """Draw the first segments of some takes, joined end to start."""
     columns = ("segment_id", "take_id", "scale", "motions")
-    shards = look.some_shards("trajectories", "motions", TAKES, columns)
+    shards = committed.some_shards("trajectories", "motions", TAKES, columns)
     if not shards:
         raise NothingToDraw("no segment has a trajectory")
-    segments = look.table("ingest", "segments", ("segment_id", "start_s"))
+    segments = committed.table("ingest", "segments", ("segment_id", "start_s"))
     start_s = dict(zip(segments["segment_id"].to_pylist(), segments["start_s"].to_pylist(), strict=True))
-    takes = look.table("ingest", "takes", ("take_id", "name"))
+    takes = committed.table("ingest", "takes", ("take_id", "name"))
     names = dict(zip(takes["take_id"].to_pylist(), takes["name"].to_pylist(), strict=True))
     panels = [_panel(shard, start_s, names) for shard in shards]
     return Drawn(
-        sheet(panels, (), style(), COLUMNS, look.warning()),
+        sheet(panels, (), style(), COLUMNS, committed.warning()),
         f"{len(panels)} takes, the first {SEGMENTS} segments of each (fewer where it has fewer), joined end to start: "
         "pauses between segments are not drawn. Cross: start, where the head looks up the page. Dot: end.",
     )
@@ -44,7 +45,7 @@ def _panel(shard: pa.Table, start_s: dict[str, float], names: dict[str, str]) ->
     metric = {row["scale"] for row in rows} == {"metric"}
     unit = "m" if metric else "arbitrary scale"
     name = names.get(rows[0]["take_id"], rows[0]["take_id"])
-    title = (name if len(name) <= LONGEST else name[: LONGEST - 1] + "…") + f", {len(rows)} segments"
+    title = f"{shortened(name, LONGEST)}, {len(rows)} segments"
     axes = Axes(title, f"to the right, {unit}; upwards: forward, {unit}", "", ())
     return Panel(title, plan_chart(axes, [Series(title, "oracle", points)]))
 

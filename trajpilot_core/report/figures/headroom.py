@@ -1,11 +1,12 @@
 """The same-step recall of the retrieved pool over the horizon, one line per pool size, first seed."""
 
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
-from trajpilot_core.report.drawing.legend import Chart, legend_of
+from trajpilot_core.report.drawing.legend import Chart, keys_of
 from trajpilot_core.report.figures.base import Figure, Material
 
 POOL_STYLES = ("previous", "no_traj", "endpoint_traj", "scorer", "oracle", "pool_mean")
-"""Looks that the lines borrow, pool by pool; none of the lines is a row."""
+"""Rows whose colours and dashes the lines borrow, pool by pool. Named by hand, because none of the lines is a row: any
+rows would do whose lines are easily told apart."""
 
 
 def charts(material: Material) -> list[Chart]:
@@ -24,7 +25,7 @@ def charts(material: Material) -> list[Chart]:
     ticks = tuple(sorted({float(row.horizon) for row in kept}))
     axes = Axes("Headroom of the retrieved pool", "horizon H (steps)", "truth in pool, %", ticks)
     caption = "Middle steps whose truth some candidate has at the same place"
-    return [Chart(caption, line_chart(axes, series), legend_of(series))]
+    return [Chart(caption, line_chart(axes, series), keys_of(series))]
 
 
 FIGURE = Figure("headroom", "Headroom of the retrieved pool", "pool", charts)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from schemas.results import Ceiling
 from trajpilot_core.methods import with_role
-from trajpilot_core.report.ceilings import INFORMATION
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, legend_bound, line_chart
-from trajpilot_core.report.drawing.legend import Chart, LegendItem, legend
+from trajpilot_core.report.drawing.legend import Chart, Key, keys_of_rows
 from trajpilot_core.report.figures.base import Figure, Material, horizons_of, series_of
-from trajpilot_core.report.names import DESCRIPTIONS, OPEN_METRICS, row_name
-from trajpilot_core.report.tables import Results
+from trajpilot_core.report.tables.ceilings import INFORMATION
+from trajpilot_core.report.tables.names import DESCRIPTIONS, OPEN_METRICS, row_name
+from trajpilot_core.report.tables.results import Results
 
 
 def charts(material: Material) -> list[Chart]:
@@ -29,11 +29,11 @@ def horizon_charts(results: Results, ceilings: Sequence[Ceiling]) -> list[Chart]
     return drawn
 
 
-def main_legend(material: Material) -> list[LegendItem]:
+def main_legend(material: Material) -> list[Key]:
     """Return the legend of all charts of this figure; ceilings have the colours of their rows."""
     held = material.results.variants()
-    bound = [LegendItem("thin, with bars: ceiling of the row of that colour", legend_bound())]
-    return legend([v for v in with_role("main") if v in held]) + (bound if material.ceilings else [])
+    bound = [Key("thin, with bars: ceiling of the row of that colour", legend_bound())]
+    return keys_of_rows([v for v in with_role("main") if v in held]) + (bound if material.ceilings else [])
 
 
 def _bounds(ceilings: Sequence[Ceiling], metric: str) -> list[Series]:

@@ -3,20 +3,20 @@
 import logging
 
 from trajpilot_core.errors import TrajPilotError
-from trajpilot_core.report.context import Look
+from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.picture import NotDrawn, NothingToDraw, Picture, fitted
 from trajpilot_core.report.figures.base import Figure
 
 LOG = logging.getLogger("trajpilot")
 
 
-def draw(stage: str, figure: Figure, look: Look) -> Picture | NotDrawn:
+def draw(stage: str, figure: Figure, committed: Committed) -> Picture | NotDrawn:
     """Draw a picture of a stage that has committed; one that cannot be drawn is named and logged with its reason."""
     made: Picture | NotDrawn
     try:
         if figure.draw is None:
             raise NothingToDraw("it is a figure of the report alone")
-        made = fitted(figure.name, figure.title, figure.draw(look))
+        made = fitted(figure.name, figure.title, figure.draw(committed))
     except (TrajPilotError, OSError, ValueError) as error:  # nothing to show, damage, a disk, numbers without a scale
         made = NotDrawn(figure.name, figure.title, str(error) or type(error).__name__)
     if isinstance(made, NotDrawn):

@@ -6,27 +6,28 @@ from schemas.arrow import rows_of
 from schemas.results import Judgement, Metric
 from trajpilot_core.markdown_escape import literal
 from trajpilot_core.methods import with_role
-from trajpilot_core.report.context import Look
-from trajpilot_core.report.names import DESCRIPTIONS
+from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.page import SIGNS
-from trajpilot_core.report.tables import Results, build_table, results_of
+from trajpilot_core.report.tables.names import DESCRIPTIONS
+from trajpilot_core.report.tables.results import Results, build_table, results_of
+from trajpilot_core.report.tables.table import Table
 
 SHOWN = ("M@1", "MSeq")
-TOLD = {"demo": "What the demo must show", "claim": "The paper’s claims, as seen here"}
+GROUPS = {"demo": "What the demo must show", "claim": "The paper’s claims, as seen here"}
 """Groups of checks; the first that ran is shown in full."""
 
 
-def summary(look: Look, place: str) -> str:
-    """Return the summary of the report that lies at `place`, the address of report.html.
+def summary(committed: Committed, address: str) -> str:
+    """Return the summary of the report whose report.html has that address.
 
     Raises:
         StoreError: the evaluation has no output, or it is damaged.
     """
-    judgements = rows_of(Judgement, look.table("evaluation", "judgements"))
-    results = results_of(rows_of(Metric, look.table("evaluation", "metrics")), judgements)
-    warning = look.warning()
+    judgements = rows_of(Judgement, committed.table("evaluation", "judgements"))
+    results = results_of(rows_of(Metric, committed.table("evaluation", "metrics")), judgements)
+    warning = committed.warning()
     parts = [f"**{warning}**"] if warning else []
-    parts += [f"The whole report: {literal(place)}", "Next to it: report.json and LaTeX tables."]
+    parts += [f"The whole report: {literal(address)}", "Next to it: report.json and LaTeX tables."]
     return "\n\n".join([*parts, *_headline(results), *_checks(judgements)]) + "\n"
 
 
@@ -37,21 +38,24 @@ def _headline(results: Results) -> list[str]:
     if not groups:
         return ["No row was scored."]
     meaning = "; ".join(f"{name}: {DESCRIPTIONS[name]}" for name in SHOWN)
-    lines = [["row", *(f"{name}, %" for name in SHOWN)], ["---"] * (1 + len(SHOWN))]
-    for row in groups[0].rows:
-        name = row.name + (" (UNDERTRAINED)" if row.is_undertrained else "")
-        lines.append([name, *(f"{cell.text} {cell.bracketed}" for cell in row.cells)])
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    rows = tuple(
+        (
+            row.name + (" (UNDERTRAINED)" if row.is_undertrained else ""),
+            *(f"{cell.text} {cell.bracketed}" for cell in row.cells),
+        )
+        for row in groups[0].rows
+    )
+    table = Table("", ("row", *(f"{name}, %" for name in SHOWN)), rows).markdown().strip()
     return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + "."]
 
 
 def _checks(judgements: Sequence[Judgement]) -> list[str]:
     """The first group of checks that ran, and how many of the others hold."""
-    for prefix, title in TOLD.items():
-        told = [j for j in judgements if j.check.startswith(f"{prefix}: ")]
-        if told:
-            lines = [f"- {SIGNS[j.verdict]} {literal(j.check.split(': ', 1)[1])}: **{j.verdict}**" for j in told]
-            rest = [j for j in judgements if j not in told]
+    for prefix, title in GROUPS.items():
+        judged = [j for j in judgements if j.check.startswith(f"{prefix}: ")]
+        if judged:
+            lines = [f"- {SIGNS[j.verdict]} {literal(j.check.split(': ', 1)[1])}: **{j.verdict}**" for j in judged]
+            rest = [j for j in judgements if j not in judged]
             good = sum(j.verdict == "holds" for j in rest)
             return [f"### {title}", "\n".join(lines), f"{good} of {len(rest)} other checks hold; the report has all."]
     return []

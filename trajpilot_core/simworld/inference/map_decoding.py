@@ -81,7 +81,7 @@ def best_sequences(
     graph: Graph, evidence: StepEvidence, seen: VisibleSteps, messages: Messages, columns: Codes
 ) -> Sequences:
     """Decode jointly the steps at `columns` (M,) of every window, rising; a column that stands twice gets one label."""
-    distinct, place = np.unique(columns, return_inverse=True)
+    distinct, column = np.unique(columns, return_inverse=True)
     problem = problem_of(graph, evidence, seen, messages, distinct.tolist())
     n = len(seen.steps)
     labels = np.zeros((n, len(distinct)), np.int64)
@@ -96,7 +96,7 @@ def best_sequences(
         open_ = np.flatnonzero(~proven)
         if not len(open_):
             break
-    return Sequences(labels[:, place], value / problem.total, proven)
+    return Sequences(labels[:, column], value / problem.total, proven)
 
 
 def problem_of(
@@ -241,7 +241,7 @@ def trace(problem: DecodingProblem, layers: list[Prefixes], best: Codes, is_foun
     row = best[is_found]
     for m in range(len(layers) - 1, -1, -1):
         layer = layers[m]
-        place = layer.task[row] * positions + layer.position[row]
-        labels[is_found, m] = place * alternatives + layer.alternative[row]
+        node = layer.task[row] * positions + layer.position[row]
+        labels[is_found, m] = node * alternatives + layer.alternative[row]
         row = layer.parent[row]
     return labels

@@ -118,11 +118,11 @@ def overlapped(take: TakeTruth, start_s: Array, end_s: Array) -> Codes:
 
 def window_groups(takes: Sequence[TakeSteps], windows: Sequence[Sequence[str]]) -> Iterator[WindowGroup]:
     """Yield the windows, given as lists of segment ids, by shape."""
-    place = {segment: i for i, segment in enumerate(s for take in takes for s in take.segment_ids)}
+    number = {segment: i for i, segment in enumerate(s for take in takes for s in take.segment_ids)}
     step = np.concatenate([take.step for take in takes])
     for horizon in sorted({len(window) for window in windows}):
         rows = np.array([i for i, window in enumerate(windows) if len(window) == horizon])
-        segments = np.array([[place[segment] for segment in windows[i]] for i in rows])
+        segments = np.array([[number[segment] for segment in windows[i]] for i in rows])
         offsets = step[segments] - step[segments[:, :1]]
         shapes, member = np.unique(offsets, axis=0, return_inverse=True)
         for i, shape in enumerate(shapes):

@@ -13,6 +13,7 @@ from scipy.spatial.transform import Rotation
 
 from trajpilot_core.arrays import Array
 from trajpilot_core.simworld.world.motion import HeadMotion, head_poses
+from trajpilot_core.simworld.world.render import focal_px
 from trajpilot_core.simworld.world.truth import CaptureTruth, TakeTruth, World, random_uid, stream
 
 RGB_FROM_UPRIGHT = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
@@ -140,11 +141,6 @@ def calibration_jsonl(world: World, take: TakeTruth) -> str:
         + "\n"
         for ns in frame_clock_ns(world, capture, rows)
     )
-
-
-def focal_px(size_px: int, view_deg: float) -> float:
-    """Return the focal length in pixels of a square pinhole image."""
-    return float(size_px / 2 / np.tan(np.deg2rad(view_deg) / 2))
 
 
 def projection(world: World) -> dict[str, object]:

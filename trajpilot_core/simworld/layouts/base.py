@@ -1,34 +1,40 @@
 """What a layout is: where the files of a take lie, and what is written next to them."""
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from trajpilot_core.simworld.faults import NAMES, TakeContents
+from trajpilot_core.simworld.faults import NAMES, Faults, TakeContents
 from trajpilot_core.simworld.world.truth import TakeTruth, World, stream
 
 NamedFiles = Iterator[tuple[str, bytes]]
 """Path relative to the corpus root, content."""
 
 
+def one_file(world: World, take: TakeTruth) -> tuple[int, ...]:
+    """Return the parts of a take that is one file."""
+    return (take.n_frames,)
+
+
 @dataclass(frozen=True)
 class Layout:
     """One way to write a world."""
 
-    has_poses: bool
-    """Whether the layout releases trajectories."""
-    parts: Callable[[World, TakeTruth], tuple[int, ...]]
-    """Frames in each of the consecutive video files of a take."""
     take_files: Callable[[World, TakeTruth, TakeContents], NamedFiles]
     """The files of a take, from their (perhaps damaged) content."""
     rest: Callable[[World], NamedFiles]
     """Everything else: metadata, annotations, lists."""
-
-
-def one_file(world: World, take: TakeTruth) -> tuple[int, ...]:
-    """Return the parts of a take that is one file."""
-    return (take.n_frames,)
+    faults: Faults
+    """Kinds of broken takes, one of each in a world with `broken` each."""
+    tiny: Mapping[str, object] = field(default_factory=lambda: {"train_takes": 9, "test_takes": 5, "operators": 6})
+    """What its preset changes of the tiny world, so that every label occurs in both splits."""
+    has_poses: bool = False
+    """Whether the layout releases trajectories."""
+    parts: Callable[[World, TakeTruth], tuple[int, ...]] = one_file
+    """Frames in each of the consecutive video files of a take."""
+    has_unseen_wearers: bool = False
+    """Whether some operators wear the glasses in tested takes only, also where operators are shared."""
 
 
 def rank_of(world: World, take: TakeTruth) -> int:

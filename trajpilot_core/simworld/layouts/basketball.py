@@ -11,10 +11,10 @@ from typing import Literal
 
 import numpy as np
 
-from trajpilot_core.simworld.faults import Json
-from trajpilot_core.simworld.layouts import tree as layout_tree
-from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, one_file
-from trajpilot_core.simworld.layouts.metadata import PARAPHRASE_TABLE, Tree, metadata_files
+from schemas.world import WorldConfig
+from trajpilot_core.simworld.faults import TAKE_FAULTS, Json
+from trajpilot_core.simworld.layouts.base import Layout, NamedFiles
+from trajpilot_core.simworld.layouts.metadata import Tree, release_files, take_files
 from trajpilot_core.simworld.world.truth import TakeTruth, World, stream
 
 ShotOutcome = Literal["made", "missed", "ambiguous", "none"]
@@ -113,11 +113,30 @@ def facts(world: World, take: TakeTruth) -> Json:
 
 
 def rest(world: World) -> NamedFiles:
-    """Yield captures, metadata and the descriptions of the drills."""
-    yield from layout_tree.capture_files(world)
-    for name, data in metadata_files(world, Tree(captions=caption, facts=facts)).items():
-        if name != PARAPHRASE_TABLE:  # it groups the labels of the world, of which nothing is said here
-            yield name, data
+    """Yield captures, metadata and the descriptions of the drills; of the labels of the world nothing is said here."""
+    return release_files(world, Tree(captions=caption, facts=facts, has_paraphrases=False))
 
 
-LAYOUT = Layout(has_poses=True, parts=one_file, take_files=layout_tree.take_files, rest=rest)
+OF_USED_DESCRIPTIONS = ("time_beyond", "time_at_end", "times_equal", "text_empty")
+"""Kinds that harm a description only where it becomes a segment; most at a basketball court do not."""
+KEPT_HABITS = ("unsorted_share", "text_flags_share", "second_annotator_share", "rejected_share")
+"""Habits of annotators that keep the order of captions, so that shots keep their outcomes."""
+PLAIN = {name: 0.0 for name in WorldConfig.model_fields if name.endswith("_share") and name not in KEPT_HABITS}
+STEADY = (0.02, 0.9, 0.06, 0.02)
+"""How far a step advances, with few detours, so that most shots are followed by their outcome."""
+LAYOUT = Layout(
+    take_files,
+    rest,
+    {kind: codes for kind, codes in TAKE_FAULTS.items() if kind not in OF_USED_DESCRIPTIONS},
+    tiny={
+        "train_takes": 12,  # enough shots to balance
+        "test_takes": 4,
+        "segments": 12,
+        "segment_s": 1.0,
+        "fps": 10,
+        "dense_takes": 0,
+        "advance": STEADY,
+        **PLAIN,
+    },
+    has_poses=True,
+)

@@ -7,9 +7,10 @@ numbers that are texts for some videos, and task folders that are capitalised fo
 
 from dataclasses import replace
 
-from trajpilot_core.simworld.faults import Json, TakeContents
-from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, as_json, hostile, one_file, rank_of, shuffled
-from trajpilot_core.simworld.layouts.spans import AnnotatedSpan, Time, break_spans, spans_of
+from schemas.rejects import RejectCode as Code
+from trajpilot_core.simworld.faults import Faults, Json, TakeContents
+from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, as_json, hostile, rank_of, shuffled
+from trajpilot_core.simworld.layouts.spans import VIDEO_ONLY, AnnotatedSpan, Time, break_spans, spans_of
 from trajpilot_core.simworld.layouts.wording import SHARED_NAME, step_name
 from trajpilot_core.simworld.world.truth import TakeTruth, World, stream
 
@@ -160,4 +161,10 @@ def rest(world: World) -> NamedFiles:
             yield f"{task_folder(world, task)}/{name}.txt", "".join(f"{one}\n" for one in ids).encode()
 
 
-LAYOUT = Layout(has_poses=False, parts=one_file, take_files=take_files, rest=rest)
+FAULTS: Faults = {
+    **VIDEO_ONLY,
+    "unlabelled": (Code.UNLABELLED,),
+    "no_split": (Code.NO_SPLIT, Code.SPLIT_UNUSED),
+    "take_malformed": (Code.RECORD_MALFORMED,),
+}
+LAYOUT = Layout(take_files, rest, FAULTS)

@@ -14,30 +14,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from trajpilot_core.corpora.epic_kitchens.files import COLUMNS
 from trajpilot_core.simworld.faults import TakeContents
-from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, annotated_in, hostile, one_file
-from trajpilot_core.simworld.layouts.spans import AnnotatedSpan, Time, break_spans, spans_of
+from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, annotated_in, hostile
+from trajpilot_core.simworld.layouts.spans import VIDEO_ONLY, AnnotatedSpan, Time, break_spans, spans_of
 from trajpilot_core.simworld.layouts.wording import thing_of, verbs_of
 from trajpilot_core.simworld.world.truth import TakeTruth, World, stream
 from trajpilot_core.simworld.world.vocabulary import PLACES
 
-COLUMNS = (
-    "narration_id",
-    "participant_id",
-    "video_id",
-    "narration_timestamp",
-    "start_timestamp",
-    "stop_timestamp",
-    "start_frame",
-    "stop_frame",
-    "narration",
-    "verb",
-    "verb_class",
-    "noun",
-    "noun_class",
-    "all_nouns",
-    "all_noun_classes",
-)
 DECIMALS = 2
 OVERLAP_SHARE, OVERLAP_S = 0.25, 0.2
 """How often an action ends after the next one has begun, and by how much."""
@@ -214,4 +198,6 @@ def rest(world: World) -> NamedFiles:
     yield "EPIC_100_video_info.csv", table(("video_id", "duration", "fps", "resolution"), video_rows(world))
 
 
-LAYOUT = Layout(has_poses=False, parts=one_file, take_files=take_files, rest=rest)
+TINY = {"train_takes": 9, "test_takes": 5, "operators": 6, "broken_segments": 7}
+"""Broken takes are longer: a video is a capture, so dev draws broken ones."""
+LAYOUT = Layout(take_files, rest, VIDEO_ONLY, tiny=TINY, has_unseen_wearers=True)

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from trajpilot_core.simworld.faults import Json, TakeContents
+from schemas.rejects import RejectCode as Code
+from trajpilot_core.simworld.faults import Faults, Json, TakeContents
 from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, annotated_in, as_json, hostile, rank_of, shuffled
-from trajpilot_core.simworld.layouts.spans import AnnotatedSpan, break_spans, spans_of
+from trajpilot_core.simworld.layouts.spans import VIDEO_ONLY, AnnotatedSpan, break_spans, spans_of
 from trajpilot_core.simworld.layouts.wording import is_shared, step_description, step_name, thing_of
 from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, stream
 
@@ -197,4 +198,11 @@ def rest(world: World) -> NamedFiles:
         yield f"{ANNOTATIONS}/goalstep_{split}.json", as_json(goalstep_json(world, split))
 
 
-LAYOUT = Layout(has_poses=False, parts=parts, take_files=take_files, rest=rest)
+FAULTS: Faults = {
+    **VIDEO_ONLY,
+    "unlabelled": (Code.UNLABELLED,),
+    "take_malformed": (Code.RECORD_MALFORMED,),
+    "group_part_missing": (Code.VIDEO_MISSING,),
+    "group_unknown": (Code.TAKE_UNKNOWN, Code.RECORD_MALFORMED),
+}
+LAYOUT = Layout(take_files, rest, FAULTS, parts=parts)

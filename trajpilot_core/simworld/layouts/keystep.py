@@ -5,11 +5,11 @@ are numbers in fields and texts as keys, `step_id` unique within a scenario only
 touch, segments whose step is no leaf of the taxonomy, and takes of the test split without labels.
 """
 
-from trajpilot_core.simworld.faults import Json
-from trajpilot_core.simworld.layouts import tree as layout_tree
-from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, annotated_in, as_json, one_file, rank_of
-from trajpilot_core.simworld.layouts.metadata import Tree, metadata_files
-from trajpilot_core.simworld.layouts.spans import AnnotatedSpan, break_spans, spans_of
+from schemas.rejects import RejectCode as Code
+from trajpilot_core.simworld.faults import TAKE_FAULTS, TEST_SPLIT, Json
+from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, annotated_in, as_json, rank_of
+from trajpilot_core.simworld.layouts.metadata import Tree, release_files, take_files
+from trajpilot_core.simworld.layouts.spans import SEGMENT_FAULTS, AnnotatedSpan, break_spans, spans_of
 from trajpilot_core.simworld.layouts.wording import names_of, step_description, step_name
 from trajpilot_core.simworld.world.truth import LabelTruth, TakeTruth, World, random_uid, stream
 
@@ -121,10 +121,21 @@ def keystep_json(world: World, split: str) -> Json:
 
 def rest(world: World) -> NamedFiles:
     """Yield captures, metadata, atomic descriptions and keysteps."""
-    yield from layout_tree.capture_files(world)
-    yield from metadata_files(world, TREE).items()
+    yield from release_files(world, TREE)
     for split in ("train", "val"):
         yield f"annotations/keystep_{split}.json", as_json(keystep_json(world, split))
 
 
-LAYOUT = Layout(has_poses=True, parts=one_file, take_files=layout_tree.take_files, rest=rest)
+OF_DESCRIPTIONS = {*SEGMENT_FAULTS, "only_rejected", "description_malformed"}
+"""Kinds that only point descriptions can have, or that mean something else for segments."""
+LAYOUT = Layout(
+    take_files,
+    rest,
+    {
+        **{kind: codes for kind, codes in TAKE_FAULTS.items() if kind not in OF_DESCRIPTIONS},
+        **SEGMENT_FAULTS,
+        TEST_SPLIT: (Code.UNLABELLED, Code.NO_SPLIT),
+    },
+    tiny={},
+    has_poses=True,
+)

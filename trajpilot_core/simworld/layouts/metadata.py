@@ -1,15 +1,16 @@
-"""The metadata files of an Ego-Exo4D download: takes, captures, participants, splits, atomic descriptions.
+"""The tree of an Ego-Exo4D download, which three layouts share: files of takes and captures, metadata, descriptions.
 
 Source of the layouts: the Ego-Exo4D documentation (docs.ego-exo4d-data.org, metadata and annotations).
 """
 
-import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from trajpilot_core.simworld import faults
-from trajpilot_core.simworld.faults import Json
+from trajpilot_core.simworld.faults import Json, TakeContents
 from trajpilot_core.simworld.layouts.annotate import Captions, annotations_of, paraphrase_csv
+from trajpilot_core.simworld.layouts.aria import timesync_csv
+from trajpilot_core.simworld.layouts.base import NamedFiles, as_json, shuffled
 from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, stream
 
 
@@ -22,13 +23,15 @@ class Tree(NamedTuple):
     """Fields of takes.json that differ."""
     benchmark: str = "atomic_action_descriptions"
     """What splits.json says the takes are for."""
+    has_paraphrases: bool = True
+    """Whether a table groups the paraphrases of the world's labels."""
 
 
 ATOMIC = Tree()
 
 PARAPHRASE_TABLE = "annotations/paraphrases.csv"
 """Where the paraphrase groups lie, relative to the corpus root."""
-RELEASE = "simulated"
+DESCRIPTIONS = "annotations/atomic_descriptions_val.json"
 
 
 def take_record(world: World, take: TakeTruth) -> Json:
@@ -87,8 +90,7 @@ def take_record(world: World, take: TakeTruth) -> Json:
 def takes_json(world: World, tree: Tree = ATOMIC) -> list[Json]:
     """Return takes.json in an order that says nothing about splits or faults."""
     records = []
-    for i in stream(world.config, "order").permutation(len(world.takes)):
-        take = world.takes[int(i)]
+    for take in shuffled(world):
         facts = tree.facts(world, take) if tree.facts else {}
         record = faults.break_record(take, take_record(world, take) | facts)
         if record is not None:
@@ -137,23 +139,44 @@ def atomic_json(world: World, split: str, tree: Tree = ATOMIC) -> Json:
         annotations = faults.break_annotations(take, given, world.take_duration_s(take))
         if annotations:
             found[take.uid] = annotations
-    return {"ds": RELEASE, "take_cam_id_map": {}, "annotations": found}
+    return {"ds": "simulated", "take_cam_id_map": {}, "annotations": found}
 
 
-def metadata_files(world: World, tree: Tree = ATOMIC) -> dict[str, bytes]:
-    """Return every file above the takes and captures: path relative to the corpus root -> content."""
+def take_files(world: World, take: TakeTruth, content: TakeContents) -> NamedFiles:
+    """Yield video, trajectory and calibration of a take."""
+    root, camera = f"takes/{take.name}", world.captures[take.capture].camera
+    for name, data in (
+        (f"{root}/frame_aligned_videos/{camera}_214-1.mp4", content.video),
+        (f"{root}/trajectory/closed_loop_trajectory.csv", content.trajectory),
+        (f"{root}/trajectory/online_calibration.jsonl", content.calibration),
+    ):
+        if data is not None:
+            yield name, data
+
+
+def capture_files(world: World) -> NamedFiles:
+    """Yield timesync.csv of every capture."""
+    fault_of = {take.capture: take.fault for take in world.takes}
+    for number, capture in enumerate(world.captures):
+        text = faults.break_timesync(fault_of[number], timesync_csv(world, capture), capture.camera)
+        if text is not None:
+            yield f"captures/{capture.name}/timesync.csv", text.encode()
+
+
+def release_files(world: World, tree: Tree = ATOMIC) -> NamedFiles:
+    """Yield every file but those of the takes: captures, metadata, and what annotators say of the steps."""
+    yield from capture_files(world)
     documents: dict[str, Any] = {
         "takes.json": takes_json(world, tree),
         "captures.json": captures_json(world),
         "participants.json": participants_json(world),
         "annotations/splits.json": splits_json(world, tree),
         "annotations/atomic_descriptions_train.json": atomic_json(world, "train", tree),
-        "annotations/atomic_descriptions_val.json": atomic_json(world, "val", tree),
+        DESCRIPTIONS: atomic_json(world, "val", tree),
     }
-    files = {path: json.dumps(value, indent=1).encode() for path, value in documents.items()}
-    files[PARAPHRASE_TABLE] = paraphrase_csv(world).encode()
+    yield from ((path, as_json(value)) for path, value in documents.items())
+    if tree.has_paraphrases:
+        yield PARAPHRASE_TABLE, paraphrase_csv(world).encode()
     if world.config.broken == "each":
-        whole = files["annotations/atomic_descriptions_val.json"]
-        suffix = random_uid(stream(world.config, "leftover"))[:7]
-        files[f"annotations/atomic_descriptions_val.json.{suffix}"] = whole[: len(whole) // 3]
-    return files
+        whole = as_json(documents[DESCRIPTIONS])
+        yield f"{DESCRIPTIONS}.{random_uid(stream(world.config, 'leftover'))[:7]}", whole[: len(whole) // 3]

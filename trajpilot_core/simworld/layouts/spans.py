@@ -6,6 +6,8 @@ A span's times are numbers in an unbroken take; in a broken one they may be anyt
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from schemas.rejects import RejectCode as Code
+from trajpilot_core.simworld.faults import TAKE_FAULTS, VIDEO_FAULTS, Faults
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
 Time = float | str
@@ -57,3 +59,18 @@ SPAN_DAMAGE: dict[str, tuple[int, Change]] = {
     "segment_malformed": (1, lambda span, _: replace(span, is_malformed=True)),
 }
 """Fault -> which step it hits, and what becomes of its span (given the length of the video in seconds)."""
+SEGMENT_FAULTS: Faults = {
+    **{kind: TAKE_FAULTS.get(kind, ()) for kind in SPAN_DAMAGE},
+    "text_empty": (Code.LABEL_EMPTY, Code.LABEL_UNKNOWN, Code.RECORD_MALFORMED),
+    "segment_malformed": (Code.RECORD_MALFORMED,),
+}
+VIDEO_ONLY: Faults = {
+    **VIDEO_FAULTS,
+    **SEGMENT_FAULTS,
+    "name_parent": (Code.TAKE_NAME_INVALID,),
+    "name_absolute": (Code.TAKE_NAME_INVALID,),
+    "take_unknown": (Code.TAKE_UNKNOWN, Code.VIDEO_MISSING),
+    "two_splits": (Code.NO_SPLIT,),
+}
+"""Kinds of every layout without poses. take_unknown: an annotation, or a list, names a video of which there is nothing
+else; two_splits: the same video is annotated as training and as tested."""

@@ -67,7 +67,7 @@ def to_bytes(image: Float) -> Image:
     return np.asarray(np.clip(image * 255.0, 0, 255), np.uint8)
 
 
-def take_look(world: World, take: TakeTruth) -> TakeAppearance:
+def take_appearance(world: World, take: TakeTruth) -> TakeAppearance:
     """Draw what a take looks like: the room of its capture, its own light and objects. Scene 0: all takes alike."""
     scene = world.config.scene
     room_rng = stream(world.config, "room", take.capture if scene > 0 else 0)
@@ -82,7 +82,7 @@ def take_look(world: World, take: TakeTruth) -> TakeAppearance:
     )
 
 
-def station(look: TakeAppearance, coefficients: Array) -> tuple[Image, Image]:
+def station(appearance: TakeAppearance, coefficients: Array) -> tuple[Image, Image]:
     """Return the board and the mat, uint8 of shape (height, width, 3), of a station with look `coefficients` (LOOKS,).
 
     Three coefficients are the common colour, one sets the board's brightness against the mat's, one the contrast of
@@ -93,8 +93,8 @@ def station(look: TakeAppearance, coefficients: Array) -> tuple[Image, Image]:
     depth = np.float32(level(contrast) - 0.05)
     across = np.sign(np.sin(2 * np.pi * np.arange(BOARD_PX[0]) / period)).astype(np.float32)
     along = np.sign(np.sin(2 * np.pi * np.arange(MAT_PX[1]) / period)).astype(np.float32)
-    board = (look.board_grain * (1.0 + depth * across))[..., None] * (0.85 * level(coefficients[:3] + difference))
-    mat = (look.mat_grain * (1.0 + depth * across * along[:, None]))[..., None] * (
+    board = (appearance.board_grain * (1.0 + depth * across))[..., None] * (0.85 * level(coefficients[:3] + difference))
+    mat = (appearance.mat_grain * (1.0 + depth * across * along[:, None]))[..., None] * (
         0.85 * level(coefficients[:3] - difference)
     )
     return to_bytes(board.astype(np.float32)), to_bytes(mat.astype(np.float32))

@@ -6,8 +6,7 @@ import cv2
 import numpy as np
 
 from trajpilot_core.arrays import Array, Image
-from trajpilot_core.simworld.layouts.aria import focal_px
-from trajpilot_core.simworld.world.appearance import TakeAppearance, looks_at, station, take_look
+from trajpilot_core.simworld.world.appearance import TakeAppearance, looks_at, station, take_appearance
 from trajpilot_core.simworld.world.motion import HeadMotion, head_poses, profiles
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
@@ -104,6 +103,11 @@ def object_centres(take: TakeTruth, places: int, step: int, t_s: float) -> Array
     return centres
 
 
+def focal_px(size_px: int, view_deg: float) -> float:
+    """Return the focal length in pixels of a square pinhole image."""
+    return float(size_px / 2 / np.tan(np.deg2rad(view_deg) / 2))
+
+
 def camera_matrix(size_px: int, view_deg: float) -> Array:
     """Return the (3, 3) intrinsic matrix of the upright square video, pixels."""
     focal, centre = focal_px(size_px, view_deg), (size_px - 1) / 2
@@ -120,27 +124,28 @@ def render_at(world: World, take: TakeTruth, motion: HeadMotion, t_s: Array) -> 
     config = world.config
     rotation, position = head_poses(motion, t_s)
     looks, steps = looks_at(take, t_s)
-    look, camera, planes = take_look(world, take), camera_matrix(config.size_px, config.view_deg), room_planes()
-    board, mat = station(look, looks[0])
+    appearance, planes = take_appearance(world, take), room_planes()
+    camera = camera_matrix(config.size_px, config.view_deg)
+    board, mat = station(appearance, looks[0])
     for k, now in enumerate(t_s.tolist()):
         if k and np.any(looks[k] != looks[k - 1]):
-            board, mat = station(look, looks[k])
+            board, mat = station(appearance, looks[k])
         image = np.zeros((config.size_px, config.size_px, 3), np.uint8)
-        for texture, corners in zip((*look.room, board, mat), (planes - position[k]) @ rotation[k], strict=True):
+        for texture, corners in zip((*appearance.room, board, mat), (planes - position[k]) @ rotation[k], strict=True):
             draw_plane(image, texture, corners, camera)
         centres = object_centres(take, config.places, int(steps[k]), now)
-        draw_objects(image, look, centres, camera, rotation[k], position[k])
-        yield np.asarray(cv2.convertScaleAbs(image, alpha=look.gain + look.gain_slope * now), np.uint8)
+        draw_objects(image, appearance, centres, camera, rotation[k], position[k])
+        yield np.asarray(cv2.convertScaleAbs(image, alpha=appearance.gain + appearance.gain_slope * now), np.uint8)
 
 
 def draw_objects(
-    image: Image, look: TakeAppearance, centres: Array, camera: Array, rotation: Array, position: Array
+    image: Image, appearance: TakeAppearance, centres: Array, camera: Array, rotation: Array, position: Array
 ) -> None:
     """Draw the objects onto `image` (S, S, 3) in place, the far ones first, each by the faces that are seen.
 
     Args:
         image: uint8 RGB.
-        look: colours of the objects.
+        appearance: colours of the objects.
         centres: shape (places, 3), where the objects stand in the room, metres.
         camera: (3, 3) intrinsic matrix in pixels.
         rotation: (3, 3) rotation of T_room_head.
@@ -153,4 +158,4 @@ def draw_objects(
         if seen[place]:
             side = RIGHT if position[1] < centres[place, 1] else LEFT
             for face, shade in ((side, 0.6), (NEAR, 0.8), (TOP, 1.0)):
-                cv2.fillConvexPoly(image, pixels[place, face], (look.objects[place] * shade).tolist())
+                cv2.fillConvexPoly(image, pixels[place, face], (appearance.objects[place] * shade).tolist())

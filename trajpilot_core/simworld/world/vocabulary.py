@@ -9,116 +9,27 @@ from schemas.world import WorldConfig
 from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld.world.truth import LabelTruth, stream
 
-VERBS = (
-    ("cuts", "slices"),
-    ("wipes", "cleans"),
-    ("lifts", "picks up"),
-    ("turns", "rotates"),
-    ("presses", "pushes"),
-    ("shakes", "swings"),
-    ("opens", "unseals"),
-    ("stirs", "mixes"),
-    ("inspects", "examines"),
-    ("pours", "empties"),
-    ("peels", "strips"),
-    ("folds", "bends"),
-    ("places", "puts down"),
-    ("measures", "gauges"),
-    ("hammers", "knocks"),
-    ("ties", "fastens"),
-    ("rolls", "spins"),
-    ("scrapes", "scratches"),
-    ("sprays", "moistens"),
-    ("pulls", "drags"),
-    ("labels", "marks"),
-    ("sorts", "arranges"),
-    ("squeezes", "clamps"),
-    ("shifts", "moves"),
+_VERB_GROUPS = (
+    "cuts/slices, wipes/cleans, lifts/picks up, turns/rotates, presses/pushes, shakes/swings, opens/unseals, "
+    "stirs/mixes, inspects/examines, pours/empties, peels/strips, folds/bends, places/puts down, measures/gauges, "
+    "hammers/knocks, ties/fastens, rolls/spins, scrapes/scratches, sprays/moistens, pulls/drags, labels/marks, "
+    "sorts/arranges, squeezes/clamps, shifts/moves"
 )
-TASKS = (
-    "Cook Noodles",
-    "Remove a Wheel",
-    "Make Coffee",
-    "Test Kit",
-    "Plant Herbs",
-    "Fix a Lamp",
-    "Bake Bread",
-    "Pack a Parcel",
-    "Brew Tea",
-    "Build a Shelf",
-    "Dress a Wound",
-    "Make Salad",
-    "Tune a Guitar",
-    "Clean a Chain",
-    "Set a Table",
-    "Print a Poster",
-    "Sew a Bag",
-    "Paint a Frame",
-    "Repair a Pump",
-    "Mix Concrete",
+VERBS = tuple((usual, other) for usual, other in (group.split("/") for group in _VERB_GROUPS.split(", ")))
+"""Usual and other verb of each motion primitive."""
+_TASK_NAMES = (
+    "Cook Noodles, Remove a Wheel, Make Coffee, Test Kit, Plant Herbs, Fix a Lamp, Bake Bread, Pack a Parcel, Brew "
+    "Tea, Build a Shelf, Dress a Wound, Make Salad, Tune a Guitar, Clean a Chain, Set a Table, Print a Poster, Sew a "
+    "Bag, Paint a Frame, Repair a Pump, Mix Concrete"
 )
-THINGS = (
-    "carrot",
-    "bowl",
-    "kettle",
-    "filter",
-    "swab",
-    "bottle",
-    "wheel",
-    "chain",
-    "screw",
-    "lamp",
-    "cable",
-    "shelf",
-    "bracket",
-    "tray",
-    "dough",
-    "pot",
-    "soil",
-    "leaf",
-    "parcel",
-    "tape",
-    "bandage",
-    "lid",
-    "onion",
-    "sponge",
-    "string",
-    "peg",
-    "frame",
-    "brush",
-    "valve",
-    "hose",
-    "bucket",
-    "sack",
-    "needle",
-    "cloth",
-    "button",
-    "plate",
-    "spoon",
-    "napkin",
-    "paper",
-    "roller",
-    "towel",
-    "jar",
-    "pepper",
-    "cup",
-    "tube",
-    "box",
-    "rim",
-    "nut",
-    "fork",
-    "pedal",
-    "socket",
-    "switch",
-    "board",
-    "hinge",
-    "tin",
-    "whisk",
-    "seed",
-    "rake",
-    "stamp",
-    "rope",
+TASKS = tuple(_TASK_NAMES.split(", "))
+_THING_NAMES = (
+    "carrot bowl kettle filter swab bottle wheel chain screw lamp cable shelf bracket tray dough pot soil leaf parcel "
+    "tape bandage lid onion sponge string peg frame brush valve hose bucket sack needle cloth button plate spoon "
+    "napkin paper roller towel jar pepper cup tube box rim nut fork pedal socket switch board hinge tin whisk seed "
+    "rake stamp rope"
 )
+THINGS = tuple(_THING_NAMES.split())
 PLACES = ("left edge", "near corner", "middle", "far side", "right edge", "back row", "upper rack", "lower rack")
 PATTERNS = (
     "{0} the {thing} at the {place}",

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from schemas.claims import ClaimsConfig
-from trajpilot_core.report.names import in_order, row_name
-from trajpilot_core.report.table import NOTHING, Cell, Value, number
+from trajpilot_core.methods import in_order
+from trajpilot_core.report.tables.names import row_name
+from trajpilot_core.report.tables.table import NOTHING, Cell, Value, number
 from trajpilot_core.studies.claims import statistics
 from trajpilot_core.studies.claims.contrasts import contrast
 from trajpilot_core.studies.claims.statistics import Equivalence, Estimate, estimate

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 from schemas.claims import BASE, ClaimsConfig
-from trajpilot_core.report.table import Cell, Table, Value, over_horizons
+from trajpilot_core.report.tables.table import Cell, Table, Value, over_horizons
 from trajpilot_core.studies.claims import statistics
 from trajpilot_core.studies.claims.readings import change, name, per_horizon, rate
 from trajpilot_core.studies.claims.statistics import Estimate, estimate

@@ -12,7 +12,7 @@ from schemas.results import LeakCheck
 from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.data.chains import ModelFile, alignment_config, chains_of, load_e_tau, trajectory_latents
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
-from trajpilot_core.simworld.world.appearance import take_look
+from trajpilot_core.simworld.world.appearance import take_appearance
 from trajpilot_core.studies.claims.leaks.context import LeakContext, at_least, at_most, none_of, not_run
 from trajpilot_core.studies.claims.leaks.label_posterior import Shown, joint_beliefs
 from trajpilot_core.studies.claims.leaks.probes import (
@@ -228,7 +228,7 @@ def palette_check(material: LeakContext) -> LeakCheck:
     world, sound, config = material.world, material.sound(), material.config
     sound = sound[:: max(1, -(-len(sound) // config.most_palettes))]
     truths = [truth for take in sound if (truth := material.truths[take]) is not None]
-    colours = np.stack([take_look(world, truth).objects.reshape(-1) for truth in truths]).astype(np.float64)
+    colours = np.stack([take_appearance(world, truth).objects.reshape(-1) for truth in truths]).astype(np.float64)
     twice = len(colours) - len(np.unique(colours, axis=0)) if world.config.scene > 0 else 0
     p = 0.0 if twice else association_p(colours, take_targets(material, sound), config)
     detail = f"p-value over {len(sound)} takes; {twice} palettes occur twice (a fault, unless scene is 0)"

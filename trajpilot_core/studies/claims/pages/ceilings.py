@@ -8,10 +8,10 @@ from schemas.claims import BASE, SWEEP_ROWS, WORLDS, ClaimsConfig, curve_worlds,
 from schemas.results import Ceiling
 from trajpilot_core.evaluation.ceiling import BINDING, ERRORS
 from trajpilot_core.methods import in_order, method, with_role
-from trajpilot_core.report.table import Table, number
+from trajpilot_core.report.tables.table import Table, number
 from trajpilot_core.studies.claims.aims import RIVALS
 from trajpilot_core.studies.claims.hypotheses import CLAIMS
-from trajpilot_core.studies.claims.pages.scorer import INPUT_ROWS
+from trajpilot_core.studies.claims.pages.scorer import input_rows
 from trajpilot_core.studies.claims.pages.worlds import curve_rows
 from trajpilot_core.studies.claims.readings import name
 from trajpilot_core.studies.claims.tables import CEILING, Evidence, Placed
@@ -55,7 +55,7 @@ def needed_rows(evidence: Evidence, world: str, cfg: ClaimsConfig) -> list[str]:
         if world in (statement.world, statement.against)
         for row in (statement.row, statement.reference)
     }
-    rows |= {*with_role("main"), *RIVALS, *INPUT_ROWS} if world == BASE else set()
+    rows |= {*with_role("main"), *RIVALS, *input_rows()} if world == BASE else set()
     rows |= set(SWEEP_ROWS) if world in sweep_worlds(cfg) else set()
     rows |= set(curve_rows()) if world in curve_worlds(cfg) else set()
     rows |= {row for scores in evidence.scores.get(world, {}).values() for row in scores.rows}

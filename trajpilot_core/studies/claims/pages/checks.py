@@ -5,7 +5,7 @@ from collections import defaultdict
 
 from schemas.claims import BASE, ClaimsConfig, full_worlds, world_seeds
 from schemas.results import Judgement, LeakCheck
-from trajpilot_core.report.table import NOTHING, Table
+from trajpilot_core.report.tables.table import NOTHING, Table
 from trajpilot_core.studies.claims.contrasts import TRAINED
 from trajpilot_core.studies.claims.tables import Evidence, Placed
 

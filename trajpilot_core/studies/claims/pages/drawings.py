@@ -8,12 +8,12 @@ from markupsafe import Markup
 
 from schemas.claims import BASE, SWEEP_ROWS, ClaimsConfig, sweep_worlds
 from trajpilot_core.evaluation.paper_claims import model_of
-from trajpilot_core.methods import in_order, with_role
+from trajpilot_core.methods import METHODS
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart, whisker_chart
-from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, legend_of
+from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, keys_of
 from trajpilot_core.report.drawing.row_styles import mark_of
 from trajpilot_core.report.drawing.style import style
-from trajpilot_core.report.drawing.svg_grid import Panel, keys_of, sheet
+from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.studies.claims.aims import PLUS, Aims
 from trajpilot_core.studies.claims.pages.scorer import MAIN_QUANTITY, of_base, pool_means, shares_of, values_of
 from trajpilot_core.studies.claims.pages.worlds import CURVE_BOUNDS, curve_rows, sizes_of
@@ -22,8 +22,6 @@ from trajpilot_core.studies.claims.statistics import Estimate
 from trajpilot_core.studies.claims.tables import CEILING, Evidence
 from trajpilot_core.studies.claims.verdicts import Judged
 
-BESIDE_MAIN = ("pool_mean", "top1", "shuffled")
-"""Controls in the picture of the rendered world, beside the main rows."""
 SEED_STYLES = ("scorer", "endpoint_traj", "oracle")
 """Line styles of the seeds."""
 POOL_LINES = (
@@ -45,7 +43,7 @@ class Drawing(NamedTuple):
 
     def chart(self) -> Chart:
         """Return the chart for the HTML page."""
-        return Chart(f"{self.axes.title} (simulated world)", self.svg(), legend_of(self.series))
+        return Chart(f"{self.axes.title} (simulated world)", self.svg(), keys_of(self.series))
 
     def svg(self) -> Markup:
         """Return the drawing alone."""
@@ -101,13 +99,18 @@ def plus_leads(aims: Aims, cfg: ClaimsConfig) -> list[Drawing]:
     ]
 
 
+def shown_rows() -> list[str]:
+    """Return the rows of the picture of the rendered world: the main ones, and the controls that are led by motion."""
+    return [one.id for one in METHODS if one.role == "main" or (one.role == "control" and "traj" in one.models)]
+
+
 def rows_over_horizons(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     """Draw the rows of the rendered world over H with their ceilings, in both metrics."""
     found = []
     for metric in SHOWN_METRICS:
         read = {
             row: zip(cfg.horizons, per_horizon(evidence, BASE, row, None, metric, cfg), strict=False)
-            for row in (*in_order({*with_role("main"), *BESIDE_MAIN}), *(CEILING + row for row in SWEEP_ROWS))
+            for row in (*shown_rows(), *(CEILING + row for row in SWEEP_ROWS))
         }
         axes = Axes(f"{METRIC_NAMES[metric]} over the horizon", STEPS, f"{METRIC_NAMES[metric]}, %", _ticks(cfg))
         found.append(Drawing("rows", axes, _lines(read)))

@@ -1,7 +1,7 @@
 """Tables of the claims with their controls, of the equivalence tests, and of the aims of Scorer+."""
 
 from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, ClaimsConfig
-from trajpilot_core.report.table import NOTHING, Cell, Table, Value, number
+from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, number
 from trajpilot_core.studies.claims.aims import Aims
 from trajpilot_core.studies.claims.hypotheses import RULES
 from trajpilot_core.studies.claims.readings import METRIC_NAMES, change, horizons, name, seeds, takes

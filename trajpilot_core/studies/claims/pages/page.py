@@ -7,7 +7,7 @@ from schemas.base import Record
 from schemas.claims import BASE, FEATURE_SPACE, ClaimsConfig
 from trajpilot_core.report.blocks import Block, renewed
 from trajpilot_core.report.document import Section, render_document
-from trajpilot_core.report.table import Cell, Table
+from trajpilot_core.report.tables.table import Cell, Table
 from trajpilot_core.studies.claims.aims import AIM_METRICS, Aims, judge_aims
 from trajpilot_core.studies.claims.entries import compare_entries, pairs
 from trajpilot_core.studies.claims.pages import checks, drawings, judged, run, scorer, worlds

@@ -11,7 +11,7 @@ from schemas.claims import (
     sweep_worlds,
     world_seeds,
 )
-from trajpilot_core.report.table import NOTHING, Table, number
+from trajpilot_core.report.tables.table import NOTHING, Table, number
 from trajpilot_core.studies.claims.tables import Evidence
 
 KNOBS = {

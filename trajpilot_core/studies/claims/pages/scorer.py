@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, NO_STYLE, ClaimsConfig, world_seeds
 from schemas.results import GateRow, ScorerStudy
-from trajpilot_core.report.names import in_order
-from trajpilot_core.report.table import Cell, Table, number
+from trajpilot_core.methods import METHODS, in_order
+from trajpilot_core.report.tables.table import Cell, Table, number
 from trajpilot_core.studies.claims.attribution import SIGNS, attribution_text, lead, sources
 from trajpilot_core.studies.claims.readings import (
     METRIC_NAMES,
@@ -22,8 +22,9 @@ from trajpilot_core.studies.claims.readings import (
 )
 from trajpilot_core.studies.claims.tables import Evidence
 
-INPUT_ROWS = ("scorer_no_labels", "scorer_no_motion", "scorer_permuted")
 BESIDE = ("no_traj", "endpoint_traj", "knn_labels", "pool_mean", "top1", "scorer", "scorer_plus")
+"""Rows of the page's last table, from what needs least to what needs most. Named by hand: the text of the page compares
+these, and the table of every row shows all."""
 GATE_WORLDS = (BASE, FEATURE_SPACE, NO_STYLE, NO_INFORMATION)
 TOLERANCE = 1e-6
 """Points by which the two sides of the identity may differ (the tables are rounded)."""
@@ -113,10 +114,15 @@ def pool_means(evidence: Evidence, pool: int, column: str, cfg: ClaimsConfig) ->
     return [sum(found.values()) / len(found) for found in whole]
 
 
+def input_rows() -> list[str]:
+    """Return the rows that take an input of the Scorer away, by name."""
+    return sorted(one.id for one in METHODS if one.part_of == "scorer")
+
+
 def inputs_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
     """Return what each input of the Scorer adds."""
     rows = []
-    for row in INPUT_ROWS:
+    for row in input_rows():
         for metric in SHOWN_METRICS:
             found = lead(evidence, "scorer", row, metric, cfg)
             cells = (change(found.figure), seeds(found.figure), takes(found.figure), SIGNS[found.shown], found.doubt)

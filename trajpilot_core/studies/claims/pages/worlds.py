@@ -13,7 +13,7 @@ from schemas.claims import (
     sweep_worlds,
 )
 from trajpilot_core.methods import in_order, with_role
-from trajpilot_core.report.table import Cell, Table, number
+from trajpilot_core.report.tables.table import Cell, Table, number
 from trajpilot_core.studies.claims.entries import EntryOrders
 from trajpilot_core.studies.claims.readings import (
     METRIC_NAMES,

@@ -1,8 +1,9 @@
 """Which windows the gallery shows, by a fixed rule, and what is known about each.
 
-Rule: windows fall into three classes by the scorer's plan of the first seed: `gate wrong` (it opened, and fewer middle
-steps are right than in the fallback), `success` (all middle steps right), `failure` (the rest). Equal shares of every
-class are drawn at random by the seed of the report, whatever they look like. A class with too few is not filled up.
+Rule: windows fall into three classes by the plan of `methods.examined` of the first seed: `gate wrong` (it opened, and
+fewer middle steps are right than in the fallback), `success` (all middle steps right), `failure` (the rest). Equal
+shares of every class are drawn at random by the seed of the report, whatever they look like. A class with too few is
+not filled up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,11 @@ import pyarrow.compute as pc
 
 from schemas.config import ReportConfig
 from schemas.observation import DOF, MOTIONS
-from trajpilot_core.report.names import in_order, row_name
-from trajpilot_core.report.paths import Path, integrate
+from trajpilot_core.methods import METHODS, examined, in_order
+from trajpilot_core.methods.base import REFERENCE
+from trajpilot_core.report.drawing.svg import shortened
+from trajpilot_core.report.gallery.paths import Path, integrate
+from trajpilot_core.report.tables.names import row_name
 
 CLASSES = ("success", "failure", "gate wrong")
 TITLES = {
@@ -87,15 +91,16 @@ def draw(outcomes: pa.Table, cfg: ReportConfig) -> GalleryWindows:
         outcomes: columns window_id, horizon, variant, mid_right, opened.
         cfg: number of examples and seed.
     """
-    scorer = outcomes.filter(pc.equal(outcomes["variant"], "scorer")).sort_by("window_id")
-    plain = outcomes.filter(pc.equal(outcomes["variant"], "no_traj")).sort_by("window_id")
-    if scorer.num_rows == 0 or not scorer["window_id"].equals(plain["window_id"]):
+    gated, plain = (
+        outcomes.filter(pc.equal(outcomes["variant"], id_)).sort_by("window_id") for id_ in (examined().id, REFERENCE)
+    )
+    if gated.num_rows == 0 or not gated["window_id"].equals(plain["window_id"]):
         return GalleryWindows({name: () for name in CLASSES}, dict.fromkeys(CLASSES, 0))
-    right, fallback = (t["mid_right"].to_numpy() for t in (scorer, plain))
-    opened = pc.fill_null(scorer["opened"], False).to_numpy()
+    right, fallback = (t["mid_right"].to_numpy() for t in (gated, plain))
+    opened = pc.fill_null(gated["opened"], False).to_numpy()
     wrong = opened & (right < fallback)
-    success = ~wrong & (right == scorer["horizon"].to_numpy() - 2)
-    ids = np.array(scorer["window_id"].to_pylist(), dtype=object)
+    success = ~wrong & (right == gated["horizon"].to_numpy() - 2)
+    ids = np.array(gated["window_id"].to_pylist(), dtype=object)
     held = {"success": ids[success], "failure": ids[~wrong & ~success], "gate wrong": ids[wrong]}
     shares = [cfg.examples // 3 + (i < cfg.examples % 3) for i in range(3)]
     chosen = {
@@ -134,6 +139,7 @@ def _example(window_id: str, name: str, facts: Facts) -> Example:
     window = facts.windows[window_id]
     segments = [facts.segments[s] for s in window["segment_ids"]]
     rows = {v: row for (w, v), row in facts.outcomes.items() if w == window_id}
+    gated = rows[examined().id]
     first, last = segments[0], segments[-1]
     take = facts.takes[window["take_id"]]
     paths, unit = _paths(window, rows, facts)
@@ -146,9 +152,9 @@ def _example(window_id: str, name: str, facts: Facts) -> Example:
         (first["start_s"] + first["end_s"]) / 2,
         (last["start_s"] + last["end_s"]) / 2,
         (first["start_s"], last["end_s"]),
-        tuple(_label(i, facts) for i in rows["scorer"]["label_ids"]),
+        tuple(_label(i, facts) for i in gated["label_ids"]),
         tuple(_plan(variant, rows[variant], facts) for variant in in_order(rows)),
-        _gate(rows["scorer"]),
+        _gate(gated),
         paths,
         unit,
     )
@@ -156,8 +162,7 @@ def _example(window_id: str, name: str, facts: Facts) -> Example:
 
 def _label(label_id: str, facts: Facts) -> str:
     """Return the text of a label, cut if very long."""
-    text = facts.labels.get(label_id, label_id)
-    return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
+    return shortened(facts.labels.get(label_id, label_id), MAX_LABEL)
 
 
 def _plan(variant: str, row: Mapping[str, Any], facts: Facts) -> Plan:
@@ -173,19 +178,21 @@ def _gate(row: Mapping[str, Any]) -> str:
     """State what the gate did."""
     if row["gate"] is None:
         return "this row has no gate"
-    did = "open: a retrieved trajectory was trusted" if row["opened"] else "closed: the No-Traj answer stands"
+    declared = examined().gate
+    assert declared is not None
+    did = f"open: {declared.open_means}" if row["opened"] else f"closed: the {row_name(REFERENCE)} answer stands"
     return f"gate {row['gate']:.2f}, {did}"
 
 
 def _paths(
     window: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], facts: Facts
 ) -> tuple[tuple[Path, ...], str]:
-    """Integrate the middle motions of the window, of its nearest candidate, and of the one that the scorer chose."""
+    """Integrate the middle motions of the window, and of those that rows followed: without a gate, then behind one."""
     wanted = [("true", "true", window["window_id"])]
-    if "top1" in rows and rows["top1"]["candidate"]:
-        wanted.append(("nearest", "nearest retrieved", rows["top1"]["candidate"]))
-    if rows["scorer"]["candidate"]:
-        wanted.append(("chosen", "chosen by the scorer", rows["scorer"]["candidate"]))
+    for one in sorted((one for one in METHODS if one.follows), key=lambda one: one.gate is not None):
+        if one.id in rows and rows[one.id]["candidate"]:
+            kind = "nearest" if one.gate is None else "chosen"
+            wanted.append((kind, str(one.follows), rows[one.id]["candidate"]))
     paths, scales = [], set()
     for kind, name, window_id in wanted:
         held = [facts.motions.get(s) for s in facts.windows.get(window_id, {"segment_ids": ()})["segment_ids"][1:-1]]

@@ -5,7 +5,7 @@ from typing import Any
 
 from schemas.config import ReportConfig
 from trajpilot_core.engine.stage import Inputs
-from trajpilot_core.report.gallery import Facts, GalleryWindows, draw, keep
+from trajpilot_core.report.gallery.windows import Facts, GalleryWindows, draw, keep
 
 DRAW_COLUMNS = ("window_id", "horizon", "variant", "mid_right", "opened")
 

@@ -13,7 +13,7 @@ from schemas.results import CurvePoint
 from trajpilot_core.engine.progress import CountedSteps, portion
 from trajpilot_core.errors import StoreError
 from trajpilot_core.methods import METHODS
-from trajpilot_core.report.context import look_at
+from trajpilot_core.report.committed import committed_under
 from trajpilot_core.report.drawing.bars import MOST_ROWS, Bar, bar_chart
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart
 from trajpilot_core.report.drawing.picture import MOST_BYTES, Drawn, NotDrawn, NothingToDraw, Picture, fitted
@@ -25,7 +25,7 @@ from trajpilot_core.report.figures.clips import clips
 from trajpilot_core.report.figures.curves import CHOSEN_BY, chosen_epoch
 from trajpilot_core.report.ui.gallery import draw
 
-LOOK: Any = object()
+COMMITTED: Any = object()
 HOSTILE = '<script>alert(1)</script>"><img src="http://outside.example/x">'
 
 
@@ -49,29 +49,29 @@ def test_a_picture_that_cannot_be_made_small_enough_is_left_out_and_its_size_sai
 def test_a_picture_that_cannot_be_drawn_is_a_line_with_its_reason_and_ends_nothing(
     error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(look: Any) -> Drawn:
+    def broken(committed: Any) -> Drawn:
         raise error
 
     monkeypatch.setattr(logging.getLogger("trajpilot"), "propagate", True)
     with caplog.at_level(logging.INFO, "trajpilot"):
-        made = draw("ingest", Figure("p", "A title", draw=broken), LOOK)
+        made = draw("ingest", Figure("p", "A title", draw=broken), COMMITTED)
     assert made == NotDrawn("p", "A title", str(error))
     assert f"no picture 'A title': {error}" in caplog.text
 
 
 def test_a_fault_of_ours_is_not_hidden_as_a_missing_picture() -> None:
-    def faulty(look: Any) -> Drawn:
+    def faulty(committed: Any) -> Drawn:
         raise KeyError("segment_id")
 
     with pytest.raises(KeyError):
-        draw("ingest", Figure("p", "t", draw=faulty), LOOK)
+        draw("ingest", Figure("p", "t", draw=faulty), COMMITTED)
 
 
 def test_every_picture_of_an_empty_root_is_a_reason_that_names_the_stage_to_run(tmp_path: Path) -> None:
-    look = look_at(PipelineConfig(), RunOptions(root=str(tmp_path), data_root=str(tmp_path)))
+    committed = committed_under(PipelineConfig(), RunOptions(root=str(tmp_path), data_root=str(tmp_path)))
     for stage in {stage for figure in FIGURES for stage in figure.stages}:
         for figure in figures_of(stage):
-            made = draw(stage, figure, look)
+            made = draw(stage, figure, committed)
             assert isinstance(made, NotDrawn)
             assert "run " in made.reason
 
@@ -79,7 +79,7 @@ def test_every_picture_of_an_empty_root_is_a_reason_that_names_the_stage_to_run(
 def test_no_frame_is_decoded_where_the_report_may_show_none(tmp_path: Path) -> None:
     config = PipelineConfig(report=ReportConfig(frames=False))
     with pytest.raises(NothingToDraw, match="personal data"):
-        clips(look_at(config, RunOptions(root=str(tmp_path))))
+        clips(committed_under(config, RunOptions(root=str(tmp_path))))
 
 
 def test_hostile_names_are_text_in_a_picture() -> None:

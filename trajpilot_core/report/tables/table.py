@@ -12,8 +12,6 @@ from typing import NamedTuple
 from markupsafe import Markup
 from pydantic import JsonValue
 
-from trajpilot_core.report.latex import escape
-
 NOTHING = "not run"
 TOO_FEW = "(too few takes)"
 PRINTED = re.compile(r"[+−-]?\d[\d.,]*( [%\[(].*)?")
@@ -21,6 +19,25 @@ PRINTED = re.compile(r"[+−-]?\d[\d.,]*( [%\[(].*)?")
 MARKED = ("holds", "fails")
 """Verdicts that stand out."""
 VERDICTS = {verdict: Markup(f' class="v-{verdict}"') for verdict in MARKED}
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "−": "$-$",
+    "✓": "ok",
+}
+"""What stands for a character that has a meaning to LaTeX."""
 
 
 class Value(NamedTuple):
@@ -79,7 +96,7 @@ class Table:
         """Return the table for booktabs; every text is escaped."""
         lines = [rf"\begin{{tabular}}{{{'l' * len(self.header)}}}", r"\toprule"]
         lines += [_latex_line(self.header), r"\midrule", *map(_latex_line, self.rows)]
-        return "\n".join([f"% {escape(self.title)}", *lines, r"\bottomrule", r"\end{tabular}", ""])
+        return "\n".join([f"% {latex_text(self.title)}", *lines, r"\bottomrule", r"\end{tabular}", ""])
 
     def json(self) -> JsonValue:
         """Return title, header, note and cells; a value is an object with its numbers in full precision."""
@@ -130,7 +147,7 @@ def _cells(tag: str, cells: Sequence[Cell], attributes: Sequence[Markup]) -> Mar
 
 
 def _latex_line(cells: Sequence[Cell]) -> str:
-    return " & ".join(escape(str(cell)) for cell in cells) + r" \\"
+    return " & ".join(latex_text(str(cell)) for cell in cells) + r" \\"
 
 
 def _json_cell(cell: Cell) -> JsonValue:
@@ -142,3 +159,8 @@ def _json_cell(cell: Cell) -> JsonValue:
 
 def _numbers(cell: Value) -> tuple[tuple[str, float | None], ...]:
     return (("value", cell.value), ("low", cell.low), ("high", cell.high))
+
+
+def latex_text(text: str) -> str:
+    """Return text in which no character has a meaning to LaTeX; control characters become spaces."""
+    return "".join(LATEX.get(c, c if c.isprintable() else " ") for c in text)

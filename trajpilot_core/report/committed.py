@@ -1,4 +1,4 @@
-"""What a picture may look at: what the stages committed under one root, and the corpus that they were given."""
+"""What the stages committed under one root, and the corpus that they were given: what pictures are drawn from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ WARNING = "SIMULATED WORLD: says nothing about real recordings, not to be set ne
 
 
 @dataclass(frozen=True)
-class Look:
+class Committed:
     """The outputs that count now, and where they were made from."""
 
     folder: Folder
@@ -47,6 +47,6 @@ class Look:
         return manifest.entries[name]
 
 
-def look_at(config: PipelineConfig, run: RunOptions) -> Look:
-    """Return what can be looked at under the root of a run."""
-    return Look(open_folder(run.root, run.protocols), config, run)
+def committed_under(config: PipelineConfig, run: RunOptions) -> Committed:
+    """Return what the stages committed under the root of a run."""
+    return Committed(open_folder(run.root, run.protocols), config, run)

@@ -9,11 +9,18 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from schemas.results import Ceiling
-from trajpilot_core.report.names import OPEN_METRICS, in_order, row_name
-from trajpilot_core.report.tables import TOO_FEW, number
+from trajpilot_core.methods import in_order, method
+from trajpilot_core.methods.base import REFERENCE, SHOWS
+from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
+from trajpilot_core.report.tables.names import OPEN_METRICS, row_name
+from trajpilot_core.report.tables.results import TOO_FEW
+from trajpilot_core.report.tables.table import number
+from trajpilot_core.simworld.inference.visible import InputKind
 
-INFORMATION = ("no_traj", "endpoint_traj", "oracle")
+INFORMATION = tuple(SHOWS)
 """Rows that stand for all that can be seen: no motion, the endpoints' motion, all motion; per horizon only these."""
+GOAL: InputKind = "endpoint_traj"
+"""The ceiling that planners can come close to: it bounds all that see no step between Start and Goal."""
 KEY_METRICS = ("M@1", "MSeq")
 State = Literal["below", "level", "open", "warn", "broken"]
 Whole = Literal["absent", "kept", "warned", "broken", "open"]
@@ -52,42 +59,12 @@ class CeilingCell(NamedTuple):
     def difference(self) -> str:
         """Value minus ceiling with its standard error, as printed."""
         error = number(self.row.standard_error) if math.isfinite(self.row.standard_error) else "–"
-        return f"{number(self.row.difference, signed=True)} ({error})"
+        return f"{number(self.row.difference, is_signed=True)} ({error})"
 
     @property
     def words(self) -> str:
         """The verdict in words."""
         return WORDS[self.state]
-
-
-class CeilingRow(NamedTuple):
-    """One row of a group; a cell per metric, None where there is no figure."""
-
-    variant: str
-    name: str
-    cells: tuple[CeilingCell | None, ...]
-
-
-class CeilingGroup(NamedTuple):
-    """The rows of one horizon, or of the plain mean over horizons."""
-
-    title: str
-    n_windows: int
-    n_takes: int
-    rows: tuple[CeilingRow, ...]
-
-
-class CeilingTable(NamedTuple):
-    """One table of ceilings."""
-
-    id: str
-    title: str
-    metrics: tuple[str, ...]
-    groups: tuple[CeilingGroup, ...]
-
-    def cells(self) -> list[CeilingCell]:
-        """All cells, in reading order."""
-        return [cell for group in self.groups for row in group.rows for cell in row.cells if cell]
 
 
 @dataclass(frozen=True)
@@ -100,7 +77,7 @@ class Ceilings:
     """One sentence per binding figure above its ceiling."""
     recovered: str
     """How far the rows come from No-Traj towards the ceiling of Endpoint-Traj; empty where that cannot be said."""
-    tables: tuple[CeilingTable, ...]
+    tables: tuple[GroupedTable[CeilingCell | None], ...]
     """The main table, and all figures; none where the state is `absent`."""
 
 
@@ -157,41 +134,39 @@ def state_of(row: Ceiling) -> State:
 
 
 def ceiling_table(
-    id_: str, title: str, rows: Sequence[Ceiling], metrics: Sequence[str], *, whole: bool = False
-) -> CeilingTable:
-    """Group the figures by horizon, the plain mean first; per horizon only `INFORMATION`, unless `whole`."""
-    groups = []
-    for horizon in sorted({row.horizon for row in rows}, key=lambda h: h or 0):
-        inside = [row for row in rows if row.horizon == horizon and row.metric in metrics]
-        shown = {row.variant for row in inside if whole or horizon is None or row.variant in INFORMATION}
-        if shown:
-            lines = tuple(_row(variant, inside, metrics) for variant in in_order(shown))
-            title_ = "mean of the horizons" if horizon is None else f"H = {horizon}"
-            groups.append(CeilingGroup(title_, inside[0].n_windows, inside[0].n_takes, lines))
-    return CeilingTable(id_, title, tuple(metrics), tuple(groups))
+    id_: str, title: str, figures: Sequence[Ceiling], metrics: Sequence[str], *, whole: bool = False
+) -> GroupedTable[CeilingCell | None]:
+    """Group the figures by horizon, the plain mean first; per horizon only `INFORMATION`, unless `whole`.
 
+    A cell is None where there is no figure.
+    """
 
-def _row(variant: str, rows: Sequence[Ceiling], metrics: Sequence[str]) -> CeilingRow:
-    """Gather the cells of one row."""
-    own = {row.metric: CeilingCell(row, state_of(row)) for row in rows if row.variant == variant}
-    return CeilingRow(variant, row_name(variant), tuple(own.get(metric) for metric in metrics))
+    def rows(group: Sequence[Ceiling]) -> list[TableRow[CeilingCell | None]]:
+        own = {(row.variant, row.metric): CeilingCell(row, state_of(row)) for row in group}
+        shown = in_order({row.variant for row in group})
+        return [TableRow(v, row_name(v), tuple(own.get((v, metric)) for metric in metrics)) for v in shown]
+
+    shown = (row for row in figures if row.metric in metrics)
+    shown = (row for row in shown if whole or row.horizon is None or row.variant in INFORMATION)
+    return grouped(id_, title, metrics, shown, rows, means_first=True)
 
 
 def recovered(rows: Sequence[Ceiling]) -> str:
     """State how far each row is from the learned No-Traj to the ceiling of Endpoint-Traj, in M@1 over all horizons."""
     pooled = {row.variant: row for row in rows if row.horizon is None and row.metric == "M@1"}
-    base, goal = pooled.get("no_traj"), pooled.get("endpoint_traj")
+    base, goal = pooled.get(REFERENCE), pooled.get(GOAL)
     if base is None or goal is None or goal.ceiling <= base.value:
         return ""
     way = goal.ceiling - base.value
     shares = [
         f"{row_name(variant)} {number(100 * (pooled[variant].value - base.value) / way)} %"
-        for variant in in_order(set(pooled) - {"no_traj", "oracle"})
-        if math.isclose(pooled[variant].ceiling, goal.ceiling, abs_tol=1e-6)
+        for variant in in_order(pooled)
+        if method(variant).ceiling == GOAL
     ]
     return (
-        f"From the learned No-Traj ({number(base.value)}) to the ceiling of Endpoint-Traj ({number(goal.ceiling)}), in "
-        f"M@1 over all horizons, the rows that this ceiling bounds come this far: {', '.join(shares)}."
+        f"From the learned {row_name(REFERENCE)} ({number(base.value)}) to the ceiling of {row_name(GOAL)} "
+        f"({number(goal.ceiling)}), in M@1 over all horizons, the rows that this ceiling bounds come this far: "
+        f"{', '.join(shares)}."
     )
 
 

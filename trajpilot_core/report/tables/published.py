@@ -6,12 +6,14 @@ Source: arXiv 2605.20388, appendix "Full per-horizon results", open-vocabulary a
 
 import math
 from dataclasses import dataclass
+from itertools import product
 
 from schemas.config import ReportConfig
 from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.methods import METHODS
-from trajpilot_core.paper.published import ATOMIC, ATOMIC_CORPUS, HORIZONS, OPEN_METRICS, published
-from trajpilot_core.report.tables import TOO_FEW, Results, number
+from trajpilot_core.paper.published import ATOMIC_CORPUS, HORIZONS, OPEN_METRICS, atomic_values
+from trajpilot_core.report.tables.results import TOO_FEW, Results
+from trajpilot_core.report.tables.table import number
 
 TASK = CORPORA[ATOMIC_CORPUS]
 """Of which the values are published."""
@@ -33,21 +35,12 @@ class PublishedComparison:
     """Our interval excludes the published value."""
 
 
-def shared_rows() -> list[str]:
-    """Return the rows of our tables that the paper's table has too."""
-    theirs = published().rows(ATOMIC)
-    return [one.id for one in METHODS if one.id in theirs]
-
-
 def published_values() -> dict[tuple[int, str, str], float]:
     """Return (horizon, variant, metric) -> the published percentage, of the rows that this project has too."""
-    paper = published()
-    return {
-        (h, variant, metric): paper.value(ATOMIC, variant, metric, h)
-        for h in HORIZONS
-        for variant in shared_rows()
-        for metric in OPEN_METRICS
-    }
+    values = atomic_values()
+    theirs = {row for _, row, _ in values}
+    rows = [one.id for one in METHODS if one.id in theirs]
+    return {key: values[key] for key in product(HORIZONS, rows, OPEN_METRICS)}
 
 
 def comparisons(results: Results, cfg: ReportConfig) -> list[PublishedComparison]:
@@ -67,7 +60,7 @@ def comparisons(results: Results, cfg: ReportConfig) -> list[PublishedComparison
                     number(ours.value),
                     f"[{number(ours.low)}, {number(ours.high)}]" if math.isfinite(ours.high) else TOO_FEW,
                     f"{value:.2f}",
-                    number(ours.value - value, signed=True),
+                    number(ours.value - value, is_signed=True),
                     outside,
                 )
             )

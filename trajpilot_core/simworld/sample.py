@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from schemas.world import WorldConfig
-from trajpilot_core.simworld.faults_layouts import LAYOUT_FAULTS, split_of_fault
+from trajpilot_core.simworld.faults import TEST_SPLIT
+from trajpilot_core.simworld.layouts.registry import layout_of
 from trajpilot_core.simworld.world import procedure
 from trajpilot_core.simworld.world.truth import CaptureTruth, TakeTruth, World, random_uid, stream
 from trajpilot_core.simworld.world.vocabulary import TASKS, draw_labels
@@ -18,6 +19,9 @@ def sample_world(config: WorldConfig) -> World:
     """Draw the world of `config`: labels, intents, operators, captures, takes with their segments.
 
     Equal configurations give equal worlds. Costs well under a second for hundreds of takes.
+
+    Raises:
+        WorldError: there is no such layout, or the vocabulary is too small for the world.
     """
     labels = draw_labels(config)
     rng = stream(config, "names")
@@ -49,15 +53,15 @@ Member = tuple[str, str | None]
 def plan_captures(config: WorldConfig) -> list[list[Member]]:
     """Return for every capture the split and fault of its takes; broken takes have captures of their own."""
     plan: list[list[Member]] = []
+    faults = list(layout_of(config.layout).faults)
     for split, n in (("train", config.train_takes), ("val", config.test_takes)):
         members: list[Member] = [(split, None)] * n
         plan += [members[i : i + config.takes_per_capture] for i in range(0, n, config.takes_per_capture)]
     if config.broken == "each":
         rng = stream(config, "faults")
         more = round(config.broken_share * (config.train_takes + config.test_takes))
-        faults = LAYOUT_FAULTS[config.layout]
         kinds = [*faults, *(faults[i] for i in rng.integers(len(faults), size=more))]
-        plan += [[(split_of_fault(fault.name), fault.name)] for fault in kinds]
+        plan += [[("test" if kind == TEST_SPLIT else "train", kind)] for kind in kinds]
     return plan
 
 
@@ -91,12 +95,12 @@ def draw_capture(
 def draw_operator(config: WorldConfig, rng: np.random.Generator, split: str) -> int:
     """Draw the wearer; in a strict world the last third of the operators appears in test takes only.
 
-    In the layout of EPIC-KITCHENS they wear the glasses in some of the test takes: its unseen participants.
+    In a layout with unseen wearers they wear the glasses in some of the test takes.
     """
     held = max(1, config.operators // 3)
     fitting = config.operators - held
     if config.shared_operators:
-        some = config.layout == "epic_kitchens" and split == "train"
+        some = layout_of(config.layout).has_unseen_wearers and split == "train"
         return int(rng.integers(fitting if some else config.operators))
     return int(rng.integers(fitting)) if split == "train" else fitting + int(rng.integers(held))
 

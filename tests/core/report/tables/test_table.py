@@ -3,7 +3,7 @@
 import json
 import math
 
-from trajpilot_core.report.table import TOO_FEW, Table, Value, interval, number, over_horizons
+from trajpilot_core.report.tables.table import TOO_FEW, Table, Value, interval, number, over_horizons
 
 TABLE = Table(
     "Rows & <b>",

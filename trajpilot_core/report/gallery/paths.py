@@ -9,8 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
+from pydantic import JsonValue
 
 from trajpilot_core.arrays import Array
+from trajpilot_core.report.drawing.svg import element
+from trajpilot_core.report.json_report import script_json
 
 VIEWS = (("from above", 1, 0, -1.0), ("from the left", 0, 2, 1.0), ("from behind", 1, 2, -1.0))
 """(title, axis to the right, axis up, sign of the axis to the right); axes: 0 forward, 1 left, 2 up."""
@@ -43,12 +46,12 @@ def integrate(motions: Array) -> Array:
     steps = motions.reshape(-1, 6).astype(np.float64)
     from scipy.spatial.transform import Rotation  # half a second that a look at what is stale is spared
 
-    place, turned = np.zeros(3), Rotation.identity()
-    points = [place]
+    position, turned = np.zeros(3), Rotation.identity()
+    points = [position]
     for motion, turn in zip(steps[:, :3], Rotation.from_rotvec(steps[:, 3:]), strict=True):
-        place = place + turned.apply(motion)
+        position = position + turned.apply(motion)
         turned = turned * turn
-        points.append(place)
+        points.append(position)
     body = np.stack(points)
     return np.stack([body[:, 2], body[:, 1], -body[:, 0]], axis=1)
 
@@ -56,23 +59,19 @@ def integrate(motions: Array) -> Array:
 def three_views(paths: Sequence[Path], unit: str) -> Markup:
     """Draw all paths from above, from the left and from behind, at one scale with a bar."""
     if not paths:
-        return Markup('<p class="empty">No path: the window has no head motions.</p>')
+        return element("p", "No path: the window has no head motions.", class_="empty")
     everything = np.concatenate([path.points_m for path in paths])
     centre = (everything.max(axis=0) + everything.min(axis=0)) / 2
     extent = max(float((everything.max(axis=0) - everything.min(axis=0)).max()), 1e-3)
     scale = (VIEW_PX - 36) / extent
     bar = _bar_length(extent)
     parts = [_view(index, view, paths, centre, scale) for index, view in enumerate(VIEWS)]
-    parts.append(
-        Markup(
-            '<g class="bar"><line x1="8" x2="{x}" y1="{y}" y2="{y}"/><text class="tick" x="8" y="{t}">{text}</text></g>'
-        ).format(x=round(8 + bar * scale, 1), y=VIEW_PX + 10, t=VIEW_PX + 23, text=f"{bar:g} {unit}")
-    )
+    end, below = round(8 + bar * scale, 1), VIEW_PX + 10
+    line = element("line", x1=8, x2=end, y1=below, y2=below)
+    parts.append(element("g", line, element("text", f"{bar:g} {unit}", class_="tick", x=8, y=below + 13), class_="bar"))
     names = ", ".join(f"{path.name} ({STYLES[path.kind]} line)" for path in paths)
-    return Markup(
-        '<svg class="paths" viewBox="0 0 {w} {h}" role="img" '
-        'aria-label="Head paths from three sides: {names}">{parts}</svg>'
-    ).format(w=3 * VIEW_PX, h=VIEW_PX + 28, names=names, parts=Markup("").join(parts))
+    said, size = f"Head paths from three sides: {names}", f"0 0 {3 * VIEW_PX} {VIEW_PX + 28}"
+    return element("svg", *parts, class_="paths", viewBox=size, role="img", aria_label=said)
 
 
 def _bar_length(extent: float) -> float:
@@ -85,22 +84,26 @@ def _view(index: int, view: tuple[str, int, int, float], paths: Sequence[Path], 
     """Draw one view in its own square."""
     title, right, up, sign = view
     middle = index * VIEW_PX + VIEW_PX / 2
-    drawn = []
+    left = index * VIEW_PX + 2
+    parts = [
+        element("rect", class_="view", x=left, y=1, width=VIEW_PX - 4, height=VIEW_PX - 2),
+        element("text", title, class_="tick", x=left + 6, y=13),
+    ]
     for path in paths:
         x = middle + sign * (path.points_m[:, right] - centre[right]) * scale
         y = VIEW_PX / 2 + 6 - (path.points_m[:, up] - centre[up]) * scale
         line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
-        drawn.append(
-            Markup('<g class="path {kind}"><polyline points="{line}"/><circle cx="{x}" cy="{y}" r="2.6"/></g>').format(
-                kind=path.kind, line=line, x=f"{x[-1]:.1f}", y=f"{y[-1]:.1f}"
-            )
-        )
+        end = element("circle", cx=f"{x[-1]:.1f}", cy=f"{y[-1]:.1f}", r=2.6)
+        parts.append(element("g", element("polyline", points=line), end, class_=f"path {path.kind}"))
     first = paths[0].points_m[0]
-    start = Markup('<path class="start" d="M{x} {y}m-4 0h8m-4-4v8"/>').format(
-        x=f"{middle + sign * (first[right] - centre[right]) * scale:.1f}",
-        y=f"{VIEW_PX / 2 + 6 - (first[up] - centre[up]) * scale:.1f}",
-    )
-    frame = Markup(
-        '<rect class="view" x="{x}" y="1" width="{w}" height="{h}"/><text class="tick" x="{t}" y="13">{title}</text>'
-    ).format(x=index * VIEW_PX + 2, w=VIEW_PX - 4, h=VIEW_PX - 2, t=index * VIEW_PX + 8, title=title)
-    return Markup("").join([frame, *drawn, start])
+    x, y = middle + sign * (first[right] - centre[right]) * scale, VIEW_PX / 2 + 6 - (first[up] - centre[up]) * scale
+    parts.append(element("path", class_="start", d=f"M{x:.1f} {y:.1f}m-4 0h8m-4-4v8"))
+    return Markup("").join(parts)
+
+
+def path_data(groups: Sequence[Sequence[Path]]) -> Markup:
+    """Return groups of paths for the drawing that can be turned, rounded to a millimetre, as text of a script block."""
+    data: JsonValue = [
+        [{"kind": path.kind, "points": path.points_m.round(3).tolist()} for path in group] for group in groups
+    ]
+    return Markup(script_json(data))

@@ -1,16 +1,8 @@
 """What the rows and metrics of the tables are called. The rows are those of `trajpilot_core.methods`."""
 
-from trajpilot_core.methods import METHODS, in_order
+from trajpilot_core.methods import METHODS
 from trajpilot_core.metrics import METRICS, of_table
 
-__all__ = [
-    "DESCRIPTIONS",
-    "NOT_BUILT",
-    "OPEN_METRICS",
-    "SEQUENCE_METRICS",
-    "in_order",
-    "row_name",
-]
 NOT_BUILT = (
     "not built: the closed-vocabulary planners SCHEMA, PDPP and ViterbiPlanNet, CEM over trajectories, a prompted "
     "vision-language model"

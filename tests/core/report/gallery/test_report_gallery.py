@@ -15,10 +15,10 @@ from synthetic_corpus import corpus
 from synthetic_results import Kept, Tables, built, report_inputs
 
 from schemas.config import ReportConfig
-from trajpilot_core.report.gallery import CLASSES, draw
-from trajpilot_core.report.load import draw_gallery, video_files
-from trajpilot_core.report.paths import Path as HeadPath
-from trajpilot_core.report.paths import integrate, three_views
+from trajpilot_core.report.gallery.load import draw_gallery, video_files
+from trajpilot_core.report.gallery.paths import Path as HeadPath
+from trajpilot_core.report.gallery.paths import integrate, three_views
+from trajpilot_core.report.gallery.windows import CLASSES, draw
 from trajpilot_core.stages import report as stage
 
 CFG = ReportConfig()

@@ -11,10 +11,11 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import ReportConfig
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.methods import method, with_role
-from trajpilot_core.report.attribution import attribution_tables
-from trajpilot_core.report.ceilings import INFORMATION, ceilings_of, recovered, state_of
 from trajpilot_core.report.figures.horizons import horizon_charts
-from trajpilot_core.report.tables import number, results_of
+from trajpilot_core.report.tables.attribution import attribution_tables
+from trajpilot_core.report.tables.ceilings import INFORMATION, ceilings_of, recovered, state_of
+from trajpilot_core.report.tables.results import results_of
+from trajpilot_core.report.tables.table import number
 
 SCORER, SCORER_PLUS = ({k: v for k, v in method(id_).against.items() if v} for id_ in ("scorer", "scorer_plus"))
 
@@ -65,7 +66,7 @@ def test_every_ceiling_is_printed_as_it_stands_in_the_table(kept: Kept, rows: li
         assert number(row.ceiling) in line[-2], key
         assert number(row.value) in line[-3], key
         printed = page.split(f'data-ceiling="{key}">', 1)[1].split("</td>", 1)[0]
-        assert printed == f"{number(row.difference, signed=True)} ({number(row.standard_error)})"
+        assert printed == f"{number(row.difference, is_signed=True)} ({number(row.standard_error)})"
     assert json.loads(kept.documents["report.json"])["ceilings"] == [row.model_dump(mode="json") for row in rows]
 
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from schemas.results import Judgement, Metric
 from trajpilot_core.evaluation.paper_claims import model_of
-from trajpilot_core.methods import METHODS, method, with_role
+from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import METRICS
-from trajpilot_core.report.names import OPEN_METRICS, SEQUENCE_METRICS, in_order, row_name
+from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
+from trajpilot_core.report.tables.names import OPEN_METRICS, SEQUENCE_METRICS, row_name
+from trajpilot_core.report.tables.table import number
 
 TIE = 1e-9
 """Values closer than this share the bold face."""
@@ -34,7 +36,7 @@ class ResultCell:
     @property
     def text(self) -> str:
         """Value as printed; differences carry their sign."""
-        return number(self.metric.value, signed=self.metric.reference is not None)
+        return number(self.metric.value, is_signed=self.metric.reference is not None)
 
     @property
     def interval(self) -> str:
@@ -42,8 +44,8 @@ class ResultCell:
         m = self.metric
         if not (math.isfinite(m.low) and math.isfinite(m.high)):
             return ""
-        signed = m.reference is not None
-        return f"{number(m.low, signed)}, {number(m.high, signed)}"
+        is_signed = m.reference is not None
+        return f"{number(m.low, is_signed=is_signed)}, {number(m.high, is_signed=is_signed)}"
 
     @property
     def bracketed(self) -> str:
@@ -57,49 +59,6 @@ class ResultCell:
         if m.reference is None or m.low <= 0 <= m.high:
             return ""
         return "better" if (m.value > 0) == METRICS[m.metric].higher_is_better else "worse"
-
-
-def number(value: float, signed: bool = False) -> str:
-    """Print a number with one decimal and a true minus; a value that rounds to zero has no sign."""
-    text = f"{value:+.1f}" if signed else f"{value:.1f}"
-    return text.replace("-", "−") if float(text) != 0 else "0.0"
-
-
-@dataclass(frozen=True)
-class TableRow:
-    """One variant."""
-
-    variant: str
-    name: str
-    reference: str | None
-    is_undertrained: bool
-    cells: tuple[ResultCell, ...]
-    note: str = ""
-    """What the row means, where its name does not say so."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """The rows of one horizon or pooling."""
-
-    title: str
-    n_windows: int
-    n_takes: int
-    rows: tuple[TableRow, ...]
-
-
-@dataclass(frozen=True)
-class ResultTable:
-    """One table of the report."""
-
-    id: str
-    title: str
-    metrics: tuple[str, ...]
-    groups: tuple[Group, ...]
-
-    def cells(self) -> list[ResultCell]:
-        """All cells, in reading order."""
-        return [cell for group in self.groups for row in group.rows for cell in row.cells]
 
 
 @dataclass(frozen=True)
@@ -138,17 +97,6 @@ def results_of(metrics: Sequence[Metric], judgements: Sequence[Judgement]) -> Re
     return Results(kept, undertrained)
 
 
-def place(m: Metric) -> tuple[int, str]:
-    """Order of the groups: horizons rising, then the plain mean, then the mean over windows."""
-    return (m.horizon, "") if m.horizon is not None else (1 << 16, m.pooling)
-
-
-def group_title(m: Metric) -> str:
-    """Title of the group that a metric belongs to."""
-    names = {"plain": "mean of the horizons", "sample": "mean over all windows"}
-    return f"H = {m.horizon}" if m.horizon is not None else names[m.pooling]
-
-
 def build_table(
     id_: str,
     title: str,
@@ -159,31 +107,32 @@ def build_table(
     reference: str | None = None,
     per_horizon: bool = True,
     pooled: bool = True,
-) -> ResultTable:
+) -> GroupedTable[ResultCell]:
     """Build one table of some variants and metrics; a row or group without numbers does not appear."""
-    chosen = [
+
+    def rows(group: Sequence[Metric]) -> list[TableRow[ResultCell]]:
+        shown = in_order({m.variant for m in group})
+        own = {variant: {m.metric: m for m in group if m.variant == variant} for variant in shown}
+        return [
+            TableRow(
+                variant,
+                row_name(variant),
+                tuple(ResultCell(m, _is_best(m, group)) for name in metrics if (m := own[variant].get(name))),
+                variant in results.undertrained,
+            )
+            for variant in shown
+        ]
+
+    chosen = (
         m
         for m in results.find(set(variants), reference)
         if m.metric in metrics and (per_horizon if m.horizon is not None else pooled)
-    ]
-    groups = []
-    for where in sorted({place(m) for m in chosen}):
-        inside = [m for m in chosen if place(m) == where]
-        rows = tuple(_row(variant, inside, metrics, results) for variant in in_order({m.variant for m in inside}))
-        groups.append(Group(group_title(inside[0]), inside[0].n_windows, inside[0].n_takes, rows))
-    return ResultTable(id_, title, tuple(metrics), tuple(groups))
-
-
-def _row(variant: str, group: Sequence[Metric], metrics: Sequence[str], results: Results) -> TableRow:
-    """Build the row of a variant; bold goes to the best row that does not see the truth, by code."""
-    own = {m.metric: m for m in group if m.variant == variant}
-    cells = tuple(ResultCell(own[name], _is_best(own[name], group)) for name in metrics if name in own)
-    reference = group[0].reference
-    return TableRow(variant, row_name(variant), reference, variant in results.undertrained, cells)
+    )
+    return grouped(id_, title, metrics, chosen, rows)
 
 
 def _is_best(m: Metric, group: Sequence[Metric]) -> bool:
-    """Return whether a value is the best of its column among the rows that do not see the truth."""
+    """Return whether a value is the best of its column among the rows that do not see the truth, set by code."""
     if m.reference is not None or method(m.variant).uses_the_truth:
         return False
     rivals = [o.value for o in group if o.metric == m.metric and not method(o.variant).uses_the_truth]
@@ -191,31 +140,31 @@ def _is_best(m: Metric, group: Sequence[Metric]) -> bool:
     return abs(m.value - best) <= TIE and len(rivals) > 1
 
 
-def all_tables(results: Results) -> list[ResultTable]:
+def all_tables(results: Results) -> list[GroupedTable[ResultCell]]:
     """Return the tables of the report, in reading order; empty ones are left out."""
     variants = results.variants()
     main = with_role("main")
     others = [variant for variant in variants if variant not in main]
-    against = [variant for variant in variants if variant != "no_traj"]
+    against = [variant for variant in variants if variant != REFERENCE]
     tables = [
         build_table("overview", "All rows over all horizons", results, variants, OPEN_METRICS, per_horizon=False),
         build_table(
             "gain",
-            "Difference to No-Traj, paired over takes",
+            f"Difference to {row_name(REFERENCE)}, paired over takes",
             results,
             against,
             OPEN_METRICS,
-            reference="no_traj",
+            reference=REFERENCE,
             per_horizon=False,
         ),
         build_table("horizons", "The main rows per horizon", results, main, OPEN_METRICS, pooled=False),
         build_table(
             "gain-horizons",
-            "Difference to No-Traj per horizon, paired over takes",
+            f"Difference to {row_name(REFERENCE)} per horizon, paired over takes",
             results,
             against,
             OPEN_METRICS,
-            reference="no_traj",
+            reference=REFERENCE,
             pooled=False,
         ),
         build_table("controls", "Ablations and controls per horizon", results, others, OPEN_METRICS, pooled=False),

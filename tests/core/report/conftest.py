@@ -1,0 +1,21 @@
+"""Inputs, documents and page that the tests of the report share."""
+
+import pytest
+from report_page import CFG, Reader
+from synthetic_corpus import corpus
+from synthetic_results import Kept, Tables, built, report_inputs
+
+
+@pytest.fixture(scope="session")
+def inputs() -> Tables:
+    return report_inputs(corpus(n_train=6, n_test=12, n_segments=10))
+
+
+@pytest.fixture(scope="session")
+def kept(inputs: Tables) -> Kept:
+    return built(inputs, CFG)
+
+
+@pytest.fixture(scope="session")
+def page(kept: Kept) -> Reader:
+    return Reader(kept.documents["report.html"].decode())

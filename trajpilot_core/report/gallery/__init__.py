@@ -1,0 +1,1 @@
+"""The gallery: sampled windows with their plans, frames and head paths."""

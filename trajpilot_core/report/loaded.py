@@ -1,0 +1,165 @@
+"""What the report reads of the evaluation and the corpus, and what it says of them in its header."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.annotation import SIMULATED
+from schemas.arrow import rows_of
+from schemas.config import ReportConfig
+from schemas.results import Ceiling, CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
+from trajpilot_core.corpora.registry import spec_of
+from trajpilot_core.engine.key import rejects_entry
+from trajpilot_core.engine.stage import AnyStage, Inputs
+from trajpilot_core.report import health, json_report
+from trajpilot_core.report.tables.results import Results
+from trajpilot_core.report.tables.table import number
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The small tables, as records, and of the large ones the columns that are counted."""
+
+    metrics: list[Metric]
+    ceilings: list[Ceiling]
+    judgements: list[Judgement]
+    gate: list[GateRow]
+    headroom: list[Headroom]
+    shuffles: list[ShuffleScore]
+    curves: list[tuple[str, list[CurvePoint]]]
+    rejects: dict[str, pa.Table]
+    takes: pa.Table
+    segments: pa.Table
+    labels: pa.Table
+    windows: pa.Table
+    motions: pa.Table
+    outputs: dict[str, tuple[str, int]]
+    """Stage that drops rows -> what one row of it is, and how many came out."""
+
+    @property
+    def simulated(self) -> bool:
+        """Return whether any take was simulated; the takes say so themselves, no setting can hide it."""
+        return SIMULATED in self.takes["corpus"].to_pylist()
+
+    @property
+    def scored(self) -> tuple[int, int]:
+        """Windows and takes that were scored."""
+        pooled = [m for m in self.metrics if m.pooling == "sample" and m.cluster == "take"]
+        return max((m.n_windows for m in pooled), default=0), max((m.n_takes for m in pooled), default=0)
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of the learned rows."""
+        return sorted({m.seed for m in self.metrics if m.seed is not None})
+
+    @property
+    def poses(self) -> list[dict[str, Any]]:
+        """Kinds of head motion: source, frame and scale."""
+        return list(self.motions.group_by(self.motions.column_names).aggregate([]).to_pylist())
+
+
+def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
+    """Read the tables."""
+    return Loaded(
+        rows_of(Metric, inputs.table("metrics")),
+        rows_of(Ceiling, inputs.table("ceilings")),
+        rows_of(Judgement, inputs.table("judgements")),
+        rows_of(GateRow, inputs.table("gate")),
+        rows_of(Headroom, inputs.table("headroom")),
+        rows_of(ShuffleScore, inputs.table("shuffles")),
+        [
+            (s.name, rows_of(CurvePoint, inputs.table(of)))
+            for s in stages
+            for of in s.writes
+            if of == f"{s.name}_curves"
+        ],
+        {stage.name: inputs.table(rejects_entry(stage.name)) for stage in stages},
+        inputs.table("takes", ("take_id", "corpus", "split", "scenario", "duration_s")),
+        inputs.table("segments", ("split",)),
+        inputs.table("labels", ("n_train", "n_test")),
+        inputs.table("windows", ("split", "horizon")),
+        inputs.table("motions", ("source", "frame", "scale")),
+        {
+            s.name: (s.output.unit, s.output.count(inputs.table(s.output.entry, s.output.columns)))
+            for s in stages
+            if s.output
+        },
+    )
+
+
+def corpus_title(loaded: Loaded, cfg: ReportConfig) -> str:
+    """Name the corpus; a simulated one never carries the name of the real one alone."""
+    names = ", ".join(sorted({m.corpus for m in loaded.metrics}))
+    title = spec_of(cfg.corpus).title if cfg.corpus else names
+    title = f"{title}, closed vocabulary" if cfg.is_closed else title
+    return f"a simulated world in the file layout of {title}" if loaded.simulated else title
+
+
+def caption(loaded: Loaded, cfg: ReportConfig) -> str:
+    """Caption of every LaTeX table: what was measured on what."""
+    takes = max((m.n_takes for m in loaded.metrics), default=0)
+    where = corpus_title(loaded, cfg)
+    if loaded.simulated:
+        where = "SIMULATED WORLD, not comparable with published numbers"
+    return f"{where}; {takes} test takes; 95 % intervals over takes; ED in steps, all else in percent"
+
+
+def facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[str, str]]:
+    """What ran, on what: the header of the page."""
+    windows, takes = loaded.scored
+    hours = float(pc.sum(loaded.takes["duration_s"]).as_py() or 0) / 3600
+    poses = sorted({f"{r['source']}, {r['frame']} frame, {r['scale']}" for r in loaded.poses})
+    lost = sum(health.lost_units(loaded.rejects).values())
+    versions = ", ".join(f"{name} {version}" for name, version in json_report.versions().items())
+    return [
+        ("corpus", corpus_title(loaded, cfg)),
+        ("takes", f"{loaded.takes.num_rows} ({hours:.1f} h), of which {takes} test takes were scored"),
+        ("segments, labels", f"{loaded.segments.num_rows} segments, {loaded.labels.num_rows} labels"),
+        ("windows", f"{windows} test windows, {loaded.windows.num_rows} in all"),
+        ("head motion", "; ".join(poses) or "none"),
+        (
+            "rows, seeds",
+            f"{len(results.variants())} rows, seeds {', '.join(map(str, loaded.seeds)) or 'none'}",
+        ),
+        ("lost to rejects", f"{lost} rows, see Data health"),
+        ("configuration", cfg.config_digest[:16] if cfg.config_digest else "not given"),
+        ("versions", versions),
+    ]
+
+
+def shuffle_sentence(rows: Sequence[ShuffleScore]) -> str:
+    """State in one sentence what shuffling the middle trajectories does, over all derangements."""
+    if not rows:
+        return ""
+    horizons = sorted({row.horizon for row in rows})
+    parts = []
+    for horizon in horizons:
+        values = [row.m1 for row in rows if row.horizon == horizon]
+        parts.append(f"H={horizon} {number(mean(values))} ({number(min(values))} to {number(max(values))})")
+    return (
+        f"M@1 with shuffled middle trajectories, mean and range of {len(rows) // len(horizons)} shuffles: "
+        + ", ".join(parts)
+    )
+
+
+def capture_note(metrics: Sequence[Metric]) -> str:
+    """State how much wider the intervals are over captures than over takes, where there are any."""
+
+    def widths(cluster: str) -> list[float]:
+        chosen = [
+            m for m in metrics if m.cluster == cluster and m.pooling == "plain" and m.metric == "M@1" and m.seed is None
+        ]
+        return [m.high - m.low for m in chosen if m.reference is None]
+
+    takes, captures = widths("take"), widths("capture")
+    if not captures or not math.isfinite(mean(takes)) or mean(takes) == 0:
+        return ""
+    if not math.isfinite(mean(captures)):
+        return "Takes of one capture are related, and too few captures were scored for an interval over them."
+    ratio = mean(captures) / mean(takes)
+    return f"Takes of one capture are related: over captures the intervals of M@1 are {ratio:.2f} times as wide."

@@ -1,0 +1,49 @@
+"""Offline pages: one HTML file with its style, script and pictures inside, that requests nothing."""
+
+import base64
+import hashlib
+from importlib import resources
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from trajpilot_core.report.drawing.row_styles import page_rules
+
+REPORT = "trajpilot_core.report"
+
+
+def render_offline(template: str, script: str, *, package: str = REPORT, style: str = "", **context: object) -> bytes:
+    """Render a page; every text of the data is escaped, and only its own script may run.
+
+    Args:
+        template: file in the folder `templates` of `package`.
+        script: file in the folder `templates` of the report.
+        package: whose template it is.
+        style: rules in addition to those of the report and of the rows.
+        context: what the template shows.
+    """
+    files = resources.files(REPORT).joinpath("templates")
+    code = files.joinpath(script).read_text()
+    environment = Environment(
+        loader=PackageLoader(package, "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    text = environment.get_template(template).render(
+        policy=policy(code),
+        style=Markup(files.joinpath("report.css").read_text() + page_rules() + style),
+        script=Markup(code),
+        **context,
+    )
+    return text.encode()
+
+
+def policy(script: str) -> str:
+    """Return the content security policy: no request anywhere, and no script but the one with this digest."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
+        "base-uri 'none'; form-action 'none'"
+    )

@@ -1,0 +1,1 @@
+"""The tables of the report: rows, ceilings, attribution, published values, and how a table is printed."""

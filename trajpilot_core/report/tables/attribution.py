@@ -1,0 +1,70 @@
+"""Where a gain comes from: one row of the tables against the rows that lack a part of what it has.
+
+Source: docs/decisions/scorer.md; docs/decisions/metrics.md.
+"""
+
+from collections.abc import Sequence
+
+from schemas.results import Metric
+from trajpilot_core.methods import METHODS
+from trajpilot_core.methods.base import Method
+from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
+from trajpilot_core.report.tables.names import OPEN_METRICS, row_name
+from trajpilot_core.report.tables.results import ResultCell, Results
+
+
+def ablations() -> list[str]:
+    """Return the rows without a part, after the row that they take it from."""
+    return list(dict.fromkeys(id_ for one in METHODS if one.part_of for id_ in (one.part_of, one.id)))
+
+
+def attribution_tables(results: Results) -> list[GroupedTable[ResultCell]]:
+    """Return the tables of the block: the plain mean of the horizons, then the rest; without the rows an empty list."""
+    made = []
+    for one in METHODS:
+        title = f"{one.name} minus the rows that show where its gain comes from, paired over takes"
+        made += [
+            against(f"against-{one.id}", title, results, one, plain=True),
+            against(
+                f"against-{one.id}-horizons", f"{one.name}: the same differences per horizon", results, one, plain=False
+            ),
+        ]
+    return [table for table in made if table.groups]
+
+
+def against(id_: str, title: str, results: Results, one: Method, *, plain: bool) -> GroupedTable[ResultCell]:
+    """Build a table with one row per reference: what a row has more than it; the plain mean, or all but it.
+
+    A difference is undertrained where either side is.
+    """
+    questions = {reference: meaning for reference, meaning in one.against.items() if meaning}
+
+    def rows(group: Sequence[Metric]) -> list[TableRow[ResultCell]]:
+        own = {(m.reference, m.metric): m for m in group}
+        return [
+            TableRow(
+                reference,
+                f"minus {row_name(reference)}",
+                tuple(ResultCell(m, is_best=False) for name in OPEN_METRICS if (m := own.get((reference, name)))),
+                bool({reference, one.id} & results.undertrained),
+                meaning,
+            )
+            for reference, meaning in questions.items()
+        ]
+
+    found = (
+        m
+        for m in results.metrics
+        if m.variant == one.id
+        and m.reference in questions
+        and m.metric in OPEN_METRICS
+        and (m.pooling == "plain") == plain
+    )
+    return grouped(id_, title, OPEN_METRICS, found, rows)
+
+
+def absent_rows(results: Results) -> str:
+    """Name the rows that this run has no figures for; empty where it has all."""
+    held = set(results.variants())
+    missing = [one.name for one in METHODS if one.id not in held]
+    return f"not in this run: {', '.join(missing)}" if missing and held else ""

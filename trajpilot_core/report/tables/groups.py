@@ -1,0 +1,82 @@
+"""Tables of figures per metric whose rows stand in groups, one a horizon or a mean of them: built once.
+
+The HTML page lays them out by one macro, `latex.grouped` and `json_report.table_json` print the same records.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from schemas.results import Ceiling, Metric
+
+Measured = TypeVar("Measured", Metric, Ceiling)
+GroupCell = TypeVar("GroupCell")
+POOLED = {"plain": "mean of the horizons", "sample": "mean over all windows"}
+
+
+@dataclass(frozen=True)
+class TableRow(Generic[GroupCell]):
+    """One row of the tables; a cell per metric."""
+
+    variant: str
+    name: str
+    cells: tuple[GroupCell, ...]
+    is_undertrained: bool = False
+    note: str = ""
+    """What the row means, where its name does not say so."""
+
+
+@dataclass(frozen=True)
+class Group(Generic[GroupCell]):
+    """The rows of one horizon or pooling."""
+
+    title: str
+    n_windows: int
+    n_takes: int
+    rows: tuple[TableRow[GroupCell], ...]
+
+
+@dataclass(frozen=True)
+class GroupedTable(Generic[GroupCell]):
+    """One table of the report."""
+
+    id: str
+    title: str
+    metrics: tuple[str, ...]
+    groups: tuple[Group[GroupCell], ...]
+
+    def cells(self) -> list[GroupCell]:
+        """All cells, in reading order."""
+        return [cell for group in self.groups for row in group.rows for cell in row.cells]
+
+
+def grouped(
+    id_: str,
+    title: str,
+    metrics: Sequence[str],
+    figures: Iterable[Measured],
+    rows: Callable[[Sequence[Measured]], Iterable[TableRow[GroupCell]]],
+    *,
+    means_first: bool = False,
+) -> GroupedTable[GroupCell]:
+    """Build a table: horizons rising, then the plain mean, then the mean over windows; no empty row, no empty group.
+
+    Args:
+        id_: of the table.
+        title: of the table.
+        metrics: its columns.
+        figures: all that it shows.
+        rows: from the figures of one group to its rows.
+        means_first: the means stand above the horizons.
+    """
+    parts: dict[tuple[int, str], list[Measured]] = {}
+    for figure in figures:
+        pooling = figure.pooling if isinstance(figure, Metric) else "plain"
+        of_means = (0 if means_first else 1 << 16, pooling)
+        parts.setdefault(of_means if figure.horizon is None else (figure.horizon, ""), []).append(figure)
+    groups = []
+    for (horizon, mean), inside in sorted(parts.items(), key=lambda part: part[0]):
+        held = tuple(row for row in rows(inside) if row.cells)
+        first, heading = inside[0], POOLED[mean] if mean else f"H = {horizon}"
+        groups += [Group(heading, first.n_windows, first.n_takes, held)] if held else []
+    return GroupedTable(id_, title, tuple(metrics), tuple(groups))

@@ -1,0 +1,103 @@
+r"""The tables as LaTeX (booktabs, multirow), ready for \input; the numbers are those of the HTML page.
+
+Every text is escaped: a label can neither run a command nor end a group.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from trajpilot_core.metrics import METRICS
+from trajpilot_core.report.tables.ceilings import CeilingCell
+from trajpilot_core.report.tables.groups import GroupCell, GroupedTable, TableRow
+from trajpilot_core.report.tables.results import ResultCell
+from trajpilot_core.report.tables.table import latex_text
+
+
+def document(tables: Sequence[GroupedTable[ResultCell]], note: str, *, with_intervals: bool) -> str:
+    r"""Return all tables, one after the other.
+
+    Args:
+        tables: the printed tables.
+        note: what the numbers are measured on; stands in every caption.
+        with_intervals: a second line per row holds the intervals.
+    """
+
+    def lines(row: TableRow[ResultCell], n_metrics: int) -> list[list[str]]:
+        filler = [""] * (n_metrics - len(row.cells))
+        mark = r" \textsc{undertrained}" if row.is_undertrained else ""
+        values = [latex_text(row.name) + mark, *map(_value, row.cells), *filler]
+        return [values, ["", *map(_interval, row.cells), *filler]] if with_intervals else [values]
+
+    arrows = {True: r"$\uparrow$", False: r"$\downarrow$"}
+    head = "% Needs \\usepackage{booktabs,multirow}. Written by the report stage; do not edit.\n"
+    return head + "\n".join(
+        _grouped(
+            table,
+            f"{latex_text(table.title)}. {latex_text(note)}",
+            [f"{latex_text(m)} {arrows[METRICS[m].higher_is_better]}" for m in table.metrics],
+            partial(lines, n_metrics=len(table.metrics)),
+        )
+        for table in tables
+    )
+
+
+def ceiling_tables(tables: Sequence[GroupedTable[CeilingCell | None]], note: str) -> str:
+    """Return the tables of the ceilings: value, ceiling, difference with its standard error; `!` marks one above it."""
+    means = (
+        "in brackets the standard error of the difference, clustered by take; ! marks a row above its ceiling by more "
+        "than 3 of them"
+    )
+    return "".join(
+        "\n"
+        + _grouped(
+            table,
+            f"{latex_text(table.title)}; {means}. {latex_text(note)}",
+            [head for m in table.metrics for head in (latex_text(m), "ceiling", "difference")],
+            lambda row: [[latex_text(row.name), *map(_bounded, row.cells)]],
+        )
+        for table in tables
+    )
+
+
+def _grouped(
+    table: GroupedTable[GroupCell],
+    caption: str,
+    heads: Sequence[str],
+    lines: Callable[[TableRow[GroupCell]], list[list[str]]],
+) -> str:
+    """Return one table; `lines` gives the lines of a row without their first column, which names the group."""
+    made = [
+        r"\begin{table*}[t]",
+        r"\centering",
+        r"\small",
+        rf"\caption{{{caption}}}",
+        rf"\label{{tab:{table.id}}}",
+        rf"\begin{{tabular}}{{cl{'r' * len(heads)}}}",
+        r"\toprule",
+        " & ".join(["", "Method", *heads]) + r" \\",
+    ]
+    for group in table.groups:
+        body = [line for row in group.rows for line in lines(row)]
+        firsts = [rf"\multirow{{{len(body)}}}{{*}}{{{latex_text(group.title)}}}", *[""] * (len(body) - 1)]
+        made += [r"\midrule", *(" & ".join([first, *line]) + r" \\" for first, line in zip(firsts, body, strict=True))]
+    return "\n".join([*made, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""])
+
+
+def _value(cell: ResultCell) -> str:
+    """Print a value, bold where it is the best."""
+    text = cell.text.replace("−", "-")
+    return rf"$\mathbf{{{text}}}$" if cell.is_best else f"${text}$"
+
+
+def _interval(cell: ResultCell) -> str:
+    """Print an interval in small type."""
+    return rf"\scriptsize${cell.bracketed.replace('−', '-')}$" if cell.interval else rf"\scriptsize {cell.bracketed}"
+
+
+def _bounded(cell: CeilingCell | None) -> str:
+    """Print value, ceiling and difference."""
+    if cell is None:
+        return " & & "
+    mark = r"\textsuperscript{!}" if cell.row.above else ""
+    texts = (cell.value, cell.ceiling, cell.difference.replace("–", "--"))
+    return " & ".join(f"${text.replace('−', '-')}$" for text in texts) + mark

@@ -1,0 +1,22 @@
+"""The named worlds: those of schemas/world.py, and a tiny one in every other layout."""
+
+from collections.abc import Callable
+from functools import partial
+
+from schemas.world import WorldConfig, claims_world, demo_world, soak_world, tiny_world
+from trajpilot_core.corpora.registry import layouts
+from trajpilot_core.simworld.layouts.registry import layout_of
+
+
+def tiny_layout(layout: str) -> WorldConfig:
+    """The tiny world written in another layout: a few good takes, and one for every fault that the layout can have."""
+    return tiny_world().replace(name=f"tiny_{layout}", layout=layout, **layout_of(layout).tiny)
+
+
+PRESETS: dict[str, Callable[[], WorldConfig]] = {
+    "demo": demo_world,
+    "claims": claims_world,
+    "tiny": tiny_world,
+    "soak": soak_world,
+    **{f"tiny_{layout}": partial(tiny_layout, layout) for layout in layouts() if layout != tiny_world().layout},
+}
