@@ -125,8 +125,8 @@ def run_session(
     """Run the pipeline; Ctrl-C and SIGTERM end the run and its processes at once, and what is finished is kept."""
     root = Path(options.root).resolve()
     options = options.replace(root=str(root))
-    told = changed_settings(recipe(options.recipe).model_dump(mode="json"), config.model_dump(mode="json"))
-    said = headline(options.recipe, told, config)
+    changes = changed_settings(recipe(options.recipe).model_dump(mode="json"), config.model_dump(mode="json"))
+    said = headline(options.recipe, changes, config)
     with interruptible(), session(root, f"TrajPilot on {what}", said, place):
         if world is None:
             full_pipeline(config, options)

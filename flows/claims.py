@@ -38,17 +38,17 @@ def claims_worlds(
     worlds, folder = chosen(config, names), Path(docs) / "claims"
     refuse_before(config, runs, folder, worlds)
     futures = [compute_world.submit(world, recipes, runs) for world in worlds]
-    reported: list[ClaimsJob] = []
+    jobs: list[ClaimsJob] = []
     faults: list[Exception] = []
     for world, future in zip(worlds, futures, strict=True):
         future.wait()
         found = future.state.result(raise_on_failure=False)
         if isinstance(found, Exception):
             faults.append(found)
-            reported.append(failure(world, f"a fault of the program: {type(found).__name__}: {found}"))
+            jobs.append(failure(world, f"a fault of the program: {type(found).__name__}: {found}"))
         else:
-            reported += cast("tuple[ClaimsJob, ...]", found)
-    run = publish(config, recipes, runs, folder, reported)
+            jobs += cast("tuple[ClaimsJob, ...]", found)
+    run = publish(config, recipes, runs, folder, jobs)
     write_pages(Path(docs))
     if faults:
         raise faults[0]

@@ -1,7 +1,9 @@
 """The base of every record: immutable, without extra fields, and with a fingerprint of its content."""
 
+import functools
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -73,11 +75,32 @@ class Record(BaseModel):
         return fingerprint(self.content())
 
 
+CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def canonical_json(value: JsonValue) -> str:
     """Serialise `value` with sorted keys and no spaces, so that equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return CANONICAL.encode(value)
+
+
+def canonical_object(texts: Mapping[str, str]) -> str:
+    """Return the canonical JSON of an object from that of its values, so that what many objects share is written once.
+
+    Args:
+        texts: key -> canonical JSON of its value.
+    """
+    return f"{{{','.join(f'{_quoted(key)}:{texts[key]}' for key in sorted(texts))}}}"
+
+
+_quoted = functools.lru_cache(maxsize=64)(canonical_json)
+"""A key as canonical JSON: the same few stand in thousands of objects."""
 
 
 def fingerprint(value: JsonValue) -> str:
     """Return the sha256 (64 hex digits) of the canonical JSON of `value`."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+    return fingerprint_of_text(canonical_json(value))
+
+
+def fingerprint_of_text(canonical: str) -> str:
+    """Return the sha256 (64 hex digits) of a value whose canonical JSON is known."""
+    return hashlib.sha256(canonical.encode()).hexdigest()

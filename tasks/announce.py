@@ -22,9 +22,9 @@ SHOWN = 6
 
 def headline(recipe: str, changes: Mapping[str, tuple[str, str]], config: PipelineConfig) -> str:
     """State in one line what runs."""
-    told = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in [*changes.items()][:SHOWN])
+    listed = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in [*changes.items()][:SHOWN])
     rest = f" and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
-    said = f"changed: {told}{rest}" if changes else "nothing changed"
+    said = f"changed: {listed}{rest}" if changes else "nothing changed"
     return f"recipe {recipe}, {said}; config {config.digest()[:12]}"
 
 
@@ -37,10 +37,10 @@ def announce(recipe: str, base: PipelineConfig, config: PipelineConfig) -> None:
         {"setting": name, f"recipe {recipe}": literal(old), "this run": literal(new)}
         for name, (old, new) in changes.items()
     ]
-    told = literal(f"{said} (full digest {config.digest()})")
+    description = literal(f"{said} (full digest {config.digest()})")
     shown(
         "configuration",
-        lambda: create_table_artifact(table=rows, key="configuration", description=told),
+        lambda: create_table_artifact(table=rows, key="configuration", description=description),
         PATIENCE_S,
     )
 

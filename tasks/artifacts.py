@@ -96,8 +96,8 @@ class StageProgress:
 def publish_outcome(name: str, outcome: Outcome) -> None:
     """Log the stage's line and publish its counts as a table."""
     log_line(name, outcome.message(), outcome.seconds)
-    key, rows, told = artifact_key(name), outcome.summary(), f"**{literal(name)}**: {literal(outcome.message())}"
-    shown(f"table of {name}", lambda: create_table_artifact(table=rows, key=key, description=told), PATIENCE_S)
+    key, rows, text = artifact_key(name), outcome.summary(), f"**{literal(name)}**: {literal(outcome.message())}"
+    shown(f"table of {name}", lambda: create_table_artifact(table=rows, key=key, description=text), PATIENCE_S)
 
 
 def picture_key(stage: str, name: str) -> str:

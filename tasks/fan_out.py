@@ -21,7 +21,7 @@ from prefect.client.schemas.actions import ArtifactUpdate
 from schemas.config import PipelineConfig, RunOptions
 from schemas.groups import TakeGroup
 from tasks.artifacts import artifact_key
-from tasks.group_runs import DeployedRuns, Runs, Seen, group_deployment
+from tasks.group_runs import DeployedRuns, Seen, group_deployment
 from tasks.showing import is_away
 from trajpilot_core.engine.execution.compute import ComputeContext, Elsewhere
 from trajpilot_core.engine.execution.groups import compute_group, gather, handed, made, share_out, unfinished
@@ -98,7 +98,7 @@ class Table:
 class Board:
     """Follows the groups of one stage until each is done or given up."""
 
-    runs: Runs
+    runs: DeployedRuns
     rows: list[Row]
     compute: Callable[[TakeGroup, Progress], None]
     """Computes a group in this process."""
@@ -256,8 +256,8 @@ def spread(
     stage = work.resolved.stage.name
     LOG.info("%-12s shared out in %d groups of about %.0f s of video", stage, len(groups), groups[-1].video_s)
 
-    def compute_here(group: TakeGroup, told: Progress) -> None:
-        compute_group(settings, options, STAGES, group, told)
+    def compute_here(group: TakeGroup, of_group: Progress) -> None:
+        compute_group(settings, options, STAGES, group, of_group)
 
     with get_client(sync_client=True) as client:
         runs = DeployedRuns(

@@ -4,7 +4,7 @@ import datetime
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, cast
+from typing import Literal, cast
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient
@@ -44,26 +44,6 @@ class Seen:
     where: str = ""
     """Machine and process."""
     seconds: float = 0.0
-
-
-class Runs(Protocol):
-    """What the fan-out asks of a pool of workers."""
-
-    def start(self, group: TakeGroup, attempt: int) -> UUID:
-        """Ask the pool to compute a group; return the id of the run."""
-        ...
-
-    def look(self, ids: Sequence[UUID]) -> dict[UUID, Seen]:
-        """Return the state of runs; one that was deleted is absent."""
-        ...
-
-    def take_back(self, run_id: UUID) -> bool:
-        """Cancel a run that no worker has begun; False where one has."""
-        ...
-
-    def clear(self) -> None:
-        """Cancel runs of an earlier fan-out over the same work that have not begun."""
-        ...
 
 
 def group_deployment(stage: AnyStage, config: Record) -> str:
@@ -131,7 +111,7 @@ class DeployedRuns:
         return cast(FlowRun, started).id
 
     def look(self, ids: Sequence[UUID]) -> dict[UUID, Seen]:
-        """Read the states of runs, page by page."""
+        """Read the states of runs, page by page; one that was deleted is absent."""
         found: dict[UUID, Seen] = {}
         for at in range(0, len(ids), PAGE):
             chosen = FlowRunFilter(id=FlowRunFilterId(any_=list(ids[at : at + PAGE])))
@@ -139,7 +119,10 @@ class DeployedRuns:
         return found
 
     def take_back(self, run_id: UUID) -> bool:
-        """Cancel a run unless a worker has begun it. One that begins in the same moment does harmless work twice."""
+        """Cancel a run that no worker has begun; False where one has.
+
+        One that begins in the same moment does harmless work twice.
+        """
         try:
             state = self.client.read_flow_run(run_id).state
         except ObjectNotFound:

@@ -51,20 +51,20 @@ def doctor(
 
     if corpus is not None:
         look_at_download(corpus, located(data or root), set_)
-    place = located(root)
-    run_options(root=place, device=device)
+    address = located(root)
+    run_options(root=address, device=device)
     login, has_key = server_login()
     found = [
         checkup.check_python(),
         *checkup.check_packages(),
         checkup.check_device(device),
         checkup.check_memory(),
-        *checkup.check_root(place, NEEDED_BYTES),
+        *checkup.check_root(address, NEEDED_BYTES),
         *check_server(server_of_deployments(), login, has_key=has_key),
     ]
-    if "://" in place and any(row.what == "root" and row.verdict == "bad" for row in found):
+    if "://" in address and any(row.what == "root" and row.verdict == "bad" for row in found):
         end(show(found))  # which corpus it is about is written there
-    if data is None and recall_run(place) is None:
+    if data is None and recall_run(address) is None:
         below = roots_below(root)
         hint = f", or give the --root of a run{below}" if below else ""
         found.append(

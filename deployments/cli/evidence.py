@@ -11,6 +11,9 @@ from schemas.claims import ClaimsConfig
 Docs = Annotated[Path, typer.Option("--docs", help="Folder of the pages; tables lie in its folder claims.")]
 
 
+World = Annotated[list[str], typer.Option("--world", help="Only this world: base, or base-s0 (repeatable).")]
+
+
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command()(claims)
@@ -23,7 +26,7 @@ def claims(
     ),
     docs: Docs = Path("docs"),
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Worlds side by side.")] = 2,
-    world: Annotated[list[str], typer.Option("--world", help="Only this world: base, or base-s0 (repeatable).")] = [],  # noqa: B006
+    world: World = [],  # noqa: B006
     device: Device = "auto",
 ) -> None:
     """Compute the simulated worlds of the claims and their controls; goes on where it stopped."""

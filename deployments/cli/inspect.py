@@ -128,15 +128,15 @@ def asked(
             f"no run below {root} is remembered; give the --root of a run{roots_below(root)}, or name the corpus with "
             "--data, and the --recipe"
         )
-    place = last.data_root if data is None and last is not None else located(data or "")
-    config = base_config(last if data is None else same_data(last, place), recipe)
+    data_root = last.data_root if data is None and last is not None else located(data or "")
+    config = base_config(last if data is None else same_data(last, data_root), recipe)
     chosen = last.device if last is not None and device == "auto" else device
-    return change(config, changes), {"data_root": place, "device": chosen}
+    return change(config, changes), {"data_root": data_root, "device": chosen}
 
 
-def same_data(last: LastRun | None, place: str) -> LastRun | None:
+def same_data(last: LastRun | None, data_root: str) -> LastRun | None:
     """Return the last run if it was about this corpus."""
-    return last if last is not None and last.data_root == place else None
+    return last if last is not None and last.data_root == data_root else None
 
 
 def base_config(last: LastRun | None, recipe: str | None) -> PipelineConfig:
@@ -175,8 +175,8 @@ def total(rows: list[planning.PlanRow], root: str) -> str:
     rest = f", and more for {', '.join(unknown)}: unknown, never ran here or waits for a stage" if unknown else ""
     if "://" in root:
         return known + rest
-    place = next(folder for folder in (Path(root), *Path(root).parents) if folder.exists())
-    return f"{known}{rest}; {disk(shutil.disk_usage(place).free)} are free"
+    existing = next(folder for folder in (Path(root), *Path(root).parents) if folder.exists())
+    return f"{known}{rest}; {disk(shutil.disk_usage(existing).free)} are free"
 
 
 def coloured(state: str) -> str:

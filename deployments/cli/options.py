@@ -35,15 +35,15 @@ ALIKE = 0.75
 """Likeness of two names from which on one is suggested for the other: one letter in four may be wrong."""
 
 
-def located(place: str) -> str:
+def located(address: str) -> str:
     """Write a folder out in full, so that it means the same from everywhere; an address stays as it is.
 
     Raises:
         InputError: a login stands in the address; it is not repeated.
     """
-    if holds_login(place):
+    if holds_login(address):
         raise InputError(REFUSED)
-    return place if "://" in place else str(Path(place).resolve())
+    return address if "://" in address else str(Path(address).resolve())
 
 
 def local_root(root: str) -> Path:
@@ -52,19 +52,19 @@ def local_root(root: str) -> Path:
     Raises:
         InputError: an address of an object store.
     """
-    place = located(root)
-    if "://" in place:
+    address = located(root)
+    if "://" in address:
         raise InputError(
-            f"--root {place} is no folder of this machine; give one, or deploy with that root and run by the server"
+            f"--root {address} is no folder of this machine; give one, or deploy with that root and run by the server"
         )
-    return Path(place)
+    return Path(address)
 
 
 def roots_below(root: str) -> str:
     """Name the folders just below a folder that hold a run, in brackets, for a user who gave no --root."""
     notes = [] if "://" in root else sorted(Path(root).glob(f"*/{NAME}"))
     found = [shown(note.parent) for note in notes[:SUGGESTED]]
-    return f" ({' or '.join(f'--root {place}' for place in found)})" if found else ""
+    return f" ({' or '.join(f'--root {address}' for address in found)})" if found else ""
 
 
 def check_corpus(data: str) -> str:
@@ -73,14 +73,14 @@ def check_corpus(data: str) -> str:
     Raises:
         InputError: what was found.
     """
-    place = located(data)
-    if "://" in place:
+    address = located(data)
+    if "://" in address:
         from trajpilot_core.store.corpus_files import open_corpus
 
-        open_corpus(place)
-    elif not Path(place).is_dir():
+        open_corpus(address)
+    elif not Path(address).is_dir():
         raise InputError(f"--data {data} is no folder; give the folder of the download")
-    return place
+    return address
 
 
 def read_value(text: str) -> object:

@@ -78,8 +78,8 @@ def accuracy(
     config = from_video(named(recipe), source, weights)
     tell_simulated(data)
     outcome = computed(config, options(other_root(root, source), data, workers, device), ("ingest", "trajectories"))
-    place = other_root(root, source)
-    tables = read(place, "ingest", "takes"), read(place, "ingest", "segments"), read(place, "trajectories", "motions")
+    other = other_root(root, source)
+    tables = read(other, "ingest", "takes"), read(other, "ingest", "segments"), read(other, "trajectories", "motions")
     errors = corpus_errors(check_corpus(data), *tables, config.trajectories)
     columns = ("clips", "n", "rotation error, deg", "position error, cm", "of the true spread", "head turned, deg")
     cells = [

@@ -90,8 +90,8 @@ def predict(
         frames=frames,
         out=out and located(out),
     )
-    place = located(root)
-    if "://" not in place and not Path(place).is_dir():
+    address = located(root)
+    if "://" not in address and not Path(address).is_dir():
         raise InputError(
             f"--root {root} is no folder; give the root of a run{roots_below('runs')}, or make one: make demo"
         )
@@ -101,7 +101,7 @@ def predict(
     from trajpilot_core.predict import run as predicting
 
     console = Console()
-    show_made(console, predicting.predict(query, run_options(root=place, device=device, workers=workers)))
+    show_made(console, predicting.predict(query, run_options(root=address, device=device, workers=workers)))
 
 
 def plan_query(**values: object) -> PlanQuery:
@@ -138,9 +138,9 @@ def steps_table(console: Console, plan: Plan) -> Table:
         lines = [(f"{top.score:.3f}", top.label, top.label_id == step.label_id) for top in step.top]
         if not any(is_chosen for *_, is_chosen in lines):
             lines.append(("below", step.label, True))
-        for place, (score, label, is_chosen) in enumerate(lines):
-            name = role(step.position, plan.horizon) if place == 0 else ""
-            ends = place == len(lines) - 1
+        for rank, (score, label, is_chosen) in enumerate(lines):
+            name = role(step.position, plan.horizon) if rank == 0 else ""
+            ends = rank == len(lines) - 1
             table.add_row(name, ">" if is_chosen else "", score, escape(label), end_section=ends)
     return table
 

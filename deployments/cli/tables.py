@@ -15,8 +15,8 @@ def table_of(console: Console, columns: Sequence[str], title: str | None = None)
     """Return an empty table whose first column is never broken and whose other cells lose nothing."""
     close = console.width < NARROW
     table = Table(title=title, box=box.SQUARE if close else box.HEAVY_HEAD, padding=(0, 0 if close else 1))
-    for place, name in enumerate(columns):
-        table.add_column(name, overflow="fold", no_wrap=place == 0)
+    for column, name in enumerate(columns):
+        table.add_column(name, overflow="fold", no_wrap=column == 0)
     return table
 
 

@@ -48,22 +48,22 @@ def add_to(app: typer.Typer) -> None:
 
 def verify(root: Root = "runs", repair: Repair = False, inputs: Inputs = False) -> None:
     """Read and hash everything that was written under a root; damage is listed and ends with status 1."""
-    place = located(root)
-    if not stages_of(open_folder(place)):
+    address = located(root)
+    if not stages_of(open_folder(address)):
         raise InputError(f"{root} holds no artifact; give the --root of a run{roots_below(root)}")
-    with alone(place) if repair else contextlib.nullcontext():
-        damage = verifying.verify(place, repair=repair)
+    with alone(address) if repair else contextlib.nullcontext():
+        damage = verifying.verify(address, repair=repair)
     sure, unsure = (damaged_files([item for item in damage if item.is_sure == is_sure]) for is_sure in (True, False))
-    read = recheck_inputs(place) if inputs else {}
+    read = recheck_inputs(address) if inputs else {}
     for path, problem in [*sure.items(), *unsure.items(), *read.items()]:
         typer.echo(f"{path}: {problem}")
     then = "dropped; run again" if repair else "--repair drops what needs them, the next run makes it again"
-    told = [f"{len(sure):,} damaged or missing under {root}: {then}"] if sure else []
-    told += [f"{len(unsure):,} that could not be read: kept"] if unsure else []
-    told += [f"{len(read):,} in the corpus not as read"] if read else []
+    problems = [f"{len(sure):,} damaged or missing under {root}: {then}"] if sure else []
+    problems += [f"{len(unsure):,} that could not be read: kept"] if unsure else []
+    problems += [f"{len(read):,} in the corpus not as read"] if read else []
     whole = f"everything under {root} is whole" + (", and the corpus is as it was read" if inputs else "")
-    typer.echo("\n".join(told) or whole)
-    sys.exit(1 if told else 0)
+    typer.echo("\n".join(problems) or whole)
+    sys.exit(1 if problems else 0)
 
 
 def damaged_files(damage: list[verifying.Damage]) -> dict[str, str]:
@@ -76,27 +76,27 @@ def damaged_files(damage: list[verifying.Damage]) -> dict[str, str]:
     return own | {path: f"damaged or missing, needed by {', '.join(by)}" for path, by in needed.items()}
 
 
-def recheck_inputs(place: str) -> dict[str, str]:
+def recheck_inputs(address: str) -> dict[str, str]:
     """Read the files of the corpus that runs below a root have read, and return what is wrong with them."""
     allowed = RunOptions().protocols
-    inventory = load_inventory(open_folder(place, allowed), "", allowed)
+    inventory = load_inventory(open_folder(address, allowed), "", allowed)
     if not inventory.seen:
-        raise InputError(f"no file of a corpus was ever read by a run below {place}")
+        raise InputError(f"no file of a corpus was ever read by a run below {address}")
     return recheck(inventory)
 
 
 def gc(root: Root = "runs", yes: Yes = False, keep_h: KeepH = 24.0, paths: Paths = False) -> None:
     """Show what nothing refers to any more, and remove it with --yes; refused while a run or a stage is at work."""
-    place = located(root)
-    if "://" not in place and not Path(place).is_dir():
+    address = located(root)
+    if "://" not in address and not Path(address).is_dir():
         raise InputError(f"{root} is no folder; give the --root of a run")
-    found = garbage.remove_garbage(place, keep_h) if yes else garbage.find_garbage(place, keep_h)
+    found = garbage.remove_garbage(address, keep_h) if yes else garbage.find_garbage(address, keep_h)
     console = Console()
     if found.items:
         console.print(summed(console, found, root))
     for path in [item.path for item in found.items] if paths else []:
         typer.echo(path)
-    for line in notes(found, keep_h, place):
+    for line in notes(found, keep_h, address):
         say(console, line)
     size = disk(sum(item.bytes for item in found.items))
     n = sum(len(item.files) for item in found.items)

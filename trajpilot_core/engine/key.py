@@ -4,13 +4,13 @@ A key is over content and settings only: stage, version, own config, fingerprint
 facts of what is read from outside. Nothing of where or when enters it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
 from schemas.artifacts import Entry, Manifest
-from schemas.base import Record, fingerprint
+from schemas.base import Record, canonical_json, canonical_object, fingerprint, fingerprint_of_text
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.resolve import resolve_config
 from trajpilot_core.engine.stage import AnyStage, Source
@@ -161,12 +161,12 @@ def key_stage(resolved: ResolvedStage, digest_of: Mapping[str, str]) -> KeyedSta
     entries: dict[str, str] = {name: entry.fingerprint for name, (_, entry) in resolved.inputs.entries.items()}
     shard_keys: dict[str, str] = {}
     if resolved.stage.shard_by is not None:
-        shard_keys = {source.shard: shard_key(identity, source, digest_of) for source in resolved.sources}
+        shard_keys = make_shard_keys(identity, resolved.sources, digest_of)
         outside = {f"shard:{shard}": key for shard, key in shard_keys.items()}
     else:
         outside = {f"file:{path}": digest_of[path] for source in resolved.sources for path in source.files}
         for source in resolved.sources:
-            outside["facts"] = fingerprint(dict(source.facts))
+            outside["facts"] = fingerprint_of_text(source.canonical_facts)
     inputs = {**entries, **outside}
     identity["inputs"] = dict(inputs)
     return KeyedStage(resolved, fingerprint(identity)[:KEY_CHARACTERS], shard_keys, inputs)
@@ -178,16 +178,21 @@ def stage_identity(resolved: ResolvedStage) -> dict[str, JsonValue]:
     return {"stage": stage.name, "version": stage.version, "config": resolved.config.content()}
 
 
-def shard_key(identity: Mapping[str, JsonValue], source: Source, digest_of: Mapping[str, str]) -> str:
-    """Return the key of one shard: the stage's identity, the digests of the files in order, and the facts.
+def make_shard_keys(
+    identity: Mapping[str, JsonValue], sources: Iterable[Source], digest_of: Mapping[str, str]
+) -> dict[str, str]:
+    """Return shard -> its key: the stage's identity, the digests of the files in order, and the facts.
 
     Paths do not enter it: a corpus that was moved is the same corpus.
     """
-    digests: list[JsonValue] = [digest_of[path] for path in source.files]
-    whole: dict[str, JsonValue] = {
-        **identity,
-        "shard": source.shard,
-        "files": digests,
-        "facts": dict(source.facts),
+    shared = {name: canonical_json(value) for name, value in identity.items()}
+    return {source.shard: _shard_key(shared, source, digest_of) for source in sources}
+
+
+def _shard_key(shared: Mapping[str, str], source: Source, digest_of: Mapping[str, str]) -> str:
+    own = {
+        "shard": canonical_json(source.shard),
+        "files": canonical_json([digest_of[path] for path in source.files]),
+        "facts": source.canonical_facts,
     }
-    return fingerprint(whole)[:KEY_CHARACTERS]
+    return fingerprint_of_text(canonical_object({**shared, **own}))[:KEY_CHARACTERS]

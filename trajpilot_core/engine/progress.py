@@ -8,10 +8,10 @@ Progress = Callable[[int, int, str], None]
 def portion(progress: Progress, before: int, total: int) -> Progress:
     """Return the progress of one part: its count stands after the `before` of earlier parts, of `total` in all."""
 
-    def told(done: int, own: int, what: str) -> None:
+    def shifted(done: int, own: int, what: str) -> None:
         progress(before + done, total, what)
 
-    return told
+    return shifted
 
 
 class CountedSteps:

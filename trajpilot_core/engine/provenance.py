@@ -6,9 +6,8 @@ from schemas.artifacts import SourceNotes, UnitSources
 from schemas.base import fingerprint
 from trajpilot_core.engine.key import ResolvedStage
 from trajpilot_core.engine.stage import Source
-from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
-from trajpilot_core.store.manifest import SOURCES, read_sealed, seal, stage_folder
+from trajpilot_core.store.manifest import SOURCES, read_sealed, seal, stage_folder, unless_damaged
 
 
 def spelled(path: str) -> str:
@@ -37,8 +36,5 @@ def write_notes(folder: Folder, resolved: ResolvedStage, key: str, digest_of: Ma
 
 def read_notes(folder: Folder, stage: str, key: str) -> dict[str, UnitSources]:
     """Return what every unit was made from; empty where it was not noted or the notes are damaged."""
-    try:
-        notes = read_sealed(folder, SourceNotes, f"{stage_folder(stage)}/{key}/{SOURCES}")
-    except StoreError:
-        return {}
+    notes = unless_damaged(read_sealed, folder, SourceNotes, f"{stage_folder(stage)}/{key}/{SOURCES}")
     return {} if notes is None else notes.units

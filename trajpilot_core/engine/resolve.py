@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from schemas.config import FeatureConfig, PipelineConfig, ReportConfig, RunOptions, TrajectoryConfig
+from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TrajectoryConfig
 from schemas.poses import Pi3Config
 from schemas.training import TrainConfig
 from trajpilot_core.engine.stage import Config, Stage
@@ -96,9 +96,6 @@ def resolve_precision(config: Config, device: str) -> Config:
 
 def resolve_config(stage: Stage[Config], config: PipelineConfig, run: RunOptions) -> Config:
     """Return the sub-record of the config that a stage sees, nothing in it left to the machine."""
-    own = stage.settings(config)
-    if isinstance(own, ReportConfig):
-        ingest = config.ingest
-        closed = ingest.corpus == "egoexo4d_atomic" and ingest.atomic.vocabulary == "closed"
-        return own.replace(config_digest=config.digest(), corpus=ingest.corpus, is_closed=closed)
-    return resolve_precision(own, resolve_device(run.device))
+    if stage.completed is not None:
+        return stage.completed(config)
+    return resolve_precision(stage.settings(config), resolve_device(run.device))

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from schemas.base import Record
+from schemas.base import Record, canonical_json
 from schemas.config import PipelineConfig
 from schemas.rejects import Reject
 from trajpilot_core.errors import StoreError
@@ -102,6 +103,11 @@ class Source:
     facts: Mapping[str, JsonValue] = field(default_factory=dict)
     """Everything else that decides the content: the take's record, its segment intervals."""
 
+    @cached_property
+    def canonical_facts(self) -> str:
+        """The facts as canonical JSON: several keys of one plan are made of them."""
+        return canonical_json(dict(self.facts))
+
 
 @dataclass(frozen=True)
 class Work(Generic[Config]):
@@ -155,6 +161,8 @@ class Stage(Generic[Config]):
     """What the report counts of it; None: it drops no rows."""
     video_s: Callable[[Source], float] | None = None
     """Seconds of video that one shard needs. One that states it can be shared out in groups of takes; others cannot."""
+    completed: Callable[[PipelineConfig], Config] | None = None
+    """(all settings) -> its own, where part of them follows from those of other stages; else they stand as they are."""
 
     def __post_init__(self) -> None:
         if settings_field(self.config) is None:

@@ -36,6 +36,18 @@ class QueryClock(NamedTuple):
     """How times are related, in words."""
 
 
+def refuse_idle(query: PlanQuery) -> None:
+    """Refuse settings of a timesync file where none is named: they would change nothing.
+
+    Raises:
+        InputError: which they are.
+    """
+    given = {"--camera": query.camera, "--timesync-start": query.timesync_start}
+    idle = " and ".join(option for option, value in given.items() if value is not None)
+    if idle and query.timesync is None:
+        raise InputError(f"{idle} without --timesync would change nothing; name the timesync file, or leave {idle} out")
+
+
 def given_clock(
     query: PlanQuery, poses: Path, video: VideoProbe, known: QueryClock | None, scratch: Path
 ) -> QueryClock:

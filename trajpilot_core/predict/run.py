@@ -14,6 +14,7 @@ from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.predict.answers import Clips, Given, answer
+from trajpilot_core.predict.clock import refuse_idle
 from trajpilot_core.predict.drawing import Scene, scene_of
 from trajpilot_core.predict.features import clip_features
 from trajpilot_core.predict.footage import Footage, open_footage
@@ -52,6 +53,7 @@ def predict(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
         CheckpointError: the encoder is not the one that the models were trained with.
         StoreError: a stage has not run under the root, or its outputs do not belong together.
     """
+    refuse_idle(query)
     with (
         in_use(run.root, GC_WAIT_S, run.protocols),
         tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch,

@@ -114,8 +114,8 @@ def trained(inputs: Inputs) -> list[Judgement]:
 
 def fitted_takes(inputs: Inputs, name: str) -> dict[str, list[str]] | None:
     """Return chain -> takes that a model entry was fitted on, from its metadata; None where they do not say."""
-    told = inputs.model(name)[1].get("fitted_takes")
-    return None if told is None else {chain: list(takes) for chain, takes in json.loads(told).items()}
+    noted = inputs.model(name)[1].get("fitted_takes")
+    return None if noted is None else {chain: list(takes) for chain, takes in json.loads(noted).items()}
 
 
 def candidate_takes(predictions: pa.Table, inputs: Inputs) -> dict[str, str]:

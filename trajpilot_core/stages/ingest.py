@@ -85,8 +85,8 @@ def _closed(
     """Put classes of (verb, noun) in place of the labels; state the result, next to the paper's number."""
     from trajpilot_core.corpora.records import closed_vocabulary
 
-    closed, told = closed_vocabulary.collapse(cut, n_classes)
-    return closed, replace(reading, counts=(*reading.counts, *told)), {**published, **closed_vocabulary.PUBLISHED}
+    closed, counts = closed_vocabulary.collapse(cut, n_classes)
+    return closed, replace(reading, counts=(*reading.counts, *counts)), {**published, **closed_vocabulary.PUBLISHED}
 
 
 def _write(work: Work[IngestConfig], tables: Tables, rejects: list[Reject], n_in: int) -> None:

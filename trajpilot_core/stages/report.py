@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from functools import partial
 
-from schemas.config import ReportConfig
+from schemas.config import PipelineConfig, ReportConfig
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 
@@ -25,6 +26,13 @@ READS = (
     "windows",
     "motions",
 )
+
+
+def completed(config: PipelineConfig) -> ReportConfig:
+    """Return the settings of the report with what its title says of the run: all settings, corpus, vocabulary."""
+    ingest = config.ingest
+    is_closed = spec_of(ingest.corpus).n_classes(ingest) is not None
+    return config.report.replace(config_digest=config.digest(), corpus=ingest.corpus, is_closed=is_closed)
 
 
 def sources(inputs: Inputs, cfg: ReportConfig, data_root: str) -> list[Source]:
@@ -64,6 +72,7 @@ def report_on(stages: Sequence[AnyStage]) -> Stage[ReportConfig]:
         run=partial(run, stages=tuple(stages)),
         version=VERSION,
         summary="Results -> report.html with tables, charts, data health and a gallery; the numbers as JSON and LaTeX",
+        completed=completed,
         sources=sources,
         pure_sources=True,
     )

@@ -28,14 +28,14 @@ def run(work: Work[ScorerConfig]) -> None:
     files = read_model_files(work.inputs)
     each = epochs_of(config)
 
-    def told(done: int, total: int, what: str) -> None:
+    def shown(done: int, total: int, what: str) -> None:
         work.runtime.progress(done, total, f"{UNIT}; {what}")
 
     total, known = len(files.seeds) * each, StatisticsByChain()
     with one_thread(device):
         fitted = {
             seed: fit_scorers(
-                data, files, config, seed, scratch / f"s{seed}", device, portion(told, n * each, total), known
+                data, files, config, seed, scratch / f"s{seed}", device, portion(shown, n * each, total), known
             )
             for n, seed in enumerate(files.seeds)
         }

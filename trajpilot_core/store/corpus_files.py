@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,29 +57,24 @@ def open_corpus(data_root: str) -> Corpus:
     return Corpus(location.path, fs, is_local=True)
 
 
-def listing(corpus: Corpus, folder: str) -> dict[str, Stat]:
-    """Return name -> (size, change) of the files in a folder; empty where the folder is absent."""
+def file_names(corpus: Corpus, folder: str) -> set[str]:
+    """Return the names of the files in a folder; none where the folder is absent."""
     if corpus.is_local:
-        return _local_listing(corpus.path(folder))
+        return _local_names(corpus.path(folder))
     try:
         entries = corpus.fs.ls(corpus.path(folder), detail=True)
     except (FileNotFoundError, NotADirectoryError):
-        return {}
-    return {entry["name"].rsplit("/", 1)[-1]: _stat(entry) for entry in entries if _is_file(corpus, entry)}
+        return set()
+    return {entry["name"].rsplit("/", 1)[-1] for entry in entries if _is_file(corpus, entry)}
 
 
-def _local_listing(folder: str) -> dict[str, Stat]:
+def _local_names(folder: str) -> set[str]:
     """List a folder of this machine: a release has thousands, which fsspec lists three times slower."""
     try:
         with os.scandir(folder) as entries:
-            return {entry.name: _local_stat(entry) for entry in entries if entry.is_file()}
+            return {entry.name for entry in entries if entry.is_file()}
     except (FileNotFoundError, NotADirectoryError):
-        return {}
-
-
-def _local_stat(entry: os.DirEntry[str]) -> Stat:
-    found = entry.stat()
-    return found.st_size, str(found.st_mtime)
+        return set()
 
 
 def stat(corpus: Corpus, relative: str) -> Stat | None:
@@ -107,7 +102,7 @@ def read_whole(corpus: Corpus, relative: str) -> bytes:
     raise TakeFault(RejectCode.INPUT_UNSTABLE, "the file changed while it was read", relative)
 
 
-def leftovers(names: Iterator[str] | dict[str, Stat]) -> list[str]:
+def leftovers(names: Iterable[str]) -> list[str]:
     """Return the sorted names that a broken download left behind."""
     return sorted(name for name in names if LEFTOVER.fullmatch(name))
 

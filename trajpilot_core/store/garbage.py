@@ -19,7 +19,6 @@ from schemas.artifacts import Manifest
 from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.store.files import TEMPORARY, LocalFolder, open_folder
 from trajpilot_core.store.history import manifests_of, stages_of
-from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
 from trajpilot_core.store.lock import alone
 from trajpilot_core.store.manifest import (
     ARTIFACTS,
@@ -83,18 +82,17 @@ class Referenced:
     """Needed as a whole."""
 
 
-def find_garbage(root: str, min_age_h: float, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Garbage:
+def find_garbage(root: str, min_age_h: float) -> Garbage:
     """Look for what nothing refers to; nothing is changed.
 
     Args:
         root: a folder of this machine.
         min_age_h: younger things are kept, hours: a crashed run goes on with its finished shards and checkpoints.
-        allowed: protocols that may be opened.
 
     Raises:
         StoreError: the root is an object store.
     """
-    folder = open_folder(root, allowed)
+    folder = open_folder(root)
     if not isinstance(folder, LocalFolder):
         raise StoreError(f"{root} is no folder of this machine; use a lifecycle rule of the store, or copy it here")
     needed, damaged = referenced(folder)
@@ -132,16 +130,16 @@ def _written_s(folder: LocalFolder, path: str) -> float:
     return 0.0 if stat is None else stat.st_mtime
 
 
-def remove_garbage(root: str, min_age_h: float, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Garbage:
+def remove_garbage(root: str, min_age_h: float) -> Garbage:
     """Remove what `find_garbage` finds, while no run and no stage is at work; return what was removed.
 
     Raises:
         StoreError: a run or a stage is at work below the root, or the root is no folder of this machine.
     """
-    with alone(root, allowed):
-        found = find_garbage(root, min_age_h, allowed)
+    with alone(root):
+        found = find_garbage(root, min_age_h)
         for item in found.items:
-            _remove(Path(open_folder(root, allowed).url), item)
+            _remove(Path(open_folder(root).url), item)
     return found
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 
 from schemas.artifacts import Manifest, RunRecord
-from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.locations import NAME
 from trajpilot_core.store.manifest import (
@@ -15,6 +14,7 @@ from trajpilot_core.store.manifest import (
     read_manifest,
     read_run_record,
     stage_folder,
+    unless_damaged,
 )
 
 SPECIAL = {CURRENT, SHARDS, PACKS}
@@ -35,10 +35,7 @@ def run_records_of(folder: Folder, stage: str) -> list[tuple[str, RunRecord]]:
     """Return (key, run record) of everything that a stage ever committed, the latest first."""
     found = []
     for key in keys_of(folder, stage):
-        try:
-            run_record = read_run_record(folder, stage, key)
-        except StoreError:
-            continue
+        run_record = unless_damaged(read_run_record, folder, stage, key)
         if run_record is not None:
             found.append((key, run_record))
     return sorted(found, key=lambda item: item[1].started, reverse=True)
@@ -46,20 +43,13 @@ def run_records_of(folder: Folder, stage: str) -> list[tuple[str, RunRecord]]:
 
 def manifests_of(folder: Folder, stage: str) -> Iterator[Manifest]:
     """Yield the manifests of a stage that can be read: the one that counts, then the others, the latest first."""
-    first: str | None = None
-    try:
-        current = current_manifest(folder, stage)
-    except StoreError:
-        current = None
+    current = unless_damaged(current_manifest, folder, stage)
     if current is not None:
-        first = current.key
         yield current
+    first = None if current is None else current.key
     dated = [key for key, _ in run_records_of(folder, stage)]
     for key in [*dated, *sorted(set(keys_of(folder, stage)) - set(dated))]:
-        try:
-            manifest = None if key == first else read_manifest(folder, stage, key)
-        except StoreError:
-            continue
+        manifest = None if key == first else unless_damaged(read_manifest, folder, stage, key)
         if manifest is not None:
             yield manifest
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from schemas.arrow import rows_of, table_of
-from schemas.base import Record
+import pyarrow as pa
+
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.locations import Location, check_source_path, parse_location
@@ -29,34 +29,39 @@ UNSTABLE = "unstable"
 """Front of the digest of a file that changed while it was read, twice."""
 SETTLE_S = 0.1
 """Longer than the steps of file times on common file systems (4 to 10 ms)."""
-CHUNK = 1 << 20
 SAVING = threading.Lock()
 
 
-class InventoryRow(Record):
-    """One row of the inventory."""
-
-    path: str
-    size: int
-    mtime_ns: int
-    inode: int
-    etag: str
-    """Version tag of an object store; empty for local files."""
-    sha256: str
-
-    def state(self) -> "FileState":
-        """Return what must stay for the digest to be trusted."""
-        return FileState(self.size, self.mtime_ns, self.inode, self.etag)
-
-
-@dataclass(frozen=True)
-class FileState:
-    """What a look at a file shows without reading it."""
+class FileState(NamedTuple):
+    """What a look at a file shows without reading it; the digest is trusted while it stays."""
 
     size: int
     mtime_ns: int
     inode: int
     etag: str = ""
+    """Version tag of an object store; empty for local files."""
+
+
+class Remembered(NamedTuple):
+    """What the inventory holds of one file."""
+
+    state: FileState
+    sha256: str
+
+
+SCHEMA = pa.schema(
+    [
+        pa.field(name, type_, nullable=False)
+        for name, type_ in (
+            ("path", pa.string()),
+            ("size", pa.int64()),
+            ("mtime_ns", pa.int64()),
+            ("inode", pa.int64()),
+            ("etag", pa.string()),
+            ("sha256", pa.string()),
+        )
+    ]
+)
 
 
 @dataclass
@@ -65,7 +70,7 @@ class Inventory:
 
     root: Location
     allowed: tuple[str, ...]
-    seen: dict[str, InventoryRow] = field(default_factory=dict)
+    seen: dict[str, Remembered] = field(default_factory=dict)
     learned: set[str] = field(default_factory=set)
     """Addresses whose rows are newer than the file that was loaded."""
     _system: Any = None
@@ -97,7 +102,7 @@ class Inventory:
         if state is None:
             return ABSENT
         seen = self.seen.get(address)
-        if seen is not None and seen.state() == state:
+        if seen is not None and seen.state == state:
             return seen.sha256
         return UNREADABLE if address.startswith("/") and _is_unreadable(address) else None
 
@@ -146,13 +151,16 @@ def load_inventory(folder: Folder, data_root: str, allowed: tuple[str, ...]) -> 
     return Inventory(location, allowed, _remembered(folder))
 
 
-def _remembered(folder: Folder) -> dict[str, InventoryRow]:
+def _remembered(folder: Folder) -> dict[str, Remembered]:
     if folder.size(INVENTORY) is None:
         return {}
     try:
-        return {row.path: row for row in rows_of(InventoryRow, read_table(folder.read(INVENTORY)))}
+        table = read_table(folder.read(INVENTORY)).cast(SCHEMA)
     except (StoreError, ValueError):
         return {}
+    paths, *states, sha256 = (column.to_numpy().tolist() for column in table.columns)
+    rows = zip(paths, map(FileState, *states), sha256, strict=True)
+    return {path: Remembered(state, digest) for path, state, digest in rows}
 
 
 def save_inventory(folder: Folder, inventory: Inventory) -> None:
@@ -164,9 +172,9 @@ def save_inventory(folder: Folder, inventory: Inventory) -> None:
         return
     with SAVING:
         inventory.seen |= {path: row for path, row in _remembered(folder).items() if path not in inventory.learned}
-        folder.replace(
-            INVENTORY, table_bytes(table_of(InventoryRow, [inventory.seen[path] for path in sorted(inventory.seen)]))
-        )
+        rows = [(path, *row.state, row.sha256) for path, row in sorted(inventory.seen.items())]
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        folder.replace(INVENTORY, table_bytes(pa.table(columns, schema=SCHEMA)))
     inventory.learned.clear()
 
 
@@ -198,7 +206,7 @@ def digests(
             progress(done, len(unknown), "input files read to see whether they are new")
             if state is not None:
                 address = inventory.address(path)
-                inventory.seen[address] = InventoryRow(path=address, sha256=digest, **vars(state))
+                inventory.seen[address] = Remembered(state, digest)
                 inventory.learned.add(address)
     return {path: digest for path, digest in found.items() if digest is not None}
 
@@ -211,7 +219,7 @@ def _read_stable(inventory: Inventory, path: str) -> tuple[str, FileState | None
             return ABSENT, None
         _let_settle(before)
         try:
-            digest = _hash(inventory, path)
+            digest = _hash(inventory, inventory.address(path))
         except FileNotFoundError:
             continue
         except OSError:
@@ -227,13 +235,9 @@ def _let_settle(state: FileState) -> None:
         time.sleep(SETTLE_S - age_s)
 
 
-def _hash(inventory: Inventory, path: str) -> str:
-    address = inventory.address(path)
-    digest = hashlib.sha256()
+def _hash(inventory: Inventory, address: str) -> str:
     with Path(address).open("rb") if address.startswith("/") else inventory.system().open(address, "rb") as handle:
-        while chunk := handle.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def moved(inventory: Inventory, digest_of: Mapping[str, str]) -> list[str]:
@@ -253,20 +257,18 @@ def recheck(inventory: Inventory) -> dict[str, str]:
 
     A file with other bytes under the same size and time is damage that no look can see.
     """
-    found = {address: _changed(inventory, seen) for address, seen in sorted(inventory.seen.items())}
+    found = {address: _changed(inventory, address, seen) for address, seen in sorted(inventory.seen.items())}
     return {address: wrong for address, wrong in found.items() if wrong is not None}
 
 
-def _changed(inventory: Inventory, seen: InventoryRow) -> str | None:
-    is_local = seen.path.startswith("/")
-    state = _look_local(seen.path) if is_local else inventory._look_remote(seen.path)
+def _changed(inventory: Inventory, address: str, seen: Remembered) -> str | None:
+    state = inventory._look_at(address)
     if state is None:
         return "gone since it was read; the next run finds out" if seen.sha256 != UNREADABLE else None
-    if state != seen.state():
+    if state != seen.state:
         return "changed or touched since it was read; the next run reads it again"
     try:
-        with Path(seen.path).open("rb") if is_local else inventory.system().open(seen.path, "rb") as handle:
-            digest = hashlib.file_digest(handle, "sha256").hexdigest()
+        digest = _hash(inventory, address)
     except OSError as error:
         return f"cannot be read: {error.strerror or error}; fix the disk or its permissions"
     if digest == seen.sha256:

@@ -29,18 +29,17 @@ IN_USE = ".in-use"
 
 
 @contextlib.contextmanager
-def root_lock(root: str, wait_s: float, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Iterator[None]:
+def root_lock(root: str, wait_s: float) -> Iterator[None]:
     """Hold the root for one run; a second run waits, or learns who holds it. On an object store nothing is locked.
 
     Args:
         root: folder that everything is written to.
         wait_s: how long to wait for another run, seconds; 0: not at all.
-        allowed: protocols that may be opened.
 
     Raises:
         StoreError: another run still holds the root.
     """
-    location = parse_location(root, allowed)
+    location = parse_location(root)
     if location.protocol != "file":
         yield
         return
@@ -163,17 +162,17 @@ def _share(handle: IO[str], folder: Path, wait_s: float) -> None:
 
 
 @contextlib.contextmanager
-def alone(root: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Iterator[None]:
+def alone(root: str) -> Iterator[None]:
     """Hold a local root against every run and every stage, or refuse at once.
 
     Raises:
         StoreError: a run or a stage is at work there, or the root lies where nothing can be locked.
     """
-    location = parse_location(root, allowed)
+    location = parse_location(root)
     if location.protocol != "file":
         raise StoreError(f"{root} cannot be locked: it is no folder of this machine; use a rule of the store itself")
     folder = Path(location.path)
-    with root_lock(root, 0.0, allowed), contextlib.ExitStack() as stack:
+    with root_lock(root, 0.0), contextlib.ExitStack() as stack:
         with naming_failures("lock", folder / IN_USE):
             handle = stack.enter_context((folder / IN_USE).open("a"))
         try:
@@ -196,10 +195,10 @@ def require_free_space(path: Path, bytes_needed: int, what: str) -> None:
     Raises:
         StoreError: too little is free.
     """
-    place = path.absolute()
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
+    existing = path.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
     if free < bytes_needed:
         raise StoreError(
             f"{what} needs {bytes_needed / 1e9:.2f} GB under {path}, but only {free / 1e9:.2f} GB is free there; "

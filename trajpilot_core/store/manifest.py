@@ -13,8 +13,8 @@ Every JSON document carries its own digest, because a flipped digit in a number 
 
 import hashlib
 import json
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
@@ -32,6 +32,8 @@ MANIFEST, RECORD = "manifest.json", "record.json"
 RUN_RECORD, SOURCES = "run_record.json", "sources.json"
 """Side files of a manifest."""
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+P = ParamSpec("P")
 OTHER_VERSION = "use the version that wrote it, or run its stage again with this one"
 
 
@@ -84,6 +86,14 @@ def read_sealed(folder: Folder, kind: type[R], path: str) -> R | None:
     if folder.size(path) is None:
         return None
     return unseal(kind, folder.read(path), f"{folder.url}/{path}")
+
+
+def unless_damaged(read: Callable[P, T | None], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    """Return what `read` finds; None where that is damaged, too, because it decides nothing or is made again."""
+    try:
+        return read(*args, **kwargs)
+    except StoreError:
+        return None
 
 
 def read_manifest(folder: Folder, stage: str, key: str) -> Manifest | None:
@@ -161,19 +171,19 @@ def read_run_record(folder: Folder, stage: str, key: str) -> RunRecord | None:
     return read_sealed(folder, RunRecord, f"{stage_folder(stage)}/{key}/{RUN_RECORD}")
 
 
-def write_data(folder: Folder, stage: str, place: str, suffix: str, content: bytes, rows: int) -> FileEntry:
+def write_data(folder: Folder, stage: str, below: str, suffix: str, content: bytes, rows: int) -> FileEntry:
     """Write one immutable file, named by its content, and return its entry.
 
     Args:
         folder: the root.
         stage: whose file it is.
-        place: folder of the file below the stage's.
+        below: folder of the file below the stage's.
         suffix: `parquet`, `safetensors`, or the name of a document.
         content: the whole file.
         rows: rows that it holds, 0 where it is no table.
     """
     sha256 = hashlib.sha256(content).hexdigest()
-    name = f"{place}/data-{sha256}.{suffix}"
+    name = f"{below}/data-{sha256}.{suffix}"
     folder.replace(f"{stage_folder(stage)}/{name}", content)
     return FileEntry(name=name, sha256=sha256, bytes=len(content), rows=rows)
 

@@ -9,7 +9,7 @@ from schemas.base import Record
 from trajpilot_core.errors import StoreError, StoreIOError, VersionError
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.history import keys_of, stages_of
-from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, NAME
+from trajpilot_core.store.locations import NAME
 from trajpilot_core.store.manifest import (
     CURRENT,
     RUN_RECORD,
@@ -42,19 +42,18 @@ class Damage:
     """Other bytes or none; False where it could not be read, or another version wrote it: never dropped."""
 
 
-def verify(root: str, *, repair: bool, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> list[Damage]:
+def verify(root: str, *, repair: bool) -> list[Damage]:
     """Read every manifest, shard record and data file below a root and compare digests.
 
     Args:
         root: the root of a run.
         repair: remove manifests and records that are damaged or need a damaged file; the next run makes them again.
             What could not be read stays: the disk may come back.
-        allowed: protocols that may be opened.
 
     Returns:
         What is damaged, in a fixed order; empty when all is well. Packs are not looked at: they are rebuilt anyway.
     """
-    folder = open_folder(root, allowed)
+    folder = open_folder(root)
     found = [damage for stage in stages_of(folder) for damage in _verify_stage(folder, stage)]
     if repair:
         for damage in found:

@@ -83,7 +83,7 @@ def load_checkpoint(
     Raises:
         CheckpointError: the folder holds the checkpoint of another training.
     """
-    if folder is None or not _is_there(folder / NAME):
+    if folder is None or not is_there(folder / NAME):
         return None
     try:
         tensors, facts = _read(folder / NAME)
@@ -173,7 +173,8 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _is_there(path: Path) -> bool:
+def is_there(path: Path) -> bool:
+    """Return whether a file is there; StoreIOError where the disk does not say."""
     with naming_failures("look at", path):
         return path.is_file()
 

@@ -30,10 +30,9 @@ def judge_trained(curve: Sequence[CurvePoint], model: str, seed: int) -> Judgeme
     floors = {name: row.value for name in FLOORS for row in _dev_rows(curve, f"{chain}/{name}", seed)}
     cut = len(scores) - len(scores) // 4
     rise, best = max(scores[cut:]) - max(scores[:cut]), max(scores)
-    told = ", ".join(f"{name} {100 * value:.1f}" for name, value in floors.items())
-    detail = (
-        f"dev M@1 {100 * best:.1f} % ({told}); {100 * rise:+.1f} points in the last quarter of {len(scores)} epochs"
-    )
+    of_floors = ", ".join(f"{name} {100 * value:.1f}" for name, value in floors.items())
+    risen = f"{100 * rise:+.1f} points in the last quarter of {len(scores)} epochs"
+    detail = f"dev M@1 {100 * best:.1f} % ({of_floors}); {risen}"
     trained = set(floors) == set(FLOORS) and best > max(floors.values()) and rise <= RISE
     return Judgement(check=check, verdict="holds" if trained else "undertrained", detail=detail)
 

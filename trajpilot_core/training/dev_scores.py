@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from trajpilot_core.models.ranking import ranks_of
+
 ROWS_PER_CALL = 2048
 
 
@@ -21,7 +23,7 @@ def recall_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, k: int) -> f
         k: how many answers count.
     """
     parts = zip(torch.split(predicted_NE, ROWS_PER_CALL), torch.split(ids_N, ROWS_PER_CALL), strict=True)
-    hits = [_ranks(predicted, bank_VE, ids) < k for predicted, ids in parts]
+    hits = [ranks_of(predicted @ bank_VE.T, ids) < k for predicted, ids in parts]
     return torch.cat(hits).double().mean().item() if hits else float("nan")
 
 
@@ -70,11 +72,3 @@ def floor_scores(fit: Mapping[int, Tensor], dev: Mapping[int, Tensor], n_labels:
     majority = {h: torch.full_like(labels[:, 1:-1], int(most)) for h, labels in dev.items()}
     previous = {h: labels[:, :-2] for h, labels in dev.items()}
     return {"majority": mid_accuracy(majority, dev), "previous": mid_accuracy(previous, dev)}
-
-
-def _ranks(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor) -> Tensor:
-    """(N,) long rank of the true label, 0 is best."""
-    scores_NV = predicted_NE @ bank_VE.T
-    own_N1 = scores_NV.gather(1, ids_N[:, None])
-    earlier_NV = torch.arange(len(bank_VE), device=ids_N.device)[None] < ids_N[:, None]
-    return ((scores_NV > own_N1) | ((scores_NV == own_N1) & earlier_NV)).sum(1)

@@ -23,6 +23,7 @@ from trajpilot_core.training.checkpoint import (
     NAME,
     TrainingProgress,
     checkpoint_epoch,
+    is_there,
     read_progress,
     read_tensors,
     write_atomically,
@@ -32,7 +33,7 @@ from trajpilot_core.training.loop import EpochDone, tell_resumed
 POLL_S = 0.5
 UNIT = "epochs at most"
 """A training may stop early."""
-TOLD = 2
+QUOTED = 2
 """Trainings that progress quotes."""
 SHARED, OWN, EPOCHS = "shared.safetensors", "task.safetensors", "epochs.json"
 
@@ -71,10 +72,10 @@ def run_jobs(jobs: Sequence[TrainingJob], train: Train, runtime: Runtime) -> Non
         return
     for number, job in enumerate(jobs):
 
-        def told(epoch: int, epochs: int, line: str, number: int = number) -> None:
+        def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
             runtime.progress(number * epochs + epoch, len(jobs) * epochs, f"{UNIT}; {line}")
 
-        train(job, told)
+        train(job, report)
 
 
 def put_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
@@ -96,9 +97,7 @@ def job_result(job: TrainingJob) -> tuple[dict[str, Tensor], list[CurvePoint]]:
     Raises:
         TrainingError: it has not.
     """
-    with naming_failures("look at", job.folder / NAME):
-        left = (job.folder / NAME).is_file()
-    if not left:
+    if not is_there(job.folder / NAME):
         raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {job.folder}; run the stage again")
     progress: TrainingProgress = read_progress(job.folder)
     return progress.best, progress.curve
@@ -146,17 +145,17 @@ def _watch(futures: Sequence[Future[None]], jobs: Sequence[TrainingJob], runtime
         done, open_ = wait(open_, POLL_S, FIRST_COMPLETED)
         for future in done:
             future.result()
-        runtime.progress(*_together([_told(job) for job in jobs], [future.done() for future in futures]))
+        runtime.progress(*_together([_progress_of(job) for job in jobs], [future.done() for future in futures]))
 
 
-def _together(told: Sequence[tuple[int, int, str]], ended: Sequence[bool]) -> tuple[int, int, str]:
+def _together(progress: Sequence[tuple[int, int, str]], ended: Sequence[bool]) -> tuple[int, int, str]:
     """Add up the epochs of all trainings, one that ended early as if it had gone on, and quote those at work."""
-    each = max(epochs for _, epochs, _ in told)
+    each = max(epochs for _, epochs, _ in progress)
     if not each:
-        return 0, len(told), "trainings; none has ended its first epoch"
-    done = sum(each if over else epoch for (epoch, _, _), over in zip(told, ended, strict=True))
-    lines = [line for (_, _, line), over in zip(told, ended, strict=True) if line and not over]
-    return done, len(told) * each, "; ".join([UNIT, *lines[:TOLD]])
+        return 0, len(progress), "trainings; none has ended its first epoch"
+    done = sum(each if over else epoch for (epoch, _, _), over in zip(progress, ended, strict=True))
+    lines = [line for (_, _, line), over in zip(progress, ended, strict=True) if line and not over]
+    return done, len(progress) * each, "; ".join([UNIT, *lines[:QUOTED]])
 
 
 def _in_process(job: TrainingJob, train: Train) -> None:
@@ -172,7 +171,7 @@ def _in_process(job: TrainingJob, train: Train) -> None:
     train(job, tell)
 
 
-def _told(job: TrainingJob) -> tuple[int, int, str]:
+def _progress_of(job: TrainingJob) -> tuple[int, int, str]:
     """Epochs done, most epochs, one line; zeros before the first epoch has ended."""
     path = job.folder / EPOCHS
     with naming_failures("read", path):

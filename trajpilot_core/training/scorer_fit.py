@@ -130,8 +130,8 @@ def fit_scorers(
     ablations: tuple[Ablation | None, ...] = (None, *config.ablations)
     fitted = {}
     for n, ablation in enumerate(ablations):
-        told = portion(progress, before + n * config.train.epochs, total)
-        fitted[variant_of(ablation)] = train_scorer(collected, config, ablation, seed, scratch, device, told)
+        own_progress = portion(progress, before + n * config.train.epochs, total)
+        fitted[variant_of(ablation)] = train_scorer(collected, config, ablation, seed, scratch, device, own_progress)
     return FittedSeed(fitted, plus)
 
 

@@ -122,7 +122,7 @@ def test_a_folder_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pyte
         raise PermissionError(13, "Permission denied", "annotations")
 
     root = healthy("goalstep", tmp_path)
-    monkeypatch.setattr("trajpilot_core.corpora.formats.folders.listing", refused)
+    monkeypatch.setattr("trajpilot_core.corpora.formats.folders.file_names", refused)
     rows = found("goalstep", root)
     assert "Permission denied" in rows["data root"].todo
     assert {row.verdict for row in rows.values()} == {"bad"}

@@ -178,8 +178,10 @@ def test_a_run_after_no_update_computes_nothing_wherever_the_corpus_lies(base: B
 
 def test_a_key_that_is_blind_to_files_is_found_out(base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault that the proofs catch: a shard that is reused although its pose file changed."""
-    kept = key.shard_key
-    monkeypatch.setattr(key, "shard_key", lambda identity, source, digest_of: kept(identity, source, blind(digest_of)))
+    kept = key.make_shard_keys
+    monkeypatch.setattr(
+        key, "make_shard_keys", lambda identity, sources, digest_of: kept(identity, sources, blind(digest_of))
+    )
     corpus = Path(shutil.copytree(base.corpus, tmp_path / "corpus"))
     run_all(tmp_path / "root", corpus, "trajectories")
     updates.trajectory_replaced(corpus)

@@ -1,6 +1,6 @@
 """An encoder is one file and a line of the list: toys run through their stages, and doctor knows what they need."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -12,6 +12,7 @@ from one_more_name import one_more_name
 from planning_world import WorldSize, planning_world, run_stage
 from test_features import features, plain, root, vectors, whole
 
+from schemas.base import Record
 from schemas.config import FeatureConfig, PipelineConfig, TextConfig
 from trajpilot_core.doctor.weights import check_text_weights, check_weights
 from trajpilot_core.encoders.text.registry import TEXT_ENCODERS, encoder_files
@@ -66,7 +67,22 @@ def test_doctor_asks_for_the_weights_that_an_encoder_needs_and_for_no_others(tmp
     assert check_text_weights(letters(tmp_path)).verdict == "bad"
 
 
+def check_names(registry: Mapping[str, object], record: type[Record], field: str) -> None:
+    """The guard: a Literal of the settings and the list of what it names hold the same words."""
+    names = sorted(name for part in get_args(record.model_fields[field].annotation) for name in get_args(part))
+    assert sorted(registry) == names, f"{record.__name__}.{field} names {names}, the list holds {sorted(registry)}"
+
+
 def test_the_lists_hold_what_the_settings_name() -> None:
-    model, encoder = FeatureConfig.model_fields["model"].annotation, TextConfig.model_fields["encoder"].annotation
-    assert sorted(VIDEO_ENCODERS) == sorted(name for part in get_args(model) for name in get_args(part))
-    assert sorted(TEXT_ENCODERS) == sorted(name for part in get_args(encoder) for name in get_args(part))
+    check_names(VIDEO_ENCODERS, FeatureConfig, "model")
+    check_names(TEXT_ENCODERS, TextConfig, "encoder")
+
+
+def test_a_word_that_only_the_list_or_only_the_settings_have_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setitem(TEXT_ENCODERS, "unnamed", toy_text_encoder.SPEC)
+        with pytest.raises(AssertionError, match=r"the list holds .*unnamed"):
+            check_names(TEXT_ENCODERS, TextConfig, "encoder")
+    monkeypatch.delitem(VIDEO_ENCODERS, "tiny")
+    with pytest.raises(AssertionError, match=r"FeatureConfig\.model names .*tiny"):
+        check_names(VIDEO_ENCODERS, FeatureConfig, "model")

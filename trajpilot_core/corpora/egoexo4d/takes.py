@@ -6,6 +6,7 @@ uid, and takes.json joins them. The head camera is the one with `is_ego` whose i
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import Fault, Released, TakeFiles
 from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_integer, as_object, as_text, shown
-from trajpilot_core.corpora.formats.strict_json import Repeated, parse
+from trajpilot_core.corpora.formats.strict_json import Repeated, parse, parse_records
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import SAFE_NAME, Corpus, read_whole, safe_path
 
@@ -52,8 +53,12 @@ def read_metadata(corpus: Corpus, path: str) -> object:
     Raises:
         InputError: the file is absent or is no JSON.
     """
+    return parse(_metadata_bytes(corpus, path), path, refuse_nan=True)
+
+
+def _metadata_bytes(corpus: Corpus, path: str) -> bytes:
     try:
-        return parse(read_whole(corpus, path), path, refuse_nan=True)
+        return read_whole(corpus, path)
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing under {corpus.root}; {ADVICE}") from error
 
@@ -64,13 +69,10 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
     Raises:
         InputError: takes.json is absent, no JSON, or no list.
     """
-    records = read_metadata(corpus, TAKES)
-    if not isinstance(records, list) or not records:
-        raise InputError(f"{TAKES} holds {type(records).__name__} without takes, expected a list of takes; {ADVICE}")
-    lacks_capture = any(isinstance(record, dict) and "capture" not in record for record in records)
-    captures = _captures(corpus) if lacks_capture else {}
+    content = _metadata_bytes(corpus, TAKES)
+    captures = cache(partial(_captures, corpus))
     takes = Takes({}, {}, [])
-    for index, record in enumerate(records):
+    for index, record in enumerate(parse_records(content, TAKES)):
         uid = as_id(record.get("take_uid")) if isinstance(record, dict) else None
         if uid is None:
             fault = Fault(RejectCode.RECORD_MALFORMED, f"record without take_uid: {shown(record)}")
@@ -79,7 +81,10 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
             takes.usable.pop(uid, None)
             takes.faults[uid] = Fault(RejectCode.RECORD_MALFORMED, "takes.json holds the take_uid more than once")
         else:
-            _add(takes, uid, record, captures, config)
+            _add(takes, uid, record, captures() if isinstance(record, dict) and "capture" not in record else {}, config)
+    if not any(takes):
+        found = type(parse(content, TAKES, refuse_nan=True)).__name__
+        raise InputError(f"{TAKES} holds {found} without takes, expected a list of takes; {ADVICE}")
     _refuse_shared_videos(takes)
     return takes
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import Fault
 from trajpilot_core.errors import InputError, TakeFault
-from trajpilot_core.store.corpus_files import Corpus, Stat, leftovers, listing, read_whole
+from trajpilot_core.store.corpus_files import Corpus, file_names, leftovers, read_whole
 
 WORLD_FILE = "world.json"
 """Relative to the root of a simulated corpus, in every layout; a reader lists it among its files where it is there."""
@@ -30,12 +30,12 @@ class Folders:
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
-        self._known: dict[str, dict[str, Stat]] = {}
+        self._known: dict[str, set[str]] = {}
 
-    def names(self, folder: str) -> dict[str, Stat]:
-        """Return name -> (size, change) of the files in a folder, empty where it is absent."""
+    def names(self, folder: str) -> set[str]:
+        """Return the names of the files in a folder, none where it is absent."""
         if folder not in self._known:
-            self._known[folder] = listing(self.corpus, folder)
+            self._known[folder] = file_names(self.corpus, folder)
         return self._known[folder]
 
     def is_there(self, path: str) -> bool:

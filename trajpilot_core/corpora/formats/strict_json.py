@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from trajpilot_core.errors import InputError
@@ -10,6 +10,9 @@ from trajpilot_core.errors import InputError
 BOM = b"\xef\xbb\xbf"
 TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
 """Strings are matched first so that a NaN inside of one is passed over."""
+
+
+SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class FileFaultError(InputError):
@@ -39,12 +42,7 @@ def parse(content: bytes, where: str, *, refuse_nan: bool) -> object:
     Raises:
         FileFaultError: not UTF-8, a byte order mark, no JSON, or a refused literal, with the byte offset.
     """
-    if content.startswith(BOM):
-        raise FileFaultError(where, "the file starts with a byte order mark; save it as UTF-8 without one", 0)
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FileFaultError(where, f"not UTF-8 ({error.reason})", error.start) from error
+    text = _text(content, where)
     refuse = _refuse(content, where) if refuse_nan else None
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=refuse)
@@ -56,6 +54,50 @@ def parse(content: bytes, where: str, *, refuse_nan: bool) -> object:
         if isinstance(error, InputError):
             raise
         raise FileFaultError(where, f"no usable JSON ({error})") from error
+
+
+def parse_records(content: bytes, where: str) -> Iterator[object]:
+    """Parse a JSON file that is one list, record by record: thousands of large ones are never in memory together.
+
+    Args:
+        content: the whole file; a NaN or Infinity literal in it is an error.
+        where: its name, for the message.
+
+    Yields:
+        The records, each as `parse` returns it; none where the file holds something else than a list.
+
+    Raises:
+        FileFaultError: as of `parse`; the records before the fault were yielded by then.
+    """
+    text = _text(content, where)
+    decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse(content, where))
+    at, opening = _after_space(text, 0), "["
+    try:
+        while text[at : at + 1] == opening:
+            opening = ","
+            record, at = decoder.raw_decode(text, _after_space(text, at + 1))
+            yield record
+            at = _after_space(text, at)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+    if text[at : at + 1] != "]" or _after_space(text, at + 1) != len(text):
+        parse(content, where, refuse_nan=True)  # says what is wrong and where
+
+
+def _after_space(text: str, at: int) -> int:
+    found = SPACE.match(text, at)
+    assert found is not None
+    return found.end()
+
+
+def _text(content: bytes, where: str) -> str:
+    if content.startswith(BOM):
+        raise FileFaultError(where, "the file starts with a byte order mark; save it as UTF-8 without one", 0)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FileFaultError(where, f"not UTF-8 ({error.reason})", error.start) from error
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

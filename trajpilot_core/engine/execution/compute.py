@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from schemas.arrow import arrow_schema, rows_of
-from schemas.artifacts import Entry, Manifest, ShardRecord
+from schemas.artifacts import Entry, FileEntry, Manifest, ShardRecord
 from schemas.base import fingerprint
 from schemas.config import RunOptions
 from schemas.rejects import Reject
@@ -158,7 +158,7 @@ def compute_shards(work: KeyedStage, job: ComputeContext, pending: tuple[Source,
 def _fold(work: KeyedStage, folder: Folder, records: list[ShardRecord]) -> Manifest:
     """Build the manifest of a sharded stage from its shard records, in the order of the takes."""
     stage = work.resolved.stage
-    rejects = [row for record in records for row in _rejects_of(folder, stage.name, record.rejects)]
+    rejects = _rejects_of(folder, stage.name, [file for record in records for file in record.rejects.files])
     entries = {
         stage.writes[0]: entry_of("table", [file for record in records for file in record.entry.files]),
         rejects_entry(stage.name): entry_of("table", [write_rejects(folder, stage.name, work.key, rejects)]),
@@ -167,8 +167,8 @@ def _fold(work: KeyedStage, folder: Folder, records: list[ShardRecord]) -> Manif
     return _manifest(work, entries, n_in, n_out, count_codes(rejects))
 
 
-def _rejects_of(folder: Folder, stage: str, entry: Entry) -> list[Reject]:
-    tables = [read_table(verified_file(folder, stage_folder(stage), file)) for file in entry.files]
+def _rejects_of(folder: Folder, stage: str, files: Sequence[FileEntry]) -> list[Reject]:
+    tables = [read_table(verified_file(folder, stage_folder(stage), file)) for file in files]
     return rows_of(Reject, pa.concat_tables([arrow_schema(Reject).empty_table(), *tables]))
 
 

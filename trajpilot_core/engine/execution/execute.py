@@ -16,7 +16,6 @@ from trajpilot_core.engine.key import KeyedStage, key_stage, paths_of, resolve_s
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.provenance import write_notes
 from trajpilot_core.engine.stage import AnyStage, no_progress
-from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.inventory import digests, load_inventory, save_inventory
 from trajpilot_core.store.lock import GC_WAIT_S, in_use, stage_lock
@@ -30,6 +29,7 @@ from trajpilot_core.store.manifest import (
     read_manifest,
     ref_of,
     stage_folder,
+    unless_damaged,
 )
 from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.verified import verified_file
@@ -83,7 +83,7 @@ def _execute(
     digest_of = digests(inventory, paths_of(resolved), workers=run.workers, rehash=run.rehash, progress=progress)
     save_inventory(folder, inventory)
     work = key_stage(resolved, digest_of)
-    removed = removed_shards(_previous(folder, stage.name), work)
+    removed = removed_shards(unless_damaged(current_manifest, folder, stage.name), work)
     found = usable_manifest(folder, work)
     forced = stage.name in run.force
     if found is not None and not forced:
@@ -104,20 +104,10 @@ def _execute(
 def usable_manifest(folder: Folder, work: KeyedStage) -> Manifest | None:
     """Return the manifest of a key if it is whole, as far as a look shows; None means: compute."""
     stage = work.resolved.stage
-    try:
-        manifest = read_manifest(folder, stage.name, work.key)
-    except StoreError:
-        return None
+    manifest = unless_damaged(read_manifest, folder, stage.name, work.key)
     if manifest is None or missing_files(folder, stage.name, manifest) or lacking_entries(manifest, stage.writes):
         return None
     return manifest
-
-
-def _previous(folder: Folder, stage: str) -> Manifest | None:
-    try:
-        return current_manifest(folder, stage)
-    except StoreError:
-        return None
 
 
 def removed_shards(previous: Manifest | None, work: KeyedStage) -> int:

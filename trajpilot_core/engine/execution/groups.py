@@ -215,10 +215,10 @@ def _differences(
     here = {source.shard: unit_sources(source, digest_of) for source in resolved.sources}
     there = read_notes(folder, group.stage, group.key)
     differ = sorted(set(group.takes) - same)
-    told = "; ".join(f"{take} ({_difference(here.get(take), there.get(take))})" for take in differ[:5])
+    differences = "; ".join(f"{take} ({_difference(here.get(take), there.get(take))})" for take in differ[:5])
     return (
         f"{group.stage}: {len(differ)} of {len(group.takes)} takes are not here what they were where the run began: "
-        f"{told}; root and corpus must be the same folders for every worker"
+        f"{differences}; root and corpus must be the same folders for every worker"
     )
 
 

@@ -11,7 +11,14 @@ from trajpilot_core.engine.key import KeyedStage
 from trajpilot_core.engine.provenance import read_notes, spelled
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
-from trajpilot_core.store.manifest import current_manifest, missing_files, read_sealed, shard_path, stage_folder
+from trajpilot_core.store.manifest import (
+    current_manifest,
+    missing_files,
+    read_sealed,
+    shard_path,
+    stage_folder,
+    unless_damaged,
+)
 from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.verified import verified_file
 
@@ -27,10 +34,7 @@ def finished_shards(work: KeyedStage, folder: Folder) -> dict[str, ShardRecord]:
 
 def usable_shard(folder: Folder, stage: str, key: str) -> ShardRecord | None:
     """Return the record of a finished shard whose files are all there; None means: compute."""
-    try:
-        record = read_sealed(folder, ShardRecord, shard_path(stage, key))
-    except StoreError:
-        return None
+    record = unless_damaged(read_sealed, folder, ShardRecord, shard_path(stage, key))
     if record is None or missing_files(folder, stage, record):
         return None
     return record
@@ -49,10 +53,7 @@ def _misnamed(work: KeyedStage, folder: Folder, done: Mapping[str, ShardRecord])
 
 def _noted(work: KeyedStage, folder: Folder) -> dict[str, set[str]]:
     """Return the files of those takes of the output that counts whose shards are the ones that are asked for."""
-    try:
-        current = current_manifest(folder, work.resolved.stage.name)
-    except StoreError:
-        return {}
+    current = unless_damaged(current_manifest, folder, work.resolved.stage.name)
     if current is None:
         return {}
     same = {shard for shard, key in work.shard_keys.items() if current.inputs.get(f"shard:{shard}") == key}

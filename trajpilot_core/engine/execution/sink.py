@@ -81,14 +81,14 @@ class StageSink:
         self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int, *, visible: bool
     ) -> ShardRecord:
         key = self.shard_keys[shard]
-        place = f"{SHARDS}/{key}"
-        data = write_data(self.folder, self.stage.name, place, "parquet", table_bytes(table), table.num_rows)
+        below = f"{SHARDS}/{key}"
+        data = write_data(self.folder, self.stage.name, below, "parquet", table_bytes(table), table.num_rows)
         record = ShardRecord(
             stage=self.stage.name,
             key=key,
             shard=shard,
             entry=entry_of("table", [data]),
-            rejects=entry_of("table", [write_rejects(self.folder, self.stage.name, place, rejects)] if rejects else []),
+            rejects=entry_of("table", [write_rejects(self.folder, self.stage.name, below, rejects)] if rejects else []),
             n_in=n_in,
             n_out=table.num_rows,
             rejected=count_codes(rejects),
@@ -117,10 +117,10 @@ class StageSink:
             )
 
 
-def write_rejects(folder: Folder, stage: str, place: str, rejects: Iterable[Reject]) -> FileEntry:
+def write_rejects(folder: Folder, stage: str, below: str, rejects: Iterable[Reject]) -> FileEntry:
     """Write a rejects table, in a fixed order."""
     rows = sorted(rejects, key=_order)
-    return write_data(folder, stage, place, "parquet", table_bytes(table_of(Reject, rows)), len(rows))
+    return write_data(folder, stage, below, "parquet", table_bytes(table_of(Reject, rows)), len(rows))
 
 
 def _order(row: Reject) -> tuple[str, str, str, str, int, str]:

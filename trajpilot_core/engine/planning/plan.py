@@ -74,6 +74,13 @@ class PlanContext:
     run: RunOptions
     writer: Mapping[str, str]
     seen: dict[str, Manifest | None] = field(default_factory=dict)
+    looked_at: dict[str, str | None] = field(default_factory=dict)
+
+    def known(self, path: str) -> str | None:
+        """Return the digest of an input file, None where only reading would show it; each is looked at once."""
+        if path not in self.looked_at:
+            self.looked_at[path] = self.inventory.known(path)
+        return self.looked_at[path]
 
     def current(self, folder: Folder, stage: str) -> Manifest | None:
         """Return the output of a stage that counts; StoreError where it is damaged."""
@@ -97,95 +104,98 @@ def plan(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOptions
     asked = selected_of(stages, run)
     folder = open_folder(run.root, run.protocols)
     inventory = load_inventory(folder, run.data_root, run.protocols)
-    look = PlanContext(folder, inventory, stages, config, run, producers(stages))
+    context = PlanContext(folder, inventory, stages, config, run, producers(stages))
     rows: dict[str, PlanRow] = {}
     for stage in stages.values():
-        before = dict.fromkeys(look.writer[name] for name in stage.reads if name in look.writer)
+        before = dict.fromkeys(context.writer[name] for name in stage.reads if name in context.writer)
         waits = [name for name in before if name not in rows or (rows[name].state != "fresh" and rows[name].asked)]
-        found = _waiting(look, stage, waits) if waits else _ready(look, stage)
+        found = _waiting(context, stage, waits) if waits else _ready(context, stage)
         rows[stage.name] = replace(found, asked=stage.name in asked)
     return list(rows.values())
 
 
-def _waiting(look: PlanContext, stage: AnyStage, waits: Sequence[str]) -> PlanRow:
+def _waiting(context: PlanContext, stage: AnyStage, waits: Sequence[str]) -> PlanRow:
     """State what is certain of a stage some of whose inputs a run would recompute: those of the stages `waits`."""
-    current, damage = _current(look, stage)
-    forced, whole = stage.name in look.run.force, stage.shard_by is None
-    sure = [*_forced(look, stage), *damage, *_own(look, stage, current)]
+    current, damage = _current(context, stage)
+    forced, whole = stage.name in context.run.force, stage.shard_by is None
+    sure = [*_forced(context, stage), *damage, *_own(context, stage, current)]
     if current is not None:
-        sure += noted_reasons(look.folder, current, stage.shard_by, look.inventory.known)
-        sure += settled_reasons(current, _settled(look, stage, waits))
+        sure += noted_reasons(context.folder, current, stage.shard_by, context.known)
+        sure += settled_reasons(current, _settled(context, stage, waits))
     state: Freshness = "missing" if current is None and not damage else "stale" if sure else "unknown"
     compute = 1 if whole else None
-    cost = estimate(look.folder, stage.name, current, compute, 0)
+    cost = estimate(context.folder, stage.name, current, compute, 0)
     bound: CountBound = "unknown" if compute is None else "exactly" if forced else "at most"
     why, removed = "; ".join([*sure, f"unknown until {waits[0]} ran"]), 0 if whole or current is None else None
     return PlanRow(stage.name, state, why, compute, bound, removed, cost=cost, current=current)
 
 
-def _current(look: PlanContext, stage: AnyStage) -> tuple[Manifest | None, list[str]]:
+def _current(context: PlanContext, stage: AnyStage) -> tuple[Manifest | None, list[str]]:
     try:
-        return look.current(look.folder, stage.name), []
+        return context.current(context.folder, stage.name), []
     except StoreError as error:
         return None, [str(error)]
 
 
-def _settled(look: PlanContext, stage: AnyStage, waits: Sequence[str]) -> dict[str, str]:
+def _settled(context: PlanContext, stage: AnyStage, waits: Sequence[str]) -> dict[str, str]:
     """Return the fingerprints of those inputs that a run would leave as they are."""
     found: dict[str, str] = {}
     for name in stage.reads:
-        writer = look.writer.get(name)
-        source = None if writer is None or writer in waits else _current(look, look.stages[writer])[0]
+        writer = context.writer.get(name)
+        source = None if writer is None or writer in waits else _current(context, context.stages[writer])[0]
         if source is not None and name in source.entries:
             found[name] = source.entries[name].fingerprint
     return found
 
 
-def _forced(look: PlanContext, stage: AnyStage) -> list[str]:
-    return ["forced"] if stage.name in look.run.force else []
+def _forced(context: PlanContext, stage: AnyStage) -> list[str]:
+    return ["forced"] if stage.name in context.run.force else []
 
 
-def _own(look: PlanContext, stage: AnyStage, current: Manifest | None) -> list[str]:
+def _own(context: PlanContext, stage: AnyStage, current: Manifest | None) -> list[str]:
     if current is None:
         return []
-    own = resolve_config(stage, look.config, look.run).content()
-    return own_reasons(current, stage.version, own) + gone_reasons(look.folder, current, stage.writes)
+    own = resolve_config(stage, context.config, context.run).content()
+    return own_reasons(current, stage.version, own) + gone_reasons(context.folder, current, stage.writes)
 
 
-def _ready(look: PlanContext, stage: AnyStage) -> PlanRow:
+def _ready(context: PlanContext, stage: AnyStage) -> PlanRow:
     """Compare a stage whose inputs are there with its output."""
-    current, damage = _current(look, stage)
-    if current is not None and stage.name not in look.run.force and _same(look, stage, current):
+    current, damage = _current(context, stage)
+    if current is not None and stage.name not in context.run.force and _same(context, stage, current):
         return _fresh(current)
     state: Freshness = "missing" if current is None and not damage else "stale"
     try:
-        resolved = resolve_stage(look.folder, stage, look.config, look.run, look.stages, look.current)
+        resolved = resolve_stage(context.folder, stage, context.config, context.run, context.stages, context.current)
     except (StoreError, InputError) as error:
-        why = "; ".join([*_forced(look, stage), *damage, *_own(look, stage, current), str(error)])
+        why = "; ".join([*_forced(context, stage), *damage, *_own(context, stage, current), str(error)])
         removed = 0 if stage.shard_by is None or current is None else None
         return PlanRow(stage.name, state, why, None, "unknown", removed, current=current)
-    known = {path: look.inventory.known(path) for path in paths_of(resolved)}
-    work = key_stage(resolved, {path: digest or UNREAD for path, digest in known.items()})
-    unread = {path for path, digest in known.items() if digest is None}
-    forced = _forced(look, stage)
+    digest_of = {path: context.known(path) or UNREAD for path in paths_of(resolved)}
+    work = key_stage(resolved, digest_of)
+    unread = {path for path, digest in digest_of.items() if digest == UNREAD}
+    forced = _forced(context, stage)
     same = not forced and not unread and current is not None and current.key == work.key
-    if same and current is not None and _is_whole(look.folder, stage, current):
+    if same and current is not None and _is_whole(context.folder, stage, current):
         return _fresh(current)
-    return _stale(look, work, current, state, unread, forced + _causes(look, work, current, damage))
+    causes = damage or ["never ran"]
+    if current is not None:
+        causes = reasons(context.folder, current, work, digest_of, context.writer)
+    return _stale(context, work, current, state, unread, forced + causes)
 
 
-def _same(look: PlanContext, stage: AnyStage, current: Manifest) -> bool:
+def _same(context: PlanContext, stage: AnyStage, current: Manifest) -> bool:
     """Return whether a stage is sure to be fresh without working out its sources again; False: find out.
 
     Holds where they rest on inputs and settings alone and these are the same; their files are looked at as noted.
     """
-    own = resolve_config(stage, look.config, look.run).content()
-    notes = read_notes(look.folder, stage.name, current.key) if stage.pure_sources else {}
+    own = resolve_config(stage, context.config, context.run).content()
+    notes = read_notes(context.folder, stage.name, current.key) if stage.pure_sources else {}
     if not notes or current.version != stage.version or current.config != own:
         return False
     for name in stage.reads:
         try:
-            source = look.current(look.folder, look.writer[name])
+            source = context.current(context.folder, context.writer[name])
         except (StoreError, KeyError):
             return False
         if source is None or name not in source.entries or source.entries[name].fingerprint != current.inputs.get(name):
@@ -193,8 +203,8 @@ def _same(look: PlanContext, stage: AnyStage, current: Manifest) -> bool:
     files = {path: digest for unit in notes.values() for path, digest in unit.files.items()}
     spelled = {value for value in flat(own).values() if isinstance(value, str)}
     elsewhere = {path for path in files if path.startswith("/")} - spelled  # from the folder that a run began in
-    same = not elsewhere and all(look.inventory.known(path) == digest for path, digest in files.items())
-    return same and _is_whole(look.folder, stage, current)
+    same = not elsewhere and all(context.known(path) == digest for path, digest in files.items())
+    return same and _is_whole(context.folder, stage, current)
 
 
 def _is_whole(folder: Folder, stage: AnyStage, current: Manifest) -> bool:
@@ -219,25 +229,18 @@ def _fresh(current: Manifest) -> PlanRow:
     )
 
 
-def _causes(look: PlanContext, work: KeyedStage, current: Manifest | None, damage: list[str]) -> list[str]:
-    if current is None:
-        return damage or ["never ran"]
-    digest_of = {path: look.inventory.known(path) or UNREAD for path in paths_of(work.resolved)}
-    return reasons(look.folder, current, work, digest_of, look.writer)
-
-
 def _stale(
-    look: PlanContext, work: KeyedStage, current: Manifest | None, state: Freshness, unread: set[str], why: list[str]
+    context: PlanContext, work: KeyedStage, current: Manifest | None, state: Freshness, unread: set[str], why: list[str]
 ) -> PlanRow:
     """Count what a stage that is not fresh would reuse and compute."""
     name, n_units = work.resolved.stage.name, max(1, len(work.shard_keys))
-    forced = name in look.run.force
-    done, lost = (0, 0) if forced else _done(look.folder, work, unread)
+    forced = name in context.run.force
+    done, lost = (0, 0) if forced else _done(context.folder, work, unread)
     removed = removed_shards(current, work)
     if done == n_units:
         why = [*why, "a run only puts it together again" if work.shard_keys else "an output of before fits"]
-    cost = estimate(look.folder, name, current, n_units - done, removed)
-    bound: CountBound = "at most" if unread and not forced and _has_outputs(look.folder, name) else "exactly"
+    cost = estimate(context.folder, name, current, n_units - done, removed)
+    bound: CountBound = "at most" if unread and not forced and _has_outputs(context.folder, name) else "exactly"
     text = "; ".join(why)
     return PlanRow(name, state, text, n_units - done, bound, removed, done, lost, cost=cost, current=current)
 

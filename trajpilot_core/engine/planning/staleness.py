@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from schemas.artifacts import Manifest, UnitSources
 from schemas.base import fingerprint
-from trajpilot_core.engine.key import KeyedStage, ResolvedStage, shard_key, stage_identity
+from trajpilot_core.engine.key import KeyedStage, ResolvedStage, make_shard_keys, stage_identity
 from trajpilot_core.engine.planning.differences import changed_settings, differing, takes_behind
 from trajpilot_core.engine.provenance import read_notes, unit_sources
 from trajpilot_core.store.files import Folder
@@ -128,20 +128,16 @@ def take_changes(folder: Folder, current: Manifest, work: KeyedStage, digest_of:
     }
     same = identity == stage_identity(work.resolved)
     now = {source.shard: source for source in work.resolved.sources}
-    moved = [
-        source
-        for shard, source in now.items()
-        if shard in before
-        and before[shard] != (work.shard_keys[shard] if same else shard_key(identity, source, digest_of))
-    ]
+    keys = work.shard_keys if same else make_shard_keys(identity, now.values(), digest_of)
+    moved = [source for shard, source in now.items() if shard in before and before[shard] != keys[shard]]
     notes = read_notes(folder, current.stage, current.key) if moved else {}
     causes = {
         source.shard: _causes(notes.get(source.shard), unit_sources(source, digest_of), only_common=not same)
         for source in moved
     }
     if not same:  # other settings may read other files: without notes a cause of all takes is theirs
-        told = len(moved) < len(now)
-        causes = {shard: why for shard, why in causes.items() if why or (told and shard not in notes)}
+        is_partial = len(moved) < len(now)
+        causes = {shard: why for shard, why in causes.items() if why or (is_partial and shard not in notes)}
     touched = {shard for shard in causes if any(digest_of[path] == UNREAD for path in now[shard].files)}
     return TakeChanges(
         {shard: why for shard, why in causes.items() if shard not in touched},

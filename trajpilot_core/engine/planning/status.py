@@ -3,15 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from schemas.artifacts import Manifest, RunRecord
+from schemas.artifacts import Manifest
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.outcome import units_lost
 from trajpilot_core.engine.key import producers
 from trajpilot_core.engine.planning.plan import PlanRow, plan
 from trajpilot_core.engine.stage import AnyStage
-from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder, open_folder
-from trajpilot_core.store.manifest import current_manifest, manifest_path, read_run_record
+from trajpilot_core.store.manifest import current_manifest, manifest_path, read_run_record, unless_damaged
 
 
 @dataclass(frozen=True)
@@ -50,29 +49,15 @@ def status(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOptio
 
 def _status_row(folder: Folder, row: PlanRow) -> StatusRow:
     manifest = row.current
-    run_record = None if manifest is None else _run_record(folder, manifest)
+    ran = None if manifest is None else unless_damaged(read_run_record, folder, manifest.stage, manifest.key)
     return StatusRow(
         plan=row,
         rows=None if manifest is None else manifest.n_out,
         rejected=None if manifest is None else units_lost(manifest.rejected),
-        started=None if run_record is None else run_record.started,
-        seconds=None if run_record is None else run_record.seconds,
+        started=None if ran is None else ran.started,
+        seconds=None if ran is None else ran.seconds,
         uri=None if manifest is None else f"{folder.url}/{manifest_path(manifest.stage, manifest.key)}",
     )
-
-
-def _run_record(folder: Folder, manifest: Manifest) -> RunRecord | None:
-    try:
-        return read_run_record(folder, manifest.stage, manifest.key)
-    except StoreError:
-        return None
-
-
-def _found(folder: Folder, stage: str) -> Manifest | None:
-    try:
-        return current_manifest(folder, stage)
-    except StoreError:
-        return None
 
 
 def lineage(stages: Mapping[str, AnyStage], run: RunOptions) -> list[LineageRow]:
@@ -83,7 +68,7 @@ def lineage(stages: Mapping[str, AnyStage], run: RunOptions) -> list[LineageRow]
     """
     folder = open_folder(run.root, run.protocols)
     writer = producers(stages)
-    manifests = {name: _found(folder, name) for name in stages}
+    manifests = {name: unless_damaged(current_manifest, folder, name) for name in stages}
     rows: list[LineageRow] = []
     for manifest in manifests.values():
         if manifest is not None:

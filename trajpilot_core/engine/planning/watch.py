@@ -7,10 +7,9 @@ from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.planning.plan import plan
 from trajpilot_core.engine.provenance import spelled
 from trajpilot_core.engine.stage import AnyStage
-from trajpilot_core.errors import StoreError
 from trajpilot_core.store.corpus_files import open_corpus
 from trajpilot_core.store.files import Folder, open_folder
-from trajpilot_core.store.manifest import read_sealed, seal
+from trajpilot_core.store.manifest import read_sealed, seal, unless_damaged
 
 NOTE = "watch.json"
 
@@ -57,8 +56,4 @@ def listing(run: RunOptions) -> list[str]:
 
 def last_look(folder: Folder) -> Watched:
     """Return what was noted last; of a note that is absent or damaged nothing."""
-    try:
-        noted = read_sealed(folder, Watched, NOTE)
-    except StoreError:
-        noted = None
-    return noted or Watched(seen="", told=None)
+    return unless_damaged(read_sealed, folder, Watched, NOTE) or Watched(seen="", told=None)
