@@ -296,3 +296,6 @@ class RunOptions(Record):
     """Read every input file again instead of trusting size and time."""
     protocols: tuple[str, ...] = ("file", "s3")
     """Protocols that may be opened; any other is refused before a library sees the address."""
+    checkpoint_s: float = Field(60.0, ge=0)
+    """Seconds between the checkpoints of a training, of which a crash costs at most one interval and one epoch; 0: one
+    after every epoch."""

@@ -87,6 +87,8 @@ class Runtime:
     scratch: Path
     """Private folder for checkpoints of trainings in progress; kept after a crash, named by the stage's key."""
     progress: Callable[[int, int, str], None] = no_progress
+    checkpoint_s: float = 0.0
+    """Seconds between the checkpoints of a training; 0: one after every epoch."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def train_alignment(job: TrainingJob, epoch_done: EpochDone) -> None:
         measure=measurer(model, data),
         selected="dev/R@5",
     )
-    fit(training, cfg.train, job.folder, job.device, epoch_done)
+    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
 
 
 def segment_loss(model: TrajectoryEncoder, data: dict[str, Tensor], rows: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
         measure=measurer(model, task, job.variant),
         selected="dev/M@1",
     )
-    fit(training, cfg.train, job.folder, job.device, epoch_done)
+    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
 
 
 def predictor_shape(task: PredictorTask) -> PredictorShape:

@@ -54,6 +54,8 @@ class TrainingJob(NamedTuple):
     config: str
     """The stage's configuration as JSON."""
     device: str
+    checkpoint_s: float = 0.0
+    """Seconds between checkpoints; 0: one after every epoch."""
 
 
 Train = Callable[[TrainingJob, EpochDone], None]

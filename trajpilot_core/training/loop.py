@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.training.checkpoint import TrainingProgress, load_checkpoint, save_checkpoint
+from trajpilot_core.training.checkpoint import CheckpointWriter, Trained, TrainingProgress, load_checkpoint
 
 log = logging.getLogger("trajpilot")
 Batch = Any
@@ -71,7 +71,12 @@ class FittedModel:
 
 
 def fit(
-    training: Training, cfg: TrainConfig, folder: Path | None, device: str, epoch_done: EpochDone | None = None
+    training: Training,
+    cfg: TrainConfig,
+    folder: Path | None,
+    device: str,
+    epoch_done: EpochDone | None = None,
+    checkpoint_s: float = 0.0,
 ) -> FittedModel:
     """Train until the epochs are over or dev stops improving, and return the best epoch's weights.
 
@@ -81,23 +86,28 @@ def fit(
         folder: private to this training; holds its checkpoint, from which a second call goes on. None: no checkpoint.
         device: where the model lies; on a CPU one thread is used.
         epoch_done: called with (epoch, most epochs, one line) after every epoch.
+        checkpoint_s: seconds between checkpoints (`RunOptions.checkpoint_s`), which a thread writes while the training
+            goes on; 0: one after every epoch, and the next epoch waits for it. The last epoch always leaves one.
 
     Raises:
         TrainingError: the loss is not finite, there is nothing to train on, or `precision` is still `auto`.
+        StoreIOError: the disk of the checkpoints failed or is full.
     """
     with seeded(training.seed), one_thread(device):
         generator = torch.Generator().manual_seed(training.seed)
         optimizer = build_optimizer(training.model, cfg, device)
-        state = load_checkpoint(folder, training.name, training.model, optimizer, generator) or TrainingProgress()
+        trained = Trained(training.name, training.model, optimizer, generator, device)
+        state = load_checkpoint(folder, trained) or TrainingProgress()
         tell_resumed(training.name, training.seed, state.epoch)
-        while not finished(state, cfg):
-            run_epoch(training, cfg, optimizer, generator, state, device)
-            last = finished(state, cfg)
-            if folder is not None and (last or state.epoch % cfg.checkpoint_every == 0):
-                save_checkpoint(folder, training.name, training.model, optimizer, generator, state)
-            if epoch_done is not None:
-                said = f"{training.name}: {training.selected.replace('/', ' ')} {state.scores[-1]:.3f}"
-                epoch_done(state.epoch, cfg.epochs, said)
+        with CheckpointWriter(folder, checkpoint_s, state) as writer:
+            while not finished(state, cfg):
+                run_epoch(training, cfg, optimizer, generator, state, device)
+                has_ended = finished(state, cfg)
+                if writer.is_due(has_ended=has_ended) and (has_ended or state.epoch % cfg.checkpoint_every == 0):
+                    writer.start(trained, state, has_ended=has_ended)
+                if epoch_done is not None:
+                    said = f"{training.name}: {training.selected.replace('/', ' ')} {state.scores[-1]:.3f}"
+                    epoch_done(state.epoch, cfg.epochs, said)
     return FittedModel(state.best, state.best_score, state.best_epoch, list(state.curve))
 
 
