@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trajpilot_core.engine.resolve import BF16_FROM
 from trajpilot_core.errors import InputError
 
 QUERY_CHUNK = 256
@@ -57,7 +58,7 @@ def bf16_is_fast(device: torch.device) -> bool:
     What is found does not depend on the answer, only the time does.
     """
     if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported())
+        return torch.cuda.get_device_capability(device) >= BF16_FROM
     return _product_seconds(torch.bfloat16) < _product_seconds(torch.float32)
 
 

@@ -93,7 +93,7 @@ def fit(
         TrainingError: the loss is not finite, there is nothing to train on, or `precision` is still `auto`.
         StoreIOError: the disk of the checkpoints failed or is full.
     """
-    with seeded(training.seed), one_thread(device):
+    with seeded(training.seed, device), one_thread(device):
         generator = torch.Generator().manual_seed(training.seed)
         optimizer = build_optimizer(training.model, cfg, device)
         trained = Trained(training.name, training.model, optimizer, generator, device)
@@ -192,22 +192,30 @@ def build_optimizer(model: nn.Module, cfg: TrainConfig, device: str) -> torch.op
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": cfg.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=cfg.lr, betas=cfg.betas, fused=device.split(":")[0] in ("cpu", "cuda"))
+    return torch.optim.AdamW(groups, lr=cfg.lr, betas=cfg.betas, fused=torch.device(device).type in ("cpu", "cuda"))
 
 
 def autocast(cfg: TrainConfig, device: str) -> torch.autocast:
     """Return the arithmetic of the loss: bf16 autocast, or none for fp32."""
     if cfg.precision == "auto":
         raise TrainingError("the precision is 'auto'; it must be resolved to fp32 or bf16 before training")
-    return torch.autocast(device.split(":")[0], torch.bfloat16, enabled=cfg.precision == "bf16")
+    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=cfg.precision == "bf16")
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed the global random state inside the block and put the caller's state back after it."""
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices):
-        torch.manual_seed(seed)
+def seeded(seed: int, device: str = "cpu") -> Iterator[None]:
+    """Seed the global random state inside the block and put the caller's state back after it.
+
+    Args:
+        seed: of the CPU, and of the device.
+        device: where the block samples; with `cpu`, CUDA is not touched.
+    """
+    on_gpu = device.startswith("cuda") and torch.cuda.is_available()
+    with torch.random.fork_rng([torch.device(device)] if on_gpu else []):
+        torch.default_generator.manual_seed(seed)
+        if on_gpu:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
         yield
 
 
