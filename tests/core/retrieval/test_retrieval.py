@@ -1,5 +1,6 @@
 """Exact search, bank, exclusions and roll-out."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -252,3 +253,55 @@ def test_cross_fitting_keeps_every_querys_fold_out_of_its_bank():
         bank = build_bank(chain_view(data, files, chain, 0, "cpu"), 3, "visual")
         assert not torch.isin(bank.take, query_takes(data, chain)).any()
         assert (data.fold[bank.take] != chain.fold).all()
+
+
+def allowed() -> tuple[object, str]:
+    products = torch.backends.cuda.matmul
+    return products.allow_bf16_reduced_precision_reduction, torch.get_float32_matmul_precision()
+
+
+@pytest.fixture
+def loose() -> Iterator[tuple[object, str]]:
+    """A process that has allowed every reduced precision, as it is by default for bf16."""
+    before = allowed()
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True
+    torch.set_float32_matmul_precision("high")
+    yield allowed()
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = before[0]
+    torch.set_float32_matmul_precision(before[1])
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, fails: bool) -> list[tuple[object, str]]:
+    """Note what is allowed at every product, which may fail."""
+    seen: list[tuple[object, str]] = []
+    product = torch.Tensor.__matmul__
+
+    def noted(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        seen.append(allowed())
+        if fails:
+            raise torch.OutOfMemoryError("planted")
+        return product(left, right)
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", noted)
+    return seen
+
+
+@pytest.mark.parametrize("low_precision", [False, True])
+def test_the_coarse_product_sums_in_float32_and_the_process_keeps_its_setting(
+    monkeypatch: pytest.MonkeyPatch, loose: tuple[object, str], low_precision: bool
+) -> None:
+    seen = watched(monkeypatch, fails=False)
+    key = torch.eye(8)
+    assert top_k(key, key, 1, 2, low_precision=low_precision, chunk=4).index[:, 0].tolist() == list(range(8))
+    assert seen == [(False, "highest")] * 2, "one product per chunk"
+    assert allowed() == loose == (True, "high")
+
+
+def test_a_product_that_fails_leaves_the_setting_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, loose: tuple[object, str]
+) -> None:
+    seen = watched(monkeypatch, fails=True)
+    with pytest.raises(torch.OutOfMemoryError):
+        top_k(torch.eye(8), torch.eye(8), 1, 2, low_precision=True)
+    assert seen == [(False, "highest")]
+    assert allowed() == loose
