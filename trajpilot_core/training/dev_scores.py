@@ -3,7 +3,7 @@
 Shapes: N rows, V labels, E text width, H horizon. The tables of the report come from trajpilot_core.evaluation.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -13,18 +13,21 @@ from trajpilot_core.models.ranking import ranks_of
 ROWS_PER_CALL = 2048
 
 
-def recall_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, k: int) -> float:
-    """Return the share of rows whose label is among the best `k` of the bank; a tie goes to the smaller id.
+def recalls_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, ks: Sequence[int]) -> dict[int, float]:
+    """Return, for each k, the share of rows whose label is among the best k of the bank; a tie goes to the smaller id.
 
     Args:
         predicted_NE: (N, E) unit vectors.
         bank_VE: (V, E) unit vectors.
         ids_N: (N,) long, the true label of each row.
-        k: how many answers count.
+        ks: how many answers count.
     """
     parts = zip(torch.split(predicted_NE, ROWS_PER_CALL), torch.split(ids_N, ROWS_PER_CALL), strict=True)
-    hits = [ranks_of(predicted @ bank_VE.T, ids) < k for predicted, ids in parts]
-    return torch.cat(hits).double().mean().item() if hits else float("nan")
+    ranks = [ranks_of(predicted @ bank_VE.T, ids) for predicted, ids in parts]
+    if not ranks:
+        return dict.fromkeys(ks, float("nan"))
+    rank_N = torch.cat(ranks)
+    return {k: (rank_N < k).double().mean().item() for k in ks}
 
 
 def mid_accuracy(answers: Mapping[int, Tensor], truth: Mapping[int, Tensor]) -> dict[str, float]:
