@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from trajpilot_core.memory import in_parts
 from trajpilot_core.models.ranking import ranks_of
 
 ROWS_PER_CALL = 2048
@@ -53,8 +54,14 @@ def nearest_labels(
         bank_VE: (V, E) unit vectors.
     """
     found = {}
-    for horizon, rows in segments.items():
-        parts = [(predict(part)[:, 1:-1] @ bank_VE.T).argmax(-1) for part in torch.split(rows, ROWS_PER_CALL)]
+    for horizon, windows in segments.items():
+
+        def part(rows: slice, windows: Tensor = windows) -> Tensor:
+            """Return the labels, long, of the mids of some windows."""
+            return (predict(windows[rows])[:, 1:-1] @ bank_VE.T).argmax(-1)
+
+        what = f"one window of {horizon} segments does not fit into the memory of {windows.device}"
+        parts = in_parts(len(windows), ROWS_PER_CALL, part, what, "choose another device")
         found[horizon] = torch.cat(parts)
     return found
 

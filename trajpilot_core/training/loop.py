@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.errors import TrainingError
+from trajpilot_core.memory import is_out_of_memory
 from trajpilot_core.training.checkpoint import CheckpointWriter, Trained, TrainingProgress, load_checkpoint
 
 log = logging.getLogger("trajpilot")
@@ -54,7 +55,7 @@ class Training:
     loss: Callable[[Batch], Tensor]
     """Scalar loss of one batch; runs in training mode under autocast."""
     measure: Callable[[], Mapping[str, float]]
-    """Scores after an epoch, keys `<split>/<quantity>`; runs in evaluation mode without gradients, in fp32."""
+    """Scores after an epoch, keys `<split>/<quantity>`; runs in evaluation mode without gradients, without autocast."""
     selected: str
     """The key of `measure` that decides which epoch is kept; higher is better."""
 
@@ -132,18 +133,33 @@ def run_epoch(
     total_steps, step = cfg.epochs * len(batches), state.epoch * len(batches)
     loss_sum = torch.zeros((), device=device)
     training.model.train()
-    for batch in batches:
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, total_steps, cfg)
-        with autocast(cfg, device):
-            loss = training.loss(batch)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(training.model.parameters(), cfg.clip)
-        optimizer.step()
-        loss_sum += loss.detach()
-        step += 1
+    with naming_batch(training.name, cfg, device):
+        for batch in batches:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(step, total_steps, cfg)
+            with autocast(cfg, device):
+                loss = training.loss(batch)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(training.model.parameters(), cfg.clip)
+            optimizer.step()
+            loss_sum += loss.detach()
+            step += 1
     note_epoch(training, state, loss_sum.item() / len(batches))
+
+
+@contextmanager
+def naming_batch(name: str, cfg: TrainConfig, device: str) -> Iterator[None]:
+    """Turn a lack of memory inside the block into an error that names the setting: half a batch is another training."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise TrainingError(
+            f"{name}: a step with batches of {cfg.batch} does not fit into the memory of {device} ({error}); lower the "
+            "batch of its stage, for example with --set predictor.train.batch, or choose a device with more memory"
+        ) from error
 
 
 def note_epoch(training: Training, state: TrainingProgress, loss: float) -> None:

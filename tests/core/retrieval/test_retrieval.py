@@ -13,7 +13,9 @@ from torch.testing import assert_close
 
 from trajpilot_core.data.chains import chains_of, fit_takes, query_takes
 from trajpilot_core.errors import InputError, LeakError
+from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.retrieval import bank as bank_module
+from trajpilot_core.retrieval import candidates as candidates_module
 from trajpilot_core.retrieval.bank import build_bank, chain_view, check_bank, check_pool, endpoint_keys, retrieve
 from trajpilot_core.retrieval.candidates import find_candidates, label_votes, pool_mean, pool_weights
 from trajpilot_core.retrieval.search import Exclusion, top_k
@@ -305,3 +307,25 @@ def test_a_product_that_fails_leaves_the_setting_as_it_was(
         top_k(torch.eye(8), torch.eye(8), 1, 2, low_precision=True)
     assert seen == [(False, "highest")]
     assert allowed() == loose
+
+
+@pytest.mark.parametrize("full", [1, 2, 3])
+def test_memory_that_runs_out_in_a_roll_out_changes_no_plan(view, monkeypatch, full):
+    bank, rows = build_bank(view, 4, "action"), torch.arange(12)
+    monkeypatch.setattr(candidates_module, "ROLL_OUT_PLANS", 4 * SCORER.candidates)
+    expected, sizes = find_candidates(view, bank, rows, SCORER), []
+    roll_out = CausalPredictor.roll_out
+
+    def planted(self, start, goal, ends, mids, horizon):
+        sizes.append(len(mids))
+        if len(sizes) == full:
+            raise torch.OutOfMemoryError("planted")
+        return roll_out(self, start, goal, ends, mids, horizon)
+
+    monkeypatch.setattr(CausalPredictor, "roll_out", planted)
+    found = find_candidates(view, bank, rows, SCORER)
+    assert_close(found.plans, expected.plans)
+    assert_close(found.ends, expected.ends)
+    assert sizes[:full] == [4] * full
+    assert sum(sizes) == len(rows) + 4, "the parts before it are not done again"
+    assert max(sizes[full:]) == 2

@@ -20,7 +20,9 @@ from trajpilot_core.data import chains
 from trajpilot_core.data.chains import chains_of, load_chain_models, read_model_files, trajectory_latents
 from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.errors import TrainingError
+from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.stages import alignment, predictor
+from trajpilot_core.training import dev_scores
 from trajpilot_core.training.convergence import judge_trained
 from trajpilot_core.training.fit_predictor import (
     MANY_WINDOWS,
@@ -238,6 +240,29 @@ def small_task(n_dev: int) -> PredictorTask:
     features = torch.randn(300, 1, 24, generator=generator).half()
     latents = torch.randn(300, 16, generator=generator)
     return PredictorTask(features, latents, labels, bank, torch.arange(300), dev, dev, 5)
+
+
+@pytest.mark.parametrize("full", [1, 2, 3, 4])
+def test_memory_that_runs_out_in_the_dev_measure_changes_no_score(monkeypatch: pytest.MonkeyPatch, full: int) -> None:
+    task = small_task(24)
+    with seeded(0):
+        model = new_predictor(task, CFG).eval()
+    monkeypatch.setattr(dev_scores, "ROWS_PER_CALL", 6)
+    sizes: list[int] = []
+    forward = CausalPredictor.forward
+
+    def planted(self: CausalPredictor, start: torch.Tensor, *rest: object) -> torch.Tensor:
+        sizes.append(len(start))
+        if len(sizes) == full:
+            raise torch.OutOfMemoryError("planted")
+        return forward(self, start, *rest)  # type: ignore[arg-type]
+
+    with torch.no_grad():
+        expected = measurer(model, task, "traj")()
+        monkeypatch.setattr(CausalPredictor, "forward", planted)
+        assert measurer(model, task, "traj")() == expected
+    assert sum(sizes) == 24 + 6, "the parts before it are not done again"
+    assert 3 in sizes
 
 
 @pytest.mark.parametrize(
