@@ -194,3 +194,27 @@ def test_a_training_on_the_cpu_does_not_touch_cuda(tmp_path: Path, monkeypatch: 
     with pytest.raises(StopError):
         fit(toy(), CFG, tmp_path, "cpu", stop_at(2))
     fit(toy(), CFG, tmp_path, "cpu")
+
+
+def test_scratch_holds_eight_times_the_weights_at_the_worst_moment_and_once_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checkpoints of three times the weights and best weights, each old and new (docs/decisions/training.md)."""
+    training = toy(scores={n: float(n) for n in range(1, 7)})
+    wide = torch.nn.Linear(300, 300)
+    training.model.register_parameter("wide", wide.weight)
+    loss = training.loss
+    object.__setattr__(training, "loss", lambda rows: loss(rows) + wide.weight.pow(2).sum())
+    weights = sum(value.nbytes for value in training.model.state_dict().values())
+    sizes: list[int] = []
+
+    def lies_there() -> int:
+        return sum(path.stat().st_size for path in tmp_path.iterdir())
+
+    sync = checkpoint.os.fsync
+    monkeypatch.setattr(checkpoint.os, "fsync", lambda handle: (sizes.append(lies_there()), sync(handle))[1])
+    fit(training, CFG, tmp_path, "cpu")
+    overhead = 40_000
+    """Headers, curves and random states."""
+    assert 7.9 * weights < max(sizes) < 8 * weights + overhead
+    assert lies_there() < weights + overhead
