@@ -1,6 +1,6 @@
 """Flow of the deployment `claims`: the worlds of the claims with the recipes that are fixed for them."""
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 from prefect import flow
 from prefect.futures import PrefectFuture
@@ -11,9 +11,8 @@ from deployments.recipes import claims as files_recipe
 from deployments.recipes import claims_controls
 from flows.claims import claims_worlds
 from schemas.claims import ClaimsRun
+from schemas.config import DeviceName
 from schemas.places import Place
-
-DeviceName = Literal["auto", "cpu", "cuda"]
 
 
 @flow(name="claims", persist_result=False)

@@ -11,12 +11,11 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from deployments.claims import DeviceName, claims
+from deployments.claims import claims
 from deployments.embedded import embedded_server
 from deployments.recipes import recipe
 from deployments.server_check import require_server
@@ -143,7 +142,7 @@ def run_claims(root: Path, docs: Path, jobs: int, device: str, worlds: tuple[str
         interruptible(),
         session(root, "The claims on SIMULATED worlds", f"config {ClaimsConfig().digest()[:12]}", place),
     ):
-        run = claims(str(root), str(docs), jobs, cast("DeviceName", device), worlds)
+        run = claims(str(root), str(docs), jobs, device, worlds)
         count = Counter(job.status for job in run.jobs)
         LOG.info("jobs: %s", ", ".join(f"{n} {status}" for status, n in sorted(count.items())))
         LOG.info("pages: %s", docs / "claims.md")

@@ -7,9 +7,10 @@ Sources: "paper" is arXiv 2605.20388; "D nn" is a decision of docs/decisions/pap
 What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`, which is never part of a key.
 """
 
-from typing import Literal, Self
+import re
+from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
@@ -261,6 +262,32 @@ class PipelineConfig(Record):
     report: ReportConfig = ReportConfig()
 
 
+NOT_SUPPORTED = {"mps": "Apple's GPUs (mps)", "rocm": "AMD's GPUs (rocm)", "hip": "AMD's GPUs (hip)"}
+"""Devices that torch knows and this project refuses by name."""
+
+
+DEVICES = r"^(auto|cpu|cuda(:\d{1,2})?)$"
+
+
+def device_fault(device: str) -> str | None:
+    """Return why no run can be given this device; None where one can, if the machine has it."""
+    what = NOT_SUPPORTED.get(device.partition(":")[0])
+    if what is not None:
+        return f"{what} are not supported: nothing here was ever run on them; use cpu, cuda or auto"
+    return None if re.fullmatch(DEVICES, device) else "no such device; use auto, cpu, cuda, or cuda:1 and so on"
+
+
+def check_device(device: str) -> str:
+    """Return the device; ValueError where no run can be given it."""
+    fault = device_fault(device)
+    if fault is not None:
+        raise ValueError(fault)
+    return device
+
+
+DeviceName = Annotated[str, AfterValidator(check_device), Field(json_schema_extra={"pattern": DEVICES})]
+
+
 class RunOptions(Record):
     """Where and how a run happens; never part of a key."""
 
@@ -272,8 +299,8 @@ class RunOptions(Record):
     """Everything that is written lies under this folder."""
     data_root: Place = ""
     """Folder (or s3:// prefix) of the downloaded corpus."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the models run."""
+    device: DeviceName = "auto"
+    """Where the models run: auto, cpu, cuda (the first GPU that is visible) or cuda:1 and so on."""
     workers: int = Field(2, ge=1, le=64)
     """Processes for decoding and for trainings that run at the same time."""
     stages_at_once: int | None = Field(None, ge=1, le=16)
@@ -285,6 +312,9 @@ class RunOptions(Record):
     """Run this stage and all after it."""
     force: tuple[str, ...] = ()
     """Compute these stages again although their output exists."""
+    checkpoint_s: float = Field(60.0, ge=0)
+    """Seconds between the checkpoints of a training, of which a crash costs at most one interval and one epoch; 0: one
+    after every epoch."""
     group_video_s: float | None = Field(None, gt=0)
     """Deployed runs only: stages that can distribute their work over the workers of the pool do so in groups of takes
     with about this many seconds of video, so that a group needs minutes (docs/operations.md); None: one process does

@@ -39,7 +39,8 @@ class TrainConfig(Record):
     precision: Precision = "auto"
     """auto: bf16 autocast where the device is fast in it, else fp32."""
     checkpoint_every: int = Field(1, ge=1)
-    """Epochs between checkpoints."""
+    """Epochs between checkpoints, at least; `RunOptions.checkpoint_s` says how much time must have passed, too. It
+    changes no number, but stays part of the keys, so that no model that was trained before it is trained again."""
 
 
 class AlignmentConfig(Record):

@@ -28,8 +28,11 @@ AtOnce = Annotated[
     int | None,
     typer.Option("--stages-at-once", min=1, max=16, help="Stages side by side; else as many as the machine allows."),
 ]
+CheckpointS = Annotated[
+    float, typer.Option("--checkpoint-s", min=0, help="Seconds between checkpoints of a training; 0: after each epoch.")
+]
 MaxRejects = Annotated[float, typer.Option("--max-rejects", help="Share of damaged rows at which a stage fails.")]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, or cuda:1 and so on.")]
 SUGGESTED = 3
 ALIKE = 0.75
 """Likeness of two names from which on one is suggested for the other: one letter in four may be wrong."""

@@ -6,6 +6,7 @@ import typer
 
 from deployments.cli.options import (
     AtOnce,
+    CheckpointS,
     Data,
     Device,
     Force,
@@ -53,6 +54,7 @@ def run(
     device: Device = "auto",
     max_rejects: MaxRejects = 0.1,
     at_once: AtOnce = None,
+    checkpoint_s: CheckpointS = 60.0,
 ) -> None:
     """Run the pipeline on your own download; what is fresh is reused."""
     config = configure(recipe, set_)
@@ -66,6 +68,7 @@ def run(
         workers=workers,
         stages_at_once=at_once,
         device=device,
+        checkpoint_s=checkpoint_s,
         max_reject_ratio=max_rejects,
     )
     start(config, options, data, None)

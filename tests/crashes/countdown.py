@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 PLAN, STAGE = "TRAJPILOT_TEST_COUNTDOWN", "TRAJPILOT_TEST_STAGE"
-CHECKPOINT = "checkpoint.safetensors"
-KINDS = ("write", "fsync", "rename", "checkpoint")
+CHECKPOINT, BEST = "checkpoint.safetensors", "best-"
+KINDS = ("write", "fsync", "rename", "checkpoint", "best")
 """What a countdown can end a process at."""
 BY_HANDLE, RENAMES = ("write", "fsync"), ("replace", "rename", "link")
 OTHERS = ("open", "mkdir", "unlink", "listdir", "stat", "lstat")
@@ -92,7 +92,10 @@ class Armed:
             path = str(Path(target).absolute())
             if not self.mine(path):
                 return real(source, target, **options)
-            kinds = ["rename", "checkpoint"] if path.endswith(f"/{CHECKPOINT}") else ["rename"]
+            name = path.rsplit("/", 1)[-1]
+            kinds = ["rename"]
+            if name == CHECKPOINT or name.startswith(BEST):
+                kinds.append("checkpoint" if name == CHECKPOINT else "best")
             cut = (lambda: os.truncate(source, Path(source).stat().st_size // 2)) if len(kinds) > 1 else (lambda: None)
             return self.step(kinds, path, lambda: real(source, target, **options), cut, os.fspath(source))
 

@@ -33,7 +33,8 @@ def command(root: Path, world: Path, workers: int) -> list[str]:
     """Return what a user types."""
     trajpilot = str(Path(sys.executable).with_name("trajpilot"))
     places = ["--data", str(world), "--root", str(root)]
-    return [trajpilot, "run", *places, "--recipe", "soak", "--device", "cpu", "--workers", str(workers)]
+    options = ["--recipe", "soak", "--device", "cpu", "--workers", str(workers), "--checkpoint-s", "0"]
+    return [trajpilot, "run", *places, *options]
 
 
 def kill_flows(

@@ -85,6 +85,13 @@ def other_chance() -> None:
     torch.set_rng_state = lambda state: None  # type: ignore[assignment]
 
 
+def one_best() -> None:
+    """Best weights are written over those that the checkpoint names."""
+    from trajpilot_core.training import checkpoint
+
+    checkpoint.best_name = lambda digest: "best-0.safetensors"
+
+
 def no_reuse() -> None:
     """Finished shards are made again."""
     from trajpilot_core.engine.execution import compute
@@ -101,7 +108,17 @@ def orphans() -> None:
 
 PLANTS: dict[str, Callable[[], None]] = {
     plant.__name__: plant
-    for plant in (direct_write, no_fsync, record_first, pointer_first, no_resume, other_chance, no_reuse, orphans)
+    for plant in (
+        direct_write,
+        no_fsync,
+        record_first,
+        pointer_first,
+        no_resume,
+        other_chance,
+        one_best,
+        no_reuse,
+        orphans,
+    )
 }
 
 

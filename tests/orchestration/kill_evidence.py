@@ -13,7 +13,7 @@ RUN_RECORD = ("run_record.json",)
 """Files that tell of the run, not of its result."""
 CHECKPOINT = "checkpoint.safetensors"
 INTERVAL = 1
-"""Epochs between checkpoints (TrainConfig.checkpoint_every)."""
+"""Epochs between checkpoints (RunOptions.checkpoint_s is 0 in these runs)."""
 
 
 @dataclass(frozen=True)

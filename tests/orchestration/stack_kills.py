@@ -121,7 +121,7 @@ class Killer:
 
     def stated(self, root: Path) -> dict[str, Any]:
         """Parameters of a run into a root."""
-        return {"config": CONFIG, "run": {"root": str(root)}}
+        return {"config": CONFIG, "run": {"root": str(root), "checkpoint_s": 0}}
 
     def undisturbed(self) -> tuple[dict[str, str], float]:
         """Run without a kill; return the digests of its artifacts, and seconds from asking to the end."""

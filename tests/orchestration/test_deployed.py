@@ -103,6 +103,8 @@ def test_the_form_of_the_claims_has_bounds_and_descriptions_too(parameters: dict
         ({"config": {"features": {"size": 64}}}, "config.features"),
         ({"run": {"recipe": "soup"}}, "run.recipe"),
         ({"run": {"workers": 0}}, "run.workers"),
+        ({"run": {"device": "mps"}}, "run.device"),
+        ({"run": {"checkpoint_s": -1}}, "run.checkpoint_s"),
         ({"run": {"only": ["cooking"]}}, "run.only[0]"),
         ({"run": {"from_stage": "cooking"}}, "run.from_stage"),
     ],

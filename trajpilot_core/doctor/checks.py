@@ -100,14 +100,14 @@ def check_device(device: str) -> HealthFinding:
     """Look for a GPU that torch can use.
 
     Args:
-        device: auto, cpu or cuda, as a run would be given it.
+        device: auto, cpu, cuda or cuda:<number>, as a run would be given it.
     """
     build = "absent" if importlib.util.find_spec("torch") is None else metadata.version("torch")
     try:
         used = resolve_device(device)
     except InputError as error:
-        return HealthFinding("GPU", "one, for --device cuda", f"torch {build}; {gpus()}", "bad", str(error))
-    expected = "one that torch can use" if device == "cuda" else "none is needed; used where it is"
+        return HealthFinding("GPU", f"one, for --device {device}", f"torch {build}; {gpus()}", "bad", str(error))
+    expected = "one that torch can use" if device.startswith("cuda") else "none is needed; used where it is"
     idle = used == "cpu" and device == "auto" and gpus() != "no driver"
     todo = "install the CUDA build of torch to use it" if idle else ""
     return HealthFinding("GPU", expected, f"{used}; torch {build}; {gpus()}", "note" if idle else "ok", todo)

@@ -1,67 +1,123 @@
 """What `auto` means on this machine. Decided before keys are made, without importing torch."""
 
-import ctypes.util
 import functools
 import importlib.util
+import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
-from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TrajectoryConfig
+from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TrajectoryConfig, device_fault
 from schemas.poses import Pi3Config
 from schemas.training import TrainConfig
 from trajpilot_core.engine.stage import Config, Stage
 from trajpilot_core.errors import InputError
 
-COUNT_DEVICES = (
-    "import ctypes; c = ctypes.CDLL('libcuda.so.1'); n = ctypes.c_int(); "
-    "print(n.value if c.cuInit(0) == 0 and c.cuDeviceGetCount(ctypes.byref(n)) == 0 else 0)"
-)
-"""Asked in a process of its own: a process that has touched the driver cannot fork workers that use it."""
+ASK_DRIVER = """
+import ctypes, json
+cuda = ctypes.CDLL("libcuda.so.1")
+n, device, number = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+def attribute(which):
+    assert cuda.cuDeviceGetAttribute(ctypes.byref(number), which, device) == 0
+    return number.value
+assert cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(n)) == 0
+found = []
+for index in range(n.value):
+    assert cuda.cuDeviceGet(ctypes.byref(device), index) == 0
+    found.append([attribute(75), attribute(76)])
+print(json.dumps(found))
+"""
+"""Prints the compute capability of every device (attributes 75 and 76 of the driver's API are its two numbers).
+
+Asked in a process of its own: a process that has touched the driver cannot fork workers that use it.
+"""
+BF16_FROM = (8, 0)
+"""Compute capability with which a GPU multiplies bf16 (Ampere); an older one only emulates it."""
 FAST_BF16 = ("amx_bf16",)
 """CPU flags with which bf16 pays for models of our size (avx512_bf16 alone: twice as slow as fp32 at width 128)."""
+log = logging.getLogger("trajpilot")
 
 
 @functools.cache
 def resolve_device(device: str) -> str:
-    """Return `cpu` or `cuda`.
+    """Return `cpu`, `cuda` or `cuda:<number>`.
 
     Args:
-        device: RunOptions.device; auto takes cuda where torch can use it and a device is there.
+        device: RunOptions.device; auto takes cuda where torch can use it and a device is there, and says so once where
+            torch could and none is.
 
     Raises:
-        InputError: cuda was asked for and is not there.
+        InputError: cuda was asked for and is not there, or a device that is not supported.
     """
+    fault = device_fault(device)
+    if fault is not None:
+        raise InputError(f"device {device}: {fault}")
     if device == "cpu":
         return "cpu"
-    if gpu_count():
-        return "cuda"
-    if device == "cuda":
+    there = gpu_count()
+    if device == "auto":
+        if not there and _torch_has_cuda():
+            log.warning("device auto: torch is a CUDA build, but no driver lists a GPU here; the models run on the CPU")
+        return "cuda" if there else "cpu"
+    if not there:
+        build = "a ROCm build, which is not supported" if _torch_has("hip") else "a CPU build"
         raise InputError(
-            "device cuda was asked for, but torch is a CPU build or no CUDA device is visible; use cpu or auto"
+            f"device {device} was asked for, but torch is {build} or no CUDA device is visible; use cpu or auto"
         )
-    return "cpu"
+    if gpu_number(device) >= there:
+        last = f"cuda:{there - 1}"
+        raise InputError(f"device {device} was asked for, but the last CUDA device is {last}; use {last} or auto")
+    return device
+
+
+def gpu_number(device: str) -> int:
+    """Return which of the visible GPUs `cuda` or `cuda:<number>` means."""
+    return int(device.partition(":")[2] or 0)
+
+
+def gpu_count() -> int:
+    """Return how many GPUs torch can use here."""
+    return len(gpu_capabilities())
 
 
 @functools.cache
-def gpu_count() -> int:
-    """Return how many GPUs torch can use here."""
-    return _driver_devices() if _torch_has_cuda() else 0
+def gpu_capabilities() -> tuple[tuple[int, int], ...]:
+    """Return the compute capability of every GPU that torch can use here."""
+    return _driver_devices() if _torch_has_cuda() else ()
 
 
 def _torch_has_cuda() -> bool:
+    return _torch_has("cuda")
+
+
+def _torch_has(platform: str) -> bool:
     found = importlib.util.find_spec("torch")
-    return (
-        found is not None and found.origin is not None and (Path(found.origin).parent / "lib/libtorch_cuda.so").exists()
-    )
+    library = f"lib/libtorch_{platform}.so"
+    return found is not None and found.origin is not None and (Path(found.origin).parent / library).exists()
 
 
-def _driver_devices() -> int:
-    if ctypes.util.find_library("cuda") is None:
-        return 0
-    command = [sys.executable, "-I", "-c", COUNT_DEVICES]
+def _driver_devices() -> tuple[tuple[int, int], ...]:
+    """Ask the driver; a library that only LD_LIBRARY_PATH leads to is found, too."""
+    command = [sys.executable, "-I", "-c", ASK_DRIVER]
     asked = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-    return int(asked.stdout) if asked.returncode == 0 else 0
+    found = json.loads(asked.stdout) if asked.returncode == 0 else []
+    return tuple((major, minor) for major, minor in found)
+
+
+@functools.cache
+def gpu_has_bf16(device: str) -> bool:
+    """Return whether a GPU multiplies bf16 itself, and say once where it does not; one that nobody lists counts as new.
+
+    Args:
+        device: `cuda` or `cuda:<number>`.
+    """
+    known, number = gpu_capabilities(), gpu_number(device)
+    if number >= len(known) or known[number] >= BF16_FROM:
+        return True
+    has, least = (".".join(map(str, version)) for version in (known[number], BF16_FROM))
+    log.warning("%s has compute capability %s and bf16 needs %s: precision auto means fp32 there", device, has, least)
+    return False
 
 
 @functools.cache
@@ -79,7 +135,7 @@ def resolve_precision(config: Config, device: str) -> Config:
 
     Args:
         config: sub-record of PipelineConfig.
-        device: `cpu` or `cuda`.
+        device: `cpu`, `cuda` or `cuda:<number>`.
     """
     train = getattr(config, "train", None)
     if isinstance(train, TrainConfig):
@@ -88,8 +144,8 @@ def resolve_precision(config: Config, device: str) -> Config:
         config = config.replace(pi3=resolve_precision(config.pi3, device))
     if getattr(config, "precision", None) != "auto":
         return config
-    if device == "cuda":
-        return config.replace(precision="bf16")
+    if device.startswith("cuda"):
+        return config.replace(precision="bf16" if gpu_has_bf16(device) else "fp32")
     fast = not isinstance(config, FeatureConfig | Pi3Config) and any(flag in cpu_flags() for flag in FAST_BF16)
     return config.replace(precision="bf16" if fast else "fp32")
 

@@ -82,11 +82,13 @@ class Runtime:
     data_root: str
     """Corpus root, a folder or an allowed URL; paths in tables are relative to it."""
     device: str
-    """`cpu` or `cuda`, resolved."""
+    """`cpu`, `cuda` or `cuda:<number>`, resolved."""
     workers: int
     scratch: Path
     """Private folder for checkpoints of trainings in progress; kept after a crash, named by the stage's key."""
     progress: Callable[[int, int, str], None] = no_progress
+    checkpoint_s: float = 0.0
+    """Seconds between the checkpoints of a training; 0: one after every epoch."""
 
 
 @dataclass(frozen=True)

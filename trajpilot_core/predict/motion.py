@@ -168,12 +168,12 @@ def for_video(name: VideoSourceName, root: TrainedRoot, device: str, weights: st
     Args:
         name: the source.
         root: what was trained.
-        device: `cpu` or `cuda`; arithmetic that a CPU lacks is not kept.
+        device: `cpu`, `cuda` or `cuda:<number>`; arithmetic that a CPU lacks is not kept.
         weights: of Pi3; None: those of the root.
     """
     cfg = root.trajectories
     pi3 = cfg.pi3 if weights is None else cfg.pi3.replace(weights=weights)
-    kept = pi3.precision if device == "cuda" else "fp32"
+    kept = pi3.precision if device.startswith("cuda") else "fp32"
     cfg = cfg.replace(pi3=resolve_precision(pi3.replace(precision=kept), device))
     if name in cfg.sources():
         return cfg

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from schemas.training import ScorerConfig
 from trajpilot_core.data.planning import PlanningData
+from trajpilot_core.memory import in_parts
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.models.ranking import truth_ranks
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, endpoint_keys, no_traj_plans, person_codes, retrieve
@@ -117,17 +118,21 @@ def roll_out(model: CausalPredictor, view: ChainView, segments_BH: Tensor, mids_
         (B, 2, E) Start and Goal, which are blind to the middles, and (B, K, M, E) middle steps, unit norm.
     """
     horizon, width = segments_BH.shape[1], view.latents.shape[1]
-    ends, plans = [], []
-    step = max(1, ROLL_OUT_PLANS // mids_BKME.shape[1])
-    for segments, mids in zip(batches(segments_BH, step), batches(mids_BKME, step), strict=True):
+
+    def part(rows: slice) -> tuple[Tensor, Tensor]:
+        """Return ends (b, 2, E) and middle steps (b, K, M, E) of some windows."""
+        segments = segments_BH[rows]
         first, last = segments[:, 0], segments[:, -1]
         features, own = view.data.features, view.latents[segments[:, [0, -1]]]
-        out_BKHE = model.roll_out(features[first], features[last], own, mids, horizon)
-        ends.append(out_BKHE[:, 0, [0, -1]])
-        plans.append(out_BKHE[:, :, 1:-1])
-    if not ends:
+        out_BKHE = model.roll_out(features[first], features[last], own, mids_BKME[rows], horizon)
+        return out_BKHE[:, 0, [0, -1]], out_BKHE[:, :, 1:-1]
+
+    what = f"{mids_BKME.shape[1]} candidates of one window do not fit into the memory of {segments_BH.device}"
+    most = max(1, ROLL_OUT_PLANS // mids_BKME.shape[1])
+    parts = in_parts(len(segments_BH), most, part, what, "lower scorer.candidates, or choose another device")
+    if not parts:
         return mids_BKME.new_zeros(0, 2, width), mids_BKME
-    return torch.cat(ends), torch.cat(plans)
+    return torch.cat([ends for ends, _ in parts]), torch.cat([plans for _, plans in parts])
 
 
 def _concat(parts: list[Tensor], segments_BH: Tensor, view: ChainView) -> Tensor:

@@ -6,12 +6,15 @@ docs/decisions/scorer.md (coarse product, tie rule, bound).
 
 import functools
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from trajpilot_core.engine.resolve import BF16_FROM
 from trajpilot_core.errors import InputError
 
 QUERY_CHUNK = 256
@@ -57,7 +60,7 @@ def bf16_is_fast(device: torch.device) -> bool:
     What is found does not depend on the answer, only the time does.
     """
     if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported())
+        return torch.cuda.get_device_capability(device) >= BF16_FROM
     return _product_seconds(torch.bfloat16) < _product_seconds(torch.float32)
 
 
@@ -138,12 +141,31 @@ def _round(rows_RD: Tensor, dtype: torch.dtype) -> Rounded:
     return Rounded(coarse, torch.cat([(exact - low.float()).norm(dim=1) for exact, low in parts]))
 
 
+@contextmanager
+def exact_sums() -> Iterator[None]:
+    """Let products sum in float32 inside the block; what was allowed before is allowed again after it.
+
+    By default a GPU may add up the parts of a bf16 product in bf16, which no bound below covers; a process may also
+    have allowed products of float32 in TF32.
+    """
+    products = torch.backends.cuda.matmul
+    before = products.allow_bf16_reduced_precision_reduction, torch.get_float32_matmul_precision()
+    products.allow_bf16_reduced_precision_reduction = False
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        products.allow_bf16_reduced_precision_reduction = before[0]
+        torch.set_float32_matmul_precision(before[1])
+
+
 def _search(
     query_QD: Tensor, bank_ND: Tensor, bank: Rounded, k: int, prefetch: int, exclude: tuple[Exclusion, ...]
 ) -> TopK:
     """Search one chunk of (Q, D) queries; see `top_k`."""
     query = _round(query_QD, bank.coarse.dtype)
-    scores_QN = query.coarse @ bank.coarse.T
+    with exact_sums():
+        scores_QN = query.coarse @ bank.coarse.T
     for group in exclude:
         scores_QN.masked_fill_((group.query[:, None] == group.bank) & (group.bank >= 0), -torch.inf)
     first = scores_QN.topk(min(prefetch, scores_QN.shape[1]), dim=1)
@@ -162,7 +184,8 @@ def _error_bound(query: Rounded, bank: Rounded, cut_Q: Tensor) -> Tensor:
     """Return (Q,): how far a coarse product at or below the cut can lie below the exact one.
 
     |q.b - q'.b'| <= |q - q'| |b| + |q'| |b - b'| by Cauchy and Schwarz, for rows of about unit norm. The bf16 output
-    adds half a unit in the last place (2^-9 below 1, 2^-8 from 1 on), float32 sums a part in 2^16.
+    adds half a unit in the last place (2^-9 below 1, 2^-8 from 1 on), float32 sums a part in 2^16: sums in float32 are
+    what `exact_sums` sees to.
     """
     largest = bank.error.max() if len(bank.error) else bank.error.new_tensor(0.0)
     inputs = 1.01 * (query.error + largest) + 2.0**-16

@@ -133,6 +133,7 @@ def chain_jobs(
             shared=scratch,
             config=cfg.model_dump_json(),
             device=work.runtime.device,
+            checkpoint_s=work.runtime.checkpoint_s,
         )
         for seed in cfg.seeds
     ]

@@ -121,6 +121,7 @@ def chain_jobs(
             shared=scratch,
             config=work.config.model_dump_json(),
             device=work.runtime.device,
+            checkpoint_s=work.runtime.checkpoint_s,
         )
         for variant in variants
     ]

@@ -35,7 +35,15 @@ def run(work: Work[ScorerConfig]) -> None:
     with one_thread(device):
         fitted = {
             seed: fit_scorers(
-                data, files, config, seed, scratch / f"s{seed}", device, portion(shown, n * each, total), known
+                data,
+                files,
+                config,
+                seed,
+                scratch / f"s{seed}",
+                device,
+                portion(shown, n * each, total),
+                known,
+                work.runtime.checkpoint_s,
             )
             for n, seed in enumerate(files.seeds)
         }

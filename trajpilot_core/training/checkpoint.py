@@ -1,7 +1,10 @@
-"""Checkpoint of a training in progress: one safetensors file with JSON in its metadata, replaced atomically.
+"""Checkpoints of a training in progress: two safetensors files, each replaced atomically, written from a thread.
 
-It holds model, optimizer, best weights, random states and the curve. A digest of the tensors lies in the metadata,
-since the format does not notice a flipped bit; a damaged checkpoint is set aside and the training starts over.
+`checkpoint.safetensors` holds model, optimizer, random states and, as JSON in its metadata, the curve. The weights of
+the best epoch are a file of their own, written only when they changed; the checkpoint names it by its digest, so that
+a kill between the two leaves the pair of before. The checkpoint of a training that has ended holds no model and no
+optimizer any more. A digest of the tensors lies in the metadata, since the format does not notice a flipped bit; a
+damaged checkpoint is set aside and the training starts over. Sizes: docs/decisions/training.md.
 """
 
 import contextlib
@@ -9,10 +12,13 @@ import hashlib
 import json
 import logging
 import os
+import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -23,8 +29,10 @@ from schemas.results import CurvePoint
 from trajpilot_core.errors import CheckpointError
 from trajpilot_core.store.files import asked_again, naming_failures
 
-FORMAT = 1
+FORMAT = 2
 NAME = "checkpoint.safetensors"
+BEST, LEFT_OVER = "best-*.safetensors", (f".{NAME}.*", ".best-*")
+"""Files of the best weights, and temporary files that a kill leaves."""
 log = logging.getLogger("trajpilot")
 
 
@@ -40,44 +48,127 @@ class TrainingProgress:
     curve: list[CurvePoint] = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
     """Parameters and buffers of the best epoch, on the CPU."""
+    best_digest: str = ""
+    """Of `best` as the checkpoint that was read names it; empty for a training that begins."""
 
 
-def save_checkpoint(
-    folder: Path,
-    name: str,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    generator: torch.Generator,
-    progress: TrainingProgress,
-) -> None:
-    """Write the checkpoint of the training `name` into `folder`, whole or not at all."""
-    tensors = {f"model/{key}": value for key, value in model.state_dict().items()}
-    tensors |= {f"best/{key}": value for key, value in progress.best.items()}
-    tensors |= {f"optimizer/{key}": value for key, value in _optimizer_tensors(optimizer).items()}
-    tensors |= {"random/cpu": torch.get_rng_state(), "random/batches": generator.get_state()}
-    if torch.cuda.is_available():
-        tensors["random/cuda"] = torch.cuda.get_rng_state()
-    tensors = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+class Trained(NamedTuple):
+    """What changes while a training runs, beside its progress."""
+
+    name: str
+    """`<chain>/<variant>`."""
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    generator: torch.Generator
+    """Of the batches."""
+    device: str
+    """Whose random state is kept in addition to the CPU's."""
+
+
+class Snapshot(NamedTuple):
+    """A training after an epoch, on the CPU; nothing in it changes any more."""
+
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+    best: dict[str, Tensor]
+    best_epoch: int
+
+
+def snapshot(trained: Trained, progress: TrainingProgress, *, has_ended: bool) -> Snapshot:
+    """Copy the state of a training to the CPU; of one that has ended, only what its result needs."""
+    tensors = {"random/cpu": torch.get_rng_state(), "random/batches": trained.generator.get_state()}
+    if _has_cuda_state(trained.device):
+        tensors["random/cuda"] = torch.cuda.get_rng_state(trained.device)
+    if not has_ended:
+        held = {f"model/{key}": value for key, value in trained.model.state_dict().items()}
+        held |= {f"optimizer/{key}": value for key, value in _optimizer_tensors(trained.optimizer).items()}
+        tensors |= {key: value.detach().to("cpu", copy=True).contiguous() for key, value in held.items()}
     facts = {
         "format": FORMAT,
-        "name": name,
+        "name": trained.name,
+        "has_ended": has_ended,
         "epoch": progress.epoch,
         "best_epoch": progress.best_epoch,
         "best_score": progress.best_score,
-        "scores": progress.scores,
+        "scores": list(progress.scores),
         "curve": [row.model_dump(mode="json") for row in progress.curve],
-        "digest": tensors_digest(tensors),
     }
-    write_atomically(folder / NAME, tensors, {"progress": json.dumps(facts)})
+    return Snapshot(tensors, facts, progress.best, progress.best_epoch)
 
 
-def load_checkpoint(
-    folder: Path | None,
-    name: str,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    generator: torch.Generator,
-) -> TrainingProgress | None:
+class CheckpointWriter:
+    """Writes the checkpoints of one training from a thread, at most one at a time, when enough time has passed.
+
+    An error of the disk comes out of the next call; the end of the block waits for the write that is under way.
+    """
+
+    def __init__(self, folder: Path | None, every_s: float, progress: TrainingProgress) -> None:
+        self.folder, self.every_s = folder, every_s
+        self.last_s = time.monotonic()
+        self.best = progress.best_epoch, progress.best_digest
+        self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._write: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def is_due(self, *, has_ended: bool) -> bool:
+        """Return whether to write now; a training that has ended always does, one without a folder never."""
+        if self._write is not None and self._write.done():
+            self.wait()
+        return self.folder is not None and (has_ended or time.monotonic() - self.last_s >= self.every_s)
+
+    def start(self, trained: Trained, progress: TrainingProgress, *, has_ended: bool) -> None:
+        """Copy the state and begin to write it, after the write before; with an interval of 0, end it too.
+
+        Raises:
+            StoreIOError: the disk failed or is full, now or at the write before.
+        """
+        self.wait()
+        self.last_s = time.monotonic()
+        self._write = self._thread.submit(self._put, snapshot(trained, progress, has_ended=has_ended))
+        if not self.every_s:
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait for the write under way, and raise the error that it ended with."""
+        write, self._write = self._write, None
+        if write is not None:
+            write.result()
+
+    def _put(self, shot: Snapshot) -> None:
+        """Write the best weights where they changed, then the checkpoint that names them; then remove older files."""
+        assert self.folder is not None
+        if shot.best_epoch != self.best[0]:
+            digest = tensors_digest(shot.best)
+            write_atomically(self.folder / best_name(digest), shot.best, {})
+            self.best = shot.best_epoch, digest
+        facts = {**shot.facts, "digest": tensors_digest(shot.tensors), "best": self.best[1]}
+        write_atomically(self.folder / NAME, shot.tensors, {"progress": json.dumps(facts)})
+        _sweep(self.folder, best_name(self.best[1]))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.shutdown()
+        if kind is None:
+            self.wait()
+
+
+def best_name(digest: str) -> str:
+    """Return the name of the file with the best weights of this digest."""
+    return BEST.replace("*", digest[:16])
+
+
+def _sweep(folder: Path, kept: str) -> None:
+    """Remove best weights other than `kept`, and what killed processes left half written."""
+    with naming_failures("remove old checkpoints below", folder):
+        for path in sorted(path for pattern in (BEST, *LEFT_OVER) for path in folder.glob(pattern)):
+            if path.name != kept:
+                path.unlink(missing_ok=True)
+
+
+def load_checkpoint(folder: Path | None, trained: Trained) -> TrainingProgress | None:
     """Put a checkpoint back into model, optimizer and random states; None where there is none or it is damaged.
 
     Raises:
@@ -86,21 +177,23 @@ def load_checkpoint(
     if folder is None or not is_there(folder / NAME):
         return None
     try:
-        tensors, facts = _read(folder / NAME)
+        tensors, facts, best = _read(folder)
     except (SafetensorError, ValueError, KeyError) as error:
         with naming_failures("set aside", folder / NAME):
             damaged = (folder / NAME).rename(folder / f"damaged-{NAME}")
-        log.warning("checkpoint of %s is damaged (%s), set aside as %s; it starts over", name, error, damaged)
+        log.warning("checkpoint of %s is damaged (%s), set aside as %s; it starts over", trained.name, error, damaged)
         return None
-    if facts["name"] != name or facts["format"] != FORMAT:
-        raise CheckpointError(f"{folder} holds {facts['name']!r}, not {name!r}; delete that folder")
-    model.load_state_dict(_below(tensors, "model/"), strict=True)
-    _restore_optimizer(optimizer, _below(tensors, "optimizer/"))
+    if facts["name"] != trained.name:
+        raise CheckpointError(f"{folder} holds {facts['name']!r}, not {trained.name!r}; delete that folder")
+    _sweep(folder, best_name(facts["best"]))
+    if not facts["has_ended"]:
+        trained.model.load_state_dict(_below(tensors, "model/"), strict=True)
+        _restore_optimizer(trained.optimizer, _below(tensors, "optimizer/"))
     torch.set_rng_state(tensors["random/cpu"])
-    generator.set_state(tensors["random/batches"])
-    if torch.cuda.is_available() and "random/cuda" in tensors:
-        torch.cuda.set_rng_state(tensors["random/cuda"])
-    return _progress(tensors, facts)
+    trained.generator.set_state(tensors["random/batches"])
+    if _has_cuda_state(trained.device) and "random/cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random/cuda"], trained.device)
+    return _progress(facts, best)
 
 
 def read_progress(folder: Path) -> TrainingProgress:
@@ -110,7 +203,8 @@ def read_progress(folder: Path) -> TrainingProgress:
         CheckpointError: its checkpoint is damaged.
     """
     try:
-        return _progress(*_read(folder / NAME))
+        _, facts, best = _read(folder)
+        return _progress(facts, best)
     except (SafetensorError, ValueError, KeyError) as error:
         raise CheckpointError(f"{folder / NAME} is damaged ({error}); delete it and run the stage again") from error
 
@@ -169,7 +263,7 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
     for key in sorted(tensors):
         value = tensors[key]
         digest.update(f"{key} {value.dtype} {tuple(value.shape)}\n".encode())
-        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -179,20 +273,34 @@ def is_there(path: Path) -> bool:
         return path.is_file()
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a checkpoint and check its digest."""
-    tensors, metadata = read_tensors(path, "cpu")
+def _read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Tensor]]:
+    """Read a checkpoint and its best weights, and check the digests of both."""
+    tensors, metadata = read_tensors(folder / NAME, "cpu")
     facts: dict[str, Any] = json.loads(metadata["progress"])
+    if facts["format"] != FORMAT:
+        raise ValueError(f"its format is {facts['format']}, not {FORMAT}")
     if tensors_digest(tensors) != facts["digest"]:
         raise ValueError("its digest does not match its tensors")
-    return tensors, facts
+    path = folder / best_name(facts["best"])
+    if not is_there(path):
+        raise ValueError(f"its best weights {path.name} are gone")
+    best = read_tensors(path, "cpu")[0]
+    if tensors_digest(best) != facts["best"]:
+        raise ValueError(f"its best weights {path.name} are others")
+    return tensors, facts, best
 
 
-def _progress(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> TrainingProgress:
+def _progress(facts: Mapping[str, Any], best: dict[str, Tensor]) -> TrainingProgress:
     """Build the progress that a checkpoint records."""
     curve = [CurvePoint.model_validate(row) for row in facts["curve"]]
-    best = _below(tensors, "best/")
-    return TrainingProgress(facts["epoch"], facts["best_epoch"], facts["best_score"], facts["scores"], curve, best)
+    return TrainingProgress(
+        facts["epoch"], facts["best_epoch"], facts["best_score"], facts["scores"], curve, best, facts["best"]
+    )
+
+
+def _has_cuda_state(device: str) -> bool:
+    """Return whether a training there samples on a GPU; with `cpu`, CUDA is not even asked."""
+    return device.startswith("cuda") and torch.cuda.is_available()
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

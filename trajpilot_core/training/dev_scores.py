@@ -3,28 +3,32 @@
 Shapes: N rows, V labels, E text width, H horizon. The tables of the report come from trajpilot_core.evaluation.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from trajpilot_core.memory import in_parts
 from trajpilot_core.models.ranking import ranks_of
 
 ROWS_PER_CALL = 2048
 
 
-def recall_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, k: int) -> float:
-    """Return the share of rows whose label is among the best `k` of the bank; a tie goes to the smaller id.
+def recalls_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, ks: Sequence[int]) -> dict[int, float]:
+    """Return, for each k, the share of rows whose label is among the best k of the bank; a tie goes to the smaller id.
 
     Args:
         predicted_NE: (N, E) unit vectors.
         bank_VE: (V, E) unit vectors.
         ids_N: (N,) long, the true label of each row.
-        k: how many answers count.
+        ks: how many answers count.
     """
     parts = zip(torch.split(predicted_NE, ROWS_PER_CALL), torch.split(ids_N, ROWS_PER_CALL), strict=True)
-    hits = [ranks_of(predicted @ bank_VE.T, ids) < k for predicted, ids in parts]
-    return torch.cat(hits).double().mean().item() if hits else float("nan")
+    ranks = [ranks_of(predicted @ bank_VE.T, ids) for predicted, ids in parts]
+    if not ranks:
+        return dict.fromkeys(ks, float("nan"))
+    rank_N = torch.cat(ranks)
+    return {k: (rank_N < k).double().mean().item() for k in ks}
 
 
 def mid_accuracy(answers: Mapping[int, Tensor], truth: Mapping[int, Tensor]) -> dict[str, float]:
@@ -50,8 +54,14 @@ def nearest_labels(
         bank_VE: (V, E) unit vectors.
     """
     found = {}
-    for horizon, rows in segments.items():
-        parts = [(predict(part)[:, 1:-1] @ bank_VE.T).argmax(-1) for part in torch.split(rows, ROWS_PER_CALL)]
+    for horizon, windows in segments.items():
+
+        def part(rows: slice, windows: Tensor = windows) -> Tensor:
+            """Return the labels, long, of the mids of some windows."""
+            return (predict(windows[rows])[:, 1:-1] @ bank_VE.T).argmax(-1)
+
+        what = f"one window of {horizon} segments does not fit into the memory of {windows.device}"
+        parts = in_parts(len(windows), ROWS_PER_CALL, part, what, "choose another device")
         found[horizon] = torch.cat(parts)
     return found
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from schemas.training import AlignmentConfig
 from trajpilot_core.data.chains import trajectory_latents
 from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
-from trajpilot_core.training.dev_scores import recall_at
+from trajpilot_core.training.dev_scores import recalls_at
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
@@ -36,7 +36,7 @@ def train_alignment(job: TrainingJob, epoch_done: EpochDone) -> None:
         measure=measurer(model, data),
         selected="dev/R@5",
     )
-    fit(training, cfg.train, job.folder, job.device, epoch_done)
+    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
 
 
 def segment_loss(model: TrajectoryEncoder, data: dict[str, Tensor], rows: Tensor) -> Tensor:
@@ -53,7 +53,8 @@ def measurer(model: TrajectoryEncoder, data: dict[str, Tensor]) -> Callable[[], 
         scores: dict[str, float] = {}
         for split, rows in (("train", data["fit"]), ("dev", data["dev"])):
             latents, ids = trajectory_latents(model, data["motions"][rows]), data["labels"][rows]
-            scores |= {f"{split}/R@{k}": recall_at(latents, data["bank"], ids, k) for k in (1, 5)}
+            found = recalls_at(latents, data["bank"], ids, (1, 5))
+            scores |= {f"{split}/R@{k}": value for k, value in found.items()}
         return scores
 
     return measure

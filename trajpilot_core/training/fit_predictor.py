@@ -4,18 +4,21 @@ Shapes: B batch, H horizon, S segments, C tokens of a feature, D feature width, 
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from schemas.training import PredictorConfig
+from schemas.training import PredictorConfig, TrainConfig
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
 from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
-from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, index_batches, seeded
 from trajpilot_core.training.losses import clamp_temperature, prediction_loss
 
+MANY_WINDOWS = 20_000
+"""Dev windows from which on a GPU measures them in bf16."""
 PredictorBatch = tuple[int, Tensor]
 """Horizon, (B,) long numbers of its fitted windows."""
 
@@ -54,10 +57,10 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
         model=model,
         batches=lambda generator: window_batches(task.fit, cfg.train.batch, generator),
         loss=lambda batch: window_loss(model, task, cfg, job.variant, batch),
-        measure=measurer(model, task, job.variant),
+        measure=measurer(model, task, job.variant, dev_arithmetic(task, cfg.train, job.device)),
         selected="dev/M@1",
     )
-    fit(training, cfg.train, job.folder, job.device, epoch_done)
+    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
 
 
 def predictor_shape(task: PredictorTask) -> PredictorShape:
@@ -112,14 +115,38 @@ def kept(n: int, dropout: float, device: torch.device) -> Tensor:
     return torch.rand(n, device=device) >= dropout
 
 
-def measurer(model: CausalPredictor, task: PredictorTask, variant: str) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: dev M@1 under the variant's own trajectories, per H and as their plain mean."""
+def dev_arithmetic(task: PredictorTask, cfg: TrainConfig, device: str) -> AbstractContextManager[object]:
+    """Return the arithmetic of the dev measure: fp32, or that of the training where a GPU measures many windows.
+
+    bf16 changes the label of a few mids in a thousand. Over many that is far below the differences that select an
+    epoch; over few it is not, and there fp32 costs little (docs/decisions/training.md).
+    """
+    many = sum(map(len, task.dev.values())) >= MANY_WINDOWS
+    return autocast(cfg, device) if many and device != "cpu" else nullcontext()
+
+
+def measurer(
+    model: CausalPredictor,
+    task: PredictorTask,
+    variant: str,
+    arithmetic: AbstractContextManager[object] = nullcontext(),  # noqa: B008
+) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch: dev M@1 under the variant's own trajectories, per H and as their plain mean.
+
+    Args:
+        model: what is measured.
+        task: its tensors.
+        variant: what it is given.
+        arithmetic: of the model; the answers are fp32 and are compared with the bank in fp32.
+    """
     truth = {h: task.labels[segments] for h, segments in task.dev.items()}
 
     def predict(segments: Tensor) -> Tensor:
         """Return the (N, H, E) predictions for (N, H) long rows of segments."""
         latents = variant_latents(task.latents[segments], variant)
-        out: Tensor = model(task.features[segments[:, 0]], task.features[segments[:, -1]], latents, segments.shape[1])
+        start, goal = task.features[segments[:, 0]], task.features[segments[:, -1]]
+        with arithmetic:
+            out: Tensor = model(start, goal, latents, segments.shape[1])
         return out
 
     def measure() -> dict[str, float]:

@@ -54,6 +54,8 @@ class TrainingJob(NamedTuple):
     config: str
     """The stage's configuration as JSON."""
     device: str
+    checkpoint_s: float = 0.0
+    """Seconds between checkpoints; 0: one after every epoch."""
 
 
 Train = Callable[[TrainingJob, EpochDone], None]
@@ -134,7 +136,7 @@ def _run_spawned(jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, wo
         except BrokenProcessPool as error:
             raise TrainingError(
                 "a training process crashed (killed, or out of memory); run again, with fewer "
-                "--workers if memory is short: finished epochs are kept"
+                "--workers if memory is short: each training goes on from its last checkpoint"
             ) from error
 
 

@@ -33,7 +33,8 @@ from torch import Tensor, nn
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.training.checkpoint import TrainingProgress, load_checkpoint, save_checkpoint
+from trajpilot_core.memory import is_out_of_memory
+from trajpilot_core.training.checkpoint import CheckpointWriter, Trained, TrainingProgress, load_checkpoint
 
 log = logging.getLogger("trajpilot")
 Batch = Any
@@ -54,7 +55,7 @@ class Training:
     loss: Callable[[Batch], Tensor]
     """Scalar loss of one batch; runs in training mode under autocast."""
     measure: Callable[[], Mapping[str, float]]
-    """Scores after an epoch, keys `<split>/<quantity>`; runs in evaluation mode without gradients, in fp32."""
+    """Scores after an epoch, keys `<split>/<quantity>`; runs in evaluation mode without gradients, without autocast."""
     selected: str
     """The key of `measure` that decides which epoch is kept; higher is better."""
 
@@ -71,7 +72,12 @@ class FittedModel:
 
 
 def fit(
-    training: Training, cfg: TrainConfig, folder: Path | None, device: str, epoch_done: EpochDone | None = None
+    training: Training,
+    cfg: TrainConfig,
+    folder: Path | None,
+    device: str,
+    epoch_done: EpochDone | None = None,
+    checkpoint_s: float = 0.0,
 ) -> FittedModel:
     """Train until the epochs are over or dev stops improving, and return the best epoch's weights.
 
@@ -81,23 +87,28 @@ def fit(
         folder: private to this training; holds its checkpoint, from which a second call goes on. None: no checkpoint.
         device: where the model lies; on a CPU one thread is used.
         epoch_done: called with (epoch, most epochs, one line) after every epoch.
+        checkpoint_s: seconds between checkpoints (`RunOptions.checkpoint_s`), which a thread writes while the training
+            goes on; 0: one after every epoch, and the next epoch waits for it. The last epoch always leaves one.
 
     Raises:
         TrainingError: the loss is not finite, there is nothing to train on, or `precision` is still `auto`.
+        StoreIOError: the disk of the checkpoints failed or is full.
     """
-    with seeded(training.seed), one_thread(device):
+    with seeded(training.seed, device), one_thread(device):
         generator = torch.Generator().manual_seed(training.seed)
         optimizer = build_optimizer(training.model, cfg, device)
-        state = load_checkpoint(folder, training.name, training.model, optimizer, generator) or TrainingProgress()
+        trained = Trained(training.name, training.model, optimizer, generator, device)
+        state = load_checkpoint(folder, trained) or TrainingProgress()
         tell_resumed(training.name, training.seed, state.epoch)
-        while not finished(state, cfg):
-            run_epoch(training, cfg, optimizer, generator, state, device)
-            last = finished(state, cfg)
-            if folder is not None and (last or state.epoch % cfg.checkpoint_every == 0):
-                save_checkpoint(folder, training.name, training.model, optimizer, generator, state)
-            if epoch_done is not None:
-                said = f"{training.name}: {training.selected.replace('/', ' ')} {state.scores[-1]:.3f}"
-                epoch_done(state.epoch, cfg.epochs, said)
+        with CheckpointWriter(folder, checkpoint_s, state) as writer:
+            while not finished(state, cfg):
+                run_epoch(training, cfg, optimizer, generator, state, device)
+                has_ended = finished(state, cfg)
+                if writer.is_due(has_ended=has_ended) and (has_ended or state.epoch % cfg.checkpoint_every == 0):
+                    writer.start(trained, state, has_ended=has_ended)
+                if epoch_done is not None:
+                    said = f"{training.name}: {training.selected.replace('/', ' ')} {state.scores[-1]:.3f}"
+                    epoch_done(state.epoch, cfg.epochs, said)
     return FittedModel(state.best, state.best_score, state.best_epoch, list(state.curve))
 
 
@@ -122,18 +133,33 @@ def run_epoch(
     total_steps, step = cfg.epochs * len(batches), state.epoch * len(batches)
     loss_sum = torch.zeros((), device=device)
     training.model.train()
-    for batch in batches:
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, total_steps, cfg)
-        with autocast(cfg, device):
-            loss = training.loss(batch)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(training.model.parameters(), cfg.clip)
-        optimizer.step()
-        loss_sum += loss.detach()
-        step += 1
+    with naming_batch(training.name, cfg, device):
+        for batch in batches:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(step, total_steps, cfg)
+            with autocast(cfg, device):
+                loss = training.loss(batch)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(training.model.parameters(), cfg.clip)
+            optimizer.step()
+            loss_sum += loss.detach()
+            step += 1
     note_epoch(training, state, loss_sum.item() / len(batches))
+
+
+@contextmanager
+def naming_batch(name: str, cfg: TrainConfig, device: str) -> Iterator[None]:
+    """Turn a lack of memory inside the block into an error that names the setting: half a batch is another training."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise TrainingError(
+            f"{name}: a step with batches of {cfg.batch} does not fit into the memory of {device} ({error}); lower the "
+            "batch of its stage, for example with --set predictor.train.batch, or choose a device with more memory"
+        ) from error
 
 
 def note_epoch(training: Training, state: TrainingProgress, loss: float) -> None:
@@ -182,22 +208,30 @@ def build_optimizer(model: nn.Module, cfg: TrainConfig, device: str) -> torch.op
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": cfg.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=cfg.lr, betas=cfg.betas, fused=device.split(":")[0] in ("cpu", "cuda"))
+    return torch.optim.AdamW(groups, lr=cfg.lr, betas=cfg.betas, fused=torch.device(device).type in ("cpu", "cuda"))
 
 
 def autocast(cfg: TrainConfig, device: str) -> torch.autocast:
     """Return the arithmetic of the loss: bf16 autocast, or none for fp32."""
     if cfg.precision == "auto":
         raise TrainingError("the precision is 'auto'; it must be resolved to fp32 or bf16 before training")
-    return torch.autocast(device.split(":")[0], torch.bfloat16, enabled=cfg.precision == "bf16")
+    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=cfg.precision == "bf16")
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed the global random state inside the block and put the caller's state back after it."""
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices):
-        torch.manual_seed(seed)
+def seeded(seed: int, device: str = "cpu") -> Iterator[None]:
+    """Seed the global random state inside the block and put the caller's state back after it.
+
+    Args:
+        seed: of the CPU, and of the device.
+        device: where the block samples; with `cpu`, CUDA is not touched.
+    """
+    on_gpu = device.startswith("cuda") and torch.cuda.is_available()
+    with torch.random.fork_rng([torch.device(device)] if on_gpu else []):
+        torch.default_generator.manual_seed(seed)
+        if on_gpu:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
         yield
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from schemas.training import ScorerConfig
+from trajpilot_core.memory import in_parts
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
 from trajpilot_core.retrieval.bank import ChainView
 from trajpilot_core.retrieval.candidates import Candidates, scores_of, truth_of
@@ -212,14 +213,19 @@ def scorer_loss(
 @torch.no_grad()
 def decide(scorer: GateThenRankScorer, queries: Queries, batch: int) -> tuple[Tensor, Tensor]:
     """Return the float32 gate probability and the long top-ranked candidate, shape (N,); ties by smaller place."""
-    gates, choices = [], []
-    for rows in torch.split(torch.arange(len(queries), device=queries.take.device), batch):
-        gate_B, rank_BK = scorer(inputs_at(queries, rows))
-        gates.append(torch.where(queries.valid[rows].any(1), gate_B.float().sigmoid(), 0.0))
-        choices.append(rank_BK.float().max(dim=1).indices)
-    if not gates:
+    every = torch.arange(len(queries), device=queries.take.device)
+
+    def part(rows: slice) -> tuple[Tensor, Tensor]:
+        """Return gate and choice of some rows, each of shape (n,)."""
+        gate_B, rank_BK = scorer(inputs_at(queries, every[rows]))
+        gate_B = torch.where(queries.valid[rows].any(1), gate_B.float().sigmoid(), 0.0)
+        return gate_B, rank_BK.float().max(dim=1).indices
+
+    what = f"the candidates of one query do not fit into the memory of {every.device}"
+    parts = in_parts(len(queries), batch, part, what, "lower scorer.candidates, or choose another device")
+    if not parts:
         return queries.query.new_zeros(0), queries.take
-    return torch.cat(gates), torch.cat(choices)
+    return torch.cat([gate for gate, _ in parts]), torch.cat([choice for _, choice in parts])
 
 
 def best_threshold(gate_N: Tensor, gain_N: Tensor, horizon_N: Tensor) -> float:

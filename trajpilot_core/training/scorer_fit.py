@@ -108,6 +108,7 @@ def fit_scorers(
     device: str,
     progress: Progress,
     known: StatisticsByChain | None = None,
+    checkpoint_s: float = 0.0,
 ) -> FittedSeed:
     """Fit the paper's scorer, its ablations and Scorer+ on the same queries; every choice is made on dev.
 
@@ -120,18 +121,22 @@ def fit_scorers(
         device: where the models run.
         progress: called with (done, total, what).
         known: what Scorer+ takes from this data in closed form, by chain; what is fitted here is added.
+        checkpoint_s: seconds between checkpoints of each training; 0: one after every epoch.
     """
     total = epochs_of(config)
     collected = collect(data, files, config, seed, device, portion(progress, 0, total), known)
     plus = None
     if collected.plus is not None and config.plus is not None:
-        plus = fit_plus(collected.plus, config.plus, seed, scratch / "scorer_plus", device, portion(progress, 0, total))
+        shown = portion(progress, 0, total)
+        plus = fit_plus(collected.plus, config.plus, seed, scratch / "scorer_plus", device, shown, checkpoint_s)
     before = total - (1 + len(config.ablations)) * config.train.epochs
     ablations: tuple[Ablation | None, ...] = (None, *config.ablations)
     fitted = {}
     for n, ablation in enumerate(ablations):
         own_progress = portion(progress, before + n * config.train.epochs, total)
-        fitted[variant_of(ablation)] = train_scorer(collected, config, ablation, seed, scratch, device, own_progress)
+        fitted[variant_of(ablation)] = train_scorer(
+            collected, config, ablation, seed, scratch, device, own_progress, checkpoint_s
+        )
     return FittedSeed(fitted, plus)
 
 
@@ -209,6 +214,7 @@ def train_scorer(
     scratch: Path,
     device: str,
     progress: Progress,
+    checkpoint_s: float = 0.0,
 ) -> FittedScorer:
     """Train one scorer; without training queries its weights stay as initialised and its gate never opens."""
     train, dev, shape = collected.train, collected.dev, collected.shape
@@ -241,7 +247,7 @@ def train_scorer(
         measure=measure,
         batches=lambda generator: index_batches(len(train), config.train.batch, generator),
     )
-    fitted = fit(training, config.train, scratch / variant_of(ablation), device, progress)
+    fitted = fit(training, config.train, scratch / variant_of(ablation), device, progress, checkpoint_s)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     share = float(opens.float().mean())
     return FittedScorer(fitted.state, shape, _decision(config, dev, len(train), share, kept), fitted.curve)

@@ -52,7 +52,13 @@ class PlusData(NamedTuple):
 
 
 def fit_plus(
-    data: PlusData, config: ScorerPlusConfig, seed: int, scratch: Path, device: str, progress: Progress
+    data: PlusData,
+    config: ScorerPlusConfig,
+    seed: int,
+    scratch: Path,
+    device: str,
+    progress: Progress,
+    checkpoint_s: float = 0.0,
 ) -> FittedPlus:
     """Train the weights of Scorer+; without queries they stay as they begin and its gate never opens.
 
@@ -63,6 +69,7 @@ def fit_plus(
         scratch: folder of the checkpoint.
         device: where the tensors lie.
         progress: called with (done, total, what).
+        checkpoint_s: seconds between checkpoints; 0: one after every epoch.
     """
     n_queries, n_dev = (sum(len(q) for q in queries.values()) for queries in (data.train, data.dev))
     with seeded(seed):
@@ -90,7 +97,7 @@ def fit_plus(
             scorer, data.train[batch[0]], batch[1].to(device), data.statistics[batch[0].chain]
         ),
     )
-    fitted = fit(training, config.train, scratch, device, progress)
+    fitted = fit(training, config.train, scratch, device, progress, checkpoint_s)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     decision = PlusDecision(
         threshold=kept.get("threshold", NEVER),

@@ -1,5 +1,6 @@
 """Exact search, bank, exclusions and roll-out."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,9 @@ from torch.testing import assert_close
 
 from trajpilot_core.data.chains import chains_of, fit_takes, query_takes
 from trajpilot_core.errors import InputError, LeakError
+from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.retrieval import bank as bank_module
+from trajpilot_core.retrieval import candidates as candidates_module
 from trajpilot_core.retrieval.bank import build_bank, chain_view, check_bank, check_pool, endpoint_keys, retrieve
 from trajpilot_core.retrieval.candidates import find_candidates, label_votes, pool_mean, pool_weights
 from trajpilot_core.retrieval.search import Exclusion, top_k
@@ -252,3 +255,77 @@ def test_cross_fitting_keeps_every_querys_fold_out_of_its_bank():
         bank = build_bank(chain_view(data, files, chain, 0, "cpu"), 3, "visual")
         assert not torch.isin(bank.take, query_takes(data, chain)).any()
         assert (data.fold[bank.take] != chain.fold).all()
+
+
+def allowed() -> tuple[object, str]:
+    products = torch.backends.cuda.matmul
+    return products.allow_bf16_reduced_precision_reduction, torch.get_float32_matmul_precision()
+
+
+@pytest.fixture
+def loose() -> Iterator[tuple[object, str]]:
+    """A process that has allowed every reduced precision, as it is by default for bf16."""
+    before = allowed()
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True
+    torch.set_float32_matmul_precision("high")
+    yield allowed()
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = before[0]
+    torch.set_float32_matmul_precision(before[1])
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, fails: bool) -> list[tuple[object, str]]:
+    """Note what is allowed at every product, which may fail."""
+    seen: list[tuple[object, str]] = []
+    product = torch.Tensor.__matmul__
+
+    def noted(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        seen.append(allowed())
+        if fails:
+            raise torch.OutOfMemoryError("planted")
+        return product(left, right)
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", noted)
+    return seen
+
+
+@pytest.mark.parametrize("low_precision", [False, True])
+def test_the_coarse_product_sums_in_float32_and_the_process_keeps_its_setting(
+    monkeypatch: pytest.MonkeyPatch, loose: tuple[object, str], low_precision: bool
+) -> None:
+    seen = watched(monkeypatch, fails=False)
+    key = torch.eye(8)
+    assert top_k(key, key, 1, 2, low_precision=low_precision, chunk=4).index[:, 0].tolist() == list(range(8))
+    assert seen == [(False, "highest")] * 2, "one product per chunk"
+    assert allowed() == loose == (True, "high")
+
+
+def test_a_product_that_fails_leaves_the_setting_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, loose: tuple[object, str]
+) -> None:
+    seen = watched(monkeypatch, fails=True)
+    with pytest.raises(torch.OutOfMemoryError):
+        top_k(torch.eye(8), torch.eye(8), 1, 2, low_precision=True)
+    assert seen == [(False, "highest")]
+    assert allowed() == loose
+
+
+@pytest.mark.parametrize("full", [1, 2, 3])
+def test_memory_that_runs_out_in_a_roll_out_changes_no_plan(view, monkeypatch, full):
+    bank, rows = build_bank(view, 4, "action"), torch.arange(12)
+    monkeypatch.setattr(candidates_module, "ROLL_OUT_PLANS", 4 * SCORER.candidates)
+    expected, sizes = find_candidates(view, bank, rows, SCORER), []
+    roll_out = CausalPredictor.roll_out
+
+    def planted(self, start, goal, ends, mids, horizon):
+        sizes.append(len(mids))
+        if len(sizes) == full:
+            raise torch.OutOfMemoryError("planted")
+        return roll_out(self, start, goal, ends, mids, horizon)
+
+    monkeypatch.setattr(CausalPredictor, "roll_out", planted)
+    found = find_candidates(view, bank, rows, SCORER)
+    assert_close(found.plans, expected.plans)
+    assert_close(found.ends, expected.ends)
+    assert sizes[:full] == [4] * full
+    assert sum(sizes) == len(rows) + 4, "the parts before it are not done again"
+    assert max(sizes[full:]) == 2

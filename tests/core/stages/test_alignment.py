@@ -15,7 +15,8 @@ from trajpilot_core.data.planning import load_motion_data
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
 from trajpilot_core.stages import alignment
-from trajpilot_core.training.dev_scores import recall_at
+from trajpilot_core.training import dev_scores
+from trajpilot_core.training.dev_scores import recalls_at
 
 TRAIN = TrainConfig(epochs=8, patience=None, lr=3e-3, batch=32, precision="fp32")
 CFG = AlignmentConfig(width=32, layers=1, heads=2, hidden=64, folds=1, seeds=(0,), train=TRAIN)
@@ -47,10 +48,25 @@ def test_the_scale_keeps_zero_motion_at_zero_and_never_divides_by_zero() -> None
 def test_recall_ranks_by_cosine_with_ties_to_the_smaller_id() -> None:
     bank = torch.eye(4)
     predicted = torch.tensor([[0.9, 0.1, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]])
-    assert recall_at(predicted, bank, torch.tensor([0, 0]), 1) == 1.0
-    assert recall_at(predicted, bank, torch.tensor([1, 1]), 1) == 0.0
-    assert recall_at(predicted, bank, torch.tensor([1, 1]), 2) == 1.0
-    assert recall_at(predicted, bank, torch.tensor([2, 3]), 3) == 0.5
+    assert recalls_at(predicted, bank, torch.tensor([0, 0]), (1,))[1] == 1.0
+    assert recalls_at(predicted, bank, torch.tensor([1, 1]), (1,))[1] == 0.0
+    assert recalls_at(predicted, bank, torch.tensor([1, 1]), (2,))[2] == 1.0
+    assert recalls_at(predicted, bank, torch.tensor([2, 3]), (3,))[3] == 0.5
+
+
+def test_recalls_of_several_k_rank_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranked: list[int] = []
+    ranks = dev_scores.ranks_of
+    monkeypatch.setattr(dev_scores, "ranks_of", lambda s, ids: (ranked.append(len(s)), ranks(s, ids))[1])
+    generator = torch.Generator().manual_seed(0)
+    predicted, bank = torch.randn(5000, 4, generator=generator), torch.randn(30, 4, generator=generator)
+    ids = torch.randint(30, (5000,), generator=generator)
+    found = recalls_at(predicted, bank, ids, (1, 5))
+    assert ranked == [2048, 2048, 904]
+    order = (predicted @ bank.T).argsort(dim=1, descending=True)
+    for k in (1, 5):
+        assert found[k] == pytest.approx(float((order[:, :k] == ids[:, None]).any(1).double().mean()))
+    assert all(value != value for value in recalls_at(predicted[:0], bank, ids[:0], (1, 5)).values())
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +122,7 @@ def test_the_stored_model_is_the_best_epoch_with_the_scale_of_the_fitting_takes(
     dev = data.take_split[data.segment_take] == 1
     rows = aligned.tables["alignment_curves"].to_pylist()
     best = max(r["value"] for r in rows if (r["split"], r["quantity"]) == ("dev", "R@5"))
-    assert recall_at(trajectory_latents(model, data.motions[dev]), data.bank, data.labels[dev], 5) == best
+    assert recalls_at(trajectory_latents(model, data.motions[dev]), data.bank, data.labels[dev], (5,))[5] == best
     assert not any(p.requires_grad for p in model.parameters())
 
 

@@ -1,6 +1,7 @@
 """The predictor stage on a small procedure graph: what it writes, what helps, and that workers change nothing."""
 
 import json
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +20,21 @@ from trajpilot_core.data import chains
 from trajpilot_core.data.chains import chains_of, load_chain_models, read_model_files, trajectory_latents
 from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.errors import TrainingError
+from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.stages import alignment, predictor
+from trajpilot_core.training import dev_scores
 from trajpilot_core.training.convergence import judge_trained
-from trajpilot_core.training.fit_predictor import PredictorTask, kept, new_predictor, variant_latents, window_loss
+from trajpilot_core.training.fit_predictor import (
+    MANY_WINDOWS,
+    PredictorTask,
+    dev_arithmetic,
+    kept,
+    measurer,
+    new_predictor,
+    variant_latents,
+    window_loss,
+)
+from trajpilot_core.training.loop import seeded
 
 TRAIN = TrainConfig(epochs=6, patience=None, lr=3e-3, batch=32, precision="fp32")
 ALIGNMENT = AlignmentConfig(width=32, layers=1, heads=2, hidden=64, folds=1, seeds=(0,), train=TRAIN.replace(epochs=12))
@@ -216,3 +229,69 @@ def test_windows_without_a_step_to_plan_are_refused_before_anything_is_trained()
     data = planning_data(World(horizons=(2, 3)))
     with pytest.raises(TrainingError, match="windows of 2 segments leave no step to plan between Start and Goal"):
         predictor.make_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu")
+
+
+def small_task(n_dev: int) -> PredictorTask:
+    """A task of random tensors with so many dev windows of three and of five segments, half each."""
+    generator = torch.Generator().manual_seed(0)
+    bank = torch.nn.functional.normalize(torch.randn(40, 16, generator=generator), dim=-1)
+    labels = torch.randint(40, (300,), generator=generator)
+    dev = {h: torch.randint(300, (n_dev // 2, h), generator=generator) for h in (3, 5)}
+    features = torch.randn(300, 1, 24, generator=generator).half()
+    latents = torch.randn(300, 16, generator=generator)
+    return PredictorTask(features, latents, labels, bank, torch.arange(300), dev, dev, 5)
+
+
+@pytest.mark.parametrize("full", [1, 2, 3, 4])
+def test_memory_that_runs_out_in_the_dev_measure_changes_no_score(monkeypatch: pytest.MonkeyPatch, full: int) -> None:
+    task = small_task(24)
+    with seeded(0):
+        model = new_predictor(task, CFG).eval()
+    monkeypatch.setattr(dev_scores, "ROWS_PER_CALL", 6)
+    sizes: list[int] = []
+    forward = CausalPredictor.forward
+
+    def planted(self: CausalPredictor, start: torch.Tensor, *rest: object) -> torch.Tensor:
+        sizes.append(len(start))
+        if len(sizes) == full:
+            raise torch.OutOfMemoryError("planted")
+        return forward(self, start, *rest)  # type: ignore[arg-type]
+
+    with torch.no_grad():
+        expected = measurer(model, task, "traj")()
+        monkeypatch.setattr(CausalPredictor, "forward", planted)
+        assert measurer(model, task, "traj")() == expected
+    assert sum(sizes) == 24 + 6, "the parts before it are not done again"
+    assert 3 in sizes
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "n_dev", "in_bf16"),
+    [
+        ("cpu", "bf16", MANY_WINDOWS, False),
+        ("cpu", "fp32", MANY_WINDOWS, False),
+        ("cuda", "fp32", MANY_WINDOWS, False),
+        ("cuda", "bf16", MANY_WINDOWS - 2, False),
+        ("cuda", "bf16", MANY_WINDOWS, True),
+        ("cuda:1", "bf16", MANY_WINDOWS, True),
+    ],
+)
+def test_dev_is_measured_in_bf16_on_a_gpu_with_many_windows_only(
+    device: str, precision: str, n_dev: int, in_bf16: bool
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch without a GPU says that it switches autocast off
+        found = dev_arithmetic(small_task(n_dev), TRAIN.replace(precision=precision), device)
+    asked = isinstance(found, torch.autocast) and found.device == "cuda" and precision == "bf16"
+    assert asked == in_bf16
+
+
+def test_a_model_in_bf16_answers_in_fp32_and_agrees_on_nearly_all_mids() -> None:
+    task = small_task(4000)
+    with seeded(0):
+        model = new_predictor(task, CFG).eval()
+    with torch.no_grad():
+        plain = measurer(model, task, "traj")()
+        rounded = measurer(model, task, "traj", torch.autocast("cpu", torch.bfloat16))()
+    assert plain.keys() == rounded.keys()
+    assert plain["dev/M@1"] == pytest.approx(rounded["dev/M@1"], abs=0.01)

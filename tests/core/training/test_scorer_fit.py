@@ -273,3 +273,25 @@ def test_decisions_do_not_depend_on_the_batch():
     one, other = decide(scorer, queries, 3), decide(scorer, queries, 100)
     assert_close(one[0], other[0])
     assert torch.equal(one[1], other[1])
+
+
+@pytest.mark.parametrize("full", [1, 2, 3, 4])
+def test_memory_that_runs_out_at_any_call_changes_no_decision(monkeypatch, full):
+    queries, _, _ = collected(split=1)
+    torch.manual_seed(0)
+    width = queries.query.shape[1]
+    scorer = GateThenRankScorer(ScorerConfig.model_validate(SCORER.model_dump()), ScorerShape(width, 16, 2)).eval()
+    expected, sizes = decide(scorer, queries, 3), []
+    forward = GateThenRankScorer.forward
+
+    def planted(self, inputs):
+        sizes.append(len(inputs.query))
+        if len(sizes) == full:
+            raise torch.OutOfMemoryError("planted")
+        return forward(self, inputs)
+
+    monkeypatch.setattr(GateThenRankScorer, "forward", planted)
+    found = decide(scorer, queries, 3)
+    assert_close(found[0], expected[0])
+    assert torch.equal(found[1], expected[1])
+    assert sizes == [3] * full + [1] * (len(queries) - 3 * (full - 1)), "the parts before it are not done again"

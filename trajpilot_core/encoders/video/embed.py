@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from schemas.config import FeatureConfig
 from trajpilot_core.encoders.video.base import VideoEncoder
 from trajpilot_core.encoders.video.registry import load_video_encoder, video_encoder_spec
-from trajpilot_core.errors import InputError
+from trajpilot_core.memory import in_parts
 
 log = logging.getLogger("trajpilot")
 
@@ -51,17 +51,16 @@ class Embedder:
         Raises:
             InputError: one clip alone does not fit into memory.
         """
-        done: list[NDArray[np.float16]] = []
-        at = 0
-        while at < len(frames):
-            part = frames[at : at + self.batch]
-            try:
-                done.append(self._embed_full(part))
-            except torch.OutOfMemoryError as error:
-                self._halve(error)
-                continue
-            at += len(part)
-        return np.concatenate(done)
+        what = f"one clip of {self.config.n_frames} frames of {self.config.size_px} px"
+        parts = in_parts(
+            len(frames),
+            self.batch,
+            lambda rows: self._embed_full(frames[rows]),
+            f"{what} does not fit into the memory of {self.device} with {self.config.model}",
+            "choose a smaller model with --set features.model",
+            self._halved,
+        )
+        return np.concatenate(parts)
 
     def _embed_full(self, part: NDArray[np.uint8]) -> NDArray[np.float16]:
         """Encode at most `batch` clips, filled up to `batch`."""
@@ -69,18 +68,11 @@ class Embedder:
         full[: len(part)] = part
         return self.encoder.embed(full)[: len(part)]
 
-    def _halve(self, error: torch.OutOfMemoryError) -> None:
-        """Halve the batch, and say so the first time."""
-        if self.batch == 1:
-            raise InputError(
-                f"one clip of {self.config.n_frames} frames of {self.config.size_px} px does not fit into the memory "
-                f"of {self.device} with {self.config.model}: {error}; choose a smaller model with --set features.model"
-            ) from error
+    def _halved(self, batch: int) -> None:
+        """Go on with a smaller batch, and say so the first time."""
         level = logging.WARNING if self.batch == self.config.batch else logging.DEBUG
-        self.batch //= 2
-        log.log(level, "features: out of memory; going on with batches of %d", self.batch)
-        if self.device.startswith("cuda"):
-            torch.cuda.empty_cache()
+        self.batch = batch
+        log.log(level, "features: out of memory; going on with batches of %d", batch)
 
 
 def load_embedder(cfg: FeatureConfig, device: str, scratch: Path) -> Embedder:

@@ -13,6 +13,7 @@ from schemas.config import FeatureConfig
 from schemas.vjepa import TUBELET
 from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.encoders.video.vjepa_checkpoint import load_encoder
+from trajpilot_core.engine.resolve import gpu_has_bf16
 from trajpilot_core.errors import CheckpointError
 
 log = logging.getLogger("trajpilot")
@@ -118,7 +119,7 @@ def with_weights(path: str, cfg: FeatureConfig, device: str) -> FrozenVjepa:
 
 def in_bf16(cfg: FeatureConfig, device: str) -> bool:
     """Return whether the network computes in bf16."""
-    return cfg.precision == "bf16" or (cfg.precision == "auto" and device != "cpu")
+    return cfg.precision == "bf16" or (cfg.precision == "auto" and device != "cpu" and gpu_has_bf16(device))
 
 
 def encoder_digest(cfg: FeatureConfig, checkpoint_sha256: str, bf16: bool) -> str:

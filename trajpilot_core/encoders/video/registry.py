@@ -59,7 +59,7 @@ def load_video_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> VideoE
 
     Args:
         cfg: model, weights, arithmetic.
-        device: cpu or cuda.
+        device: cpu, cuda or cuda:<number>.
         scratch: private folder, for an encoder that writes its own weights.
 
     Raises:

@@ -95,7 +95,7 @@ def random_vjepa(cfg: FeatureConfig, device: str) -> FrozenVjepa:
 def matrix_tera_hz(device: str, dtype: torch.dtype, rounds: int = 5) -> float:
     """Time square matrix products and return the best rate, 1e12 operations per second (two per multiply and add)."""
     best = 0.0
-    for side in GPU_SIDES if device == "cuda" else CPU_SIDES:
+    for side in GPU_SIDES if device.startswith("cuda") else CPU_SIDES:
         a = torch.randn(side, side, device=device, dtype=dtype)
         best = max(best, 2 * side**3 / _seconds(lambda a=a: a @ a, device, rounds) / 1e12)  # type: ignore[misc]
     return best
@@ -107,8 +107,8 @@ def _seconds(call: Callable[[], Tensor | NDArray[Any]], device: str, rounds: int
     for _ in range(rounds + 1):
         began = time.perf_counter()
         call()
-        if device == "cuda":
-            torch.cuda.synchronize()
+        if device.startswith("cuda"):
+            torch.cuda.synchronize(device)
         times_s.append(time.perf_counter() - began)
     return statistics.median(times_s[1:])
 

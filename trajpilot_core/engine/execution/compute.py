@@ -76,7 +76,8 @@ def _runtime(work: KeyedStage, job: ComputeContext) -> Runtime:
     scratch = job.scratch or scratch_folder(job.run, f"{work.resolved.stage.name}-{work.key[:16]}")
     with naming_failures("make the scratch folder", scratch):
         scratch.mkdir(parents=True, exist_ok=True)
-    return Runtime(job.run.data_root, resolve_device(job.run.device), job.run.workers, scratch, job.progress)
+    run = job.run
+    return Runtime(run.data_root, resolve_device(run.device), run.workers, scratch, job.progress, run.checkpoint_s)
 
 
 def _compute_whole(work: KeyedStage, job: ComputeContext) -> Manifest:

@@ -74,14 +74,14 @@ def load_pi3(cfg: Pi3Config, device: str) -> Pi3Model:
 
     Args:
         cfg: which model, and whose weights; its precision is written out (`auto` counts as fp32).
-        device: `cpu` or `cuda`.
+        device: `cpu`, `cuda` or `cuda:<number>`.
 
     Raises:
         InputError: the package or the weights are missing, or bf16 is asked for on a CPU.
         CheckpointError: the weights are damaged, of another model, or have another digest.
     """
     module, name = MODELS[cfg.model]
-    if cfg.precision == "bf16" and device != "cuda":
+    if cfg.precision == "bf16" and not device.startswith("cuda"):
         raise InputError("pi3.precision bf16 needs a GPU; use auto or fp32")
     try:
         build = getattr(importlib.import_module(module), name)

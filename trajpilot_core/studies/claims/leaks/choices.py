@@ -26,7 +26,7 @@ from trajpilot_core.data.planning import SPLITS, load_motion_data
 from trajpilot_core.retrieval.bank import ChainView, chain_view
 from trajpilot_core.stages.predictor import make_task
 from trajpilot_core.studies.claims.leaks.context import LeakContext, Miss, none_of, not_run, worst_of
-from trajpilot_core.training.dev_scores import recall_at
+from trajpilot_core.training.dev_scores import recalls_at
 from trajpilot_core.training.fit_predictor import measurer
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_file import FINAL, scorer_config
@@ -81,7 +81,7 @@ def encoder_miss(material: LeakContext, view: ChainView, seed: int) -> Miss:
     data, name = load_motion_data(material.inputs), f"{view.chain.name}/e_tau"
     dev = (data.take_split[data.segment_take] == DEV).nonzero()[:, 0]
     latents = trajectory_latents(view.models.e_tau, data.motions[dev])
-    found = recall_at(latents, data.bank, data.labels[dev], 5)
+    found = recalls_at(latents, data.bank, data.labels[dev], (5,))[5]
     return _miss(name, seed, found, curve_of(material, "alignment_curves", name, seed, "R@5"))
 
 

@@ -82,7 +82,7 @@ def publish(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         config_digest=digest_of(cfg, recipes),
         machine=machine(),
-        device="cuda" if runs.device == "cuda" else "cpu",
+        device="cuda" if runs.device.startswith("cuda") else "cpu",
         jobs=jobs,
         first_started=started[0] if started else "",
         last_started=started[-1] if started else "",

@@ -1,0 +1,169 @@
+"""Which device a run gets, whether it computes in bf16, and what is said where neither is as one may think."""
+
+import logging
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from schemas.config import FeatureConfig, PipelineConfig, RunOptions
+from trajpilot_core.encoders.video.frozen_vjepa import in_bf16
+from trajpilot_core.engine import resolve
+from trajpilot_core.engine.resolve import gpu_count, gpu_has_bf16, resolve_device, resolve_precision
+from trajpilot_core.errors import InputError
+from trajpilot_core.retrieval.search import bf16_is_fast
+from trajpilot_core.training.loop import autocast, build_optimizer
+
+VOLTA, TURING, AMPERE, HOPPER = (7, 0), (7, 5), (8, 0), (9, 0)
+Machine = Callable[..., None]
+
+
+def forget() -> None:
+    for cached in (resolve.resolve_device, resolve.gpu_capabilities, resolve.gpu_has_bf16, bf16_is_fast):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """Pretend that torch is a CUDA build and that the driver lists these devices."""
+
+    def pretend(*capabilities: tuple[int, int]) -> None:
+        forget()
+        monkeypatch.setattr(resolve, "_torch_has_cuda", lambda: True)
+        monkeypatch.setattr(resolve, "_driver_devices", lambda: capabilities)
+
+    forget()
+    yield pretend
+    forget()
+
+
+def test_a_gpu_with_a_number_is_used_as_such(machine: Machine) -> None:
+    machine(HOPPER, HOPPER)
+    asked = ("auto", "cpu", "cuda", "cuda:0", "cuda:1")
+    assert [resolve_device(device) for device in asked] == ["cuda", "cpu", "cuda", "cuda:0", "cuda:1"]
+    assert RunOptions(device="cuda:1").device == "cuda:1"
+
+
+def test_a_gpu_that_is_not_there_is_refused_and_the_last_one_named(machine: Machine) -> None:
+    machine(HOPPER, HOPPER)
+    with pytest.raises(InputError, match="cuda:2 was asked for, but the last CUDA device is cuda:1"):
+        resolve_device("cuda:2")
+    machine()
+    with pytest.raises(InputError, match=r"device cuda:0 was asked for, but torch is a CPU build or no CUDA device"):
+        resolve_device("cuda:0")
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        ("mps", r"Apple's GPUs \(mps\) are not supported"),
+        ("rocm", r"AMD's GPUs \(rocm\) are not supported"),
+        ("hip:0", r"AMD's GPUs \(hip\) are not supported"),
+        ("tpu", "no such device; use auto, cpu, cuda, or cuda:1"),
+        ("cuda:", "no such device"),
+        ("cuda:x", "no such device"),
+    ],
+)
+def test_other_devices_are_refused_by_name(machine: Machine, device: str, said: str) -> None:
+    machine(HOPPER)
+    with pytest.raises(ValidationError, match=said):
+        RunOptions(device=device)
+    with pytest.raises(InputError, match=said):
+        resolve_device(device)
+
+
+def test_a_build_of_torch_for_amd_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve, "_torch_has", lambda platform: platform == "hip")
+    with pytest.raises(InputError, match="torch is a ROCm build, which is not supported"):
+        resolve_device("cuda")
+
+
+def test_auto_without_a_driver_says_once_that_the_cpu_is_used(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine()
+    assert [resolve_device("auto") for _ in range(3)] == ["cpu"] * 3
+    assert caplog.messages == [
+        "device auto: torch is a CUDA build, but no driver lists a GPU here; the models run on the CPU"
+    ]
+
+
+def test_auto_with_a_cpu_build_says_nothing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(resolve, "_torch_has", lambda platform: False)
+    assert resolve_device("auto") == "cpu"
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision"), [(VOLTA, "fp32"), (TURING, "fp32"), (AMPERE, "bf16"), (HOPPER, "bf16")]
+)
+def test_bf16_needs_compute_capability_8(machine: Machine, capability: tuple[int, int], precision: str) -> None:
+    machine(capability)
+    config = PipelineConfig()
+    assert resolve_precision(config.features, "cuda").precision == precision
+    assert resolve_precision(config.predictor, "cuda").train.precision == precision
+    assert in_bf16(FeatureConfig(precision="auto"), "cuda") == (precision == "bf16")
+    asked = config.features.replace(precision="bf16")
+    assert resolve_precision(asked, "cuda").precision == "bf16", "what was asked for is not overruled"
+
+
+def test_every_gpu_has_its_own_answer_and_an_old_one_is_named_once(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine(TURING, HOPPER)
+    with caplog.at_level(logging.WARNING, "trajpilot"):
+        found = [gpu_has_bf16(device) for device in ("cuda", "cuda:1", "cuda", "cuda:1")]
+    assert found == [False, True, False, True]
+    assert caplog.messages == ["cuda has compute capability 7.5 and bf16 needs 8.0: precision auto means fp32 there"]
+
+
+@pytest.mark.parametrize(("capability", "fast"), [(TURING, False), (AMPERE, True)])
+def test_the_search_rounds_to_bf16_only_where_a_gpu_multiplies_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], fast: bool
+) -> None:
+    asked: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda d: (asked.append(d), capability)[1])
+    assert bf16_is_fast(torch.device("cuda:1")) == fast
+    assert asked == [torch.device("cuda:1")]
+
+
+def test_a_training_on_a_numbered_gpu_has_the_arithmetic_of_any() -> None:
+    train = PipelineConfig().predictor.train.replace(precision="bf16")
+    optimizer = build_optimizer(torch.nn.Linear(2, 2), train, "cuda:1")
+    assert optimizer.defaults["fused"]
+    assert autocast(train.replace(precision="fp32"), "cuda:1").device == "cuda"
+
+
+FAKE_DRIVER = """
+int cuInit(unsigned flags) { return 0; }
+int cuDeviceGetCount(int *n) { *n = 2; return 0; }
+int cuDeviceGet(int *device, int number) { *device = number; return 0; }
+int cuDeviceGetAttribute(int *out, int which, int device) {
+    *out = which == 75 ? (device ? 9 : 7) : which == 76 ? (device ? 0 : 5) : -1; return 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="a driver is compiled")
+def test_the_driver_is_asked_also_where_only_the_library_path_leads_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fake.c").write_text(FAKE_DRIVER)
+    command = ["cc", "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(tmp_path / "fake.c")]
+    subprocess.run(command, check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", os.pathsep.join([str(tmp_path), os.environ.get("LD_LIBRARY_PATH", "")]))
+    assert resolve._driver_devices() == (TURING, HOPPER)
+
+
+def test_a_driver_that_is_not_there_lists_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve, "ASK_DRIVER", resolve.ASK_DRIVER.replace("libcuda.so.1", "libnowhere.so.1"))
+    monkeypatch.setattr(resolve, "_torch_has", lambda platform: True)
+    assert gpu_count() == 0
+    assert resolve.gpu_capabilities() == ()

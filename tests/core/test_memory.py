@@ -1,0 +1,113 @@
+"""Memory that runs out at the n-th call: the same results from smaller parts, and what is done is not done again."""
+
+import itertools
+import logging
+import weakref
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from trajpilot_core.errors import InputError
+from trajpilot_core.memory import SAID, in_parts, is_out_of_memory
+
+ERRORS = [torch.OutOfMemoryError("planted"), *(RuntimeError(f"CUDA error: {said} when calling x") for said in SAID)]
+ROWS = torch.arange(23.0)
+
+
+def failing(
+    work: Callable[[slice], Tensor], at: set[int], error: RuntimeError = ERRORS[0]
+) -> Callable[[slice], Tensor]:
+    """Let some calls of `work`, counted from 1, find no memory."""
+    calls = itertools.count(1)
+
+    def planted(rows: slice) -> Tensor:
+        if next(calls) in at:
+            raise error
+        return work(rows)
+
+    return planted
+
+
+def squares(rows: slice) -> Tensor:
+    return ROWS[rows] ** 2
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: str(error)[:30])
+@pytest.mark.parametrize("at", [{1}, {2}, {3}, {1, 2, 3}, {2, 4}])
+def test_a_lack_of_memory_at_any_call_changes_nothing(error: RuntimeError, at: set[int]) -> None:
+    parts = in_parts(len(ROWS), 8, failing(squares, at, error), "one row does not fit", "wait")
+    assert torch.equal(torch.cat(parts), ROWS**2)
+
+
+def test_finished_parts_are_not_done_again_and_later_ones_are_smaller(caplog: pytest.LogCaptureFixture) -> None:
+    done: list[slice] = []
+
+    def noted(rows: slice) -> Tensor:
+        done.append(rows)
+        return squares(rows)
+
+    in_parts(23, 8, failing(noted, {2}), "one row does not fit", "wait")
+    assert [(rows.start, rows.stop) for rows in done] == [(0, 8), (8, 12), (12, 16), (16, 20), (20, 23)]
+    assert caplog.messages == ["out of memory; going on with 4 rows at once"]
+
+
+def test_a_single_row_that_does_not_fit_is_named_with_what_to_do() -> None:
+    with pytest.raises(InputError, match="one row does not fit: planted; wait"):
+        in_parts(23, 8, failing(squares, set(range(1, 99))), "one row does not fit", "wait")
+
+
+def test_work_that_fills_its_parts_is_halved_down_to_one_and_is_told() -> None:
+    sizes: list[int] = []
+    parts = in_parts(1, 8, failing(squares, {1, 2, 3}), "one row does not fit", "wait", sizes.append)
+    assert sizes == [4, 2, 1]
+    assert torch.equal(torch.cat(parts), ROWS[:1] ** 2)
+
+
+def test_no_rows_are_no_work() -> None:
+    assert in_parts(0, 8, failing(squares, {1}), "one row does not fit", "wait") == []
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory() -> None:
+    with pytest.raises(RuntimeError, match="shapes"):
+        in_parts(23, 8, failing(squares, {1}, RuntimeError("shapes do not match")), "one row does not fit", "wait")
+    assert not is_out_of_memory(RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED"))
+
+
+def test_the_tensors_of_a_failed_part_are_free_before_the_next_is_tried() -> None:
+    held: list[weakref.ref[Tensor]] = []
+    alive: list[bool] = []
+
+    def work(rows: slice) -> Tensor:
+        alive.extend(ref() is not None for ref in held)
+        big = torch.ones(1000)
+        if not held:
+            held.append(weakref.ref(big))
+            raise torch.OutOfMemoryError("planted")
+        return big[rows]
+
+    in_parts(4, 4, work, "one row does not fit", "wait")
+    assert alive == [False, False]
+
+
+def test_a_second_attempt_inside_the_handler_would_still_hold_them() -> None:
+    """The planted fault: what `in_parts` does not do."""
+    held: list[weakref.ref[Tensor]] = []
+
+    def work() -> None:
+        big = torch.ones(1000)
+        held.append(weakref.ref(big))
+        raise torch.OutOfMemoryError("planted")
+
+    try:
+        work()
+    except torch.OutOfMemoryError:
+        assert held[0]() is not None
+    assert held[0]() is None
+
+
+def test_the_log_of_work_that_is_told_is_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "trajpilot"):
+        in_parts(1, 8, failing(squares, {1}), "one row does not fit", "wait", lambda size: None)
+    assert caplog.messages == []
