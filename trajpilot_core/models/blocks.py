@@ -74,7 +74,7 @@ class TransformerBlock(nn.Module):
         return x_BTD + self.hidden(self.hidden_norm(x_BTD)), own
 
 
-def ends(x_BHx: Tensor) -> Tensor:
+def ends_of(x_BHx: Tensor) -> Tensor:
     """Return (B, 2, ...), first and last step of (B, H, ...); a list as index is uploaded in every call."""
     return torch.stack([x_BHx[:, 0], x_BHx[:, -1]], dim=1)
 

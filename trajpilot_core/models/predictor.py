@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.training import PredictorConfig
-from trajpilot_core.models.blocks import Attention, KeysValues, TransformerBlock, ends, feed_forward, table
+from trajpilot_core.models.blocks import Attention, KeysValues, TransformerBlock, ends_of, feed_forward, table
 
 START, GOAL, MID = 0, 1, 2
 
@@ -117,7 +117,7 @@ class CausalPredictor(nn.Module):
             horizon: H, from 3 to the model's max_horizon.
             goal_seen_B: bool; false zeroes the goal's tokens, its trajectory included (D 16). None: all seen.
         """
-        context_BTW = self.context_tokens(start_BCD, goal_BCD, ends(latents_BHE), horizon, goal_seen_B)
+        context_BTW = self.context_tokens(start_BCD, goal_BCD, ends_of(latents_BHE), horizon, goal_seen_B)
         x_BTW = torch.cat([context_BTW, self.mid_tokens(latents_BHE[:, 1:-1], horizon)], dim=1)
         mask = structured_mask(self.context, horizon - 2, device=x_BTW.device)
         for block in self.blocks:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from schemas.training import ScorerPlusConfig
-from trajpilot_core.models.blocks import ends
+from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.role_chain import (
     TINY,
     RoleChain,
@@ -138,7 +138,7 @@ class ScorerPlus(nn.Module):
         """Return the model of B queries' sequences."""
         statistics = roles.statistics
         unary_BHV = self._unary(inputs, statistics.bank)
-        weight_BT = self._weights(inputs.manner, ends(unary_BHV).softmax(-1), statistics)
+        weight_BT = self._weights(inputs.manner, ends_of(unary_BHV).softmax(-1), statistics)
         taken_BV = (weight_BT @ _odds(-self.clash.exp() * statistics.clash).T).clamp_min(TINY).log()
         preference_BV = weight_BT @ roles.preference + roles.common
         prior_BV = self.prior.exp() * (preference_BV / preference_BV.sum(1, keepdim=True) + 1e-4).log()

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from schemas.training import ScorerConfig
 from trajpilot_core.data.planning import PlanningData
+from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.models.ranking import truth_ranks
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, endpoint_keys, no_traj_plans, person_codes, retrieve
@@ -121,9 +122,9 @@ def roll_out(model: CausalPredictor, view: ChainView, segments_BH: Tensor, mids_
     step = max(1, ROLL_OUT_PLANS // mids_BKME.shape[1])
     for segments, mids in zip(batches(segments_BH, step), batches(mids_BKME, step), strict=True):
         first, last = segments[:, 0], segments[:, -1]
-        features, own = view.data.features, view.latents[segments[:, [0, -1]]]
+        features, own = view.data.features, view.latents[ends_of(segments)]
         out_BKHE = model.roll_out(features[first], features[last], own, mids, horizon)
-        ends.append(out_BKHE[:, 0, [0, -1]])
+        ends.append(ends_of(out_BKHE[:, 0]))
         plans.append(out_BKHE[:, :, 1:-1])
     if not ends:
         return mids_BKME.new_zeros(0, 2, width), mids_BKME
