@@ -74,6 +74,11 @@ class TransformerBlock(nn.Module):
         return x_BTD + self.hidden(self.hidden_norm(x_BTD)), own
 
 
+def ends_of(x_BHx: Tensor) -> Tensor:
+    """Return (B, 2, ...), first and last step of (B, H, ...); a list as index is uploaded in every call."""
+    return torch.stack([x_BHx[:, 0], x_BHx[:, -1]], dim=1)
+
+
 def table(rows: int, width: int) -> nn.Parameter:
     """Return a learned table (rows, D) of small random vectors, from the global random state."""
     return nn.Parameter(torch.randn(rows, width) * INIT_STD)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.training import PredictorConfig
-from trajpilot_core.models.blocks import Attention, KeysValues, TransformerBlock, feed_forward, table
+from trajpilot_core.models.blocks import Attention, KeysValues, TransformerBlock, ends_of, feed_forward, table
 
 START, GOAL, MID = 0, 1, 2
 
@@ -33,15 +33,15 @@ class PredictorShape(NamedTuple):
         return cls(**json.loads(text))
 
 
-def structured_mask(context: int, mids: int, plans: int = 1) -> Tensor:
+def structured_mask(context: int, mids: int, plans: int = 1, device: torch.device | None = None) -> Tensor:
     """Return the (T, T) mask of `context` tokens, then `plans` groups of `mids`: true where row t may see column s.
 
     Context sees all the context and no mid; mid j of a plan sees the context and the mids <= j of its own plan (D 8).
     """
-    causal = torch.ones(mids, mids, dtype=torch.bool).tril()
-    mask = torch.zeros(context + plans * mids, context + plans * mids, dtype=torch.bool)
+    causal = torch.ones(mids, mids, dtype=torch.bool, device=device).tril()
+    mask = torch.zeros(context + plans * mids, context + plans * mids, dtype=torch.bool, device=device)
     mask[:, :context] = True
-    mask[context:, context:] = torch.kron(torch.eye(plans, dtype=torch.bool), causal)
+    mask[context:, context:] = torch.kron(torch.eye(plans, dtype=torch.bool, device=device), causal)
     return mask
 
 
@@ -117,9 +117,9 @@ class CausalPredictor(nn.Module):
             horizon: H, from 3 to the model's max_horizon.
             goal_seen_B: bool; false zeroes the goal's tokens, its trajectory included (D 16). None: all seen.
         """
-        context_BTW = self.context_tokens(start_BCD, goal_BCD, latents_BHE[:, [0, -1]], horizon, goal_seen_B)
+        context_BTW = self.context_tokens(start_BCD, goal_BCD, ends_of(latents_BHE), horizon, goal_seen_B)
         x_BTW = torch.cat([context_BTW, self.mid_tokens(latents_BHE[:, 1:-1], horizon)], dim=1)
-        mask = structured_mask(self.context, horizon - 2).to(x_BTW.device)
+        mask = structured_mask(self.context, horizon - 2, device=x_BTW.device)
         for block in self.blocks:
             x_BTW, _ = block(x_BTW, mask)
         return self._read_out(x_BTW)
@@ -134,7 +134,7 @@ class CausalPredictor(nn.Module):
         plans, mids = mids_BPME.shape[1:3]
         context_BTW = self.context_tokens(start_BCD, goal_BCD, endpoints_B2E, horizon)
         x_BTW = self.mid_tokens(mids_BPME.flatten(0, 1), horizon).view(len(mids_BPME), plans * mids, -1)
-        mask = structured_mask(self.context, mids, plans)[self.context :].to(x_BTW.device)
+        mask = structured_mask(self.context, mids, plans, x_BTW.device)[self.context :]
         for block in self.blocks:
             context_BTW, seen = block(context_BTW)
             x_BTW, _ = block(x_BTW, mask, seen)

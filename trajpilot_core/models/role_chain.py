@@ -9,7 +9,7 @@ transposed, (V, B). Source: docs/decisions/scorer-plus.md.
 """
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,13 +26,32 @@ class Sparse(NamedTuple):
 
     def times(self, dense_Cx: Tensor) -> Tensor:
         """Return the product (R, x) with a dense matrix."""
-        product: Tensor = torch.sparse.mm(self.matrix, dense_Cx)
+        product: Tensor = _Product.apply(self.matrix, self.transposed, dense_Cx)  # type: ignore[no-untyped-call]
         return product
 
     def transposed_times(self, dense_Rx: Tensor) -> Tensor:
         """Return the product (C, x) of the transpose with a dense matrix."""
-        product: Tensor = torch.sparse.mm(self.transposed, dense_Rx)
+        product: Tensor = _Product.apply(self.transposed, self.matrix, dense_Rx)  # type: ignore[no-untyped-call]
         return product
+
+
+class _Product(torch.autograd.Function):
+    """A fixed sparse matrix (R, C) times a dense one (C, x).
+
+    torch's own gradient transposes the matrix in every call, and on a GPU the host waits until it is sorted.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, transposed: Tensor, dense_Cx: Tensor) -> Tensor:
+        """Return (R, x)."""
+        ctx.transposed = transposed
+        product: Tensor = torch.sparse.mm(matrix, dense_Cx)
+        return product
+
+    @staticmethod
+    def backward(ctx: Any, *grads_Rx: Tensor) -> tuple[None, None, Tensor]:
+        """Return the gradient of the dense matrix, (C, x)."""
+        return None, None, torch.sparse.mm(ctx.transposed, grads_Rx[0])
 
 
 def sparse(values: Tensor) -> Sparse:

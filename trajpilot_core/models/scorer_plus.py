@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from schemas.training import ScorerPlusConfig
+from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.role_chain import (
     TINY,
     RoleChain,
@@ -137,7 +138,7 @@ class ScorerPlus(nn.Module):
         """Return the model of B queries' sequences."""
         statistics = roles.statistics
         unary_BHV = self._unary(inputs, statistics.bank)
-        weight_BT = self._weights(inputs.manner, unary_BHV[:, [0, -1]].softmax(-1), statistics)
+        weight_BT = self._weights(inputs.manner, ends_of(unary_BHV).softmax(-1), statistics)
         taken_BV = (weight_BT @ _odds(-self.clash.exp() * statistics.clash).T).clamp_min(TINY).log()
         preference_BV = weight_BT @ roles.preference + roles.common
         prior_BV = self.prior.exp() * (preference_BV / preference_BV.sum(1, keepdim=True) + 1e-4).log()
@@ -156,7 +157,9 @@ class ScorerPlus(nn.Module):
     def _unary(self, inputs: PlusInputs, bank_VE: Tensor) -> Tensor:
         """Return (B, H, V): the weighted cosines of all experts, and what the ends were recognised as."""
         weight_X2 = self.plan.exp()[: inputs.plans.shape[1]]
-        weight_XH = weight_X2[:, [ENDS, *[MIDDLES] * (inputs.plans.shape[2] - 2), ENDS]]
+        place_H = torch.full(inputs.plans.shape[2:3], MIDDLES, device=bank_VE.device)
+        place_H[0] = place_H[-1] = ENDS
+        weight_XH = weight_X2[:, place_H]
         unary_BHV = torch.einsum("bxhe,xh->bhe", inputs.plans, weight_XH) @ bank_VE.T
         seen_B2V = self.recognition.exp() * inputs.recognised
         first_B1V, last_B1V = unary_BHV[:, :1] + seen_B2V[:, :1], unary_BHV[:, -1:] + seen_B2V[:, 1:]

@@ -22,6 +22,7 @@ from trajpilot_core.data.chains import (
 )
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.errors import LeakError
+from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.retrieval.search import Exclusion, TopK, top_k
 
 FORWARD_BATCH = 512
@@ -105,9 +106,9 @@ def endpoint_keys(
         plan_NHE: what no_traj predicts for them, where it is known already.
     """
     if key == "visual":
-        ends = view.data.features[segments_NH[:, [0, -1]]].float().mean(2)
+        ends = view.data.features[ends_of(segments_NH)].float().mean(2)
     else:
-        ends = (no_traj_plans(view, segments_NH) if plan_NHE is None else plan_NHE)[:, [0, -1]].float()
+        ends = ends_of(no_traj_plans(view, segments_NH) if plan_NHE is None else plan_NHE).float()
     return F.normalize(F.normalize(ends, dim=-1).flatten(1), dim=-1)
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from schemas.training import ScorerConfig
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.memory import in_parts
+from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.models.ranking import truth_ranks
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, endpoint_keys, no_traj_plans, person_codes, retrieve
@@ -123,9 +124,9 @@ def roll_out(model: CausalPredictor, view: ChainView, segments_BH: Tensor, mids_
         """Return ends (b, 2, E) and middle steps (b, K, M, E) of some windows."""
         segments = segments_BH[rows]
         first, last = segments[:, 0], segments[:, -1]
-        features, own = view.data.features, view.latents[segments[:, [0, -1]]]
+        features, own = view.data.features, view.latents[ends_of(segments)]
         out_BKHE = model.roll_out(features[first], features[last], own, mids_BKME[rows], horizon)
-        return out_BKHE[:, 0, [0, -1]], out_BKHE[:, :, 1:-1]
+        return ends_of(out_BKHE[:, 0]), out_BKHE[:, :, 1:-1]
 
     what = f"{mids_BKME.shape[1]} candidates of one window do not fit into the memory of {segments_BH.device}"
     most = max(1, ROLL_OUT_PLANS // mids_BKME.shape[1])

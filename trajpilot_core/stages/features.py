@@ -1,7 +1,7 @@
 """Stage `features`: the appearance of every segment, 16 frames through a frozen video encoder."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -55,6 +55,12 @@ class TakeClips:
     times_s: dict[int, list[float]] = field(default_factory=dict)
 
 
+WaitingClip = tuple[TakeClips, int, NDArray[np.uint8]]
+"""Take, number of the segment, frames."""
+BatchUnderWay = tuple[list[tuple[TakeClips, int]], Callable[[], NDArray[np.float16]]]
+"""Takes and segments of the clips that an encoder has, and what waits for their vectors."""
+
+
 def run(work: Work[FeatureConfig]) -> None:
     """Decode in child processes, encode here, and commit a shard as soon as its take is complete."""
     from trajpilot_core.encoders.video.embed import load_embedder, torch_threads
@@ -91,7 +97,8 @@ def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Em
     busy = [state for state in states if state.segments]
     yield from (state for state in states if not state.segments)
     jobs = [_job(state, fps[state.take_id], cfg) for state in busy]
-    batch: list[tuple[TakeClips, int, NDArray[np.uint8]]] = []
+    batch: list[WaitingClip] = []
+    under_way: list[BatchUnderWay] = []
     events = run_jobs(
         jobs,
         workers=work.runtime.workers,
@@ -102,8 +109,11 @@ def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Em
     open_takes = set(range(len(busy)))
     for event in events:
         _note(busy[event.job], event, batch)
-        if len(batch) == cfg.batch or (len(jobs) == sum(state.ended for state in busy) and batch):
-            _encode(batch, embedder)
+        over = len(jobs) == sum(state.ended for state in busy)
+        if len(batch) == cfg.batch or (over and batch):
+            _encode(batch, embedder, under_way)
+        if over:
+            _enter(under_way, 0)
         finished = sorted(at for at in open_takes if busy[at].ended and not busy[at].waiting)
         open_takes.difference_update(finished)
         yield from (busy[at] for at in finished)
@@ -126,7 +136,7 @@ def _job(state: TakeClips, fps: float, cfg: FeatureConfig) -> dict[str, Any]:
     }
 
 
-def _note(state: TakeClips, event: "Event", batch: list[tuple[TakeClips, int, NDArray[np.uint8]]]) -> None:
+def _note(state: TakeClips, event: "Event", batch: list[WaitingClip]) -> None:
     """Enter one decoder event into the take's state and the batch."""
     if event.frames is not None:
         row = event.values["segment"]
@@ -148,17 +158,25 @@ def _segment_reject(state: TakeClips, row: int, code: RejectCode, detail: str) -
     return reject(NAME, code, state.take_id, detail, segment=state.segments[row][0], source_file=state.video)
 
 
-def _encode(batch: list[tuple[TakeClips, int, NDArray[np.uint8]]], embedder: "Embedder") -> None:
-    """Encode the waiting clips and empty the batch; a vector with NaN or infinity becomes a reject."""
-    vectors = embedder.embed(np.stack([frames for _, _, frames in batch]))
-    for (state, row, _), vector in zip(batch, vectors, strict=True):
+def _encode(batch: list[WaitingClip], embedder: "Embedder", under_way: list[BatchUnderWay]) -> None:
+    """Hand the waiting clips to the encoder, empty the batch, and enter the vectors of those that are due."""
+    under_way.append(([(state, row) for state, row, _ in batch], embedder.begin([frames for *_, frames in batch])))
+    batch.clear()
+    _enter(under_way, embedder.late)
+
+
+def _enter(under_way: list[BatchUnderWay], left: int) -> None:
+    """Enter the vectors of all batches but the last `left`; one with NaN or infinity becomes a reject."""
+    due = under_way[: len(under_way) - left]
+    del under_way[: len(due)]
+    arrived = (pair for clips, wait in due for pair in zip(clips, wait(), strict=True))
+    for (state, row), vector in arrived:
         state.waiting -= 1
         if np.isfinite(vector).all():
             state.vectors[row] = vector
         else:
             detail = f"{int((~np.isfinite(vector)).sum())} of {len(vector)} numbers of the vector are not finite"
             state.rejects.append(_segment_reject(state, row, RejectCode.FEATURE_NOT_FINITE, detail))
-    batch.clear()
 
 
 def _shard(state: TakeClips, embedder: "Embedder") -> tuple[pa.Table, list[Reject]]:

@@ -31,8 +31,8 @@ def train_alignment(job: TrainingJob, epoch_done: EpochDone) -> None:
         name=job.name,
         seed=job.seed,
         model=model,
-        batches=lambda generator: index_batches(n_fit, cfg.train.batch, generator),
-        loss=lambda rows: segment_loss(model, data, data["fit"][rows.to(job.device)]),
+        batches=lambda generator: index_batches(n_fit, cfg.train.batch, generator, job.device),
+        loss=lambda rows: segment_loss(model, data, data["fit"][rows]),
         measure=measurer(model, data),
         selected="dev/R@5",
     )
@@ -43,7 +43,8 @@ def segment_loss(model: TrajectoryEncoder, data: dict[str, Tensor], rows: Tensor
     """Return the alignment loss of the segments `rows` (B,) long."""
     ids = data["labels"][rows]
     z_BE = model(data["motions"][rows] / model.scale)
-    return alignment_loss(z_BE, data["bank"][ids], ids, clamp_temperature(model.log_temperature))
+    bank_VE, temperature = data["bank"], clamp_temperature(model.log_temperature)
+    return alignment_loss(z_BE, bank_VE[ids], ids, temperature, len(bank_VE))
 
 
 def measurer(model: TrajectoryEncoder, data: dict[str, Tensor]) -> Callable[[], dict[str, float]]:

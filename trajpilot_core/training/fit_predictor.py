@@ -78,8 +78,14 @@ def new_predictor(task: PredictorTask, cfg: PredictorConfig) -> CausalPredictor:
 
 
 def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.Generator) -> list[PredictorBatch]:
-    """Return one epoch: every window once, in batches of one horizon, in random order (uniform over the union, D 3)."""
-    batches = [(h, rows) for h, w in fit_windows.items() for rows in index_batches(len(w), batch, generator)]
+    """Return one epoch: every window once, in batches of one horizon, in random order (uniform over the union, D 3).
+
+    Args:
+        fit_windows: horizon -> (N, H) long.
+        batch: windows per step.
+        generator: of the CPU; the numbers lie where the windows do.
+    """
+    batches = [(h, rows) for h, w in fit_windows.items() for rows in index_batches(len(w), batch, generator, w.device)]
     return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
 
 
@@ -88,7 +94,7 @@ def window_loss(
 ) -> Tensor:
     """Return L_pred of one batch, a scalar (shape ()), with trajectory and goal dropout per sample (D 13, 16)."""
     horizon, rows = batch
-    segments = task.fit[horizon][rows.to(task.labels.device)]
+    segments = task.fit[horizon][rows]
     latents_BHE = variant_latents(task.latents[segments], variant)
     if variant != "no_traj":
         latents_BHE = latents_BHE * kept(len(rows), cfg.trajectory_dropout, latents_BHE.device)[:, None, None]
@@ -97,7 +103,9 @@ def window_loss(
     predicted_BHE = model(start_BCD, goal_BCD, latents_BHE, horizon, goal_seen_B)
     ids_BH = task.labels[segments]
     temperature = clamp_temperature(model.log_temperature)
-    return prediction_loss(predicted_BHE, task.bank[ids_BH], ids_BH, temperature, cfg.infonce_weight, goal_seen_B)
+    return prediction_loss(
+        predicted_BHE, task.bank[ids_BH], ids_BH, temperature, cfg.infonce_weight, goal_seen_B, len(task.bank)
+    )
 
 
 def variant_latents(latents_BHE: Tensor, variant: str) -> Tensor:
@@ -106,7 +114,7 @@ def variant_latents(latents_BHE: Tensor, variant: str) -> Tensor:
         return latents_BHE
     out = torch.zeros_like(latents_BHE)
     if variant == "endpoint_traj":
-        out[:, [0, -1]] = latents_BHE[:, [0, -1]]
+        out[:, 0], out[:, -1] = latents_BHE[:, 0], latents_BHE[:, -1]
     return out
 
 

@@ -6,7 +6,7 @@ training's own `batches` hands to its own `loss`, normally index tensors. Nothin
 
     training = Training(
         name="final/scorer", seed=0, model=scorer, selected="dev/M@1",
-        batches=lambda generator: index_batches(n, cfg.batch, generator),  # one epoch; always as many batches
+        batches=lambda generator: index_batches(n, cfg.batch, generator, device),  # one epoch; always as many
         loss=lambda rows: loss_of(scorer, data, rows),                     # scalar tensor, mean over the batch
         measure=lambda: {"dev/M@1": dev_score(scorer), "train/M@1": ...},  # once per epoch, scorer in eval mode
     )
@@ -246,6 +246,9 @@ def one_thread(device: str) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def index_batches(n: int, batch: int, generator: torch.Generator) -> list[Tensor]:
-    """Return the numbers 0..n-1 in random order, cut into long tensors of shape (batch,); the last may be shorter."""
-    return list(torch.split(torch.randperm(n, generator=generator), batch)) if n else []
+def index_batches(n: int, batch: int, generator: torch.Generator, device: torch.device | str = "cpu") -> list[Tensor]:
+    """Return the numbers 0..n-1 in random order, cut into long tensors of shape (batch,); the last may be shorter.
+
+    They are drawn on the CPU and moved to `device` at once, so that no step of the epoch waits for its own numbers.
+    """
+    return list(torch.split(torch.randperm(n, generator=generator).to(device), batch)) if n else []

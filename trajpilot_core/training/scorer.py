@@ -199,14 +199,14 @@ def scorer_loss(
     """
     weight_B = torch.where(opens_B, weights[0], weights[1])
     gate = F.binary_cross_entropy_with_logits(gate_B.float(), opens_B.float(), weight_B)
-    rank_BK, utility_BK = rank_BK.float()[opens_B], utility_BK[opens_B]
-    if not len(rank_BK):
-        return config.loss_weights[0] * gate
+    # every row is computed and the others weigh nothing: to cut them out, the host would wait for their number
+    rank_BK, utility_BK = (torch.where(opens_B[:, None], value, 0.0) for value in (rank_BK.float(), utility_BK))
+    n_open = opens_B.sum().clamp_min(1)
     log_rank = rank_BK.log_softmax(dim=1)
-    best = F.nll_loss(log_rank, utility_BK.argmax(dim=1))
+    best = -(log_rank.gather(1, utility_BK.argmax(dim=1, keepdim=True))[:, 0] * opens_B).sum() / n_open
     log_teacher = (utility_BK / config.utility_temperature).log_softmax(dim=1)
     gap = (log_teacher - log_rank).masked_fill(utility_BK == -torch.inf, 0.0)
-    spread = (log_teacher.exp() * gap).sum(dim=1).mean()
+    spread = ((log_teacher.exp() * gap).sum(dim=1) * opens_B).sum() / n_open
     return config.loss_weights[0] * gate + config.loss_weights[1] * best + config.loss_weights[2] * spread
 
 

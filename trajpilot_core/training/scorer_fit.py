@@ -228,7 +228,6 @@ def train_scorer(
 
     def loss(rows: Tensor) -> Tensor:
         """Return the loss of the training queries `rows`, long of shape (B,); a scalar."""
-        rows = rows.to(device)
         gate_B, rank_BK = scorer(inputs_at(train, rows))
         return scorer_loss(gate_B, rank_BK, train.utility[rows], opens[rows], weights, config)
 
@@ -245,7 +244,7 @@ def train_scorer(
         selected="dev/selection",
         loss=loss,
         measure=measure,
-        batches=lambda generator: index_batches(len(train), config.train.batch, generator),
+        batches=lambda generator: index_batches(len(train), config.train.batch, generator, device),
     )
     fitted = fit(training, config.train, scratch / variant_of(ablation), device, progress, checkpoint_s)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}

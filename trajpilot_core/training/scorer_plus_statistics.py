@@ -13,6 +13,7 @@ from torch import Tensor
 from schemas.training import ScorerConfig, ScorerPlusConfig
 from trajpilot_core.data.chains import fit_takes
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
+from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.role_chain import Sparse, context_likeness, sparse
 from trajpilot_core.models.scorer_plus import PlusInputs, TrainingStatistics
 from trajpilot_core.retrieval.bank import ChainView, person_codes
@@ -115,10 +116,10 @@ def plus_inputs(source: PlusSource, found: Candidates) -> PlusInputs:
     data, segments_BH = source.view.data, found.segments
     middles_BME = pool_mean(found, source.config.pool_temperature)
     plans = [found.fallback, torch.cat([found.ends[:, :1], middles_BME, found.ends[:, 1:]], dim=1)]
-    ends_B2 = segments_BH[:, [0, -1]]
+    ends_B2 = ends_of(segments_BH)
     if source.view.models.endpoint_traj is not None:
         latents_BHE = torch.zeros_like(found.fallback)
-        latents_BHE[:, [0, -1]] = source.view.latents[ends_B2]
+        latents_BHE[:, 0], latents_BHE[:, -1] = source.view.latents[ends_B2].unbind(1)
         first, last = (data.features[rows] for rows in ends_B2.unbind(1))
         plans.append(source.view.models.endpoint_traj(first, last, latents_BHE, segments_BH.shape[1]))
     manner_BT = take_ratios(source.fitted.motion, placed(source.fitted.motion, data.motions[ends_B2].flatten(2)))

@@ -1,7 +1,7 @@
 """The benchmark counts what torch counts, and its rates mean what they say."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -57,10 +57,10 @@ def test_waiting_is_seen_where_decoders_are_slow_and_not_where_the_encoder_is() 
             yield np.zeros((1, 1), np.uint8)
 
     class Sleeps:
-        config = FeatureConfig(batch=2)
+        config, late = FeatureConfig(batch=2), 0
 
-        def embed(self, frames: NDArray[np.uint8]) -> None:
-            time.sleep(0.05)
+        def begin(self, clips: list[NDArray[np.uint8]]) -> Callable[[], None]:
+            return lambda: time.sleep(0.05)
 
     took_s, waited_s = throughput._drained(slow(0.05), None)
     assert waited_s == pytest.approx(took_s, rel=0.2)

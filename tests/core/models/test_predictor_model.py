@@ -62,11 +62,11 @@ def test_no_output_depends_on_a_later_mid_and_the_context_on_none(horizon: int) 
 @pytest.mark.parametrize(
     "leak",
     [
-        lambda context, mids, plans=1: torch.ones(context + plans * mids, context + plans * mids, dtype=torch.bool),
-        lambda context, mids, plans=1: structured_mask(context, mids, plans).index_fill(
+        lambda context, mids, plans=1, device=None: torch.ones(2 * [context + plans * mids], dtype=torch.bool),
+        lambda context, mids, plans=1, device=None: structured_mask(context, mids, plans).index_fill(
             1, torch.tensor([context]), True
         ),
-        lambda context, mids, plans=1: torch.ones(context + mids, context + mids, dtype=torch.bool).tril(),
+        lambda context, mids, plans=1, device=None: torch.ones(2 * [context + mids], dtype=torch.bool).tril(),
     ],
 )
 def test_a_leaky_mask_turns_that_check_red(leak: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -343,14 +343,14 @@ def test_a_decoder_that_dies_costs_its_take_only(
 
 
 def test_a_vector_that_is_not_finite_is_rejected(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = embed.Embedder.embed
+    kept = embed.Embedder.begin
 
-    def spoiled(self: embed.Embedder, frames: Any) -> Any:
-        out = kept(self, frames)
+    def spoiled(self: embed.Embedder, clips: Any) -> Any:
+        out = kept(self, clips)()
         out[0, 3] = np.inf
-        return out
+        return lambda: out
 
-    monkeypatch.setattr(embed.Embedder, "embed", spoiled)
+    monkeypatch.setattr(embed.Embedder, "begin", spoiled)
     shards = features(root, plain(["a"]), tmp_path, workers=1)
     assert shards.codes("t:a") == [RejectCode.FEATURE_NOT_FINITE] * 2
     assert shards.tables["t:a"].num_rows == 3

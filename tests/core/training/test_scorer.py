@@ -125,6 +125,9 @@ def test_rank_losses_count_on_gate_positive_rows_only():
     other[~opens] = torch.randn(2, 3, generator=g)
     args = utility, opens, (1.0, 1.0), SCORER
     assert_close(scorer_loss(gate, rank, *args), scorer_loss(gate, other, *args))
+    ungated = SCORER.replace(loss_weights=(0.0, 1.0, 1.0))
+    cut = scorer_loss(gate[opens], rank[opens], utility[opens], opens[opens], (1.0, 1.0), ungated)
+    assert_close(scorer_loss(gate, rank, utility, opens, (1.0, 1.0), ungated), cut)
     shut = torch.zeros(4, dtype=torch.bool)
     only_gate = F.binary_cross_entropy_with_logits(gate, torch.zeros(4))
     assert_close(scorer_loss(gate, rank, utility, shut, (1.0, 1.0), SCORER), only_gate)

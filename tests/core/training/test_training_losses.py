@@ -2,14 +2,16 @@
 
 import math
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pretend_device import pretend_cuda
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from trajpilot_core.training.losses import alignment_loss, clamp_temperature, cosine_loss, prediction_loss
+from trajpilot_core.training.losses import alignment_loss, clamp_temperature, cosine_loss, numbered, prediction_loss
 
 
 def printed(z: Tensor, e: Tensor, ids: Tensor, tau: float) -> float:
@@ -79,6 +81,40 @@ def test_a_masked_goal_is_no_target() -> None:
     other[1, -1] = vectors(9, 6)
     assert_close(prediction_loss(p, e, ids, tau, 0.5, seen), prediction_loss(other, e, ids, tau, 0.5, seen))
     assert not torch.allclose(prediction_loss(p, e, ids, tau, 0.5), prediction_loss(other, e, ids, tau, 0.5))
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(st.integers(0, 10**6), st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12))
+def test_rows_that_do_not_count_are_as_if_cut_out(seed: int, rows: list[tuple[int, bool]]) -> None:
+    ids, counted = torch.tensor([i for i, _ in rows]), torch.tensor([True, *(c for _, c in rows[1:])])
+    z, bank, tau = vectors(seed, len(rows), 5).requires_grad_(), vectors(seed + 1, 6, 5), torch.tensor(1.0)
+    loss = alignment_loss(z, bank[ids], ids, tau, 6, counted)
+    cut = alignment_loss(z[counted], bank[ids][counted], ids[counted], tau)
+    assert_close(loss, cut)
+    assert_close(torch.autograd.grad(loss, z), torch.autograd.grad(cut, z), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n_ids", [None, 6, 40])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_device_that_is_not_asked_for_the_number_of_labels_gives_the_same_loss(
+    n_ids: int | None, masked: bool
+) -> None:
+    """Its tables have rows that no label uses; they add nothing, neither to the loss nor to its gradient."""
+    ids, z, bank = torch.tensor([3, 1, 3, 5, 1, 3, 0, 5] * 3), vectors(0, 24, 5), vectors(1, 6, 5)
+    counted = vectors(2, 24, 1)[:, 0] > -0.5 if masked else None
+
+    def found(device: str) -> tuple[Tensor, Tensor]:
+        at = z.to(device).requires_grad_()
+        mask = None if counted is None else counted.to(device)
+        given = bank[ids].to(device), ids.to(device), torch.tensor(1.0, device=device), n_ids, mask
+        loss = alignment_loss(at, *given)
+        return loss.detach().cpu(), torch.autograd.grad(loss, at)[0].cpu()
+
+    with pretend_cuda():
+        there = found("cuda")
+        places, size = numbered(ids.to("cuda"), n_ids)
+        assert (places.tolist(), size) == ([2, 1, 2, 3, 1, 2, 0, 3] * 3, min(24, n_ids or 24))
+    assert_close(there, found("cpu"), atol=1e-6, rtol=1e-6)
 
 
 def test_the_temperature_stops_at_100_and_can_come_back() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,18 @@ class VideoEncoder(Protocol):
         """Return (B, width) float16 of clips (B, T, size, size, 3) of upright RGB.
 
         A clip's vector must not depend on the others. torch.OutOfMemoryError is understood: fewer clips come next.
+        """
+        ...
+
+
+@runtime_checkable
+class QueueingEncoder(VideoEncoder, Protocol):
+    """A video encoder that can leave its work to a device and come back at once."""
+
+    def begin(self, frames: NDArray[np.uint8]) -> Callable[[], NDArray[np.float16]]:
+        """Queue the clips of `embed`; what is returned waits for their vectors, and returns the same when called again.
+
+        `frames` must stay as they are until then.
         """
         ...
 

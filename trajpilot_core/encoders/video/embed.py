@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from schemas.config import FeatureConfig
-from trajpilot_core.encoders.video.base import VideoEncoder
+from trajpilot_core.encoders.video.base import QueueingEncoder, VideoEncoder
+from trajpilot_core.encoders.video.host_buffers import ClipFrames, HostBuffers, Wait
 from trajpilot_core.encoders.video.registry import load_video_encoder, video_encoder_spec
 from trajpilot_core.memory import in_parts
 
@@ -26,6 +27,14 @@ class Embedder:
     config: FeatureConfig
     device: str
     batch: int
+
+    def __post_init__(self) -> None:
+        self._buffers = HostBuffers(self.device)
+
+    @property
+    def late(self) -> int:
+        """How many batches should be on their way while the host prepares the next: none on a CPU, which does both."""
+        return 1 if self.device.startswith("cuda") else 0
 
     @property
     def digest(self) -> str:
@@ -43,7 +52,13 @@ class Embedder:
         return self.encoder.tokens
 
     def embed(self, frames: NDArray[np.uint8]) -> NDArray[np.float16]:
-        """Encode clips (B, T, size, size, 3) of RGB, B at most `batch`; returns (B, width) float16.
+        """Encode clips (B, T, size, size, 3) of RGB; returns (B, width) float16; see `begin`."""
+        return self.begin(frames)()
+
+    def begin(self, clips: ClipFrames) -> Wait:
+        """Hand clips (T, size, size, 3) to the encoder; what is returned waits for their vectors, (B, width) float16.
+
+        Clips of a list are copied and may be let go. On a GPU the call comes back before the vectors are there.
 
         A part batch is filled up with black clips, so that every call has one shape and a segment's vector does not
         depend on its neighbours. When memory runs out the batch is halved for good, and the call repeated in parts.
@@ -53,20 +68,30 @@ class Embedder:
         """
         what = f"one clip of {self.config.n_frames} frames of {self.config.size_px} px"
         parts = in_parts(
-            len(frames),
+            len(clips),
             self.batch,
-            lambda rows: self._embed_full(frames[rows]),
+            lambda rows: (self._begin_full(clips[rows]), rows.stop - rows.start),
             f"{what} does not fit into the memory of {self.device} with {self.config.model}",
             "choose a smaller model with --set features.model",
             self._halved,
         )
-        return np.concatenate(parts)
+        return lambda: np.concatenate([wait()[:n] for wait, n in parts])
 
-    def _embed_full(self, part: NDArray[np.uint8]) -> NDArray[np.float16]:
-        """Encode at most `batch` clips, filled up to `batch`."""
-        full = np.zeros((self.batch, *part.shape[1:]), np.uint8)
-        full[: len(part)] = part
-        return self.encoder.embed(full)[: len(part)]
+    def _begin_full(self, part: ClipFrames) -> Wait:
+        """Hand in at most `batch` clips, filled up to `batch`."""
+        if isinstance(part, np.ndarray) and len(part) == self.batch and not self._buffers.page_locked:
+            return self._start(part)
+        full = self._buffers.filled(part, self.batch)
+        wait = self._start(full)
+        self._buffers.in_use(full, wait)
+        return wait
+
+    def _start(self, full: NDArray[np.uint8]) -> Wait:
+        """Give a whole batch to the encoder, which may or may not come back at once."""
+        if isinstance(self.encoder, QueueingEncoder):
+            return self.encoder.begin(full)
+        vectors = self.encoder.embed(full)
+        return lambda: vectors
 
     def _halved(self, batch: int) -> None:
         """Go on with a smaller batch, and say so the first time."""

@@ -1,6 +1,7 @@
 """V-JEPA as a frozen video encoder: normalise, encode, pool."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,18 +57,50 @@ class FrozenVjepa:
         Raises:
             torch.OutOfMemoryError: so many clips do not fit.
         """
+        return self.begin(frames)()
+
+    def begin(self, frames: NDArray[np.uint8]) -> Callable[[], NDArray[np.float16]]:
+        """Queue the clips of `embed` and return what waits for their vectors; on a CPU they are there already.
+
+        Raises:
+            torch.OutOfMemoryError: so many clips do not fit.
+        """
         device = next(self.network.parameters()).device
         with torch.inference_mode():
             clip = normalised(torch.from_numpy(frames).to(device, non_blocking=True))
             tokens = self.network(clip.to(self.dtype), self.config.hierarchical)
-            vectors: NDArray[np.float16] = pooled(tokens, self.config).half().cpu().numpy()
-        return vectors
+            return fetched_later(pooled(tokens, self.config).half())
+
+
+def fetched_later(vectors_BW: Tensor) -> Callable[[], NDArray[np.float16]]:
+    """Queue the copy of float16 vectors to the host; what is returned waits for it, and returns them, (B, W)."""
+    if not (vectors_BW.is_cuda and torch.cuda.is_available()):
+        there: NDArray[np.float16] = vectors_BW.cpu().numpy()
+        return lambda: there
+    locked_BW = torch.empty(vectors_BW.shape, dtype=vectors_BW.dtype, pin_memory=True)
+    locked_BW.copy_(vectors_BW, non_blocking=True)
+    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    copied.record()
+
+    def wait() -> NDArray[np.float16]:
+        copied.synchronize()
+        fetched: NDArray[np.float16] = locked_BW.numpy()
+        return fetched
+
+    return wait
+
+
+def of_channels(values: tuple[float, float, float], device: torch.device) -> Tensor:
+    """Return (3,) float32 for bytes of shares 0 to 1; written on the device, since an upload would stop the host."""
+    out = torch.empty(3, device=device)
+    for channel, value in enumerate(values):
+        out[channel] = value
+    return out * 255
 
 
 def normalised(frames_BTHWC: Tensor) -> Tensor:
     """Turn uint8 RGB (B, T, H, W, 3) into the encoder's input (B, 3, T, H, W), float32 by ImageNet's mean and std."""
-    device = frames_BTHWC.device
-    mean, std = torch.tensor(IMAGENET_MEAN, device=device) * 255, torch.tensor(IMAGENET_STD, device=device) * 255
+    mean, std = (of_channels(values, frames_BTHWC.device) for values in (IMAGENET_MEAN, IMAGENET_STD))
     return ((frames_BTHWC.float() - mean) / std).permute(0, 4, 1, 2, 3)
 
 

@@ -6,6 +6,7 @@ encoder must compute; the machine's rate is that of its best matrix product in t
 
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,6 +23,7 @@ from schemas.config import FeatureConfig
 from schemas.vjepa import PATCH_PX, TUBELET, VJEPA_SIZES
 from trajpilot_core.encoders.video.embed import Embedder
 from trajpilot_core.encoders.video.frozen_vjepa import FrozenVjepa, in_bf16
+from trajpilot_core.encoders.video.host_buffers import Wait
 from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.errors import InputError
 from trajpilot_core.video.decode import frame_times_s
@@ -185,16 +187,20 @@ def _drained(clips: Iterator[NDArray[np.uint8]], embedder: Embedder | None) -> t
 
     Returns seconds since the first clip came, and how many of them went by in waiting for the next one.
     """
-    batch, waited_s = [next(clips)], 0.0
+    batch, waited_s, waiting = [next(clips)], 0.0, deque[Wait]()
     began = asked = time.perf_counter()
     for frames in clips:
         waited_s += time.perf_counter() - asked
         if embedder is not None and len(batch) == embedder.config.batch:
-            embedder.embed(np.stack(batch))
+            waiting.append(embedder.begin(batch))
             batch.clear()
+            if len(waiting) > embedder.late:
+                waiting.popleft()()
         batch.append(frames)
         asked = time.perf_counter()
     waited_s += time.perf_counter() - asked
     if embedder is not None:
-        embedder.embed(np.stack(batch))
+        waiting.append(embedder.begin(batch))
+    for wait in waiting:
+        wait()
     return time.perf_counter() - began, waited_s
