@@ -163,7 +163,7 @@ def trajectory_latents(e_tau: TrajectoryEncoder, motions: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _fill(state: dict[str, Tensor], weights: Tensors, key: str) -> None:
-    """Copy weights into the parameters of a model, one after the other; torch would read a vector as a scalar."""
+    """Copy weights into the parameters of a model, of equal shapes: torch would read a vector as a scalar."""
     have = {name: value.shape for name, value in weights.items()}
     allowed = {name: tuple(value.shape) for name, value in state.items()}
     wrong = sorted(name for name in have | allowed if have.get(name) != allowed.get(name))
