@@ -1,6 +1,8 @@
 """The output of a stage: references that travel between stages, and the manifest, which is the truth."""
 
-from pydantic import JsonValue
+from typing import Any
+
+from pydantic import JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from schemas.base import Record
 
@@ -22,14 +24,24 @@ class FileEntry(Record):
     sha256: str
     bytes: int
     rows: int
+    key: str = ""
+    """Which model it holds, e.g. `final/s0/traj`; empty in any other file, and not written down there."""
+
+    @model_serializer(mode="wrap")
+    def _without_an_empty_key(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = serialise(self)
+        if not self.key:
+            del content["key"]
+        return content
 
 
 class Entry(Record):
-    """One named output of a stage (a table, a model, a document) and the files that hold it."""
+    """One named output of a stage (a table, models, a document) and the files that hold it."""
 
     kind: str
-    """`table`, `model` or `document`."""
+    """`table`, `models` or `document`."""
     files: tuple[FileEntry, ...]
+    """Of models: what holds for all of them, then one file per model, sorted by key."""
     fingerprint: str
     rows: int
 

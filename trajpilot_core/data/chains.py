@@ -1,16 +1,13 @@
 """Chains of models (cross-fitting by take) and how their models are read back.
 
 A chain is everything that is learned (normalisation, E_tau, predictors), fitted on one set of takes
-(docs/decisions/paper-gaps.md, D 28). Model files hold keys `<chain>/s<seed>/<variant>/<parameter>`.
+(docs/decisions/paper-gaps.md, D 28). A model has the key `<chain>/s<seed>/<variant>` in its entry.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from schemas.training import AlignmentConfig, PredictorConfig
@@ -19,6 +16,7 @@ from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.alignment import TrajectoryEncoder
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
+from trajpilot_core.store.tensors import Models, Tensors
 
 M = TypeVar("M", bound=nn.Module)
 VARIANTS = ("traj", "no_traj", "endpoint_traj")
@@ -82,18 +80,11 @@ def held_out_takes(take_split: Tensor, fold: Tensor, chain: Chain) -> Tensor:
     return held.nonzero().squeeze(1)
 
 
-class ModelFile(NamedTuple):
-    """One model entry as it was read: arrays by key, and metadata."""
-
-    tensors: Mapping[str, NDArray[np.generic]]
-    metadata: Mapping[str, str]
-
-
 class ModelFiles(NamedTuple):
-    """The frozen models of all the chains."""
+    """The frozen models of all the chains, each read when it is asked for."""
 
-    e_tau: ModelFile
-    predictors: ModelFile
+    e_tau: Models
+    predictors: Models
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -114,42 +105,52 @@ class ChainModels:
     """(6,) per-channel scale of the motions; trajectory_latents applies it."""
 
 
-def read_model_files(inputs: Inputs) -> ModelFiles:
-    """Read the entries `e_tau` and `predictors` once, for all the chains."""
-    return ModelFiles(ModelFile(*inputs.model("e_tau")), ModelFile(*inputs.model("predictors")))
+def open_model_files(inputs: Inputs) -> ModelFiles:
+    """Open the entries `e_tau` and `predictors`; no model is read."""
+    return ModelFiles(inputs.models("e_tau"), inputs.models("predictors"))
 
 
-def alignment_config(file: ModelFile) -> AlignmentConfig:
+def alignment_config(encoders: Models) -> AlignmentConfig:
     """Return the configuration that the alignment encoders were fitted with."""
-    return AlignmentConfig.model_validate_json(file.metadata["config"])
+    return AlignmentConfig.model_validate_json(encoders.about["config"])
 
 
 def load_chain_models(files: ModelFiles, chain: Chain, seed: int, device: str) -> ChainModels:
-    """Build the frozen models of one chain and seed.
+    """Build the frozen models of one chain and seed; those of other chains and seeds stay closed.
 
     Raises:
-        StoreError: the files hold no such chain or seed.
+        StoreError: there are no models of such a chain or seed.
     """
     e_tau = load_e_tau(files.e_tau, chain, seed, device)
     found = {variant: load_predictor(files.predictors, chain, seed, variant, device) for variant in variants_of(chain)}
     return ChainModels(e_tau, found["traj"], found["no_traj"], found.get("endpoint_traj"), e_tau.scale)
 
 
-def load_e_tau(file: ModelFile, chain: Chain, seed: int, device: str) -> TrajectoryEncoder:
+def load_e_tau(encoders: Models, chain: Chain, seed: int, device: str) -> TrajectoryEncoder:
     """Build the frozen trajectory encoder of one chain and seed."""
-    model = TrajectoryEncoder(alignment_config(file), int(file.metadata["text_width"]))
-    return _frozen(model, _state(file, model_key(chain, seed, "e_tau")), device)
+    model = TrajectoryEncoder(alignment_config(encoders), int(encoders.about["text_width"]))
+    return frozen(model, encoders, model_key(chain, seed, "e_tau"), device)
 
 
-def load_predictor(file: ModelFile, chain: Chain, seed: int, variant: str, device: str) -> CausalPredictor:
+def load_predictor(predictors: Models, chain: Chain, seed: int, variant: str, device: str) -> CausalPredictor:
     """Build one frozen predictor of one chain and seed."""
-    cfg = PredictorConfig.model_validate_json(file.metadata["config"])
-    model = CausalPredictor(cfg, PredictorShape.from_json(file.metadata["shape"]))
-    return _frozen(model, _state(file, model_key(chain, seed, variant)), device)
+    cfg = PredictorConfig.model_validate_json(predictors.about["config"])
+    model = CausalPredictor(cfg, PredictorShape.from_json(predictors.about["shape"]))
+    return frozen(model, predictors, model_key(chain, seed, variant), device)
+
+
+def frozen(model: M, models: Models, key: str, device: str) -> M:
+    """Read the weights of one model into `model`; evaluation mode, no gradients.
+
+    Raises:
+        StoreError: the entry has no such model, or one of other parameters.
+    """
+    _fill(model.state_dict(), models.read(key), key)
+    return model.to(device).eval().requires_grad_(False)
 
 
 def model_key(chain: Chain, seed: int, variant: str) -> str:
-    """Return the key prefix of one model in its file, and its name in scratch."""
+    """Return the key of one model in its entry."""
     return f"{chain.name}/s{seed}/{variant}"
 
 
@@ -160,19 +161,14 @@ def trajectory_latents(e_tau: TrajectoryEncoder, motions: Tensor) -> Tensor:
     return torch.cat(parts) if parts else motions.new_zeros(0, e_tau.text_width)
 
 
-def _state(file: ModelFile, prefix: str) -> dict[str, Tensor]:
-    """Parameters below `prefix`, as tensors."""
-    start = prefix + "/"
-    state = {key[len(start) :]: torch.tensor(value) for key, value in file.tensors.items() if key.startswith(start)}
-    if not state:
-        have = sorted({key.rsplit("/", 1)[0] for key in file.tensors})
-        raise StoreError(
-            f"no model {prefix!r} in the file, which holds {', '.join(have)}; run the stage that writes it"
-        )
-    return state
-
-
-def _frozen(model: M, state: dict[str, Tensor], device: str) -> M:
-    """Load `state` strictly; evaluation mode, no gradients."""
-    model.load_state_dict(state, strict=True)
-    return model.to(device).eval().requires_grad_(False)
+@torch.no_grad()
+def _fill(state: dict[str, Tensor], weights: Tensors, key: str) -> None:
+    """Copy weights into the parameters of a model, of equal shapes: torch would read a vector as a scalar."""
+    have = {name: value.shape for name, value in weights.items()}
+    allowed = {name: tuple(value.shape) for name, value in state.items()}
+    wrong = sorted(name for name in have | allowed if have.get(name) != allowed.get(name))
+    if wrong:
+        found = "; ".join(f"{name} is {have.get(name, 'absent')}, not {allowed.get(name, 'known')}" for name in wrong)
+        raise StoreError(f"{key}: {found} (shapes of parameters); it is of another version: run its stage again")
+    for name, value in weights.items():
+        state[name].copy_(torch.tensor(value))

@@ -18,8 +18,8 @@ from schemas.base import Record, canonical_json
 from schemas.config import PipelineConfig
 from schemas.rejects import Reject
 from trajpilot_core.errors import StoreError
+from trajpilot_core.store.tensors import Models, Tensors
 
-Tensors = Mapping[str, NDArray[np.generic]]
 Config = TypeVar("Config", bound=Record)
 
 
@@ -34,8 +34,8 @@ class Inputs(Protocol):
         """Read a fixed-size vector column of a declared table into one (N, D) array, rows as in `table`; verified."""
         ...
 
-    def model(self, name: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
-        """Read a model that the stage declared: (parameter name -> array of the shape that was written, metadata)."""
+    def models(self, name: str) -> Models:
+        """Open the models of an entry that the stage declared: each is read, verified, when it is asked for."""
         ...
 
     def document(self, name: str) -> bytes:
@@ -50,8 +50,18 @@ class Sink(Protocol):
         """Write a table that the stage declared in `writes`."""
         ...
 
-    def model(self, name: str, tensors: Tensors, metadata: Mapping[str, str]) -> None:
-        """Write a model (safetensors) that the stage declared."""
+    def model(self, name: str, key: str, tensors: Tensors) -> None:
+        """Write one model of an entry that the stage declared, in a file of its own: no other need be in memory.
+
+        Args:
+            name: the entry; `models` ends it.
+            key: of the model, e.g. `final/s0/traj`.
+            tensors: parameter name -> array of any shape.
+        """
+        ...
+
+    def models(self, name: str, about: Mapping[str, str]) -> None:
+        """End an entry of models that the stage declared; `about` holds for all the models that `model` wrote."""
         ...
 
     def document(self, name: str, content: bytes) -> None:

@@ -16,7 +16,7 @@ from schemas.arrow import arrow_schema, table_of
 from schemas.config import EvaluationConfig
 from schemas.rejects import Reject
 from schemas.results import Headroom, Prediction, ShuffleScore
-from trajpilot_core.data.chains import ModelFile, ModelFiles, chains_of, read_model_files
+from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
 from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, load_planning_data
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
@@ -30,6 +30,7 @@ from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
 from trajpilot_core.models.ranking import truth_ranks
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, endpoint_keys
 from trajpilot_core.retrieval.candidates import truth_of
+from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
@@ -78,7 +79,7 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     data = load_planning_data(inputs, STAGE)
     split_of = dict(zip(data.take_ids, data.take_split.tolist(), strict=True))
     rejects = [row for row in data.rejects if SPLITS[split_of[row.take]] == "test"]
-    files, scorers = read_model_files(inputs), ModelFile(*inputs.model("scorers"))
+    files, scorers = open_model_files(inputs), inputs.models("scorers")
     with one_thread(device):
         made, headroom, shuffles = predict_rows(data.to(device), files, scorers, config, "test", device, progress)
     n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
@@ -105,7 +106,7 @@ def brought(inputs: Inputs, entry: str) -> pa.Table:
 def predict_rows(
     data: PlanningData,
     files: ModelFiles,
-    scorers: ModelFile,
+    scorers: Models,
     config: EvaluationConfig,
     split: str,
     device: str,

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from schemas.training import Ablation, ScorerConfig
-from trajpilot_core.data.chains import ModelFile
 from trajpilot_core.errors import MethodError
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.models.scorer_plus import AnsweringRoles, ScorerPlus
 from trajpilot_core.retrieval.bank import Bank, ChainView, no_traj_plans
 from trajpilot_core.retrieval.candidates import Candidates, find_candidates, permuted
+from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.scorer import Queries, queries_of
 from trajpilot_core.training.scorer_file import load_plus, load_scorer, scorer_config
 from trajpilot_core.training.scorer_fit import ScorerDecision
@@ -100,24 +100,24 @@ class WindowBatch:
 
 
 def load_scorers(
-    file: ModelFile, view: ChainView, seed: int, device: str, known: StatisticsByChain | None = None
+    models: Models, view: ChainView, seed: int, device: str, known: StatisticsByChain | None = None
 ) -> Scorers:
     """Read the scorers of one seed, and collect what Scorer+ takes from the training takes of the final chain.
 
     Args:
-        file: the entry `scorers`.
+        models: the entry `scorers`.
         view: the final chain.
         seed: which scorers.
         device: where they run.
         known: statistics of the view's data, as in `plus_source`.
     """
-    config = scorer_config(file)
-    ablated = {name: ReadyScorer(*load_scorer(file, seed, device, name)) for name in config.ablations}
+    config = scorer_config(models)
+    ablated = {name: ReadyScorer(*load_scorer(models, seed, device, name)) for name in config.ablations}
     plus = None
     if config.plus is not None:
-        scorer, decision = load_plus(file, config.plus, seed, device)
+        scorer, decision = load_plus(models, config.plus, seed, device)
         plus = ready_plus(scorer, decision, plus_source(view, config, known))
-    return Scorers(config, ReadyScorer(*load_scorer(file, seed, device)), ablated, plus)
+    return Scorers(config, ReadyScorer(*load_scorer(models, seed, device)), ablated, plus)
 
 
 @torch.inference_mode()

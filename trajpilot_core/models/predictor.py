@@ -24,7 +24,7 @@ class PredictorShape(NamedTuple):
     max_horizon: int
 
     def to_json(self) -> str:
-        """Return the sizes as JSON, for the model file's metadata."""
+        """Return the sizes as JSON, for what holds for all predictors of an entry."""
         return json.dumps(self._asdict(), sort_keys=True)
 
     @classmethod

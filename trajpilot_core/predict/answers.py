@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trajpilot_core.data.chains import ModelFile, chains_of, read_model_files
+from trajpilot_core.data.chains import chains_of, open_model_files
 from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import METHODS
@@ -60,7 +60,7 @@ def answer(root: TrainedRoot, clips: Clips, horizon: int, take_id: str | None, s
     Raises:
         InputError: the models know no such horizon or seed.
     """
-    files, scorers = read_model_files(root.inputs), ModelFile(*root.inputs.model("scorers"))
+    files, scorers = open_model_files(root.inputs), root.inputs.models("scorers")
     chosen = files.seeds[0] if seed is None else seed
     if chosen not in files.seeds:
         raise InputError(f"--seed {seed}: there are models of the seeds {', '.join(map(str, files.seeds))}")

@@ -18,32 +18,26 @@ if TYPE_CHECKING:
     from trajpilot_core.data.planning import MotionData
     from trajpilot_core.training.jobs import TrainingJob
 
-VERSION = 3  # raise when the numbers that this module writes change
+VERSION = 4  # raise when the numbers that this module writes change
 
 
 def run(work: Work[AlignmentConfig]) -> None:
     """Draw the folds, fit one E_tau per chain and seed on the segments of its takes, keep the best epoch on dev."""
     from trajpilot_core.data.planning import load_motion_data
     from trajpilot_core.training.fit_alignment import train_alignment
-    from trajpilot_core.training.jobs import fitted_takes, job_result, run_jobs
+    from trajpilot_core.training.jobs import fitted_takes, hand_over, run_jobs
 
     cfg = work.config
     data = load_motion_data(work.inputs)
     fold_of = draw_folds([t for t, s in zip(data.take_ids, data.take_split.tolist(), strict=True) if s == 0], cfg)
     jobs = make_jobs(data, fold_of, cfg, work)
     run_jobs(jobs, train_alignment, work.runtime)
-    results = {job: job_result(job) for job in jobs}
-    weights = {
-        f"{job.name.split('/')[0]}/s{job.seed}/{job.variant}/{name}": value.numpy()
-        for job, (state, _) in results.items()
-        for name, value in state.items()
-    }
+    rows = [row for job in jobs for row in hand_over(job, "e_tau", work.sink)]
     takes, folds = list(fold_of), list(fold_of.values())
     work.sink.table("folds", pa.table({"take_id": pa.array(takes, pa.string()), "fold": pa.array(folds, pa.int64())}))
     about = {"config": cfg.model_dump_json(), "text_width": str(data.bank.shape[1])}
     about["fitted_takes"] = fitted_takes(jobs, data.segment_take, data.take_ids)
-    work.sink.model("e_tau", weights, about)
-    rows = [row for _, curve in results.values() for row in curve]
+    work.sink.models("e_tau", about)
     work.sink.table("alignment_curves", table_of(CurvePoint, rows))
     work.sink.count(len(data.labels), len(data.labels))
 

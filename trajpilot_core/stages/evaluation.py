@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trajpilot_core.evaluation.prediction_arrays import Predictions
 
 FITTED = ("e_tau", "predictors")
-"""Models whose metadata name the takes that they were fitted on."""
+"""Entries of models that name the takes that those were fitted on."""
 VERSION = 4  # raise when the numbers that this stage writes change
 
 
@@ -113,8 +113,8 @@ def trained(inputs: Inputs) -> list[Judgement]:
 
 
 def fitted_takes(inputs: Inputs, name: str) -> dict[str, list[str]] | None:
-    """Return chain -> takes that a model entry was fitted on, from its metadata; None where they do not say."""
-    noted = inputs.model(name)[1].get("fitted_takes")
+    """Return chain -> takes that the models of an entry were fitted on; None where it does not say. Reads no model."""
+    noted = inputs.models(name).about.get("fitted_takes")
     return None if noted is None else {chain: list(takes) for chain, takes in json.loads(noted).items()}
 
 

@@ -2,9 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from schemas.annotation import SHORTEST_PLAN
 from schemas.arrow import table_of
 from schemas.results import CurvePoint
@@ -13,27 +10,27 @@ from trajpilot_core.engine.stage import Stage, Work
 from trajpilot_core.errors import TrainingError
 
 if TYPE_CHECKING:
-    from trajpilot_core.data.chains import Chain, ModelFile
+    from trajpilot_core.data.chains import Chain
     from trajpilot_core.data.planning import PlanningData
+    from trajpilot_core.store.tensors import Models
     from trajpilot_core.training.fit_predictor import PredictorTask
     from trajpilot_core.training.jobs import TrainingJob
 
-VERSION = 3  # raise when the numbers that this module writes change
+VERSION = 4  # raise when the numbers that this module writes change
 
 
 def run(work: Work[PredictorConfig]) -> None:
     """Fit every predictor of every chain and seed on the windows of its takes, keep the best epoch on dev."""
-    from trajpilot_core.data.chains import ModelFile, alignment_config, chains_of, model_key, variants_of
+    from trajpilot_core.data.chains import alignment_config, chains_of, variants_of
     from trajpilot_core.data.planning import load_planning_data
     from trajpilot_core.training.fit_predictor import predictor_shape, task_tensors, train_predictor
-    from trajpilot_core.training.jobs import SHARED, fitted_takes, job_result, put_tensors, run_jobs
+    from trajpilot_core.training.jobs import SHARED, fitted_takes, hand_over, put_tensors, run_jobs
 
     cfg = work.config
     data = load_planning_data(work.inputs, "predictor")
-    e_tau = ModelFile(*work.inputs.model("e_tau"))
-    jobs: dict[str, TrainingJob] = {}
+    e_tau = work.inputs.models("e_tau")
+    jobs: list[TrainingJob] = []
     rows: list[CurvePoint] = []
-    weights: dict[str, NDArray[np.generic]] = {}
     shape = None
     for chain in chains_of(data):
         for seed in alignment_config(e_tau).seeds:
@@ -42,17 +39,14 @@ def run(work: Work[PredictorConfig]) -> None:
                 shape = predictor_shape(task)
                 put_tensors(work.runtime.scratch / "predictor", SHARED, task_tensors(task)[0])
             rows += floor_rows(task, chain, seed)
-            for job in chain_jobs(task, chain, seed, variants_of(chain), work):
-                jobs[model_key(chain, seed, job.variant)] = job
-    run_jobs(list(jobs.values()), train_predictor, work.runtime)
-    for key, job in jobs.items():
-        state, curve = job_result(job)
-        rows += curve
-        weights |= {f"{key}/{name}": value.numpy() for name, value in state.items()}
+            jobs += chain_jobs(task, chain, seed, variants_of(chain), work)
+    run_jobs(jobs, train_predictor, work.runtime)
+    for job in jobs:
+        rows += hand_over(job, "predictors", work.sink)
     assert shape is not None
     about = {"config": cfg.model_dump_json(), "shape": shape.to_json()}
-    about["fitted_takes"] = fitted_takes(list(jobs.values()), data.segment_take, data.take_ids)
-    work.sink.model("predictors", weights, about)
+    about["fitted_takes"] = fitted_takes(jobs, data.segment_take, data.take_ids)
+    work.sink.models("predictors", about)
     work.sink.table("predictor_curves", table_of(CurvePoint, rows))
     count_windows(data, work)
 
@@ -69,7 +63,7 @@ def count_windows(data: "PlanningData", work: Work[PredictorConfig]) -> None:
     work.sink.count(kept + sum(row.n_units for row in lost), kept)
 
 
-def make_task(data: "PlanningData", e_tau: "ModelFile", chain: "Chain", seed: int, device: str) -> "PredictorTask":
+def make_task(data: "PlanningData", e_tau: "Models", chain: "Chain", seed: int, device: str) -> "PredictorTask":
     """Return the tensors of one chain and seed: its latents, the windows of its takes, and all dev windows.
 
     Raises:

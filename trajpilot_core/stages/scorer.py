@@ -6,7 +6,7 @@ from schemas.training import ScorerConfig
 from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.stage import Stage, Work
 
-VERSION = 5  # raise when the numbers that this stage writes change
+VERSION = 6  # raise when the numbers that this stage writes change
 
 
 def run(work: Work[ScorerConfig]) -> None:
@@ -14,18 +14,18 @@ def run(work: Work[ScorerConfig]) -> None:
 
     Rows are the training and dev windows that it reads; predictor has rejected the others, so none is lost here.
     """
-    from trajpilot_core.data.chains import read_model_files
+    from trajpilot_core.data.chains import open_model_files
     from trajpilot_core.data.planning import SPLITS, load_planning_data
     from trajpilot_core.training.jobs import UNIT
     from trajpilot_core.training.loop import one_thread
-    from trajpilot_core.training.scorer_file import pack_scorers
+    from trajpilot_core.training.scorer_file import write_scorers
     from trajpilot_core.training.scorer_fit import epochs_of, fit_scorers
     from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
     config = work.config
     device, scratch = work.runtime.device, work.runtime.scratch
     data = load_planning_data(work.inputs, "scorer").to(device)
-    files = read_model_files(work.inputs)
+    files = open_model_files(work.inputs)
     each = epochs_of(config)
 
     def shown(done: int, total: int, what: str) -> None:
@@ -47,7 +47,7 @@ def run(work: Work[ScorerConfig]) -> None:
             )
             for n, seed in enumerate(files.seeds)
         }
-    work.sink.model("scorers", *pack_scorers(fitted, config))
+    write_scorers(work.sink, fitted, config)
     work.sink.table("scorer_curves", table_of(CurvePoint, [row for s in files.seeds for row in fitted[s].curves()]))
     used = sum(int((windows.split != SPLITS.index("test")).sum()) for windows in data.windows.values())
     work.sink.count(used, used)

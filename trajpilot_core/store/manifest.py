@@ -32,6 +32,8 @@ MANIFEST, RECORD = "manifest.json", "record.json"
 RUN_RECORD, SOURCES = "run_record.json", "sources.json"
 """Side files of a manifest."""
 R = TypeVar("R", bound=Record)
+LARGEST_FILE_BYTES = 2 * 10**9
+"""No file of an entry is larger: writers and readers hold a file whole, and one PUT carries it."""
 T = TypeVar("T")
 P = ParamSpec("P")
 OTHER_VERSION = "use the version that wrote it, or run its stage again with this one"
@@ -181,7 +183,15 @@ def write_data(folder: Folder, stage: str, below: str, suffix: str, content: byt
         suffix: `parquet`, `safetensors`, or the name of a document.
         content: the whole file.
         rows: rows that it holds, 0 where it is no table.
+
+    Raises:
+        StoreError: it is larger than LARGEST_FILE_BYTES.
     """
+    if len(content) > LARGEST_FILE_BYTES:
+        raise StoreError(
+            f"stage {stage} writes a file (*.{suffix}) of {len(content):,} bytes, {LARGEST_FILE_BYTES:,} is the most; "
+            "write a table by take (Stage.shard_by), a model in parts under keys of their own"
+        )
     sha256 = hashlib.sha256(content).hexdigest()
     name = f"{below}/data-{sha256}.{suffix}"
     folder.replace(f"{stage_folder(stage)}/{name}", content)
@@ -189,8 +199,8 @@ def write_data(folder: Folder, stage: str, below: str, suffix: str, content: byt
 
 
 def entry_of(kind: str, files: Sequence[FileEntry]) -> Entry:
-    """Build an entry; its fingerprint is over the content of its files in order, not over their names."""
-    content: list[JsonValue] = [[file.sha256, file.rows] for file in files]
+    """Build an entry; its fingerprint is over content and keys of its files in order, not over their names."""
+    content: list[JsonValue] = [[file.sha256, file.rows, *([file.key] if file.key else [])] for file in files]
     rows = sum(file.rows for file in files)
     return Entry(kind=kind, files=tuple(files), fingerprint=fingerprint([kind, content]), rows=rows)
 

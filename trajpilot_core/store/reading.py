@@ -1,5 +1,6 @@
 """Reading committed entries: every byte is checked against the manifest before it is believed."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from trajpilot_core.store.files import Folder
 from trajpilot_core.store.manifest import stage_folder
 from trajpilot_core.store.packs import pack_of
 from trajpilot_core.store.parquet import Readable, read_table, read_vectors
-from trajpilot_core.store.tensors import parse_tensors
+from trajpilot_core.store.tensors import Models, Tensors, parse_tensors
 from trajpilot_core.store.verified import verified_bytes, verified_file
 
 
@@ -36,10 +37,17 @@ class StageInputs:
         producer, entry = self._find(name, "table")
         return read_vectors([table_file(self.folder, producer, entry)], column)
 
-    def model(self, name: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
-        """Read a declared model, verified: (parameter name -> array of the shape that was written, metadata)."""
-        producer, entry = self._find(name, "model")
-        return parse_tensors(verified_bytes(self.folder, stage_folder(producer), entry.files[0]))
+    def models(self, name: str) -> Models:
+        """Open a declared entry of models; the file of a model is read, and verified, when the model is asked for."""
+        producer, entry = self._find(name, "models")
+        about, *files = entry.files
+        file_of = {file.key: file for file in files}
+
+        def parameters(key: str) -> Tensors:
+            return parse_tensors(verified_bytes(self.folder, stage_folder(producer), file_of[key]))
+
+        told = json.loads(verified_bytes(self.folder, stage_folder(producer), about))
+        return Models(told, tuple(file_of), parameters)
 
     def document(self, name: str) -> bytes:
         """Read a declared document, verified."""

@@ -1,50 +1,90 @@
-"""safetensors as the store writes and reads them: named arrays and one JSON document of metadata.
+"""Models as the store writes and reads them: one safetensors file each, and what holds for all of an entry.
 
-The library writes metadata in an order that differs from call to call, so that all of it goes under one key; and it
-does not notice a flipped bit, so that readers check the sha256 of the file first (docs/decisions/store.md).
+The format does not notice a flipped bit, so that readers check the sha256 of the file first. A file has no metadata:
+the library writes it in an order that differs from call to call (docs/decisions/store.md).
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 
-from schemas.base import canonical_json
 from trajpilot_core.errors import StoreError
 
-METADATA_KEY = "trajpilot"
+Tensors = Mapping[str, NDArray[np.generic]]
 HEADER_BYTES = 8
+METADATA = "__metadata__"
+TYPES = {
+    "BOOL": "?",
+    "U8": "u1",
+    "I8": "i1",
+    "U16": "<u2",
+    "I16": "<i2",
+    "U32": "<u4",
+    "I32": "<i4",
+    "U64": "<u8",
+    "I64": "<i8",
+    "F16": "<f2",
+    "F32": "<f4",
+    "F64": "<f8",
+}
+"""Name of a type in the format -> that of numpy. https://github.com/huggingface/safetensors#format"""
 
 
-def tensors_bytes(tensors: Mapping[str, NDArray[np.generic]], metadata: Mapping[str, str]) -> bytes:
-    """Serialise named arrays; equal arrays and metadata give equal bytes.
+@dataclass(frozen=True)
+class Models:
+    """The models of one entry. Each is read when it is asked for, and nothing of it is kept."""
 
-    Args:
-        tensors: name -> array of any shape.
-        metadata: text to text.
-    """
-    ordered = {name: np.asarray(tensors[name], order="C") for name in sorted(tensors)}
-    content: bytes = safetensors.numpy.save(ordered, {METADATA_KEY: canonical_json(dict(metadata))})
+    about: Mapping[str, str]
+    """What holds for all of them: settings, shapes, takes that they were fitted on."""
+    keys: tuple[str, ...]
+    """Their keys, sorted."""
+    open: Callable[[str], Tensors]
+    """Key -> its parameters."""
+
+    def read(self, key: str) -> Tensors:
+        """Read one model, verified: parameter name -> array of the shape that was written, read-only.
+
+        Raises:
+            StoreError: there is no such model, or its file is damaged.
+        """
+        if key not in self.keys:
+            held = ", ".join(self.keys) or "nothing"
+            raise StoreError(f"no model {key!r} in the entry, which holds {held}; run the stage that writes it")
+        return self.open(key)
+
+
+def tensors_bytes(tensors: Tensors) -> bytes:
+    """Serialise named arrays of any shape; equal arrays give equal bytes."""
+    content: bytes = safetensors.numpy.save({name: np.asarray(tensors[name], order="C") for name in sorted(tensors)})
     return content
 
 
-def parse_tensors(content: bytes) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
-    """Read back what `tensors_bytes` wrote. The caller has checked the digest of `content` before.
+def parse_tensors(content: bytes) -> dict[str, NDArray[np.generic]]:
+    """Read back what `tensors_bytes` wrote, without a copy. The caller has checked the digest of `content` before.
 
     Returns:
-        name -> array of the shape that was written, and the metadata.
+        Name -> array of the shape that was written: a view of `content`, read-only.
 
     Raises:
         StoreError: no safetensors file, or not one of the store's.
     """
     try:
-        tensors = safetensors.numpy.load(content)
-        length = int.from_bytes(content[:HEADER_BYTES], "little")
-        header = json.loads(content[HEADER_BYTES : HEADER_BYTES + length])
-        metadata = json.loads(header.get("__metadata__", {}).get(METADATA_KEY, "{}"))
-    except (SafetensorError, ValueError) as error:
+        start = HEADER_BYTES + int.from_bytes(content[:HEADER_BYTES], "little")
+        header = json.loads(content[HEADER_BYTES:start])
+        return {name: _view(content, start, header[name]) for name in sorted(set(header) - {METADATA})}
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise StoreError(f"{len(content):,} bytes are no safetensors file: {error}") from error
-    return {name: tensors[name] for name in sorted(tensors)}, metadata
+
+
+def _view(content: bytes, start: int, told: Mapping[str, Any]) -> NDArray[np.generic]:
+    """Return one array of a file whose data begin at byte `start`."""
+    begin, end = told["data_offsets"]
+    array: NDArray[np.generic] = np.ndarray(tuple(told["shape"]), TYPES[told["dtype"]], content, start + begin)
+    if array.nbytes != end - begin:
+        raise ValueError(f"{end - begin} bytes of an array of {array.nbytes}")
+    return array

@@ -21,7 +21,7 @@ from torch import Tensor
 from schemas.observation import DOF, MOTIONS
 from schemas.training import PredictorConfig
 from trajpilot_core.arrays import Array, Codes
-from trajpilot_core.data.chains import ModelFile, alignment_config, chains_of, load_e_tau, trajectory_latents
+from trajpilot_core.data.chains import alignment_config, chains_of, load_e_tau, trajectory_latents
 from trajpilot_core.data.planning import PlanningData, load_planning_data
 from trajpilot_core.engine.stage import Inputs, Runtime
 from trajpilot_core.errors import InputError
@@ -29,6 +29,7 @@ from trajpilot_core.evaluation.bootstrap import cluster_sums, draw_weights, inte
 from trajpilot_core.poses.sources.video import scaled, step_rms
 from trajpilot_core.report.tables.table import Value
 from trajpilot_core.stages.predictor import make_task
+from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.fit_predictor import (
     PredictorTask,
     new_predictor,
@@ -106,9 +107,9 @@ class WithMotions:
         """Read a vector column (N, W) as `Inputs` does."""
         return self.inputs.vectors(name, column)
 
-    def model(self, name: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
-        """Read a model as `Inputs` does: name -> array of the shape (...) that it was saved with, and the metadata."""
-        return self.inputs.model(name)
+    def models(self, name: str) -> Models:
+        """Open the models of an entry as `Inputs` does."""
+        return self.inputs.models(name)
 
     def document(self, name: str) -> bytes:
         """Read a document as `Inputs` does."""
@@ -132,7 +133,7 @@ def robustness(inputs: Inputs, video: pa.Table, cfg: PredictorConfig, runtime: R
     step_m = median_step_m(data.motions[torch.isin(data.segment_take, (data.take_split == 0).nonzero()[:, 0])])
     raw = load_planning_data(WithMotions(inputs, other), "robustness").motions
     motions = {"files": data.motions, "raw": raw, "video": rms_scaled(raw, step_m)}
-    chain, e_tau = chains_of(data)[0], ModelFile(*inputs.model("e_tau"))
+    chain, e_tau = chains_of(data)[0], inputs.models("e_tau")
     seed = alignment_config(e_tau).seeds[0]
     encoder = load_e_tau(e_tau, chain, seed, runtime.device)
     latents = {name: trajectory_latents(encoder, c.to(runtime.device)).cpu() for name, c in motions.items()}

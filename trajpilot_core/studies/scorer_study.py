@@ -18,7 +18,7 @@ from schemas.checks import StudyConfig
 from schemas.results import ScorerStudy
 from schemas.training import ScorerConfig
 from trajpilot_core.arrays import Array
-from trajpilot_core.data.chains import ModelFiles, chains_of, read_model_files
+from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
 from trajpilot_core.data.planning import SPLITS, PlanningData, load_planning_data
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
@@ -45,7 +45,7 @@ def study(
         device: where the models run.
         progress: called with (done, total, what).
     """
-    data, files = load_planning_data(inputs, STAGE).to(device), read_model_files(inputs)
+    data, files = load_planning_data(inputs, STAGE).to(device), open_model_files(inputs)
     alone = config.replace(ablations=(), plus=None)
     rows: list[ScorerStudy] = []
     with one_thread(device):

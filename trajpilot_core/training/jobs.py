@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from schemas.results import CurvePoint
-from trajpilot_core.engine.stage import Runtime
+from trajpilot_core.data.chains import Chain, model_key
+from trajpilot_core.engine.stage import Runtime, Sink
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.runtime import worker_pool
 from trajpilot_core.store.files import naming_failures
@@ -56,6 +57,11 @@ class TrainingJob(NamedTuple):
     device: str
     checkpoint_s: float = 0.0
     """Seconds between checkpoints; 0: one after every epoch."""
+
+    @property
+    def key(self) -> str:
+        """Key of its model."""
+        return model_key(Chain(self.name.split("/")[0], None), self.seed, self.variant)
 
 
 Train = Callable[[TrainingJob, EpochDone], None]
@@ -103,6 +109,19 @@ def job_result(job: TrainingJob) -> tuple[dict[str, Tensor], list[CurvePoint]]:
         raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {job.folder}; run the stage again")
     progress: TrainingProgress = read_progress(job.folder)
     return progress.best, progress.curve
+
+
+def hand_over(job: TrainingJob, entry: str, sink: Sink) -> list[CurvePoint]:
+    """Write the best weights of a job that has ended into an entry of models, and return its curve.
+
+    Nothing else of the job stays in memory, so that a loop over jobs holds one model at a time.
+
+    Raises:
+        TrainingError: it has not ended.
+    """
+    state, curve = job_result(job)
+    sink.model(entry, job.key, {name: value.numpy() for name, value in state.items()})
+    return curve
 
 
 def fitted_takes(jobs: Sequence[TrainingJob], segment_take: Tensor, take_ids: Sequence[str]) -> str:

@@ -1,98 +1,76 @@
-"""How scorers lie in their model file: `final/s<seed>/<variant>/<parameter>`, decisions in the metadata."""
+"""How scorers lie in their entry: keys `final/s<seed>/<variant>`, and what dev decided in what holds for all."""
 
 import json
 from collections.abc import Mapping
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
 from schemas.training import Ablation, ScorerConfig, ScorerPlusConfig
-from trajpilot_core.data.chains import Chain, ModelFile, model_key
+from trajpilot_core.data.chains import Chain, frozen, model_key
+from trajpilot_core.engine.stage import Sink
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.models.scorer_plus import ScorerPlus
+from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.scorer_fit import SCORER, FittedScorer, FittedSeed, ScorerDecision, variant_of
 from trajpilot_core.training.scorer_plus_fit import FittedPlus, PlusDecision
 
 FINAL = Chain("final", None)
+ENTRY = "scorers"
 SCORER_PLUS = "scorer_plus"
 
 
-def pack_scorers(
-    fitted: Mapping[int, FittedSeed], config: ScorerConfig
-) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
-    """Return the tensors and metadata of the `scorers` entry: configuration, shape, and one decision per scorer.
+def write_scorers(sink: Sink, fitted: Mapping[int, FittedSeed], config: ScorerConfig) -> None:
+    """Write the entry `scorers`: their weights, and for all the configuration, the shape, one decision per scorer.
 
     Args:
+        sink: of the stage.
         fitted: seed -> its scorers.
         config: that they were fitted with.
     """
-    tensors: dict[str, NDArray[np.generic]] = {}
-    metadata = {"config": config.model_dump_json()}
+    about = {"config": config.model_dump_json()}
     for seed, of_seed in sorted(fitted.items()):
         found: dict[str, FittedScorer | FittedPlus] = dict(of_seed.scorers)
         if of_seed.plus is not None:
             found[SCORER_PLUS] = of_seed.plus
         for variant, scorer in found.items():
             key = model_key(FINAL, seed, variant)
-            tensors |= {f"{key}/{name}": value.numpy() for name, value in scorer.state.items()}
-            metadata[key] = scorer.decision.model_dump_json()
-        metadata["shape"] = json.dumps(of_seed.scorers[SCORER].shape._asdict(), sort_keys=True)
-    return tensors, metadata
+            sink.model(ENTRY, key, {name: value.numpy() for name, value in scorer.state.items()})
+            about[key] = scorer.decision.model_dump_json()
+        about["shape"] = json.dumps(of_seed.scorers[SCORER].shape._asdict(), sort_keys=True)
+    sink.models(ENTRY, about)
 
 
-def scorer_config(file: ModelFile) -> ScorerConfig:
+def scorer_config(scorers: Models) -> ScorerConfig:
     """Return the configuration that the scorers were fitted with."""
-    return ScorerConfig.model_validate_json(file.metadata["config"])
+    return ScorerConfig.model_validate_json(scorers.about["config"])
 
 
 def load_scorer(
-    file: ModelFile, seed: int, device: str, ablation: Ablation | None = None
+    scorers: Models, seed: int, device: str, ablation: Ablation | None = None
 ) -> tuple[GateThenRankScorer, ScorerDecision]:
     """Build the frozen scorer of one seed, or an ablated one, and read its decision.
 
     Raises:
-        StoreError: the file holds no such scorer.
+        StoreError: there is no such scorer, or it has other parameters.
     """
-    key = _known(file, model_key(FINAL, seed, variant_of(ablation)))
-    model = GateThenRankScorer(scorer_config(file), ScorerShape(**json.loads(file.metadata["shape"])), ablation)
-    model.load_state_dict(_state(file, key), strict=True)
-    return model.to(device).eval().requires_grad_(False), ScorerDecision.model_validate_json(file.metadata[key])
+    key = _known(scorers, model_key(FINAL, seed, variant_of(ablation)))
+    model = GateThenRankScorer(scorer_config(scorers), ScorerShape(**json.loads(scorers.about["shape"])), ablation)
+    return frozen(model, scorers, key, device), ScorerDecision.model_validate_json(scorers.about[key])
 
 
-def load_plus(file: ModelFile, config: ScorerPlusConfig, seed: int, device: str) -> tuple[ScorerPlus, PlusDecision]:
+def load_plus(scorers: Models, config: ScorerPlusConfig, seed: int, device: str) -> tuple[ScorerPlus, PlusDecision]:
     """Build the frozen Scorer+ of one seed and read its decision.
 
     Raises:
-        StoreError: the file holds none, or one of other parameters.
+        StoreError: there is none, or one of other parameters.
     """
-    key = _known(file, model_key(FINAL, seed, SCORER_PLUS))
-    decision = PlusDecision.model_validate_json(file.metadata[key])
-    model = ScorerPlus(config)
-    model.load_state_dict(_fitting(_state(file, key), model, key), strict=True)
-    return model.to(device).eval().requires_grad_(False), decision
+    key = _known(scorers, model_key(FINAL, seed, SCORER_PLUS))
+    decision = PlusDecision.model_validate_json(scorers.about[key])
+    return frozen(ScorerPlus(config), scorers, key, device), decision
 
 
-def _known(file: ModelFile, key: str) -> str:
-    """Return `key`, which must be in the file."""
-    if key not in file.metadata:
-        raise StoreError(f"no scorer {key!r} in the file, which knows {', '.join(file.metadata)}; run the stage scorer")
+def _known(scorers: Models, key: str) -> str:
+    """Return `key`, of which a decision must be known."""
+    if key not in scorers.about:
+        held = ", ".join(scorers.about)
+        raise StoreError(f"no scorer {key!r} in the entry, which knows {held}; run the stage scorer")
     return key
-
-
-def _fitting(state: dict[str, Tensor], model: ScorerPlus, key: str) -> dict[str, Tensor]:
-    """Return `state`, whose names and shapes must be the model's (torch would read a vector as a scalar)."""
-    have, allowed = ({name: tuple(v.shape) for name, v in s.items()} for s in (state, model.state_dict()))
-    wrong = sorted(name for name in have | allowed if have.get(name) != allowed.get(name))
-    if wrong:
-        found = "; ".join(f"{name} is {have.get(name, 'absent')}, not {allowed.get(name, 'known')}" for name in wrong)
-        raise StoreError(f"{key}: {found} (shapes of parameters); it is of another version: run the stage scorer again")
-    return state
-
-
-def _state(file: ModelFile, key: str) -> dict[str, Tensor]:
-    """Return the parameters below `key`."""
-    start = len(key) + 1
-    return {name[start:]: torch.tensor(value) for name, value in file.tensors.items() if name.startswith(key + "/")}

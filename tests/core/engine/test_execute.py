@@ -288,9 +288,10 @@ def test_200_hostile_shard_names_are_data_and_never_paths(tmp_path: Path) -> Non
     assert all(re.fullmatch(own, name) for name in written)
 
 
-@pytest.mark.parametrize("write", ["table", "model", "document"])
+@pytest.mark.parametrize("write", ["table", "model", "models", "document"])
 def test_200_hostile_entry_names_are_refused_even_where_a_stage_declares_them(tmp_path: Path, write: str) -> None:
-    arguments = {"table": (toy.VECTORS.empty_table(),), "model": ({}, {}), "document": (b"evil",)}[write]
+    written = {"table": (toy.VECTORS.empty_table(),), "model": ("key", {}), "models": ({},), "document": (b"evil",)}
+    arguments = written[write]
     folder = open_folder(str(tmp_path / "deep" / "root"))
     for name in hostile_names():
         with pytest.raises(StoreError):

@@ -85,7 +85,7 @@ def test_take_scores_hold_every_row_and_the_ceilings_and_add_up_to_the_tables(cl
 @pytest.mark.slow
 def test_the_true_middle_labels_in_the_endpoint_features_break_the_ceiling(clean: Made, tmp_path: Path) -> None:
     world, fine = clean
-    memory = Memory(dict(fine.tables), dict(fine.models))
+    memory = Memory(dict(fine.tables), dict(fine.entries))
     segments = memory.tables["segments"].sort_by("segment_id").to_pylist()
     ids, looks = features_of(world, memory.tables["segments"])
     assert ids == [row["segment_id"] for row in segments]
@@ -107,7 +107,7 @@ def test_test_takes_in_the_bank_break_the_ceiling_and_are_named(
     clean: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, fine = clean
-    memory = Memory(dict(fine.tables), dict(fine.models))
+    memory = Memory(dict(fine.tables), dict(fine.entries))
     real = rows_module.load_planning_data
 
     def all_for_training(*given):

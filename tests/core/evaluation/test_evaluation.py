@@ -196,7 +196,7 @@ def test_the_stage_writes_every_table_that_it_declares(
     made = rows_module.RowsResult(table, headroom(), shuffles, [lost], 11, 10)
     monkeypatch.setattr(rows_module, "predict_all", lambda *_: made)
     told = {name: {"fitted_takes": json.dumps(fitted(world))} for name in stage.FITTED}
-    kept, inputs = Kept(), Tables({**world, **curves(), **rejects()}, metadata=told)
+    kept, inputs = Kept(), Tables({**world, **curves(), **rejects()}, about=told)
     stage.run(Work(inputs, CFG, (), kept, Runtime("", "cpu", 1, None)))  # type: ignore[arg-type]
     assert set(kept.tables) == set(stage.STAGE.writes)
     assert set(inputs.asked) <= set(stage.STAGE.reads)

@@ -13,12 +13,14 @@ from rows_fixture import CONFIG, SEEDS, chosen, make_rows, quiet, scorers_of, vi
 from schemas.arrow import arrow_schema, rows_of
 from schemas.observation import features_schema, motions_schema, text_bank_schema
 from schemas.results import Prediction
-from trajpilot_core.data.chains import chains_of, fit_takes
+from trajpilot_core.data.chains import ModelFiles, chains_of, fit_takes, open_model_files
 from trajpilot_core.data.planning import SPLITS
+from trajpilot_core.evaluation import predictions
 from trajpilot_core.evaluation.predictions import predict_all, predict_rows
 from trajpilot_core.methods.plans import donors_of
 from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates, pool_mean
+from trajpilot_core.stages.evaluation import FITTED, fitted_takes
 
 torch.set_num_threads(1)
 VARIANTS = (
@@ -191,7 +193,7 @@ class Tables:
     """Inputs of a stage, from the fixture's tensors."""
 
     def __init__(self, data, files, scorers, lost: Mapping[str, int]) -> None:
-        self.models = {"e_tau": files.e_tau, "predictors": files.predictors, "scorers": scorers}
+        self.entries = {"e_tau": files.e_tau, "predictors": files.predictors, "scorers": scorers}
         segments = [
             {"segment_id": s, "take_id": data.take_ids[t], "label_id": data.label_ids[label]}
             for s, t, label in zip(data.segment_ids, data.segment_take.tolist(), data.labels.tolist(), strict=True)
@@ -256,8 +258,8 @@ class Tables:
         flat = table[column].combine_chunks().flatten().to_numpy(zero_copy_only=False)
         return flat.reshape(table.num_rows, -1)
 
-    def model(self, name):
-        return dict(self.models[name].tensors), dict(self.models[name].metadata)
+    def models(self, name):
+        return self.entries[name]
 
 
 def test_predict_all_counts_the_windows_that_lack_a_segment(made):
@@ -277,3 +279,42 @@ def test_predict_all_agrees_with_the_rows_of_the_same_tensors(made):
     assert result.headroom.equals(headroom)
     assert result.shuffles.equals(shuffles)
     assert (result.rejects, result.n_in) == ([], result.n_out)
+
+
+@pytest.fixture(scope="module")
+def folded(tmp_path_factory):
+    """The corpus with two folds, each with models of its own, and its scorers."""
+    data = planning_data(World(folds=2))
+    files = model_files(data, folds=2)
+    return data, files, scorers_of(data, files, tmp_path_factory.mktemp("folded"))
+
+
+def models_read(folded):
+    """Keys of the models that an evaluation reads, sorted."""
+    data, files, scorers = folded
+    found = []
+
+    def noting(models):
+        return replace(models, open=lambda key: found.append(key) or models.open(key))
+
+    inputs = Tables(data, ModelFiles(*map(noting, files)), noting(scorers), {})
+    predict_all(inputs, CONFIG, "cpu", quiet)
+    assert all(fitted_takes(inputs, name) is None for name in FITTED)
+    return sorted(found)
+
+
+def test_an_evaluation_reads_each_model_of_the_final_chain_once_and_none_of_a_fold(folded):
+    _, files, scorers = folded
+    assert len(files.predictors.keys) == 7
+    read = models_read(folded)
+    assert read == sorted(key for models in (*files, scorers) for key in models.keys if key.startswith("final/"))
+
+
+def test_a_reader_that_opens_every_model_is_seen(folded, monkeypatch):
+    def eager(inputs):
+        files = open_model_files(inputs)
+        held = {key: files.predictors.read(key) for key in files.predictors.keys}
+        return files._replace(predictors=replace(files.predictors, open=held.__getitem__))
+
+    monkeypatch.setattr(predictions, "open_model_files", eager)
+    assert any(key.startswith("fold") for key in models_read(folded))

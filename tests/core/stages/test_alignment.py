@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from schemas.training import AlignmentConfig, TrainConfig
 from trajpilot_core.data import chains as chain_module
-from trajpilot_core.data.chains import ModelFile, chains, load_e_tau, trajectory_latents
+from trajpilot_core.data.chains import chains, load_e_tau, trajectory_latents
 from trajpilot_core.data.planning import load_motion_data
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
@@ -78,14 +78,14 @@ def aligned(tmp_path_factory: pytest.TempPathFactory) -> Memory:
 
 def test_the_stage_writes_what_it_declares(aligned: Memory) -> None:
     assert {"folds", "alignment_curves"} <= set(aligned.tables)
-    assert set(aligned.models) == {"e_tau"}
+    assert set(aligned.entries) == {"e_tau"}
     assert aligned.counts == (200, 200)
     told = {(r["split"], r["quantity"]) for r in aligned.tables["alignment_curves"].to_pylist()}
     assert told == {("train", "loss"), *((s, q) for s in ("train", "dev") for q in ("R@1", "R@5"))}
 
 
 def told_takes(memory: Memory) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = json.loads(memory.model("e_tau")[1]["fitted_takes"])
+    found: dict[str, list[str]] = json.loads(memory.models("e_tau").about["fitted_takes"])
     return found
 
 
@@ -115,7 +115,7 @@ def test_motion_finds_its_label_on_dev_far_above_chance(aligned: Memory) -> None
 
 def test_the_stored_model_is_the_best_epoch_with_the_scale_of_the_fitting_takes(aligned: Memory) -> None:
     data = load_motion_data(aligned)
-    model = load_e_tau(ModelFile(*aligned.model("e_tau")), chains(1)[0], 0, "cpu")
+    model = load_e_tau(aligned.models("e_tau"), chains(1)[0], 0, "cpu")
     fold = {r["take_id"]: r["fold"] for r in aligned.tables["folds"].to_pylist()}
     fitted = torch.tensor([fold.get(data.take_ids[i], 0) == -1 for i in data.segment_take])
     assert_close(model.scale, channel_scale(data.motions[fitted]))

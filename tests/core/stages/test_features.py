@@ -44,7 +44,7 @@ class Tables:
         table = table_of(Take, self.takes) if name == "takes" else table_of(Segment, self.segments)
         return table.select(list(columns)) if columns else table
 
-    def model(self, name: str) -> Any:
+    def models(self, name: str) -> Any:
         raise AssertionError(name)
 
     def document(self, name: str) -> bytes:

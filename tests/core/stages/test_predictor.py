@@ -2,9 +2,11 @@
 
 import json
 import warnings
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +19,14 @@ from schemas.arrow import rows_of
 from schemas.results import CurvePoint
 from schemas.training import AlignmentConfig, PredictorConfig, TrainConfig
 from trajpilot_core.data import chains
-from trajpilot_core.data.chains import chains_of, load_chain_models, read_model_files, trajectory_latents
+from trajpilot_core.data.chains import chains_of, load_chain_models, open_model_files, trajectory_latents
 from trajpilot_core.data.planning import load_planning_data
+from trajpilot_core.engine.stage import Sink
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.stages import alignment, predictor
-from trajpilot_core.training import dev_scores
+from trajpilot_core.store.tensors import Tensors
+from trajpilot_core.training import dev_scores, jobs
 from trajpilot_core.training.convergence import judge_trained
 from trajpilot_core.training.fit_predictor import (
     MANY_WINDOWS,
@@ -63,13 +67,13 @@ def test_true_trajectories_help_on_dev(trained: Memory) -> None:
 def test_the_stage_counts_windows_and_writes_three_checkpoints(trained: Memory) -> None:
     windows = sum(row["split"] != "test" for row in trained.tables["windows"].to_pylist())
     assert trained.counts == (windows, windows)
-    tensors, _ = trained.model("predictors")
-    assert {key.rsplit("/", 1)[0] for key in tensors} == {f"final/s0/{v}" for v in ("traj", "no_traj", "endpoint_traj")}
-    assert all(np.isfinite(value).all() for value in tensors.values())
+    models = trained.models("predictors")
+    assert set(models.keys) == {f"final/s0/{v}" for v in ("traj", "no_traj", "endpoint_traj")}
+    assert all(np.isfinite(value).all() for key in models.keys for value in models.read(key).values())
 
 
 def test_lost_windows_are_rejected_once_and_test_ones_left_to_evaluation(trained: Memory, tmp_path: Path) -> None:
-    memory = Memory(dict(trained.tables), dict(trained.models))
+    memory = Memory(dict(trained.tables), dict(trained.entries))
     looks = memory.tables["features"]
     lost = {"egoexo4d:0000:0000", "egoexo4d:0016:0000", "egoexo4d:0021:0000"}  # of train, dev and test
     memory.tables["features"] = looks.filter(pa.array([s not in lost for s in looks["segment_id"].to_pylist()]))
@@ -84,32 +88,84 @@ def test_lost_windows_are_rejected_once_and_test_ones_left_to_evaluation(trained
 
 def test_the_models_name_the_takes_whose_windows_they_were_fitted_on(trained: Memory) -> None:
     fitted = sorted(r["take_id"] for r in trained.tables["folds"].to_pylist() if r["fold"] == -1)
-    assert json.loads(trained.model("predictors")[1]["fitted_takes"]) == {"final": fitted}
+    assert json.loads(trained.models("predictors").about["fitted_takes"]) == {"final": fitted}
 
 
 def test_a_fit_on_a_test_take_shows_in_the_models_though_the_folds_deny_it(
     trained: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory = Memory(dict(trained.tables), dict(trained.models))
+    memory = Memory(dict(trained.tables), dict(trained.entries))
     real = chains.fit_takes
     monkeypatch.setattr(chains, "fit_takes", lambda *a: torch.cat([real(*a), torch.tensor([21])]))
     run_stage(predictor.STAGE, CFG.replace(train=TRAIN.replace(epochs=1)), memory, tmp_path)
-    assert "egoexo4d:0021" in json.loads(memory.model("predictors")[1]["fitted_takes"])["final"]
+    assert "egoexo4d:0021" in json.loads(memory.models("predictors").about["fitted_takes"])["final"]
 
 
 def test_one_process_and_two_give_equal_bytes(trained: Memory, tmp_path: Path) -> None:
-    memory = Memory(dict(trained.tables), dict(trained.models))
+    memory = Memory(dict(trained.tables), dict(trained.entries))
     run_stage(predictor.STAGE, CFG, memory, tmp_path, workers=1)
-    one, two = memory.model("predictors")[0], trained.model("predictors")[0]
-    assert one.keys() == two.keys()
-    assert all(one[k].tobytes() == two[k].tobytes() for k in one)
+    one, two = memory.models("predictors"), trained.models("predictors")
+    assert (one.keys, one.about) == (two.keys, two.about)
+    for key in one.keys:
+        mine, theirs = one.read(key), two.read(key)
+        assert mine.keys() == theirs.keys()
+        assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
     assert memory.tables["predictor_curves"].equals(trained.tables["predictor_curves"])
+
+
+class WatchedSink(Memory):
+    """A sink that copies the weights that it is given, and notes those that it was given."""
+
+    given: ClassVar[list[weakref.ref[object]]] = []
+
+    def model(self, name: str, key: str, tensors: Tensors) -> None:
+        self.given.append(weakref.ref(next(iter(tensors.values()))))
+        super().model(name, key, {name: value.copy() for name, value in tensors.items()})
+
+
+def most_held(trained: Memory, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Models that the stage still holds where it reads the next one, as tensors or arrays, at most."""
+    memory = WatchedSink(dict(trained.tables), dict(trained.entries))
+    most, real = [0], jobs.job_result
+    memory.given.clear()
+
+    def watched(job: jobs.TrainingJob) -> tuple[dict[str, torch.Tensor], list[CurvePoint]]:
+        most.append(sum(ref() is not None for ref in memory.given))
+        found = real(job)
+        memory.given.append(weakref.ref(next(iter(found[0].values()))))
+        return found
+
+    monkeypatch.setattr(jobs, "job_result", watched)
+    run_stage(predictor.STAGE, CFG.replace(train=TRAIN.replace(epochs=1)), memory, scratch)
+    assert len(most) == 1 + 3
+    return max(most)
+
+
+def test_the_weights_of_one_model_are_held_at_a_time(
+    trained: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert most_held(trained, tmp_path, monkeypatch) == 0
+
+
+def test_a_stage_that_keeps_the_weights_of_all_is_seen(
+    trained: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = []
+
+    def keeping(job: jobs.TrainingJob, entry: str, sink: Sink) -> list[CurvePoint]:
+        state, curve = jobs.job_result(job)
+        held.append({name: value.numpy() for name, value in state.items()})
+        sink.model(entry, job.key, held[-1])
+        return curve
+
+    monkeypatch.setattr(jobs, "hand_over", keeping)
+    assert most_held(trained, tmp_path, monkeypatch) == 2
 
 
 def test_the_models_read_back_score_what_the_curves_say(trained: Memory) -> None:
     data = load_planning_data(trained, "evaluation")
     (chain,) = chains_of(data)
-    models = load_chain_models(read_model_files(trained), chain, 0, "cpu")
+    models = load_chain_models(open_model_files(trained), chain, 0, "cpu")
     latents = trajectory_latents(models.e_tau, data.motions)
     per_horizon = []
     for horizon, windows in data.windows.items():
@@ -127,14 +183,13 @@ def test_fold_chains_have_traj_and_no_traj_of_their_own(tmp_path: Path) -> None:
     short = TRAIN.replace(epochs=1)
     run_stage(alignment.STAGE, ALIGNMENT.replace(folds=2, seeds=(3,), train=short), memory, tmp_path / "a")
     run_stage(predictor.STAGE, CFG.replace(train=short), memory, tmp_path / "p")
-    found = {key.rsplit("/", 1)[0] for key in memory.model("predictors")[0]}
-    assert found == {
+    assert set(memory.models("predictors").keys) == {
         "final/s3/traj",
         "final/s3/no_traj",
         "final/s3/endpoint_traj",
         *(f"fold{k}/s3/{v}" for k in range(2) for v in ("traj", "no_traj")),
     }
-    files = read_model_files(memory)
+    files = open_model_files(memory)
     fold0 = load_chain_models(files, chains_of(load_planning_data(memory, "scorer"))[1], 3, "cpu")
     assert fold0.endpoint_traj is None
     assert files.seeds == (3,)

@@ -93,16 +93,14 @@ def test_columns_that_are_not_there_or_no_vectors_are_named() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(
-    metadata=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=6),
     names=st.lists(st.from_regex(r"[a-z0-9/]{1,12}", fullmatch=True), unique=True, max_size=5),
     dtype=st.sampled_from(["float32", "float16", "int64", "bool"]),
 )
-def test_models_come_back_as_written_and_equal_models_give_equal_bytes(metadata, names, dtype) -> None:
+def test_models_come_back_as_written_and_equal_models_give_equal_bytes(names, dtype) -> None:
     tensors = {name: np.arange(6).reshape(2, 3).T.astype(dtype) for name in names} | {"scalar": np.float32(3)[...]}
-    content = tensors_bytes(tensors, metadata)
-    assert content == tensors_bytes(dict(reversed(tensors.items())), dict(reversed(metadata.items())))
-    back, meta = parse_tensors(content)
-    assert meta == metadata
+    content = tensors_bytes(tensors)
+    assert content == tensors_bytes(dict(reversed(tensors.items())))
+    back = parse_tensors(content)
     assert sorted(back) == sorted(tensors)
     for name, tensor in back.items():
         np.testing.assert_array_equal(tensor, tensors[name])
@@ -135,7 +133,7 @@ def test_500_flipped_bits_in_parquet_are_all_noticed_by_the_readers_of_training(
 
 def test_500_flipped_bits_in_safetensors_are_all_noticed_by_the_readers_of_training(tmp_path: Path) -> None:
     folder = open_folder(str(tmp_path))
-    content = tensors_bytes({"w": np.random.default_rng(0).standard_normal((50, 20))}, {"a": "b"})
+    content = tensors_bytes({"w": np.random.default_rng(0).standard_normal((50, 20))})
     entry = write_data(folder, "s", "k", "safetensors", content, 0)
     path, chance = tmp_path / "artifacts/s" / entry.name, random.Random(0)
     for _ in range(500):

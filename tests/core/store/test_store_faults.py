@@ -191,7 +191,7 @@ def test_of_two_writers_that_disagree_one_wins_and_both_report_its_output(
     def noisy(k: int) -> Outcome:
         def read(work) -> None:
             work.sink.table("toy_takes", work_table(k))
-            work.sink.model("toy_model", {}, {"writer": str(k)})
+            work.sink.models("toy_model", {"writer": str(k)})
             work.sink.document("toy.html", str(k).encode())
             work.sink.count(1, 1)
             meet.wait(20)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from schemas.results import LeakCheck
 from schemas.training import ScorerConfig, TrainConfig
-from trajpilot_core.data.chains import Chain, ModelFile, chains_of, read_model_files
+from trajpilot_core.data.chains import Chain, chains_of, open_model_files
 from trajpilot_core.data.planning import PlanningData, load_planning_data
 from trajpilot_core.models.alignment import channel_scale
 from trajpilot_core.models.predictor import feature_scales
@@ -93,7 +93,7 @@ def test_a_clean_run_passes_every_check(run: Memory) -> None:
 def test_a_run_of_predictors_alone_says_what_it_could_not_check(run: Memory) -> None:
     few = copy_of(run)
     absent = ("scorers", "scorer_curves", "predictions")
-    del few.models["scorers"], few.tables["scorer_curves"], few.tables["predictions"]
+    del few.entries["scorers"], few.tables["scorer_curves"], few.tables["predictions"]
     checks = leak_checks(few, world(), provenance(), CHECKS, absent)
     silent = {check.check.removeprefix("leak: ") for check in checks if check.verdict == "not run"}
     assert silent == {CANDIDATE_RULE, TEMPERATURES, THRESHOLDS, DEV_GATES, QUERIES, FOREIGN}
@@ -164,14 +164,14 @@ def test_a_fit_on_a_take_that_it_may_not_see_is_found(planted: Memory, entry: st
     folds = {row["take_id"]: row["fold"] for row in planted.table("folds").to_pylist()}
     take = next(t for t, f in folds.items() if f == 1) if whom == "own fold" else take_ids(planted, whom)[0]
     chain = "fold1" if whom == "own fold" else "final"
-    about = planted.models[entry][1]
+    about = planted.entries[entry].about
     told = json.loads(about["fitted_takes"])
     about["fitted_takes"] = json.dumps(told | {chain: [*told[chain], take]})
     assert faults_of_tables(planted) == {FIT_RULE}
 
 
 def test_fits_without_a_record_are_not_called_clean(planted: Memory) -> None:
-    del planted.models["predictors"][1]["fitted_takes"]
+    del planted.entries["predictors"].about["fitted_takes"]
     checks = {c.check.removeprefix("leak: "): c for c in leaks_tables.table_checks(material_of(planted))}
     assert checks[FIT_RULE].verdict == "not run"
 
@@ -203,17 +203,17 @@ def test_a_scored_training_take_is_found(planted: Memory) -> None:
 def test_features_normalised_over_all_takes_are_found(planted: Memory) -> None:
     data = load_planning_data(planted, "test")
     mean, scale = (value.numpy() for value in feature_scales(data.features))
-    tensors = planted.models["predictors"][0]
-    tensors["final/s0/traj/feature_mean"] = mean
+    weights = planted.entries["predictors"].weights
+    weights["final/s0/traj"]["feature_mean"] = mean
     assert faults_of_tables(planted) == {FEATURE_RULE}
-    tensors["final/s0/traj/feature_mean"] = tensors["final/s0/no_traj/feature_mean"]
-    tensors["fold1/s0/traj/feature_scale"] = scale
+    weights["final/s0/traj"]["feature_mean"] = weights["final/s0/no_traj"]["feature_mean"]
+    weights["fold1/s0/traj"]["feature_scale"] = scale
     assert faults_of_tables(planted) == {FEATURE_RULE}
 
 
 def test_head_motion_scaled_over_all_takes_is_found(planted: Memory) -> None:
     data = load_planning_data(planted, "test")
-    planted.models["e_tau"][0]["final/s0/e_tau/scale"] = channel_scale(data.motions).numpy()
+    planted.entries["e_tau"].weights["final/s0/e_tau"]["scale"] = channel_scale(data.motions).numpy()
     assert faults_of_tables(planted) == {MOTION_RULE}
 
 
@@ -226,9 +226,9 @@ def test_statistics_that_tell_nobody_apart_are_not_called_clean(run: Memory) -> 
 def test_weights_of_another_epoch_than_the_best_are_found(planted: Memory) -> None:
     rng = np.random.default_rng(0)
     for entry, part in (("e_tau", "fold0/s0/e_tau"), ("predictors", "final/s0/endpoint_traj")):
-        tensors = planted.models[entry][0]
+        tensors = planted.entries[entry].weights[part]
         for name, value in tensors.items():
-            if name.startswith(part) and value.ndim == 2:
+            if value.ndim == 2:
                 tensors[name] = value + rng.normal(size=value.shape).astype(value.dtype)
     assert {ENCODER_EPOCH, PREDICTOR_EPOCH} <= faults_of_choices(planted)
 
@@ -240,13 +240,13 @@ def test_a_model_without_a_curve_does_not_pass(planted: Memory, model: str) -> N
 
 
 def decide(memory: Memory, row: str = "scorer", **changes: object) -> None:
-    """Change what the scorers' file says was decided."""
-    memory.models["scorers"][1][f"final/s0/{row}"] = decision(memory, row).replace(**changes).model_dump_json()
+    """Change what the scorers' entry says was decided."""
+    memory.entries["scorers"].about[f"final/s0/{row}"] = decision(memory, row).replace(**changes).model_dump_json()
 
 
 def decision(memory: Memory, row: str = "scorer") -> ScorerDecision | PlusDecision:
     kind = PlusDecision if row == "scorer_plus" else ScorerDecision
-    return kind.model_validate_json(memory.models["scorers"][1][f"final/s0/{row}"])
+    return kind.model_validate_json(memory.entries["scorers"].about[f"final/s0/{row}"])
 
 
 @pytest.mark.parametrize("row", ["scorer", "scorer_no_motion", "scorer_plus"])
@@ -256,15 +256,15 @@ def test_a_gate_threshold_that_is_no_dev_gate_is_found(planted: Memory, row: str
 
 
 def test_weights_of_scorer_plus_that_dev_did_not_choose_are_found(planted: Memory) -> None:
-    tensors = planted.models["scorers"][0]
-    for name in [name for name in tensors if name.startswith("final/s0/scorer_plus/")]:
+    tensors = planted.entries["scorers"].weights["final/s0/scorer_plus"]
+    for name in tensors:
         tensors[name] = tensors[name] - 2.0
     assert THRESHOLDS in faults_of_choices(planted)
 
 
 def test_foreign_takes_in_scorer_plus_or_the_bank_are_found(run: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     material = material_of(run)
-    files, config = read_model_files(run), ScorerConfig(candidates=6, prefetch=9)
+    files, config = open_model_files(run), ScorerConfig(candidates=6, prefetch=9)
     view = chain_view(material.data, files, chains_of(material.data)[0], 0, "cpu")
     assert leaks_scorers.foreign_parts(view, config) == []
 
@@ -321,12 +321,14 @@ def test_a_row_that_was_never_trained_is_found(planted: Memory, model: str) -> N
 
 
 def test_a_smaller_model_in_one_row_is_found(run: Memory) -> None:
-    file = ModelFile(*copy_of(run).models["predictors"])
-    assert leaks_choices.size_faults(file, (0,)) == []
-    smaller = {k: v[:1] if k.startswith("final/s0/no_traj/") and v.ndim == 2 else v for k, v in file.tensors.items()}
-    assert leaks_choices.size_faults(file._replace(tensors=smaller), (0,)) == [
-        "final/s0/no_traj has other tensors than the others"
-    ]
+    planted = copy_of(run)
+    assert leaks_choices.size_faults(planted.models("predictors"), (0,)) == []
+    tensors = planted.entries["predictors"].weights["final/s0/no_traj"]
+    tensors |= {name: value[:1] for name, value in tensors.items() if value.ndim == 2}
+    found = ["final/s0/no_traj has other tensors than the others"]
+    assert leaks_choices.size_faults(planted.models("predictors"), (0,)) == found
+    del planted.entries["predictors"].weights["final/s0/no_traj"]
+    assert leaks_choices.size_faults(planted.models("predictors"), (0,)) == found
 
 
 def test_a_training_ends_at_its_last_epoch_or_after_its_patience() -> None:

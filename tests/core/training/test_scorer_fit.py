@@ -12,11 +12,12 @@ import pytest
 import torch
 from planning_fixture import ALIGNMENT, PREDICTOR, SCORER, TRAIN, World, model_files, planning_data
 from planning_world import WorldSize, planning_world, run_stage
+from rows_fixture import written_scorers
 from torch.nn import functional as F
 from torch.testing import assert_close
 
 from schemas.training import ScorerConfig
-from trajpilot_core.data.chains import ModelFile, chains_of, query_takes
+from trajpilot_core.data.chains import chains_of, query_takes
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.retrieval.bank import build_bank, chain_view
@@ -32,7 +33,7 @@ from trajpilot_core.training.scorer import (
     join,
     queries_of,
 )
-from trajpilot_core.training.scorer_file import load_scorer, pack_scorers
+from trajpilot_core.training.scorer_file import load_scorer
 from trajpilot_core.training.scorer_fit import Collected, DevSet, FittedSeed, draw_queries, fit_scorers, train_scorer
 
 torch.set_num_threads(1)
@@ -212,14 +213,14 @@ def test_a_scorer_is_fitted_and_read_back(folds, tmp_path):
         int(torch.isin(w.take, query_takes(data, c)).sum()) for c in chains_of(data) for w in data.windows.values()
     )
     assert fitted.decision.n_queries == held
-    tensors, metadata = pack_scorers({0: FittedSeed({"scorer": fitted}, None)}, config)
-    assert all(key.startswith("final/s0/scorer/") for key in tensors)
-    model, decision = load_scorer(ModelFile(tensors, metadata), 0, "cpu")
+    scorers = written_scorers({0: FittedSeed({"scorer": fitted}, None)}, config)
+    assert scorers.keys == ("final/s0/scorer",)
+    model, decision = load_scorer(scorers, 0, "cpu")
     assert decision == fitted.decision
     for name, value in model.state_dict().items():
         assert np.array_equal(value.numpy(), fitted.state[name].numpy())
     with pytest.raises(StoreError, match="s1"):
-        load_scorer(ModelFile(tensors, metadata), 1, "cpu")
+        load_scorer(scorers, 1, "cpu")
 
 
 def test_equal_inputs_give_equal_scorers(tmp_path):

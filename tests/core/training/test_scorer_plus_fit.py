@@ -1,13 +1,12 @@
 """Fitting Scorer+: what the epoch and the threshold are chosen by, its scores on dev, and its model file."""
 
-import itertools
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from planning_fixture import SCORER, model_files
+from planning_fixture import SCORER, model_files, models_of
 from plus_fixture import (
     PLUS,
     candidates_of,
@@ -18,19 +17,21 @@ from plus_fixture import (
     source_of,
     without_dev,
 )
+from rows_fixture import written_scorers
 from torch import Tensor
 from torch.testing import assert_close
 
 from schemas.training import ScorerPlusConfig
-from trajpilot_core.data.chains import ModelFile, chains_of
+from trajpilot_core.data.chains import chains_of
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.errors import StoreError
 from trajpilot_core.methods.batch import ready_plus
 from trajpilot_core.methods.scorer_plus import plus_answers_of
 from trajpilot_core.models.ranking import best
+from trajpilot_core.store.tensors import Models
 from trajpilot_core.training import scorer_plus_statistics
 from trajpilot_core.training.scorer import NEVER
-from trajpilot_core.training.scorer_file import load_plus, pack_scorers
+from trajpilot_core.training.scorer_file import load_plus
 from trajpilot_core.training.scorer_fit import Collected, collect, fit_scorers
 from trajpilot_core.training.scorer_plus import (
     QueryGroup,
@@ -281,26 +282,27 @@ def test_a_row_opens_where_its_gain_reaches_the_threshold() -> None:
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> ModelFile:
+def file(tmp_path_factory: pytest.TempPathFactory) -> Models:
     data = corpus()
     config = SCORER.replace(ablations=())
     found = fit_scorers(data, model_files(data), config, 0, tmp_path_factory.mktemp("fit"), "cpu", quiet)
-    return ModelFile(*pack_scorers({0: found}, config))
+    return written_scorers({0: found}, config)
 
 
-def test_scorer_plus_is_read_back(file: ModelFile) -> None:
+def test_scorer_plus_is_read_back(file: Models) -> None:
     scorer, decision = load_plus(file, SCORER.plus, 0, "cpu")
     assert not scorer.training
     assert not any(parameter.requires_grad for parameter in scorer.parameters())
     assert decision.n_queries > 0
     for name, value in scorer.state_dict().items():
-        assert np.array_equal(value.numpy(), file.tensors[f"final/s0/scorer_plus/{name}"])
+        assert np.array_equal(value.numpy(), file.read("final/s0/scorer_plus")[name])
 
 
-def changed(file: ModelFile, **tensors: np.ndarray | None) -> ModelFile:
+def changed(file: Models, **tensors: np.ndarray | None) -> Models:
     """The same file with parameters of Scorer+ replaced, or left out where None."""
-    new = dict(file.tensors) | {f"final/s0/scorer_plus/{name}": value for name, value in tensors.items()}
-    return ModelFile({name: value for name, value in new.items() if value is not None}, file.metadata)
+    key = "final/s0/scorer_plus"
+    new = {name: value for name, value in (dict(file.read(key)) | tensors).items() if value is not None}
+    return models_of({key: new}, file.about)
 
 
 @pytest.mark.parametrize(
@@ -315,15 +317,15 @@ def changed(file: ModelFile, **tensors: np.ndarray | None) -> ModelFile:
         {"more": np.zeros(1, np.float32)},
     ],
 )
-def test_a_file_with_other_parameters_is_refused(file: ModelFile, fault: dict[str, np.ndarray | None]) -> None:
+def test_a_file_with_other_parameters_is_refused(file: Models, fault: dict[str, np.ndarray | None]) -> None:
     (name,) = fault
     with pytest.raises(StoreError, match=name):
         load_plus(changed(file, **fault), SCORER.plus, 0, "cpu")
 
 
-def test_a_file_without_scorer_plus_is_refused(file: ModelFile) -> None:
-    without = {key: value for key, value in file.metadata.items() if key != "final/s0/scorer_plus"}
-    for wrong, seed in ((ModelFile(file.tensors, without), 0), (file, 1)):
+def test_a_file_without_scorer_plus_is_refused(file: Models) -> None:
+    without = {key: value for key, value in file.about.items() if key != "final/s0/scorer_plus"}
+    for wrong, seed in ((replace(file, about=without), 0), (file, 1)):
         with pytest.raises(StoreError, match=f"final/s{seed}/scorer_plus"):
             load_plus(wrong, SCORER.plus, seed, "cpu")
 
@@ -333,8 +335,8 @@ def test_scorer_plus_that_is_off_is_in_no_file(tmp_path: Path) -> None:
     config = SCORER.replace(ablations=(), plus=None)
     found = fit_scorers(data, model_files(data), config, 0, tmp_path, "cpu", quiet)
     assert found.plus is None
-    tensors, metadata = pack_scorers({0: found}, config)
-    assert not [name for name in itertools.chain(tensors, metadata) if "plus" in name]
+    scorers = written_scorers({0: found}, config)
+    assert not [name for name in (*scorers.keys, *scorers.about) if "plus" in name]
 
 
 def test_statistics_are_fitted_once_for_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

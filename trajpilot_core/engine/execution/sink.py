@@ -8,14 +8,18 @@ import pyarrow as pa
 
 from schemas.arrow import table_of
 from schemas.artifacts import Entry, FileEntry, ShardRecord
+from schemas.base import canonical_json
 from schemas.rejects import Reject, RejectCode, reject
-from trajpilot_core.engine.stage import AnyStage, Tensors
+from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.locations import check_name
 from trajpilot_core.store.manifest import SHARDS, entry_of, seal, shard_path, write_data
 from trajpilot_core.store.parquet import table_bytes
-from trajpilot_core.store.tensors import tensors_bytes
+from trajpilot_core.store.tensors import Tensors, tensors_bytes
+
+ABOUT = "about.json"
+"""What holds for all models of an entry; suffix of a file."""
 
 
 @dataclass
@@ -32,6 +36,8 @@ class StageSink:
     delivered: Callable[[int], None] = lambda n_done: None
     """Called with the number of shards that are done."""
     entries: dict[str, Entry] = field(default_factory=dict)
+    written: dict[str, dict[str, FileEntry]] = field(default_factory=dict)
+    """Entry of models that `models` has not ended yet -> key -> file."""
     rejects: list[Reject] = field(default_factory=list)
     counts: tuple[int, int] | None = None
     shards: dict[str, ShardRecord] = field(default_factory=dict)
@@ -43,10 +49,20 @@ class StageSink:
         self._claim(name)
         self.entries[name] = entry_of("table", [self._write("parquet", table_bytes(table), table.num_rows)])
 
-    def model(self, name: str, tensors: Tensors, metadata: Mapping[str, str]) -> None:
-        """Write a declared model."""
+    def model(self, name: str, key: str, tensors: Tensors) -> None:
+        """Write one model of a declared entry of models."""
         self._claim(name)
-        self.entries[name] = entry_of("model", [self._write("safetensors", tensors_bytes(tensors, metadata), 0)])
+        files = self.written.setdefault(name, {})
+        if not key or key in files:
+            raise StoreError(f"stage {self.stage.name} writes the model {key!r} of {name!r}, which is none, or twice")
+        files[key] = self._write("safetensors", tensors_bytes(tensors), 0).replace(key=key)
+
+    def models(self, name: str, about: Mapping[str, str]) -> None:
+        """End a declared entry of models; its files stand sorted by key, whatever the order of their writing."""
+        self._claim(name)
+        files = self.written.pop(name, {})
+        told = self._write(ABOUT, canonical_json(dict(about)).encode(), 0)
+        self.entries[name] = entry_of("models", [told, *(files[key] for key in sorted(files))])
 
     def document(self, name: str, content: bytes) -> None:
         """Write a declared document; its file ends in its name."""

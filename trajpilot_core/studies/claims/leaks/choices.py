@@ -12,19 +12,19 @@ from schemas.arrow import rows_of
 from schemas.results import CurvePoint, LeakCheck
 from schemas.training import PredictorConfig, ScorerConfig, TrainConfig
 from trajpilot_core.data.chains import (
-    ModelFile,
     ModelFiles,
     alignment_config,
     chains_of,
     load_predictor,
     model_key,
-    read_model_files,
+    open_model_files,
     trajectory_latents,
     variants_of,
 )
 from trajpilot_core.data.planning import SPLITS, load_motion_data
 from trajpilot_core.retrieval.bank import ChainView, chain_view
 from trajpilot_core.stages.predictor import make_task
+from trajpilot_core.store.tensors import Models
 from trajpilot_core.studies.claims.leaks.context import LeakContext, Miss, none_of, not_run, worst_of
 from trajpilot_core.training.dev_scores import recalls_at
 from trajpilot_core.training.fit_predictor import measurer
@@ -54,7 +54,7 @@ def checkpoint_checks(material: LeakContext) -> list[LeakCheck]:
     )
     if not material.has("e_tau", "predictors", "alignment_curves", "predictor_curves"):
         return [not_run(name, "this run has no models or no curves") for name in names]
-    files, config = read_model_files(material.inputs), material.config
+    files, config = open_model_files(material.inputs), material.config
     found: tuple[list[Miss], list[Miss]] = [], []
     for chain in chains_of(material.data):
         for seed in files.seeds:
@@ -107,13 +107,13 @@ def budget_check(material: LeakContext) -> LeakCheck:
     check = "every row is trained with the same budget"
     if not material.has("e_tau", "predictors", "predictor_curves"):
         return not_run(check, "this run has no predictors or no curves")
-    file = ModelFile(*material.inputs.model("predictors"))
-    train = PredictorConfig.model_validate_json(file.metadata["config"]).train
-    seeds = alignment_config(ModelFile(*material.inputs.model("e_tau"))).seeds
+    predictors = material.inputs.models("predictors")
+    train = PredictorConfig.model_validate_json(predictors.about["config"]).train
+    seeds = alignment_config(material.inputs.models("e_tau")).seeds
     trainings = predictor_trainings(material, train)
     if material.has("scorers", "scorer_curves"):
-        trainings += scorer_trainings(scorer_config(ModelFile(*material.inputs.model("scorers"))))
-    faults = size_faults(file, seeds)
+        trainings += scorer_trainings(scorer_config(material.inputs.models("scorers")))
+    faults = size_faults(predictors, seeds)
     for entry, model, quantity, budget in trainings:
         for seed in seeds:
             scores = curve_of(material, entry, model, seed, quantity)
@@ -163,12 +163,17 @@ def stop_faults(name: str, scores: Sequence[float], train: TrainConfig) -> list[
     ]
 
 
-def size_faults(file: ModelFile, seeds: Sequence[int]) -> list[str]:
+def size_faults(predictors: Models, seeds: Sequence[int]) -> list[str]:
     """Return which predictors of the final chain have other tensors than the first."""
     keys = [model_key(FINAL, seed, variant) for seed in seeds for variant in variants_of(FINAL)]
-    sizes = [{k.removeprefix(key): v.shape for k, v in file.tensors.items() if k.startswith(f"{key}/")} for key in keys]
+    sizes = [shapes_of(predictors, key) for key in keys]
     pairs = zip(keys, sizes, strict=True)
     return [f"{key} has other tensors than the others" for key, shapes in pairs if shapes != sizes[0]]
+
+
+def shapes_of(models: Models, key: str) -> dict[str, tuple[int, ...]]:
+    """Return name -> shape of the parameters of one model; empty where there is no such model."""
+    return {name: value.shape for name, value in models.read(key).items()} if key in models.keys else {}
 
 
 def knobs_check(material: LeakContext) -> LeakCheck:

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from schemas.results import LeakCheck
 from schemas.training import ScorerConfig
-from trajpilot_core.data.chains import ModelFile, chains_of, held_out_takes, model_key, read_model_files
+from trajpilot_core.data.chains import chains_of, held_out_takes, model_key, open_model_files
 from trajpilot_core.data.planning import SPLITS, PlanningData
 from trajpilot_core.models.role_chain import Sparse
 from trajpilot_core.retrieval.bank import ChainView, build_bank, chain_view
+from trajpilot_core.store.tensors import Models
 from trajpilot_core.studies.claims.leaks.context import LeakContext, Miss, none_of, not_run, worst_of
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer import NEVER, Queries, best_threshold, decide, plain_mean
@@ -54,7 +55,7 @@ def scorer_checks(material: LeakContext) -> list[LeakCheck]:
     """Check choices, numbers of queries, and that retrieval and Scorer+ hold nothing of foreign takes."""
     if not material.has("e_tau", "predictors", "scorers"):
         return [not_run(name, "this run has no scorer") for name in NAMES]
-    files, scorers = read_model_files(material.inputs), ModelFile(*material.inputs.model("scorers"))
+    files, scorers = open_model_files(material.inputs), material.inputs.models("scorers")
     found = Choices([], [], [], [])
     foreign: list[str] = []
     with one_thread(CPU):
@@ -74,14 +75,14 @@ def scorer_checks(material: LeakContext) -> list[LeakCheck]:
     ]
 
 
-def check_choices(material: LeakContext, view: ChainView, scorers: ModelFile, seed: int, found: Choices) -> None:
+def check_choices(material: LeakContext, view: ChainView, scorers: Models, seed: int, found: Choices) -> None:
     """Make the choices of one seed again on the dev windows and add what differs to `found`."""
     config = scorer_config(scorers)
     collector = PlusCollector(config, {})
     dev = dev_set(view, config, collector)
     if dev.queries is None:
         return
-    decision = ScorerDecision.model_validate_json(scorers.metadata[model_key(FINAL, seed, variant_of(None))])
+    decision = ScorerDecision.model_validate_json(scorers.about[model_key(FINAL, seed, variant_of(None))])
     averages = (
         ("kNN-labels", decision.knn_temperature, dev.knn_m1),
         ("Pool-Mean", decision.pool_temperature, dev.pool_m1),

@@ -20,6 +20,7 @@ from trajpilot_core.data.chains import Chain, chains_of, fitting_takes, variants
 from trajpilot_core.data.planning import SPLITS, load_motion_data, rows_of_takes
 from trajpilot_core.models.alignment import channel_scale
 from trajpilot_core.models.predictor import feature_scales
+from trajpilot_core.store.tensors import Models
 from trajpilot_core.studies.claims.leaks.context import LeakContext, at_most, none_of, not_run
 
 RELEASED = {"train": ("train", "dev"), "val": ("test",)}
@@ -112,10 +113,10 @@ def windows_check(material: LeakContext) -> LeakCheck:
 
 
 def fits_check(material: LeakContext) -> LeakCheck:
-    """Check that the takes that models were fitted on, as their metadata name them, are those that they may see."""
+    """Check that the takes that models were fitted on, as their entries name them, are those that they may see."""
     check = "models are fitted on training takes outside their fold only"
     entries = [name for name in ("e_tau", "predictors") if material.has(name)]
-    noted = {name: json.loads(material.inputs.model(name)[1].get("fitted_takes", "{}")) for name in entries}
+    noted = {name: json.loads(material.inputs.models(name).about.get("fitted_takes", "{}")) for name in entries}
     silent, n = [name for name in entries if not noted[name]], sum(map(len, noted.values()))
     allowed = {chain.name: allowed_takes(material, chain) for chain in chains_of(material.data)}
     faults = [
@@ -196,35 +197,36 @@ class Statistics(NamedTuple):
 
 def feature_statistics(material: LeakContext) -> list[Statistics]:
     """Return every predictor's `feature_mean` and `feature_scale`, and those of the takes that its chain may see."""
-    data, tensors = material.data, material.inputs.model("predictors")[0]
+    data, models = material.data, material.inputs.models("predictors")
     everybody = torch.cat(feature_scales(data.features))
     found = []
     for chain in chains_of(data):
         rows = rows_of_takes(data.segment_take, fitting_takes(data.take_split, data.fold, chain))
         mean, scale = feature_scales(data.features[rows])
-        for key in model_keys(tensors, chain, variants_of(chain), "feature_mean"):
-            stored = torch.cat([torch.tensor(tensors[f"{key}/{name}"]) for name in ("feature_mean", "feature_scale")])
+        for key in model_keys(models, chain, variants_of(chain)):
+            stored = torch.cat(stored_buffers(models, key, ("feature_mean", "feature_scale")))
             found.append(Statistics(key, stored, torch.cat([mean, scale]), everybody, scale.repeat(2)))
     return found
 
 
 def motion_statistics(material: LeakContext) -> list[Statistics]:
     """Return every motion encoder's `scale`, and that of the takes that its chain may see."""
-    data, tensors = load_motion_data(material.inputs), material.inputs.model("e_tau")[0]
+    data, models = load_motion_data(material.inputs), material.inputs.models("e_tau")
     everybody = channel_scale(data.motions)
     found = []
     for chain in chains_of(material.data):
         takes = fitting_takes(material.data.take_split, material.data.fold, chain)
         scale = channel_scale(data.motions[rows_of_takes(data.segment_take, takes)])
-        for key in model_keys(tensors, chain, ("e_tau",), "scale"):
-            found.append(Statistics(key, torch.tensor(tensors[f"{key}/scale"]), scale, everybody, scale))
+        for key in model_keys(models, chain, ("e_tau",)):
+            (stored,) = stored_buffers(models, key, ("scale",))
+            found.append(Statistics(key, stored, scale, everybody, scale))
     return found
 
 
 def statistics_check(material: LeakContext, check: str, found: Sequence[Statistics]) -> LeakCheck:
     """Check that stored statistics are the fitted takes' and distinguish them from those of all takes."""
     if not found:
-        return not_run(check, "the file holds no such model")
+        return not_run(check, "the entry holds no such model")
     off = {one.model: float(((one.stored - one.own) / one.unit).abs().max()) for one in found}
     apart = min(float(((one.own - one.everybody) / one.unit).abs().max()) for one in found)
     bound = material.config.scale_tolerance
@@ -235,9 +237,13 @@ def statistics_check(material: LeakContext, check: str, found: Sequence[Statisti
     return at_most(check, off[worst], bound, detail)
 
 
-def model_keys(
-    tensors: Mapping[str, NDArray[np.generic]], chain: Chain, variants: Sequence[str], name: str
-) -> list[str]:
-    """Return the prefixes `<chain>/s<seed>/<variant>` of a chain's models with a tensor of that name, any shape."""
-    wanted = rf"({chain.name}/s\d+/({'|'.join(variants)}))/{name}"
-    return [match[1] for key in sorted(tensors) if (match := re.fullmatch(wanted, key))]
+def model_keys(models: Models, chain: Chain, variants: Sequence[str]) -> list[str]:
+    """Return the keys `<chain>/s<seed>/<variant>` of a chain's models, of any seed."""
+    wanted = rf"{chain.name}/s\d+/({'|'.join(variants)})"
+    return [key for key in models.keys if re.fullmatch(wanted, key)]
+
+
+def stored_buffers(models: Models, key: str, names: Sequence[str]) -> list[Tensor]:
+    """Return buffers of one model, shapes (n,), and keep nothing else of it."""
+    weights = models.read(key)
+    return [torch.tensor(weights[name]) for name in names]

@@ -10,7 +10,7 @@ import numpy as np
 
 from schemas.results import LeakCheck
 from trajpilot_core.arrays import Array, Codes, Mask
-from trajpilot_core.data.chains import ModelFile, alignment_config, chains_of, load_e_tau, trajectory_latents
+from trajpilot_core.data.chains import alignment_config, chains_of, load_e_tau, trajectory_latents
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
 from trajpilot_core.simworld.world.appearance import take_appearance
 from trajpilot_core.studies.claims.leaks.context import LeakContext, at_least, at_most, none_of, not_run
@@ -212,10 +212,10 @@ def encoder_check(material: LeakContext, known: Known) -> LeakCheck:
     dev = np.flatnonzero(steps.split == DEV)
     if len(np.unique(steps.take[dev])) < MIN_CLUSTERS or not material.has("e_tau"):
         return not_run(check, f"no encoder, or fewer than {MIN_CLUSTERS} dev takes")
-    file = ModelFile(*material.inputs.model("e_tau"))
+    encoders = material.inputs.models("e_tau")
     found = []
-    for seed in alignment_config(file).seeds:
-        encoder = load_e_tau(file, chains_of(data)[0], seed, "cpu")
+    for seed in alignment_config(encoders).seeds:
+        encoder = load_e_tau(encoders, chains_of(data)[0], seed, "cpu")
         nearest = (trajectory_latents(encoder, data.motions[steps.row[dev]]) @ data.bank.T).argmax(1)
         right = 1.0 * (nearest == data.labels[steps.row[dev]]).numpy()
         found.append(possible_check(material, check, right, known))

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from schemas.claims import SWEEP_ROWS
-from trajpilot_core.data.chains import chains_of, read_model_files
+from trajpilot_core.data.chains import chains_of, open_model_files
 from trajpilot_core.data.planning import SPLITS, load_planning_data
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
@@ -27,7 +27,7 @@ def predict_sweep(inputs: Inputs, device: str, progress: Progress) -> pa.Table:
     Returns:
         Columns of `schemas.results.Prediction`.
     """
-    data, files = load_planning_data(inputs, STAGE).to(device), read_model_files(inputs)
+    data, files = load_planning_data(inputs, STAGE).to(device), open_model_files(inputs)
     tables: list[pa.Table] = []
     with one_thread(device):
         for seed in files.seeds:

@@ -1,0 +1,160 @@
+"""Entries of models: one file each, equal bytes whatever the order, and nothing is read before it is asked for."""
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_stages import INGEST
+
+from schemas.artifacts import Entry, FileEntry
+from trajpilot_core.engine.execution.sink import StageSink
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store import manifest
+from trajpilot_core.store.files import LocalFolder
+from trajpilot_core.store.manifest import entry_of
+from trajpilot_core.store.objects import SINGLE_PUT_BYTES
+from trajpilot_core.store.reading import StageInputs
+from trajpilot_core.store.tensors import Models
+
+KEYS = ("final/s0/traj", "fold0/s0/traj", "final/s0/no_traj")
+ENTRY, READER = "toy_model", "toy_sum"
+
+
+def sink_in(root: Path) -> StageSink:
+    return StageSink(LocalFolder(str(root)), INGEST, "key")
+
+
+def number_of(key: str) -> int:
+    """What a model's weights are filled with."""
+    return sum(key.encode())
+
+
+def written(root: Path, keys: tuple[str, ...] = KEYS, size: int = 6) -> Entry:
+    """An entry with one model per key; its numbers follow from the key."""
+    sink = sink_in(root)
+    for key in keys:
+        sink.model(ENTRY, key, {"w": np.full((2, size // 2), number_of(key), np.float32), "b": np.zeros((), np.int64)})
+    sink.models(ENTRY, {"config": "{}", "seeds": "1"})
+    return sink.entries[ENTRY]
+
+
+def opened(root: Path, entry: Entry) -> Models:
+    return StageInputs(LocalFolder(str(root)), READER, {ENTRY: (INGEST.name, entry)}).models(ENTRY)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files that are read from now on."""
+    found: list[str] = []
+    real = LocalFolder.read
+
+    def noting(folder: LocalFolder, path: str) -> bytes:
+        found.append(path.removeprefix(f"artifacts/{INGEST.name}/"))
+        return real(folder, path)
+
+    monkeypatch.setattr(LocalFolder, "read", noting)
+    return found
+
+
+def test_every_model_is_a_file_and_comes_back_as_written(tmp_path: Path) -> None:
+    entry = written(tmp_path)
+    models = opened(tmp_path, entry)
+    assert [file.key for file in entry.files] == ["", *sorted(KEYS)]
+    assert (models.keys, models.about) == (tuple(sorted(KEYS)), {"config": "{}", "seeds": "1"})
+    for key in KEYS:
+        found = models.read(key)
+        assert {name: (v.dtype, v.shape) for name, v in found.items()} == {
+            "b": (np.int64, ()),
+            "w": (np.float32, (2, 3)),
+        }
+        assert (found["w"] == number_of(key)).all()
+
+
+def test_the_order_of_writing_changes_no_byte(tmp_path: Path) -> None:
+    assert written(tmp_path / "a") == written(tmp_path / "b", KEYS[::-1])
+
+
+def test_another_key_or_other_numbers_give_another_fingerprint(tmp_path: Path) -> None:
+    whole = written(tmp_path)
+    renamed = [file.replace(key=file.key and f"{file.key}2") for file in whole.files]
+    assert entry_of("models", renamed).fingerprint != whole.fingerprint
+    assert written(tmp_path, size=8).fingerprint != whole.fingerprint
+    assert written(tmp_path, KEYS[:2]).fingerprint != whole.fingerprint
+
+
+def test_a_file_that_is_no_model_is_noted_as_before_models_had_files_of_their_own() -> None:
+    """So that records of sharded stages, which hold days of work, stay what this version writes."""
+    file = FileEntry(name="k/data-0.parquet", sha256="0", bytes=3, rows=2)
+    assert file.content() == {"name": "k/data-0.parquet", "sha256": "0", "bytes": 3, "rows": 2}
+    assert FileEntry.model_validate(file.content()) == file
+    entry = entry_of("table", [file])
+    assert entry.content()["files"] == [file.content()]
+    assert entry.fingerprint == "3386fcf5fa8844b12ac8744fb3ec7dccb06b58b81b99e93c3c79f1fb67153e83"
+
+
+def test_opening_an_entry_reads_no_model_and_reading_one_opens_one_file(tmp_path: Path, read: list[str]) -> None:
+    entry = written(tmp_path)
+    about, *files = entry.files
+    models = opened(tmp_path, entry)
+    assert KEYS[0] in models.keys
+    assert read == [about.name]
+    models.read(KEYS[0])
+    models.read(KEYS[0])
+    assert read[1:] == [next(file.name for file in files if file.key == KEYS[0])] * 2, "nothing is kept"
+
+
+def test_a_damaged_model_is_refused_and_the_others_are_read(tmp_path: Path) -> None:
+    entry = written(tmp_path)
+    damaged = next(file for file in entry.files if file.key == KEYS[1])
+    path = tmp_path / "artifacts" / INGEST.name / damaged.name
+    path.write_bytes(path.read_bytes()[:-1] + b"\1")
+    models = opened(tmp_path, entry)
+    assert set(models.read(KEYS[0])) == {"w", "b"}
+    with pytest.raises(StoreError, match="is damaged: sha256"):
+        models.read(KEYS[1])
+
+
+def test_a_model_that_is_not_there_is_an_error_that_names_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no model 'final/s1/traj' in the entry, which holds final/s0/no_traj, "):
+        opened(tmp_path, written(tmp_path)).read("final/s1/traj")
+
+
+def test_what_is_read_is_held_once(tmp_path: Path) -> None:
+    n_bytes = 4 * 2_000_000
+    models = opened(tmp_path, written(tmp_path, KEYS[:2], n_bytes // 4))
+    tracemalloc.start()
+    for key in KEYS[:2]:
+        total = float(models.read(key)["w"][:, :10].sum())
+        assert total == 20 * number_of(key)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.2 * n_bytes
+
+
+@pytest.mark.parametrize("key", ["", KEYS[0]])
+def test_a_model_without_a_key_or_with_one_that_is_taken_is_refused(tmp_path: Path, key: str) -> None:
+    sink = sink_in(tmp_path)
+    sink.model(ENTRY, KEYS[0], {})
+    with pytest.raises(StoreError, match="which is none, or twice"):
+        sink.model(ENTRY, key, {})
+
+
+def test_nothing_is_added_to_an_entry_that_was_ended(tmp_path: Path) -> None:
+    sink = sink_in(tmp_path)
+    sink.models(ENTRY, {})
+    for write in (lambda: sink.model(ENTRY, KEYS[0], {}), lambda: sink.models(ENTRY, {})):
+        with pytest.raises(StoreError, match="writes 'toy_model' twice"):
+            write()
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert manifest.LARGEST_FILE_BYTES == 2_000_000_000 < SINGLE_PUT_BYTES
+    monkeypatch.setattr(manifest, "LARGEST_FILE_BYTES", 1000)
+    sink = sink_in(tmp_path)
+    sink.model(ENTRY, KEYS[0], {"w": np.zeros(100, np.float32)})
+    with pytest.raises(StoreError, match=r"toy_ingest writes a file .* of 4,\d+ bytes, 1,000 is the most"):
+        sink.model(ENTRY, KEYS[1], {"w": np.zeros(1000, np.float32)})
+    assert len(list(tmp_path.rglob("data-*"))) == 1
