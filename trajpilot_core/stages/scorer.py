@@ -1,9 +1,11 @@
 """Scorer: retrieve candidates, roll them out, and learn when to trust one and which."""
 
+from pathlib import Path
+
 from schemas.arrow import table_of
 from schemas.results import CurvePoint
 from schemas.training import ScorerConfig
-from trajpilot_core.engine.progress import portion
+from trajpilot_core.engine.progress import Progress, portion
 from trajpilot_core.engine.stage import Stage, Work
 
 VERSION = 5  # raise when the numbers that this stage writes change
@@ -18,8 +20,8 @@ def run(work: Work[ScorerConfig]) -> None:
     from trajpilot_core.data.planning import SPLITS, load_planning_data
     from trajpilot_core.training.jobs import UNIT
     from trajpilot_core.training.loop import one_thread
-    from trajpilot_core.training.scorer_file import pack_scorers
-    from trajpilot_core.training.scorer_fit import epochs_of, fit_scorers
+    from trajpilot_core.training.scorer_file import fit_once, pack_scorers
+    from trajpilot_core.training.scorer_fit import FittedSeed, epochs_of, fit_scorers
     from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
     config = work.config
@@ -32,13 +34,15 @@ def run(work: Work[ScorerConfig]) -> None:
         work.runtime.progress(done, total, f"{UNIT}; {what}")
 
     total, known = len(files.seeds) * each, StatisticsByChain()
+    fitted = {}
     with one_thread(device):
-        fitted = {
-            seed: fit_scorers(
-                data, files, config, seed, scratch / f"s{seed}", device, portion(shown, n * each, total), known
-            )
-            for n, seed in enumerate(files.seeds)
-        }
+        for n, seed in enumerate(files.seeds):
+            own = portion(shown, n * each, total)
+
+            def fit(folder: Path, seed: int = seed, progress: Progress = own) -> FittedSeed:
+                return fit_scorers(data, files, config, seed, folder, device, progress, known)
+
+            fitted[seed] = fit_once(scratch / f"s{seed}", seed, config, fit)
     work.sink.model("scorers", *pack_scorers(fitted, config))
     work.sink.table("scorer_curves", table_of(CurvePoint, [row for s in files.seeds for row in fitted[s].curves()]))
     used = sum(int((windows.split != SPLITS.index("test")).sum()) for windows in data.windows.values())

@@ -86,9 +86,7 @@ def fit_plus(
         selected="dev/log likelihood",
         measure=measure,
         batches=lambda generator: _batches(data.train, config.train.batch, generator),
-        loss=lambda batch: plus_loss(
-            scorer, data.train[batch[0]], batch[1].to(device), data.statistics[batch[0].chain]
-        ),
+        loss=lambda batch: plus_loss(scorer, data.train[batch[0]], batch[1], data.statistics[batch[0].chain]),
     )
     fitted = fit(training, config.train, scratch, device, progress)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}

@@ -25,7 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from trajpilot_core.data.chains import query_takes
 from trajpilot_core.models.role_chain import marginals, sparse
 from trajpilot_core.models.scorer_plus import EXPERTS, PlusInputs, ScorerPlus, TrainingStatistics
-from trajpilot_core.training.scorer_plus import PlusQueries, inputs_at, plus_answers, plus_loss, plus_queries
+from trajpilot_core.training.scorer_plus import PlusQueries, plus_answers, plus_loss, plus_queries, queries_at
 from trajpilot_core.training.scorer_plus_statistics import below_best, plus_source, seen_takes
 
 torch.set_num_threads(1)
@@ -434,5 +434,5 @@ def test_no_training_step_multiplies_three_times_the_labels_and_answers_do_so_on
         known = scorer.answering(statistics)
     assert once.get_total_flops() > 300**3
     with FlopCounterMode(display=False) as marginal, torch.no_grad():
-        marginals(scorer.read(inputs_at(queries, rows), known.roles).chain)
+        marginals(scorer.read(queries_at(queries, rows, torch.device("cpu")).inputs, known.roles).chain)
     assert 0 < marginal.get_total_flops() < 300**3
