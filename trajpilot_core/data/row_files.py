@@ -28,7 +28,7 @@ DTYPES = {str(t).removeprefix("torch."): t for t in (torch.float16, torch.float3
 log = logging.getLogger("trajpilot")
 
 
-class Rows(NamedTuple):
+class FieldRows(NamedTuple):
     """What a part writes into one field."""
 
     field: str
@@ -69,7 +69,7 @@ class Marker(Record):
     places: tuple[Place, ...]
 
 
-def write_part(folder: Path, name: str, key: str, rows: Sequence[Rows]) -> tuple[Place, ...]:
+def write_part(folder: Path, name: str, key: str, rows: Sequence[FieldRows]) -> tuple[Place, ...]:
     """Write the rows of the part `name` to their places and commit it.
 
     Raises:
@@ -136,7 +136,7 @@ def allocated_bytes(folder: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
 
 
-def _place(rows: Rows) -> Place:
+def _place(rows: FieldRows) -> Place:
     """Return where rows go; they must fit."""
     dtype, n = str(rows.values.dtype).removeprefix("torch."), len(rows.values)
     if dtype not in DTYPES or rows.first + n > rows.total:

@@ -65,7 +65,9 @@ def fit_once(folder: Path, seed: int, config: ScorerConfig, fit: Callable[[Path]
         fit: called with the folder.
     """
     found = _kept(folder, config)
-    if found is None:
+    if found is not None:
+        log.info("the scorers of seed %d were fitted before; nothing of theirs is computed again", seed)
+    else:
         found = fit(folder)
         packed, metadata = pack_scorers({seed: found}, config)
         tensors = {name: torch.from_numpy(value).contiguous() for name, value in packed.items()}

@@ -19,7 +19,7 @@ from schemas.base import fingerprint
 from schemas.training import ScorerConfig
 from trajpilot_core.data.chains import Chain, ModelFiles, chains_of, query_takes
 from trajpilot_core.data.planning import SPLITS, PlanningData
-from trajpilot_core.data.row_files import Place, Rows, allocated_bytes, mapped, read_part, write_part
+from trajpilot_core.data.row_files import FieldRows, Place, allocated_bytes, mapped, read_part, write_part
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.models.ranking import ranks_of, truth_ranks
@@ -225,14 +225,15 @@ class QueryCollector:
         found = {}
         for group in sorted({part.group for part in self.parts if part.split == split}):
             at = _plus_field(split, group)
-            inputs = PlusInputs(*(self._mapped(f"{at}/{name}") for name in PlusInputs._fields))
+            plans, recognised, manner = (self._mapped(f"{at}/{name}") for name in ("plans", "recognised", "manner"))
+            inputs = PlusInputs(plans, recognised, manner)
             found[group] = PlusQueries(inputs, self._mapped(f"{at}/labels"), self._mapped(f"{at}/fallback"))
         return found
 
     def _mapped(self, field: str) -> Tensor:
         return mapped(self.folder, self.places[field])
 
-    def _rows(self, view: ChainView, bank: Bank, part: QueryPart) -> list[Rows]:
+    def _rows(self, view: ChainView, bank: Bank, part: QueryPart) -> list[FieldRows]:
         """Make the queries of a part."""
         found = find_candidates(view, bank, part.rows, self.config)
         queries = queries_of(view, found, self.config)
@@ -241,12 +242,12 @@ class QueryCollector:
         if part.split == "dev":
             own["knn_m1"] = torch.stack([_vote_m1(found, view.data, t) for t in self.config.temperatures], 1)
             own["pool_m1"] = torch.stack([_mean_m1(found, view.data, t) for t in self.config.temperatures], 1)
-        rows = [Rows(f"{part.split}/{name}", value, part.first, part.total) for name, value in own.items()]
+        rows = [FieldRows(f"{part.split}/{name}", value, part.first, part.total) for name, value in own.items()]
         if self.config.plus is not None:
             plus = plus_queries(plus_source(view, self.config, self.known), found)
             columns = {**plus.inputs._asdict(), "labels": plus.labels, "fallback": plus.fallback}
             at = _plus_field(part.split, part.group)
-            rows += [Rows(f"{at}/{k}", v, part.first_in_group, part.group_total) for k, v in columns.items()]
+            rows += [FieldRows(f"{at}/{k}", v, part.first_in_group, part.group_total) for k, v in columns.items()]
         return rows
 
     def _key(self, part: QueryPart, models: str) -> str:
@@ -354,7 +355,8 @@ def require_room(folder: Path, need: int, parts: Iterable[QueryPart], config: Sc
     what = f"keeping {counted} queries of {config.candidates} candidates each"
     log.info("seed %d: %s needs %.2f GB under %s", seed, what, need / 1e9, folder)
     remedy = "free some space, choose another --root, or lower scorer.max_queries or scorer.candidates"
-    require_free_space(folder, max(0, need - allocated_bytes(folder)), what, remedy)
+    there = sum(allocated_bytes(folder / split) for split in count)
+    require_free_space(folder, max(0, need - there), what, remedy)
 
 
 def on_device(found: list[Queries | None], device: str) -> list[Queries | None]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trajpilot_core.data.row_files import Rows, allocated_bytes, mapped, read_part, write_part
+from trajpilot_core.data.row_files import FieldRows, allocated_bytes, mapped, read_part, write_part
 from trajpilot_core.errors import StoreError, StoreIOError
 
 TYPES = {"half": torch.float16, "float": torch.float32, "long": torch.int64, "bool": torch.bool}
@@ -19,9 +19,9 @@ def values(name: str, n: int, seed: int) -> Tensor:
     return torch.randint(0, 2 if name == "bool" else 100, (n, 3, 2), generator=g).to(TYPES[name])
 
 
-def part(number: int, n: int = 4) -> list[Rows]:
+def part(number: int, n: int = 4) -> list[FieldRows]:
     """The part `number` of two parts of n rows each, in fields of all types."""
-    return [Rows(f"deep/{name}", values(name, n, number), number * n, 2 * n) for name in TYPES]
+    return [FieldRows(f"deep/{name}", values(name, n, number), number * n, 2 * n) for name in TYPES]
 
 
 def written(folder: Path) -> None:
@@ -40,7 +40,7 @@ def test_rows_are_read_where_they_were_written(tmp_path: Path) -> None:
 
 
 def test_a_field_without_width_and_a_single_number_are_kept(tmp_path: Path) -> None:
-    rows = [Rows("none", torch.empty(3, 0), 0, 3), Rows("one", torch.arange(3), 0, 3)]
+    rows = [FieldRows("none", torch.empty(3, 0), 0, 3), FieldRows("one", torch.arange(3), 0, 3)]
     none, one = write_part(tmp_path, "p", "key", rows)
     assert read_part(tmp_path, "p", "key") == (none, one)
     assert mapped(tmp_path, none).shape == (3, 0)
@@ -85,11 +85,11 @@ def test_a_short_or_absent_file_and_a_damaged_marker_are_seen(tmp_path: Path) ->
 def test_rows_beyond_the_field_and_unknown_types_are_refused(tmp_path: Path) -> None:
     for values_, total in ((torch.zeros(3), 2), (torch.zeros(3, dtype=torch.int8), 3)):
         with pytest.raises(ValueError, match="which holds"):
-            write_part(tmp_path, "p", "key", [Rows("x", values_, 0, total)])
+            write_part(tmp_path, "p", "key", [FieldRows("x", values_, 0, total)])
 
 
 def test_a_file_of_another_size_is_not_mapped(tmp_path: Path) -> None:
-    (place,) = write_part(tmp_path, "p", "key", [Rows("x", torch.zeros(3), 0, 3)])
+    (place,) = write_part(tmp_path, "p", "key", [FieldRows("x", torch.zeros(3), 0, 3)])
     (tmp_path / "x.rows").write_bytes(bytes(8))
     with pytest.raises(StoreError, match="8 bytes, not 12"):
         mapped(tmp_path, place)
@@ -118,6 +118,6 @@ def test_a_short_write_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_holes_need_no_room(tmp_path: Path) -> None:
     assert allocated_bytes(tmp_path / "absent") == 0
-    write_part(tmp_path, "p", "key", [Rows("x", torch.ones(1, 1 << 20), 0, 64)])
+    write_part(tmp_path, "p", "key", [FieldRows("x", torch.ones(1, 1 << 20), 0, 64)])
     assert 4 << 20 <= allocated_bytes(tmp_path) < 8 << 20
     assert (tmp_path / "x.rows").stat().st_size == 256 << 20

@@ -30,6 +30,7 @@ from trajpilot_core.training.scorer_fit import QUERIES, FittedSeed, fit_scorers
 from trajpilot_core.training.scorer_queries import (
     Collected,
     collect,
+    collect_windows,
     dev_rows,
     disk_need,
     draw_queries,
@@ -38,6 +39,7 @@ from trajpilot_core.training.scorer_queries import (
     parts_of,
     plus_query_bytes,
     query_bytes,
+    split_rows,
 )
 
 torch.set_num_threads(1)
@@ -267,6 +269,16 @@ def test_a_disk_without_room_is_refused_before_anything_is_searched(
     assert len([line for line in caplog.messages if "needs" in line]) == 1
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=100_000))
     gathered(tmp_path)
+
+
+def test_the_room_of_other_splits_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gathered(tmp_path, ALONE)
+    data = planning_data(FOLDED)
+    view = chain_view(data, model_files(data, 3, (0, 1)), chains_of(data)[0], 0, "cpu")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(StoreError, match="36 test queries"):
+        collect_windows(view, "test", split_rows(data, "test"), ALONE, 0, tmp_path)
 
 
 def peak_of_collecting(folder: str, limit: int, in_memory: bool) -> int:
