@@ -28,8 +28,8 @@ $(VENV)/installed-dev: $(VENV)/installed requirements-dev.lock
 demo: $(VENV)/installed
 	$(BIN)/trajpilot demo --root $(ROOT)
 
-# Two processes for two cores; tests that wait for servers leave room for a third where there is memory for it.
-TEST_PROCESSES ?= 2
+# Four processes for two cores: half of the time a test waits for a server or a clock. Each takes about 1.5 GiB.
+TEST_PROCESSES ?= 4
 test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

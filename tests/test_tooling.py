@@ -1,10 +1,12 @@
-"""What `make` installs and how it runs the tests: the two lists of pinned packages, the order of the tests."""
+"""What `make` installs and how it runs the tests: pinned packages, the order of the tests, what they share."""
 
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 from checkout import CHECKOUT
+from once import DATABASE, EmptyDatabase, Shelf
 from order import FIRST, place
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -63,3 +65,14 @@ def test_the_longest_tests_that_are_named_exist_and_come_in_that_order() -> None
     assert [entry for entry in FIRST if not (CHECKOUT / "tests" / entry).exists()] == []
     places = [place(path) for path in (*FIRST, "orchestration/test_ui.py", "core/store/test_store.py")]
     assert places == [*range(len(FIRST)), FIRST.index("orchestration"), len(FIRST)]
+
+
+def test_the_database_of_a_server_that_may_be_running_is_never_replaced(tmp_path: Path) -> None:
+    """A live server would go on with a damaged one, and every question would be answered with 503."""
+    made = tmp_path / "once" / "database"
+    made.mkdir(parents=True)
+    (made / DATABASE).write_bytes(b"empty")
+    empty, home = EmptyDatabase(Shelf(tmp_path / "once")), tmp_path / "home"
+    assert (empty.copy(home) / DATABASE).read_bytes() == b"empty"
+    (home / DATABASE).write_bytes(b"of a server")
+    assert (empty.copy(home) / DATABASE).read_bytes() == b"of a server"

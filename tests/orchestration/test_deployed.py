@@ -364,6 +364,7 @@ def test_a_look_at_the_data_root_is_not_remembered_as_a_run(monkeypatch: pytest.
     remembered: list[str] = []
     monkeypatch.setattr(deployed, "remember_run", lambda *_: remembered.append("run"))
     monkeypatch.setattr(deployed, "announce", lambda *_: remembered.append("said"))
+    monkeypatch.setattr(deployed, "mark_tasks_of_crashed_runs", lambda: None)  # asks a server
     monkeypatch.setattr(deployed.watching.watch, "fn", lambda *_: ())
     monkeypatch.setattr(deployed.pipeline.full_pipeline, "fn", lambda *_: {})
     deployed.OTHERS["watch"]().fn()

@@ -9,8 +9,11 @@ from plus_fixture import (
     PLUS,
     T,
     V,
+    answer,
+    assert_sound,
     candidates_of,
     corpus,
+    hiding,
     moved,
     network,
     random_inputs,
@@ -20,29 +23,14 @@ from plus_fixture import (
 )
 from torch import Tensor
 from torch.testing import assert_close
-from torch.utils.flop_counter import FlopCounterMode
 
 from trajpilot_core.data.chains import query_takes
-from trajpilot_core.models.role_chain import marginals, sparse
+from trajpilot_core.models.role_chain import sparse
 from trajpilot_core.models.scorer_plus import EXPERTS, PlusInputs, ScorerPlus, TrainingStatistics
-from trajpilot_core.training.scorer_plus import PlusQueries, plus_answers, plus_loss, plus_queries, queries_at
+from trajpilot_core.training.scorer_plus import plus_answers, plus_loss, plus_queries
 from trajpilot_core.training.scorer_plus_statistics import below_best, plus_source, seen_takes
 
 torch.set_num_threads(1)
-
-
-def answer(scorer: ScorerPlus, inputs: PlusInputs, statistics: TrainingStatistics) -> tuple[Tensor, Tensor]:
-    with torch.inference_mode():
-        probability, decoded = scorer.answer(inputs, scorer.answering(statistics))
-    return probability, decoded
-
-
-def assert_sound(probability: Tensor, decoded: Tensor) -> None:
-    """Probabilities that sum to 1 at every step, and labels."""
-    assert probability.isfinite().all()
-    assert (probability >= 0).all()
-    assert_close(probability.sum(-1), torch.ones(probability.shape[:2]))
-    assert ((decoded >= 0) & (decoded < probability.shape[2])).all()
 
 
 @pytest.mark.parametrize("horizon", [3, 4, 7])
@@ -188,10 +176,6 @@ def test_answers_do_not_depend_on_the_batch(monkeypatch: pytest.MonkeyPatch) -> 
     assert torch.equal(torch.cat([part.decoded for part in parts]), whole[0].decoded)
 
 
-def hiding(inputs: PlusInputs, *takes: int) -> PlusInputs:
-    return inputs._replace(manner=inputs.manner.index_fill(1, torch.tensor(takes), -torch.inf))
-
-
 def test_a_take_not_to_be_seen_has_no_weight() -> None:
     weight = weights(network(), hiding(random_inputs(), 1, 3), random_statistics())
     assert not weight[:, [1, 3]].any()
@@ -313,70 +297,6 @@ def test_scorer_plus_that_is_off_has_no_statistics() -> None:
         plus_source(source_of(corpus()).view, SCORER.replace(plus=None))
 
 
-def extreme(name: str) -> tuple[PlusInputs, TrainingStatistics]:
-    """Inputs and training statistics at the edge of what can be met."""
-    inputs, statistics = random_inputs(6, b=8), random_statistics()
-    never = statistics.follows.matrix.to_dense()
-    never[[1, 4]], never[:, [1, 4]] = 0, 0
-    nothing = sparse(never * 0)
-    one_take = replace(statistics, counts=statistics.counts[:1], clash=statistics.clash[:, :1])
-    cases = {
-        "no plan": (inputs._replace(plans=inputs.plans * 0), statistics),
-        "no take seen": (hiding(inputs, *range(T)), statistics),
-        "nothing recognised": (inputs._replace(recognised=inputs.recognised * 0), statistics),
-        "recognised beyond doubt": (inputs._replace(recognised=below_best(inputs.recognised * 1e6)), statistics),
-        "moves like one take only": (inputs._replace(manner=below_best(inputs.manner * 1e6)), statistics),
-        "labels followed by nothing": (inputs, replace(statistics, follows=sparse(never))),
-        "nothing follows anything": (inputs, replace(statistics, follows=nothing, context=statistics.context * 0)),
-        "takes without a label": (inputs, replace(statistics, counts=statistics.counts * 0)),
-        "one take has all": (inputs, replace(statistics, counts=statistics.counts * torch.eye(T)[0][:, None] * 1e4)),
-        "all look the same": (inputs, replace(statistics, look=statistics.look * 0)),
-        "looks far apart": (inputs, replace(statistics, look=statistics.look * 1e8)),
-        "motions that clash": (inputs, replace(statistics, clash=statistics.clash * 1e3)),
-        "a single take": (inputs._replace(manner=inputs.manner[:, :1] * 0), one_take),
-    }
-    return cases[name]
-
-
-EXTREMES = (
-    "no plan",
-    "no take seen",
-    "nothing recognised",
-    "recognised beyond doubt",
-    "moves like one take only",
-    "labels followed by nothing",
-    "nothing follows anything",
-    "takes without a label",
-    "one take has all",
-    "all look the same",
-    "looks far apart",
-    "motions that clash",
-    "a single take",
-)
-
-
-@pytest.mark.parametrize("name", EXTREMES)
-def test_answers_and_gradients_stay_finite(name: str) -> None:
-    inputs, statistics = extreme(name)
-    scorer = network()
-    assert_sound(*answer(scorer, inputs, statistics))
-    queries = replace(random_queries(8, 6), inputs=inputs)
-    plus_loss(scorer, queries, torch.arange(8), statistics).backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in scorer.parameters())
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_other_weights_stay_finite(seed: int) -> None:
-    """Every weight up to 20 times larger or smaller than where learning begins."""
-    scorer, g = network(), torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in scorer.parameters():
-            parameter += 6 * torch.rand(parameter.shape, generator=g) - 3
-    assert_sound(*answer(scorer, random_inputs(6), random_statistics()))
-    plus_loss(scorer, random_queries(), torch.arange(20), random_statistics()).backward()
-    assert all(p.grad.isfinite().all() for p in scorer.parameters())
-
-
 def test_no_queries_have_no_answers() -> None:
     none = [
         a for a in plus_answers(network(), random_queries(0), network().answering(random_statistics())) if len(a.gain)
@@ -409,30 +329,3 @@ def test_two_experts_leave_the_third_where_it_began() -> None:
     assert (scorer.plan.grad[:2] != 0).all()
     assert not scorer.plan.grad[2].any()
     assert_close(scorer.plan.detach().exp(), torch.tensor([[PLUS.plan_ends, PLUS.plan_middles]] * EXPERTS))
-
-
-def many_labels(n: int) -> tuple[PlusQueries, TrainingStatistics]:
-    """Two queries over n labels of which a few follow each other."""
-    g = torch.Generator().manual_seed(0)
-    follows = torch.zeros(n, n)
-    follows[torch.randint(n, (n,), generator=g), torch.randint(n, (n,), generator=g)] = 1.0
-    look, bank = torch.rand(n, n, generator=g), torch.nn.functional.normalize(torch.randn(n, 8, generator=g), dim=1)
-    counts = (torch.rand(T, n, generator=g) < 0.05).float()
-    statistics = TrainingStatistics(bank, counts, sparse(follows), look, look.T, torch.zeros(n, T))
-    inputs = PlusInputs(torch.zeros(2, 2, 4, 8), torch.zeros(2, 2, n), torch.zeros(2, T))
-    return PlusQueries(inputs, torch.zeros(2, 4, dtype=torch.long), torch.zeros(2, 4, dtype=torch.long)), statistics
-
-
-def test_no_training_step_multiplies_three_times_the_labels_and_answers_do_so_once() -> None:
-    """Counted by torch; the answers' product of V x V matrices is the planted fault of the same bound."""
-    queries, statistics = many_labels(300)
-    scorer, rows = network(), torch.arange(2)
-    with FlopCounterMode(display=False) as step:
-        plus_loss(scorer, queries, rows, statistics).backward()
-    assert 0 < step.get_total_flops() < 300**3
-    with FlopCounterMode(display=False) as once, torch.no_grad():
-        known = scorer.answering(statistics)
-    assert once.get_total_flops() > 300**3
-    with FlopCounterMode(display=False) as marginal, torch.no_grad():
-        marginals(scorer.read(queries_at(queries, rows, torch.device("cpu")).inputs, known.roles).chain)
-    assert 0 < marginal.get_total_flops() < 300**3
