@@ -192,7 +192,8 @@ class ScorerConfig(Record):
     loss_weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
     """Weights of the losses of gate, best candidate and rank distribution (D 32)."""
     max_queries: int = Field(65_536, ge=1)
-    """Training queries kept, sampled by seed where there are more: their candidate plans stay in memory
+    """Training queries kept, sampled by seed where there are more; also the most dev queries. They need disk space in
+    the root's scratch: 625 KB each with 64 candidates at the paper's sizes, 67 GB in all, and 8 GB for Scorer+
     (docs/decisions/scorer.md)."""
     temperatures: tuple[float, ...] = Field((0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0), min_length=1)
     """Grid of T for the weights softmax(cos / T) of kNN-labels and Pool-Mean; T is chosen on dev (D 29)."""

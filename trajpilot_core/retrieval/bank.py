@@ -5,6 +5,7 @@ Axes: N windows, H positions, E text space, S segments. Source: paper, 3.5; docs
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import torch
@@ -38,6 +39,16 @@ class ChainView:
     models: ChainModels
     latents: Tensor
     """(S, E) trajectory latent of every segment under the chain's own E_tau."""
+
+    @cached_property
+    def latent_table(self) -> Tensor:
+        """Return (1 + S, E): a zero row for "none", then the latents."""
+        return F.pad(self.latents, (0, 0, 1, 0))
+
+    @cached_property
+    def label_table(self) -> Tensor:
+        """Return (1 + V, E): a zero row for "none", then the label bank."""
+        return F.pad(self.data.bank, (0, 0, 1, 0))
 
 
 class Bank(NamedTuple):

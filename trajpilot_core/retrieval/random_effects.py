@@ -16,8 +16,8 @@ from torch import Tensor
 from schemas.training import EffectsConfig
 
 TINY = 1e-30
-LOST_AT_ONCE = 65_536
-"""How many sums that a product of exponentials has lost are computed again in one call."""
+LOST_AT_ONCE = 1 << 24
+"""Terms of the sums that a product of exponentials has lost, computed again in one call: 64 MiB a copy in float32."""
 
 
 class Sizes(NamedTuple):
@@ -159,7 +159,8 @@ def _summed_out(of_other_B2V: Tensor, both_VV: Tensor) -> Tensor:
     top_B21 = of_other_B2V.amax(-1, keepdim=True)
     summed_B2V = (of_other_B2V - top_B21).exp() @ shared_VV.T
     out_B2V: Tensor = top_B21 + highest_V + summed_B2V.clamp_min(TINY).log()
-    for lost_N3 in torch.split((summed_B2V < TINY).nonzero(), LOST_AT_ONCE):
+    at_once = max(1, LOST_AT_ONCE // len(both_VV))
+    for lost_N3 in torch.split((summed_B2V < TINY).nonzero(), at_once):
         query, end, label = lost_N3.unbind(1)
         out_B2V[query, end, label] = torch.logsumexp(of_other_B2V[query, end] + both_VV[label], dim=1)
     return out_B2V

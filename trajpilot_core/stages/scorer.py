@@ -1,9 +1,11 @@
 """Scorer: retrieve candidates, roll them out, and learn when to trust one and which."""
 
+from pathlib import Path
+
 from schemas.arrow import table_of
 from schemas.results import CurvePoint
 from schemas.training import ScorerConfig
-from trajpilot_core.engine.progress import portion
+from trajpilot_core.engine.progress import Progress, portion
 from trajpilot_core.engine.stage import Stage, Work
 
 VERSION = 6  # raise when the numbers that this stage writes change
@@ -18,8 +20,8 @@ def run(work: Work[ScorerConfig]) -> None:
     from trajpilot_core.data.planning import SPLITS, load_planning_data
     from trajpilot_core.training.jobs import UNIT
     from trajpilot_core.training.loop import one_thread
-    from trajpilot_core.training.scorer_file import write_scorers
-    from trajpilot_core.training.scorer_fit import epochs_of, fit_scorers
+    from trajpilot_core.training.scorer_file import fit_once, write_scorers
+    from trajpilot_core.training.scorer_fit import FittedSeed, epochs_of, fit_scorers
     from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
     config = work.config
@@ -32,21 +34,16 @@ def run(work: Work[ScorerConfig]) -> None:
         work.runtime.progress(done, total, f"{UNIT}; {what}")
 
     total, known = len(files.seeds) * each, StatisticsByChain()
+    fitted = {}
     with one_thread(device):
-        fitted = {
-            seed: fit_scorers(
-                data,
-                files,
-                config,
-                seed,
-                scratch / f"s{seed}",
-                device,
-                portion(shown, n * each, total),
-                known,
-                work.runtime.checkpoint_s,
-            )
-            for n, seed in enumerate(files.seeds)
-        }
+        for n, seed in enumerate(files.seeds):
+            own = portion(shown, n * each, total)
+
+            def fit(folder: Path, seed: int = seed, progress: Progress = own) -> FittedSeed:
+                checkpoint_s = work.runtime.checkpoint_s
+                return fit_scorers(data, files, config, seed, folder, device, progress, known, checkpoint_s)
+
+            fitted[seed] = fit_once(scratch / f"s{seed}", seed, config, fit)
     write_scorers(work.sink, fitted, config)
     work.sink.table("scorer_curves", table_of(CurvePoint, [row for s in files.seeds for row in fitted[s].curves()]))
     used = sum(int((windows.split != SPLITS.index("test")).sum()) for windows in data.windows.values())

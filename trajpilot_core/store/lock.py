@@ -184,13 +184,16 @@ def alone(root: str) -> Iterator[None]:
         yield
 
 
-def require_free_space(path: Path, bytes_needed: int, what: str) -> None:
+def require_free_space(
+    path: Path, bytes_needed: int, what: str, remedy: str = "free some space or choose another --root"
+) -> None:
     """Check that there is room before a long piece of work starts.
 
     Args:
         path: where the work writes; it need not exist yet.
         bytes_needed: estimate.
         what: what it is for, as the message says it.
+        remedy: what to do, as the message says it.
 
     Raises:
         StoreError: too little is free.
@@ -202,5 +205,5 @@ def require_free_space(path: Path, bytes_needed: int, what: str) -> None:
     if free < bytes_needed:
         raise StoreError(
             f"{what} needs {bytes_needed / 1e9:.2f} GB under {path}, but only {free / 1e9:.2f} GB is free there; "
-            "free some space or choose another --root"
+            f"{remedy}"
         )

@@ -5,7 +5,6 @@ Axes: N queries, K candidates. Source: docs/decisions/scorer.md; docs/scorer.md 
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,15 @@ from schemas.results import ScorerStudy
 from schemas.training import ScorerConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
-from trajpilot_core.data.planning import SPLITS, PlanningData, load_planning_data
+from trajpilot_core.data.planning import PlanningData, load_planning_data
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.bank import ChainView, chain_view
 from trajpilot_core.training.loop import one_thread
-from trajpilot_core.training.scorer import ROWS, Queries, gate_targets, inputs_at, join, queries_of
-from trajpilot_core.training.scorer_fit import SCORER, FittedScorer, collect, found_parts, train_scorer
+from trajpilot_core.training.scorer import Queries, gate_targets, inputs_at
+from trajpilot_core.training.scorer_fit import QUERIES, SCORER, FittedScorer, train_scorer
+from trajpilot_core.training.scorer_queries import collect, collect_windows, split_rows
 
 STAGE = "scorer study"
 BATCH = 512
@@ -41,7 +41,7 @@ def study(
         inputs: what the scorer stage reads.
         config: of the scorer; its ablations and Scorer+ are left out.
         cfg: shares of the queries.
-        scratch: folder for checkpoints.
+        scratch: folder for queries and checkpoints.
         device: where the models run.
         progress: called with (done, total, what).
     """
@@ -65,16 +65,15 @@ def study_seed(
     progress: Progress,
 ) -> Iterator[ScorerStudy]:
     """Yield the rows of one seed; nothing where there are no training queries or no test window."""
-    collected = collect(data, files, config, seed, device, progress)
-    test = queries_of_test(chain_view(data, files, chains_of(data)[0], seed, device), config)
+    collected = collect(data, files, config, seed, scratch / QUERIES, device, progress)
+    test = queries_of_test(chain_view(data, files, chains_of(data)[0], seed, device), config, seed, scratch / QUERIES)
     train = collected.train
     if train is None or test is None:
         return
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
     for number, share in enumerate(cfg.shares):
-        kept = order[: max(1, round(len(train) * share / 100))].to(train.take.device)
-        part = collected._replace(train=part_of(train, kept))
-        fitted = train_scorer(part, config, None, seed, scratch / f"{share:g}", device, progress)
+        kept = order[: max(1, round(len(train) * share / 100))]
+        fitted = train_scorer(collected, config, None, seed, scratch / f"{share:g}", device, progress, rows=kept)
         values = judged(fitted, test, config, cfg)
         for horizon in (None, *sorted({int(n) + 2 for n in torch.unique(test.n_mids)})):
             for quantity, value_N in values.items():
@@ -106,17 +105,9 @@ def row_of(
     )
 
 
-def part_of(queries: Queries, rows: Tensor) -> Queries:
-    """Return some of the queries; `rows` is long, shape (n,)."""
-    return replace(queries, **{name: getattr(queries, name)[rows] for name in ROWS})
-
-
-def queries_of_test(view: ChainView, config: ScorerConfig) -> Queries | None:
-    """Collect the test windows of the final chain as queries; None where there is none."""
-    test = SPLITS.index("test")
-    rows_of = {horizon: (windows.split == test).nonzero()[:, 0] for horizon, windows in view.data.windows.items()}
-    parts = (queries_of(view, found, config) for found in found_parts(view, rows_of, config))
-    return join(parts, sum(len(rows) for rows in rows_of.values()))
+def queries_of_test(view: ChainView, config: ScorerConfig, seed: int, folder: Path) -> Queries | None:
+    """Collect the test windows of the final chain as queries, in files below a folder; None where there is none."""
+    return collect_windows(view, "test", split_rows(view.data, "test"), config, seed, folder).queries("test")
 
 
 def judged(fitted: FittedScorer, test: Queries, config: ScorerConfig, cfg: StudyConfig) -> dict[str, Array]:
@@ -158,12 +149,12 @@ def scores(fitted: FittedScorer, queries: Queries, config: ScorerConfig) -> tupl
     """Return gate probabilities (N,) and rank scores (N, K), -inf where there is no candidate."""
     scorer = GateThenRankScorer(config, fitted.shape, None)
     scorer.load_state_dict(fitted.state)
-    scorer = scorer.to(queries.take.device).eval()
+    scorer = scorer.to(queries.latents.device).eval()
     gates, ranks = [], []
     for rows in torch.split(torch.arange(len(queries), device=queries.take.device), BATCH):
         gate_B, rank_BK = scorer(inputs_at(queries, rows))
-        gates.append(gate_B.sigmoid())
-        ranks.append(rank_BK)
+        gates.append(gate_B.sigmoid().to(queries.take.device))
+        ranks.append(rank_BK.to(queries.take.device))
     return torch.cat(gates), torch.cat(ranks)
 
 

@@ -4,7 +4,6 @@ Axes: N queries over all horizons, B queries of a batch, K candidates, M middle 
 E text space. Source: paper, appendix on the scorer; docs/decisions/paper-gaps.md (28 to 32); docs/decisions/scorer.md.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import torch
@@ -28,6 +27,7 @@ class Queries:
     """Queries of the scorer with everything that it reads and is judged by.
 
     `middle` and `label` point into `latents` and `texts`, whose row 0 is zero: so K x M embeddings are not kept twice.
+    The two tables lie on the device of the models; what has a row per query may lie elsewhere, as in mapped files.
     """
 
     latents: Tensor
@@ -84,8 +84,8 @@ def queries_of(view: ChainView, found: Candidates, config: ScorerConfig) -> Quer
     mids_BKM, motion_BKM = found.pool[:, :, 1:-1], found.motion[:, :, 1:-1]
     there_BK1 = found.valid[:, :, None].long()
     return Queries(
-        latents=F.pad(view.latents, (0, 0, 1, 0)),
-        texts=F.pad(data.bank, (0, 0, 1, 0)),
+        latents=view.latent_table,
+        texts=view.label_table,
         query=_query_vectors(view, found.segments),
         fallback=F.pad(fallback_BME, (0, 0, 0, missing)).half(),
         plans=F.pad(found.plans, (0, 0, 0, missing)).half(),
@@ -108,39 +108,6 @@ def _query_vectors(view: ChainView, segments_BH: Tensor) -> Tensor:
     return torch.cat([pooled.flatten(1), view.latents[ends_B2].flatten(1)], dim=1)
 
 
-def join(parts: Iterable[Queries], total: int) -> Queries | None:
-    """Put queries of one or of several chains one after the other; equal latent tables are kept once.
-
-    Each part is copied to its place and let go, so that an iterator needs the memory of the result and of two parts.
-
-    Args:
-        parts: queries with their rows along the first axis, N_i each.
-        total: N, the sum of the N_i; None comes back where there is no part.
-
-    Raises:
-        ValueError: the parts hold another number of queries.
-    """
-    tables: list[Tensor] = []
-    joined: dict[str, Tensor] = {}
-    at, texts = 0, None
-    for part in parts:
-        known = next((i for i, table in enumerate(tables) if torch.equal(table, part.latents)), len(tables))
-        if known == len(tables):
-            tables.append(part.latents)
-        rows = {name: getattr(part, name) for name in ROWS}
-        rows["middle"] = rows["middle"] + sum(len(table) for table in tables[:known])
-        if not joined:
-            joined = {name: value.new_empty(total, *value.shape[1:]) for name, value in rows.items()}
-        if at + len(part) > total:
-            raise ValueError(f"more than the {total} queries that were announced; count the parts again")
-        for name, value in rows.items():
-            joined[name][at : at + len(part)] = value
-        at, texts = at + len(part), part.texts
-    if at != total:
-        raise ValueError(f"{at} queries where {total} were announced; count the parts again")
-    return None if texts is None else Queries(latents=torch.cat(tables), texts=texts, **joined)
-
-
 def inputs_at(queries: Queries, rows: Tensor) -> ScorerInputs:
     """Gather what the scorer reads of some queries.
 
@@ -149,16 +116,21 @@ def inputs_at(queries: Queries, rows: Tensor) -> ScorerInputs:
         rows: long, shape (B,), numbers of the queries.
 
     Returns:
-        query (B, Q), fallback (B, M, E), plans, latents and labels (B, K, M, E), valid (B, K), n_mids (B,).
+        query (B, Q), fallback (B, M, E), plans, latents and labels (B, K, M, E), valid (B, K), n_mids (B,), all on the
+        device of the queries' tables.
     """
+
+    def gathered(value: Tensor) -> Tensor:
+        return value[rows.to(value.device)].to(queries.latents.device)
+
     return ScorerInputs(
-        query=queries.query[rows],
-        fallback=queries.fallback[rows].float(),
-        plans=queries.plans[rows].float(),
-        latents=queries.latents[queries.middle[rows]],
-        labels=queries.texts[queries.label[rows]],
-        valid=queries.valid[rows],
-        n_mids=queries.n_mids[rows],
+        query=gathered(queries.query),
+        fallback=gathered(queries.fallback).float(),
+        plans=gathered(queries.plans).float(),
+        latents=queries.latents[gathered(queries.middle)],
+        labels=queries.texts[gathered(queries.label)],
+        valid=gathered(queries.valid),
+        n_mids=gathered(queries.n_mids),
     )
 
 
@@ -212,20 +184,25 @@ def scorer_loss(
 
 @torch.no_grad()
 def decide(scorer: GateThenRankScorer, queries: Queries, batch: int) -> tuple[Tensor, Tensor]:
-    """Return the float32 gate probability and the long top-ranked candidate, shape (N,); ties by smaller place."""
+    """Return the float32 gate probability and the long top-ranked candidate, shape (N,); ties by smaller place.
+
+    They lie where the takes of the queries lie.
+    """
     every = torch.arange(len(queries), device=queries.take.device)
 
     def part(rows: slice) -> tuple[Tensor, Tensor]:
         """Return gate and choice of some rows, each of shape (n,)."""
-        gate_B, rank_BK = scorer(inputs_at(queries, every[rows]))
-        gate_B = torch.where(queries.valid[rows].any(1), gate_B.float().sigmoid(), 0.0)
+        inputs = inputs_at(queries, every[rows])
+        gate_B, rank_BK = scorer(inputs)
+        gate_B = torch.where(inputs.valid.any(1), gate_B.float().sigmoid(), 0.0)
         return gate_B, rank_BK.float().max(dim=1).indices
 
-    what = f"the candidates of one query do not fit into the memory of {every.device}"
+    what = f"the candidates of one query do not fit into the memory of {queries.latents.device}"
     parts = in_parts(len(queries), batch, part, what, "lower scorer.candidates, or choose another device")
     if not parts:
         return queries.query.new_zeros(0), queries.take
-    return torch.cat([gate for gate, _ in parts]), torch.cat([choice for _, choice in parts])
+    gates, choices = (torch.cat(found) for found in zip(*parts, strict=True))
+    return gates.to(queries.take.device), choices.to(queries.take.device)
 
 
 def best_threshold(gate_N: Tensor, gain_N: Tensor, horizon_N: Tensor) -> float:

@@ -3,7 +3,7 @@
 Shapes: B queries of one horizon H, N all of them, V labels. Source: docs/decisions/scorer-plus.md.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,29 +47,21 @@ def plus_queries(source: PlusSource, found: Candidates) -> PlusQueries:
     )
 
 
-def gather(found: Iterable[tuple[QueryGroup, PlusQueries]]) -> dict[QueryGroup, PlusQueries]:
-    """Put queries of the same part one after the other; parts in order of chain and horizon."""
-    of_part: dict[QueryGroup, list[PlusQueries]] = {}
-    for part, queries in found:
-        of_part.setdefault(part, []).append(queries)
-    return {part: _joined(queries) for part, queries in sorted(of_part.items())}
+def queries_at(queries: PlusQueries, rows: Tensor, device: torch.device) -> PlusQueries:
+    """Gather some queries on a device, `rows` long of shape (B,), their inputs as float32."""
 
+    def gathered(value: Tensor) -> Tensor:
+        return value[rows.to(value.device)].to(device)
 
-def _joined(parts: list[PlusQueries]) -> PlusQueries:
-    """Put queries of one horizon one after the other, N_i rows each."""
-    inputs = PlusInputs(*(torch.cat(values) for values in zip(*(part.inputs for part in parts), strict=True)))
-    return PlusQueries(inputs, torch.cat([p.labels for p in parts]), torch.cat([p.fallback for p in parts]))
-
-
-def inputs_at(queries: PlusQueries, rows: Tensor) -> PlusInputs:
-    """Return the inputs of some queries, `rows` long of shape (B,), as float32."""
-    return PlusInputs(*(value[rows].float() for value in queries.inputs))
+    inputs = PlusInputs(*(gathered(value).float() for value in queries.inputs))
+    return PlusQueries(inputs, gathered(queries.labels), gathered(queries.fallback))
 
 
 def plus_loss(scorer: ScorerPlus, queries: PlusQueries, rows: Tensor, statistics: TrainingStatistics) -> Tensor:
     """Return the mean over queries and middle steps of -log p(true label), a scalar; `rows` long of shape (B,)."""
-    probability_BHV: Tensor = scorer(inputs_at(queries, rows), statistics)
-    own_BM = probability_BHV.gather(2, queries.labels[rows, :, None])[:, 1:-1, 0]
+    read = queries_at(queries, rows, statistics.bank.device)
+    probability_BHV: Tensor = scorer(read.inputs, statistics)
+    own_BM = probability_BHV.gather(2, read.labels[:, :, None])[:, 1:-1, 0]
     return -own_BM.clamp_min(1e-9).log().mean()
 
 
@@ -89,9 +81,10 @@ class PlusAnswers:
 def plus_answers(scorer: ScorerPlus, queries: PlusQueries, known: AnsweringRoles) -> Iterator[PlusAnswers]:
     """Yield the answers to N queries in parts of at most BATCH; `known` is what the scorer makes of its statistics."""
     for rows in torch.split(torch.arange(len(queries), device=queries.labels.device), BATCH):
-        probability_BHV, decoded_BH = scorer.answer(inputs_at(queries, rows), known)
+        read = queries_at(queries, rows, known.roles.statistics.bank.device)
+        probability_BHV, decoded_BH = scorer.answer(read.inputs, known)
         best_BM = probability_BHV[:, 1:-1].amax(-1)
-        of_fallback_BM = probability_BHV.gather(2, queries.fallback[rows, :, None])[:, 1:-1, 0]
+        of_fallback_BM = probability_BHV.gather(2, read.fallback[:, :, None])[:, 1:-1, 0]
         yield PlusAnswers(probability_BHV, decoded_BH, (best_BM - of_fallback_BM).mean(1))
 
 
@@ -107,7 +100,8 @@ def plus_dev_scores(
         for answers in plus_answers(scorer, held, known):
             rows = slice(at, at + len(answers.gain))
             at = rows.stop
-            for name, column in _dev_columns(answers, held.labels[rows], held.fallback[rows], part.horizon).items():
+            labels, fallback = (value[rows].to(answers.gain.device) for value in (held.labels, held.fallback))
+            for name, column in _dev_columns(answers, labels, fallback, part.horizon).items():
                 columns.setdefault(name, []).append(column)
     value = {name: torch.cat(parts) for name, parts in columns.items()}
     horizon_N = value["horizon"]

@@ -92,7 +92,7 @@ def fit_plus(
         model=scorer,
         selected="dev/log likelihood",
         measure=measure,
-        batches=lambda generator: _batches(data.train, config.train.batch, generator, device),
+        batches=lambda generator: _batches(data.train, config.train.batch, generator),
         loss=lambda batch: plus_loss(scorer, data.train[batch[0]], batch[1], data.statistics[batch[0].chain]),
     )
     fitted = fit(training, config.train, scratch, device, progress, checkpoint_s)
@@ -107,10 +107,10 @@ def fit_plus(
 
 
 def _batches(
-    queries: Mapping[QueryGroup, PlusQueries], batch: int, generator: torch.Generator, device: str
+    queries: Mapping[QueryGroup, PlusQueries], batch: int, generator: torch.Generator
 ) -> list[tuple[QueryGroup, Tensor]]:
     """Return one epoch: every query once, in batches of one part and (B,) long rows, in random order."""
     found = []
     for part, held in queries.items():
-        found += [(part, rows) for rows in index_batches(len(held), batch, generator, device)]
+        found += [(part, rows) for rows in index_batches(len(held), batch, generator, held.labels.device)]
     return [found[i] for i in torch.randperm(len(found), generator=generator).tolist()]

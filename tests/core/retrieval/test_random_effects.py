@@ -10,6 +10,7 @@ from torch.distributions import MultivariateNormal
 from torch.testing import assert_close
 
 from schemas.training import EffectsConfig
+from trajpilot_core.retrieval import random_effects
 from trajpilot_core.retrieval.random_effects import (
     RandomEffects,
     Sizes,
@@ -181,6 +182,25 @@ def test_the_ratios_of_takes_are_those_of_their_densities() -> None:
     law = MultivariateNormal(torch.zeros(3).double(), torch.eye(3).double())
     expected = torch.stack([(law.log_prob(ends - t) - law.log_prob(ends)).sum(1) for t in effects.take], dim=1)
     assert_close(take_ratios(effects, ends), expected)
+
+
+def test_lost_sums_are_bounded_by_their_terms_and_equal_however_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    effects = single(by_hand(size=100.0))
+    ends = 30 * torch.randn(40, 2, 3, generator=torch.Generator().manual_seed(0))
+    whole = label_ratios(effects, ends, 1.0)
+    terms, exact = [], torch.logsumexp
+
+    def counted(x: Tensor, dim: int) -> Tensor:
+        terms.append(x.numel())
+        return exact(x, dim=dim)
+
+    monkeypatch.setattr(torch, "logsumexp", counted)
+    for limit in (1, 3 * len(effects.label), 1 << 24):
+        terms.clear()
+        monkeypatch.setattr(random_effects, "LOST_AT_ONCE", limit)
+        assert torch.equal(label_ratios(effects, ends, 1.0), whole)
+        assert sum(terms) > 10 * len(effects.label), "planted: many sums are lost"
+        assert max(terms) <= max(limit, len(effects.label))
 
 
 def test_ratios_of_extreme_segments_are_finite() -> None:

@@ -1,7 +1,6 @@
 """Collecting the queries, fitting the scorers, the choices on dev, and the stage."""
 
-import gc
-import weakref
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,11 +29,11 @@ from trajpilot_core.training.scorer import (
     dev_scores,
     gate_targets,
     inputs_at,
-    join,
     queries_of,
 )
 from trajpilot_core.training.scorer_file import load_scorer
-from trajpilot_core.training.scorer_fit import Collected, DevSet, FittedSeed, draw_queries, fit_scorers, train_scorer
+from trajpilot_core.training.scorer_fit import FittedSeed, fit_scorers, train_scorer
+from trajpilot_core.training.scorer_queries import Collected, DevSet, collect_windows, draw_queries
 
 torch.set_num_threads(1)
 SHAPE = ScorerShape(query=22, embed=8, max_mids=4)
@@ -47,11 +46,12 @@ def quiet(done, total, what):
 def collected(split=0):
     data = planning_data()
     view = chain_view(data, model_files(data), chains_of(data)[0], 0, "cpu")
+    rows_of = {horizon: (windows.split == split).nonzero()[:6, 0] for horizon, windows in data.windows.items()}
     parts = []
-    for horizon, windows in data.windows.items():
-        rows = (windows.split == split).nonzero()[:6, 0]
+    for horizon, rows in rows_of.items():
         parts.append(queries_of(view, find_candidates(view, build_bank(view, horizon, "action"), rows, SCORER), SCORER))
-    return join(parts, sum(len(part) for part in parts)), view, parts
+    with tempfile.TemporaryDirectory() as folder:
+        return collect_windows(view, "some", rows_of, SCORER, 0, Path(folder)).queries("some"), view, parts
 
 
 def test_the_gate_target_needs_more_than_the_margin():
@@ -68,39 +68,6 @@ def test_joined_queries_read_as_they_did_alone():
     for name, value in inputs_at(queries, second)._asdict().items():
         assert_close(value, getattr(inputs_at(parts[1], torch.arange(len(parts[1]))), name), msg=name)
     assert len(queries.latents) == len(parts[0].latents), "one table for one chain"
-
-
-def test_queries_of_two_chains_keep_their_own_latents():
-    _queries, _, parts = collected()
-    other = replace(parts[0], latents=parts[0].latents * 2)
-    both = join([parts[0], other], 2 * len(other))
-    rows = torch.arange(len(parts[0]))
-    assert_close(inputs_at(both, rows + len(rows)).latents, 2 * inputs_at(both, rows).latents)
-
-
-def test_parts_that_are_not_as_many_as_announced_are_refused():
-    _, _, parts = collected()
-    total = sum(len(part) for part in parts)
-    for wrong in (total - 1, total + 1):
-        with pytest.raises(ValueError, match="announced"):
-            join(parts, wrong)
-    assert join([], 0) is None
-
-
-def test_a_part_is_let_go_when_the_next_one_is_made():
-    _, _, parts = collected()
-    alive = []
-
-    def made():
-        for _ in range(6):
-            gc.collect()
-            assert sum(part() is not None for part in alive) <= 1
-            part = replace(parts[0], plans=parts[0].plans.clone())
-            alive.append(weakref.ref(part.plans))
-            yield part
-            del part
-
-    assert len(join(made(), 6 * len(parts[0]))) == 6 * len(parts[0])
 
 
 def test_an_absent_candidate_is_never_right():

@@ -6,7 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from trajpilot_core.models.role_chain import marginals, sparse
 from trajpilot_core.models.scorer_plus import PlusInputs, TrainingStatistics
-from trajpilot_core.training.scorer_plus import PlusQueries, inputs_at, plus_loss
+from trajpilot_core.training.scorer_plus import PlusQueries, plus_loss, queries_at
 
 torch.set_num_threads(1)
 
@@ -34,5 +34,5 @@ def test_no_training_step_multiplies_three_times_the_labels_and_answers_do_so_on
         known = scorer.answering(statistics)
     assert once.get_total_flops() > 300**3
     with FlopCounterMode(display=False) as marginal, torch.no_grad():
-        marginals(scorer.read(inputs_at(queries, rows), known.roles).chain)
+        marginals(scorer.read(queries_at(queries, rows, torch.device("cpu")).inputs, known.roles).chain)
     assert 0 < marginal.get_total_flops() < 300**3

@@ -1,5 +1,6 @@
 """Fitting Scorer+: what the epoch and the threshold are chosen by, its scores on dev, and its model file."""
 
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,21 +29,24 @@ from trajpilot_core.errors import StoreError
 from trajpilot_core.methods.batch import ready_plus
 from trajpilot_core.methods.scorer_plus import plus_answers_of
 from trajpilot_core.models.ranking import best
+from trajpilot_core.retrieval.bank import build_bank, chain_view
+from trajpilot_core.retrieval.candidates import find_candidates
 from trajpilot_core.store.tensors import Models
-from trajpilot_core.training import scorer_plus_statistics
+from trajpilot_core.training import scorer_plus_statistics, scorer_queries
 from trajpilot_core.training.scorer import NEVER
 from trajpilot_core.training.scorer_file import load_plus
-from trajpilot_core.training.scorer_fit import Collected, collect, fit_scorers
+from trajpilot_core.training.scorer_fit import fit_scorers
 from trajpilot_core.training.scorer_plus import (
     QueryGroup,
-    gather,
-    inputs_at,
     plus_answers,
     plus_dev_scores,
     plus_loss,
     plus_queries,
+    queries_at,
 )
 from trajpilot_core.training.scorer_plus_fit import FINAL, FittedPlus, PlusData, fit_plus
+from trajpilot_core.training.scorer_plus_statistics import plus_source
+from trajpilot_core.training.scorer_queries import Collected, collect, draw_queries
 
 torch.set_num_threads(1)
 CONFIG = PLUS.replace(train=PLUS.train.replace(epochs=3, patience=2, batch=16))
@@ -202,21 +206,30 @@ def test_without_dev_the_first_epoch_is_kept_and_the_gate_never_opens(tmp_path: 
     assert equal(found, longer)
 
 
-def test_parts_are_joined_in_order_and_read_as_they_did_alone() -> None:
-    one, other, third = random_queries(3, seed=1), random_queries(2, seed=2), random_queries(2, 3, seed=3)
-    four, three = QueryGroup(FINAL, 4), QueryGroup(FINAL, 3)
-    parts = gather([(four, one), (three, third), (four, other)])
-    assert list(parts) == [three, four]
-    assert [len(held) for held in parts.values()] == [2, 5]
-    for name, value in inputs_at(parts[four], torch.tensor([3, 4]))._asdict().items():
-        assert_close(value, getattr(inputs_at(other, torch.arange(2)), name), msg=name)
-    assert torch.equal(parts[four].labels, torch.cat([one.labels, other.labels]))
-    assert torch.equal(parts[four].fallback, torch.cat([one.fallback, other.fallback]))
-    assert gather([]) == {}
-
-
 def collected(data: PlanningData, folds: int = 1) -> Collected:
-    return collect(data, model_files(data, folds), SCORER, 0, "cpu", quiet)
+    with tempfile.TemporaryDirectory() as folder:
+        return collect(data, model_files(data, folds), SCORER, 0, Path(folder), "cpu", quiet)
+
+
+def test_queries_of_several_parts_read_as_they_did_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scorer_queries, "WINDOWS_AT_ONCE", 4)
+    data = corpus(3)
+    found = collected(data, 3).plus
+    assert list(found.train) == sorted(found.train)
+    chains = {chain.name: chain for chain in chains_of(data)}
+    drawn = draw_queries(data, chains_of(data), SCORER.max_queries, 0)
+    for group, held in found.train.items():
+        view = chain_view(data, model_files(data, 3), chains[group.chain], 0, "cpu")
+        rows = drawn[group.chain][group.horizon]
+        assert len(held) == len(rows) > 4, "planted: more than one part"
+        bank = build_bank(view, group.horizon, SCORER.key)
+        whole = plus_queries(plus_source(view, SCORER), find_candidates(view, bank, rows, SCORER))
+        at = torch.tensor([3, 4, 5])
+        one, other = (queries_at(queries, at, torch.device("cpu")) for queries in (held, whole))
+        assert torch.equal(one.labels, whole.labels[at])
+        assert torch.equal(one.fallback, other.fallback)
+        for name, value in one.inputs._asdict().items():
+            assert_close(value, getattr(other.inputs, name), msg=name)
 
 
 @pytest.mark.parametrize("folds", [1, 3])

@@ -3,8 +3,10 @@
 Rules and reasons: docs/decisions/claims-checks.md. Axes: N dev windows, T temperatures.
 """
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -21,10 +23,11 @@ from trajpilot_core.studies.claims.leaks.context import LeakContext, Miss, none_
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer import NEVER, Queries, best_threshold, decide, plain_mean
 from trajpilot_core.training.scorer_file import FINAL, load_plus, load_scorer, scorer_config
-from trajpilot_core.training.scorer_fit import PlusCollector, ScorerDecision, dev_set, variant_of
+from trajpilot_core.training.scorer_fit import ScorerDecision, variant_of
 from trajpilot_core.training.scorer_plus import plus_dev_scores
-from trajpilot_core.training.scorer_plus_fit import PlusDecision
+from trajpilot_core.training.scorer_plus_fit import PlusData, PlusDecision
 from trajpilot_core.training.scorer_plus_statistics import plus_source
+from trajpilot_core.training.scorer_queries import DevSet, collect_windows, dev_rows
 
 CPU = "cpu"
 DECIDE_BATCH = 512
@@ -78,17 +81,32 @@ def scorer_checks(material: LeakContext) -> list[LeakCheck]:
 def check_choices(material: LeakContext, view: ChainView, scorers: Models, seed: int, found: Choices) -> None:
     """Make the choices of one seed again on the dev windows and add what differs to `found`."""
     config = scorer_config(scorers)
-    collector = PlusCollector(config, {})
-    dev = dev_set(view, config, collector)
-    if dev.queries is None:
-        return
+    with tempfile.TemporaryDirectory(prefix="trajpilot-queries-") as folder:
+        rows_of = dev_rows(material.data, config.max_queries)
+        collector = collect_windows(view, "dev", rows_of, config, seed, Path(folder))
+        dev = collector.dev_set()
+        if dev.queries is not None:
+            hold_against_dev(material, scorers, seed, dev, dev.queries, collector.plus_data(), found)
+
+
+def hold_against_dev(
+    material: LeakContext,
+    scorers: Models,
+    seed: int,
+    dev: DevSet,
+    queries: Queries,
+    data: PlusData | None,
+    found: Choices,
+) -> None:
+    """Add to `found` what differs between the stored choices of one seed and those that N dev queries give again."""
+    config = scorer_config(scorers)
     decision = ScorerDecision.model_validate_json(scorers.about[model_key(FINAL, seed, variant_of(None))])
     averages = (
         ("kNN-labels", decision.knn_temperature, dev.knn_m1),
         ("Pool-Mean", decision.pool_temperature, dev.pool_m1),
     )
     for row, stored, m1_NT in averages:
-        means = [plain_mean(m1_N, dev.queries.n_mids) for m1_N in m1_NT.T]
+        means = [plain_mean(m1_N, queries.n_mids) for m1_N in m1_NT.T]
         m1_of = dict(zip(config.temperatures, means, strict=True))
         best = max(m1_of, key=lambda value: m1_of[value])
         figures = f"{stored} is stored, {best} is the best of {len(m1_of)}"
@@ -96,19 +114,18 @@ def check_choices(material: LeakContext, view: ChainView, scorers: Models, seed:
         found.temperatures.append(Miss(f"{row}, seed {seed}", points, figures))
     for ablation in (None, *config.ablations):
         scorer, decision = load_scorer(scorers, seed, CPU, ablation)
-        gate, choice = decide(scorer, dev.queries, DECIDE_BATCH)
+        gate, choice = decide(scorer, queries, DECIDE_BATCH)
         name = f"{variant_of(ablation)}, seed {seed}"
-        found.thresholds.append(threshold_miss(name, decision.threshold, gate, choice, dev.queries))
+        found.thresholds.append(threshold_miss(name, decision.threshold, gate, choice, queries))
         nearest = float((gate.double() - decision.threshold).abs().min())
         if decision.threshold != NEVER and nearest > material.config.gate_tolerance:
             found.strange.append(f"{name}: no dev gate within {nearest:.1e} of {decision.threshold:.6f}")
-        found.counts.extend(count_faults(material, name, decision, config.max_queries, len(dev.queries)))
-    data = collector.collected(view)
+        found.counts.extend(count_faults(material, name, decision, config.max_queries, len(queries)))
     if data is not None and config.plus is not None:
         plus, chosen = load_plus(scorers, config.plus, seed, CPU)
         name, scores = f"scorer_plus, seed {seed}", plus_dev_scores(plus, data.dev, data.statistics[FINAL.name])
         check_plus(material, name, chosen, scores, found)
-        found.counts.extend(count_faults(material, name, chosen, config.max_queries, len(dev.queries)))
+        found.counts.extend(count_faults(material, name, chosen, config.max_queries, len(queries)))
 
 
 def check_plus(

@@ -1,0 +1,367 @@
+"""Queries of the scorers in files: their need, killed and damaged collections, memory, and what is kept of a seed."""
+
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from planning_fixture import SCORER, World, model_files, planning_data
+from torch import Tensor
+from torch.testing import assert_close
+
+from trajpilot_core.data import row_files
+from trajpilot_core.data.chains import chains_of
+from trajpilot_core.errors import StoreError
+from trajpilot_core.models.scorer import ScorerShape
+from trajpilot_core.retrieval.bank import build_bank, chain_view
+from trajpilot_core.retrieval.candidates import find_candidates
+from trajpilot_core.training import scorer_queries
+from trajpilot_core.training.scorer import ROWS, inputs_at, queries_of
+from trajpilot_core.training.scorer_file import FITTED, fit_once
+from trajpilot_core.training.scorer_fit import QUERIES, FittedSeed, fit_scorers
+from trajpilot_core.training.scorer_queries import (
+    Collected,
+    collect,
+    collect_windows,
+    dev_rows,
+    disk_need,
+    draw_queries,
+    fits,
+    on_device,
+    parts_of,
+    plus_query_bytes,
+    query_bytes,
+    split_rows,
+)
+
+torch.set_num_threads(1)
+FOLDED = World(folds=3)
+ALONE = SCORER.replace(plus=None)
+FAST = SCORER.replace(
+    ablations=("no_labels",),
+    plus=SCORER.plus.replace(train=SCORER.plus.train.replace(epochs=1)),
+    train=SCORER.train.replace(epochs=2),
+)
+
+
+def quiet(done: int, total: int, what: str) -> None:
+    """Ignore progress."""
+
+
+def gathered(folder: Path, config=SCORER, seed: int = 0, world: World = FOLDED) -> Collected:
+    data = planning_data(world)
+    return collect(data, model_files(data, world.folds, (0, 1)), config, seed, folder, "cpu", quiet)
+
+
+def fitted(folder: Path) -> FittedSeed:
+    data = planning_data(FOLDED)
+    return fit_scorers(data, model_files(data, 3), FAST, 0, folder, "cpu", quiet)
+
+
+def states(found: FittedSeed) -> dict[str, dict[str, Tensor]]:
+    return {name: scorer.state for name, scorer in found.scorers.items()} | {"plus": found.plus.state}
+
+
+def same(one: FittedSeed, other: FittedSeed) -> bool:
+    mine, theirs = states(one), states(other)
+    return mine.keys() == theirs.keys() and all(
+        torch.equal(value, theirs[scorer][name]) for scorer, state in mine.items() for name, value in state.items()
+    )
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scorer_queries, "WINDOWS_AT_ONCE", 7)
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch, small_parts: None) -> list[int]:
+    """Numbers of the windows whose candidates were searched, one for each part."""
+    found: list[int] = []
+
+    def counted(view, bank, rows, config):
+        found.append(len(rows))
+        return find_candidates(view, bank, rows, config)
+
+    monkeypatch.setattr(scorer_queries, "find_candidates", counted)
+    return found
+
+
+def test_queries_of_every_chain_read_as_they_did_alone(tmp_path: Path, small_parts: None) -> None:
+    data = planning_data(FOLDED)
+    train = gathered(tmp_path).train
+    drawn, at = draw_queries(data, chains_of(data), SCORER.max_queries, 0), 0
+    for chain in chains_of(data):
+        view = chain_view(data, model_files(data, 3, (0, 1)), chain, 0, "cpu")
+        for horizon, rows in drawn[chain.name].items():
+            found = find_candidates(view, build_bank(view, horizon, SCORER.key), rows, SCORER)
+            alone = queries_of(view, found, SCORER)
+            own = torch.arange(at, at + len(rows))
+            for name, value in inputs_at(train, own)._asdict().items():
+                assert_close(value, getattr(inputs_at(alone, torch.arange(len(rows))), name), msg=name)
+            assert_close(train.utility[own], alone.utility)
+            at += len(rows)
+    assert at == len(train)
+    assert len(train.latents) == 1 + 4 * len(data.labels), "one table a chain, and one zero row"
+
+
+def test_both_splits_share_one_table_of_latents(tmp_path: Path) -> None:
+    found = gathered(tmp_path, ALONE, world=World())
+    assert found.train.latents is found.dev.queries.latents
+    assert len(found.train.latents) == 1 + len(planning_data().labels)
+
+
+def test_the_latents_of_a_view_are_padded_once() -> None:
+    data = planning_data()
+    view = chain_view(data, model_files(data), chains_of(data)[0], 0, "cpu")
+    rows, bank = (data.windows[3].split == 2).nonzero()[:3, 0], build_bank(view, 3, "action")
+    one, other = (queries_of(view, find_candidates(view, bank, rows, SCORER), SCORER) for _ in range(2))
+    assert one.latents is other.latents
+    assert torch.equal(one.latents[1:], view.latents)
+    assert replace(view, latents=2 * view.latents).latent_table is not view.latent_table
+
+
+@pytest.mark.parametrize("dies_at", [0, 1, 9])
+def test_a_collection_that_was_interrupted_goes_on(
+    dies_at: int, tmp_path: Path, searched: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = fitted(tmp_path / "whole")
+    n_parts = len(searched)
+    searched.clear()
+    write = scorer_queries.write_part
+
+    def dying(folder, name, key, rows):
+        if len(searched) > dies_at:
+            raise KeyboardInterrupt
+        return write(folder, name, key, rows)
+
+    with monkeypatch.context() as planted:
+        planted.setattr(scorer_queries, "write_part", dying)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(tmp_path / "cut")
+    assert len(searched) == dies_at + 1
+    searched.clear()
+    again = fitted(tmp_path / "cut")
+    assert len(searched) == n_parts - dies_at
+    assert same(whole, again)
+    assert whole.scorers["scorer"].decision == again.scorers["scorer"].decision
+    searched.clear()
+    assert same(whole, fitted(tmp_path / "cut"))
+    assert searched == []
+
+
+def die_while_writing(folder: str, writes: int) -> None:
+    """Collect and be killed at the n-th write, when half of its bytes are on disk."""
+    scorer_queries.WINDOWS_AT_ONCE = 7
+    write, left = os.pwrite, [writes]
+
+    def torn(handle, content, at):
+        left[0] -= 1
+        if not left[0]:
+            write(handle, content[: len(content) // 2], at)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return write(handle, content, at)
+
+    row_files.os.pwrite = torn
+    gathered(Path(folder))
+
+
+def test_a_process_that_is_killed_in_the_middle_of_a_part_repeats_that_part_only(
+    tmp_path: Path, searched: list[int]
+) -> None:
+    whole = gathered(tmp_path / "whole")
+    n_parts = len(searched)
+    searched.clear()
+    process = multiprocessing.get_context("spawn").Process(target=die_while_writing, args=(str(tmp_path / "cut"), 60))
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+    done = len(list((tmp_path / "cut").glob("*.json")))
+    assert 1 <= done < n_parts - 1
+    again = gathered(tmp_path / "cut")
+    assert len(searched) == n_parts - done
+    assert all(torch.equal(getattr(whole.train, name), getattr(again.train, name)) for name in ROWS)
+    assert all(torch.equal(getattr(whole.dev.queries, name), getattr(again.dev.queries, name)) for name in ROWS)
+    assert torch.equal(whole.dev.knn_m1, again.dev.knn_m1)
+    assert torch.equal(whole.dev.pool_m1, again.dev.pool_m1)
+    for split in ("train", "dev"):
+        mine, theirs = getattr(whole.plus, split), getattr(again.plus, split)
+        assert list(mine) == list(theirs)
+        for group, held in mine.items():
+            assert all(torch.equal(*pair) for pair in zip(held.inputs, theirs[group].inputs, strict=True))
+            assert torch.equal(held.labels, theirs[group].labels)
+            assert torch.equal(held.fallback, theirs[group].fallback)
+
+
+@pytest.mark.parametrize("field", ["train/plans", "dev/m1", "train/plus-fold1-H4/manner"])
+def test_a_damaged_part_is_seen_and_made_again(
+    field: str, tmp_path: Path, searched: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    gathered(tmp_path)
+    path = tmp_path / f"{field}.rows"
+    sound = path.read_bytes()
+    path.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+    searched.clear()
+    with caplog.at_level(logging.WARNING, "trajpilot"):
+        gathered(tmp_path)
+    assert len(searched) == 1
+    assert "damaged" in caplog.text
+    assert path.read_bytes() == sound
+
+
+@pytest.mark.parametrize("change", ["seed", "config", "models"])
+def test_parts_of_something_else_are_made_again(change: str, tmp_path: Path, searched: list[int]) -> None:
+    gathered(tmp_path)
+    n_parts = len(searched)
+    searched.clear()
+    data = planning_data(FOLDED)
+    if change == "models":
+        data = replace(data, motions=data.motions.flip(0))
+    config = SCORER.replace(margin=0.2) if change == "config" else SCORER
+    seed = 1 if change == "seed" else 0
+    collect(data, model_files(data, 3, (0, 1)), config, seed, tmp_path, "cpu", quiet)
+    assert len(searched) == n_parts
+
+
+def test_the_papers_queries_need_67_gb_and_those_of_scorer_plus_8() -> None:
+    shape = ScorerShape(query=2 * 1664 + 2 * 768, embed=768, max_mids=6)
+    n = 65_536 + 41_757
+    assert query_bytes(shape, 64) == pytest.approx(625e3, rel=0.001)
+    assert n * query_bytes(shape, 64) / 1e9 == pytest.approx(67.1, abs=0.1)
+    assert n * plus_query_bytes(8, 768, 8472, 1_700) / 1e9 == pytest.approx(8.3, abs=0.1)
+
+
+def test_the_need_is_what_the_files_take(tmp_path: Path, small_parts: None) -> None:
+    data = planning_data(FOLDED)
+    gathered(tmp_path)
+    drawn = draw_queries(data, chains_of(data), SCORER.max_queries, 0)
+    parts = [*parts_of("dev", {"final": dev_rows(data, SCORER.max_queries)}), *parts_of("train", drawn)]
+    shape = ScorerShape(2 * 10 + 2 * 16, 16, 2)
+    sizes = {path: path.stat().st_size for path in tmp_path.rglob("*.rows")}
+    own = sum(size for path, size in sizes.items() if "plus" not in str(path))
+    assert own == disk_need(parts, data, shape, ALONE)
+    need = disk_need(parts, data, shape, SCORER)
+    assert 0.6 * (need - own) < sum(sizes.values()) - own <= need - own
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_searched(
+    tmp_path: Path, searched: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    with monkeypatch.context() as planted:
+        planted.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+        planted.setattr(scorer_queries, "chain_view", None)
+        with pytest.raises(StoreError, match=r"90 train and 27 dev queries of 5 candidates .* needs .* GB .*0\.00 GB"):
+            gathered(tmp_path)
+        with pytest.raises(StoreError, match=r"lower scorer\.max_queries or scorer\.candidates"):
+            gathered(tmp_path)
+    assert searched == []
+    with caplog.at_level(logging.INFO, "trajpilot"):
+        gathered(tmp_path)
+    assert len([line for line in caplog.messages if "needs" in line]) == 1
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=100_000))
+    gathered(tmp_path)
+
+
+def test_the_room_of_other_splits_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gathered(tmp_path, ALONE)
+    data = planning_data(FOLDED)
+    view = chain_view(data, model_files(data, 3, (0, 1)), chains_of(data)[0], 0, "cpu")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(StoreError, match="36 test queries"):
+        collect_windows(view, "test", split_rows(data, "test"), ALONE, 0, tmp_path)
+
+
+def peak_of_collecting(folder: str, limit: int, in_memory: bool) -> int:
+    """Return the most anonymous memory, in bytes, after a part was made; `in_memory` plants a join of all parts."""
+    torch.set_num_threads(1)
+    scorer_queries.WINDOWS_AT_ONCE = 32
+    write, seen, joined = scorer_queries.write_part, [0], []
+
+    def watched(place, name, key, rows):
+        if in_memory:
+            joined.append([own.values.clone() for own in rows])
+        status = Path("/proc/self/status").read_text(encoding="utf-8").split("RssAnon:")[1]
+        seen.append(1024 * int(status.split()[0]))
+        return write(place, name, key, rows)
+
+    scorer_queries.write_part = watched
+    config = SCORER.replace(candidates=48, prefetch=64, max_queries=limit)
+    found = gathered(Path(folder), config, world=World(train=30, dev=1, segments=60, embed=256))
+    assert len(found.train) == limit
+    return max(seen[4:])
+
+
+def test_the_memory_of_collecting_does_not_grow_with_the_queries(tmp_path: Path) -> None:
+    """A query needs 50 KB: 800 more of them are 40 MB, which the planted join holds."""
+    peak: dict[tuple[int, bool], int] = {}
+    for limit, in_memory in ((200, False), (1000, False), (1000, True)):
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            folder = str(tmp_path / f"{limit}-{in_memory}")
+            peak[limit, in_memory] = pool.submit(peak_of_collecting, folder, limit, in_memory).result(240)
+    assert peak[1000, False] - peak[200, False] < 12e6
+    assert peak[1000, True] - peak[200, False] > 30e6
+
+
+def test_queries_move_to_a_device_only_where_they_fit_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (fits(50, 100), fits(51, 100), fits(1, 0)) == (True, False, False)
+    found = gathered(tmp_path)
+    both = [found.train, found.dev.queries, None]
+    assert on_device(both, "cpu") is both
+    monkeypatch.setattr(scorer_queries, "free_bytes", lambda device: 1 << 40)
+    moved = on_device(both, "meta")
+    assert moved[2] is None
+    assert moved[0].plans.is_meta
+    assert moved[1].middle.is_meta
+    assert not moved[0].utility.is_meta
+
+
+class Fit(NamedTuple):
+    """A fit that counts its calls."""
+
+    calls: list[Path]
+    fit: Callable[[Path], FittedSeed]
+
+
+@pytest.fixture
+def counted() -> Fit:
+    calls: list[Path] = []
+
+    def fit(folder: Path) -> FittedSeed:
+        calls.append(folder)
+        return fitted(folder)
+
+    return Fit(calls, fit)
+
+
+def test_a_seed_is_fitted_once_and_gives_its_room_to_the_next(tmp_path: Path, counted: Fit) -> None:
+    one = fit_once(tmp_path, 0, FAST, counted.fit)
+    assert not (tmp_path / QUERIES).exists()
+    again = fit_once(tmp_path, 0, FAST, counted.fit)
+    assert len(counted.calls) == 1
+    assert same(one, again)
+    assert one.curves() == again.curves()
+    for name, scorer in one.scorers.items():
+        kept = again.scorers[name]
+        assert (scorer.shape, scorer.decision, scorer.curve) == (kept.shape, kept.decision, kept.curve)
+    assert one.plus.decision == again.plus.decision
+
+
+def test_a_seed_of_other_settings_or_a_damaged_one_is_fitted_again(tmp_path: Path, counted: Fit) -> None:
+    one = fit_once(tmp_path, 0, FAST, counted.fit)
+    content = bytearray((tmp_path / FITTED).read_bytes())
+    content[-1] ^= 1
+    (tmp_path / FITTED).write_bytes(content)
+    assert same(one, fit_once(tmp_path, 0, FAST, counted.fit))
+    assert len(counted.calls) == 2
+    fit_once(tmp_path, 0, FAST.replace(margin=0.06), counted.fit)
+    assert len(counted.calls) == 3

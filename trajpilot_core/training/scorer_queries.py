@@ -1,0 +1,394 @@
+"""Collecting the queries of one seed's scorers: part by part into mapped files, so that a killed run goes on.
+
+Axes: N queries over all horizons, B windows of one part, K candidates, M middle steps, E text space, V labels, T takes
+that a chain was fitted on. Source: docs/decisions/paper-gaps.md (28 to 32); docs/decisions/scorer.md.
+"""
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from schemas.base import fingerprint
+from schemas.training import ScorerConfig
+from trajpilot_core.data.chains import Chain, ModelFiles, chains_of, query_takes
+from trajpilot_core.data.planning import SPLITS, PlanningData
+from trajpilot_core.data.row_files import FieldRows, Place, allocated_bytes, mapped, read_part, write_part
+from trajpilot_core.engine.progress import Progress
+from trajpilot_core.models.predictor import PredictorShape
+from trajpilot_core.models.ranking import ranks_of, truth_ranks
+from trajpilot_core.models.scorer import ScorerShape
+from trajpilot_core.models.scorer_plus import PlusInputs
+from trajpilot_core.retrieval.bank import Bank, ChainView, build_bank, chain_view
+from trajpilot_core.retrieval.candidates import Candidates, find_candidates, label_votes, pool_mean, truth_of
+from trajpilot_core.store.lock import require_free_space
+from trajpilot_core.training.checkpoint import tensors_digest
+from trajpilot_core.training.scorer import ROWS, Queries, queries_of, shape_of
+from trajpilot_core.training.scorer_plus import PlusQueries, QueryGroup, plus_queries
+from trajpilot_core.training.scorer_plus_fit import PlusData
+from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain, plus_source
+
+VERSION = 1  # raise when the rows of a part change: parts that an older version left in scratch are made again
+WINDOWS_AT_ONCE = 1024
+EXPERTS = 3
+"""Most plans that Scorer+ reads of one query."""
+DEVICE_SHARE = 0.5
+"""Share of the free memory of a device that queries may take; the rest is for the training."""
+ON_DEVICE = ("query", "fallback", "plans", "middle", "label")
+"""Fields that a scorer reads, but for the small ones; the others stay where they are."""
+log = logging.getLogger("trajpilot")
+
+
+class DevSet(NamedTuple):
+    """Dev queries, and M@1 of both averages at every temperature of the grid."""
+
+    queries: Queries | None
+    knn_m1: Tensor
+    pool_m1: Tensor
+
+
+class Collected(NamedTuple):
+    """What all scorers of one seed learn from."""
+
+    train: Queries | None
+    dev: DevSet
+    shape: ScorerShape
+    plus: PlusData | None = None
+
+
+class QueryPart(NamedTuple):
+    """Windows of one chain and horizon whose queries are made and committed together."""
+
+    split: str
+    number: int
+    """Among the parts of the split."""
+    group: QueryGroup
+    rows: Tensor
+    """(B,) long, of the horizon's windows."""
+    first: int
+    """Of its rows among all of the split."""
+    total: int
+    """Rows of the split."""
+    first_in_group: int
+    group_total: int
+
+    @property
+    def name(self) -> str:
+        """Name of its marker."""
+        return f"{self.split}-{self.number:05d}"
+
+
+def collect(
+    data: PlanningData,
+    files: ModelFiles,
+    config: ScorerConfig,
+    seed: int,
+    folder: Path,
+    device: str,
+    progress: Progress,
+    known: StatisticsByChain | None = None,
+) -> Collected:
+    """Collect the training queries of every chain and the dev queries of the final one.
+
+    Args:
+        data: on `device`.
+        files: frozen models of all chains.
+        config: of the scorer.
+        seed: which chains are read; also of the sample of queries.
+        folder: private to this seed; parts that a killed run has left there are not made again.
+        device: where the models run.
+        progress: called with (done, total, what).
+        known: what Scorer+ takes from this data in closed form, by chain; what is fitted here is added.
+
+    Raises:
+        StoreError: the disk has not enough room for the queries.
+    """
+    chains = chains_of(data)
+    dev = {chains[0].name: dev_rows(data, config.max_queries)}
+    parts = [*parts_of("dev", dev), *parts_of("train", draw_queries(data, chains, config.max_queries, seed))]
+    models = PredictorShape.from_json(files.predictors.about["shape"])
+    width = data.bank.shape[1]
+    shape = ScorerShape(2 * data.features.shape[2] + 2 * width, width, models.max_horizon - 2)
+    collector = QueryCollector(data, shape, parts, config, seed, folder, known)
+    progress(0, 1, f"seed {seed}: dev queries {sum(len(rows) for rows in dev[chains[0].name].values())}")
+    for chain in chains:
+        if chain == chains[0] or collector.wants(chain):
+            collector.add(chain_view(data, files, chain, seed, device))
+        progress(0, 1, f"seed {seed}: candidates of chain {chain.name}")
+    train, held = collector.queries("train"), collector.dev_set()
+    train, of_dev = on_device([train, held.queries], device)
+    return Collected(train, held._replace(queries=of_dev), shape, collector.plus_data())
+
+
+def collect_windows(
+    view: ChainView, split: str, rows_of: Mapping[int, Tensor], config: ScorerConfig, seed: int, folder: Path
+) -> "QueryCollector":
+    """Collect some windows of the final chain alone.
+
+    Args:
+        view: the final chain.
+        split: a name for them; `dev` brings M@1 of the averages.
+        rows_of: horizon -> (n,) long, rows of its windows.
+        config: of the scorer.
+        seed: of the view's models.
+        folder: where the queries lie.
+    """
+    parts = parts_of(split, {view.chain.name: rows_of})
+    collector = QueryCollector(view.data, shape_of(view), parts, config, seed, folder, None)
+    collector.add(view)
+    return collector
+
+
+class QueryCollector:
+    """Makes the queries of the chains that pass by, those of the scorer and those of Scorer+, and keeps them in files.
+
+    What was made before by the same configuration and models is read back.
+    """
+
+    def __init__(
+        self,
+        data: PlanningData,
+        shape: ScorerShape,
+        parts: list[QueryPart],
+        config: ScorerConfig,
+        seed: int,
+        folder: Path,
+        known: StatisticsByChain | None,
+    ) -> None:
+        self.data, self.parts, self.config, self.seed, self.folder = data, parts, config, seed, folder
+        self.known = {} if known is None else known
+        self.places: dict[str, Place] = {}
+        names = list(dict.fromkeys(part.group.chain for part in parts))
+        self.offset = {name: n * len(data.labels) for n, name in enumerate(names)}
+        require_room(folder, disk_need(parts, data, shape, config), parts, config, seed)
+        self.latents = data.bank.new_zeros(1 + len(names) * len(data.labels), data.bank.shape[1])
+
+    def wants(self, chain: Chain) -> bool:
+        """Return whether there are queries of a chain."""
+        return chain.name in self.offset
+
+    def add(self, view: ChainView) -> None:
+        """Make the parts of a chain that do not lie in the folder yet."""
+        if self.config.plus is not None:
+            plus_source(view, self.config, self.known)
+        if not self.wants(view.chain):
+            return
+        first = 1 + self.offset[view.chain.name]
+        self.latents[first : first + len(view.latents)] = view.latents
+        models = tensors_digest({"latents": view.latents.cpu()})
+        bank: Bank | None = None
+        own = [part for part in self.parts if part.group.chain == view.chain.name]
+        made = 0
+        for part in own:
+            key = self._key(part, models)
+            places = read_part(self.folder, part.name, key)
+            if places is None:
+                if bank is None or bank.horizon != part.group.horizon:
+                    bank = build_bank(view, part.group.horizon, self.config.key)
+                places = write_part(self.folder, part.name, key, self._rows(view, bank, part))
+                made += 1
+            self.places |= {place.field: place for place in places}
+        if made < len(own):
+            kept = f"{len(own) - made} of {len(own)} parts of the queries were kept from before"
+            log.info("seed %d, chain %s: %s", self.seed, view.chain.name, kept)
+
+    def queries(self, split: str) -> Queries | None:
+        """Return all queries of a split, mapped; None where there is none."""
+        if f"{split}/{ROWS[0]}" not in self.places:
+            return None
+        rows = {name: self._mapped(f"{split}/{name}") for name in ROWS}
+        return Queries(latents=self.latents, texts=F.pad(self.data.bank, (0, 0, 1, 0)), **rows)
+
+    def dev_set(self) -> DevSet:
+        """Return the dev queries with what the temperatures reach on them."""
+        queries = self.queries("dev")
+        if queries is None:
+            none = torch.empty(0, len(self.config.temperatures))
+            return DevSet(None, none, none)
+        return DevSet(queries, self._mapped("dev/knn_m1"), self._mapped("dev/pool_m1"))
+
+    def plus_data(self) -> PlusData | None:
+        """Return what Scorer+ learns from; None where it is off."""
+        if self.config.plus is None:
+            return None
+        statistics = {chain: fitted.statistics for chain, fitted in self.known.items()}
+        return PlusData(statistics, self._plus("train"), self._plus("dev"))
+
+    def _plus(self, split: str) -> dict[QueryGroup, PlusQueries]:
+        """Return the queries of Scorer+ by chain and horizon, in their order."""
+        found = {}
+        for group in sorted({part.group for part in self.parts if part.split == split}):
+            at = _plus_field(split, group)
+            plans, recognised, manner = (self._mapped(f"{at}/{name}") for name in ("plans", "recognised", "manner"))
+            inputs = PlusInputs(plans, recognised, manner)
+            found[group] = PlusQueries(inputs, self._mapped(f"{at}/labels"), self._mapped(f"{at}/fallback"))
+        return found
+
+    def _mapped(self, field: str) -> Tensor:
+        return mapped(self.folder, self.places[field])
+
+    def _rows(self, view: ChainView, bank: Bank, part: QueryPart) -> list[FieldRows]:
+        """Make the queries of a part."""
+        found = find_candidates(view, bank, part.rows, self.config)
+        queries = queries_of(view, found, self.config)
+        own = {name: getattr(queries, name) for name in ROWS}
+        own["middle"] = own["middle"] + self.offset[part.group.chain] * (own["middle"] > 0)
+        if part.split == "dev":
+            own["knn_m1"] = torch.stack([_vote_m1(found, view.data, t) for t in self.config.temperatures], 1)
+            own["pool_m1"] = torch.stack([_mean_m1(found, view.data, t) for t in self.config.temperatures], 1)
+        rows = [FieldRows(f"{part.split}/{name}", value, part.first, part.total) for name, value in own.items()]
+        if self.config.plus is not None:
+            plus = plus_queries(plus_source(view, self.config, self.known), found)
+            columns = {**plus.inputs._asdict(), "labels": plus.labels, "fallback": plus.fallback}
+            at = _plus_field(part.split, part.group)
+            rows += [FieldRows(f"{at}/{k}", v, part.first_in_group, part.group_total) for k, v in columns.items()]
+        return rows
+
+    def _key(self, part: QueryPart, models: str) -> str:
+        """Return what a part is made from, as a digest; `models` is that of its chain's latents."""
+        return fingerprint(
+            {
+                "version": VERSION,
+                "config": self.config.content(),
+                "seed": self.seed,
+                "group": list(part.group),
+                "rows": hashlib.sha256(part.rows.cpu().numpy().tobytes()).hexdigest(),
+                "places": [part.first, part.total, part.first_in_group, part.group_total],
+                "latents": [self.offset[part.group.chain], models],
+            }
+        )
+
+
+def _plus_field(split: str, group: QueryGroup) -> str:
+    """Return where the queries of Scorer+ of one group lie."""
+    return f"{split}/plus-{group.chain}-H{group.horizon}"
+
+
+def parts_of(split: str, rows_of: Mapping[str, Mapping[int, Tensor]]) -> list[QueryPart]:
+    """Cut windows into parts that fit the memory: chain -> horizon -> (n,) long, rows of its windows."""
+    total = sum(len(rows) for by_horizon in rows_of.values() for rows in by_horizon.values())
+    found: list[QueryPart] = []
+    first = 0
+    for chain, by_horizon in rows_of.items():
+        for horizon, rows in by_horizon.items():
+            in_group = 0
+            for part in torch.split(rows, WINDOWS_AT_ONCE) if len(rows) else ():
+                group = QueryGroup(chain, horizon)
+                found.append(QueryPart(split, len(found), group, part, first, total, in_group, len(rows)))
+                first, in_group = first + len(part), in_group + len(part)
+    return found
+
+
+def draw_queries(data: PlanningData, chains: tuple[Chain, ...], limit: int, seed: int) -> dict[str, dict[int, Tensor]]:
+    """Return, per chain and horizon, the rows of the windows whose takes the chain has not seen.
+
+    Where there are more than `limit` in all, a random subset of that size, drawn by `seed` over everything.
+    """
+    device = data.fold.device
+    places = []
+    for chain in chains:
+        takes = query_takes(data, chain)
+        for horizon, windows in data.windows.items():
+            places.append((chain.name, horizon, torch.isin(windows.take, takes).nonzero()[:, 0]))
+    total = sum(len(rows) for _, _, rows in places)
+    kept = torch.zeros(total, dtype=torch.bool)
+    kept[torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:limit]] = True
+    drawn: dict[str, dict[int, Tensor]] = {chain.name: {} for chain in chains}
+    parts = torch.split(kept.to(device), [len(rows) for _, _, rows in places])
+    for (name, horizon, rows), keep in zip(places, parts, strict=True):
+        drawn[name][horizon] = rows[keep]
+    return drawn
+
+
+def dev_rows(data: PlanningData, limit: int) -> dict[int, Tensor]:
+    """Return, per horizon, the rows of at most `limit` dev windows in all, thinned evenly."""
+    every = split_rows(data, "dev")
+    step = -(-sum(len(rows) for rows in every.values()) // limit) or 1
+    return {horizon: rows[::step] for horizon, rows in every.items()}
+
+
+def split_rows(data: PlanningData, split: str) -> dict[int, Tensor]:
+    """Return, per horizon, the rows of the windows of a split, long of shape (n,)."""
+    code = SPLITS.index(split)
+    return {horizon: (windows.split == code).nonzero()[:, 0] for horizon, windows in data.windows.items()}
+
+
+def query_bytes(shape: ScorerShape, candidates: int) -> int:
+    """Return the bytes on disk of one query of the paper's scorer: its K plans of M x E in float16 are nearly all."""
+    steps = shape.max_mids
+    of_candidate = 2 * steps * shape.embed + 2 * 8 * steps + 1 + 2 * 4  # plan, latent and label rows, valid, two scores
+    return candidates * of_candidate + 4 * shape.query + 2 * steps * shape.embed + 2 * 8 + 2 * 4
+
+
+def plus_query_bytes(horizon: int, embed: int, labels: int, takes: int) -> int:
+    """Return the most bytes on disk of one query of Scorer+: plans and recognised labels in float16, and the takes."""
+    return 2 * EXPERTS * horizon * embed + 2 * 2 * labels + 4 * takes + 2 * 8 * horizon
+
+
+def disk_need(parts: Iterable[QueryPart], data: PlanningData, shape: ScorerShape, config: ScorerConfig) -> int:
+    """Return the most bytes on disk that the queries of all parts need."""
+    each, of_dev = query_bytes(shape, config.candidates), 2 * 4 * len(config.temperatures)
+    labels, takes = len(data.label_ids), int((data.take_split == SPLITS.index("train")).sum())
+    need = 0
+    for part in parts:
+        plus = plus_query_bytes(part.group.horizon, shape.embed, labels, takes) if config.plus is not None else 0
+        need += len(part.rows) * (each + plus + (of_dev if part.split == "dev" else 0))
+    return need
+
+
+def require_room(folder: Path, need: int, parts: Iterable[QueryPart], config: ScorerConfig, seed: int) -> None:
+    """Log what the queries need and check that the disk has it, less what they have there already.
+
+    Raises:
+        StoreError: too little is free.
+    """
+    count: dict[str, int] = {}
+    for part in parts:
+        count[part.split] = count.get(part.split, 0) + len(part.rows)
+    counted = " and ".join(f"{n:,} {split}" for split, n in sorted(count.items(), reverse=True)) or "no"
+    what = f"keeping {counted} queries of {config.candidates} candidates each"
+    log.info("seed %d: %s needs %.2f GB under %s", seed, what, need / 1e9, folder)
+    remedy = "free some space, choose another --root, or lower scorer.max_queries or scorer.candidates"
+    there = sum(allocated_bytes(folder / split) for split in count)
+    require_free_space(folder, max(0, need - there), what, remedy)
+
+
+def on_device(found: list[Queries | None], device: str) -> list[Queries | None]:
+    """Move what a scorer reads to the device where all of it fits comfortably; else, and on a CPU, it stays mapped."""
+    need = sum(getattr(q, name).nbytes for q in found if q is not None for name in ON_DEVICE)
+    if not fits(need, free_bytes(device)):
+        return found
+
+    def moved(queries: Queries) -> Queries:
+        return replace(queries, **{name: getattr(queries, name).to(device) for name in ON_DEVICE})
+
+    return [None if queries is None else moved(queries) for queries in found]
+
+
+def fits(bytes_needed: int, bytes_free: int) -> bool:
+    """Return whether queries of that size leave a device enough free memory to train."""
+    return bytes_needed <= DEVICE_SHARE * bytes_free
+
+
+def free_bytes(device: str) -> int:
+    """Return the free memory of a device; 0 for a CPU, whose memory mapped files do not need."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.startswith("cuda") else 0
+
+
+def _vote_m1(found: Candidates, data: PlanningData, temperature: float) -> Tensor:
+    """Return (B,) M@1 of kNN-labels."""
+    truth_BM = truth_of(data, found.segments)
+    votes_BMV = label_votes(found, data, temperature)[:, 1:-1]
+    return (ranks_of(votes_BMV.flatten(0, 1), truth_BM.flatten()) == 0).float().view(truth_BM.shape).mean(1)
+
+
+def _mean_m1(found: Candidates, data: PlanningData, temperature: float) -> Tensor:
+    """Return (B,) M@1 of Pool-Mean."""
+    rank = truth_ranks(pool_mean(found, temperature), truth_of(data, found.segments), data.bank)
+    return (rank == 0).float().mean(1)
