@@ -11,6 +11,8 @@ from trajpilot_core.errors import InputError
 T = TypeVar("T")
 SAID = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUDA error: out of memory")
 """What libraries report in errors of other types where they find no memory for themselves."""
+DEVICE_SHARE = 0.5
+"""Share of the free memory of a device that what is read again and again may take; the rest is for the work."""
 log = logging.getLogger("trajpilot")
 
 
@@ -79,3 +81,13 @@ def _attempt(work: Callable[[slice], T], rows: slice) -> tuple[T] | str:
         if not is_out_of_memory(error):
             raise
         return str(error)
+
+
+def fits(bytes_needed: int, bytes_free: int) -> bool:
+    """Return whether data of that size leave a device enough free memory to work with them."""
+    return bytes_needed <= DEVICE_SHARE * bytes_free
+
+
+def free_bytes(device: str) -> int:
+    """Return the free memory of a device; 0 for a CPU, whose memory mapped files do not need."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.startswith("cuda") else 0

@@ -157,7 +157,7 @@ def train_scorer(
     if train is None:
         state = {name: value.detach().cpu().clone() for name, value in scorer.state_dict().items()}
         return FittedScorer(state, shape, _decision(config, dev, 0, 0.0, {}), [])
-    where = train.take.device
+    where = train.take.device  # of the queries: on the device, or in mapped files
     rows = (torch.arange(len(train)) if rows is None else rows).to(where)
     opens, utility = gate_targets(train, config.margin)[rows], train.utility[rows]
     weights = class_weights(opens)

@@ -57,6 +57,12 @@ def queries_at(queries: PlusQueries, rows: Tensor, device: torch.device) -> Plus
     return PlusQueries(inputs, gathered(queries.labels), gathered(queries.fallback))
 
 
+def plus_on_device(queries: PlusQueries, device: str) -> PlusQueries:
+    """Return the same queries with everything on `device`."""
+    inputs = PlusInputs(*(value.to(device) for value in queries.inputs))
+    return PlusQueries(inputs, queries.labels.to(device), queries.fallback.to(device))
+
+
 def plus_loss(scorer: ScorerPlus, queries: PlusQueries, rows: Tensor, statistics: TrainingStatistics) -> Tensor:
     """Return the mean over queries and middle steps of -log p(true label), a scalar; `rows` long of shape (B,)."""
     read = queries_at(queries, rows, statistics.bank.device)

@@ -21,6 +21,7 @@ from trajpilot_core.data.chains import Chain, ModelFiles, chains_of, query_takes
 from trajpilot_core.data.planning import SPLITS, PlanningData
 from trajpilot_core.data.row_files import FieldRows, Place, allocated_bytes, mapped, read_part, write_part
 from trajpilot_core.engine.progress import Progress
+from trajpilot_core.memory import fits, free_bytes
 from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.models.ranking import ranks_of, truth_ranks
 from trajpilot_core.models.scorer import ScorerShape
@@ -30,7 +31,7 @@ from trajpilot_core.retrieval.candidates import Candidates, find_candidates, lab
 from trajpilot_core.store.lock import require_free_space
 from trajpilot_core.training.checkpoint import tensors_digest
 from trajpilot_core.training.scorer import ROWS, Queries, queries_of, shape_of
-from trajpilot_core.training.scorer_plus import PlusQueries, QueryGroup, plus_queries
+from trajpilot_core.training.scorer_plus import PlusQueries, QueryGroup, plus_on_device, plus_queries
 from trajpilot_core.training.scorer_plus_fit import PlusData
 from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain, plus_source
 
@@ -38,10 +39,6 @@ VERSION = 1  # raise when the rows of a part change: parts that an older version
 WINDOWS_AT_ONCE = 1024
 EXPERTS = 3
 """Most plans that Scorer+ reads of one query."""
-DEVICE_SHARE = 0.5
-"""Share of the free memory of a device that queries may take; the rest is for the training."""
-ON_DEVICE = ("query", "fallback", "plans", "middle", "label")
-"""Fields that a scorer reads, but for the small ones; the others stay where they are."""
 log = logging.getLogger("trajpilot")
 
 
@@ -121,9 +118,7 @@ def collect(
         if chain == chains[0] or collector.wants(chain):
             collector.add(chain_view(data, files, chain, seed, device))
         progress(0, 1, f"seed {seed}: candidates of chain {chain.name}")
-    train, held = collector.queries("train"), collector.dev_set()
-    train, of_dev = on_device([train, held.queries], device)
-    return Collected(train, held._replace(queries=of_dev), shape, collector.plus_data())
+    return on_device(Collected(collector.queries("train"), collector.dev_set(), shape, collector.plus_data()), device)
 
 
 def collect_windows(
@@ -359,26 +354,29 @@ def require_room(folder: Path, need: int, parts: Iterable[QueryPart], config: Sc
     require_free_space(folder, max(0, need - there), what, remedy)
 
 
-def on_device(found: list[Queries | None], device: str) -> list[Queries | None]:
-    """Move what a scorer reads to the device where all of it fits comfortably; else, and on a CPU, it stays mapped."""
-    need = sum(getattr(q, name).nbytes for q in found if q is not None for name in ON_DEVICE)
-    if not fits(need, free_bytes(device)):
+def on_device(found: Collected, device: str) -> Collected:
+    """Move all queries to the device where they fit comfortably; else, and on a CPU, they stay mapped."""
+    queries = [one for one in (found.train, found.dev.queries) if one is not None]
+    plus = [] if found.plus is None else [*found.plus.train.values(), *found.plus.dev.values()]
+    values = [getattr(one, name) for one in queries for name in ROWS]
+    values += [value for one in plus for value in (*one.inputs, one.labels, one.fallback)]
+    if not fits(sum(value.nbytes for value in values), free_bytes(device)):
         return found
 
-    def moved(queries: Queries) -> Queries:
-        return replace(queries, **{name: getattr(queries, name).to(device) for name in ON_DEVICE})
+    def moved(one: Queries) -> Queries:
+        return replace(one, **{name: getattr(one, name).to(device) for name in ROWS})
 
-    return [None if queries is None else moved(queries) for queries in found]
+    def moved_plus(of_group: Mapping[QueryGroup, PlusQueries]) -> dict[QueryGroup, PlusQueries]:
+        return {group: plus_on_device(one, device) for group, one in of_group.items()}
 
-
-def fits(bytes_needed: int, bytes_free: int) -> bool:
-    """Return whether queries of that size leave a device enough free memory to train."""
-    return bytes_needed <= DEVICE_SHARE * bytes_free
-
-
-def free_bytes(device: str) -> int:
-    """Return the free memory of a device; 0 for a CPU, whose memory mapped files do not need."""
-    return int(torch.cuda.mem_get_info(device)[0]) if device.startswith("cuda") else 0
+    dev = DevSet(
+        None if found.dev.queries is None else moved(found.dev.queries),
+        *(m1_NT.to(device) for m1_NT in (found.dev.knn_m1, found.dev.pool_m1)),
+    )
+    data = found.plus
+    if data is not None:
+        data = data._replace(train=moved_plus(data.train), dev=moved_plus(data.dev))
+    return Collected(None if found.train is None else moved(found.train), dev, found.shape, data)
 
 
 def _vote_m1(found: Candidates, data: PlanningData, temperature: float) -> Tensor:

@@ -1,5 +1,6 @@
 """Every training on a pretended accelerator: no tensor is left on the CPU, and no step waits for the device."""
 
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -51,7 +52,15 @@ class Seen:
     in_steps: Stalls = field(default_factory=Counter)
     n_steps: int = 0
 
-    def fit(self, training: Training, cfg: Any, folder: Any, device: str, epoch_done: Any = None) -> FittedModel:
+    def fit(
+        self,
+        training: Training,
+        cfg: Any,
+        folder: Any,
+        device: str,
+        epoch_done: Any = None,
+        checkpoint_s: float = 0.0,
+    ) -> FittedModel:
         """Stand in for `loop.fit`: the same, without a checkpoint."""
 
         def loss(batch: Any) -> Tensor:
@@ -133,7 +142,8 @@ def predictor(device: str, monkeypatch: pytest.MonkeyPatch, variant: str = "traj
 def scorers(device: str, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     config = SCORER.replace(train=EPOCHS, dropout=0.1, plus=None, **changes)
     data = planning_data()
-    scorer_fit.fit_scorers(data.to(device), model_files(data), config, 0, Path("unused"), device, quiet)
+    with tempfile.TemporaryDirectory() as folder:
+        scorer_fit.fit_scorers(data.to(device), model_files(data), config, 0, Path(folder), device, quiet)
 
 
 def scorer_plus(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +151,8 @@ def scorer_plus(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plus = SCORER.plus.replace(train=SCORER.plus.train.replace(epochs=2, batch=8))
     config = SCORER.replace(train=EPOCHS.replace(epochs=1), ablations=(), plus=plus)
     data = planning_data()
-    scorer_fit.fit_scorers(data.to(device), model_files(data), config, 0, Path("unused"), device, quiet)
+    with tempfile.TemporaryDirectory() as folder:
+        scorer_fit.fit_scorers(data.to(device), model_files(data), config, 0, Path(folder), device, quiet)
 
 
 TRAININGS = {

@@ -315,14 +315,15 @@ def test_the_memory_of_collecting_does_not_grow_with_the_queries(tmp_path: Path)
 def test_queries_move_to_a_device_only_where_they_fit_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (fits(50, 100), fits(51, 100), fits(1, 0)) == (True, False, False)
     found = gathered(tmp_path)
-    both = [found.train, found.dev.queries, None]
-    assert on_device(both, "cpu") is both
+    assert on_device(found, "cpu") is found
     monkeypatch.setattr(scorer_queries, "free_bytes", lambda device: 1 << 40)
-    moved = on_device(both, "meta")
-    assert moved[2] is None
-    assert moved[0].plans.is_meta
-    assert moved[1].middle.is_meta
-    assert not moved[0].utility.is_meta
+    moved = on_device(found._replace(train=None), "meta")
+    assert moved.train is None
+    assert moved.dev.queries is not None
+    assert moved.dev.queries.plans.is_meta
+    assert moved.dev.queries.utility.is_meta
+    assert moved.dev.knn_m1.is_meta
+    assert moved.plus is None or all(one.labels.is_meta for one in moved.plus.dev.values())
 
 
 class Fit(NamedTuple):
