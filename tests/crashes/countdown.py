@@ -199,10 +199,10 @@ def count_work(armed: Armed) -> None:
         armed.note("epoch", f"{armed.plan.below}/{training.name}/s{training.seed}/{state.epoch + 1}")
         run_epoch(training, cfg, optimizer, generator, state, device)
 
-    def noted_clips(batch: list[Any], embedder: Any) -> None:
+    def noted_clips(batch: list[Any], embedder: Any, under_way: Any) -> None:
         for state, row, _ in batch:
             armed.note("clip", f"{armed.plan.below}/{state.take_id}/{row}")
-        encode(batch, embedder)
+        encode(batch, embedder, under_way)
 
     loop.run_epoch, features._encode = noted_epoch, noted_clips
 

@@ -264,6 +264,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_searched(
         with pytest.raises(StoreError, match=r"lower scorer\.max_queries or scorer\.candidates"):
             gathered(tmp_path)
     assert searched == []
+    caplog.clear()
     with caplog.at_level(logging.INFO, "trajpilot"):
         gathered(tmp_path)
     assert len([line for line in caplog.messages if "needs" in line]) == 1
