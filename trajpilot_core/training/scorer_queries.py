@@ -39,6 +39,8 @@ VERSION = 1  # raise when the rows of a part change: parts that an older version
 WINDOWS_AT_ONCE = 1024
 EXPERTS = 3
 """Most plans that Scorer+ reads of one query."""
+WORTH_SAYING = 10**9
+"""Bytes on disk from which on the log says that they are needed."""
 log = logging.getLogger("trajpilot")
 
 
@@ -348,7 +350,8 @@ def require_room(folder: Path, need: int, parts: Iterable[QueryPart], config: Sc
         count[part.split] = count.get(part.split, 0) + len(part.rows)
     counted = " and ".join(f"{n:,} {split}" for split, n in sorted(count.items(), reverse=True)) or "no"
     what = f"keeping {counted} queries of {config.candidates} candidates each"
-    log.info("seed %d: %s needs %.2f GB under %s", seed, what, need / 1e9, folder)
+    level = logging.INFO if need >= WORTH_SAYING else logging.DEBUG
+    log.log(level, "%-12s seed %d: %s needs %.2f GB under %s", "scorer", seed, what, need / 1e9, folder)
     remedy = "free some space, choose another --root, or lower scorer.max_queries or scorer.candidates"
     there = sum(allocated_bytes(folder / split) for split in count)
     require_free_space(folder, max(0, need - there), what, remedy)

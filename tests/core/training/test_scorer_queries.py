@@ -264,10 +264,12 @@ def test_a_disk_without_room_is_refused_before_anything_is_searched(
         with pytest.raises(StoreError, match=r"lower scorer\.max_queries or scorer\.candidates"):
             gathered(tmp_path)
     assert searched == []
-    caplog.clear()
-    with caplog.at_level(logging.INFO, "trajpilot"):
-        gathered(tmp_path)
-    assert len([line for line in caplog.messages if "needs" in line]) == 1
+    for worth_saying, said in ((10**9, 0), (0, 1)):
+        monkeypatch.setattr(scorer_queries, "WORTH_SAYING", worth_saying)
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "trajpilot"):
+            gathered(tmp_path)
+        assert len([line for line in caplog.messages if "needs" in line]) == said
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=100_000))
     gathered(tmp_path)
 
