@@ -1,8 +1,4 @@
-"""Chains of models (cross-fitting by take) and how their models are read back.
-
-A chain is everything that is learned (normalisation, E_tau, predictors), fitted on one set of takes
-(docs/decisions/paper-gaps.md, D 28). A model has the key `<chain>/s<seed>/<variant>` in its entry.
-"""
+"""The models of a chain (data/cross_fitting.py), as they are read back, and the takes that belong to it, as tensors."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -11,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from schemas.training import AlignmentConfig, PredictorConfig
+from trajpilot_core.data.cross_fitting import E_TAU, Chain, chains, model_key, variants_of
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import StoreError
@@ -19,24 +16,7 @@ from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
 from trajpilot_core.store.tensors import Models, Tensors
 
 M = TypeVar("M", bound=nn.Module)
-VARIANTS = ("traj", "no_traj", "endpoint_traj")
 SEGMENTS_PER_CALL = 8192
-
-
-class Chain(NamedTuple):
-    """One chain of models."""
-
-    name: str
-    """`final`, or `fold0`, `fold1`, ..."""
-    fold: int | None
-    """Training takes of this fold are left out of every fit and bank of the chain; None: nothing is left out."""
-
-
-def chains(folds: int) -> tuple[Chain, ...]:
-    """Return the chains of `folds` folds; 1 is the cheap mode, whose only chain leaves fold 0 out."""
-    if folds == 1:
-        return (Chain("final", 0),)
-    return (Chain("final", None), *(Chain(f"fold{k}", k) for k in range(folds)))
 
 
 def fold_count(fold: Tensor) -> int:
@@ -47,11 +27,6 @@ def fold_count(fold: Tensor) -> int:
 def chains_of(data: PlanningData) -> tuple[Chain, ...]:
     """Return the chains that the folds of `data` call for."""
     return chains(fold_count(data.fold))
-
-
-def variants_of(chain: Chain) -> tuple[str, ...]:
-    """Return the predictor checkpoints that a chain has; endpoint_traj is a row of the tables, so only final has it."""
-    return VARIANTS if chain.name == "final" else VARIANTS[:2]
 
 
 def fit_takes(data: PlanningData, chain: Chain) -> Tensor:
@@ -129,7 +104,7 @@ def load_chain_models(files: ModelFiles, chain: Chain, seed: int, device: str) -
 def load_e_tau(encoders: Models, chain: Chain, seed: int, device: str) -> TrajectoryEncoder:
     """Build the frozen trajectory encoder of one chain and seed."""
     model = TrajectoryEncoder(alignment_config(encoders), int(encoders.about["text_width"]))
-    return frozen(model, encoders, model_key(chain, seed, "e_tau"), device)
+    return frozen(model, encoders, model_key(chain, seed, E_TAU), device)
 
 
 def load_predictor(predictors: Models, chain: Chain, seed: int, variant: str, device: str) -> CausalPredictor:
@@ -147,11 +122,6 @@ def frozen(model: M, models: Models, key: str, device: str) -> M:
     """
     _fill(model.state_dict(), models.read(key), key)
     return model.to(device).eval().requires_grad_(False)
-
-
-def model_key(chain: Chain, seed: int, variant: str) -> str:
-    """Return the key of one model in its entry."""
-    return f"{chain.name}/s{seed}/{variant}"
 
 
 @torch.no_grad()

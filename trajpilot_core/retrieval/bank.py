@@ -13,14 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from schemas.training import ScorerConfig
-from trajpilot_core.data.chains import (
-    Chain,
-    ChainModels,
-    ModelFiles,
-    fit_takes,
-    load_chain_models,
-    trajectory_latents,
-)
+from trajpilot_core.data.chains import ChainModels, ModelFiles, fit_takes, load_chain_models, trajectory_latents
+from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.errors import LeakError
 from trajpilot_core.models.blocks import ends_of

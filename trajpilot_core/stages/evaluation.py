@@ -1,6 +1,5 @@
 """Evaluation: predictions of every row, metrics with intervals over takes, the gate, and the checks of itself."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import pyarrow.compute as pc
 from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
 from schemas.results import CurvePoint, GateRow, Judgement, Metric
+from trajpilot_core.data.cross_fitting import noted_fitted
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 
@@ -114,8 +114,7 @@ def trained(inputs: Inputs) -> list[Judgement]:
 
 def fitted_takes(inputs: Inputs, name: str) -> dict[str, list[str]] | None:
     """Return chain -> takes that the models of an entry were fitted on; None where it does not say. Reads no model."""
-    noted = inputs.models(name).about.get("fitted_takes")
-    return None if noted is None else {chain: list(takes) for chain, takes in json.loads(noted).items()}
+    return noted_fitted(inputs.models(name).about) or None
 
 
 def candidate_takes(predictions: pa.Table, inputs: Inputs) -> dict[str, str]:

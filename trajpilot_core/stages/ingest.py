@@ -13,6 +13,7 @@ from schemas.base import fingerprint
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import Candidate, CorpusReading, Fault, Published, Released
+from trajpilot_core.corpora.records.contents import contents_of
 from trajpilot_core.corpora.records.corpus_statistics import counts_of, details_of, scenario_labels_of
 from trajpilot_core.corpora.records.labels import read_paraphrases
 from trajpilot_core.corpora.records.splits import dev_captures
@@ -94,6 +95,7 @@ def _write(work: Work[IngestConfig], tables: Tables, rejects: list[Reject], n_in
     work.sink.table("segments", tables.segments)
     work.sink.table("labels", tables.labels)
     work.sink.table("windows", tables.windows)
+    work.sink.table("take_contents", contents_of(tables.takes, tables.segments, tables.windows))
     work.sink.reject(sorted(rejects, key=_place))
     work.sink.count(n_in, tables.segments.num_rows)
 
@@ -219,7 +221,7 @@ def _vanished_scenarios(reading: CorpusReading, cut: Iterable[CutTake]) -> list[
 STAGE = Stage(
     name="ingest",
     reads=(),
-    writes=("takes", "segments", "labels", "windows", "details", "scenario_labels", "counts"),
+    writes=("takes", "segments", "labels", "windows", "take_contents", "details", "scenario_labels", "counts"),
     config=IngestConfig,
     run=run,
     version=VERSION,

@@ -115,6 +115,10 @@ class WithMotions:
         """Read a document as `Inputs` does."""
         return self.inputs.document(name)
 
+    def parts(self, name: str) -> Mapping[str, str]:
+        """Return the digests of the parts of an entry as `Inputs` does, of `motions` those of the ones replaced."""
+        return self.inputs.parts(name)
+
 
 def robustness(inputs: Inputs, video: pa.Table, cfg: PredictorConfig, runtime: Runtime) -> Robustness:
     """Train the predictors of the table and score them on the test windows.

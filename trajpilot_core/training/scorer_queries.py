@@ -17,7 +17,8 @@ from torch.nn import functional as F
 
 from schemas.base import fingerprint
 from schemas.training import ScorerConfig
-from trajpilot_core.data.chains import Chain, ModelFiles, chains_of, query_takes
+from trajpilot_core.data.chains import ModelFiles, chains_of, query_takes
+from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import SPLITS, PlanningData
 from trajpilot_core.data.row_files import FieldRows, Place, allocated_bytes, mapped, read_part, write_part
 from trajpilot_core.engine.progress import Progress

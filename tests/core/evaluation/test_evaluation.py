@@ -13,6 +13,7 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
 from schemas.rejects import RejectCode, reject
 from schemas.results import CurvePoint, GateRow, Judgement, Metric, Outcome, Prediction
+from trajpilot_core.data.cross_fitting import FITTED
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.evaluation import predictions as rows_module
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError, Predictions, predictions_of
@@ -195,7 +196,9 @@ def test_the_stage_writes_every_table_that_it_declares(
     shuffles = pa.table({"seed": pa.array([], pa.int64())})
     made = rows_module.RowsResult(table, headroom(), shuffles, [lost], 11, 10)
     monkeypatch.setattr(rows_module, "predict_all", lambda *_: made)
-    told = {name: {"fitted_takes": json.dumps(fitted(world))} for name in stage.FITTED}
+    told = {
+        name: {f"{FITTED}{chain}": json.dumps(takes) for chain, takes in fitted(world).items()} for name in stage.FITTED
+    }
     kept, inputs = Kept(), Tables({**world, **curves(), **rejects()}, about=told)
     stage.run(Work(inputs, CFG, (), kept, Runtime("", "cpu", 1, None)))  # type: ignore[arg-type]
     assert set(kept.tables) == set(stage.STAGE.writes)
