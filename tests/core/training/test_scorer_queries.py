@@ -5,11 +5,9 @@ import multiprocessing
 import os
 import shutil
 import signal
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -25,8 +23,7 @@ from trajpilot_core.retrieval.bank import build_bank, chain_view
 from trajpilot_core.retrieval.candidates import find_candidates
 from trajpilot_core.training import scorer_queries
 from trajpilot_core.training.scorer import ROWS, inputs_at, queries_of
-from trajpilot_core.training.scorer_file import FITTED, fit_once
-from trajpilot_core.training.scorer_fit import QUERIES, FittedSeed, fit_scorers
+from trajpilot_core.training.scorer_fit import FittedSeed, fit_scorers
 from trajpilot_core.training.scorer_queries import (
     Collected,
     collect,
@@ -327,45 +324,3 @@ def test_queries_move_to_a_device_only_where_they_fit_it(tmp_path: Path, monkeyp
     assert moved.dev.queries.utility.is_meta
     assert moved.dev.knn_m1.is_meta
     assert moved.plus is None or all(one.labels.is_meta for one in moved.plus.dev.values())
-
-
-class Fit(NamedTuple):
-    """A fit that counts its calls."""
-
-    calls: list[Path]
-    fit: Callable[[Path], FittedSeed]
-
-
-@pytest.fixture
-def counted() -> Fit:
-    calls: list[Path] = []
-
-    def fit(folder: Path) -> FittedSeed:
-        calls.append(folder)
-        return fitted(folder)
-
-    return Fit(calls, fit)
-
-
-def test_a_seed_is_fitted_once_and_gives_its_room_to_the_next(tmp_path: Path, counted: Fit) -> None:
-    one = fit_once(tmp_path, 0, FAST, counted.fit)
-    assert not (tmp_path / QUERIES).exists()
-    again = fit_once(tmp_path, 0, FAST, counted.fit)
-    assert len(counted.calls) == 1
-    assert same(one, again)
-    assert one.curves() == again.curves()
-    for name, scorer in one.scorers.items():
-        kept = again.scorers[name]
-        assert (scorer.shape, scorer.decision, scorer.curve) == (kept.shape, kept.decision, kept.curve)
-    assert one.plus.decision == again.plus.decision
-
-
-def test_a_seed_of_other_settings_or_a_damaged_one_is_fitted_again(tmp_path: Path, counted: Fit) -> None:
-    one = fit_once(tmp_path, 0, FAST, counted.fit)
-    content = bytearray((tmp_path / FITTED).read_bytes())
-    content[-1] ^= 1
-    (tmp_path / FITTED).write_bytes(content)
-    assert same(one, fit_once(tmp_path, 0, FAST, counted.fit))
-    assert len(counted.calls) == 2
-    fit_once(tmp_path, 0, FAST.replace(margin=0.06), counted.fit)
-    assert len(counted.calls) == 3
