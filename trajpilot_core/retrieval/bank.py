@@ -20,6 +20,7 @@ from trajpilot_core.data.chains import (
     fit_takes,
     load_chain_models,
     trajectory_latents,
+    variants_of,
 )
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.errors import LeakError
@@ -42,13 +43,21 @@ class ChainView:
 
     @cached_property
     def latent_table(self) -> Tensor:
-        """Return (1 + S, E): a zero row for "none", then the latents."""
+        """Return, of shape (1 + S, E), a zero row for "none", then the latents."""
         return F.pad(self.latents, (0, 0, 1, 0))
 
     @cached_property
     def label_table(self) -> Tensor:
-        """Return (1 + V, E): a zero row for "none", then the label bank."""
+        """Return, of shape (1 + V, E), a zero row for "none", then the label bank."""
         return F.pad(self.data.bank, (0, 0, 1, 0))
+
+    def plan_sources(self) -> dict[str, Tensor]:
+        """Return by name, on the CPU, what plans are made from: the latents (S, E), and the predictors' tensors."""
+        found = {"latents": self.latents.cpu()}
+        for variant in variants_of(self.chain):
+            held = getattr(self.models, variant).state_dict()
+            found |= {f"{variant}/{name}": value.cpu() for name, value in held.items()}
+        return found
 
 
 class Bank(NamedTuple):
