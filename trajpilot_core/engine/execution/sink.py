@@ -50,19 +50,21 @@ class StageSink:
         self.entries[name] = entry_of("table", [self._write("parquet", table_bytes(table), table.num_rows)])
 
     def model(self, name: str, key: str, tensors: Tensors) -> None:
-        """Write one model of a declared entry of models."""
+        """Write one model of a declared entry of models; arrays of any shape."""
         self._claim(name)
         files = self.written.setdefault(name, {})
-        if not key or key in files:
-            raise StoreError(f"stage {self.stage.name} writes the model {key!r} of {name!r}, which is none, or twice")
+        if not key:
+            raise StoreError(f"stage {self.stage.name} writes a model of {name!r} without a key; give it one")
+        if key in files:
+            raise StoreError(f"stage {self.stage.name} writes the model {key!r} of {name!r} twice; keys differ")
         files[key] = self._write("safetensors", tensors_bytes(tensors), 0).replace(key=key)
 
     def models(self, name: str, about: Mapping[str, str]) -> None:
         """End a declared entry of models; its files stand sorted by key, whatever the order of their writing."""
         self._claim(name)
         files = self.written.pop(name, {})
-        told = self._write(ABOUT, canonical_json(dict(about)).encode(), 0)
-        self.entries[name] = entry_of("models", [told, *(files[key] for key in sorted(files))])
+        about_file = self._write(ABOUT, canonical_json(dict(about)).encode(), 0)
+        self.entries[name] = entry_of("models", [about_file, *(files[key] for key in sorted(files))])
 
     def document(self, name: str, content: bytes) -> None:
         """Write a declared document; its file ends in its name."""
