@@ -121,7 +121,7 @@ def roll_out(model: CausalPredictor, view: ChainView, segments_BH: Tensor, mids_
     horizon, width = segments_BH.shape[1], view.latents.shape[1]
 
     def part(rows: slice) -> tuple[Tensor, Tensor]:
-        """Return ends (b, 2, E) and middle steps (b, K, M, E) of some windows."""
+        """Return ends (B, 2, E) and middle steps (B, K, M, E) of some windows."""
         segments = segments_BH[rows]
         first, last = segments[:, 0], segments[:, -1]
         features, own = view.data.features, view.latents[ends_of(segments)]

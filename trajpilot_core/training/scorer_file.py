@@ -106,6 +106,7 @@ def _kept(folder: Path, config: ScorerConfig) -> FittedSeed | None:
     shape = ScorerShape(**json.loads(facts["shape"]))
 
     def of(variant: str) -> tuple[str, dict[str, Tensor], list[CurvePoint]]:
+        """Return the decision, the parameters in the shapes that were saved, and the curve of a variant."""
         state = {name.partition("/")[2]: value for name, value in tensors.items() if name.startswith(f"{variant}/")}
         return facts[variant], state, [row for row in curves if row.model == f"{FINAL.name}/{variant}"]
 
