@@ -7,6 +7,7 @@ import typer
 from deployments.cli.options import (
     AtOnce,
     CheckpointS,
+    CompileModels,
     Data,
     Device,
     Force,
@@ -55,6 +56,7 @@ def run(
     max_rejects: MaxRejects = 0.1,
     at_once: AtOnce = None,
     checkpoint_s: CheckpointS = 60.0,
+    compile_models: CompileModels = False,
 ) -> None:
     """Run the pipeline on your own download; what is fresh is reused."""
     config = configure(recipe, set_)
@@ -69,6 +71,7 @@ def run(
         stages_at_once=at_once,
         device=device,
         checkpoint_s=checkpoint_s,
+        compile_models=compile_models,
         max_reject_ratio=max_rejects,
     )
     start(config, options, data, None)

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from schemas.training import AlignmentConfig, PredictorConfig
+from schemas.training import AlignmentConfig, Precision, PredictorConfig
 from trajpilot_core.data.cross_fitting import E_TAU, Chain, chains, model_key, variants_of
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.engine.stage import Inputs
@@ -78,6 +78,8 @@ class ChainModels:
     """Only the final chain has it."""
     scale: Tensor
     """(6,) per-channel scale of the motions; trajectory_latents applies it."""
+    precision: Precision = "fp32"
+    """That the predictors were trained in."""
 
 
 def open_model_files(inputs: Inputs) -> ModelFiles:
@@ -90,6 +92,11 @@ def alignment_config(encoders: Models) -> AlignmentConfig:
     return AlignmentConfig.model_validate_json(encoders.about["config"])
 
 
+def predictor_config(predictors: Models) -> PredictorConfig:
+    """Return the configuration that the predictors were fitted with."""
+    return PredictorConfig.model_validate_json(predictors.about["config"])
+
+
 def load_chain_models(files: ModelFiles, chain: Chain, seed: int, device: str) -> ChainModels:
     """Build the frozen models of one chain and seed; those of other chains and seeds stay closed.
 
@@ -98,7 +105,8 @@ def load_chain_models(files: ModelFiles, chain: Chain, seed: int, device: str) -
     """
     e_tau = load_e_tau(files.e_tau, chain, seed, device)
     found = {variant: load_predictor(files.predictors, chain, seed, variant, device) for variant in variants_of(chain)}
-    return ChainModels(e_tau, found["traj"], found["no_traj"], found.get("endpoint_traj"), e_tau.scale)
+    precision = predictor_config(files.predictors).train.precision
+    return ChainModels(e_tau, found["traj"], found["no_traj"], found.get("endpoint_traj"), e_tau.scale, precision)
 
 
 def load_e_tau(encoders: Models, chain: Chain, seed: int, device: str) -> TrajectoryEncoder:
@@ -109,8 +117,7 @@ def load_e_tau(encoders: Models, chain: Chain, seed: int, device: str) -> Trajec
 
 def load_predictor(predictors: Models, chain: Chain, seed: int, variant: str, device: str) -> CausalPredictor:
     """Build one frozen predictor of one chain and seed."""
-    cfg = PredictorConfig.model_validate_json(predictors.about["config"])
-    model = CausalPredictor(cfg, PredictorShape.from_json(predictors.about["shape"]))
+    model = CausalPredictor(predictor_config(predictors), PredictorShape.from_json(predictors.about["shape"]))
     return frozen(model, predictors, model_key(chain, seed, variant), device)
 
 

@@ -24,6 +24,8 @@ from trajpilot_core.poses.mixture import check_one_source
 
 SPLITS = ("train", "dev", "test")
 """Codes of the splits in every tensor called `split`."""
+MANY_WINDOWS = 20_000
+"""Dev windows from which on means over windows hide the rounding of bf16 (docs/decisions/training.md)."""
 NO_FOLD = -2
 """Fold of a take that is not for training. Training takes have -1 (fitted, cheap mode) or their fold from 0 on."""
 

@@ -60,6 +60,16 @@ class Sink(Protocol):
         """Write a table that the stage declared in `writes`."""
         ...
 
+    def table_in_parts(self, name: str, parts: Iterable[pa.Table], schema: pa.Schema) -> None:
+        """Write a table that the stage declared from parts, each of which may be dropped before the next is made.
+
+        Args:
+            name: the entry.
+            parts: tables of `schema`; what is written is what `table` would write of all of them joined.
+            schema: their columns.
+        """
+        ...
+
     def model(self, name: str, key: str, tensors: Tensors) -> None:
         """Write one model of an entry that the stage declared, in a file of its own: no other need be in memory.
 

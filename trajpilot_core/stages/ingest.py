@@ -207,6 +207,10 @@ def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str
 def _check_training(tables: Tables, n_dev: int, config: IngestConfig) -> None:
     splits = Counter(tables.takes.column("split").to_pylist())
     if splits["dev"] and not splits["train"]:
+        if n_dev == 1:
+            raise InputError(
+                "train is empty: the only training capture that can be used went to dev; two are needed, one for each"
+            )
         raise InputError(
             f"train is empty: all {n_dev} training captures that can be used went to dev, which takes at least "
             f"{config.dev_min}; add captures or lower it with --set ingest.dev_min"

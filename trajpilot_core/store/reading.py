@@ -42,14 +42,15 @@ class StageInputs:
     def models(self, name: str) -> Models:
         """Open a declared entry of models; the file of a model is read, and verified, when the model is asked for."""
         producer, entry = self._find(name, "models")
-        about, *files = entry.files
+        about_file, *files = entry.files
         file_of = {file.key: file for file in files}
 
         def parameters(key: str) -> Tensors:
+            """Return the arrays of one model in the shapes that were saved."""
             return parse_tensors(verified_bytes(self.folder, stage_folder(producer), file_of[key]))
 
-        told = json.loads(verified_bytes(self.folder, stage_folder(producer), about))
-        return Models(told, tuple(file_of), parameters)
+        about = json.loads(verified_bytes(self.folder, stage_folder(producer), about_file))
+        return Models(about, tuple(file_of), parameters)
 
     def document(self, name: str) -> bytes:
         """Read a declared document, verified."""

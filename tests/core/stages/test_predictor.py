@@ -20,7 +20,7 @@ from schemas.training import AlignmentConfig, PredictorConfig, TrainConfig
 from trajpilot_core.data import chains
 from trajpilot_core.data.chains import chains_of, load_chain_models, open_model_files, trajectory_latents
 from trajpilot_core.data.cross_fitting import noted_fitted
-from trajpilot_core.data.planning import load_planning_data
+from trajpilot_core.data.planning import MANY_WINDOWS, load_planning_data
 from trajpilot_core.engine.stage import Sink
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.models.predictor import CausalPredictor
@@ -29,7 +29,6 @@ from trajpilot_core.store.tensors import Tensors
 from trajpilot_core.training import dev_scores, jobs
 from trajpilot_core.training.convergence import judge_trained
 from trajpilot_core.training.fit_predictor import (
-    MANY_WINDOWS,
     PredictorTask,
     dev_arithmetic,
     kept,

@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from planning_fixture import SCORER, World, model_files, planning_data
@@ -16,11 +17,12 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from trajpilot_core.data import row_files
-from trajpilot_core.data.chains import chains_of
+from trajpilot_core.data.chains import ModelFiles, chains_of
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import ScorerShape
 from trajpilot_core.retrieval.bank import build_bank, chain_view
 from trajpilot_core.retrieval.candidates import find_candidates
+from trajpilot_core.store.tensors import Tensors
 from trajpilot_core.training import scorer_queries
 from trajpilot_core.training.scorer import ROWS, inputs_at, queries_of
 from trajpilot_core.training.scorer_fit import FittedSeed, fit_scorers
@@ -214,18 +216,45 @@ def test_a_damaged_part_is_seen_and_made_again(
     assert path.read_bytes() == sound
 
 
-@pytest.mark.parametrize("change", ["seed", "config", "models"])
+def with_other_weights(files: ModelFiles, model: str) -> ModelFiles:
+    """The same models but for one weight of one predictor."""
+
+    def changed(key: str) -> Tensors:
+        tensors = files.predictors.read(key)
+        if key != model:
+            return tensors
+        name = next(name for name in sorted(tensors) if name.endswith("weight"))
+        return tensors | {name: tensors[name] + (np.arange(tensors[name].size) == 0).reshape(tensors[name].shape)}
+
+    return files._replace(predictors=replace(files.predictors, open=changed))
+
+
+@pytest.mark.parametrize("change", ["seed", "config", "latents"])
 def test_parts_of_something_else_are_made_again(change: str, tmp_path: Path, searched: list[int]) -> None:
     gathered(tmp_path)
     n_parts = len(searched)
     searched.clear()
     data = planning_data(FOLDED)
-    if change == "models":
+    if change == "latents":
         data = replace(data, motions=data.motions.flip(0))
     config = SCORER.replace(margin=0.2) if change == "config" else SCORER
     seed = 1 if change == "seed" else 0
     collect(data, model_files(data, 3, (0, 1)), config, seed, tmp_path, "cpu", quiet)
     assert len(searched) == n_parts
+
+
+@pytest.mark.parametrize("model", ["final/s0/traj", "final/s0/no_traj", "final/s0/endpoint_traj", "fold1/s0/traj"])
+def test_parts_of_another_predictor_are_made_again(model: str, tmp_path: Path, searched: list[int]) -> None:
+    gathered(tmp_path)
+    searched.clear()
+    data = planning_data(FOLDED)
+    files = with_other_weights(model_files(data, 3, (0, 1)), model)
+    drawn = draw_queries(data, chains_of(data), SCORER.max_queries, 0)
+    parts = [*parts_of("dev", {"final": dev_rows(data, SCORER.max_queries)}), *parts_of("train", drawn)]
+    collect(data, files, SCORER, 0, tmp_path, "cpu", quiet)
+    own = [len(part.rows) for part in parts if part.group.chain == model.partition("/")[0]]
+    assert sorted(searched) == sorted(own)
+    assert len(own) < len(parts)
 
 
 def test_the_papers_queries_need_67_gb_and_those_of_scorer_plus_8() -> None:

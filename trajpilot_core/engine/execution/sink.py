@@ -15,8 +15,8 @@ from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.locations import check_name
-from trajpilot_core.store.manifest import SHARDS, entry_of, seal, shard_path, write_data
-from trajpilot_core.store.parquet import table_bytes
+from trajpilot_core.store.manifest import LARGEST_FILE_BYTES, SHARDS, entry_of, seal, shard_path, write_data
+from trajpilot_core.store.parquet import open_parquet, table_bytes, tables_bytes
 from trajpilot_core.store.tensors import Tensors, tensors_bytes
 
 ABOUT = "about.json"
@@ -59,14 +59,22 @@ class StageSink:
         self._claim(name)
         self.entries[name] = entry_of("table", [self._write("parquet", table_bytes(table), table.num_rows)])
 
+    def table_in_parts(self, name: str, parts: Iterable[pa.Table], schema: pa.Schema) -> None:
+        """Write a declared table from parts; memory holds one of them, and the file as it is packed."""
+        self._claim(name)
+        content = tables_bytes(parts, schema, LARGEST_FILE_BYTES)
+        with open_parquet(content) as file:
+            rows = file.metadata.num_rows
+        self.entries[name] = entry_of("table", [self._write("parquet", content, rows)])
+
     def model(self, name: str, key: str, tensors: Tensors) -> None:
-        """Write one model of a declared entry of models."""
+        """Write one model of a declared entry of models; arrays of any shape."""
         self._claim(name)
         files = self.written.setdefault(name, {})
         if not key:
-            raise StoreError(f"stage {self.stage.name} writes a model of {name!r} without a key; name it")
+            raise StoreError(f"stage {self.stage.name} writes a model of {name!r} without a key; give it one")
         if key in files:
-            raise StoreError(f"stage {self.stage.name} writes the model {key!r} of {name!r} twice")
+            raise StoreError(f"stage {self.stage.name} writes the model {key!r} of {name!r} twice; keys differ")
         files[key] = self._write("safetensors", tensors_bytes(tensors), 0).replace(key=key)
 
     def models(self, name: str, about: Mapping[str, str]) -> None:
