@@ -31,6 +31,7 @@ from trajpilot_core.models.ranking import truth_ranks
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, endpoint_keys
 from trajpilot_core.retrieval.candidates import truth_of
 from trajpilot_core.store.tensors import Models
+from trajpilot_core.training.label_effects import ENTRY as EFFECTS
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
@@ -76,7 +77,8 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     """Predict every test window with every row and every seed.
 
     Args:
-        inputs: takes, segments, windows, motions, features, text_bank, folds, e_tau, predictors and scorers.
+        inputs: takes, segments, windows, motions, features, text_bank, folds, e_tau, predictors, scorers,
+            label_effects.
         config: shuffles, their seed, and the pool sizes of the headroom table.
         device: where the models run.
         progress: called with (done, total, what) after every horizon.
@@ -92,7 +94,8 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     headroom: list[Headroom] = []
     shuffles: list[ShuffleScore] = []
     n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
-    parts = predict_rows(data.to(device), files, scorers, config, "test", device, progress)
+    known = StatisticsByChain(inputs.models(EFFECTS))
+    parts = predict_rows(data.to(device), files, scorers, config, "test", device, progress, known)
 
     def tables() -> Iterator[pa.Table]:
         for part in on_one_thread(parts, device):
@@ -138,9 +141,11 @@ def predict_rows(
     split: str,
     device: str,
     progress: Progress,
+    known: StatisticsByChain | None = None,
 ) -> Iterator[RowsPart]:
     """Yield predictions, headroom and shuffles of one split, part by part; `data` lie on `device`."""
-    done, total, known = 0, len(files.seeds) * len(data.windows), StatisticsByChain()
+    done, total = 0, len(files.seeds) * len(data.windows)
+    known = StatisticsByChain() if known is None else known
     for seed in files.seeds:
         view = chain_view(data, files, chains_of(data)[0], seed, device)
         ready = load_scorers(scorers, view, seed, device, known)

@@ -22,7 +22,9 @@ from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.predict.window import with_query
 from trajpilot_core.retrieval.bank import ChainView, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import Candidates
+from trajpilot_core.training.label_effects import ENTRY as EFFECTS
 from trajpilot_core.training.loop import one_thread
+from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
 
 class Clips(NamedTuple):
@@ -71,7 +73,7 @@ def answer(root: TrainedRoot, clips: Clips, horizon: int, take_id: str | None, s
         segments = view.data.windows[horizon].segments[-1:]
         if clips.motions is None:
             return Given(chosen, view, answers_of(without_motion(view, segments), moving=False), None)
-        ready = load_scorers(scorers, known, chosen, device)
+        ready = load_scorers(scorers, known, chosen, device, StatisticsByChain(root.inputs.models(EFFECTS)))
         bank = build_bank(known, horizon, ready.config.key)
         row = torch.tensor([len(view.data.windows[horizon].window_ids) - 1], device=data.features.device)
         batch = retrieve(view, bank, row, ready, derangement(len(bank.take), horizon))

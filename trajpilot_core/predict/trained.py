@@ -34,6 +34,7 @@ NEEDED = (
     "folds",
     "e_tau",
     "predictors",
+    "label_effects",
     "scorers",
 )
 """Entries that a prediction reads."""

@@ -16,6 +16,7 @@ from trajpilot_core.stages import (
     feature_space,
     features,
     ingest,
+    label_effects,
     predictor,
     report,
     scorer,
@@ -30,6 +31,7 @@ REPORTED: tuple[AnyStage, ...] = (
     text_bank.STAGE,
     alignment.STAGE,
     predictor.STAGE,
+    label_effects.STAGE,
     scorer.STAGE,
     evaluation.STAGE,
 )
@@ -44,6 +46,7 @@ FEATURE_SPACE_STAGES: dict[str, AnyStage] = {
         text_bank.STAGE,
         alignment.STAGE,
         predictor.STAGE,
+        label_effects.STAGE,
         scorer.STAGE,
         evaluation.STAGE,
     )

@@ -150,6 +150,7 @@ STAGE = Stage(
         "e_tau",
         "predictors",
         "scorers",
+        "label_effects",
         "alignment_curves",
         "predictor_curves",
         "scorer_curves",

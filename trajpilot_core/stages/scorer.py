@@ -30,6 +30,7 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
         "folds": fingerprint(dict(fold_of)),
         "text bank": part_of(inputs, "text_bank"),
         "horizons": horizons_of(inputs),
+        "label effects": part_of(inputs, "label_effects"),
     }
     models = {entry: inputs.parts(entry) for entry in ("e_tau", "predictors")}
 
@@ -65,7 +66,7 @@ def run(work: Work[ScorerConfig]) -> None:
 
     asked = {source.shard for source in work.pending}
     seeds = [seed for seed in files.seeds if training_of(seed) in asked]
-    known = StatisticsByChain()
+    known = StatisticsByChain(work.inputs.models("label_effects"))
     with one_thread(runtime.device):
         for n, seed in enumerate(seeds):
             name, progress = training_of(seed), portion(shown, n * each, len(seeds) * each)
@@ -101,6 +102,7 @@ STAGE = Stage(
         "folds",
         "e_tau",
         "predictors",
+        "label_effects",
     ),
     writes=("scorers", "scorer_curves"),
     config=ScorerConfig,

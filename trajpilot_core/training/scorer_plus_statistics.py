@@ -4,7 +4,7 @@ Shapes: V labels, T takes that the chain was fitted on, S segments, B queries, H
 Source: docs/decisions/scorer-plus.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -18,7 +18,9 @@ from trajpilot_core.models.role_chain import Sparse, context_likeness, sparse
 from trajpilot_core.models.scorer_plus import PlusInputs, TrainingStatistics
 from trajpilot_core.retrieval.bank import ChainView, person_codes
 from trajpilot_core.retrieval.candidates import Candidates, pool_mean
-from trajpilot_core.retrieval.random_effects import RandomEffects, Sizes, fit_effects, label_ratios, placed, take_ratios
+from trajpilot_core.retrieval.random_effects import RandomEffects, Sizes, label_ratios, placed, take_ratios
+from trajpilot_core.store.tensors import Models
+from trajpilot_core.training.label_effects import LabelEffects, endpoint_vectors, fit_label_effects, read_effects
 from trajpilot_core.training.scorer_plus_memory import require_memory_for_answers
 
 IMPOSSIBLE = -1e3
@@ -37,8 +39,13 @@ class FittedStatistics(NamedTuple):
     """Of labels and takes on features and head motion."""
 
 
-StatisticsByChain = dict[str, FittedStatistics]
-"""Statistics by chain, kept while the data and the settings stay."""
+@dataclass
+class StatisticsByChain:
+    """Statistics by chain, kept while the data and the settings stay."""
+
+    stored: Models | None = None
+    """Effects of labels and takes by chain, as the stage `label_effects` left them; None: they are fitted."""
+    built: dict[str, FittedStatistics] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,8 @@ def plus_source(view: ChainView, config: ScorerConfig, known: StatisticsByChain 
     Args:
         view: the chain.
         config: `plus` must be set.
-        known: statistics that were fitted on this data with these settings; what is fitted here is added.
+        known: statistics of this data and these settings, or the effects that they are made of; what is made here is
+            added.
 
     Raises:
         ValueError: Scorer+ is off.
@@ -66,34 +74,36 @@ def plus_source(view: ChainView, config: ScorerConfig, known: StatisticsByChain 
     """
     if config.plus is None:
         raise ValueError("Scorer+ is off: set scorer.plus")
-    known = {} if known is None else known
-    if view.chain.name not in known:
-        takes = fit_takes(view.data, view.chain)
-        require_memory_for_answers(view.data, len(takes), str(view.data.bank.device))
-        known[view.chain.name] = fit_statistics(view.data, takes, config.plus)
-    return PlusSource(view, known[view.chain.name], config.strict, config.plus)
+    known, name = StatisticsByChain() if known is None else known, view.chain.name
+    if name not in known.built:
+        data, takes = view.data, fit_takes(view.data, view.chain)
+        device = str(data.bank.device)
+        require_memory_for_answers(data, len(takes), device)
+        if known.stored is None:
+            effects = fit_label_effects(data, takes, config.plus)
+        else:
+            effects = read_effects(known.stored, name, Sizes(len(data.bank), len(takes)), device)
+        known.built[name] = statistics_of(data, takes, effects, config.plus)
+    return PlusSource(view, known.built[name], config.strict, config.plus)
 
 
 def fit_statistics(data: PlanningData, takes: Tensor, plus: ScorerPlusConfig) -> FittedStatistics:
     """Fit everything in closed form on `takes`, long of shape (T,)."""
+    return statistics_of(data, takes, fit_label_effects(data, takes, plus), plus)
+
+
+def statistics_of(data: PlanningData, takes: Tensor, effects: LabelEffects, plus: ScorerPlusConfig) -> FittedStatistics:
+    """Count what the takes hold, long of shape (T,), and put it together with their effects."""
     rows = rows_of_takes(data.segment_take, takes)
     labels_S, take_S = data.labels[rows], torch.searchsorted(takes, data.segment_take[rows])
-    sizes = Sizes(len(data.bank), len(takes))
-
-    def effects(x_SC: Tensor, directions: int) -> RandomEffects:
-        return fit_effects(x_SC, labels_S, take_S, sizes, directions, plus.effects)
-
-    motion = effects(data.motions[rows].flatten(1), plus.motion_directions)
-    looks_VW = effects(data.features[rows].float().mean(1), plus.look_directions).label
+    motion, looks_VW = effects.motion, effects.looks.label
     look_VV = torch.cdist(looks_VW, looks_VW).square()
     follows = follow_counts(data, takes)
-    counts_TV = torch.zeros(sizes.takes, sizes.labels, device=takes.device)
+    counts_TV = torch.zeros(len(takes), len(data.bank), device=takes.device)
     counts_TV.index_put_((take_S, labels_S), torch.ones(len(rows), device=takes.device), accumulate=True)
     context_VV = context_likeness(follows, (-plus.look_smoothing * look_VV).softmax(1))
     statistics = TrainingStatistics(data.bank, counts_TV, follows, look_VV, context_VV, motion.label @ motion.take.T)
-    return FittedStatistics(
-        statistics, takes, motion, effects(endpoint_vectors(data, rows), plus.recognition_directions)
-    )
+    return FittedStatistics(statistics, takes, motion, effects.recognition)
 
 
 def follow_counts(data: PlanningData, takes: Tensor) -> Sparse:
@@ -107,11 +117,6 @@ def follow_counts(data: PlanningData, takes: Tensor) -> Sparse:
     one_P = torch.ones(len(rows_P2), device=takes.device)
     size = len(data.bank), len(data.bank)
     return sparse(torch.sparse_coo_tensor(pairs_2P, one_P, size, check_invariants=False).coalesce())
-
-
-def endpoint_vectors(data: PlanningData, rows: Tensor) -> Tensor:
-    """Return float32 of shape (*rows, D + 96): pooled feature and motions of segments, `rows` long of any shape."""
-    return torch.cat([data.features[rows].float().mean(-2), data.motions[rows].flatten(-2)], dim=-1)
 
 
 @torch.inference_mode()

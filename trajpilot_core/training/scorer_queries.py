@@ -160,7 +160,7 @@ class QueryCollector:
         known: StatisticsByChain | None,
     ) -> None:
         self.data, self.parts, self.config, self.seed, self.folder = data, parts, config, seed, folder
-        self.known = {} if known is None else known
+        self.known = StatisticsByChain() if known is None else known
         self.places: dict[str, Place] = {}
         names = list(dict.fromkeys(part.group.chain for part in parts))
         self.offset = {name: n * len(data.labels) for n, name in enumerate(names)}
@@ -215,7 +215,7 @@ class QueryCollector:
         """Return what Scorer+ learns from; None where it is off."""
         if self.config.plus is None:
             return None
-        statistics = {chain: fitted.statistics for chain, fitted in self.known.items()}
+        statistics = {chain: fitted.statistics for chain, fitted in self.known.built.items()}
         return PlusData(statistics, self._plus("train"), self._plus("dev"))
 
     def _plus(self, split: str) -> dict[QueryGroup, PlusQueries]:
