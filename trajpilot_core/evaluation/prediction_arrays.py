@@ -99,7 +99,7 @@ class IdNumbers:
         self._number: dict[str, int] = {}
 
     def codes(self, column: pa.ChunkedArray | pa.Array) -> Narrow:
-        """Return the numbers of a column's (rows,) ids, -1 for null."""
+        """Return the numbers of a column's ids, -1 for null, shape (rows,)."""
         codes, names = _encode(column)
         numbers = [self._number.setdefault(name, len(self._number)) for name in names]
         return np.array([*numbers, -1], dtype=np.int32)[codes]

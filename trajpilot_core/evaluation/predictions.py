@@ -237,7 +237,7 @@ def prediction_table(
     rows = rows.cpu()
     ids_BHR = answers.ids.cpu().numpy()
     n, horizon, ranked = ids_BHR.shape
-    labels, window_ids = pa.array(data.label_ids, pa.string()), pa.array(windows.window_ids, pa.string())
+    labels, window_ids = pa.array(data.label_ids, pa.string()), windows.id_column
     repeat = np.repeat(rows.numpy(), horizon)
     takes = windows.take.cpu()[rows].numpy().repeat(horizon)
     offsets = pa.array(np.arange(0, n * horizon * ranked + 1, ranked, dtype=np.int32))
