@@ -88,10 +88,8 @@ def draw_folds(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, in
     """
     order = sorted(train_takes, key=lambda take: hashlib.sha256(f"{cfg.fold_seed}:{take}".encode()).hexdigest())
     if len(order) < max(2, cfg.folds):
-        raise InputError(
-            f"{len(order)} training takes cannot be dealt out to {max(2, cfg.folds)} parts; add takes, or lower "
-            "alignment.folds with --set"
-        )
+        remedy = "add takes, or lower alignment.folds with --set" if cfg.folds > 2 else "add training takes"
+        raise InputError(f"{len(order)} training takes cannot be dealt out to {max(2, cfg.folds)} parts; {remedy}")
     if cfg.folds == 1:
         held = min(len(order) - 1, max(1, round(cfg.holdout_share * len(order))))
         folds = {take: 0 if i < held else -1 for i, take in enumerate(order)}

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from planning_fixture import SCORER, World, model_files, planning_data
+from planning_fixture import SCORER, World, model_files, models_of, planning_data
 from rows_fixture import CONFIG, SEEDS, chosen, make_rows, predicted, quiet, scorers_of, view_of
 
 from schemas.arrow import arrow_schema, rows_of, table_of
@@ -21,6 +21,7 @@ from trajpilot_core.methods.plans import donors_of
 from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates, pool_mean
 from trajpilot_core.stages.evaluation import FITTED, fitted_takes
+from trajpilot_core.training.label_effects import fit_label_effects, stored_effects
 
 torch.set_num_threads(1)
 VARIANTS = (
@@ -193,7 +194,12 @@ class Tables:
     """Inputs of a stage, from the fixture's tensors."""
 
     def __init__(self, data, files, scorers, lost: Mapping[str, int]) -> None:
+        effects = {
+            chain.name: stored_effects(fit_label_effects(data, fit_takes(data, chain), SCORER.plus))
+            for chain in chains_of(data)
+        }
         self.entries = {"e_tau": files.e_tau, "predictors": files.predictors, "scorers": scorers}
+        self.entries["label_effects"] = models_of(effects, {})
         segments = [
             {"segment_id": s, "take_id": data.take_ids[t], "label_id": data.label_ids[label]}
             for s, t, label in zip(data.segment_ids, data.segment_take.tolist(), data.labels.tolist(), strict=True)

@@ -14,12 +14,13 @@ from schemas.arrow import rows_of
 from schemas.config import EvaluationConfig
 from schemas.results import Metric
 from trajpilot_core.errors import InputError, TrajPilotError
-from trajpilot_core.stages import alignment, evaluation, predictor, scorer
+from trajpilot_core.stages import alignment, evaluation, label_effects, predictor, scorer
 
 torch.set_num_threads(1)
 STAGES = {
     alignment.STAGE: ALIGNMENT,
     predictor.STAGE: PREDICTOR,
+    label_effects.STAGE: SCORER,
     scorer.STAGE: SCORER,
     evaluation.STAGE: EvaluationConfig(bootstrap=100, shuffles=2),
 }

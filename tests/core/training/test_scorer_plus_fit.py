@@ -33,6 +33,7 @@ from trajpilot_core.retrieval.bank import build_bank, chain_view
 from trajpilot_core.retrieval.candidates import find_candidates
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training import scorer_plus_statistics, scorer_queries
+from trajpilot_core.training.label_effects import LabelEffects
 from trajpilot_core.training.scorer import NEVER
 from trajpilot_core.training.scorer_file import load_plus
 from trajpilot_core.training.scorer_fit import fit_scorers
@@ -355,13 +356,13 @@ def test_scorer_plus_that_is_off_is_in_no_file(tmp_path: Path) -> None:
 def test_statistics_are_fitted_once_for_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: without a place to keep them each seed fits its own; the scorers are the same."""
     fitted: list[int] = []
-    kept = scorer_plus_statistics.fit_statistics
+    kept = scorer_plus_statistics.fit_label_effects
 
-    def noting(data: PlanningData, takes: Tensor, plus: ScorerPlusConfig) -> scorer_plus_statistics.FittedStatistics:
+    def noting(data: PlanningData, takes: Tensor, plus: ScorerPlusConfig) -> LabelEffects:
         fitted.append(len(takes))
         return kept(data, takes, plus)
 
-    monkeypatch.setattr(scorer_plus_statistics, "fit_statistics", noting)
+    monkeypatch.setattr(scorer_plus_statistics, "fit_label_effects", noting)
     data, known = corpus(folds=2), scorer_plus_statistics.StatisticsByChain()
     config, files = SCORER.replace(ablations=()), model_files(data, folds=2)
     first = fit_scorers(data, files, config, 0, tmp_path / "a", "cpu", quiet, known)

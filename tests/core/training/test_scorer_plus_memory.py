@@ -18,7 +18,7 @@ from trajpilot_core.retrieval.bank import chain_view
 from trajpilot_core.training import scorer_plus_memory, scorer_queries
 from trajpilot_core.training.scorer_fit import fit_scorers
 from trajpilot_core.training.scorer_plus_memory import plus_bytes
-from trajpilot_core.training.scorer_plus_statistics import fit_statistics, plus_source
+from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain, fit_statistics, plus_source
 
 torch.set_num_threads(1)
 FOLDED = World(folds=3)
@@ -55,14 +55,14 @@ def test_scorer_plus_refuses_before_anything_is_made(
 def test_answers_refuse_too_where_the_statistics_are_not_known_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     data = planning_data()
     view = chain_view(data, model_files(data), chains_of(data)[0], 0, "cpu")
-    known = {}
+    known = StatisticsByChain()
     plus_source(view, SCORER, known)
     monkeypatch.setattr(scorer_plus_memory, "usable_memory", lambda: 1000)
     plus_source(view, SCORER, known)
     with pytest.raises(InputError, match="the statistics of one chain need"):
-        plus_source(view, SCORER, {})
+        plus_source(view, SCORER, StatisticsByChain())
     monkeypatch.setattr(scorer_plus_memory, "usable_memory", lambda: 0)
-    plus_source(view, SCORER, {})
+    plus_source(view, SCORER, StatisticsByChain())
 
 
 def test_a_gpu_is_asked_for_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
