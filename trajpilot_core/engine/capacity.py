@@ -39,5 +39,19 @@ def usable_memory(listing: Path = LISTING, limits: Path = LIMITS) -> int:
     return min(free, int(limit[0])) if limit and limit[0].isdigit() else free
 
 
+def free_memory(listing: Path = LISTING, limits: Path = LIMITS) -> int | None:
+    """Return the bytes of memory that new work may take; None where the system does not report it.
+
+    Of a container (cgroup v2) that is its limit less what its processes hold: what it caches of files can be dropped.
+    """
+    free = usable_memory(listing, limits)
+    if free == UNKNOWN_MEMORY:
+        return None
+    limit, held = _words(limits / "memory.max"), _words(limits / "memory.stat")
+    if not (limit and limit[0].isdigit() and "anon" in held):
+        return free
+    return min(free, max(0, int(limit[0]) - int(held[held.index("anon") + 1])))
+
+
 def _words(path: Path) -> list[str]:
     return path.read_text().split() if path.is_file() else []
