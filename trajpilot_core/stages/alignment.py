@@ -10,6 +10,7 @@ from schemas.results import CurvePoint
 from schemas.training import AlignmentConfig
 from trajpilot_core.engine.stage import Stage, Work
 from trajpilot_core.errors import TrainingError
+from trajpilot_core.stages.needs_of_trainings import alignment_needs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -142,4 +143,5 @@ STAGE = Stage(
     version=VERSION,
     summary="Trains E_tau, the trajectory encoder, which brings head motion into the text space",
     uses_gpu=True,
+    needs=alignment_needs,
 )

@@ -8,6 +8,7 @@ from schemas.results import CurvePoint
 from schemas.training import PredictorConfig
 from trajpilot_core.engine.stage import Stage, Work
 from trajpilot_core.errors import TrainingError
+from trajpilot_core.stages.needs_of_trainings import predictor_needs
 
 if TYPE_CHECKING:
     from trajpilot_core.data.chains import Chain
@@ -143,4 +144,5 @@ STAGE = Stage(
     version=VERSION,
     summary="Trains the causal predictors, with and without trajectories",
     uses_gpu=True,
+    needs=predictor_needs,
 )

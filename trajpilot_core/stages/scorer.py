@@ -7,6 +7,7 @@ from schemas.results import CurvePoint
 from schemas.training import ScorerConfig
 from trajpilot_core.engine.progress import Progress, portion
 from trajpilot_core.engine.stage import Stage, Work
+from trajpilot_core.stages.needs_of_trainings import scorer_needs
 
 VERSION = 6  # raise when the numbers that this stage writes change
 
@@ -59,4 +60,5 @@ STAGE = Stage(
     version=VERSION,
     summary="Retrieves candidate trajectories and learns when to trust one, and which (gate, then rank)",
     uses_gpu=True,
+    needs=scorer_needs,
 )
