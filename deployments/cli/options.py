@@ -31,6 +31,9 @@ AtOnce = Annotated[
 CheckpointS = Annotated[
     float, typer.Option("--checkpoint-s", min=0, help="Seconds between checkpoints of a training; 0: after each epoch.")
 ]
+IgnoreNeeds = Annotated[
+    bool, typer.Option("--ignore-needs", help="Begin stages that state more memory or disk than this machine has.")
+]
 MaxRejects = Annotated[float, typer.Option("--max-rejects", help="Share of damaged rows at which a stage fails.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, or cuda:1 and so on.")]
 SUGGESTED = 3

@@ -11,6 +11,7 @@ from deployments.cli.options import (
     Device,
     Force,
     From,
+    IgnoreNeeds,
     MaxRejects,
     Only,
     Recipe,
@@ -55,6 +56,7 @@ def run(
     max_rejects: MaxRejects = 0.1,
     at_once: AtOnce = None,
     checkpoint_s: CheckpointS = 60.0,
+    ignore_needs: IgnoreNeeds = False,
 ) -> None:
     """Run the pipeline on your own download; what is fresh is reused."""
     config = configure(recipe, set_)
@@ -69,6 +71,7 @@ def run(
         stages_at_once=at_once,
         device=device,
         checkpoint_s=checkpoint_s,
+        ignore_needs=ignore_needs,
         max_reject_ratio=max_rejects,
     )
     start(config, options, data, None)
