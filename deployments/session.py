@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from deployments.claims import claims
 from deployments.embedded import embedded_server
+from deployments.machine_check import require_machine
 from deployments.recipes import recipe
 from deployments.server_check import require_server
 from deployments.settings import PrefectPlace, end_orphan_server, server_login
@@ -27,14 +28,10 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from tasks.announce import headline
 from trajpilot_core.command_line import command, shown
-from trajpilot_core.engine.needs import size_text
 from trajpilot_core.engine.planning.differences import changed_settings
-from trajpilot_core.engine.planning.stated import manifests_of, stated_needs
-from trajpilot_core.engine.sizes import world_sizes
 from trajpilot_core.errors import StoreError
-from trajpilot_core.stages import STAGES, selected
-from trajpilot_core.store.files import open_folder, sweep_temporaries
-from trajpilot_core.store.lock import require_free_space, root_lock
+from trajpilot_core.store.files import sweep_temporaries
+from trajpilot_core.store.lock import root_lock
 
 LOG = logging.getLogger("trajpilot")
 LOCK_WAIT_S = 3600.0
@@ -136,29 +133,6 @@ def run_session(
             demo(world, config, options)
         for line in next_steps(root):
             LOG.info("%s", line)
-
-
-def require_machine(config: PipelineConfig, options: RunOptions, world: WorldConfig | None) -> None:
-    """Say what the stages need that have no output yet, and refuse to begin where the disk has no room for them.
-
-    Of a corpus that nothing was computed of, what the paper's would need is said, and refused is nothing: every stage
-    looks again before it begins, when what it reads is there.
-
-    Raises:
-        StoreError: too little of the disk is free.
-    """
-    folder = open_folder(options.root, options.protocols)
-    found = manifests_of(folder, STAGES)
-    sizes = None if world is None else world_sizes(config, world)
-    stated = stated_needs(STAGES, config, options, found, folder, sizes)
-    left = stated.of([name for name in selected(options) if found[name] is None])
-    if not left.by_stage:
-        return
-    stage, most = left.most("host")
-    need = f"{size_text(most.bytes)} of memory ({stage}) and {size_text(left.disk())} of disk{stated.at()}"
-    LOG.info("needs at most %s", need)
-    if not (stated.sizes.assumed or options.ignore_needs):
-        require_free_space(Path(options.root), left.disk(), "a run")
 
 
 def run_claims(root: Path, docs: Path, jobs: int, device: str, worlds: tuple[str, ...], place: PrefectPlace) -> None:

@@ -133,6 +133,17 @@ def holes(block: int) -> float:
     return HOLES if block < LARGE_BLOCK else 1.0
 
 
+def in_turn(step: int, measure: int, block: int) -> int:
+    """Return what a training step and the measure of an epoch take at the peak.
+
+    Args:
+        step: bytes that the step keeps.
+        measure: bytes of the measure.
+        block: bytes of one tensor of the step: small ones leave a heap that the measure does not fit into.
+    """
+    return step + measure if block < LARGE_BLOCK else max(step, measure)
+
+
 def autocast(n_bytes: int, train: TrainConfig, machine: NeedsMachine) -> int:
     """Return activations in the arithmetic of a training; on a CPU, and where `auto` is open, fp32 is counted."""
     return round(BF16_SHARE * n_bytes) if machine.is_gpu and train.precision == "bf16" else n_bytes
@@ -149,7 +160,7 @@ def alignment_needs(sizes: CorpusSizes, cfg: AlignmentConfig, machine: NeedsMach
     at_once = min(SEGMENTS_PER_CALL, sizes.segments)
     measure = FLOAT * at_once * MOTIONS * (2 * cfg.hidden + 5 * cfg.width) + round(2.5 * latent_bytes(sizes))
     measure += sizes.segments * FLOAT * MOTIONS * DOF + 3 * FLOAT * ROWS_PER_CALL * sizes.labels
-    training = tensors + STATES * parameters + step + measure
+    training = tensors + STATES * parameters + in_turn(step, measure, FLOAT * batch * MOTIONS * cfg.width)
     return trainings(
         machine,
         n_jobs,
@@ -193,9 +204,10 @@ def predictor_needs(sizes: CorpusSizes, cfg: PredictorConfig, machine: NeedsMach
     tensors = feature_bytes(sizes) + LONG * sizes.segments + bank_bytes(sizes) + own
     parameters = FLOAT * predictor_parameters(cfg, sizes)
     batch = min(cfg.train.batch, sizes.of_a_horizon("train"))
+    narrow = FLOAT * batch * (2 * cfg.queries + sizes.longest - 2) * cfg.width
     step = autocast(predictor_step(sizes, cfg, batch), cfg.train, machine) + pool_bytes(sizes, batch)
     scales = (HALF + FLOAT) * sizes.segments * sizes.feature_numbers
-    training = tensors + STATES * parameters + max(step + predictor_answers(sizes, cfg), scales)
+    training = tensors + STATES * parameters + max(in_turn(step, predictor_answers(sizes, cfg), narrow), scales)
     return trainings(
         machine,
         n_jobs,
