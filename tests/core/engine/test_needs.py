@@ -1,9 +1,12 @@
 """What stages say that they need: checked before they begin, with figures; cached ones are not asked."""
 
 import logging
+import os
+import sys
 from pathlib import Path
 
 import pytest
+from needs import anonymous
 from toy_stages import INGEST, VECTOR, options, run_toys, toys_with, write_corpus
 
 from deployments.recipes import demo
@@ -163,3 +166,15 @@ def test_a_simulated_world_is_known_before_it_is_written(tmp_path: Path, corpus:
     assert stated.at() == ""
     assert stated.most("host")[1].bytes < 3 * GB
     assert stated.disk() < GB
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_heaps_that_earlier_stages_left_are_given_back_before_the_memory_is_looked_at() -> None:
+    """Every other small block is freed: the heap keeps its pages until it is trimmed, which happens in whole pages."""
+    many = [bytearray(64_000) for _ in range(2_000)]
+    kept = many[::10]
+    del many
+    before = anonymous(os.getpid())
+    admission.release_heap()
+    assert anonymous(os.getpid()) < before - 40_000_000
+    assert len(kept) == 200

@@ -1,9 +1,12 @@
 """Whether a stage may begin on this machine: it states what it needs at the size at hand, before it computes."""
 
+import ctypes
 import logging
 import shutil
 import tempfile
 from pathlib import Path
+
+import pyarrow as pa
 
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.capacity import free_memory
@@ -52,6 +55,7 @@ def admitted(work: KeyedStage, folder: Folder, config: PipelineConfig, run: RunO
     def with_workers(workers: int) -> Needs:
         return stated(sizes, own, NeedsMachine(device, workers))
 
+    release_heap()
     name = f"{stage.name}-{work.key[:16]}"
     free = machine_free(folder, run, device, scratch_folder(run, name))
     workers = needs_fit(with_workers, run.workers, free)
@@ -63,6 +67,14 @@ def admitted(work: KeyedStage, folder: Folder, config: PipelineConfig, run: RunO
     if needs.largest >= WORTH_SAYING:
         log.info("%-12s needs at most %s", stage.name, needs_text(needs))
     return run.replace(workers=workers)
+
+
+def release_heap() -> None:
+    """Give freed memory of this process back to the system: stages before may have left gigabytes of it in heaps."""
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
+    if trim is not None:
+        trim(0)
 
 
 def machine_free(folder: Folder, run: RunOptions, device: str = "cpu", scratch: Path | None = None) -> MachineFree:
