@@ -63,7 +63,7 @@ def doctor(
     config, where = change(named(recipe or "atomic"), set_), {"device": device}
     if is_named:
         config, where = asked(root, data, recipe, set_, device)
-    options = run_options(root=address, workers=1, **where)
+    options = run_options(root=address, **where)
     found += [*machine_findings(config, options), *server]
     if not is_named:
         below = roots_below(root)
@@ -77,7 +77,7 @@ def doctor(
 
 
 def machine_findings(config: PipelineConfig, options: RunOptions) -> "list[HealthFinding]":
-    """Show what every stage needs, one process at a time, and compare it with this machine."""
+    """Show what every stage needs, as `plan` does, and compare it with this machine; fewer processes need less."""
     from trajpilot_core.doctor import checks as checkup
 
     try:
@@ -86,6 +86,7 @@ def machine_findings(config: PipelineConfig, options: RunOptions) -> "list[Healt
         options = options.replace(device="cpu")
         stated = needs_of_run(config, options)
     show_needs(Console(), stated)
+    stated = needs_of_run(config, options.replace(workers=1))
     is_known = not stated.sizes.assumed
     left = stated.of([name for name, found in outputs(options).items() if found is None])
     return [

@@ -86,6 +86,7 @@ def demo(
     force: Force = [],  # noqa: B006
     workers: Workers = 2,
     at_once: AtOnce = None,
+    ignore_needs: IgnoreNeeds = False,
 ) -> None:
     """Simulate a world and run the whole pipeline on it, offline."""
     if world not in WORLDS:
@@ -101,6 +102,7 @@ def demo(
         force=force,
         workers=workers,
         stages_at_once=at_once,
+        ignore_needs=ignore_needs,
         max_reject_ratio=DELIBERATE,
     )
     spec = corpus_of_layout(simulated.layout)

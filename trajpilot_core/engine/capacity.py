@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 MEMORY_OF_A_STAGE = 16 * 10**9
-"""Bytes of host memory that no stage exceeds at the size of the paper's corpus."""
+"""Bytes of host memory that no stage exceeds at the size of the paper's corpus, with the models on a GPU."""
 LIMITS, LISTING = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 UNKNOWN_MEMORY = 0
 """Where the system does not report it, one stage runs at a time."""

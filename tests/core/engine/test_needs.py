@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from needs import anonymous
+from needs_store import StoreShape, write_store
 from toy_stages import INGEST, VECTOR, options, run_toys, toys_with, write_corpus
 
 from deployments.recipes import demo
@@ -20,11 +21,11 @@ from trajpilot_core.engine.execution.groups import compute_group
 from trajpilot_core.engine.needs import GB, MachineFree, Need, Needs, NeedsMachine, lacks, needs_fit, require_needs
 from trajpilot_core.engine.planning.stated import manifests_of, stated_needs
 from trajpilot_core.engine.resolve import resolve_precision
-from trajpilot_core.engine.sizes import PAPER_WINDOWS, CorpusSizes, paper_sizes, world_sizes
+from trajpilot_core.engine.sizes import PAPER_WINDOWS, CorpusSizes, paper_sizes, sizes_of, world_sizes
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES
-from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.files import LocalFolder, open_folder
 
 CONFIG = PipelineConfig()
 HUGE = 10**18
@@ -178,3 +179,29 @@ def test_heaps_that_earlier_stages_left_are_given_back_before_the_memory_is_look
     admission.release_heap()
     assert anonymous(os.getpid()) < before - 40_000_000
     assert len(kept) == 200
+
+
+class Elsewhere(LocalFolder):
+    """A root that does not lie on this machine."""
+
+    def local(self, path: str) -> None:
+        return None
+
+
+def test_sizes_are_those_of_manifests_windows_and_schemas(tmp_path: Path) -> None:
+    shape = StoreShape(takes=20, segments=10, labels=30, feature_width=24, text_width=16, horizons=(3, 5))
+    config = CONFIG.replace(text_bank=CONFIG.text_bank.replace(encoder="bag_of_words"))
+    run = options(tmp_path / "root", tmp_path)
+    write_store(shape, config, run)
+    folder = open_folder(run.root)
+    stated = stated_needs(STAGES, config, run, manifests_of(folder, STAGES), folder)
+    sizes, by_split = stated.sizes, {"train": 17 * 14, "dev": 2 * 14, "test": 14}
+    assert (sizes.takes, sizes.segments, sizes.labels) == (20, 200, 30)
+    assert (sizes.feature_width, sizes.tokens, sizes.text_width) == (24, 1, 16)
+    assert (sizes.windows, sizes.horizons, sizes.assumed) == (by_split, (3, 5), ())
+    assert sizes.positions == 4 * sizes.all_windows
+    entries = {name: (m.stage, e) for m in manifests_of(folder, STAGES).values() if m for name, e in m.entries.items()}
+    remote = sizes_of(Elsewhere(run.root), entries, config)
+    assert (remote.feature_width, remote.text_width, remote.assumed) == (24, 16, ())
+    assert sizes.all_windows <= remote.all_windows <= sizes.all_windows + 3
+    assert remote.windows["train"] == -(-sizes.all_windows * PAPER_WINDOWS["train"] // sum(PAPER_WINDOWS.values()))
