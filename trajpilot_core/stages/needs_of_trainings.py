@@ -73,7 +73,7 @@ def latent_bytes(sizes: CorpusSizes) -> int:
 
 def planning_bytes(sizes: CorpusSizes) -> int:
     """Return what `load_planning_data` takes on the host at its peak: features several times, rows as objects."""
-    return motion_bytes(sizes) + 4 * feature_bytes(sizes) + sizes.all_windows * 1_100 + sizes.positions * 200
+    return motion_bytes(sizes) + 3 * feature_bytes(sizes) + sizes.all_windows * 1_100 + sizes.positions * 200
 
 
 def after_loading(sizes: CorpusSizes, work: int) -> int:
