@@ -15,6 +15,7 @@ from schemas.annotation import CorpusCount, Label, ScenarioLabel, Segment, Segme
 from schemas.arrow import arrow_schema, table_of
 from schemas.config import PipelineConfig, RunOptions
 from schemas.observation import DOF, MOTIONS, features_schema, motions_schema, text_bank_schema
+from trajpilot_core.corpora.records.contents import contents_of
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.stage import Inputs, Source, Work
 from trajpilot_core.stages import STAGES
@@ -91,11 +92,14 @@ def _ingest(work: Work[Any], shape: StoreShape) -> None:
     columns: dict[str, Any] = {"segment_id": ids, "take_id": takes, "split": split, "position": place}
     columns |= {"run": np.zeros_like(place), "start_s": 4.0 * place, "end_s": 4.0 * place + 4, "anchor_s": 4.0 * place}
     columns |= {"raw_text": own, "label": own, "label_id": own, "annotation_uid": takes, "annotator": split}
-    work.sink.table("takes", _takes(shape))
-    work.sink.table("segments", pa.table(columns).cast(arrow_schema(Segment)))
+    table_of_takes, segments = _takes(shape), pa.table(columns).cast(arrow_schema(Segment))
+    windows = pa.concat_tables([_windows(shape, horizon, ids) for horizon in shape.horizons])
+    work.sink.table("takes", table_of_takes)
+    work.sink.table("segments", segments)
     rows = [Label(label_id=i, label=i, paraphrases=(i,), n_train=1, n_dev=0, n_test=0) for i in labels.tolist()]
     work.sink.table("labels", table_of(Label, rows))
-    work.sink.table("windows", pa.concat_tables([_windows(shape, horizon, ids) for horizon in shape.horizons]))
+    work.sink.table("windows", windows)
+    work.sink.table("take_contents", contents_of(table_of_takes, segments, windows))
     for name, record in EXTRAS.items():
         work.sink.table(name, arrow_schema(record).empty_table())
     work.sink.count(shape.n_segments, shape.n_segments)

@@ -28,7 +28,7 @@ def prefect_file(path: Path = FILE, stages: Mapping[str, AnyStage] = STAGES) -> 
 
 
 def deployments_of(stage: AnyStage, job: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what the Prefect file says of a stage and of its groups of takes.
+    """Return what the Prefect file says of a stage and of its groups of shards.
 
     Args:
         stage: the stage.
@@ -39,7 +39,7 @@ def deployments_of(stage: AnyStage, job: Mapping[str, Any]) -> list[dict[str, An
     found = [declaration(stage.name.replace("_", "-"), entry, stage.summary, "stage", pool, job)]
     for name, on_gpu in group_deployments(stage).items():
         entry = f"flows/groups.py:{name.replace('-', '_')}"
-        what = f"A group of takes of {stage.name}; a run that shares the stage out starts it"
+        what = f"A group of {stage.shard_by}s of {stage.name}; a run that shares the stage out starts it"
         found.append(declaration(name, entry, what, "group", fixed_pool(on_gpu), job))
     return found
 

@@ -1,28 +1,28 @@
-"""Flows of groups of takes, one per stage and pool that computes it; a run of the stage starts them."""
+"""Flows of groups of shards, one per stage and pool that computes it; a run of the stage starts them."""
 
 from functools import cache
 
 from prefect import Flow, flow
 
 from schemas.config import PipelineConfig, RunOptions
-from schemas.groups import TakeGroup
+from schemas.groups import ShardGroup
 from tasks.group import group_output
 from tasks.group_runs import group_deployments
 from trajpilot_core.stages import STAGES
 
 
 @cache
-def group_flow(name: str) -> Flow[[PipelineConfig, RunOptions, TakeGroup], str]:
-    """Build the flow of that name, which computes a group of takes of one stage."""
+def group_flow(name: str) -> Flow[[PipelineConfig, RunOptions, ShardGroup], str]:
+    """Build the flow of that name, which computes a group of shards of one stage."""
 
-    def run_one(config: PipelineConfig, run: RunOptions, group: TakeGroup) -> str:
+    def run_one(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> str:
         return group_output(config, run, group)
 
-    run_one.__doc__ = "Compute a group of takes for a run of a stage, which starts this itself."
+    run_one.__doc__ = "Compute a group of shards for a run of a stage, which starts this itself."
     return flow(name=name, persist_result=False)(run_one)
 
 
-def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions, TakeGroup], str]:
+def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions, ShardGroup], str]:
     """Return the flow of groups of a stage, e.g. `flows.groups.features_group` of the deployment features-group."""
     deployment = name.replace("_", "-")
     if not any(deployment in group_deployments(stage) for stage in STAGES.values()):

@@ -89,6 +89,16 @@ class Window(Record):
     segment_ids: tuple[str, ...]
 
 
+class TakeContent(Record):
+    """What the annotations of one take contribute to trainings, as digests: equal ones need no second training."""
+
+    take_id: str
+    segments: str
+    """Sha256 over the ids and labels of its segments."""
+    windows: str
+    """Sha256 over its windows and their segments."""
+
+
 class Details(Record):
     """What a corpus provides on a segment beyond `Segment`; null where it provides nothing."""
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import JsonValue, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from schemas.base import Record
 
@@ -47,16 +47,26 @@ class Entry(Record):
 
 
 class ShardRecord(Record):
-    """Completion marker of one take's share of a sharded stage."""
+    """Completion marker of one shard: of a take's share of a stage, or of one training."""
 
     stage: str
     key: str
     shard: str
     entry: Entry
+    """Its part of the first entry that the stage writes."""
     rejects: Entry
     n_in: int
     n_out: int
     rejected: dict[str, int]
+    further: dict[str, Entry] = Field(default_factory=dict)
+    """Its parts of further entries; not written down where there are none."""
+
+    @model_serializer(mode="wrap")
+    def _without_further(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = serialise(self)
+        if not self.further:
+            del content["further"]
+        return content
 
 
 class Manifest(Record):

@@ -315,6 +315,9 @@ class RunOptions(Record):
     checkpoint_s: float = Field(60.0, ge=0)
     """Seconds between the checkpoints of a training, of which a crash costs at most one interval and one epoch; 0: one
     after every epoch."""
+    compile_models: bool = False
+    """On a GPU, let torch compile the steps of small models into graphs of CUDA; where that fails, a line of the log
+    says so and the models run as they are. Not measured."""
     group_video_s: float | None = Field(None, gt=0)
     """Deployed runs only: stages that can distribute their work over the workers of the pool do so in groups of takes
     with about this many seconds of video, so that a group needs minutes (docs/operations.md); None: one process does

@@ -65,6 +65,8 @@ class AlignmentConfig(Record):
     fold_share: float | None = Field(None, gt=0, lt=1)
     """Share of the training takes in each fold, the others are in none; None: every take is in a fold. A share means
     fewer queries, but models of the folds that are closer to the final ones."""
+    fold_seed: int = 0
+    """Deals the takes out to the folds, the same for all seeds of models."""
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1)
     """One chain of models per seed (D 2); predictor and scorer follow."""
     train: TrainConfig = TrainConfig(epochs=200, patience=20, lr=1e-3)

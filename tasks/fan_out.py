@@ -1,4 +1,4 @@
-"""Share a stage out over the workers of a pool: one deployed run per group of takes, and the run itself works too.
+"""Share a stage out over the workers of a pool: one deployed run per group of shards, and the run itself works too.
 
 The run that shares out holds a worker's place while it waits, often the only one. So it takes groups that no worker has
 begun, the last first, and computes them itself; with no other worker it computes all (docs/decisions/fan-out.md).
@@ -19,7 +19,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 
 from schemas.config import PipelineConfig, RunOptions
-from schemas.groups import TakeGroup
+from schemas.groups import ShardGroup
 from tasks.artifacts import artifact_key
 from tasks.group_runs import DeployedRuns, Seen, group_deployment
 from tasks.showing import is_away
@@ -47,7 +47,7 @@ HERE = "this run"
 class Row:
     """One group and its outcome."""
 
-    group: TakeGroup
+    group: ShardGroup
     run_id: UUID | None = None
     seen: Seen = field(default_factory=lambda: Seen("waiting", "not started"))
     here: bool = False
@@ -55,7 +55,7 @@ class Row:
     state: str = "waiting"
     """waiting, running, done or failed."""
     made: int = 0
-    """Takes that are committed, as far as was looked."""
+    """Shards that are committed, as far as was looked."""
     seconds: float = 0.0
 
     @property
@@ -67,8 +67,7 @@ class Row:
         """Return the group's row of the table."""
         return {
             "group": f"{self.group.number} of {self.group.of}",
-            "takes": len(self.group.takes),
-            "minutes of video": round(self.group.video_s / 60, 1),
+            "work": self.group.amount(),
             "state": self.state,
             "where": HERE if self.here else self.seen.where,
             "attempts": len(self.failures) + (0 if self.state in ("waiting", "failed") else 1),
@@ -88,7 +87,7 @@ class Table:
     def __call__(self, rows: list[dict[str, str | int | float]]) -> None:
         """Show the rows."""
         if self.artifact is None:
-            key, what = artifact_key(f"{self.stage}-groups"), f"**{self.stage}**: {len(rows)} groups of takes"
+            key, what = artifact_key(f"{self.stage}-groups"), f"**{self.stage}**: {len(rows)} groups"
             self.artifact = cast(UUID, create_table_artifact(table=rows, key=key, description=what))
         else:
             self.client.update_artifact(self.artifact, ArtifactUpdate(data=json.dumps(rows)))
@@ -100,12 +99,12 @@ class Board:
 
     runs: DeployedRuns
     rows: list[Row]
-    compute: Callable[[TakeGroup, Progress], None]
+    compute: Callable[[ShardGroup, Progress], None]
     """Computes a group in this process."""
-    unfinished: Callable[[TakeGroup], int]
-    """Takes of a group that are missing in the store."""
-    made: Callable[[TakeGroup], int]
-    """Takes of a group that are committed, from a quick look."""
+    unfinished: Callable[[ShardGroup], int]
+    """Shards of a group that are missing in the store."""
+    made: Callable[[ShardGroup], int]
+    """Shards of a group that are committed, from a quick look."""
     progress: Progress
     table: Callable[[list[dict[str, str | int | float]]], None]
     polled: float = 0.0
@@ -165,12 +164,12 @@ class Board:
     def judge(self, row: Row, said: str) -> None:
         """Decide whether a group that ended is done: the store says so, not a state."""
         missing = self.unfinished(row.group)
-        group, row.made = row.group, len(row.group.takes) - missing
+        group, row.made = row.group, len(row.group.shards) - missing
         if not missing:
             row.state = "done"
             LOG.info("%-12s done: %s, %.0f s", group.stage, group.label(), row.seconds)
             return
-        row.failures.append(f"{missing} of {len(group.takes)} takes are missing: {said}")
+        row.failures.append(f"{missing} of {len(group.shards)} {group.unit}s are missing: {said}")
         row.state = "failed" if len(row.failures) >= ATTEMPTS else "waiting"
         row.run_id, row.here = None, False
         then = "given up" if row.state == "failed" else "started again"
@@ -212,10 +211,12 @@ class Board:
         for row in self.rows:
             if row.state == "running":
                 row.made = self.made(row.group)
-        total = sum(row.group.video_s for row in self.rows)
-        done = sum(row.group.video_s * row.made / len(row.group.takes) for row in self.rows)
+        total = sum(row.group.weight() for row in self.rows)
+        done = sum(row.group.weight() * row.made / len(row.group.shards) for row in self.rows)
         finished = sum(row.state == "done" for row in self.rows)
-        self.progress(round(done), max(1, round(total)), f"s of video, {finished} of {len(self.rows)} groups done")
+        first = self.rows[0].group
+        what = f"{first.unit}s" if first.video_s is None else "s of video"
+        self.progress(round(done), max(1, round(total)), f"{what}, {finished} of {len(self.rows)} groups done")
         self.table([row.line() for row in self.rows])
 
     def withdraw(self) -> None:
@@ -243,7 +244,7 @@ def spread(
     work: KeyedStage,
     job: ComputeContext,
     pending: tuple[Source, ...],
-    groups: tuple[TakeGroup, ...],
+    groups: tuple[ShardGroup, ...],
     config: PipelineConfig,
     progress: Progress,
 ) -> tuple[Source, ...]:
@@ -254,9 +255,9 @@ def spread(
     """
     settings, options = handed(work, job, config)
     stage = work.resolved.stage.name
-    LOG.info("%-12s shared out in %d groups of about %.0f s of video", stage, len(groups), groups[-1].video_s)
+    LOG.info("%-12s shared out in %d groups, the last of them %s", stage, len(groups), groups[-1].amount())
 
-    def compute_here(group: TakeGroup, of_group: Progress) -> None:
+    def compute_here(group: ShardGroup, of_group: Progress) -> None:
         compute_group(settings, options, STAGES, group, of_group)
 
     with get_client(sync_client=True) as client:
@@ -269,7 +270,7 @@ def spread(
             runs=runs,
             rows=[Row(group) for group in groups],
             compute=compute_here,
-            unfinished=lambda group: len(unfinished(work, job, group.takes)),
+            unfinished=lambda group: len(unfinished(work, job, group.shards)),
             made=lambda group: made(job.folder, group),
             progress=progress,
             table=Table(client, stage),

@@ -1,4 +1,4 @@
-"""The shell of a group of takes: a run of its own, on whatever worker claims it."""
+"""The shell of a group of shards: a run of its own, on whatever worker claims it."""
 
 from typing import cast
 
@@ -7,7 +7,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed
 
 from schemas.config import PipelineConfig, RunOptions
-from schemas.groups import TakeGroup
+from schemas.groups import ShardGroup
 from tasks.artifacts import StageProgress, log_line
 from tasks.stage import RETRY_DELAYS_S, can_heal
 from trajpilot_core.engine.execution.groups import compute_group
@@ -22,8 +22,8 @@ from trajpilot_core.stages import STAGES
     cache_policy=NO_CACHE,
     persist_result=False,
 )
-def run_group(config: PipelineConfig, run: RunOptions, group: TakeGroup) -> State[str]:
-    """Compute the takes of a group that are missing; the run that started the group folds them into one manifest."""
+def run_group(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> State[str]:
+    """Compute the shards of a group that are missing; the run that started the group folds them into one manifest."""
     with StageProgress(group.stage) as progress:
         outcome = compute_group(config, run, STAGES, group, progress)
     log_line(group.stage, outcome.message(), outcome.seconds)
@@ -31,7 +31,7 @@ def run_group(config: PipelineConfig, run: RunOptions, group: TakeGroup) -> Stat
     return Completed(name=name, message=outcome.message(), data=outcome.message())
 
 
-def group_output(config: PipelineConfig, run: RunOptions, group: TakeGroup) -> str:
+def group_output(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> str:
     """Compute a group as a task of the present flow and return its counts in words; its error is raised."""
     state = cast(State[str], run_group(config, run, group, return_state=True))
     return state.result()

@@ -22,7 +22,7 @@ from prefect.states import Cancelled
 
 from schemas.base import Record, fingerprint
 from schemas.config import PipelineConfig, RunOptions
-from schemas.groups import TakeGroup
+from schemas.groups import ShardGroup
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 
@@ -57,7 +57,7 @@ def group_deployments(stage: AnyStage) -> dict[str, bool]:
 
     A stage whose settings decide whether a model runs has one for either pool; one that cannot be shared out has none.
     """
-    if stage.video_s is None:
+    if not stage.is_shared_out:
         return {}
     name = stage.name.replace("_", "-")
     if callable(stage.uses_gpu):
@@ -81,7 +81,7 @@ class DeployedRuns:
         self.once = secrets.token_hex(8)
         self.tag = f"group:{self.stage}:{fingerprint(self.run.root)[:12]}"
 
-    def start(self, group: TakeGroup, attempt: int) -> UUID:
+    def start(self, group: ShardGroup, attempt: int) -> UUID:
         """Start the run of a group; asking twice for one attempt starts one.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Worker processes end with the process that started them, also where kill -9 ended it."""
+"""Worker processes, which end with the process that started them, also where kill -9 ended it; settings of a run."""
 
 import multiprocessing
 import os
@@ -7,8 +7,22 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
+
+COMPILES: ContextVar[bool] = ContextVar("compile_models", default=False)
+"""Whether models may be compiled (`RunOptions.compile_models`): nothing that a stage is given, so nothing of a key."""
+
+
+@contextmanager
+def compiling(asked: bool) -> Iterator[None]:
+    """Say for the block whether models may be compiled."""
+    token = COMPILES.set(asked)
+    try:
+        yield
+    finally:
+        COMPILES.reset(token)
 
 
 def start_worker() -> None:

@@ -34,6 +34,9 @@ CheckpointS = Annotated[
 IgnoreNeeds = Annotated[
     bool, typer.Option("--ignore-needs", help="Begin stages that state more memory or disk than this machine has.")
 ]
+CompileModels = Annotated[
+    bool, typer.Option("--compile-models", help="On a GPU, compile the steps of small models (not measured).")
+]
 MaxRejects = Annotated[float, typer.Option("--max-rejects", help="Share of damaged rows at which a stage fails.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, or cuda:1 and so on.")]
 SUGGESTED = 3

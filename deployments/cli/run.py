@@ -7,6 +7,7 @@ import typer
 from deployments.cli.options import (
     AtOnce,
     CheckpointS,
+    CompileModels,
     Data,
     Device,
     Force,
@@ -57,6 +58,7 @@ def run(
     at_once: AtOnce = None,
     checkpoint_s: CheckpointS = 60.0,
     ignore_needs: IgnoreNeeds = False,
+    compile_models: CompileModels = False,
 ) -> None:
     """Run the pipeline on your own download; what is fresh is reused."""
     config = configure(recipe, set_)
@@ -72,6 +74,7 @@ def run(
         device=device,
         checkpoint_s=checkpoint_s,
         ignore_needs=ignore_needs,
+        compile_models=compile_models,
         max_reject_ratio=max_rejects,
     )
     start(config, options, data, None)

@@ -250,7 +250,7 @@ def hollow(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
             n_out=0,
             seconds=0.0,
             cached=True,
-            sharded=False,
+            unit=None,
             counts=(),
         )
 

@@ -193,7 +193,7 @@ def test_every_stage_is_deployed_under_its_own_name_on_the_pool_that_fits_it(dec
         wanted[deployed] = on_gpu
         if callable(stage.uses_gpu):
             wanted[deployed] = f"{{{{ $TRAJPILOT_POOL_{stage.name.upper()} }}}}"
-        if stage.video_s is not None:
+        if stage.is_shared_out:
             wanted[f"{deployed}-group"] = "trajpilot-cpu" if callable(stage.uses_gpu) else on_gpu
         if stage.video_s is not None and callable(stage.uses_gpu):
             wanted[f"{deployed}-gpu-group"] = "trajpilot-gpu"

@@ -9,15 +9,22 @@ import httpx
 import pytest
 
 import tasks.fan_out as fan_out
-from schemas.groups import TakeGroup
+from schemas.groups import ShardGroup
 from tasks.fan_out import Board, Row
 from tasks.group_runs import Seen
 from trajpilot_core.errors import StoreError
 
 
-def group(number: int, of: int) -> TakeGroup:
-    return TakeGroup(
-        stage="features", version=1, key="k", number=number, of=of, takes={f"t{number}": f"k{number}"}, video_s=60.0
+def group(number: int, of: int) -> ShardGroup:
+    return ShardGroup(
+        stage="features",
+        version=1,
+        key="k",
+        number=number,
+        of=of,
+        unit="take",
+        shards={f"t{number}": f"k{number}"},
+        video_s=60.0,
     )
 
 
@@ -36,7 +43,7 @@ class Pool:
     outages: int = 0
     """So many looks are not answered."""
 
-    def start(self, group: TakeGroup, attempt: int) -> UUID:
+    def start(self, group: ShardGroup, attempt: int) -> UUID:
         self.started.append((group.number, attempt))
         run_id = uuid4()
         self.live[run_id] = [group.number, self.script[group.number][attempt - 1], 0]
@@ -66,7 +73,7 @@ class Pool:
     def clear(self) -> None:
         raise AssertionError
 
-    def compute(self, group: TakeGroup, told: Callable[[int, int, str], None]) -> None:
+    def compute(self, group: ShardGroup, told: Callable[[int, int, str], None]) -> None:
         self.here.append(group.number)
         told(1, 1, "take")
         self.made.add(group.number)
@@ -147,7 +154,7 @@ def test_a_run_that_somebody_deleted_is_started_again() -> None:
 
 
 def test_what_fails_in_this_process_counts_like_what_fails_elsewhere() -> None:
-    def broken(group: TakeGroup, told: Callable[[int, int, str], None]) -> None:
+    def broken(group: ShardGroup, told: Callable[[int, int, str], None]) -> None:
         raise StoreError("the disk is full")
 
     pool = Pool({1: ["waits"] * 3, 2: ["done"]})
@@ -172,7 +179,7 @@ def test_a_server_that_stays_silent_ends_the_wait(monkeypatch: pytest.MonkeyPatc
 
 
 def test_runs_that_nobody_has_begun_are_cancelled_when_the_run_breaks_off() -> None:
-    def bug(group: TakeGroup, told: Callable[[int, int, str], None]) -> None:
+    def bug(group: ShardGroup, told: Callable[[int, int, str], None]) -> None:
         raise ZeroDivisionError
 
     pool = Pool({1: ["waits"], 2: ["waits"]})
@@ -183,5 +190,5 @@ def test_runs_that_nobody_has_begun_are_cancelled_when_the_run_breaks_off() -> N
 
 
 def test_the_amount_of_a_group_is_said_in_takes_and_video() -> None:
-    many = group(3, 12).replace(takes={f"t{n}": "k" for n in range(25)}, video_s=2460.0)
+    many = group(3, 12).replace(shards={f"t{n}": "k" for n in range(25)}, video_s=2460.0)
     assert many.label() == "features group 3 of 12 · 25 takes, 41 min of video"

@@ -1,8 +1,4 @@
-"""Chains of models (cross-fitting by take) and how their models are read back.
-
-A chain is everything that is learned (normalisation, E_tau, predictors), fitted on one set of takes
-(docs/decisions/paper-gaps.md, D 28). A model has the key `<chain>/s<seed>/<variant>` in its entry.
-"""
+"""The models of a chain (data/cross_fitting.py), as they are read back, and the takes that belong to it, as tensors."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -10,7 +6,8 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from schemas.training import AlignmentConfig, PredictorConfig
+from schemas.training import AlignmentConfig, Precision, PredictorConfig
+from trajpilot_core.data.cross_fitting import E_TAU, Chain, chains, model_key, variants_of
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import StoreError
@@ -19,24 +16,7 @@ from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
 from trajpilot_core.store.tensors import Models, Tensors
 
 M = TypeVar("M", bound=nn.Module)
-VARIANTS = ("traj", "no_traj", "endpoint_traj")
 SEGMENTS_PER_CALL = 8192
-
-
-class Chain(NamedTuple):
-    """One chain of models."""
-
-    name: str
-    """`final`, or `fold0`, `fold1`, ..."""
-    fold: int | None
-    """Training takes of this fold are left out of every fit and bank of the chain; None: nothing is left out."""
-
-
-def chains(folds: int) -> tuple[Chain, ...]:
-    """Return the chains of `folds` folds; 1 is the cheap mode, whose only chain leaves fold 0 out."""
-    if folds == 1:
-        return (Chain("final", 0),)
-    return (Chain("final", None), *(Chain(f"fold{k}", k) for k in range(folds)))
 
 
 def fold_count(fold: Tensor) -> int:
@@ -47,11 +27,6 @@ def fold_count(fold: Tensor) -> int:
 def chains_of(data: PlanningData) -> tuple[Chain, ...]:
     """Return the chains that the folds of `data` call for."""
     return chains(fold_count(data.fold))
-
-
-def variants_of(chain: Chain) -> tuple[str, ...]:
-    """Return the predictor checkpoints that a chain has; endpoint_traj is a row of the tables, so only final has it."""
-    return VARIANTS if chain.name == "final" else VARIANTS[:2]
 
 
 def fit_takes(data: PlanningData, chain: Chain) -> Tensor:
@@ -103,6 +78,8 @@ class ChainModels:
     """Only the final chain has it."""
     scale: Tensor
     """(6,) per-channel scale of the motions; trajectory_latents applies it."""
+    precision: Precision = "fp32"
+    """That the predictors were trained in."""
 
 
 def open_model_files(inputs: Inputs) -> ModelFiles:
@@ -115,6 +92,11 @@ def alignment_config(encoders: Models) -> AlignmentConfig:
     return AlignmentConfig.model_validate_json(encoders.about["config"])
 
 
+def predictor_config(predictors: Models) -> PredictorConfig:
+    """Return the configuration that the predictors were fitted with."""
+    return PredictorConfig.model_validate_json(predictors.about["config"])
+
+
 def load_chain_models(files: ModelFiles, chain: Chain, seed: int, device: str) -> ChainModels:
     """Build the frozen models of one chain and seed; those of other chains and seeds stay closed.
 
@@ -123,19 +105,19 @@ def load_chain_models(files: ModelFiles, chain: Chain, seed: int, device: str) -
     """
     e_tau = load_e_tau(files.e_tau, chain, seed, device)
     found = {variant: load_predictor(files.predictors, chain, seed, variant, device) for variant in variants_of(chain)}
-    return ChainModels(e_tau, found["traj"], found["no_traj"], found.get("endpoint_traj"), e_tau.scale)
+    precision = predictor_config(files.predictors).train.precision
+    return ChainModels(e_tau, found["traj"], found["no_traj"], found.get("endpoint_traj"), e_tau.scale, precision)
 
 
 def load_e_tau(encoders: Models, chain: Chain, seed: int, device: str) -> TrajectoryEncoder:
     """Build the frozen trajectory encoder of one chain and seed."""
     model = TrajectoryEncoder(alignment_config(encoders), int(encoders.about["text_width"]))
-    return frozen(model, encoders, model_key(chain, seed, "e_tau"), device)
+    return frozen(model, encoders, model_key(chain, seed, E_TAU), device)
 
 
 def load_predictor(predictors: Models, chain: Chain, seed: int, variant: str, device: str) -> CausalPredictor:
     """Build one frozen predictor of one chain and seed."""
-    cfg = PredictorConfig.model_validate_json(predictors.about["config"])
-    model = CausalPredictor(cfg, PredictorShape.from_json(predictors.about["shape"]))
+    model = CausalPredictor(predictor_config(predictors), PredictorShape.from_json(predictors.about["shape"]))
     return frozen(model, predictors, model_key(chain, seed, variant), device)
 
 
@@ -147,11 +129,6 @@ def frozen(model: M, models: Models, key: str, device: str) -> M:
     """
     _fill(model.state_dict(), models.read(key), key)
     return model.to(device).eval().requires_grad_(False)
-
-
-def model_key(chain: Chain, seed: int, variant: str) -> str:
-    """Return the key of one model in its entry."""
-    return f"{chain.name}/s{seed}/{variant}"
 
 
 @torch.no_grad()

@@ -4,12 +4,14 @@ Shapes: S segments, C tokens per feature (1 pooled, 8 temporal), D feature width
 H horizon (positions of a window, Start and Goal included).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
@@ -22,6 +24,8 @@ from trajpilot_core.poses.mixture import check_one_source
 
 SPLITS = ("train", "dev", "test")
 """Codes of the splits in every tensor called `split`."""
+MANY_WINDOWS = 20_000
+"""Dev windows from which on means over windows hide the rounding of bf16 (docs/decisions/training.md)."""
 NO_FOLD = -2
 """Fold of a take that is not for training. Training takes have -1 (fitted, cheap mode) or their fold from 0 on."""
 
@@ -134,6 +138,53 @@ def load_planning_data(inputs: Inputs, stage: str) -> PlanningData:
     )
 
 
+@dataclass(frozen=True)
+class CountedWindows:
+    """How many windows can be used, and why the others cannot."""
+
+    kept: dict[str, int]
+    """Split -> windows whose segments all have feature and motions."""
+    rejects: list[Reject]
+    """One WINDOW_INCOMPLETE per other window."""
+    split_of: dict[str, str]
+    """Take -> its split."""
+
+
+def count_windows(inputs: Inputs, stage: str) -> CountedWindows:
+    """Count the windows that `load_planning_data` keeps, without their tensors.
+
+    Args:
+        inputs: as there.
+        stage: name of the stage, for its rejects.
+    """
+    motions, looks = (inputs.table(name, ["segment_id"])["segment_id"] for name in ("motions", "features"))
+    has_both = pc.unique(motions).filter(pc.is_in(pc.unique(motions), value_set=pc.unique(looks)))
+    kept: Counter[str] = Counter(dict.fromkeys(SPLITS, 0))
+    rejects = []
+    for batch in inputs.table("windows").to_batches():
+        known = pc.is_in(pc.list_flatten(batch["segment_ids"]), value_set=has_both)
+        lost = pc.unique(pc.list_parent_indices(batch["segment_ids"]).filter(pc.invert(known)))
+        kept.update(batch["split"].to_pylist())
+        for row in batch.take(lost).to_pylist():
+            kept[row["split"]] -= 1
+            missing = pc.is_in(pa.array(row["segment_ids"]), value_set=has_both).to_pylist()
+            rejects.append(
+                _incomplete(
+                    row, [s for s, is_known in zip(row["segment_ids"], missing, strict=True) if not is_known], stage
+                )
+            )
+    takes = inputs.table("takes", ["take_id", "split"])
+    return CountedWindows(
+        dict(kept), rejects, dict(zip(takes["take_id"].to_pylist(), takes["split"].to_pylist(), strict=True))
+    )
+
+
+def _incomplete(row: dict[str, Any], missing: Sequence[str], stage: str) -> Reject:
+    """Say of a window which of its segments have no feature or no motions."""
+    detail = f"window {row['window_id']}: no feature or no head motions for {', '.join(missing)}"
+    return reject(stage, RejectCode.WINDOW_INCOMPLETE, row["take_id"], detail, segment=missing[0])
+
+
 def load_motion_data(inputs: Inputs) -> MotionData:
     """Read takes, segments, motions and text_bank into tensors on the CPU.
 
@@ -224,8 +275,7 @@ def _read_windows(
     for row in sorted(table.to_pylist(), key=lambda row: (row["horizon"], row["window_id"])):
         missing = [s for s in row["segment_ids"] if s not in row_of]
         if missing:
-            detail = f"window {row['window_id']}: no feature or no head motions for {', '.join(missing)}"
-            rejects.append(reject(stage, RejectCode.WINDOW_INCOMPLETE, row["take_id"], detail, segment=missing[0]))
+            rejects.append(_incomplete(row, missing, stage))
         else:
             kept.setdefault(row["horizon"], []).append(row)
     return {h: _window_set(rows, h, row_of, take_of) for h, rows in kept.items()}, rejects

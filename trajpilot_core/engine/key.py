@@ -16,7 +16,7 @@ from trajpilot_core.engine.resolve import resolve_config
 from trajpilot_core.engine.stage import AnyStage, Source
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.store.files import Folder
-from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.store.manifest import current_manifest, shards_of
 from trajpilot_core.store.reading import StageInputs
 
 Currents = Callable[[Folder, str], Manifest | None]
@@ -99,7 +99,8 @@ def resolve_inputs(
                 f"under {folder.url}; run {producer} first"
             )
         entries[name] = (producer, manifest.entries[name])
-    return StageInputs(folder, stage.name, entries)
+    shards = {name: shards_of(manifest) for name, manifest in manifests.items() if manifest is not None}
+    return StageInputs(folder, stage.name, entries, shards)
 
 
 def resolve_stage(
@@ -161,7 +162,7 @@ def key_stage(resolved: ResolvedStage, digest_of: Mapping[str, str]) -> KeyedSta
     entries: dict[str, str] = {name: entry.fingerprint for name, (_, entry) in resolved.inputs.entries.items()}
     shard_keys: dict[str, str] = {}
     if resolved.stage.shard_by is not None:
-        shard_keys = make_shard_keys(identity, resolved.sources, digest_of)
+        shard_keys = make_shard_keys(resolved.stage, identity, resolved.sources, digest_of)
         outside = {f"shard:{shard}": key for shard, key in shard_keys.items()}
     else:
         outside = {f"file:{path}": digest_of[path] for source in resolved.sources for path in source.files}
@@ -179,13 +180,22 @@ def stage_identity(resolved: ResolvedStage) -> dict[str, JsonValue]:
 
 
 def make_shard_keys(
-    identity: Mapping[str, JsonValue], sources: Iterable[Source], digest_of: Mapping[str, str]
+    stage: AnyStage, identity: Mapping[str, JsonValue], sources: Iterable[Source], digest_of: Mapping[str, str]
 ) -> dict[str, str]:
     """Return shard -> its key: the stage's identity, the digests of the files in order, and the facts.
 
-    Paths do not enter it: a corpus that was moved is the same corpus.
+    Paths do not enter it: a corpus that was moved is the same corpus. Nor do the settings that no shard depends on.
+
+    Args:
+        stage: whose shards.
+        identity: as `stage_identity` returns it, perhaps of an earlier output.
+        sources: of the shards.
+        digest_of: path -> digest.
     """
-    shared = {name: canonical_json(value) for name, value in identity.items()}
+    config = identity["config"]
+    assert isinstance(config, dict)
+    own = {**identity, "config": stage.settings_of_shards(config)}
+    shared = {name: canonical_json(value) for name, value in own.items()}
     return {source.shard: _shard_key(shared, source, digest_of) for source in sources}
 
 

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -44,12 +45,31 @@ class Inputs(Protocol):
         """Read a document that the stage declared."""
         ...
 
+    def parts(self, name: str) -> Mapping[str, str]:
+        """Return the digests of the parts of a declared entry; nothing of it is read.
+
+        Returns:
+            Shard -> digest, of a table that a sharded stage wrote; key -> digest, of models; "" -> fingerprint, of any
+            other entry.
+        """
+        ...
+
 
 class Sink(Protocol):
     """Where a stage puts its results. Nothing is visible to anybody before the stage commits."""
 
     def table(self, name: str, table: pa.Table) -> None:
         """Write a table that the stage declared in `writes`."""
+        ...
+
+    def table_in_parts(self, name: str, parts: Iterable[pa.Table], schema: pa.Schema) -> None:
+        """Write a table that the stage declared from parts, each of which may be dropped before the next is made.
+
+        Args:
+            name: the entry.
+            parts: tables of `schema`; what is written is what `table` would write of all of them joined.
+            schema: their columns.
+        """
         ...
 
     def model(self, name: str, key: str, tensors: Tensors) -> None:
@@ -82,6 +102,13 @@ class Sink(Protocol):
         """Commit one shard of a sharded stage at once (its table may be empty); n_in = rows + units lost."""
         ...
 
+    def training(self, shard: str) -> AbstractContextManager["Sink"]:
+        """Open the share of one training, of a stage whose shards are trainings.
+
+        What is written into it (`table`, `model`, `models`) is committed as a whole when the block ends well.
+        """
+        ...
+
 
 def no_progress(done: int, total: int, what: str) -> None:
     """Ignore progress."""
@@ -101,6 +128,8 @@ class Runtime:
     progress: Callable[[int, int, str], None] = no_progress
     checkpoint_s: float = 0.0
     """Seconds between the checkpoints of a training; 0: one after every epoch."""
+    training_scratch: Mapping[str, Path] = field(default_factory=dict)
+    """Training to compute -> private folder for its checkpoints, kept after a crash, named by the key of its shard."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +140,7 @@ class Source:
     """
 
     shard: str
-    """Take id, or "" where the stage is not sharded."""
+    """Take id, name of a training, or "" where the stage is not sharded."""
     files: tuple[str, ...] = ()
     """Paths relative to the data root (or absolute, for weights); their sha256 enters the key, missing or not."""
     facts: Mapping[str, JsonValue] = field(default_factory=dict)
@@ -156,7 +185,8 @@ class Stage(Generic[Config]):
     reads: tuple[str, ...]
     """Entries of earlier stages, e.g. ("segments", "takes")."""
     writes: tuple[str, ...]
-    """Entries that it commits; a sharded stage writes exactly one table."""
+    """Entries that it commits; a stage that is sharded by take writes exactly one table. Of a stage whose shards are
+    trainings the first is the entry of their models."""
     config: type[Config]
     """Its settings: the type of exactly one field of PipelineConfig. Stages may share one."""
     run: Callable[[Work[Config]], None]
@@ -174,7 +204,12 @@ class Stage(Generic[Config]):
     output: Output | None = None
     """What the report counts of it; None: it drops no rows."""
     video_s: Callable[[Source], float] | None = None
-    """Seconds of video that one shard needs. One that states it can be shared out in groups of takes; others cannot."""
+    """Seconds of video that one shard needs. One that states it can be shared out in groups of takes."""
+    conclude: Callable[[Work[Config]], None] | None = None
+    """Of a stage whose shards are trainings, each of which can be computed elsewhere: write what is left when all are
+    there, i.e. what holds for all models, the entries that are no training's, counts and rejects."""
+    outside_shards: tuple[str, ...] = ()
+    """Own settings that enter no key of a shard: which shards there are, and their sources, say all of them."""
     completed: Callable[[PipelineConfig], Config] | None = None
     """(all settings) -> its own, where part of them follows from those of other stages; else they stand as they are."""
     needs: Callable[[CorpusSizes, Config, NeedsMachine], Needs] | None = None
@@ -200,6 +235,15 @@ class Stage(Generic[Config]):
         own = getattr(config, self.section)
         assert isinstance(own, self.config)
         return own
+
+    def settings_of_shards(self, config: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return those of its own settings, as JSON, that enter the keys of its shards."""
+        return {name: value for name, value in config.items() if name not in self.outside_shards}
+
+    @property
+    def is_shared_out(self) -> bool:
+        """Return whether other processes may compute shards of it."""
+        return self.video_s is not None or self.conclude is not None
 
     def on_gpu(self, config: Config) -> bool:
         """Return whether a model runs in the stage under its own `config`."""

@@ -3,7 +3,8 @@
 Shapes: N windows of the block, H positions, K ranked answers.
 """
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,10 @@ from trajpilot_core.arrays import Codes
 from trajpilot_core.errors import TrajPilotError
 
 RANKED = 5
+ROWS_AT_ONCE = 1 << 17
+Narrow = NDArray[np.int32]
+Columns = dict[str, NDArray[Any]]
+"""Name -> (rows, ...)."""
 
 
 class EvaluationError(TrajPilotError):
@@ -87,22 +92,122 @@ def _encode(column: pa.ChunkedArray | pa.Array) -> tuple[Codes, list[str]]:
     return codes.astype(np.int64), encoded.dictionary.to_pylist()
 
 
-def _shared_codes(columns: list[pa.ChunkedArray | pa.Array]) -> tuple[list[Codes], tuple[str, ...]]:
-    """Return one (rows,) array of codes per column into one sorted list of ids; -1 for null."""
-    parts = [_encode(column) for column in columns]
-    ids = sorted(set().union(*(names for _, names in parts)))
-    place = {name: index for index, name in enumerate(ids)}
-    coded = [np.array([*map(place.__getitem__, names), -1], dtype=np.int64)[codes] for codes, names in parts]
-    return coded, tuple(ids)
+class IdNumbers:
+    """Numbers ids as they come; at the end they stand for places in the sorted list."""
+
+    def __init__(self) -> None:
+        self._number: dict[str, int] = {}
+
+    def codes(self, column: pa.ChunkedArray | pa.Array) -> Narrow:
+        """Return the numbers of a column's (rows,) ids, -1 for null."""
+        codes, names = _encode(column)
+        numbers = [self._number.setdefault(name, len(self._number)) for name in names]
+        return np.array([*numbers, -1], dtype=np.int32)[codes]
+
+    def sorted(self) -> tuple[tuple[str, ...], Codes]:
+        """Return all ids, sorted, and (numbers + 1,) the place of each number; its last, which -1 reads, is -1."""
+        ids = tuple(sorted(self._number))
+        places = np.full(len(ids) + 1, -1, dtype=np.int64)
+        places[[self._number[name] for name in ids]] = np.arange(len(ids))
+        return ids, places
 
 
-def _padded(lists: pa.ChunkedArray, codes: Codes) -> Codes:
+class PredictionCollector:
+    """Takes tables with the columns of `schemas.results.Prediction` one after the other and keeps integers only.
+
+    A row needs about 50 bytes here, 300 as a row of the table.
+    """
+
+    def __init__(self) -> None:
+        self._windows, self._takes, self._labels = IdNumbers(), IdNumbers(), IdNumbers()
+        self._parts: dict[tuple[str, int, int], list[Columns]] = defaultdict(list)
+        """Variant, seed and horizon -> rows in the order of their coming."""
+        self._used: set[int] = set()
+
+    def passing(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield the tables again, each after it was added."""
+        for table in tables:
+            self.add(table)
+            yield table
+
+    def add(self, table: pa.Table) -> None:
+        """Add the rows of a table, in parts that fit the memory."""
+        for start in range(0, table.num_rows, ROWS_AT_ONCE):
+            self._add(table.slice(start, ROWS_AT_ONCE))
+
+    def _add(self, table: pa.Table) -> None:
+        (variant, names), seed, horizon = _encode(table["variant"]), *(_integers(table, n) for n in ("seed", "horizon"))
+        columns = {
+            "labels": self._labels.codes(table["label_id"]),
+            "decoded": self._labels.codes(table["decoded_id"]),
+            "rankings": _padded(table["top_ids"], self._labels.codes(pc.list_flatten(table["top_ids"]))),
+            "take": self._takes.codes(table["take_id"]),
+            "window": self._windows.codes(table["window_id"]),
+            "candidate": self._windows.codes(table["candidate"]),
+            "position": _integers(table, "position").astype(np.int32),
+            "gate": pc.fill_null(pc.cast(table["gate"], pa.float64()), np.nan).to_numpy(),
+            "opened": pc.fill_null(pc.cast(table["opened"], pa.int8()), -1).to_numpy(),
+        }
+        self._used.update(np.unique(columns["candidate"]).tolist())
+        order = np.lexsort((horizon, seed, variant))
+        for rows in _boundaries([variant, seed, horizon], order):
+            head = names[variant[rows[0]]], int(seed[rows[0]]), int(horizon[rows[0]])
+            self._parts[head].append({name: values[rows] for name, values in columns.items()})
+
+    def candidates(self) -> list[str]:
+        """Return the ids of all windows that served as a candidate, sorted."""
+        window_ids, places = self._windows.sorted()
+        return [window_ids[index] for index in sorted(places[list(self._used - {-1})].tolist())]
+
+    def predictions(self) -> Predictions:
+        """Return the blocks of all rows, and keep none of them.
+
+        Raises:
+            EvaluationError: there is no row, or a window lacks a position or holds one twice.
+        """
+        if not self._parts:
+            raise EvaluationError(
+                "no prediction to score: the predictions table is empty; see the rejects of evaluation"
+            )
+        (windows, window), (takes, take), (labels, label) = (
+            ids.sorted() for ids in (self._windows, self._takes, self._labels)
+        )
+        places = {"window": window, "candidate": window, "take": take}
+        places |= dict.fromkeys(("labels", "decoded", "rankings"), label)
+        blocks = []
+        for head in sorted(self._parts):
+            parts = self._parts.pop(head)
+            columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            columns |= {name: place[columns[name]] for name, place in places.items()}
+            order = np.lexsort((columns["position"], columns["window"]))
+            blocks.append(_block(head, {name: values[order] for name, values in columns.items()}, windows))
+        return Predictions(windows, takes, labels, tuple(blocks))
+
+
+def predictions_of(table: pa.Table) -> Predictions:
+    """Turn a table with the columns of `schemas.results.Prediction` into integer blocks.
+
+    Raises:
+        EvaluationError: the table is empty, or a window lacks a position or holds one twice.
+    """
+    collected = PredictionCollector()
+    collected.add(table)
+    return collected.predictions()
+
+
+def _integers(table: pa.Table, name: str) -> Codes:
+    """Return a column, (rows,)."""
+    found: Codes = table[name].to_numpy().astype(np.int64)
+    return found
+
+
+def _padded(lists: pa.ChunkedArray, codes: Narrow) -> Narrow:
     """Return (rows, 5): the first five codes of every list, -1 where a list is shorter."""
     lengths = pc.list_value_length(lists).to_numpy().astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(lengths) else np.zeros(0, dtype=np.int64)
     places = starts[:, None] + np.arange(RANKED)
     inside = np.arange(RANKED) < lengths[:, None]
-    return np.where(inside, np.append(codes, -1)[np.where(inside, places, -1)], -1)
+    return np.append(codes, np.int32(-1))[np.where(inside, places, -1)]
 
 
 def _boundaries(columns: list[NDArray[Any]], order: Codes) -> list[Codes]:
@@ -114,48 +219,7 @@ def _boundaries(columns: list[NDArray[Any]], order: Codes) -> list[Codes]:
     return np.split(order, np.flatnonzero(changed) + 1)
 
 
-def predictions_of(table: pa.Table) -> Predictions:
-    """Turn a table with the columns of `schemas.results.Prediction` into integer blocks.
-
-    Raises:
-        EvaluationError: the table is empty, or a window lacks a position or holds one twice.
-    """
-    if table.num_rows == 0:
-        raise EvaluationError("no prediction to score: the predictions table is empty; see the rejects of evaluation")
-    (variant, window, candidate, take), names = _ids(table)
-    seed, horizon, position = (table[name].to_numpy().astype(np.int64) for name in ("seed", "horizon", "position"))
-    ranked_values = pc.list_flatten(table["top_ids"])
-    (labels, decoded, ranked), label_ids = _shared_codes([table["label_id"], table["decoded_id"], ranked_values])
-    columns = {
-        "labels": labels,
-        "decoded": decoded,
-        "rankings": _padded(table["top_ids"], ranked),
-        "take": take,
-        "window": window,
-        "candidate": candidate,
-        "position": position,
-        "gate": pc.fill_null(pc.cast(table["gate"], pa.float64()), np.nan).to_numpy(),
-        "opened": pc.fill_null(pc.cast(table["opened"], pa.int8()), -1).to_numpy(),
-    }
-    order = np.lexsort((position, window, horizon, seed, variant))
-    blocks = []
-    for rows in _boundaries([variant, seed, horizon], order):
-        head = names["variant"][variant[rows[0]]], int(seed[rows[0]]), int(horizon[rows[0]])
-        blocks.append(_block(head, {name: values[rows] for name, values in columns.items()}, names["window"]))
-    return Predictions(names["window"], names["take"], label_ids, tuple(blocks))
-
-
-def _ids(table: pa.Table) -> tuple[tuple[Codes, Codes, Codes, Codes], dict[str, tuple[str, ...]]]:
-    """Return (rows,) codes of variant, window, candidate and take, and the ids that they stand for."""
-    (variant,), variants = _shared_codes([table["variant"]])
-    (window, candidate), windows = _shared_codes([table["window_id"], table["candidate"]])
-    (take,), takes = _shared_codes([table["take_id"]])
-    return (variant, window, candidate, take), {"variant": variants, "window": windows, "take": takes}
-
-
-def _block(
-    head: tuple[str, int, int], columns: dict[str, NDArray[Any]], window_ids: tuple[str, ...]
-) -> PredictionBlock:
+def _block(head: tuple[str, int, int], columns: Columns, window_ids: tuple[str, ...]) -> PredictionBlock:
     """Build the block of (variant, seed, horizon) from its rows, sorted by window and position."""
     variant, seed, horizon = head
     window, position = columns["window"], columns["position"]

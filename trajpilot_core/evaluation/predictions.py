@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from torch import Tensor
 
-from schemas.arrow import arrow_schema, table_of
+from schemas.arrow import arrow_schema
 from schemas.config import EvaluationConfig
 from schemas.rejects import Reject
 from schemas.results import Headroom, Prediction, ShuffleScore
@@ -39,15 +39,24 @@ WINDOWS_AT_ONCE = 1024
 SCHEMA = arrow_schema(Prediction)
 
 
+class RowsPart(NamedTuple):
+    """Some of what the models say: predictions of a batch of windows, or the figures of a whole horizon."""
+
+    predictions: list[pa.Table]
+    """Columns of `Prediction`."""
+    headroom: list[Headroom]
+    shuffles: list[ShuffleScore]
+    """Every shuffle; the first one is the row `shuffled` of the predictions."""
+
+
 class RowsResult(NamedTuple):
     """Everything that the evaluation needs of the models."""
 
-    predictions: pa.Table
-    """Columns of `Prediction`."""
-    headroom: pa.Table
-    """Columns of `Headroom`."""
-    shuffles: pa.Table
-    """Columns of `ShuffleScore`: every shuffle; the first one is the row `shuffled` of the predictions."""
+    predictions: Iterator[pa.Table]
+    """Columns of `Prediction`, predicted as they are read; what was read is not kept."""
+    headroom: list[Headroom]
+    """Complete once all predictions were read, as `shuffles` are."""
+    shuffles: list[ShuffleScore]
     rejects: list[Reject]
     """Test windows that lack a feature or a trajectory."""
     n_in: int
@@ -73,18 +82,36 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
         progress: called with (done, total, what) after every horizon.
 
     Raises:
-        LeakError: a row sees more than it declares.
+        LeakError: a row sees more than it declares (while the predictions are read).
         EvaluationError: predictions that another stage brought are none of the row that they are for.
     """
     data = load_planning_data(inputs, STAGE)
     split_of = dict(zip(data.take_ids, data.take_split.tolist(), strict=True))
     rejects = [row for row in data.rejects if SPLITS[split_of[row.take]] == "test"]
     files, scorers = open_model_files(inputs), inputs.models("scorers")
-    with one_thread(device):
-        made, headroom, shuffles = predict_rows(data.to(device), files, scorers, config, "test", device, progress)
+    headroom: list[Headroom] = []
+    shuffles: list[ShuffleScore] = []
     n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
-    made = pa.concat_tables([made, *(brought(inputs, entry) for entry in entries())])
-    return RowsResult(made, headroom, shuffles, rejects, n_out + sum(row.n_units for row in rejects), n_out)
+    parts = predict_rows(data.to(device), files, scorers, config, "test", device, progress)
+
+    def tables() -> Iterator[pa.Table]:
+        for part in on_one_thread(parts, device):
+            headroom.extend(part.headroom)
+            shuffles.extend(part.shuffles)
+            yield from part.predictions
+        yield from (brought(inputs, entry) for entry in entries())
+
+    return RowsResult(tables(), headroom, shuffles, rejects, n_out + sum(row.n_units for row in rejects), n_out)
+
+
+def on_one_thread(parts: Iterator[RowsPart], device: str) -> Iterator[RowsPart]:
+    """Yield the parts; each is made under `one_thread`, and whoever reads them has the threads of before."""
+    while True:
+        with one_thread(device):
+            part = next(parts, None)
+        if part is None:
+            return
+        yield part
 
 
 def brought(inputs: Inputs, entry: str) -> pa.Table:
@@ -111,10 +138,9 @@ def predict_rows(
     split: str,
     device: str,
     progress: Progress,
-) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """Return the tables of predictions, headroom and shuffles of one split; `data` lie on `device`."""
-    predictions, headroom, shuffles = [], [], []
-    total, known = len(files.seeds) * len(data.windows), StatisticsByChain()
+) -> Iterator[RowsPart]:
+    """Yield predictions, headroom and shuffles of one split, part by part; `data` lie on `device`."""
+    done, total, known = 0, len(files.seeds) * len(data.windows), StatisticsByChain()
     for seed in files.seeds:
         view = chain_view(data, files, chains_of(data)[0], seed, device)
         ready = load_scorers(scorers, view, seed, device, known)
@@ -125,15 +151,14 @@ def predict_rows(
             bank = build_bank(view, horizon, ready.config.key)
             if seed == files.seeds[0]:
                 check_rows(view, bank, ready, rows)
-            parts = list(predict_parts(view, ready, bank, rows, seed, config))
-            predictions += [table for part in parts for table in part.predictions]
-            for pool in parts[0].headroom:
-                headroom.append(headroom_row(seed, horizon, pool, [part.headroom[pool] for part in parts]))
-            shuffles += shuffle_scores(view, windows.segments[rows], seed, config)
-            done = len({(row.seed, row.horizon) for row in shuffles})
+            sums: list[dict[int, PoolSums]] = []
+            for part in predict_parts(view, ready, bank, rows, seed, config):
+                yield RowsPart(part.predictions, [], [])
+                sums.append(part.headroom)
+            headroom = [headroom_row(seed, horizon, pool, [part[pool] for part in sums]) for pool in sums[0]]
+            yield RowsPart([], headroom, shuffle_scores(view, windows.segments[rows], seed, config))
+            done += 1
             progress(done, total, f"seed {seed}, H={horizon}: {len(rows)} windows")
-    whole = pa.concat_tables(predictions) if predictions else SCHEMA.empty_table()
-    return whole, table_of(Headroom, headroom), table_of(ShuffleScore, shuffles)
 
 
 def check_rows(view: ChainView, bank: Bank, ready: Scorers, rows: Tensor) -> None:

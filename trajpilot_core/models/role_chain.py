@@ -55,7 +55,7 @@ class _Product(torch.autograd.Function):
 
 
 def sparse(values: Tensor) -> Sparse:
-    """Return a matrix, dense or sparse itself, as a sparse one that trainings and inference can read."""
+    """Return a matrix (R, C), dense or sparse itself, as a sparse one that trainings and inference can read."""
     with torch.inference_mode(mode=False):
         matrix = values.clone() if values.is_sparse else values.clone().to_sparse()
         return Sparse(matrix, matrix.t().coalesce())

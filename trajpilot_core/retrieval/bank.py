@@ -4,6 +4,7 @@ Axes: N windows, H positions, E text space, S segments. Source: paper, 3.5; docs
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -13,15 +14,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from schemas.training import ScorerConfig
-from trajpilot_core.data.chains import (
-    Chain,
-    ChainModels,
-    ModelFiles,
-    fit_takes,
-    load_chain_models,
-    trajectory_latents,
-)
-from trajpilot_core.data.planning import PlanningData
+from trajpilot_core.data.chains import ChainModels, ModelFiles, fit_takes, load_chain_models, trajectory_latents
+from trajpilot_core.data.cross_fitting import Chain, variants_of
+from trajpilot_core.data.planning import MANY_WINDOWS, SPLITS, PlanningData
 from trajpilot_core.errors import LeakError
 from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.retrieval.search import Exclusion, TopK, top_k
@@ -42,13 +37,27 @@ class ChainView:
 
     @cached_property
     def latent_table(self) -> Tensor:
-        """Return (1 + S, E): a zero row for "none", then the latents."""
+        """Return, of shape (1 + S, E), a zero row for "none", then the latents."""
         return F.pad(self.latents, (0, 0, 1, 0))
 
     @cached_property
     def label_table(self) -> Tensor:
-        """Return (1 + V, E): a zero row for "none", then the label bank."""
+        """Return, of shape (1 + V, E), a zero row for "none", then the label bank."""
         return F.pad(self.data.bank, (0, 0, 1, 0))
+
+    @cached_property
+    def has_many_windows(self) -> bool:
+        """Return whether there are so many dev windows that their means hide the rounding of bf16."""
+        dev = SPLITS.index("dev")
+        return sum(int((windows.split == dev).sum()) for windows in self.data.windows.values()) >= MANY_WINDOWS
+
+    def plan_sources(self) -> dict[str, Tensor]:
+        """Return by name, on the CPU, what plans are made from: the latents (S, E), and the predictors' tensors."""
+        found = {"latents": self.latents.cpu()}
+        for variant in variants_of(self.chain):
+            held = getattr(self.models, variant).state_dict()
+            found |= {f"{variant}/{name}": value.cpu() for name, value in held.items()}
+        return found
 
 
 class Bank(NamedTuple):
@@ -81,7 +90,8 @@ def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) 
     windows = view.data.windows[horizon]
     rows = torch.isin(windows.take, fit_takes(view.data, view.chain)).nonzero()[:, 0]
     segments_NH = windows.segments[rows]
-    parts = [endpoint_keys(view, part, key) for part in batches(segments_NH)]
+    with many_plans(view):
+        parts = [endpoint_keys(view, part, key) for part in batches(segments_NH)]
     keys = torch.cat(parts) if parts else view.latents.new_zeros(0, 1)
     take = windows.take[rows]
     bank = Bank(horizon, keys, rows, segments_NH, take, person_codes(view.data)[take])
@@ -103,6 +113,17 @@ def check_bank(bank: Bank, view: ChainView) -> None:
             f"the bank of chain {view.chain.name}, H={bank.horizon}, holds take {data.take_ids[take]}, which is dev, "
             "test or held out of that chain; only takes that the chain was fitted on may enter: rebuild the folds"
         )
+
+
+def many_plans(view: ChainView) -> AbstractContextManager[object]:
+    """Return the arithmetic of a bank's keys and of candidates' plans: fp32, or that of the predictors' training.
+
+    The latter on a GPU where there are many windows, as for the dev measure (docs/decisions/training.md). Rows of the
+    tables that need no candidates are answered in fp32 everywhere.
+    """
+    in_bf16 = view.models.precision == "bf16" and view.has_many_windows
+    device = view.latents.device.type
+    return torch.autocast(device, torch.bfloat16) if in_bf16 and device != "cpu" else nullcontext()
 
 
 def endpoint_keys(

@@ -17,7 +17,16 @@ from trajpilot_core.memory import in_parts
 from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.models.ranking import truth_ranks
-from trajpilot_core.retrieval.bank import Bank, ChainView, batches, endpoint_keys, no_traj_plans, person_codes, retrieve
+from trajpilot_core.retrieval.bank import (
+    Bank,
+    ChainView,
+    batches,
+    endpoint_keys,
+    many_plans,
+    no_traj_plans,
+    person_codes,
+    retrieve,
+)
 
 ROLL_OUT_PLANS = 2048
 """Plans in one call of the predictor."""
@@ -83,7 +92,8 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
     pool_BKH = bank.segments[entry] if some else segments_BH[:, None].expand(*entry.shape, -1)
     window_BK = (bank.window[entry] if some else entry).masked_fill(~valid, -1)
     mids_BKME = view.latents[pool_BKH[:, :, 1:-1]] * valid[:, :, None, None]
-    ends, plans = roll_out(view.models.traj, view, segments_BH, mids_BKME)
+    with many_plans(view):
+        ends, plans = roll_out(view.models.traj, view, segments_BH, mids_BKME)
     plans = plans * valid[:, :, None, None]
     return Candidates(
         bank.horizon, segments_BH, take, fallback, ends, plans, pool_BKH, window_BK, found.cosine, motion=pool_BKH
@@ -107,7 +117,9 @@ def permuted(view: ChainView, bank: Bank, found: Candidates, donors_N: Tensor) -
     donor_BK = donors_N.to(entry_BK.device)[entry_BK]
     motion_BKH = bank.segments[donor_BK.clamp_min(0)]
     given_BK11 = (found.valid & (donor_BK >= 0))[:, :, None, None]
-    ends, plans = roll_out(view.models.traj, view, found.segments, view.latents[motion_BKH[:, :, 1:-1]] * given_BK11)
+    mids_BKME = view.latents[motion_BKH[:, :, 1:-1]] * given_BK11
+    with many_plans(view):
+        ends, plans = roll_out(view.models.traj, view, found.segments, mids_BKME)
     return replace(found, ends=ends, plans=plans * found.valid[:, :, None, None], motion=motion_BKH)
 
 
@@ -121,7 +133,7 @@ def roll_out(model: CausalPredictor, view: ChainView, segments_BH: Tensor, mids_
     horizon, width = segments_BH.shape[1], view.latents.shape[1]
 
     def part(rows: slice) -> tuple[Tensor, Tensor]:
-        """Return ends (b, 2, E) and middle steps (b, K, M, E) of some windows."""
+        """Return ends (B, 2, E) and middle steps (B, K, M, E) of some windows."""
         segments = segments_BH[rows]
         first, last = segments[:, 0], segments[:, -1]
         features, own = view.data.features, view.latents[ends_of(segments)]

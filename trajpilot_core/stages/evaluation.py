@@ -1,6 +1,5 @@
 """Evaluation: predictions of every row, metrics with intervals over takes, the gate, and the checks of itself."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +8,8 @@ import pyarrow.compute as pc
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
-from schemas.results import CurvePoint, GateRow, Judgement, Metric
+from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
+from trajpilot_core.data.cross_fitting import noted_fitted
 from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.sizes import CorpusSizes
@@ -59,19 +59,20 @@ def run(work: Work[EvaluationConfig]) -> None:
     from trajpilot_core.evaluation.ceiling_check import ceiling_checks
     from trajpilot_core.evaluation.checks import judge
     from trajpilot_core.evaluation.evidence import CheckInputs
-    from trajpilot_core.evaluation.prediction_arrays import predictions_of
-    from trajpilot_core.evaluation.predictions import predict_all
+    from trajpilot_core.evaluation.prediction_arrays import PredictionCollector
+    from trajpilot_core.evaluation.predictions import SCHEMA, predict_all
     from trajpilot_core.evaluation.tables import gate_rows, growth, outcome_table
 
     cfg = work.config
     steps = CountedSteps(work.runtime.progress, after=2)
     rows = predict_all(work.inputs, cfg, work.runtime.device, steps)
-    work.sink.table("predictions", rows.predictions)
-    work.sink.table("headroom", rows.headroom)
-    work.sink.table("shuffles", rows.shuffles)
+    collected = PredictionCollector()
+    work.sink.table_in_parts("predictions", collected.passing(rows.predictions), SCHEMA)
+    work.sink.table("headroom", table_of(Headroom, rows.headroom))
+    work.sink.table("shuffles", table_of(ShuffleScore, rows.shuffles))
     work.sink.reject(rows.rejects)
     work.sink.count(rows.n_in, rows.n_out)
-    predictions = predictions_of(rows.predictions)
+    predictions = collected.predictions()
     takes = work.inputs.table("takes", ["take_id", "corpus", "capture", "split"]).to_pylist()
     steps.begin("metrics and their intervals")
     metrics = score(predictions, takes, cfg)
@@ -79,7 +80,7 @@ def run(work: Work[EvaluationConfig]) -> None:
         predictions,
         metrics,
         {row["take_id"]: row["split"] for row in takes},
-        candidate_takes(rows.predictions, work.inputs),
+        candidate_takes(collected.candidates(), work.inputs),
         _folds(work.inputs),
         trained(work.inputs),
         growth(predictions, "oracle", cfg),
@@ -140,15 +141,13 @@ def trained(inputs: Inputs) -> list[Judgement]:
 
 def fitted_takes(inputs: Inputs, name: str) -> dict[str, list[str]] | None:
     """Return chain -> takes that the models of an entry were fitted on; None where it does not say. Reads no model."""
-    noted = inputs.models(name).about.get("fitted_takes")
-    return None if noted is None else {chain: list(takes) for chain, takes in json.loads(noted).items()}
+    return noted_fitted(inputs.models(name).about) or None
 
 
-def candidate_takes(predictions: pa.Table, inputs: Inputs) -> dict[str, str]:
+def candidate_takes(used: Sequence[str], inputs: Inputs) -> dict[str, str]:
     """Return window id -> take id of every window that served as a candidate."""
-    used = pc.unique(predictions["candidate"]).drop_null()
     windows = inputs.table("windows", ["window_id", "take_id"])
-    kept = windows.filter(pc.is_in(windows["window_id"], value_set=used))
+    kept = windows.filter(pc.is_in(windows["window_id"], value_set=pa.array(used, pa.string())))
     return dict(zip(kept["window_id"].to_pylist(), kept["take_id"].to_pylist(), strict=True))
 
 

@@ -51,6 +51,7 @@ def table_sources(inputs: Inputs, config: IngestConfig, data_root: str) -> list[
 
 def draw_tables(work: Work[IngestConfig]) -> None:
     """Write takes, segments, labels, windows and motions."""
+    from trajpilot_core.corpora.records.contents import contents_of
     from trajpilot_core.simworld.feature_space import world_tables
     from trajpilot_core.simworld.sample import sample_world
 
@@ -58,6 +59,7 @@ def draw_tables(work: Work[IngestConfig]) -> None:
     tables = world_tables(world, work.config)
     for name, table in zip(tables._fields, tables, strict=True):
         work.sink.table(name, table)
+    work.sink.table("take_contents", contents_of(tables.takes, tables.segments, tables.windows))
     work.sink.table("motions", motions_table(world, tables.segments))
     work.sink.count(tables.segments.num_rows, tables.segments.num_rows)
 
@@ -140,7 +142,7 @@ def still_features(
 TABLES = Stage(
     name="feature_space",
     reads=(),
-    writes=("takes", "segments", "labels", "windows", "motions"),
+    writes=("takes", "segments", "labels", "windows", "take_contents", "motions"),
     config=IngestConfig,
     run=draw_tables,
     version=VERSION,

@@ -13,6 +13,7 @@ from schemas.base import fingerprint
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import Candidate, CorpusReading, Fault, Published, Released
+from trajpilot_core.corpora.records.contents import contents_of
 from trajpilot_core.corpora.records.corpus_statistics import counts_of, details_of, scenario_labels_of
 from trajpilot_core.corpora.records.labels import read_paraphrases
 from trajpilot_core.corpora.records.splits import dev_captures
@@ -105,6 +106,7 @@ def _write(work: Work[IngestConfig], tables: Tables, rejects: list[Reject], n_in
     work.sink.table("segments", tables.segments)
     work.sink.table("labels", tables.labels)
     work.sink.table("windows", tables.windows)
+    work.sink.table("take_contents", contents_of(tables.takes, tables.segments, tables.windows))
     work.sink.reject(sorted(rejects, key=_place))
     work.sink.count(n_in, tables.segments.num_rows)
 
@@ -216,6 +218,10 @@ def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str
 def _check_training(tables: Tables, n_dev: int, config: IngestConfig) -> None:
     splits = Counter(tables.takes.column("split").to_pylist())
     if splits["dev"] and not splits["train"]:
+        if n_dev == 1:
+            raise InputError(
+                "train is empty: the only training capture that can be used went to dev; two are needed, one for each"
+            )
         raise InputError(
             f"train is empty: all {n_dev} training captures that can be used went to dev, which takes at least "
             f"{config.dev_min}; add captures or lower it with --set ingest.dev_min"
@@ -230,7 +236,7 @@ def _vanished_scenarios(reading: CorpusReading, cut: Iterable[CutTake]) -> list[
 STAGE = Stage(
     name="ingest",
     reads=(),
-    writes=("takes", "segments", "labels", "windows", "details", "scenario_labels", "counts"),
+    writes=("takes", "segments", "labels", "windows", "take_contents", "details", "scenario_labels", "counts"),
     config=IngestConfig,
     run=run,
     version=VERSION,

@@ -31,8 +31,7 @@ COLLECTED, ANSWERED = 4.5, 9.0
 EFFECTS = 46
 """Bytes of the random effects for each number of a training segment, nearly all in double precision. Measured: 45.6."""
 CHECKPOINT = 4
-"""Copies of the parameters in the checkpoint of a training that goes on: weights, two moments, the best epoch; of one
-that has ended, one."""
+"""Copies of the parameters in a checkpoint, which goes with its training: weights, two moments, the best epoch."""
 STATES = 4
 """Copies of the parameters where a training computes: weights, gradients, two moments."""
 BF16_SHARE = 0.6
@@ -186,7 +185,7 @@ def trainings(machine: NeedsMachine, n_jobs: int, parent: Need, training: Need, 
     one = TORCH_PROCESS + parent.bytes
     disks = {
         "disk": Need(n_jobs * parameters),
-        "scratch": Need(scratch + n_jobs * parameters + at_once * 2 * checkpoint),
+        "scratch": Need(scratch + at_once * 2 * checkpoint),
     }
     if machine.is_gpu:
         host, device = Need(one + GPU_PROCESS + checkpoint), Need(GPU_PROCESS + training.bytes, training.lower)
@@ -337,7 +336,7 @@ def effects_bytes(sizes: CorpusSizes) -> int:
     """Return what the random effects of features and motions take, and then the tables of labels by labels."""
     width = sizes.feature_width + MOTIONS * DOF
     segments = sizes.segments * sizes.windows.get("train", 0) // max(1, sizes.all_windows)
-    return max(EFFECTS * segments * width + 8 * DOUBLE * width**2, 5 * FLOAT * sizes.labels**2)
+    return max(EFFECTS * segments * width + 8 * DOUBLE * width**2, 6 * FLOAT * sizes.labels**2)
 
 
 def plus_step(sizes: CorpusSizes, batch: int) -> int:

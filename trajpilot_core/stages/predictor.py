@@ -1,65 +1,105 @@
 """Causal predictors: three checkpoints of the final chain, two of each fold's chain, per seed (paper, 3.4)."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
 
 from schemas.annotation import SHORTEST_PLAN
 from schemas.arrow import table_of
 from schemas.results import CurvePoint
 from schemas.training import PredictorConfig
-from trajpilot_core.engine.stage import Stage, Work
+from trajpilot_core.data.contributions import Contributions, folds_of, horizons_of, part_of
+from trajpilot_core.data.cross_fitting import E_TAU, VARIANTS, Chain, chains, model_key, seeds_of, variants_of
+from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.needs_of_trainings import predictor_needs
 
 if TYPE_CHECKING:
-    from trajpilot_core.data.chains import Chain
+    from trajpilot_core.data.cross_fitting import Chain
     from trajpilot_core.data.planning import PlanningData
     from trajpilot_core.store.tensors import Models
     from trajpilot_core.training.fit_predictor import PredictorTask
     from trajpilot_core.training.jobs import TrainingJob
 
-VERSION = 4  # raise when the numbers that this module writes change
+VERSION = 5  # raise when the numbers that this module writes change
+TAKES_GIVE = ("segments", "windows", "motions", "features")
+"""Entries that trainings read of each take."""
+
+
+def trainings(folds: int, seeds: Iterable[int]) -> dict[str, tuple[Chain, int, str]]:
+    """Return training -> its chain, seed and variant."""
+    return {
+        model_key(chain, seed, variant): (chain, seed, variant)
+        for chain in chains(folds)
+        for seed in seeds
+        for variant in variants_of(chain)
+    }
+
+
+def sources(inputs: Inputs, cfg: PredictorConfig, data_root: str) -> list[Source]:
+    """Return one source per training: its E_tau, and what the takes that it is fitted and measured on contribute."""
+    takes, fold_of = Contributions.read(inputs, TAKES_GIVE), folds_of(inputs)
+    e_tau = inputs.parts("e_tau")
+    every: dict[str, JsonValue] = {"text bank": part_of(inputs, "text_bank"), "horizons": horizons_of(inputs)}
+    folds = 1 + max(fold_of.values())
+    facts = {chain: {**takes.facts(fold_of, chain), **every} for chain in chains(folds)}
+    return [
+        Source(name, facts={**facts[chain], "E_tau": e_tau[model_key(chain, seed, E_TAU)]})
+        for name, (chain, seed, _) in trainings(folds, seeds_of(e_tau)).items()
+    ]
 
 
 def run(work: Work[PredictorConfig]) -> None:
-    """Fit every predictor of every chain and seed on the windows of its takes, keep the best epoch on dev."""
-    from trajpilot_core.data.chains import alignment_config, chains_of, variants_of
+    """Fit predictors of chains and seeds on the windows of their takes, keep the best epoch on dev."""
+    from trajpilot_core.data.chains import fold_count
     from trajpilot_core.data.planning import load_planning_data
     from trajpilot_core.training.fit_predictor import predictor_shape, task_tensors, train_predictor
     from trajpilot_core.training.jobs import SHARED, fitted_takes, hand_over, put_tensors, run_jobs
 
-    cfg = work.config
     data = load_planning_data(work.inputs, "predictor")
     e_tau = work.inputs.models("e_tau")
+    known = trainings(fold_count(data.fold), seeds_of(e_tau.keys))
     jobs: list[TrainingJob] = []
-    rows: list[CurvePoint] = []
-    shape = None
-    for chain in chains_of(data):
-        for seed in alignment_config(e_tau).seeds:
-            task = make_task(data, e_tau, chain, seed, work.runtime.device)
-            if shape is None:
-                shape = predictor_shape(task)
-                put_tensors(work.runtime.scratch / "predictor", SHARED, task_tensors(task)[0])
-            rows += floor_rows(task, chain, seed)
-            jobs += chain_jobs(task, chain, seed, variants_of(chain), work)
-    run_jobs(jobs, train_predictor, work.runtime)
-    for job in jobs:
-        rows += hand_over(job, "predictors", work.sink)
-    assert shape is not None
-    about = {"config": cfg.model_dump_json(), "shape": shape.to_json()}
-    about["fitted_takes"] = fitted_takes(jobs, data.segment_take, data.take_ids)
-    work.sink.models("predictors", about)
-    work.sink.table("predictor_curves", table_of(CurvePoint, rows))
-    count_windows(data, work)
+    floors: dict[str, list[CurvePoint]] = {}
+    shape = ""
+    for (chain, seed), variants in pending_of(work.pending, known).items():
+        task = make_task(data, e_tau, chain, seed, work.runtime.device)
+        if not shape:
+            shape = predictor_shape(task).to_json()
+            put_tensors(work.runtime.scratch / "predictor", SHARED, task_tensors(task)[0])
+        floors[model_key(chain, seed, VARIANTS[0])] = floor_rows(task, chain, seed)
+        jobs += chain_jobs(task, chain, seed, variants, work)
+
+    def ended(job: "TrainingJob") -> None:
+        with work.sink.training(job.key) as share:
+            rows = floors.get(job.key, []) + hand_over(job, "predictors", share)
+            share.table("predictor_curves", table_of(CurvePoint, rows))
+            share.models("predictors", {"shape": shape, **fitted_takes(job, data.segment_take, data.take_ids)})
+
+    run_jobs(jobs, train_predictor, work.runtime, ended)
 
 
-def count_windows(data: "PlanningData", work: Work[PredictorConfig]) -> None:
-    """Count and reject the training and dev windows; this stage uses no test window, evaluation counts those."""
-    from trajpilot_core.data.planning import SPLITS
+def pending_of(
+    pending: Sequence[Source], known: Mapping[str, tuple[Chain, int, str]]
+) -> dict[tuple[Chain, int], tuple[str, ...]]:
+    """Return (chain, seed) -> the variants that are to be trained, in the order of `known`."""
+    asked = {source.shard for source in pending}
+    found: dict[tuple[Chain, int], tuple[str, ...]] = {}
+    for name, (chain, seed, variant) in known.items():
+        if name in asked:
+            found[chain, seed] = (*found.get((chain, seed), ()), variant)
+    return found
 
-    test = SPLITS.index("test")
-    split_of = dict(zip(data.take_ids, data.take_split.tolist(), strict=True))
-    lost = [row for row in data.rejects if split_of[row.take] != test]
-    kept = sum(int((windows.split != test).sum()) for windows in data.windows.values())
+
+def conclude(work: Work[PredictorConfig]) -> None:
+    """Write the settings of the models; count and reject training and dev windows, evaluation counts those of test."""
+    from trajpilot_core.data.planning import count_windows
+
+    found = count_windows(work.inputs, "predictor")
+    work.sink.models("predictors", {"config": work.config.model_dump_json()})
+    kept = sum(n for split, n in found.kept.items() if split != "test")
+    lost = [row for row in found.rejects if found.split_of[row.take] != "test"]
     work.sink.reject(lost)
     work.sink.count(kept + sum(row.n_units for row in lost), kept)
 
@@ -111,7 +151,7 @@ def chain_jobs(
             name=f"{chain.name}/{variant}",
             seed=seed,
             variant=variant,
-            folder=own / variant,
+            folder=work.runtime.training_scratch[model_key(chain, seed, variant)],
             own=own,
             shared=scratch,
             config=work.config.model_dump_json(),
@@ -137,12 +177,16 @@ def floor_rows(task: "PredictorTask", chain: "Chain", seed: int) -> list[CurvePo
 
 STAGE = Stage(
     name="predictor",
-    reads=("takes", "segments", "windows", "motions", "features", "text_bank", "folds", "e_tau"),
+    reads=("takes", "take_contents", "segments", "windows", "motions", "features", "text_bank", "folds", "e_tau"),
     writes=("predictors", "predictor_curves"),
     config=PredictorConfig,
     run=run,
     version=VERSION,
     summary="Trains the causal predictors, with and without trajectories",
+    shard_by="training",
+    sources=sources,
+    pure_sources=True,
     uses_gpu=True,
     needs=predictor_needs,
+    conclude=conclude,
 )

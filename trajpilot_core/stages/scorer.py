@@ -1,64 +1,117 @@
 """Scorer: retrieve candidates, roll them out, and learn when to trust one and which."""
 
-from pathlib import Path
+from pydantic import JsonValue
 
 from schemas.arrow import table_of
+from schemas.base import fingerprint
 from schemas.results import CurvePoint
 from schemas.training import ScorerConfig
-from trajpilot_core.engine.progress import Progress, portion
-from trajpilot_core.engine.stage import Stage, Work
+from trajpilot_core.data.contributions import Contributions, folds_of, horizons_of, part_of
+from trajpilot_core.data.cross_fitting import seeds_of
+from trajpilot_core.engine.progress import portion
+from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.stages.needs_of_trainings import scorer_needs
 
-VERSION = 6  # raise when the numbers that this stage writes change
+VERSION = 7  # raise when the numbers that this stage writes change
+TAKES_GIVE = ("segments", "windows", "motions", "features")
+"""Entries that trainings read of each take."""
+
+
+def training_of(seed: int) -> str:
+    """Return the name of the training of one seed: the scorer, its ablations and Scorer+ share their queries."""
+    return f"final/s{seed}"
+
+
+def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
+    """Return one source per seed: the models of its chains, and what all training and dev takes contribute."""
+    takes, fold_of = Contributions.read(inputs, TAKES_GIVE, ("participant", "capture")), folds_of(inputs)
+    every: dict[str, JsonValue] = {
+        "training takes": takes.digest(takes.train),
+        "dev takes": takes.digest(takes.dev),
+        "folds": fingerprint(dict(fold_of)),
+        "text bank": part_of(inputs, "text_bank"),
+        "horizons": horizons_of(inputs),
+    }
+    models = {entry: inputs.parts(entry) for entry in ("e_tau", "predictors")}
+
+    def of_seed(entry: str, seed: int) -> JsonValue:
+        return {key: digest for key, digest in models[entry].items() if f"/s{seed}/" in key}
+
+    return [
+        Source(
+            training_of(seed),
+            facts={**every, "E_tau": of_seed("e_tau", seed), "predictors": of_seed("predictors", seed)},
+        )
+        for seed in seeds_of(models["e_tau"])
+    ]
 
 
 def run(work: Work[ScorerConfig]) -> None:
-    """Fit the scorers of every seed on the held-out takes of every chain.
-
-    Rows are the training and dev windows that it reads; predictor has rejected the others, so none is lost here.
-    """
+    """Fit the scorers of seeds on the held-out takes of every chain."""
     from trajpilot_core.data.chains import open_model_files
-    from trajpilot_core.data.planning import SPLITS, load_planning_data
+    from trajpilot_core.data.planning import load_planning_data
     from trajpilot_core.training.jobs import UNIT
     from trajpilot_core.training.loop import one_thread
-    from trajpilot_core.training.scorer_file import fit_once, write_scorers
-    from trajpilot_core.training.scorer_fit import FittedSeed, epochs_of, fit_scorers
+    from trajpilot_core.training.scorer_file import write_scorers
+    from trajpilot_core.training.scorer_fit import epochs_of, fit_scorers
     from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
-    config = work.config
-    device, scratch = work.runtime.device, work.runtime.scratch
-    data = load_planning_data(work.inputs, "scorer").to(device)
+    config, runtime = work.config, work.runtime
+    data = load_planning_data(work.inputs, "scorer").to(runtime.device)
     files = open_model_files(work.inputs)
     each = epochs_of(config)
 
     def shown(done: int, total: int, what: str) -> None:
-        work.runtime.progress(done, total, f"{UNIT}; {what}")
+        runtime.progress(done, total, f"{UNIT}; {what}")
 
-    total, known = len(files.seeds) * each, StatisticsByChain()
-    fitted = {}
-    with one_thread(device):
-        for n, seed in enumerate(files.seeds):
-            own = portion(shown, n * each, total)
+    asked = {source.shard for source in work.pending}
+    seeds = [seed for seed in files.seeds if training_of(seed) in asked]
+    known = StatisticsByChain()
+    with one_thread(runtime.device):
+        for n, seed in enumerate(seeds):
+            name, progress = training_of(seed), portion(shown, n * each, len(seeds) * each)
+            folder, device = runtime.training_scratch[name], runtime.device
+            fitted = fit_scorers(data, files, config, seed, folder, device, progress, known, runtime.checkpoint_s)
+            with work.sink.training(name) as share:
+                write_scorers(share, seed, fitted)
+                share.table("scorer_curves", table_of(CurvePoint, fitted.curves()))
 
-            def fit(folder: Path, seed: int = seed, progress: Progress = own) -> FittedSeed:
-                checkpoint_s = work.runtime.checkpoint_s
-                return fit_scorers(data, files, config, seed, folder, device, progress, known, checkpoint_s)
 
-            fitted[seed] = fit_once(scratch / f"s{seed}", seed, config, fit)
-    write_scorers(work.sink, fitted, config)
-    work.sink.table("scorer_curves", table_of(CurvePoint, [row for s in files.seeds for row in fitted[s].curves()]))
-    used = sum(int((windows.split != SPLITS.index("test")).sum()) for windows in data.windows.values())
+def conclude(work: Work[ScorerConfig]) -> None:
+    """Write the settings of the scorers.
+
+    Rows are the training and dev windows that they read; predictor has rejected the others, so none is lost here.
+    """
+    from trajpilot_core.data.planning import count_windows
+
+    work.sink.models("scorers", {"config": work.config.model_dump_json()})
+    used = sum(n for split, n in count_windows(work.inputs, "scorer").kept.items() if split != "test")
     work.sink.count(used, used)
 
 
 STAGE = Stage(
     name="scorer",
-    reads=("takes", "segments", "windows", "motions", "features", "text_bank", "folds", "e_tau", "predictors"),
+    reads=(
+        "takes",
+        "take_contents",
+        "segments",
+        "windows",
+        "motions",
+        "features",
+        "text_bank",
+        "folds",
+        "e_tau",
+        "predictors",
+    ),
     writes=("scorers", "scorer_curves"),
     config=ScorerConfig,
     run=run,
     version=VERSION,
     summary="Retrieves candidate trajectories and learns when to trust one, and which (gate, then rank)",
+    shard_by="training",
+    sources=sources,
+    pure_sources=True,
     uses_gpu=True,
     needs=scorer_needs,
+    conclude=conclude,
 )

@@ -207,8 +207,22 @@ def entry_of(kind: str, files: Sequence[FileEntry]) -> Entry:
 
 def files_of(manifest: Manifest | ShardRecord) -> list[FileEntry]:
     """Return all files that a manifest or a shard record needs."""
-    entries = manifest.entries.values() if isinstance(manifest, Manifest) else (manifest.entry, manifest.rejects)
+    if isinstance(manifest, Manifest):
+        entries = [*manifest.entries.values()]
+    else:
+        entries = [manifest.entry, *manifest.further.values(), manifest.rejects]
     return [file for entry in entries for file in entry.files]
+
+
+def is_of_shard(file: FileEntry) -> bool:
+    """Return whether a file was written by a shard, not by the stage as a whole."""
+    return file.name.startswith(f"{SHARDS}/")
+
+
+def shards_of(manifest: Manifest) -> tuple[str, ...]:
+    """Return the names of the shards of an output, sorted; their files stand in the same order in every table."""
+    marked = (name.partition(":") for name in manifest.inputs)
+    return tuple(sorted(shard for kind, _, shard in marked if kind == "shard"))
 
 
 def missing_files(folder: Folder, stage: str, record: Manifest | ShardRecord) -> list[str]:

@@ -25,16 +25,27 @@ def table_bytes(table: pa.Table) -> bytes:
     return tables_bytes([table], table.schema)
 
 
-def tables_bytes(tables: Iterable[pa.Table], schema: pa.Schema) -> bytes:
+def tables_bytes(tables: Iterable[pa.Table], schema: pa.Schema, most: int | None = None) -> bytes:
     """Serialise tables of one schema, one after the other, as one Parquet file in groups of 8,192 rows.
 
+    Args:
+        tables: read one at a time.
+        schema: of each.
+        most: bytes that the file may have; no table is asked for once it has more. None: any.
+
     Raises:
-        StoreError: a table has other columns than `schema`.
+        StoreError: a table has other columns than `schema`, or the file becomes too large.
     """
-    sink = io.BytesIO()
+    sink, rows = io.BytesIO(), 0
     with pq.ParquetWriter(sink, schema, **_writing(schema)) as writer:
         for group in _row_groups(tables, schema):
             writer.write_table(group, row_group_size=ROW_GROUP)
+            rows += group.num_rows
+            if most is not None and sink.tell() > most:
+                raise StoreError(
+                    f"a table takes {sink.tell():,} bytes after {rows:,} rows, {most:,} is the most of one file; "
+                    "write it by take (Stage.shard_by)"
+                )
     return sink.getvalue()
 
 

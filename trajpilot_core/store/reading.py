@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from schemas.artifacts import Entry, Manifest
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
-from trajpilot_core.store.manifest import stage_folder
+from trajpilot_core.store.manifest import is_of_shard, stage_folder
 from trajpilot_core.store.packs import pack_of
 from trajpilot_core.store.parquet import Readable, read_table, read_vectors
 from trajpilot_core.store.tensors import Models, Tensors, parse_tensors
@@ -26,6 +26,8 @@ class StageInputs:
     stage: str
     entries: Mapping[str, tuple[str, Entry]]
     """Entry name -> (stage that wrote it, the entry)."""
+    shards: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Stage that wrote one of them -> its shards, sorted; none where it is not sharded."""
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Read a declared table, verified; StoreError where it is not declared, no table, or damaged."""
@@ -40,30 +42,44 @@ class StageInputs:
     def models(self, name: str) -> Models:
         """Open a declared entry of models; the file of a model is read, and verified, when the model is asked for."""
         producer, entry = self._find(name, "models")
-        about, *files = entry.files
+        about_file, *files = entry.files
         file_of = {file.key: file for file in files}
 
         def parameters(key: str) -> Tensors:
+            """Return the arrays of one model in the shapes that were saved."""
             return parse_tensors(verified_bytes(self.folder, stage_folder(producer), file_of[key]))
 
-        told = json.loads(verified_bytes(self.folder, stage_folder(producer), about))
-        return Models(told, tuple(file_of), parameters)
+        about = json.loads(verified_bytes(self.folder, stage_folder(producer), about_file))
+        return Models(about, tuple(file_of), parameters)
 
     def document(self, name: str) -> bytes:
         """Read a declared document, verified."""
         producer, entry = self._find(name, "document")
         return verified_bytes(self.folder, stage_folder(producer), entry.files[0])
 
+    def parts(self, name: str) -> Mapping[str, str]:
+        """Return the digests of the parts of a declared entry, by shard or by key of a model; reads nothing of it."""
+        producer, entry = self._declared(name)
+        if entry.kind == "models":
+            return {file.key: file.sha256 for file in entry.files if file.key}
+        shards = self.shards.get(producer, ())
+        if entry.kind == "table" and shards and all(is_of_shard(file) for file in entry.files):
+            return {shard: file.sha256 for shard, file in zip(shards, entry.files, strict=True)}
+        return {"": entry.fingerprint}
+
     def _find(self, name: str, kind: str) -> tuple[str, Entry]:
+        producer, entry = self._declared(name)
+        if entry.kind != kind:
+            raise StoreError(f"stage {self.stage} reads {name!r} as a {kind}, but {producer} wrote a {entry.kind}")
+        return producer, entry
+
+    def _declared(self, name: str) -> tuple[str, Entry]:
         if name not in self.entries:
             raise StoreError(
                 f"stage {self.stage} opens {name!r}, but declares only {', '.join(sorted(self.entries)) or 'nothing'}; "
                 "add the entry to Stage.reads"
             )
-        producer, entry = self.entries[name]
-        if entry.kind != kind:
-            raise StoreError(f"stage {self.stage} reads {name!r} as a {kind}, but {producer} wrote a {entry.kind}")
-        return producer, entry
+        return self.entries[name]
 
 
 def table_file(folder: Folder, stage: str, entry: Entry) -> Readable:

@@ -115,6 +115,10 @@ class WithMotions:
         """Read a document as `Inputs` does."""
         return self.inputs.document(name)
 
+    def parts(self, name: str) -> Mapping[str, str]:
+        """Return the digests of the parts of an entry as `Inputs` does, of `motions` those of the ones replaced."""
+        return self.inputs.parts(name)
+
 
 def robustness(inputs: Inputs, video: pa.Table, cfg: PredictorConfig, runtime: Runtime) -> Robustness:
     """Train the predictors of the table and score them on the test windows.
@@ -243,7 +247,7 @@ def score_rows(scores: Mapping[str, Array], take_N: Codes) -> tuple[RobustnessRo
     weights = draw_weights(n_takes, DRAWS, seed=0)
 
     def figures(values_N2: Array, is_signed: bool = False) -> list[Value]:
-        """Return the mean over the windows of either score, in points, with its interval."""
+        """Return the mean over the windows of either score, (N, 2), in points, with its interval."""
         sums, counts = cluster_sums(100 * values_N2, cluster, n_takes)
         draws = (weights @ sums) / (weights @ counts)[:, None]
         low, high = interval(draws[:, None], np.array([n_takes]), CONFIDENCE)

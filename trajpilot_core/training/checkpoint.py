@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -247,14 +247,22 @@ def _discarding(temporary: Path) -> Iterator[None]:
         raise
 
 
-def read_tensors(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_tensors(
+    path: Path, device: str, wanted: Callable[[str], bool] = lambda name: True
+) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the tensors by name, each of the shape that was saved, and the metadata of a safetensors file.
+
+    Args:
+        path: of the file.
+        device: where the tensors go.
+        wanted: name -> whether to read it.
 
     Raises:
         StoreIOError: the file is absent or cannot be read.
     """
     with naming_failures("read", path), safe_open(path, "pt", device=device) as file:
-        return {key: file.get_tensor(key) for key in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+        names = [name for name in file.keys() if wanted(name)]  # noqa: SIM118
+        return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
 
 
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:

@@ -57,7 +57,7 @@ def nearest_labels(
     for horizon, windows in segments.items():
 
         def part(rows: slice, windows: Tensor = windows) -> Tensor:
-            """Return the labels, long, of the mids of some windows."""
+            """Return the labels (B, M), long, of the mids of some windows."""
             return (predict(windows[rows])[:, 1:-1] @ bank_VE.T).argmax(-1)
 
         what = f"one window of {horizon} segments does not fit into the memory of {windows.device}"

@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from schemas.training import PredictorConfig, TrainConfig
+from trajpilot_core.data.planning import MANY_WINDOWS
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
 from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, index_batches, seeded
 from trajpilot_core.training.losses import clamp_temperature, prediction_loss
 
-MANY_WINDOWS = 20_000
-"""Dev windows from which on a GPU measures them in bf16."""
 PredictorBatch = tuple[int, Tensor]
 """Horizon, (B,) long numbers of its fitted windows."""
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from schemas.results import CurvePoint
-from trajpilot_core.data.chains import Chain, model_key
+from trajpilot_core.data.cross_fitting import Chain, model_key, note_fitted
 from trajpilot_core.engine.stage import Runtime, Sink
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.runtime import worker_pool
@@ -68,15 +68,27 @@ Train = Callable[[TrainingJob, EpochDone], None]
 """Must be a module-level function: a spawned process finds it by name."""
 
 
-def run_jobs(jobs: Sequence[TrainingJob], train: Train, runtime: Runtime) -> None:
+def no_news(job: TrainingJob) -> None:
+    """Ignore that a job has ended."""
+
+
+def run_jobs(
+    jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, ended: Callable[[TrainingJob], None] = no_news
+) -> None:
     """Run every job to its end; one that has ended before is over at once.
+
+    Args:
+        jobs: the trainings.
+        train: fits one.
+        runtime: where they run.
+        ended: called in this process for each job as soon as it has ended; its folder may be gone afterwards.
 
     Raises:
         TrainingError: a training failed, or its process died.
     """
     workers = min(runtime.workers, len(jobs)) if runtime.device == "cpu" else 1
     if workers > 1:
-        _run_spawned(jobs, train, runtime, workers)
+        _run_spawned(jobs, train, runtime, workers, ended)
         return
     for number, job in enumerate(jobs):
 
@@ -84,6 +96,7 @@ def run_jobs(jobs: Sequence[TrainingJob], train: Train, runtime: Runtime) -> Non
             runtime.progress(number * epochs + epoch, len(jobs) * epochs, f"{UNIT}; {line}")
 
         train(job, report)
+        ended(job)
 
 
 def put_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
@@ -124,34 +137,32 @@ def hand_over(job: TrainingJob, entry: str, sink: Sink) -> list[CurvePoint]:
     return curve
 
 
-def fitted_takes(jobs: Sequence[TrainingJob], segment_take: Tensor, take_ids: Sequence[str]) -> str:
-    """Return, as a JSON object, chain name -> sorted ids of the takes whose segments its trainings were fitted on.
+def fitted_takes(job: TrainingJob, segment_take: Tensor, take_ids: Sequence[str]) -> dict[str, str]:
+    """Return on the segments of which takes a training was fitted, as what is said of its models.
 
-    Read from the tensors that the jobs were given (`fit`, `fit_rows` and `fit/<H>` hold numbers of segments), not from
+    Read from the tensors that the job was given (`fit`, `fit_rows` and `fit/<H>` hold numbers of segments), not from
     the folds that those should follow, so that a leak shows.
 
     Args:
-        jobs: trainings whose inputs still lie in scratch.
+        job: a training whose inputs still lie in scratch.
         segment_take: shape (S,), long, the take of each segment.
         take_ids: ids of the takes.
     """
-    found: dict[str, set[str]] = {}
-    for chain, own in sorted({(job.name.split("/")[0], job.own) for job in jobs}):
-        tensors = read_tensors(own / OWN, "cpu")[0]
-        rows = [value.flatten() for name, value in tensors.items() if name.split("/")[0] in ("fit", "fit_rows")]
-        takes = torch.unique(segment_take.cpu()[torch.cat(rows)]).tolist()
-        found.setdefault(chain, set()).update(take_ids[take] for take in takes)
-    return json.dumps({chain: sorted(takes) for chain, takes in sorted(found.items())})
+    tensors = read_tensors(job.own / OWN, "cpu", lambda name: name.split("/")[0] in ("fit", "fit_rows"))[0]
+    takes = torch.unique(segment_take.cpu()[torch.cat([rows.flatten() for rows in tensors.values()])]).tolist()
+    return note_fitted(job.name.split("/")[0], [take_ids[take] for take in takes])
 
 
-def _run_spawned(jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, workers: int) -> None:
+def _run_spawned(
+    jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, workers: int, ended: Callable[[TrainingJob], None]
+) -> None:
     """Run the jobs in processes of their own, and report how far they are; what a process logs itself is not seen."""
     for job in jobs:
         tell_resumed(job.name, job.seed, checkpoint_epoch(job.folder))
     with worker_pool(workers) as pool:
         futures = [pool.submit(_in_process, job, train) for job in jobs]
         try:
-            _watch(futures, jobs, runtime)
+            _watch(futures, jobs, runtime, ended)
         except BrokenProcessPool as error:
             raise TrainingError(
                 "a training process crashed (killed, or out of memory); run again, with fewer "
@@ -159,14 +170,22 @@ def _run_spawned(jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, wo
             ) from error
 
 
-def _watch(futures: Sequence[Future[None]], jobs: Sequence[TrainingJob], runtime: Runtime) -> None:
-    """Wait for all; raise the first error at once."""
-    open_: set[Future[None]] = set(futures)
+def _watch(
+    futures: Sequence[Future[None]],
+    jobs: Sequence[TrainingJob],
+    runtime: Runtime,
+    ended: Callable[[TrainingJob], None],
+) -> None:
+    """Wait for all and hand over each that has ended; raise the first error at once."""
+    open_ = dict(zip(futures, jobs, strict=True))
+    known: dict[TrainingJob, tuple[int, int, str]] = {}
     while open_:
-        done, open_ = wait(open_, POLL_S, FIRST_COMPLETED)
+        done, _ = wait(open_, POLL_S, FIRST_COMPLETED)
+        known |= {job: _progress_of(job) for job in open_.values()}
         for future in done:
             future.result()
-        runtime.progress(*_together([_progress_of(job) for job in jobs], [future.done() for future in futures]))
+            ended(open_.pop(future))
+        runtime.progress(*_together([known[job] for job in jobs], [future.done() for future in futures]))
 
 
 def _together(progress: Sequence[tuple[int, int, str]], ended: Sequence[bool]) -> tuple[int, int, str]:

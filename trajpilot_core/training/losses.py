@@ -56,7 +56,7 @@ def alignment_loss(
 
 
 def numbered(ids_B: Tensor, n_ids: int | None = None) -> tuple[Tensor, int]:
-    """Return (B,) long, the place of each id among the distinct ones in ascending order, and a size above all places.
+    """Return each id's place among the distinct ones, ascending, long of shape (B,), and a size above all places.
 
     On a CPU the size is the number of distinct ids. On another device the host would have to wait for that number, so
     there it is the most that can be, the smaller of B and `n_ids`: tables of that size have rows that nothing uses.

@@ -121,6 +121,7 @@ def inputs_at(queries: Queries, rows: Tensor) -> ScorerInputs:
     """
 
     def gathered(value: Tensor) -> Tensor:
+        """Return the rows (B, ...) of a tensor (N, ...) on the device of the tables."""
         return value[rows.to(value.device)].to(queries.latents.device)
 
     return ScorerInputs(

@@ -28,6 +28,7 @@ from trajpilot_core.training.scorer import (
     scorer_loss,
 )
 from trajpilot_core.training.scorer_plus_fit import FittedPlus, fit_plus
+from trajpilot_core.training.scorer_plus_memory import require_memory_for_training
 from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 from trajpilot_core.training.scorer_queries import Collected, DevSet, collect
 
@@ -98,7 +99,12 @@ def fit_scorers(
         progress: called with (done, total, what).
         known: what Scorer+ takes from this data in closed form, by chain; what is fitted here is added.
         checkpoint_s: seconds between checkpoints of each training; 0: one after every epoch.
+
+    Raises:
+        InputError: the tables of Scorer+ do not fit the memory; nothing was begun.
     """
+    if config.plus is not None:
+        require_memory_for_training(data, config.plus, device)
     total = epochs_of(config)
     collected = collect(data, files, config, seed, scratch / QUERIES, device, portion(progress, 0, total), known)
     plus = None

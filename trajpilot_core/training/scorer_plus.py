@@ -51,6 +51,7 @@ def queries_at(queries: PlusQueries, rows: Tensor, device: torch.device) -> Plus
     """Gather some queries on a device, `rows` long of shape (B,), their inputs as float32."""
 
     def gathered(value: Tensor) -> Tensor:
+        """Return the rows (B, ...) of a tensor (N, ...)."""
         return value[rows.to(value.device)].to(device)
 
     inputs = PlusInputs(*(gathered(value).float() for value in queries.inputs))

@@ -19,6 +19,7 @@ from trajpilot_core.models.scorer_plus import PlusInputs, TrainingStatistics
 from trajpilot_core.retrieval.bank import ChainView, person_codes
 from trajpilot_core.retrieval.candidates import Candidates, pool_mean
 from trajpilot_core.retrieval.random_effects import RandomEffects, Sizes, fit_effects, label_ratios, placed, take_ratios
+from trajpilot_core.training.scorer_plus_memory import require_memory_for_answers
 
 IMPOSSIBLE = -1e3
 """Log likelihood ratios below the best one are cut here."""
@@ -61,12 +62,15 @@ def plus_source(view: ChainView, config: ScorerConfig, known: StatisticsByChain 
 
     Raises:
         ValueError: Scorer+ is off.
+        InputError: the tables of its labels do not fit the memory.
     """
     if config.plus is None:
         raise ValueError("Scorer+ is off: set scorer.plus")
     known = {} if known is None else known
     if view.chain.name not in known:
-        known[view.chain.name] = fit_statistics(view.data, fit_takes(view.data, view.chain), config.plus)
+        takes = fit_takes(view.data, view.chain)
+        require_memory_for_answers(view.data, len(takes), str(view.data.bank.device))
+        known[view.chain.name] = fit_statistics(view.data, takes, config.plus)
     return PlusSource(view, known[view.chain.name], config.strict, config.plus)
 
 

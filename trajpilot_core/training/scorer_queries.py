@@ -17,7 +17,8 @@ from torch.nn import functional as F
 
 from schemas.base import fingerprint
 from schemas.training import ScorerConfig
-from trajpilot_core.data.chains import Chain, ModelFiles, chains_of, query_takes
+from trajpilot_core.data.chains import ModelFiles, chains_of, query_takes
+from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import SPLITS, PlanningData
 from trajpilot_core.data.row_files import FieldRows, Place, allocated_bytes, mapped, read_part, write_part
 from trajpilot_core.engine.progress import Progress
@@ -178,7 +179,7 @@ class QueryCollector:
             return
         first = 1 + self.offset[view.chain.name]
         self.latents[first : first + len(view.latents)] = view.latents
-        models = tensors_digest({"latents": view.latents.cpu()})
+        models = tensors_digest(view.plan_sources())
         bank: Bank | None = None
         own = [part for part in self.parts if part.group.chain == view.chain.name]
         made = 0
@@ -248,7 +249,7 @@ class QueryCollector:
         return rows
 
     def _key(self, part: QueryPart, models: str) -> str:
-        """Return what a part is made from, as a digest; `models` is that of its chain's latents."""
+        """Return what a part is made from, as a digest; `models` is that of its chain's models."""
         return fingerprint(
             {
                 "version": VERSION,
@@ -257,7 +258,7 @@ class QueryCollector:
                 "group": list(part.group),
                 "rows": hashlib.sha256(part.rows.cpu().numpy().tobytes()).hexdigest(),
                 "places": [part.first, part.total, part.first_in_group, part.group_total],
-                "latents": [self.offset[part.group.chain], models],
+                "models": [self.offset[part.group.chain], models],
             }
         )
 
@@ -304,7 +305,7 @@ def draw_queries(data: PlanningData, chains: tuple[Chain, ...], limit: int, seed
 
 
 def dev_rows(data: PlanningData, limit: int) -> dict[int, Tensor]:
-    """Return, per horizon, the rows of at most `limit` dev windows in all, thinned evenly."""
+    """Return, per horizon, the rows of at most `limit` dev windows in all, thinned evenly; long of shape (n,)."""
     every = split_rows(data, "dev")
     step = -(-sum(len(rows) for rows in every.values()) // limit) or 1
     return {horizon: rows[::step] for horizon, rows in every.items()}

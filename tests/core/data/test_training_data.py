@@ -7,7 +7,8 @@ import torch
 from planning_world import Memory, WorldSize, fit_tables, planning_world
 
 from schemas.rejects import RejectCode
-from trajpilot_core.data.chains import chains, fit_takes, fold_count, query_takes
+from trajpilot_core.data.chains import fit_takes, fold_count, query_takes
+from trajpilot_core.data.cross_fitting import chains
 from trajpilot_core.data.planning import PlanningData, load_motion_data, load_planning_data
 from trajpilot_core.errors import StoreError
 

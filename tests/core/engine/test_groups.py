@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from toy_stages import TOYS, VECTOR, options, run_toys, toys_with, tree_bytes, write_corpus
 
 from schemas.config import PipelineConfig, RunOptions
-from schemas.groups import TakeGroup
+from schemas.groups import ShardGroup
 from trajpilot_core.engine.execution.compute import ComputeContext
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.engine.execution.groups import balance, compute_group, gather, handed, made, share_out, unfinished
@@ -19,10 +19,10 @@ from trajpilot_core.engine.stage import AnyStage, Source, Work
 from trajpilot_core.errors import InputError, StoreError
 
 STAGES = toys_with(VECTOR, video_s=lambda source: 10.0)
-Task = Callable[[PipelineConfig, RunOptions, TakeGroup], None]
+Task = Callable[[PipelineConfig, RunOptions, ShardGroup], None]
 
 
-def compute(config: PipelineConfig, run: RunOptions, group: TakeGroup) -> None:
+def compute(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> None:
     """Compute a group as a worker does."""
     compute_group(config, run, STAGES, group)
 
@@ -84,7 +84,7 @@ def test_each_take_is_in_one_group_and_no_group_outweighs_another_by_more_than_a
 def test_groups_make_the_bytes_of_one_process_and_the_counts_of_the_whole(run: RunOptions, tmp_path: Path) -> None:
     labels: list[str] = []
 
-    def noted(config: PipelineConfig, given: RunOptions, group: TakeGroup) -> None:
+    def noted(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
         labels.append(group.label())
         compute(config, given, group)
 
@@ -98,9 +98,9 @@ def test_groups_make_the_bytes_of_one_process_and_the_counts_of_the_whole(run: R
 def test_what_is_finished_is_not_shared_out_again(run: RunOptions) -> None:
     shared(run)
     (Path(run.data_root) / "take0.txt").write_text("7 8 9")
-    groups: list[TakeGroup] = []
+    groups: list[ShardGroup] = []
 
-    def noted(config: PipelineConfig, given: RunOptions, group: TakeGroup) -> None:
+    def noted(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
         groups.append(group)
 
     outcome = shared(run, noted)
@@ -111,7 +111,7 @@ def test_what_is_finished_is_not_shared_out_again(run: RunOptions) -> None:
 def test_a_group_that_is_computed_twice_reuses_its_shards(run: RunOptions) -> None:
     told = []
 
-    def twice(config: PipelineConfig, given: RunOptions, group: TakeGroup) -> None:
+    def twice(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
         told.extend([compute_group(config, given, STAGES, group).message() for _ in range(2)])
 
     shared(run, twice)
@@ -122,7 +122,7 @@ def test_forced_takes_are_computed_again_in_groups(run: RunOptions, tmp_path: Pa
     shared(run)
     told = []
 
-    def noted(config: PipelineConfig, given: RunOptions, group: TakeGroup) -> None:
+    def noted(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
         told.append(compute_group(config, given, STAGES, group).computed)
 
     outcome = shared(run.replace(force=("toy_vectors",)), noted)
@@ -131,7 +131,7 @@ def test_forced_takes_are_computed_again_in_groups(run: RunOptions, tmp_path: Pa
 
 
 def test_a_group_that_failed_is_named_and_nothing_is_committed_in_its_place(run: RunOptions) -> None:
-    def broken(config: PipelineConfig, given: RunOptions, group: TakeGroup) -> None:
+    def broken(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
         if group.number == 3:
             raise StoreError("the machine caught fire")
         compute(config, given, group)
@@ -156,7 +156,7 @@ def test_shards_that_nobody_made_are_an_error_even_where_the_pool_claims_them(ru
 def test_another_version_of_the_stage_is_refused_by_name(run: RunOptions) -> None:
     newer = toys_with(STAGES["toy_vectors"], version=2)
 
-    def other_checkout(config: PipelineConfig, given: RunOptions, group: TakeGroup) -> None:
+    def other_checkout(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
         compute_group(config, given, newer, group)
 
     with pytest.raises(StoreError, match="has version 2 here and 1 where the run began"):
@@ -168,7 +168,7 @@ def test_another_corpus_under_the_same_path_is_refused_and_names_take_and_file(r
     (other / "take3.txt").write_text("5 5 5")
     told: list[str] = []
 
-    def elsewhere(config: PipelineConfig, given: RunOptions, group: TakeGroup) -> None:
+    def elsewhere(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
         try:
             compute_group(config, given.replace(data_root=str(other)), STAGES, group)
         except InputError as error:
@@ -187,7 +187,7 @@ def test_a_root_that_is_not_shared_is_refused(run: RunOptions, tmp_path: Path) -
     run_toys(there, STAGES, until="toy_ingest")
     told: list[str] = []
 
-    def elsewhere(config: PipelineConfig, given: RunOptions, group: TakeGroup) -> None:
+    def elsewhere(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
         told.append(compute_group(config, given.replace(root=there.root), STAGES, group).message())
 
     with pytest.raises(StoreError, match="4 of 4 groups failed"):
@@ -196,8 +196,8 @@ def test_a_root_that_is_not_shared_is_refused(run: RunOptions, tmp_path: Path) -
 
 
 def test_a_file_that_changes_meanwhile_costs_its_take_and_not_the_run(run: RunOptions) -> None:
-    def touching(config: PipelineConfig, given: RunOptions, group: TakeGroup) -> None:
-        if "take3" in group.takes:
+    def touching(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
+        if "take3" in group.shards:
             (Path(run.data_root) / "take3.txt").write_text("11 12 13 14")
         compute(config, given, group)
 
@@ -211,7 +211,7 @@ def test_precision_and_device_are_written_out_for_the_others(run: RunOptions) ->
     seen: list[tuple[str, str]] = []
     stages = toys_with(STAGES["toy_vectors"], uses_gpu=True)
 
-    def noted(config: PipelineConfig, given: RunOptions, group: TakeGroup) -> None:
+    def noted(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
         seen.append((config.features.precision, given.device))
         compute_group(config, given, stages, group)
 
@@ -232,7 +232,7 @@ def test_groups_computed_at_the_same_time_by_several_threads_make_the_same_bytes
         for thread in crowd:
             thread.join()
         assert sum(made(job.folder, group) for group in groups) == 7
-        assert [unfinished(work, job, group.takes) for group in groups] == [()] * 7
+        assert [unfinished(work, job, group.shards) for group in groups] == [()] * 7
         return gather(work, job, pending, groups, {})
 
     execute(STAGES["toy_vectors"], PipelineConfig(), run, STAGES, elsewhere=elsewhere)

@@ -12,7 +12,7 @@ from toy_stages import INGEST, VECTOR, options, run_toys, toys_with, write_corpu
 
 from deployments.recipes import demo
 from schemas.config import PipelineConfig
-from schemas.groups import TakeGroup
+from schemas.groups import ShardGroup
 from schemas.world import demo_world
 from trajpilot_core.engine import capacity
 from trajpilot_core.engine.execution import admission
@@ -90,7 +90,8 @@ def test_fewer_processes_are_used_where_all_of_them_need_too_much(
 def test_a_group_of_takes_is_checked_on_the_machine_that_computes_it(tmp_path: Path, corpus: Path) -> None:
     run = options(tmp_path / "root", corpus)
     run_toys(run, until="toy_ingest")
-    group = TakeGroup(stage="toy_vectors", version=1, key="0" * 32, number=1, of=2, takes={"take0": "x"}, video_s=1.0)
+    named = {"stage": "toy_vectors", "version": 1, "key": "0" * 32, "unit": "take", "shards": {"take0": "x"}}
+    group = ShardGroup.model_validate({**named, "number": 1, "of": 2, "video_s": 1.0})
     with pytest.raises(InputError, match="stage toy_vectors cannot begin here"):
         compute_group(CONFIG, run, toys_with(VECTOR, needs=stating(Needs(Need(HUGE)))), group)
 

@@ -52,7 +52,7 @@ def test_counts_stand_in_the_stages_table_beside_the_papers_and_the_line_says_ho
         n_out=1,
         seconds=1.0,
         cached=False,
-        sharded=False,
+        unit=None,
         counts=rows,
     )
     told = {row["figure"]: (row["count"], row["meaning"]) for row in outcome.summary()}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 import updates_fixture as updates
 from _pytest.mark import ParameterSet
-from updates_fixture import SHARDED, counted_bytes, options, run_all, settings, shards_of
+from updates_fixture import SHARDED, TRAININGS, counted_bytes, options, run_all, settings, shards_of
 
 from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.engine import key
@@ -39,7 +39,7 @@ CASES = [
     Case(updates.trajectory_replaced, ("trajectories",), 0, ("ingest", "text_bank")),
     Case(updates.take_added, SHARDED, 0, ()),
     Case(updates.take_removed, (), 1, ()),
-    Case(updates.take_renamed, SHARDED, 0, ("text_bank",)),
+    Case(updates.take_renamed, SHARDED, 0, ("text_bank", *TRAININGS)),
     Case(updates.label_fixed, (), 0, ()),
     Case(updates.split_moved, (), 0, ()),
     Case(updates.calibration_replaced, ("trajectories",), 0, ("ingest", "text_bank")),
@@ -111,7 +111,7 @@ def test_an_update_computes_what_it_touches_and_ends_with_the_bytes_of_a_run_fro
     take = take_id(case.update(place.corpus))
     done = {}
     for stage in STAGES.values():
-        row = planned(place)[stage.name] if stage.name in ("ingest", *SHARDED) else None
+        row = planned(place)[stage.name] if stage.name in ("ingest", *SHARDED, *TRAININGS) else None
         done[stage.name] = execute(stage, settings(), options(place.root, place.corpus), STAGES)
         assert row is None or keeps_its_word(row, done[stage.name].computed), row
     for name in SHARDED:
@@ -179,9 +179,7 @@ def test_a_run_after_no_update_computes_nothing_wherever_the_corpus_lies(base: B
 def test_a_key_that_is_blind_to_files_is_found_out(base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault that the proofs catch: a shard that is reused although its pose file changed."""
     kept = key.make_shard_keys
-    monkeypatch.setattr(
-        key, "make_shard_keys", lambda identity, sources, digest_of: kept(identity, sources, blind(digest_of))
-    )
+    monkeypatch.setattr(key, "make_shard_keys", lambda *given: kept(*given[:-1], blind(given[-1])))
     corpus = Path(shutil.copytree(base.corpus, tmp_path / "corpus"))
     run_all(tmp_path / "root", corpus, "trajectories")
     updates.trajectory_replaced(corpus)

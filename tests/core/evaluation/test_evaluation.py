@@ -1,6 +1,7 @@
 """Tables of the evaluation, and the stage that writes them."""
 
 import json
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,16 @@ from synthetic_results import Kept, Tables, curves, fitted, headroom, rejects
 from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
 from schemas.rejects import RejectCode, reject
-from schemas.results import CurvePoint, GateRow, Judgement, Metric, Outcome, Prediction
+from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, Outcome, Prediction
+from trajpilot_core.data.cross_fitting import FITTED
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.evaluation import predictions as rows_module
-from trajpilot_core.evaluation.prediction_arrays import EvaluationError, Predictions, predictions_of
+from trajpilot_core.evaluation.prediction_arrays import (
+    EvaluationError,
+    PredictionCollector,
+    Predictions,
+    predictions_of,
+)
 from trajpilot_core.evaluation.tables import (
     averaged,
     capture_clusters,
@@ -73,6 +80,38 @@ def test_blocks_do_not_depend_on_the_chunks_of_the_table(table: pa.Table, blocks
     for one, other in zip(blocks.blocks, again.blocks, strict=True):
         for name in ("windows", "takes", "labels", "decoded", "rankings", "opened", "candidates"):
             assert np.array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_tables_are_collected_one_by_one_and_only_their_integers_kept(table: pa.Table, blocks: Predictions) -> None:
+    """`held` sees what Arrow holds when the next table is asked for; a list of them all is the planted fault."""
+
+    def parts(n: int, held: list[int]) -> Iterator[pa.Table]:
+        for at in range(0, table.num_rows, n):
+            yield pa.Table.from_pylist(table.slice(at, n).to_pylist(), schema=table.schema)
+            held.append(pa.total_allocated_bytes() - before)
+
+    before, held, whole = pa.total_allocated_bytes(), [], []
+    collected = PredictionCollector()
+    for part in collected.passing(parts(300, held)):
+        assert part.num_rows <= 300
+    again = collected.predictions()
+    assert (again.window_ids, again.take_ids, again.label_ids) == (blocks.window_ids, blocks.take_ids, blocks.label_ids)
+    for one, other in zip(blocks.blocks, again.blocks, strict=True):
+        for name, value in vars(one).items():
+            np.testing.assert_array_equal(value, getattr(other, name))
+    list(collected.passing(list(parts(300, whole))))
+    assert max(held) < 3 * held[0]
+    assert max(whole) > 10 * held[0]
+
+
+def test_candidates_are_those_of_all_rows(table: pa.Table) -> None:
+    collected = PredictionCollector()
+    collected.add(table)
+    assert collected.candidates() == sorted(set(table["candidate"].to_pylist()) - {None})
+    collected.predictions()
+    assert len(collected.candidates()) > 1, "they stay when the blocks are handed over"
+    with pytest.raises(EvaluationError, match="no prediction to score"):
+        PredictionCollector().predictions()
 
 
 def test_blocks_stand_for_the_rows_of_the_table(table: pa.Table, blocks: Predictions) -> None:
@@ -192,15 +231,19 @@ def test_the_stage_writes_every_table_that_it_declares(
     world: dict[str, pa.Table], table: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = reject("evaluation", RejectCode.WINDOW_INCOMPLETE, "egoexo4d:take00009", "no feature")
-    shuffles = pa.table({"seed": pa.array([], pa.int64())})
-    made = rows_module.RowsResult(table, headroom(), shuffles, [lost], 11, 10)
+    parts = (table.slice(at, 1000) for at in range(0, table.num_rows, 1000))
+    made = rows_module.RowsResult(parts, rows_of(Headroom, headroom()), [], [lost], 11, 10)
     monkeypatch.setattr(rows_module, "predict_all", lambda *_: made)
-    told = {name: {"fitted_takes": json.dumps(fitted(world))} for name in stage.FITTED}
+    told = {
+        name: {f"{FITTED}{chain}": json.dumps(takes) for chain, takes in fitted(world).items()} for name in stage.FITTED
+    }
     kept, inputs = Kept(), Tables({**world, **curves(), **rejects()}, about=told)
     stage.run(Work(inputs, CFG, (), kept, Runtime("", "cpu", 1, None)))  # type: ignore[arg-type]
     assert set(kept.tables) == set(stage.STAGE.writes)
     assert set(inputs.asked) <= set(stage.STAGE.reads)
     assert (kept.counts, kept.rejects) == ((11, 10), [lost])
+    assert kept.tables["predictions"].equals(table)
+    assert kept.tables["headroom"].equals(headroom())
     assert rows_of(GateRow, kept.tables["gate"])
     judged = rows_of(Judgement, kept.tables["judgements"])
     found = {row.check: row.verdict for row in judged}

@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 import torch
 from planning_fixture import SCORER, World, model_files, planning_data
-from rows_fixture import CONFIG, SEEDS, chosen, make_rows, quiet, scorers_of, view_of
+from rows_fixture import CONFIG, SEEDS, chosen, make_rows, predicted, quiet, scorers_of, view_of
 
-from schemas.arrow import arrow_schema, rows_of
+from schemas.arrow import arrow_schema, rows_of, table_of
 from schemas.observation import features_schema, motions_schema, text_bank_schema
-from schemas.results import Prediction
+from schemas.results import Headroom, Prediction, ShuffleScore
 from trajpilot_core.data.chains import ModelFiles, chains_of, fit_takes, open_model_files
 from trajpilot_core.data.planning import SPLITS
 from trajpilot_core.evaluation import predictions
-from trajpilot_core.evaluation.predictions import predict_all, predict_rows
+from trajpilot_core.evaluation.predictions import predict_all
 from trajpilot_core.methods.plans import donors_of
 from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates, pool_mean
@@ -136,7 +136,7 @@ def test_a_shut_gate_answers_with_the_fallback_and_an_open_one_with_its_candidat
 def test_the_threshold_decides_alone(made, threshold, open_, tmp_path):
     data, files, _, _ = made
     scorers = scorers_of(data, files, tmp_path, threshold=threshold)
-    table = predict_rows(data, files, scorers, CONFIG, "test", "cpu", quiet)[0]
+    table = predicted(data, files, scorers)[0]
     opened = [r["opened"] for r in table.to_pylist() if r["variant"] == "scorer"]
     assert set(opened) == {open_}
 
@@ -160,14 +160,14 @@ def test_candidates_are_windows_of_the_fitted_takes(made):
 
 def test_equal_inputs_give_equal_tables(made):
     data, files, scorers, first = made
-    again = predict_rows(data, files, scorers, CONFIG, "test", "cpu", quiet)
+    again = predicted(data, files, scorers)
     assert all(one.equals(other) for one, other in zip(first, again, strict=True))
 
 
 def test_parts_of_any_size_give_one_result(made, monkeypatch):
     data, files, scorers, first = made
     monkeypatch.setattr("trajpilot_core.evaluation.predictions.WINDOWS_AT_ONCE", 5)
-    again = predict_rows(data, files, scorers, CONFIG, "test", "cpu", quiet)[0]
+    again = predicted(data, files, scorers)[0]
     key = [(name, "ascending") for name in ("seed", "variant", "window_id", "position")]
     assert again.sort_by(key)["top_ids"].to_pylist() == first[0].sort_by(key)["top_ids"].to_pylist()
 
@@ -181,7 +181,7 @@ def test_a_bank_without_windows_of_a_horizon_leaves_the_fallback(tmp_path):
     short = replace(four, window_ids=names, take=four.take[keep], split=four.split[keep], segments=four.segments[keep])
     data = replace(data, windows={3: data.windows[3], 4: short})
     files = model_files(data)
-    table = predict_rows(data, files, scorers_of(data, files, tmp_path), CONFIG, "test", "cpu", quiet)[0]
+    table = predicted(data, files, scorers_of(data, files, tmp_path))[0]
     rows = [r for r in table.to_pylist() if r["horizon"] == 4]
     by = {(r["window_id"], r["position"], r["variant"]): r["top_ids"] for r in rows}
     for (window, position, variant), ids in by.items():
@@ -269,15 +269,15 @@ def test_predict_all_counts_the_windows_that_lack_a_segment(made):
     assert result.n_in == sum(int((w.split == 2).sum()) for w in data.windows.values())
     assert result.n_in - result.n_out == 2, "one window of each horizon ends at that segment"
     assert {r.take for r in result.rejects} == {data.take_ids[-1]}
-    assert len(set(result.predictions["window_id"].to_pylist())) == result.n_out
+    assert len({window for table in result.predictions for window in table["window_id"].to_pylist()}) == result.n_out
 
 
 def test_predict_all_agrees_with_the_rows_of_the_same_tensors(made):
     data, files, scorers, (whole, headroom, shuffles) = made
     result = predict_all(Tables(data, files, scorers, {}), CONFIG, "cpu", quiet)
-    assert result.predictions.equals(whole)
-    assert result.headroom.equals(headroom)
-    assert result.shuffles.equals(shuffles)
+    assert pa.concat_tables(result.predictions).equals(whole)
+    assert table_of(Headroom, result.headroom).equals(headroom)
+    assert table_of(ShuffleScore, result.shuffles).equals(shuffles)
     assert (result.rejects, result.n_in) == ([], result.n_out)
 
 
@@ -298,7 +298,7 @@ def models_read(folded):
         return replace(models, open=lambda key: found.append(key) or models.open(key))
 
     inputs = Tables(data, ModelFiles(*map(noting, files)), noting(scorers), {})
-    predict_all(inputs, CONFIG, "cpu", quiet)
+    list(predict_all(inputs, CONFIG, "cpu", quiet).predictions)
     assert all(fitted_takes(inputs, name) is None for name in FITTED)
     return sorted(found)
 

@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 from planning_fixture import SCORER, model_files, planning_data
-from rows_fixture import CONFIG, chosen, make_rows, quiet, scorers_of, view_of
+from rows_fixture import chosen, make_rows, predicted, scorers_of, view_of
 from torch.testing import assert_close
 
 from trajpilot_core.data.chains import chains_of
 from trajpilot_core.errors import StoreError
 from trajpilot_core.evaluation import predictions
-from trajpilot_core.evaluation.predictions import predict_rows
 from trajpilot_core.methods.batch import load_scorers
 from trajpilot_core.methods.plans import derangement
 from trajpilot_core.retrieval.bank import build_bank, chain_view
@@ -56,7 +55,7 @@ def test_without_a_permutation_the_permuted_row_is_the_scorers(made, monkeypatch
     data, files, scorers, _ = made
     assert (chosen(made, "scorer")[0] != chosen(made, "scorer_permuted")[0]).any()
     monkeypatch.setattr(predictions, "derangement", lambda n, seed: torch.arange(n))
-    same = (data, files, scorers, predict_rows(data, files, scorers, CONFIG, "test", "cpu", quiet))
+    same = (data, files, scorers, predicted(data, files, scorers))
     assert (chosen(same, "scorer")[0] == chosen(same, "scorer_permuted")[0]).all()
 
 
@@ -89,7 +88,7 @@ def test_ablated_rows_are_absent_where_they_are_off(tmp_path):
     files = model_files(data)
     config = SCORER.replace(ablations=("no_motion",))
     scorers = scorers_of(data, files, tmp_path, config)
-    table = predict_rows(data, files, scorers, CONFIG, "test", "cpu", quiet)[0]
+    table = predicted(data, files, scorers)[0]
     assert {v for v in table["variant"].to_pylist() if v.startswith("scorer_no")} == {"scorer_no_motion"}
     assert set(load_scorers(scorers, chain_view(data, files, chains_of(data)[0], 0, "cpu"), 0, "cpu").ablated) == {
         "no_motion"

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 import torch
-from rows_fixture import CONFIG, make_rows, quiet
+from rows_fixture import make_rows, predicted
 
 from schemas.arrow import arrow_schema
 from schemas.results import Prediction
 from trajpilot_core.errors import LeakError, MethodError
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
-from trajpilot_core.evaluation.predictions import brought, predict_rows
+from trajpilot_core.evaluation.predictions import brought
 from trajpilot_core.methods import METHODS, entries, in_order, method, with_role
 from trajpilot_core.methods.base import Answers, Method
 from trajpilot_core.methods.batch import WindowBatch
@@ -85,7 +85,7 @@ TOY = Method(
 def rows_with(made, one: Method) -> pa.Table:
     data, files, scorers, _ = made
     with with_method(one):
-        return predict_rows(data, files, scorers, CONFIG, "test", "cpu", quiet)[0]
+        return predicted(data, files, scorers)[0]
 
 
 def test_a_row_of_one_file_is_predicted_with_the_others(made):

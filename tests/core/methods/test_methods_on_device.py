@@ -8,9 +8,7 @@ import pyarrow as pa
 import torch
 from planning_fixture import SCORER, model_files, planning_data
 from pretend_device import pretend_cuda
-from rows_fixture import CONFIG, quiet, scorers_of
-
-from trajpilot_core.evaluation.predictions import predict_rows
+from rows_fixture import predicted, scorers_of
 
 torch.set_num_threads(1)
 NUMBERS = ["top_scores", "gate"]
@@ -26,9 +24,9 @@ def test_rows_on_a_device_answer_as_on_the_cpu(tmp_path: Path) -> None:
     files = model_files(data)
     config = SCORER.replace(train=SCORER.train.replace(epochs=1))
     scorers = scorers_of(data, files, tmp_path, config, threshold=0.5)
-    here = predict_rows(data, files, scorers, CONFIG, "test", "cpu", quiet)
+    here = predicted(data, files, scorers)
     with pretend_cuda() as stalls:
-        there = predict_rows(data.to("cuda"), files, scorers, CONFIG, "test", "cuda", quiet)
+        there = predicted(data.to("cuda"), files, scorers, "cuda")
         assert stalls
     for one, other in zip(numbers(here[0]), numbers(there[0]), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)

@@ -1,6 +1,5 @@
 """E_tau and its stage: size, scale, folds, freezing, and that it learns what the motion carries."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,10 @@ from torch.testing import assert_close
 
 from schemas.training import AlignmentConfig, TrainConfig
 from trajpilot_core.data import chains as chain_module
-from trajpilot_core.data.chains import chains, load_e_tau, trajectory_latents
+from trajpilot_core.data.chains import load_e_tau, trajectory_latents
+from trajpilot_core.data.cross_fitting import chains, draw_folds, noted_fitted
 from trajpilot_core.data.planning import load_motion_data
-from trajpilot_core.errors import TrainingError
+from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
 from trajpilot_core.stages import alignment
 from trajpilot_core.training import dev_scores
@@ -85,8 +85,7 @@ def test_the_stage_writes_what_it_declares(aligned: Memory) -> None:
 
 
 def told_takes(memory: Memory) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = json.loads(memory.models("e_tau").about["fitted_takes"])
-    return found
+    return noted_fitted(memory.models("e_tau").about)
 
 
 def test_the_model_names_the_takes_that_it_was_fitted_on(aligned: Memory) -> None:
@@ -128,20 +127,20 @@ def test_the_stored_model_is_the_best_epoch_with_the_scale_of_the_fitting_takes(
 
 def test_folds_share_out_the_training_takes_and_only_those() -> None:
     takes = [f"t{i}" for i in range(23)]
-    cross = alignment.draw_folds(takes, CFG.replace(folds=5))
+    cross = draw_folds(takes, CFG.replace(folds=5))
     assert sorted(cross) == sorted(takes)
     assert set(cross.values()) == set(range(5))
     sizes = [list(cross.values()).count(k) for k in range(5)]
     assert max(sizes) - min(sizes) <= 1
-    assert cross == alignment.draw_folds(takes[::-1], CFG.replace(folds=5))
-    cheap = alignment.draw_folds(takes, CFG)
+    assert cross == draw_folds(takes[::-1], CFG.replace(folds=5))
+    cheap = draw_folds(takes, CFG)
     assert list(cheap.values()).count(0) == round(0.15 * 23)
     assert set(cheap.values()) == {0, -1}
 
 
 def test_too_few_takes_are_an_error_that_says_what_to_do() -> None:
-    with pytest.raises(TrainingError, match=r"alignment\.folds"):
-        alignment.draw_folds(["a", "b"], CFG.replace(folds=5))
+    with pytest.raises(InputError, match=r"alignment\.folds"):
+        draw_folds(["a", "b"], CFG.replace(folds=5))
 
 
 def test_no_dev_take_is_an_error_that_says_where_to_look(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The predictor stage on a small procedure graph: what it writes, what helps, and that workers change nothing."""
 
-import json
 import warnings
 import weakref
 from collections.abc import Callable
@@ -20,7 +19,8 @@ from schemas.results import CurvePoint
 from schemas.training import AlignmentConfig, PredictorConfig, TrainConfig
 from trajpilot_core.data import chains
 from trajpilot_core.data.chains import chains_of, load_chain_models, open_model_files, trajectory_latents
-from trajpilot_core.data.planning import load_planning_data
+from trajpilot_core.data.cross_fitting import noted_fitted
+from trajpilot_core.data.planning import MANY_WINDOWS, load_planning_data
 from trajpilot_core.engine.stage import Sink
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.models.predictor import CausalPredictor
@@ -29,7 +29,6 @@ from trajpilot_core.store.tensors import Tensors
 from trajpilot_core.training import dev_scores, jobs
 from trajpilot_core.training.convergence import judge_trained
 from trajpilot_core.training.fit_predictor import (
-    MANY_WINDOWS,
     PredictorTask,
     dev_arithmetic,
     kept,
@@ -88,7 +87,7 @@ def test_lost_windows_are_rejected_once_and_test_ones_left_to_evaluation(trained
 
 def test_the_models_name_the_takes_whose_windows_they_were_fitted_on(trained: Memory) -> None:
     fitted = sorted(r["take_id"] for r in trained.tables["folds"].to_pylist() if r["fold"] == -1)
-    assert json.loads(trained.models("predictors").about["fitted_takes"]) == {"final": fitted}
+    assert noted_fitted(trained.models("predictors").about) == {"final": fitted}
 
 
 def test_a_fit_on_a_test_take_shows_in_the_models_though_the_folds_deny_it(
@@ -98,7 +97,7 @@ def test_a_fit_on_a_test_take_shows_in_the_models_though_the_folds_deny_it(
     real = chains.fit_takes
     monkeypatch.setattr(chains, "fit_takes", lambda *a: torch.cat([real(*a), torch.tensor([21])]))
     run_stage(predictor.STAGE, CFG.replace(train=TRAIN.replace(epochs=1)), memory, tmp_path)
-    assert "egoexo4d:0021" in json.loads(memory.models("predictors").about["fitted_takes"])["final"]
+    assert "egoexo4d:0021" in noted_fitted(memory.models("predictors").about)["final"]
 
 
 def test_one_process_and_two_give_equal_bytes(trained: Memory, tmp_path: Path) -> None:

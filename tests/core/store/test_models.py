@@ -132,11 +132,11 @@ def test_what_is_read_is_held_once(tmp_path: Path) -> None:
     assert peak < 1.2 * n_bytes
 
 
-@pytest.mark.parametrize("key", ["", KEYS[0]])
-def test_a_model_without_a_key_or_with_one_that_is_taken_is_refused(tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize(("key", "message"), [("", "without a key"), (KEYS[0], f"the model '{KEYS[0]}' of .* twice")])
+def test_a_model_without_a_key_or_with_one_that_is_taken_is_refused(tmp_path: Path, key: str, message: str) -> None:
     sink = sink_in(tmp_path)
     sink.model(ENTRY, KEYS[0], {})
-    with pytest.raises(StoreError, match="which is none, or twice"):
+    with pytest.raises(StoreError, match=message):
         sink.model(ENTRY, key, {})
 
 

@@ -7,6 +7,8 @@ import random
 import socket
 import threading
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
@@ -16,9 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_stages import hostile_names
+from toy_stages import INGEST, hostile_names
 
 from schemas.artifacts import FileEntry, RunRecord
+from trajpilot_core.engine.execution.sink import StageSink
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import LocalFolder, open_folder, sweep_temporaries
 from trajpilot_core.store.locations import parse_location
@@ -89,6 +92,34 @@ def test_columns_that_are_not_there_or_no_vectors_are_named() -> None:
         read_table(b"PAR1 nonsense PAR1")
     with pytest.raises(StoreError, match="has the columns"):
         tables_bytes([some_table(1), pa.table({"a": [1]})], SCHEMA)
+
+
+def test_a_table_that_becomes_too_large_for_a_file_is_refused_before_the_rest_is_made() -> None:
+    made: list[int] = []
+
+    def parts() -> Iterator[pa.Table]:
+        for number in range(10):
+            made.append(number)
+            yield some_table(ROW_GROUP, number)
+
+    whole = tables_bytes(parts(), SCHEMA)
+    assert tables_bytes(parts(), SCHEMA, len(whole)) == whole
+    made.clear()
+    with pytest.raises(StoreError, match=r"bytes after 24,576 rows, .* is the most of one file"):
+        tables_bytes(parts(), SCHEMA, len(whole) // 4)
+    assert made == [0, 1, 2]
+
+
+def test_a_table_in_parts_is_the_table_as_a_whole(tmp_path: Path) -> None:
+    stage = replace(INGEST, writes=("whole", "parts", "none"))
+    sink, table = StageSink(LocalFolder(str(tmp_path)), stage, "key"), some_table(3 * ROW_GROUP // 2)
+    sink.table("whole", table)
+    sink.table_in_parts("parts", (table.slice(at, 1000) for at in range(0, table.num_rows, 1000)), SCHEMA)
+    sink.table_in_parts("none", iter(()), SCHEMA)
+    assert sink.entries["parts"] == sink.entries["whole"]
+    assert sink.entries["none"].rows == 0
+    with pytest.raises(StoreError, match="writes 'parts' twice"):
+        sink.table_in_parts("parts", iter(()), SCHEMA)
 
 
 @settings(derandomize=True, deadline=None, max_examples=30)

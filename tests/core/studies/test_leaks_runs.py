@@ -1,6 +1,5 @@
 """The leak checks of a run: splits, copies, fits, statistics, choices, budget, knobs; each with a planted fault."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,7 +14,8 @@ from torch import Tensor
 
 from schemas.results import LeakCheck
 from schemas.training import ScorerConfig, TrainConfig
-from trajpilot_core.data.chains import Chain, chains_of, open_model_files
+from trajpilot_core.data.chains import chains_of, open_model_files
+from trajpilot_core.data.cross_fitting import FITTED, Chain, note_fitted, noted_fitted
 from trajpilot_core.data.planning import PlanningData, load_planning_data
 from trajpilot_core.models.alignment import channel_scale
 from trajpilot_core.models.predictor import feature_scales
@@ -165,13 +165,14 @@ def test_a_fit_on_a_take_that_it_may_not_see_is_found(planted: Memory, entry: st
     take = next(t for t, f in folds.items() if f == 1) if whom == "own fold" else take_ids(planted, whom)[0]
     chain = "fold1" if whom == "own fold" else "final"
     about = planted.entries[entry].about
-    told = json.loads(about["fitted_takes"])
-    about["fitted_takes"] = json.dumps(told | {chain: [*told[chain], take]})
+    about |= note_fitted(chain, [*noted_fitted(about)[chain], take])
     assert faults_of_tables(planted) == {FIT_RULE}
 
 
 def test_fits_without_a_record_are_not_called_clean(planted: Memory) -> None:
-    del planted.entries["predictors"].about["fitted_takes"]
+    about = planted.entries["predictors"].about
+    for chain in noted_fitted(about):
+        del about[f"{FITTED}{chain}"]
     checks = {c.check.removeprefix("leak: "): c for c in leaks_tables.table_checks(material_of(planted))}
     assert checks[FIT_RULE].verdict == "not run"
 

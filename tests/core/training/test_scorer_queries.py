@@ -5,12 +5,11 @@ import multiprocessing
 import os
 import shutil
 import signal
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from planning_fixture import SCORER, World, model_files, planning_data
@@ -18,15 +17,15 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from trajpilot_core.data import row_files
-from trajpilot_core.data.chains import chains_of
+from trajpilot_core.data.chains import ModelFiles, chains_of
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import ScorerShape
 from trajpilot_core.retrieval.bank import build_bank, chain_view
 from trajpilot_core.retrieval.candidates import find_candidates
+from trajpilot_core.store.tensors import Tensors
 from trajpilot_core.training import scorer_queries
 from trajpilot_core.training.scorer import ROWS, inputs_at, queries_of
-from trajpilot_core.training.scorer_file import FITTED, fit_once
-from trajpilot_core.training.scorer_fit import QUERIES, FittedSeed, fit_scorers
+from trajpilot_core.training.scorer_fit import FittedSeed, fit_scorers
 from trajpilot_core.training.scorer_queries import (
     Collected,
     collect,
@@ -217,18 +216,45 @@ def test_a_damaged_part_is_seen_and_made_again(
     assert path.read_bytes() == sound
 
 
-@pytest.mark.parametrize("change", ["seed", "config", "models"])
+def with_other_weights(files: ModelFiles, model: str) -> ModelFiles:
+    """The same models but for one weight of one predictor."""
+
+    def changed(key: str) -> Tensors:
+        tensors = files.predictors.read(key)
+        if key != model:
+            return tensors
+        name = next(name for name in sorted(tensors) if name.endswith("weight"))
+        return tensors | {name: tensors[name] + (np.arange(tensors[name].size) == 0).reshape(tensors[name].shape)}
+
+    return files._replace(predictors=replace(files.predictors, open=changed))
+
+
+@pytest.mark.parametrize("change", ["seed", "config", "latents"])
 def test_parts_of_something_else_are_made_again(change: str, tmp_path: Path, searched: list[int]) -> None:
     gathered(tmp_path)
     n_parts = len(searched)
     searched.clear()
     data = planning_data(FOLDED)
-    if change == "models":
+    if change == "latents":
         data = replace(data, motions=data.motions.flip(0))
     config = SCORER.replace(margin=0.2) if change == "config" else SCORER
     seed = 1 if change == "seed" else 0
     collect(data, model_files(data, 3, (0, 1)), config, seed, tmp_path, "cpu", quiet)
     assert len(searched) == n_parts
+
+
+@pytest.mark.parametrize("model", ["final/s0/traj", "final/s0/no_traj", "final/s0/endpoint_traj", "fold1/s0/traj"])
+def test_parts_of_another_predictor_are_made_again(model: str, tmp_path: Path, searched: list[int]) -> None:
+    gathered(tmp_path)
+    searched.clear()
+    data = planning_data(FOLDED)
+    files = with_other_weights(model_files(data, 3, (0, 1)), model)
+    drawn = draw_queries(data, chains_of(data), SCORER.max_queries, 0)
+    parts = [*parts_of("dev", {"final": dev_rows(data, SCORER.max_queries)}), *parts_of("train", drawn)]
+    collect(data, files, SCORER, 0, tmp_path, "cpu", quiet)
+    own = [len(part.rows) for part in parts if part.group.chain == model.partition("/")[0]]
+    assert sorted(searched) == sorted(own)
+    assert len(own) < len(parts)
 
 
 def test_the_papers_queries_need_67_gb_and_those_of_scorer_plus_8() -> None:
@@ -327,45 +353,3 @@ def test_queries_move_to_a_device_only_where_they_fit_it(tmp_path: Path, monkeyp
     assert moved.dev.queries.utility.is_meta
     assert moved.dev.knn_m1.is_meta
     assert moved.plus is None or all(one.labels.is_meta for one in moved.plus.dev.values())
-
-
-class Fit(NamedTuple):
-    """A fit that counts its calls."""
-
-    calls: list[Path]
-    fit: Callable[[Path], FittedSeed]
-
-
-@pytest.fixture
-def counted() -> Fit:
-    calls: list[Path] = []
-
-    def fit(folder: Path) -> FittedSeed:
-        calls.append(folder)
-        return fitted(folder)
-
-    return Fit(calls, fit)
-
-
-def test_a_seed_is_fitted_once_and_gives_its_room_to_the_next(tmp_path: Path, counted: Fit) -> None:
-    one = fit_once(tmp_path, 0, FAST, counted.fit)
-    assert not (tmp_path / QUERIES).exists()
-    again = fit_once(tmp_path, 0, FAST, counted.fit)
-    assert len(counted.calls) == 1
-    assert same(one, again)
-    assert one.curves() == again.curves()
-    for name, scorer in one.scorers.items():
-        kept = again.scorers[name]
-        assert (scorer.shape, scorer.decision, scorer.curve) == (kept.shape, kept.decision, kept.curve)
-    assert one.plus.decision == again.plus.decision
-
-
-def test_a_seed_of_other_settings_or_a_damaged_one_is_fitted_again(tmp_path: Path, counted: Fit) -> None:
-    one = fit_once(tmp_path, 0, FAST, counted.fit)
-    content = bytearray((tmp_path / FITTED).read_bytes())
-    content[-1] ^= 1
-    (tmp_path / FITTED).write_bytes(content)
-    assert same(one, fit_once(tmp_path, 0, FAST, counted.fit))
-    assert len(counted.calls) == 2
-    fit_once(tmp_path, 0, FAST.replace(margin=0.06), counted.fit)
-    assert len(counted.calls) == 3

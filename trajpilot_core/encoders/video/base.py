@@ -44,7 +44,7 @@ class QueueingEncoder(VideoEncoder, Protocol):
     def begin(self, frames: NDArray[np.uint8]) -> Callable[[], NDArray[np.float16]]:
         """Queue the clips of `embed`; what is returned waits for their vectors, and returns the same when called again.
 
-        `frames` must stay as they are until then.
+        `frames`, (B, T, size, size, 3), must stay as they are until then; the vectors are (B, width).
         """
         ...
 

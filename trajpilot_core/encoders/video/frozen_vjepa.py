@@ -60,7 +60,7 @@ class FrozenVjepa:
         return self.begin(frames)()
 
     def begin(self, frames: NDArray[np.uint8]) -> Callable[[], NDArray[np.float16]]:
-        """Queue the clips of `embed` and return what waits for their vectors; on a CPU they are there already.
+        """Queue clips (B, T, size, size, 3); return what waits for vectors (B, width), which a CPU has at once.
 
         Raises:
             torch.OutOfMemoryError: so many clips do not fit.
@@ -83,6 +83,7 @@ def fetched_later(vectors_BW: Tensor) -> Callable[[], NDArray[np.float16]]:
     copied.record()
 
     def wait() -> NDArray[np.float16]:
+        """Return the vectors (B, W) once they are on the host."""
         copied.synchronize()
         fetched: NDArray[np.float16] = locked_BW.numpy()
         return fetched

@@ -37,7 +37,7 @@ class HostBuffers:
         return buffer
 
     def in_use(self, buffer: NDArray[np.uint8], wait: Wait) -> None:
-        """Keep a buffer that `filled` returned as it is until `wait` has returned."""
+        """Keep a buffer (batch, T, size, size, 3) that `filled` returned as it is until `wait` has returned."""
         self._used.append((buffer, wait))
 
     def _free(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:

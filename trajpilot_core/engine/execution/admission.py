@@ -4,13 +4,14 @@ import ctypes
 import logging
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.capacity import free_memory
-from trajpilot_core.engine.execution.compute import scratch_folder
+from trajpilot_core.engine.execution.scratch import scratch_folder
 from trajpilot_core.engine.key import KeyedStage
 from trajpilot_core.engine.needs import (
     WORTH_SAYING,
@@ -56,8 +57,9 @@ def admitted(work: KeyedStage, folder: Folder, config: PipelineConfig, run: RunO
         return stated(sizes, own, NeedsMachine(device, workers))
 
     release_heap()
-    name = f"{stage.name}-{work.key[:16]}"
-    free = machine_free(folder, run, device, scratch_folder(run, name))
+    keys = (work.key, *work.shard_keys.values()) if stage.conclude is not None else (work.key,)
+    left = [scratch_folder(run, f"{stage.name}-{key[:16]}") for key in keys]
+    free = machine_free(folder, run, device, left)
     workers = needs_fit(with_workers, run.workers, free)
     needs = with_workers(workers)
     require_needs(stage.name, needs, free)
@@ -77,20 +79,20 @@ def release_heap() -> None:
         trim(0)
 
 
-def machine_free(folder: Folder, run: RunOptions, device: str = "cpu", scratch: Path | None = None) -> MachineFree:
+def machine_free(folder: Folder, run: RunOptions, device: str = "cpu", left: Sequence[Path] = ()) -> MachineFree:
     """Return what is free on this machine for a stage.
 
     Args:
         folder: the root.
         run: where.
         device: resolved; on a CPU no GPU is asked.
-        scratch: the stage's scratch; what an interrupted run has left there counts as free.
+        left: the stage's folders of scratch; what an interrupted run has left there counts as free.
     """
     root = folder.local(ARTIFACTS)
     return MachineFree(
         host=free_memory(),
         device=_free_on_gpu(device) if device.startswith("cuda") else None,
-        disk=None if root is None else _free_on_disk(root) + (0 if scratch is None else allocated(scratch)),
+        disk=None if root is None else _free_on_disk(root) + sum(map(allocated, left)),
         scratch=None if root is not None else _free_on_disk(Path(tempfile.gettempdir())),
     )
 

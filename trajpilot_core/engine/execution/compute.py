@@ -1,9 +1,11 @@
 """Compute what is missing of one stage and build its manifest; committing it is the executor's."""
 
-import tempfile
+import json
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -12,11 +14,11 @@ import pyarrow as pa
 
 from schemas.arrow import arrow_schema, rows_of
 from schemas.artifacts import Entry, FileEntry, Manifest, ShardRecord
-from schemas.base import fingerprint
 from schemas.config import RunOptions
 from schemas.rejects import Reject
+from trajpilot_core.engine.execution.scratch import leased, scratch_folder
 from trajpilot_core.engine.execution.shard_reuse import finished_shards
-from trajpilot_core.engine.execution.sink import StageSink, check_balance, count_codes, write_rejects
+from trajpilot_core.engine.execution.sink import StageSink, check_balance, count_codes, joined, write_rejects
 from trajpilot_core.engine.key import KeyedStage, key_stage, rejects_entry
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.resolve import resolve_device
@@ -26,7 +28,7 @@ from trajpilot_core.store.files import Folder, naming_failures
 from trajpilot_core.store.inventory import UNSTABLE, Inventory, moved
 from trajpilot_core.store.manifest import FORMAT, entry_of, stage_folder
 from trajpilot_core.store.parquet import read_table
-from trajpilot_core.store.verified import verified_file
+from trajpilot_core.store.verified import verified_bytes, verified_file
 
 LIBRARIES = ("av", "numpy", "opencv-python-headless", "pyarrow", "safetensors", "scipy", "torch", "transformers")
 """Versions that a manifest records: they can change the last digit of what a stage computes."""
@@ -65,13 +67,6 @@ def compute(work: KeyedStage, job: ComputeContext) -> tuple[Manifest, int]:
     return _compute_sharded(work, job)
 
 
-def scratch_folder(run: RunOptions, name: str) -> Path:
-    """Return the private folder of a computation: below the root, or below the system's where the root is remote."""
-    if "://" in run.root and not run.root.startswith("file:"):
-        return Path(tempfile.gettempdir()) / f"trajpilot-{fingerprint(run.root)[:16]}" / name
-    return Path(run.root.removeprefix("file://")).absolute() / "scratch" / name
-
-
 def _runtime(work: KeyedStage, job: ComputeContext) -> Runtime:
     scratch = job.scratch or scratch_folder(job.run, f"{work.resolved.stage.name}-{work.key[:16]}")
     with naming_failures("make the scratch folder", scratch):
@@ -85,6 +80,13 @@ def _compute_whole(work: KeyedStage, job: ComputeContext) -> Manifest:
     _refuse_unstable(stage.name, [path for path, digest in job.digest_of.items() if digest.startswith(UNSTABLE)])
     sink = StageSink(job.folder, stage, work.key)
     stage.run(Work(resolved.inputs, resolved.config, resolved.sources, sink, _runtime(work, job)))
+    _refuse_unstable(stage.name, moved(job.inventory, job.digest_of))
+    return _written(work, job.folder, sink)
+
+
+def _written(work: KeyedStage, folder: Folder, sink: StageSink) -> Manifest:
+    """Check that a stage has written what it declares, and build its manifest."""
+    stage = work.resolved.stage
     missing = [entry for entry in stage.writes if entry not in sink.entries]
     if missing:
         raise StoreError(f"stage {stage.name} ended without writing {', '.join(missing)}, declared in Stage.writes")
@@ -92,8 +94,7 @@ def _compute_whole(work: KeyedStage, job: ComputeContext) -> Manifest:
         raise StoreError(f"stage {stage.name} ended without Sink.count; say how many rows went in and out")
     n_in, n_out = sink.counts
     check_balance(f"stage {stage.name}", n_in, n_out, sink.rejects)
-    _refuse_unstable(stage.name, moved(job.inventory, job.digest_of))
-    rejects = entry_of("table", [write_rejects(job.folder, stage.name, work.key, sink.rejects)])
+    rejects = entry_of("table", [write_rejects(folder, stage.name, work.key, sink.rejects)])
     entries = {**sink.entries, rejects_entry(stage.name): rejects}
     return _manifest(work, entries, n_in, n_out, count_codes(sink.rejects))
 
@@ -120,6 +121,8 @@ def _compute_sharded(work: KeyedStage, job: ComputeContext) -> tuple[Manifest, i
         now = {path: f"{UNSTABLE}:{time.time_ns()}" for path in changed}
         work = key_stage(work.resolved, {**job.digest_of, **now})  # a key that no later run asks for
     records = [done[source.shard] for source in work.resolved.sources]
+    if work.resolved.stage.conclude is not None:
+        return _concluded(work, job, records), len(records) - len(pending)
     return _fold(work, job.folder, records), len(records) - len(pending)
 
 
@@ -143,12 +146,22 @@ def compute_shards(work: KeyedStage, job: ComputeContext, pending: tuple[Source,
     def unstable(shard: str) -> list[str]:
         return moved(job.inventory, {path: job.digest_of[path] for path in files[shard]})
 
+    own: dict[str, Path] = {}
+
     def delivered(n_done: int) -> None:
-        job.progress(n_done, len(pending), f"{stage.shard_by}s")
+        if stage.conclude is None:
+            job.progress(n_done, len(pending), f"{stage.shard_by}s")
+        for shard in own.keys() & sink.shards.keys():  # its checkpoints are gigabytes
+            shutil.rmtree(own.pop(shard), ignore_errors=True)
 
     keys = {shard: work.shard_keys[shard] for shard in files}
-    sink = StageSink(job.folder, stage, work.key, keys, unstable, delivered)
-    stage.run(Work(work.resolved.inputs, work.resolved.config, pending, sink, _runtime(work, job)))
+    sink = StageSink(job.folder, stage, work.key, keys, unstable, delivered, whole=False)
+    with ExitStack() as leases:
+        if stage.conclude is not None:
+            for shard, key in keys.items():
+                own[shard] = leases.enter_context(leased(job.run, f"{stage.name}-{key[:16]}"))
+        runtime = replace(_runtime(work, job), training_scratch=dict(own))
+        stage.run(Work(work.resolved.inputs, work.resolved.config, pending, sink, runtime))
     missing = sorted(set(files) - set(sink.shards))
     if missing:
         shown = ", ".join(repr(shard) for shard in missing[:5])
@@ -166,6 +179,29 @@ def _fold(work: KeyedStage, folder: Folder, records: list[ShardRecord]) -> Manif
     }
     n_in, n_out = sum(record.n_in for record in records), sum(record.n_out for record in records)
     return _manifest(work, entries, n_in, n_out, count_codes(rejects))
+
+
+def _concluded(work: KeyedStage, job: ComputeContext, records: Sequence[ShardRecord]) -> Manifest:
+    """Put the trainings of a stage together and let it write what is left."""
+    stage, resolved, folder = work.resolved.stage, work.resolved, job.folder
+    sink = StageSink(folder, stage, work.key)
+    parts = [{stage.writes[0]: record.entry, **record.further} for record in records]
+    for name in {name: None for part in parts for name in part}:
+        entries = [part[name] for part in parts if name in part]
+        if entries[0].kind == "models":
+            sink.written[name] = {file.key: file for entry in entries for file in entry.files if file.key}
+            sink.about[name] = joined(stage.name, [_about(folder, stage.name, entry) for entry in entries])
+        else:
+            sink.entries[name] = entry_of("table", [file for entry in entries for file in entry.files])
+    assert stage.conclude is not None
+    stage.conclude(Work(resolved.inputs, resolved.config, resolved.sources, sink, _runtime(work, job)))
+    return _written(work, folder, sink)
+
+
+def _about(folder: Folder, stage: str, models: Entry) -> dict[str, str]:
+    """Read what holds for the models of one shard."""
+    content: dict[str, str] = json.loads(verified_bytes(folder, stage_folder(stage), models.files[0]))
+    return content
 
 
 def _rejects_of(folder: Folder, stage: str, files: Sequence[FileEntry]) -> list[Reject]:

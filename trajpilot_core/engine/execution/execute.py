@@ -11,8 +11,9 @@ from schemas.arrow import rows_of
 from schemas.artifacts import Manifest, RunRecord
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.admission import admitted
-from trajpilot_core.engine.execution.compute import ComputeContext, Elsewhere, compute, scratch_folder
+from trajpilot_core.engine.execution.compute import ComputeContext, Elsewhere, compute
 from trajpilot_core.engine.execution.outcome import Outcome, check_ratio, units_lost
+from trajpilot_core.engine.execution.scratch import scratch_folder
 from trajpilot_core.engine.key import KeyedStage, key_stage, paths_of, resolve_stage
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.provenance import write_notes
@@ -90,7 +91,7 @@ def _execute(
     if found is not None and not forced:
         check_ratio(found, run.max_reject_ratio)
         point_to(folder, stage.name, found.key)
-        return _outcome(folder, found, max(1, len(work.shard_keys)), 0, removed, clock)
+        return _outcome(folder, stage, found, max(1, len(work.shard_keys)), 0, removed, clock)
     run = admitted(work, folder, config, run)
     unusable = found is None and folder.size(manifest_path(stage.name, work.key)) is not None
     manifest, reused = compute(work, ComputeContext(folder, inventory, digest_of, run, progress, forced, elsewhere))
@@ -100,7 +101,7 @@ def _execute(
     write_notes(folder, resolved, manifest.key, digest_of)
     manifest = commit_manifest(folder, manifest, run_record, replace=forced or unusable)
     shutil.rmtree(scratch_folder(run, f"{stage.name}-{work.key[:16]}"), ignore_errors=True)
-    return _outcome(folder, manifest, reused, computed, removed, clock)
+    return _outcome(folder, stage, manifest, reused, computed, removed, clock)
 
 
 def usable_manifest(folder: Folder, work: KeyedStage) -> Manifest | None:
@@ -142,7 +143,9 @@ def _counts(folder: Folder, manifest: Manifest) -> tuple[CorpusCount, ...]:
     return tuple(row for file in files for row in rows_of(CorpusCount, read_table(verified_file(folder, base, file))))
 
 
-def _outcome(folder: Folder, manifest: Manifest, reused: int, computed: int, removed: int, clock: float) -> Outcome:
+def _outcome(
+    folder: Folder, stage: AnyStage, manifest: Manifest, reused: int, computed: int, removed: int, clock: float
+) -> Outcome:
     return Outcome(
         ref=ref_of(folder, manifest),
         reused=reused,
@@ -153,6 +156,6 @@ def _outcome(folder: Folder, manifest: Manifest, reused: int, computed: int, rem
         n_out=manifest.n_out,
         seconds=time.monotonic() - clock,
         cached=computed == 0,
-        sharded=any(name.startswith("shard:") for name in manifest.inputs),
+        unit=stage.shard_by,
         counts=_counts(folder, manifest),
     )

@@ -1,6 +1,7 @@
-"""A sharded stage in groups of takes that several processes compute, here or on other machines.
+"""A sharded stage in groups of shards that several processes compute, here or on other machines.
 
-The store stays the only truth: a group is done when the shard of each of its takes is committed, whatever is reported.
+Takes come in groups of about equal amounts of video, a training is a group of its own. The store stays the only truth:
+a group is done when each of its shards is committed, whatever is reported.
 Only the run that began writes the manifest. Reasons: docs/decisions/fan-out.md.
 """
 
@@ -14,10 +15,11 @@ from dataclasses import dataclass, replace
 
 from schemas.artifacts import UnitSources
 from schemas.config import PipelineConfig, RunOptions
-from schemas.groups import TakeGroup
+from schemas.groups import ShardGroup
 from trajpilot_core.engine.execution.admission import admitted
-from trajpilot_core.engine.execution.compute import ComputeContext, compute_shards, scratch_folder
+from trajpilot_core.engine.execution.compute import ComputeContext, compute_shards
 from trajpilot_core.engine.execution.outcome import units_lost
+from trajpilot_core.engine.execution.scratch import scratch_folder
 from trajpilot_core.engine.execution.shard_reuse import finished_shards
 from trajpilot_core.engine.key import KeyedStage, ResolvedStage, key_stage, paths_of, resolve_stage
 from trajpilot_core.engine.progress import Progress
@@ -33,7 +35,7 @@ from trajpilot_core.store.manifest import shard_path
 
 @dataclass(frozen=True)
 class GroupOutcome:
-    """What computing a group came to, in takes."""
+    """What computing a group came to, in shards."""
 
     reused: int
     computed: int
@@ -68,36 +70,38 @@ def balance(video_s: Mapping[str, float], target_s: float) -> list[list[str]]:
 
 def share_out(
     work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...], target_s: float
-) -> tuple[TakeGroup, ...]:
+) -> tuple[ShardGroup, ...]:
     """Prepare pending shards for others to compute, and return them in groups; nothing where that makes one group.
 
     Args:
         work: the stage as a whole.
         job: where it is computed.
         pending: what is missing of it.
-        target_s: seconds of video of a group.
+        target_s: seconds of video of a group of takes.
     """
-    weigh = work.resolved.stage.video_s
-    if weigh is None:
+    stage = work.resolved.stage
+    if not stage.is_shared_out or stage.shard_by is None:
         return ()
-    video_s = {source.shard: weigh(source) for source in pending}
-    split = balance(video_s, target_s)
+    weigh, names = stage.video_s, [source.shard for source in pending]
+    video_s = {} if weigh is None else {source.shard: weigh(source) for source in pending}
+    split = balance(video_s, target_s) if video_s else [[name] for name in names]
     if len(split) < 2:
         return ()
-    for take in video_s:
-        _forget(job.folder, work.resolved.stage.name, work.shard_keys[take])
+    for name in names:
+        _forget(job.folder, stage.name, work.shard_keys[name])
     write_notes(job.folder, work.resolved, work.key, job.digest_of)
     return tuple(
-        TakeGroup(
-            stage=work.resolved.stage.name,
-            version=work.resolved.stage.version,
+        ShardGroup(
+            stage=stage.name,
+            version=stage.version,
             key=work.key,
             number=number,
             of=len(split),
-            takes={take: work.shard_keys[take] for take in sorted(takes)},
-            video_s=round(sum(video_s[take] for take in takes), 3),
+            unit=stage.shard_by,
+            shards={name: work.shard_keys[name] for name in sorted(group)},
+            video_s=round(sum(video_s[name] for name in group), 3) if video_s else None,
         )
-        for number, takes in enumerate(split, start=1)
+        for number, group in enumerate(split, start=1)
     )
 
 
@@ -126,24 +130,24 @@ def handed(work: KeyedStage, job: ComputeContext, config: PipelineConfig) -> tup
     )
 
 
-def made(folder: Folder, group: TakeGroup) -> int:
-    """Return how many takes of a group are committed, from looks alone."""
-    return sum(folder.size(shard_path(group.stage, key)) is not None for key in group.takes.values())
+def made(folder: Folder, group: ShardGroup) -> int:
+    """Return how many shards of a group are committed, from looks alone."""
+    return sum(folder.size(shard_path(group.stage, key)) is not None for key in group.shards.values())
 
 
-def unfinished(work: KeyedStage, job: ComputeContext, takes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the takes whose shard is not there although their files still are what the run began with.
+def unfinished(work: KeyedStage, job: ComputeContext, shards: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the shards that are not there although their files still are what the run began with.
 
     A take whose file changed meanwhile is not counted: its reject is written by the run that began.
     """
-    narrow = _narrow(work, frozenset(takes))
+    narrow = _narrow(work, frozenset(shards))
     done = finished_shards(narrow, job.folder)
     left = [source for source in narrow.resolved.sources if source.shard not in done]
     return tuple(s.shard for s in left if not moved(job.inventory, {path: job.digest_of[path] for path in s.files}))
 
 
-def _narrow(work: KeyedStage, takes: frozenset[str]) -> KeyedStage:
-    sources = tuple(source for source in work.resolved.sources if source.shard in takes)
+def _narrow(work: KeyedStage, shards: frozenset[str]) -> KeyedStage:
+    sources = tuple(source for source in work.resolved.sources if source.shard in shards)
     keys = {source.shard: work.shard_keys[source.shard] for source in sources}
     return replace(work, resolved=replace(work.resolved, sources=sources), shard_keys=keys)
 
@@ -152,23 +156,23 @@ def compute_group(
     config: PipelineConfig,
     run: RunOptions,
     stages: Mapping[str, AnyStage],
-    group: TakeGroup,
+    group: ShardGroup,
     progress: Progress = no_progress,
 ) -> GroupOutcome:
     """Compute and commit the shards of a group; no manifest, and what counts stays what it was.
 
-    Takes whose shards are there already are skipped.
+    Shards that are there already are skipped.
 
     Args:
         config: as `handed` gave it.
         run: likewise.
         stages: all stages by name.
-        group: which takes, and the keys that must come out.
+        group: which shards, and the keys that must come out.
         progress: called with (done, total, what).
 
     Raises:
-        InputError: stage, settings or files are not what they were where the run began; names what differs. Takes that
-            agree are computed first.
+        InputError: stage, settings or files are not what they were where the run began; names what differs. Shards
+            that agree are computed first.
         StoreError: an input is not there, or the disk failed.
     """
     clock, stage = time.monotonic(), stages[group.stage]
@@ -182,16 +186,16 @@ def compute_group(
         inventory = load_inventory(folder, run.data_root, run.protocols)
         resolved = resolve_stage(folder, stage, config, run, stages)
         resolved = replace(
-            resolved, sources=tuple(source for source in resolved.sources if source.shard in group.takes)
+            resolved, sources=tuple(source for source in resolved.sources if source.shard in group.shards)
         )
         digest_of = digests(inventory, paths_of(resolved), workers=run.workers, rehash=False)
         work = key_stage(resolved, digest_of)
-        same = frozenset(take for take, key in work.shard_keys.items() if group.takes[take] == key)
+        same = frozenset(shard for shard, key in work.shard_keys.items() if group.shards[shard] == key)
         run = admitted(work, folder, config, run)
         scratch = scratch_folder(run, f"{stage.name}-{secrets.token_hex(8)}")
         job = ComputeContext(folder, inventory, digest_of, run, progress, forced=False, scratch=scratch)
         outcome = _compute_missing(_narrow(work, same), job, clock)
-        if len(same) < len(group.takes):
+        if len(same) < len(group.shards):
             raise InputError(_differences(folder, resolved, digest_of, group, same))
     return outcome
 
@@ -211,16 +215,16 @@ def _compute_missing(work: KeyedStage, job: ComputeContext, clock: float) -> Gro
 
 
 def _differences(
-    folder: Folder, resolved: ResolvedStage, digest_of: Mapping[str, str], group: TakeGroup, same: frozenset[str]
+    folder: Folder, resolved: ResolvedStage, digest_of: Mapping[str, str], group: ShardGroup, same: frozenset[str]
 ) -> str:
-    """State what is not as it was where the run began, for the first takes that differ."""
+    """State what is not as it was where the run began, for the first shards that differ."""
     here = {source.shard: unit_sources(source, digest_of) for source in resolved.sources}
     there = read_notes(folder, group.stage, group.key)
-    differ = sorted(set(group.takes) - same)
-    differences = "; ".join(f"{take} ({_difference(here.get(take), there.get(take))})" for take in differ[:5])
+    differ = sorted(set(group.shards) - same)
+    differences = "; ".join(f"{name} ({_difference(here.get(name), there.get(name))})" for name in differ[:5])
     return (
-        f"{group.stage}: {len(differ)} of {len(group.takes)} takes are not here what they were where the run began: "
-        f"{differences}; root and corpus must be the same folders for every worker"
+        f"{group.stage}: {len(differ)} of {len(group.shards)} {group.unit}s are not here what they were where the run "
+        f"began: {differences}; root and corpus must be the same folders for every worker"
     )
 
 
@@ -228,7 +232,7 @@ def _difference(here: UnitSources | None, there: UnitSources | None) -> str:
     if there is None:
         return "the notes of the run are not below this root"
     if here is None:
-        return "not in the takes table here"
+        return "not among the sources here"
     files = [path for path in there.files.keys() | here.files.keys() if there.files.get(path) != here.files.get(path)]
     facts = [name for name in there.facts.keys() | here.facts.keys() if there.facts.get(name) != here.facts.get(name)]
     return ", ".join(sorted([*files, *facts])) or "the settings of the stage"
@@ -238,7 +242,7 @@ def gather(
     work: KeyedStage,
     job: ComputeContext,
     pending: tuple[Source, ...],
-    groups: tuple[TakeGroup, ...],
+    groups: tuple[ShardGroup, ...],
     reasons: Mapping[int, str],
 ) -> tuple[Source, ...]:
     """Return the sources that are left to the run that began; refuse to go on while a group is not done.
@@ -253,13 +257,15 @@ def gather(
         reasons: number of a group -> why it failed.
 
     Raises:
-        StoreError: names the groups, their unfinished takes and the reasons.
+        StoreError: names the groups, their unfinished shards and the reasons.
     """
-    left = {group.number: unfinished(work, job, group.takes) for group in groups}
+    left = {group.number: unfinished(work, job, group.shards) for group in groups}
+    unit = work.resolved.stage.shard_by
     bad = [
-        f"group {number} ({len(takes)} takes unfinished, {takes[0]} for one): {reasons.get(number, 'no reason known')}"
-        for number, takes in left.items()
-        if takes
+        f"group {number} ({len(names)} {unit}s unfinished, {names[0]} for one): "
+        f"{reasons.get(number, 'no reason known')}"
+        for number, names in left.items()
+        if names
     ]
     if bad:
         raise StoreError(

@@ -23,7 +23,8 @@ class Outcome:
     n_out: int
     seconds: float
     cached: bool
-    sharded: bool
+    unit: str | None
+    """What a shard is, e.g. `take`; None: the stage is not sharded."""
     counts: tuple[CorpusCount, ...] = ()
     """Counts that the stage wrote for comparison with the paper's."""
 
@@ -33,7 +34,7 @@ class Outcome:
 
     def message(self) -> str:
         """Return the counts as people read them: in shards, or in rows where the stage is computed whole."""
-        if not self.sharded:
+        if self.unit is None:
             done = "reused" if self.cached else "computed"
             rows = f"{done}, {self.n_in:,} rows in, {self.n_out:,} out, rejected {self.lost():,}"
             return f"{rows}{self._beside_the_paper()}"
@@ -49,21 +50,21 @@ class Outcome:
         rows = [_row("rows in", self.n_in, "what the stage was given"), _row("rows out", self.n_out, "what it wrote")]
         rows += [_reject(RejectCode(code), n) for code, n in self.rejected.items()]
         rows += [_row(row.what, row.ours, _paper(row)) for row in self.counts]
-        if not self.sharded:
+        if self.unit is None:
             rows += [
                 _row("computed", 0 if self.cached else 1, "the stage is computed whole"),
                 _row("reused", 1 if self.cached else 0, "nothing that it depends on has changed"),
             ]
         else:
             rows += [
-                _row("takes computed", self.computed, "in this run"),
-                _row("takes reused", self.reused, "nothing that they depend on has changed"),
-                _row("takes removed", self.removed, "there the last time, not now"),
+                _row(f"{self.unit}s computed", self.computed, "in this run"),
+                _row(f"{self.unit}s reused", self.reused, "nothing that they depend on has changed"),
+                _row(f"{self.unit}s removed", self.removed, "there the last time, not now"),
             ]
         rows.append(_row("seconds", round(self.seconds, 1), "from the first look to the last file"))
-        if self.sharded:
+        if self.unit is not None:
             per_s = self.computed / max(self.seconds, 1e-9)
-            rows.append(_row("takes per second", round(per_s, 2), "computed takes over those seconds"))
+            rows.append(_row(f"{self.unit}s per second", round(per_s, 2), "computed takes over those seconds"))
         return rows
 
 

@@ -1,7 +1,8 @@
 """Where a stage puts its results: files at once, visible only when the executor commits."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,8 +15,8 @@ from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.locations import check_name
-from trajpilot_core.store.manifest import SHARDS, entry_of, seal, shard_path, write_data
-from trajpilot_core.store.parquet import table_bytes
+from trajpilot_core.store.manifest import LARGEST_FILE_BYTES, SHARDS, entry_of, seal, shard_path, write_data
+from trajpilot_core.store.parquet import open_parquet, table_bytes, tables_bytes
 from trajpilot_core.store.tensors import Tensors, tensors_bytes
 
 ABOUT = "about.json"
@@ -24,11 +25,16 @@ ABOUT = "about.json"
 
 @dataclass
 class StageSink:
-    """Collects what one stage writes. A sharded stage uses `shard` alone, any other the rest."""
+    """Collects what one stage writes.
+
+    A stage that is sharded by take uses `shard` alone, one whose shards are trainings `training` alone; any other, and
+    what a training and the conclusion of a stage write, the rest.
+    """
 
     folder: Folder
     stage: AnyStage
-    key: str
+    below: str
+    """Folder of its files below the stage's: the stage's key, or that of a shard."""
     shard_keys: Mapping[str, str] = field(default_factory=dict)
     """Shards to deliver, and their keys."""
     unstable: Callable[[str], list[str]] = lambda shard: []
@@ -38,6 +44,10 @@ class StageSink:
     entries: dict[str, Entry] = field(default_factory=dict)
     written: dict[str, dict[str, FileEntry]] = field(default_factory=dict)
     """Entry of models that `models` has not ended yet -> key -> file."""
+    about: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Entry of models that `models` has not ended yet -> what holds for them, as far as shards have said it."""
+    whole: bool = True
+    """The stage, or this part of it, is written as a whole; else shard by shard."""
     rejects: list[Reject] = field(default_factory=list)
     counts: tuple[int, int] | None = None
     shards: dict[str, ShardRecord] = field(default_factory=dict)
@@ -49,20 +59,31 @@ class StageSink:
         self._claim(name)
         self.entries[name] = entry_of("table", [self._write("parquet", table_bytes(table), table.num_rows)])
 
+    def table_in_parts(self, name: str, parts: Iterable[pa.Table], schema: pa.Schema) -> None:
+        """Write a declared table from parts; memory holds one of them, and the file as it is packed."""
+        self._claim(name)
+        content = tables_bytes(parts, schema, LARGEST_FILE_BYTES)
+        with open_parquet(content) as file:
+            rows = file.metadata.num_rows
+        self.entries[name] = entry_of("table", [self._write("parquet", content, rows)])
+
     def model(self, name: str, key: str, tensors: Tensors) -> None:
-        """Write one model of a declared entry of models."""
+        """Write one model of a declared entry of models; arrays of any shape."""
         self._claim(name)
         files = self.written.setdefault(name, {})
-        if not key or key in files:
-            raise StoreError(f"stage {self.stage.name} writes the model {key!r} of {name!r}, which is none, or twice")
+        if not key:
+            raise StoreError(f"stage {self.stage.name} writes a model of {name!r} without a key; give it one")
+        if key in files:
+            raise StoreError(f"stage {self.stage.name} writes the model {key!r} of {name!r} twice; keys differ")
         files[key] = self._write("safetensors", tensors_bytes(tensors), 0).replace(key=key)
 
     def models(self, name: str, about: Mapping[str, str]) -> None:
         """End a declared entry of models; its files stand sorted by key, whatever the order of their writing."""
         self._claim(name)
         files = self.written.pop(name, {})
-        told = self._write(ABOUT, canonical_json(dict(about)).encode(), 0)
-        self.entries[name] = entry_of("models", [told, *(files[key] for key in sorted(files))])
+        facts = joined(self.stage.name, [self.about.pop(name, {}), about])
+        first = self._write(ABOUT, canonical_json({**facts}).encode(), 0)
+        self.entries[name] = entry_of("models", [first, *(files[key] for key in sorted(files))])
 
     def document(self, name: str, content: bytes) -> None:
         """Write a declared document; its file ends in its name."""
@@ -81,8 +102,7 @@ class StageSink:
 
     def shard(self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int) -> None:
         """Commit one shard at once; where its files changed meanwhile, its rows are replaced by one reject."""
-        if shard not in self.shard_keys:
-            raise StoreError(f"stage {self.stage.name} delivers the shard {shard!r}, which it was not asked for")
+        self._asked_for(shard)
         changed = self.unstable(shard)
         if changed:
             detail = f"{', '.join(changed)} changed while the stage read it"
@@ -92,6 +112,35 @@ class StageSink:
         check_balance(f"{self.stage.name}, shard {shard}", n_in, table.num_rows, rejects)
         self.shards[shard] = self._commit_shard(shard, table, rejects, n_in, visible=not changed)
         self.delivered(len(self.shards))
+
+    @contextmanager
+    def training(self, shard: str) -> Iterator["StageSink"]:
+        """Open the share of one training; its record is written last, when the block ends well."""
+        self._asked_for(shard)
+        key = self.shard_keys[shard]
+        share = StageSink(self.folder, self.stage, f"{SHARDS}/{key}")
+        yield share
+        first = self.stage.writes[0]
+        if first not in share.entries:
+            raise StoreError(f"stage {self.stage.name}, training {shard!r}: it ended without {first}")
+        record = ShardRecord(
+            stage=self.stage.name,
+            key=key,
+            shard=shard,
+            entry=share.entries[first],
+            rejects=entry_of("table", []),
+            n_in=0,
+            n_out=0,
+            rejected={},
+            further={name: entry for name, entry in share.entries.items() if name != first},
+        )
+        self.folder.replace(shard_path(self.stage.name, key), seal(record))
+        self.shards[shard] = record
+        self.delivered(len(self.shards))
+
+    def _asked_for(self, shard: str) -> None:
+        if shard not in self.shard_keys:
+            raise StoreError(f"stage {self.stage.name} delivers the shard {shard!r}, which it was not asked for")
 
     def _commit_shard(
         self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int, *, visible: bool
@@ -114,7 +163,7 @@ class StageSink:
         return record
 
     def _write(self, suffix: str, content: bytes, rows: int) -> FileEntry:
-        return write_data(self.folder, self.stage.name, self.key, suffix, content, rows)
+        return write_data(self.folder, self.stage.name, self.below, suffix, content, rows)
 
     def _claim(self, name: str) -> None:
         self._not_sharded(name)
@@ -127,10 +176,25 @@ class StageSink:
             raise StoreError(f"stage {self.stage.name} writes {name!r} twice")
 
     def _not_sharded(self, what: str) -> None:
-        if self.stage.shard_by is not None:
+        if not self.whole:
             raise StoreError(
-                f"stage {self.stage.name} is sharded; it hands over {what!r} with Sink.shard, take by take"
+                f"stage {self.stage.name} is sharded by {self.stage.shard_by}; it hands over {what!r} shard by shard, "
+                "with Sink.shard or Sink.training"
             )
+
+
+def joined(stage: str, facts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Join what was said of the models of one entry.
+
+    Raises:
+        StoreError: two statements contradict each other.
+    """
+    found: dict[str, str] = {}
+    for part in facts:
+        for name, value in part.items():
+            if found.setdefault(name, value) != value:
+                raise StoreError(f"stage {stage}: its models disagree on {name!r}: {found[name][:80]}, {value[:80]}")
+    return found
 
 
 def write_rejects(folder: Folder, stage: str, below: str, rejects: Iterable[Reject]) -> FileEntry:

@@ -128,7 +128,7 @@ def take_changes(folder: Folder, current: Manifest, work: KeyedStage, digest_of:
     }
     same = identity == stage_identity(work.resolved)
     now = {source.shard: source for source in work.resolved.sources}
-    keys = work.shard_keys if same else make_shard_keys(identity, now.values(), digest_of)
+    keys = work.shard_keys if same else make_shard_keys(work.resolved.stage, identity, now.values(), digest_of)
     moved = [source for shard, source in now.items() if shard in before and before[shard] != keys[shard]]
     notes = read_notes(folder, current.stage, current.key) if moved else {}
     causes = {

@@ -16,11 +16,10 @@ from trajpilot_core.data.chains import (
     alignment_config,
     chains_of,
     load_predictor,
-    model_key,
     open_model_files,
     trajectory_latents,
-    variants_of,
 )
+from trajpilot_core.data.cross_fitting import FINAL, model_key, variants_of
 from trajpilot_core.data.planning import SPLITS, load_motion_data
 from trajpilot_core.retrieval.bank import ChainView, chain_view
 from trajpilot_core.stages.predictor import make_task
@@ -29,7 +28,7 @@ from trajpilot_core.studies.claims.leaks.context import LeakContext, Miss, none_
 from trajpilot_core.training.dev_scores import recalls_at
 from trajpilot_core.training.fit_predictor import measurer
 from trajpilot_core.training.loop import one_thread
-from trajpilot_core.training.scorer_file import FINAL, scorer_config
+from trajpilot_core.training.scorer_file import scorer_config
 from trajpilot_core.training.scorer_fit import variant_of
 
 DEV = SPLITS.index("dev")

@@ -164,7 +164,9 @@ def largest_p(statistics: Iterable[Array]) -> float:
 
 def one_hot(codes_N: Codes, n: int) -> Array:
     """Return (N, n) indicators of (N,) codes from 0."""
-    return np.eye(n)[codes_N]
+    found = np.zeros((len(codes_N), n))
+    found[np.arange(len(codes_N)), codes_N] = 1.0
+    return found
 
 
 def _unit_columns(values_ND: Array, fit_ND: Array | None = None) -> Array:

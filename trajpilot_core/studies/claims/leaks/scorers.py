@@ -14,7 +14,8 @@ from torch import Tensor
 
 from schemas.results import LeakCheck
 from schemas.training import ScorerConfig
-from trajpilot_core.data.chains import chains_of, held_out_takes, model_key, open_model_files
+from trajpilot_core.data.chains import chains_of, held_out_takes, open_model_files
+from trajpilot_core.data.cross_fitting import FINAL, model_key
 from trajpilot_core.data.planning import SPLITS, PlanningData
 from trajpilot_core.models.role_chain import Sparse
 from trajpilot_core.retrieval.bank import ChainView, build_bank, chain_view
@@ -22,7 +23,7 @@ from trajpilot_core.store.tensors import Models
 from trajpilot_core.studies.claims.leaks.context import LeakContext, Miss, none_of, not_run, worst_of
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer import NEVER, Queries, best_threshold, decide, plain_mean
-from trajpilot_core.training.scorer_file import FINAL, load_plus, load_scorer, scorer_config
+from trajpilot_core.training.scorer_file import load_plus, load_scorer, scorer_config
 from trajpilot_core.training.scorer_fit import ScorerDecision, variant_of
 from trajpilot_core.training.scorer_plus import plus_dev_scores
 from trajpilot_core.training.scorer_plus_fit import PlusData, PlusDecision

@@ -3,7 +3,6 @@
 Rules and reasons: docs/decisions/claims-checks.md. Axes: S segments, T takes.
 """
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from schemas.results import LeakCheck
-from trajpilot_core.data.chains import Chain, chains_of, fitting_takes, variants_of
+from trajpilot_core.data.chains import chains_of, fitting_takes
+from trajpilot_core.data.cross_fitting import Chain, noted_fitted, variants_of
 from trajpilot_core.data.planning import SPLITS, load_motion_data, rows_of_takes
 from trajpilot_core.models.alignment import channel_scale
 from trajpilot_core.models.predictor import feature_scales
@@ -116,7 +116,7 @@ def fits_check(material: LeakContext) -> LeakCheck:
     """Check that the takes that models were fitted on, as their entries name them, are those that they may see."""
     check = "models are fitted on training takes outside their fold only"
     entries = [name for name in ("e_tau", "predictors") if material.has(name)]
-    noted = {name: json.loads(material.inputs.models(name).about.get("fitted_takes", "{}")) for name in entries}
+    noted = {name: noted_fitted(material.inputs.models(name).about) for name in entries}
     silent, n = [name for name in entries if not noted[name]], sum(map(len, noted.values()))
     allowed = {chain.name: allowed_takes(material, chain) for chain in chains_of(material.data)}
     faults = [

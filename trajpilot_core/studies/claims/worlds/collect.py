@@ -8,6 +8,7 @@ from typing import NamedTuple, cast
 
 import polars as pl
 import pyarrow as pa
+from pydantic import JsonValue
 
 from schemas.arrow import rows_of
 from schemas.artifacts import RunRecord
@@ -262,4 +263,12 @@ def with_seed(rows: Iterable[Record], seed: int) -> list[Record]:
 def digest_of(cfg: ClaimsConfig, recipes: Recipes) -> str:
     """Return one digest over the sizes, the worlds and what is computed in them."""
     worlds = [world.world.content() for world in planned(cfg)]
-    return fingerprint([cfg.content(), *(c.content() for c in recipes), *worlds])
+    return fingerprint([cfg.content(), *(_settings_that_were_fixed(recipe) for recipe in recipes), *worlds])
+
+
+def _settings_that_were_fixed(recipe: PipelineConfig) -> dict[str, JsonValue]:
+    """Return the settings of a recipe but `alignment.fold_seed`, which came later and is the seed of each world."""
+    content = recipe.content()
+    alignment = content["alignment"]
+    assert isinstance(alignment, dict)
+    return {**content, "alignment": {name: value for name, value in alignment.items() if name != "fold_seed"}}

@@ -57,7 +57,7 @@ class Recipes(NamedTuple):
     def of(self, world: PlannedWorld) -> PipelineConfig:
         """Return the configuration of one world: its chain of models has the world's seed."""
         config = self.video if world.world.entry == "video" else self.frames
-        return config.replace(alignment=config.alignment.replace(seeds=(world.seed,)))
+        return config.replace(alignment=config.alignment.replace(seeds=(world.seed,), fold_seed=world.seed))
 
 
 def planned(cfg: ClaimsConfig) -> tuple[PlannedWorld, ...]:

@@ -1,0 +1,107 @@
+"""The smallest corpora: a stage that needs two takes says so by name, and what is just enough goes through."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+import torch
+from egoexo_fixture import SMALL, healthy, ingest
+from planning_fixture import ALIGNMENT, PREDICTOR, SCORER
+from planning_world import Memory, WorldSize, planning_world, run_stage
+
+from schemas.arrow import rows_of
+from schemas.config import EvaluationConfig
+from schemas.results import Metric
+from trajpilot_core.errors import InputError, TrajPilotError
+from trajpilot_core.stages import alignment, evaluation, predictor, scorer
+
+torch.set_num_threads(1)
+STAGES = {
+    alignment.STAGE: ALIGNMENT,
+    predictor.STAGE: PREDICTOR,
+    scorer.STAGE: SCORER,
+    evaluation.STAGE: EvaluationConfig(bootstrap=100, shuffles=2),
+}
+
+
+def world(train: int, dev: int, test: int) -> Memory:
+    size = WorldSize(tasks=1, steps=4, alternatives=2, train=train, dev=dev, test=test, segments=6, max_horizon=5)
+    memory = planning_world(size)
+    takes = memory.tables["takes"]
+    memory.tables["takes"] = takes.append_column("corpus", pa.array(["toy"] * takes.num_rows))
+    return memory
+
+
+def run_all(memory: Memory, scratch: Path, folds: int = 1) -> None:
+    """Run the stages up to the first that refuses, whose name the error then carries."""
+    for stage, config in STAGES.items():
+        settings = config.replace(folds=folds) if stage is alignment.STAGE else config
+        try:
+            run_stage(stage, settings, memory, scratch / stage.name)
+        except TrajPilotError as error:
+            error.add_note(stage.name)
+            raise
+
+
+def without(memory: Memory, split: str, *horizons: int) -> Memory:
+    windows = memory.tables["windows"]
+    gone = pc.and_(pc.equal(windows["split"], split), pc.is_in(windows["horizon"], pa.array(horizons)))
+    memory.tables["windows"] = windows.filter(pc.invert(gone))
+    return memory
+
+
+@pytest.mark.parametrize(("n_test", "dev_min"), [(0, 1), (1, 1), (1, 3)])
+def test_ingest_refuses_a_single_training_take(n_test: int, dev_min: int, tmp_path: Path) -> None:
+    corpus = healthy(tmp_path, n_train=1, n_test=n_test)
+    with pytest.raises(InputError, match=r"train is empty: the only training capture .* two are needed"):
+        ingest(corpus.write(), SMALL.replace(dev_min=dev_min))
+
+
+def test_ingest_names_the_setting_where_more_takes_all_went_to_dev(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"all 2 training captures .* takes at least 2; .* --set ingest\.dev_min"):
+        ingest(healthy(tmp_path, n_train=2).write(), SMALL.replace(dev_min=2))
+    assert {row["split"] for row in ingest(tmp_path).rows("takes")} == {"train", "dev", "test"}
+
+
+@pytest.mark.parametrize(
+    ("takes", "folds", "refusing", "message"),
+    [
+        ((1, 0, 0), 1, "alignment", "1 training takes cannot be dealt out to 2 parts"),
+        ((0, 0, 1), 1, "alignment", "0 training takes cannot be dealt out to 2 parts"),
+        ((2, 1, 1), 3, "alignment", "2 training takes cannot be dealt out to 3 parts"),
+        ((2, 0, 1), 1, "alignment", "6 segments with a trajectory to fit on and 0 in dev; both are needed"),
+        ((2, 1, 0), 1, "evaluation", "no prediction to score"),
+    ],
+)
+def test_a_stage_refuses_too_few_takes_by_name(
+    takes: tuple[int, int, int], folds: int, refusing: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(TrajPilotError, match=message) as refused:
+        run_all(world(*takes), tmp_path, folds)
+    assert refused.value.__notes__ == [refusing]
+
+
+@pytest.mark.parametrize(
+    ("split", "message"), [("dev", "of 3 horizons to fit on and of 0 in dev"), ("train", "of 0 horizons to fit on")]
+)
+def test_the_predictor_refuses_takes_without_windows(split: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(TrajPilotError, match=message) as refused:
+        run_all(without(world(3, 1, 1), split, 3, 4, 5), tmp_path)
+    assert refused.value.__notes__ == ["predictor"]
+
+
+@pytest.mark.parametrize(("split", "horizon"), [("none", 0), ("dev", 5), ("train", 5), ("test", 5)])
+def test_two_training_takes_and_one_of_dev_and_test_go_through(split: str, horizon: int, tmp_path: Path) -> None:
+    """Also where one split has no window of the longest horizon. One take allows no interval."""
+    memory = without(world(2, 1, 1), split, horizon)
+    run_all(memory, tmp_path)
+    metrics = rows_of(Metric, memory.tables["metrics"])
+    assert {row.n_takes for row in metrics} == {1}
+    assert {(row.low, row.high) for row in metrics} == {(-float("inf"), float("inf"))}
+
+
+def test_as_many_folds_as_training_takes_go_through(tmp_path: Path) -> None:
+    memory = world(3, 1, 1)
+    run_all(memory, tmp_path, folds=3)
+    assert memory.tables["metrics"].num_rows

@@ -1,0 +1,346 @@
+"""Trainings as shards: which are made again after which change, what a killed one leaves, and who may compute them."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from planning_world import Memory
+from stored_world import SETTINGS, SIZE, TRAIN, counts, options, run_world, stages_on, world
+
+from schemas.config import PipelineConfig
+from trajpilot_core.data.contributions import Contributions
+from trajpilot_core.engine.execution.compute import ComputeContext
+from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.execution.groups import compute_group, gather, handed, share_out
+from trajpilot_core.engine.execution.scratch import leased
+from trajpilot_core.engine.execution.sink import StageSink, joined
+from trajpilot_core.engine.key import KeyedStage
+from trajpilot_core.engine.planning.plan import plan
+from trajpilot_core.engine.stage import Source
+from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.store.files import LocalFolder
+from trajpilot_core.store.manifest import current_manifest
+
+N_E_TAU, N_PREDICTORS, N_SCORERS = 3, 7, 1
+"""Chains final, fold0, fold1; the final one has three predictors."""
+ALL = {"alignment": (0, N_E_TAU), "predictor": (0, N_PREDICTORS), "scorer": (0, N_SCORERS)}
+NONE = {"alignment": (N_E_TAU, 0), "predictor": (N_PREDICTORS, 0), "scorer": (N_SCORERS, 0)}
+
+
+@pytest.fixture(scope="module")
+def memory() -> Memory:
+    return world()
+
+
+@pytest.fixture(scope="module")
+def base(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root in which everything is trained."""
+    root = tmp_path_factory.mktemp("base") / "root"
+    assert counts(run_world(root, memory)) == ALL
+    return root
+
+
+@pytest.fixture
+def root(base: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(base, tmp_path / "root"))
+
+
+def with_seeds(*seeds: int) -> PipelineConfig:
+    return SETTINGS.replace(alignment=SETTINGS.alignment.replace(seeds=seeds))
+
+
+def models(root: Path, stage: str, entry: str) -> dict[str, str]:
+    """Key -> digest of every model of an entry."""
+    manifest = current_manifest(LocalFolder(str(root)), stage)
+    assert manifest is not None
+    return {file.key: file.sha256 for file in manifest.entries[entry].files if file.key}
+
+
+def all_models(root: Path) -> dict[str, str]:
+    entries = {"alignment": "e_tau", "predictor": "predictors", "scorer": "scorers"}
+    return {key: digest for stage, entry in entries.items() for key, digest in models(root, stage, entry).items()}
+
+
+def changed(memory: Memory, name: str, take: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Memory:
+    """The world with the rows of one take of one table changed."""
+    table = memory.tables[name]
+    rows = [change(row) if row["take_id"] == take else row for row in table.to_pylist()]
+    return Memory({**memory.tables, name: pa.Table.from_pylist(rows, schema=table.schema)})
+
+
+def brighter(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"vector": np.asarray(row["vector"], np.float16) + np.float16(0.5)}
+
+
+def faster(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"motions": np.asarray(row["motions"], np.float32) * 1.5}
+
+
+def takes(memory: Memory, split: str) -> list[str]:
+    return [row["take_id"] for row in memory.tables["takes"].to_pylist() if row["split"] == split]
+
+
+def test_a_run_after_which_nothing_changed_trains_nothing(root: Path, memory: Memory) -> None:
+    done = run_world(root, memory)
+    assert counts(done) == NONE
+    assert all(outcome.cached for outcome in done.values())
+
+
+def test_seeds_that_are_appended_train_only_their_own_models(root: Path, memory: Memory) -> None:
+    before = all_models(root)
+    assert counts(run_world(root, memory, with_seeds(0, 5))) == {
+        "alignment": (N_E_TAU, N_E_TAU),
+        "predictor": (N_PREDICTORS, N_PREDICTORS),
+        "scorer": (1, 1),
+    }
+    after = all_models(root)
+    assert before.items() < after.items()
+    assert len(after) == 2 * len(before)
+
+
+def test_seeds_in_another_order_train_nothing_and_give_the_same_models(root: Path, memory: Memory) -> None:
+    run_world(root, memory, with_seeds(0, 5))
+    before = all_models(root)
+    folds = current_manifest(LocalFolder(str(root)), "alignment").entries["folds"].fingerprint
+    done = run_world(root, memory, with_seeds(5, 0))
+    assert counts(done) == {"alignment": (6, 0), "predictor": (14, 0), "scorer": (2, 0)}
+    assert all_models(root) == before
+    assert current_manifest(LocalFolder(str(root)), "alignment").entries["folds"].fingerprint == folds
+
+
+def test_a_seed_that_goes_is_counted_as_removed(root: Path, memory: Memory) -> None:
+    run_world(root, memory, with_seeds(0, 5))
+    done = run_world(root, memory, with_seeds(5))
+    assert counts(done) == NONE
+    assert [done[name].removed for name in NONE] == [N_E_TAU, N_PREDICTORS, N_SCORERS]
+
+
+def test_features_of_one_training_take_retrain_the_chains_that_it_is_fitted_on(root: Path, memory: Memory) -> None:
+    folds = run_world(root, memory, until="alignment")
+    assert folds["alignment"].cached
+    take = takes(memory, "train")[0]
+    done = run_world(root, changed(memory, "features", take, brighter))
+    assert (done["features"].reused, done["features"].computed) == (11, 1)
+    assert counts(done) == {
+        "alignment": (N_E_TAU, 0),
+        "predictor": (2, N_PREDICTORS - 2),  # the chain that leaves its fold out has two
+        "scorer": (0, 1),
+    }
+
+
+def test_motion_of_one_dev_take_retrains_everything(root: Path, memory: Memory) -> None:
+    done = run_world(root, changed(memory, "motions", takes(memory, "dev")[0], faster))
+    assert counts(done) == ALL
+
+
+def test_a_key_that_is_blind_to_what_takes_contribute_is_found_out(
+    root: Path, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault that the tests above catch: a training that is reused although a take that it was fitted on changed."""
+    monkeypatch.setattr(Contributions, "digest", lambda self, takes: "the same")
+    run_world(tmp_path / "blind", memory)
+    done = run_world(tmp_path / "blind", changed(memory, "features", takes(memory, "train")[0], brighter))
+    assert counts(done) == NONE
+
+
+@pytest.mark.parametrize(("name", "change"), [("features", brighter), ("motions", faster)])
+def test_a_test_take_of_other_content_retrains_nothing(
+    root: Path, memory: Memory, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    done = run_world(root, changed(memory, name, takes(memory, "test")[0], change))
+    assert counts(done) == NONE
+    assert not done["features" if name == "features" else "trajectories"].cached
+
+
+def test_a_new_test_take_retrains_nothing_and_a_new_training_take_everything_that_it_is_fitted_on(
+    root: Path, tmp_path: Path
+) -> None:
+    larger = world(SIZE.__class__(**{**vars(SIZE), "test": SIZE.test + 1}))
+    last = sorted(takes(larger, "test"))[-1]
+    smaller = Memory(
+        {
+            name: table.filter(pa.array([take != last for take in table["take_id"].to_pylist()]))
+            if "take_id" in table.column_names
+            else table
+            for name, table in larger.tables.items()
+        }
+    )
+    there = tmp_path / "there"
+    run_world(there, smaller)
+    before = all_models(there)
+    done = run_world(there, larger)
+    assert (done["features"].reused, done["features"].computed) == (12, 1)
+    assert counts(done) == NONE
+    assert all_models(there) == before
+    run_world(tmp_path / "scratch", larger)
+    assert all_models(tmp_path / "scratch") == before, "what was reused is what a run from scratch makes"
+    fewer = changed(larger, "takes", last, lambda row: row | {"split": "train"})
+    again = run_world(there, fewer)
+    assert counts(again)["alignment"][1] > 0
+
+
+def test_a_learning_rate_of_the_predictor_retrains_what_rests_on_it(root: Path, memory: Memory) -> None:
+    faster_rate = SETTINGS.predictor.replace(train=TRAIN.replace(lr=1e-3))
+    config = SETTINGS.replace(predictor=faster_rate)
+    rows = {row.stage: row for row in plan(stages_on(memory), config, options(root))}
+    assert (rows["predictor"].state, rows["predictor"].compute, rows["predictor"].bound) == ("stale", 7, "exactly")
+    assert rows["predictor"].why == "train.lr 0.003 -> 0.001"
+    assert counts(run_world(root, memory, config)) == {**ALL, "alignment": (N_E_TAU, 0)}
+
+
+def test_the_plan_says_how_many_trainings_and_why(root: Path, memory: Memory) -> None:
+    rows = {row.stage: row for row in plan(stages_on(memory), with_seeds(0, 5), options(root))}
+    assert (rows["alignment"].compute, rows["alignment"].reused, rows["alignment"].bound) == (3, 3, "exactly")
+    assert "3 trainings new: final/s5/e_tau" in rows["alignment"].why
+    other = changed(memory, "features", takes(memory, "train")[0], brighter)
+    run_world(root, other, until="text_bank")
+    row = {row.stage: row for row in plan(stages_on(other), SETTINGS, options(root))}["predictor"]
+    assert (row.compute, row.reused) == (5, 2)
+    assert "5 trainings changed" in row.why
+    assert "training takes" in row.why
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, name: str, calls: int) -> None:
+    """Let the process die in the given call of a method of the sink."""
+    real, seen = getattr(StageSink, name), [0]
+
+    def dying(self: StageSink, *given: object) -> object:
+        seen[0] += 1
+        if seen[0] == calls:
+            raise Killed
+        return real(self, *given)
+
+    monkeypatch.setattr(StageSink, name, dying)
+
+
+@pytest.mark.parametrize("name", ["model", "table", "models"])
+def test_a_kill_between_the_files_of_a_training_costs_that_training_at_most(
+    memory: Memory, tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    run_world(tmp_path, memory, until="alignment")
+    with monkeypatch.context() as patched:
+        killed_at(patched, name, 3)
+        with pytest.raises(Killed):
+            run_world(tmp_path, memory)
+    done = run_world(tmp_path, memory)
+    assert (done["predictor"].reused, done["predictor"].computed) == (2, 5)
+    assert all_models(tmp_path) == all_models(base)
+    assert list((tmp_path / "scratch").glob("*/*")) == []
+
+
+def test_a_training_that_was_killed_goes_on_from_its_checkpoint(
+    memory: Memory, tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_world(tmp_path, memory, until="alignment")
+    with monkeypatch.context() as patched:
+        killed_at(patched, "model", 1)  # the first training has ended, nothing of it is committed
+        with pytest.raises(Killed):
+            run_world(tmp_path, memory)
+    assert list((tmp_path / "scratch").glob("predictor-*/*.safetensors"))
+    caplog.clear()
+    with caplog.at_level("INFO", "trajpilot"):
+        done = run_world(tmp_path, memory, until="predictor")
+    assert done["predictor"].computed == N_PREDICTORS
+    assert "goes on" in caplog.text
+    assert models(tmp_path, "predictor", "predictors") == models(base, "predictor", "predictors")
+
+
+def test_a_folder_in_use_is_not_shared_and_is_free_when_its_holder_has_gone(tmp_path: Path) -> None:
+    run = options(tmp_path)
+    with leased(run, "predictor-x") as first:
+        (first / "mark").touch()
+        with leased(run, "predictor-x") as second:
+            assert first != second
+            assert not (second / "mark").exists()
+        assert not second.exists()
+    with leased(run, "predictor-x") as third:
+        assert third == first
+        assert (third / "mark").exists()
+
+
+def shared(root: Path, memory: Memory, name: str, compute: Callable[..., None]) -> Any:
+    """Run a stage whose trainings are shared out."""
+    stages = stages_on(memory)
+
+    def elsewhere(work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...]) -> tuple[Source, ...]:
+        groups = share_out(work, job, pending, 600.0)
+        config, given = handed(work, job, SETTINGS)
+        reasons = {}
+        for group in groups:
+            try:
+                compute(config, given, stages, group)
+            except StoreError as error:
+                reasons[group.number] = str(error)
+        return gather(work, job, pending, groups, reasons) if groups else pending
+
+    return execute(stages[name], SETTINGS, options(root), stages, elsewhere=elsewhere)
+
+
+def test_trainings_that_are_shared_out_are_groups_of_one_and_give_the_same_models(
+    memory: Memory, tmp_path: Path, base: Path
+) -> None:
+    labels: list[str] = []
+
+    def noted(config: Any, run: Any, stages: Any, group: Any) -> None:
+        labels.append(group.label())
+        compute_group(config, run, stages, group)
+
+    run_world(tmp_path, memory, until="text_bank")
+    for name in ("alignment", "predictor", "scorer"):
+        shared(tmp_path, memory, name, noted)
+    assert labels[0] == "alignment group 1 of 3 · final/s0/e_tau"
+    assert len(labels) == N_E_TAU + N_PREDICTORS  # one scorer is nothing to share out
+    assert all_models(tmp_path) == all_models(base)
+    assert counts(run_world(tmp_path, memory)) == NONE
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_lost_group_costs_its_training_alone(memory: Memory, tmp_path: Path, base: Path) -> None:
+    def lost(config: Any, run: Any, stages: Any, group: Any) -> None:
+        if group.number == 2:
+            raise StoreError("the worker is gone")
+        compute_group(config, run, stages, group)
+
+    run_world(tmp_path, memory, until="text_bank")
+    with pytest.raises(StoreError, match=r"1 of 3 groups failed.*1 trainings unfinished.*the worker is gone"):
+        shared(tmp_path, memory, "alignment", lost)
+    done = run_world(tmp_path, memory)
+    assert (done["alignment"].reused, done["alignment"].computed) == (2, 1)
+    assert all_models(tmp_path) == all_models(base)
+
+
+def test_a_training_that_delivers_no_model_is_refused(memory: Memory, tmp_path: Path) -> None:
+    run_world(tmp_path, memory, until="text_bank")
+    stages = stages_on(memory)
+
+    def empty(work: Any) -> None:
+        for source in work.pending:
+            with work.sink.training(source.shard):
+                pass
+
+    broken = {**stages, "alignment": replace(stages["alignment"], run=empty)}
+    with pytest.raises(StoreError, match="training 'final/s0/e_tau': it ended without e_tau"):
+        execute(broken["alignment"], SETTINGS, options(tmp_path), broken)
+
+
+def test_models_that_contradict_each_other_are_refused() -> None:
+    assert joined("s", [{"a": "1"}, {"b": "2"}, {"a": "1"}]) == {"a": "1", "b": "2"}
+    with pytest.raises(StoreError, match="disagree on 'a': 1, 3"):
+        joined("s", [{"a": "1"}, {"a": "3"}])
+
+
+def test_a_corpus_of_one_training_take_is_refused_by_name_before_anything_is_trained(tmp_path: Path) -> None:
+    one = world(SIZE.__class__(**{**vars(SIZE), "train": 1}))
+    with pytest.raises(InputError, match="1 training takes cannot be dealt out to 2 parts"):
+        run_world(tmp_path, one)
+    row = {row.stage: row for row in plan(stages_on(one), SETTINGS, options(tmp_path))}["alignment"]
+    assert "cannot be dealt out" in row.why

@@ -1,0 +1,54 @@
+"""What the annotations of each take contribute to trainings, as digests.
+
+A training is made again where the digest of a take that it was fitted or measured on changes: a take that is new in
+test changes none of them (docs/decisions/trainings.md).
+"""
+
+import hashlib
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.annotation import TakeContent
+from schemas.arrow import table_of
+
+SEPARATOR = "\t"
+
+
+def contents_of(takes: pa.Table, segments: pa.Table, windows: pa.Table) -> pa.Table:
+    """Return one row per take, sorted by take: the digests of its segments and of its windows.
+
+    Args:
+        takes: with take_id.
+        segments: with take_id, segment_id, label_id.
+        windows: with take_id, window_id, horizon, segment_ids.
+    """
+    of_segments = _digests(segments, "segment_id", segments["label_id"])
+    steps = pc.binary_join(windows["segment_ids"], SEPARATOR)
+    lines = pc.binary_join_element_wise(windows["horizon"].cast(pa.string()), steps, SEPARATOR)
+    of_windows = _digests(windows, "window_id", lines)
+    nothing = hashlib.sha256().hexdigest()
+    return table_of(
+        TakeContent,
+        (
+            TakeContent(take_id=take, segments=of_segments.get(take, nothing), windows=of_windows.get(take, nothing))
+            for take in sorted(takes["take_id"].to_pylist())
+        ),
+    )
+
+
+def _digests(table: pa.Table, id_column: str, content: pa.ChunkedArray) -> Mapping[str, str]:
+    """Return take -> sha256 over its rows in the order of their ids, whatever their order in the table.
+
+    Args:
+        table: with take_id and the column of ids.
+        id_column: its name.
+        content: what else a row says, one text per row.
+    """
+    order = pc.sort_indices(table, [("take_id", "ascending"), (id_column, "ascending")])
+    lines = pc.binary_join_element_wise(table[id_column], content, SEPARATOR).take(order)
+    found: dict[str, hashlib._Hash] = {}
+    for take, line in zip(table["take_id"].take(order).to_pylist(), lines.to_pylist(), strict=True):
+        found.setdefault(take, hashlib.sha256()).update(f"{line}\n".encode())
+    return {take: digest.hexdigest() for take, digest in found.items()}

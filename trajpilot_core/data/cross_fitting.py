@@ -1,0 +1,108 @@
+"""Cross-fitting by take: which folds there are, which chains they call for, and what each chain is fitted on.
+
+A chain is everything that is learned (normalisation, E_tau, predictors), fitted on one set of takes
+(docs/decisions/paper-gaps.md, D 28). A model has the key `<chain>/s<seed>/<variant>` in its entry. Imports no torch.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from schemas.training import AlignmentConfig
+from trajpilot_core.errors import InputError
+
+E_TAU = "e_tau"
+"""Variant of the trajectory encoder of a chain."""
+VARIANTS = ("traj", "no_traj", "endpoint_traj")
+"""Predictor checkpoints of the final chain."""
+
+FITTED = "fitted_takes/"
+"""What is said of models, by chain: the takes that they were fitted on, a JSON list."""
+
+
+class Chain(NamedTuple):
+    """One chain of models."""
+
+    name: str
+    """`final`, or `fold0`, `fold1`, ..."""
+    fold: int | None
+    """Training takes of this fold are left out of every fit and bank of the chain; None: nothing is left out."""
+
+
+FINAL = Chain("final", None)
+
+
+def chains(folds: int) -> tuple[Chain, ...]:
+    """Return the chains of `folds` folds; 1 is the cheap mode, whose only chain leaves fold 0 out."""
+    if folds == 1:
+        return (Chain(FINAL.name, 0),)
+    return (FINAL, *(Chain(f"fold{k}", k) for k in range(folds)))
+
+
+def variants_of(chain: Chain) -> tuple[str, ...]:
+    """Return the predictor checkpoints that a chain has; endpoint_traj is a row of the tables, so only final has it."""
+    return VARIANTS if chain.name == FINAL.name else VARIANTS[:2]
+
+
+def model_key(chain: Chain, seed: int, variant: str) -> str:
+    """Return the key of one model in its entry."""
+    return f"{chain.name}/s{seed}/{variant}"
+
+
+def seeds_of(models: Iterable[str]) -> list[int]:
+    """Return the seeds of models, ascending, from their keys `<chain>/s<seed>/<variant>`."""
+    return sorted({int(key.split("/")[1].removeprefix("s")) for key in models})
+
+
+def fitted_on(fold_of: Mapping[str, int], chain: Chain) -> list[str]:
+    """Return the training takes that a chain is fitted on, sorted.
+
+    Args:
+        fold_of: training take -> its fold; -1: every chain is fitted on it.
+        chain: the chain.
+    """
+    return sorted(take for take, fold in fold_of.items() if chain.fold is None or fold != chain.fold)
+
+
+def note_fitted(chain: str, takes: Sequence[str]) -> dict[str, str]:
+    """Return what is said of models that were fitted on these takes: one line for their chain."""
+    return {f"{FITTED}{chain}": json.dumps(sorted(takes))}
+
+
+def noted_fitted(about: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return chain -> takes that its models were fitted on, from what is said of them; empty where nothing is."""
+    found = {name.removeprefix(FITTED): takes for name, takes in sorted(about.items()) if name.startswith(FITTED)}
+    return {chain: list(json.loads(takes)) for chain, takes in found.items()}
+
+
+def draw_folds(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, int]:
+    """Return take_id -> fold for the training takes, by the order of sha256(fold seed:take) (D 28).
+
+    Cross-fitting: the takes are dealt out to folds 0 .. K-1; with a `fold_share` each fold takes that share, and the
+    rest is -1. Cheap mode (one fold): the first `holdout_share` of them are fold 0, held out of every fit; the others
+    are -1, fitted.
+
+    Raises:
+        InputError: too few training takes for that.
+    """
+    order = sorted(train_takes, key=lambda take: hashlib.sha256(f"{cfg.fold_seed}:{take}".encode()).hexdigest())
+    if len(order) < max(2, cfg.folds):
+        raise InputError(
+            f"{len(order)} training takes cannot be dealt out to {max(2, cfg.folds)} parts; add takes, or lower "
+            "alignment.folds with --set"
+        )
+    if cfg.folds == 1:
+        held = min(len(order) - 1, max(1, round(cfg.holdout_share * len(order))))
+        folds = {take: 0 if i < held else -1 for i, take in enumerate(order)}
+    else:
+        folds = {take: fold_of_rank(i, len(order), cfg) for i, take in enumerate(order)}
+    return dict(sorted(folds.items()))
+
+
+def fold_of_rank(rank: int, n_takes: int, cfg: AlignmentConfig) -> int:
+    """Return the fold of the training take of that rank; -1, fitted by every chain, past the folds' shares."""
+    if cfg.fold_share is None:
+        return rank % cfg.folds
+    fold = rank // max(1, round(cfg.fold_share * n_takes))
+    return fold if fold < cfg.folds else -1
