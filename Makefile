@@ -87,6 +87,7 @@ benchmarks: $(VENV)/installed
 	$(BIN)/python benchmarks/trajectories.py --folder runs/benchmarks
 	$(BIN)/python benchmarks/video.py --folder runs/benchmarks
 	$(BIN)/python benchmarks/retrieval.py
+	$(BIN)/python benchmarks/needs.py --folder runs/benchmarks/needs
 
 # Never touches artifacts.
 clean:

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from deployments.claims import claims
 from deployments.embedded import embedded_server
+from deployments.machine_check import require_machine
 from deployments.recipes import recipe
 from deployments.server_check import require_server
 from deployments.settings import PrefectPlace, end_orphan_server, server_login
@@ -30,14 +31,12 @@ from trajpilot_core.command_line import command, shown
 from trajpilot_core.engine.planning.differences import changed_settings
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import sweep_temporaries
-from trajpilot_core.store.lock import require_free_space, root_lock
+from trajpilot_core.store.lock import root_lock
 
 LOG = logging.getLogger("trajpilot")
 LOCK_WAIT_S = 3600.0
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it; after SIGTERM, too."""
-NEEDED_BYTES = 2 << 30
-"""The demo writes 0.3 GB; the paper's main experiment about 1 GB in addition to its scratch files."""
 OLD_H = 24.0
 """Temporary files older than this belong to no living run."""
 
@@ -127,6 +126,7 @@ def run_session(
     changes = changed_settings(recipe(options.recipe).model_dump(mode="json"), config.model_dump(mode="json"))
     said = headline(options.recipe, changes, config)
     with interruptible(), session(root, f"TrajPilot on {what}", said, place):
+        require_machine(config, options, world)
         if world is None:
             full_pipeline(config, options)
         else:
@@ -191,7 +191,6 @@ def session(root: Path, what: str, said: str, place: PrefectPlace) -> Iterator[N
     with logging_to(root) as log, patient_lock(root):
         LOG.info("%s; everything is written under %s; %s", what, root, place.describe())
         LOG.info("%s; log %s", said, log)
-        require_free_space(root, NEEDED_BYTES, "a run")
         sweep_temporaries(str(root), OLD_H)
         with prefect_server(place):
             yield

@@ -9,9 +9,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from deployments.cli.inspect import MaybeData, MaybeRecipe, asked
+from deployments.cli.needs import needs_of_run, outputs, show_needs
 from deployments.cli.options import Device, Root, Set, change, located, roots_below, run_options
 from deployments.cli.tables import table_of
-from schemas.config import PipelineConfig
+from deployments.recipes import recipe as named
+from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.errors import InputError
@@ -19,8 +21,6 @@ from trajpilot_core.errors import InputError
 if TYPE_CHECKING:
     from trajpilot_core.doctor.checks import HealthFinding
 
-NEEDED_BYTES = 2 << 30
-"""What a run asks for before it starts."""
 MaybeCorpus = Annotated[
     str | None,
     typer.Option(
@@ -52,28 +52,48 @@ def doctor(
     if corpus is not None:
         look_at_download(corpus, located(data or root), set_)
     address = located(root)
-    run_options(root=address, device=device)
     login, has_key = server_login()
-    found = [
-        checkup.check_python(),
-        *checkup.check_packages(),
-        checkup.check_device(device),
-        checkup.check_memory(),
-        *checkup.check_root(address, NEEDED_BYTES),
-        *check_server(server_of_deployments(), login, has_key=has_key),
-    ]
-    if "://" in address and any(row.what == "root" and row.verdict == "bad" for row in found):
-        end(show(found))  # which corpus it is about is written there
-    if data is None and recall_run(address) is None:
+    server = check_server(server_of_deployments(), login, has_key=has_key)
+    found = [checkup.check_python(), *checkup.check_packages(), checkup.check_device(device)]
+    if "://" in address:
+        look = checkup.check_root(address, 0)
+        if any(row.verdict == "bad" for row in look):
+            end(show([*found, *look, *server]))  # which corpus it is about is written there
+    is_named = data is not None or recall_run(address) is not None
+    config, where = change(named(recipe or "atomic"), set_), {"device": device}
+    if is_named:
+        config, where = asked(root, data, recipe, set_, device)
+    options = run_options(root=address, **where)
+    found += [*machine_findings(config, options), *server]
+    if not is_named:
         below = roots_below(root)
         hint = f", or give the --root of a run{below}" if below else ""
         found.append(
             checkup.HealthFinding("data root", "a download", "not named", "note", f"name it with --data{hint}")
         )
     else:
-        config, where = asked(root, data, recipe, set_, device)
         found += checkup.check_corpus(where["data_root"], config.ingest) + check_weights(config)
     end(show(found))
+
+
+def machine_findings(config: PipelineConfig, options: RunOptions) -> "list[HealthFinding]":
+    """Show what every stage needs, as `plan` does, and compare it with this machine; fewer processes need less."""
+    from trajpilot_core.doctor import checks as checkup
+
+    try:
+        stated = needs_of_run(config, options)
+    except InputError:  # the device is not there, as its own check says
+        options = options.replace(device="cpu")
+        stated = needs_of_run(config, options)
+    show_needs(Console(), stated)
+    stated = needs_of_run(config, options.replace(workers=1))
+    is_known = not stated.sizes.assumed
+    left = stated.of([name for name, found in outputs(options).items() if found is None])
+    return [
+        checkup.check_memory(stated),
+        *checkup.check_gpu_memory(stated, options.device),
+        *checkup.check_root(options.root, left.disk(), stated.at(), is_known=is_known),
+    ]
 
 
 def look_at_download(corpus: str, folder: str, changes: list[str]) -> NoReturn:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from deployments.cli.needs import show_planned
 from deployments.cli.options import (
     Device,
     Force,
@@ -98,7 +99,9 @@ def plan(
     why = [row.why if row.asked else f"not asked for; {row.why}" for row in rows]
     cells = [(row.stage, coloured(row.state), *numbers_of(row), text) for row, text in zip(rows, why, strict=True)]
     console = Console()
+    todo = [row.stage for row in rows if row.asked and row.compute != 0]
     show(console, columns, cells, f"plan for {root}")
+    show_planned(console, todo, config, options, {row.stage: row.current for row in rows})
     say(console, total([row for row in rows if row.asked], options.root))
 
 

@@ -12,6 +12,7 @@ from deployments.cli.options import (
     Device,
     Force,
     From,
+    IgnoreNeeds,
     MaxRejects,
     Only,
     Recipe,
@@ -56,6 +57,7 @@ def run(
     max_rejects: MaxRejects = 0.1,
     at_once: AtOnce = None,
     checkpoint_s: CheckpointS = 60.0,
+    ignore_needs: IgnoreNeeds = False,
     compile_models: CompileModels = False,
 ) -> None:
     """Run the pipeline on your own download; what is fresh is reused."""
@@ -71,6 +73,7 @@ def run(
         stages_at_once=at_once,
         device=device,
         checkpoint_s=checkpoint_s,
+        ignore_needs=ignore_needs,
         compile_models=compile_models,
         max_reject_ratio=max_rejects,
     )
@@ -86,6 +89,7 @@ def demo(
     force: Force = [],  # noqa: B006
     workers: Workers = 2,
     at_once: AtOnce = None,
+    ignore_needs: IgnoreNeeds = False,
 ) -> None:
     """Simulate a world and run the whole pipeline on it, offline."""
     if world not in WORLDS:
@@ -101,6 +105,7 @@ def demo(
         force=force,
         workers=workers,
         stages_at_once=at_once,
+        ignore_needs=ignore_needs,
         max_reject_ratio=DELIBERATE,
     )
     spec = corpus_of_layout(simulated.layout)

@@ -233,6 +233,18 @@ def test_plan_counts_what_is_asked_for_only(made: tuple[Path, Path]) -> None:
         ask("plan", "--root", root, "--only", "cooking")
 
 
+def test_plan_and_doctor_show_what_the_stages_need_that_would_compute(made: tuple[Path, Path]) -> None:
+    _, root = made
+    forced = ask("plan", "--root", root, "--force", "ingest", "--only", "ingest").stdout
+    assert "what each stage needs at most" in forced
+    assert "less with ingest.max_horizon" in forced
+    assert "free here: " in forced
+    assert "needs at most" not in ask("plan", "--root", root, "--only", "ingest").stdout
+    looked = ask("doctor", "--root", root).stdout
+    assert all(f"│ {name} " in looked for name in ("ingest", "predictor", "report"))
+    assert "(feature width, text width as in the paper's corpus" in looked
+
+
 def test_a_touched_and_a_gone_video_are_named(made: tuple[Path, Path]) -> None:
     corpus, root = made
     video = corpus / "takes/train_1/frame_aligned_videos/downscaled/448/aria02_214-1.mp4"

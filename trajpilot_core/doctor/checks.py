@@ -20,7 +20,10 @@ from trajpilot_core.corpora.base import Listing
 from trajpilot_core.corpora.formats.folders import Folders
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.spec import CorpusSpec
-from trajpilot_core.engine.resolve import resolve_device
+from trajpilot_core.engine.capacity import free_memory
+from trajpilot_core.engine.needs import Need, size_text
+from trajpilot_core.engine.planning.stated import StatedNeeds
+from trajpilot_core.engine.resolve import gpu_number, resolve_device
 from trajpilot_core.errors import InputError, StoreError, StoreIOError
 from trajpilot_core.store.corpus_files import Corpus, open_corpus
 from trajpilot_core.store.files import open_folder
@@ -30,8 +33,6 @@ HealthVerdict = Literal["ok", "note", "bad"]
 PROJECT = "trajpilot"
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 PYTHON = (3, 11)
-MEMORY_BYTES = 3 * 10**9
-"""What the demo needs; the models of the paper need more, on a GPU."""
 VIDEO = ".mp4"
 NAMED = 3
 """Missing things that are named."""
@@ -115,36 +116,76 @@ def check_device(device: str) -> HealthFinding:
 
 def gpus() -> str:
     """State what the driver shows."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return "no driver"
-    asked = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader"]
     try:
-        done = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=30)
+        return "; ".join(asked_driver("name,memory.total")) or "no driver"
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"the driver does not answer ({type(error).__name__})"
-    found = "; ".join(line.strip() for line in done.stdout.splitlines() if line.strip())
-    return found if done.returncode == 0 and found else "no driver"
 
 
-def check_memory() -> HealthFinding:
-    """Look at the memory that is free."""
-    expected = f">= {MEMORY_BYTES / 1e9:.0f} GB free"
-    listing = Path("/proc/meminfo")
-    if not listing.exists():
-        return HealthFinding("memory", expected, "this system does not say", "note")
-    lines = dict(line.split(":", 1) for line in listing.read_text().splitlines() if ":" in line)
-    free = int(lines.get("MemAvailable", "0 kB").split()[0]) * 1024
-    todo = "end other programs, or use a smaller recipe" if free < MEMORY_BYTES else ""
-    return HealthFinding("memory", expected, f"{free / 1e9:.1f} GB", "note" if todo else "ok", todo)
+def asked_driver(fields: str, form: str = "") -> list[str]:
+    """Return what nvidia-smi says of every GPU, a line each; nothing without a driver.
+
+    Args:
+        fields: as its option `--query-gpu` names them.
+        form: further forms of its option `--format`.
+    """
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    asked = [tool, f"--query-gpu={fields}", f"--format=csv,noheader{form}"]
+    done = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=30)
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
 
 
-def check_root(address: str, needed_bytes: int) -> list[HealthFinding]:
+def check_memory(stated: StatedNeeds) -> HealthFinding:
+    """Look at the memory that is free, against the stage that needs most of it.
+
+    Args:
+        stated: what the stages need with one process at a time: where more do not fit, a stage uses fewer.
+    """
+    return _compared("memory", *stated.most("host"), free_memory(), stated)
+
+
+def check_gpu_memory(stated: StatedNeeds, device: str) -> list[HealthFinding]:
+    """Look at the memory of the GPU that a run would use, against the stage that needs most; nothing on a CPU."""
+    stage, need = stated.most("device")
+    return [_compared("GPU memory", stage, need, gpu_memory(device), stated)] if need.bytes else []
+
+
+def _compared(what: str, stage: str, need: Need, found: int | None, stated: StatedNeeds) -> HealthFinding:
+    """Compare; what is less stops a run only where the sizes are known, not taken from the paper."""
+    expected = f">= {size_text(need.bytes)} for {stage}{stated.at()}"
+    if found is None:
+        return HealthFinding(what, expected, "this system does not say", "note")
+    if need.bytes <= found:
+        return HealthFinding(what, expected, size_text(found), "ok")
+    names = " or ".join(f"--set {name}" for name in need.lower if not name.startswith("--"))
+    todo = (
+        f"ask for less with {names}, or use another machine" if names else "end other programs, or use another machine"
+    )
+    return HealthFinding(what, expected, size_text(found), "note" if stated.sizes.assumed else "bad", todo)
+
+
+def gpu_memory(device: str) -> int | None:
+    """Return the bytes of memory of a GPU as the driver lists them; None where it does not.
+
+    Args:
+        device: `cuda` or `cuda:<number>`.
+    """
+    listed = asked_driver("memory.total", ",nounits")
+    number = gpu_number(device)
+    found = listed[number] if number < len(listed) else ""
+    return int(found) << 20 if found.isdigit() else None
+
+
+def check_root(address: str, needed_bytes: int, at: str = "", *, is_known: bool = True) -> list[HealthFinding]:
     """Look at the folder that a run writes to: room, permission, and who else is at it.
 
     Args:
         address: it need not exist yet; of an object store nothing is known but that it answers.
-        needed_bytes: what a run asks for before it starts.
+        needed_bytes: what a run still writes.
+        at: at which sizes, as it is shown.
+        is_known: those are the corpus's own; else too little room is noted and stops nothing.
     """
     if "://" in address:
         try:
@@ -159,9 +200,9 @@ def check_root(address: str, needed_bytes: int) -> list[HealthFinding]:
     found = [
         HealthFinding(
             "disk",
-            f">= {needed_bytes / 1e9:.1f} GB under {root}",
+            f">= {needed_bytes / 1e9:.1f} GB under {root}{at}",
             f"{free / 1e9:.1f} GB",
-            "ok" if room else "bad",
+            "ok" if room else "bad" if is_known else "note",
             "" if room else f"free some, `{command('gc', '--root', shown(root))}` for one, or choose another --root",
         )
     ]

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 MEMORY_OF_A_STAGE = 16 * 10**9
-"""Bytes of host memory that no stage exceeds at the size of the paper's corpus."""
+"""Bytes of host memory that no stage exceeds at the size of the paper's corpus, with the models on a GPU."""
 LIMITS, LISTING = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 UNKNOWN_MEMORY = 0
 """Where the system does not report it, one stage runs at a time."""
@@ -37,6 +37,20 @@ def usable_memory(listing: Path = LISTING, limits: Path = LIMITS) -> int:
     free = next((int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"), UNKNOWN_MEMORY)
     limit = _words(limits / "memory.max")
     return min(free, int(limit[0])) if limit and limit[0].isdigit() else free
+
+
+def free_memory(listing: Path = LISTING, limits: Path = LIMITS) -> int | None:
+    """Return the bytes of memory that new work may take; None where the system does not report it.
+
+    Of a container (cgroup v2) that is its limit less what its processes hold: what it caches of files can be dropped.
+    """
+    free = usable_memory(listing, limits)
+    if free == UNKNOWN_MEMORY:
+        return None
+    limit, held = _words(limits / "memory.max"), _words(limits / "memory.stat")
+    if not (limit and limit[0].isdigit() and "anon" in held):
+        return free
+    return min(free, max(0, int(limit[0]) - int(held[held.index("anon") + 1])))
 
 
 def _words(path: Path) -> list[str]:

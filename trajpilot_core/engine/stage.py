@@ -18,6 +18,8 @@ from pydantic import JsonValue
 from schemas.base import Record, canonical_json
 from schemas.config import PipelineConfig
 from schemas.rejects import Reject
+from trajpilot_core.engine.needs import Needs, NeedsMachine
+from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.tensors import Models, Tensors
 
@@ -210,6 +212,9 @@ class Stage(Generic[Config]):
     """Own settings that enter no key of a shard: which shards there are, and their sources, say all of them."""
     completed: Callable[[PipelineConfig], Config] | None = None
     """(all settings) -> its own, where part of them follows from those of other stages; else they stand as they are."""
+    needs: Callable[[CorpusSizes, Config, NeedsMachine], Needs] | None = None
+    """What it needs at most at sizes at hand, under its own config, on a machine; it is checked before it begins.
+    None: nothing that a machine could lack."""
 
     def __post_init__(self) -> None:
         if settings_field(self.config) is None:

@@ -13,6 +13,7 @@ from trajpilot_core.data.contributions import Contributions, part_of
 from trajpilot_core.data.cross_fitting import E_TAU, Chain, chains, draw_folds, model_key
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import TrainingError
+from trajpilot_core.stages.needs_of_trainings import alignment_needs
 
 if TYPE_CHECKING:
     from trajpilot_core.data.planning import MotionData
@@ -130,6 +131,7 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     uses_gpu=True,
+    needs=alignment_needs,
     conclude=conclude,
     outside_shards=("seeds", "folds", "holdout_share", "fold_share", "fold_seed"),
 )

@@ -10,13 +10,19 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
 from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
 from trajpilot_core.data.cross_fitting import noted_fitted
+from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
+from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
+from trajpilot_core.stages import needs_of_trainings as part
 
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.ceiling import ExactCeilings
     from trajpilot_core.evaluation.prediction_arrays import Predictions
 
+ROW_BYTES, ROW_DISK = 250, 45
+"""Of one row of the predictions (a window's position, a row of the tables, a seed), in memory at the peak of scoring
+and on disk. Measured: 180 and 37."""
 FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
 VERSION = 4  # raise when the numbers that this stage writes change
@@ -25,6 +31,26 @@ VERSION = 4  # raise when the numbers that this stage writes change
 def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
     """Name the file by which a simulated corpus describes itself; recorded ones have none, which is an input too."""
     return [Source("", files=("world.json",))]
+
+
+def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> Needs:
+    """State what answering and scoring the test windows needs: the predictions of every row, and one seed's models."""
+    from trajpilot_core.methods import METHODS
+
+    test, scorer = sizes.windows.get("test", 0), sizes.config.scorer
+    positions = sizes.positions * test // max(1, sizes.all_windows)
+    rows = positions * len(METHODS) * len(sizes.config.alignment.seeds)
+    models = part.planning_tensors(sizes) + part.view_bytes(sizes)
+    at_once = min(part.WINDOWS_AT_ONCE, sizes.of_a_horizon("test"))
+    work = part.candidate_bytes(sizes, scorer, at_once, part.ANSWERED) + part.retrieval_bytes(sizes)
+    if scorer.plus is not None:
+        models += part.statistics_bytes(sizes) + part.plus_answers(sizes)
+        work = max(work, part.effects_bytes(sizes))
+    scored, disk = ROW_BYTES * rows, Need(ROW_DISK * rows)
+    if machine.is_gpu:
+        on_gpu = Need(part.GPU_PROCESS + models + work, ("scorer.candidates",))
+        return Needs(Need(part.after_loading(sizes, part.GPU_PROCESS + scored)), on_gpu, disk)
+    return Needs(Need(part.after_loading(sizes, models + work + scored), ("scorer.candidates",)), disk=disk)
 
 
 def run(work: Work[EvaluationConfig]) -> None:
@@ -172,5 +198,6 @@ STAGE = Stage(
     version=VERSION,
     summary="Predicts every row on the test windows, scores it with intervals over takes, and checks the result",
     uses_gpu=True,
+    needs=needs,
     output=Output("test windows", "metrics", ("pooling", "n_windows"), scored_windows),
 )

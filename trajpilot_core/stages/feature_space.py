@@ -16,6 +16,7 @@ from schemas.observation import HeadMotions, features_schema, motions_schema
 from schemas.world import WorldConfig
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import WorldError
+from trajpilot_core.stages import features, ingest
 
 if TYPE_CHECKING:
     from trajpilot_core.encoders.video.embed import Embedder
@@ -147,6 +148,7 @@ TABLES = Stage(
     version=VERSION,
     summary="draw the tables and the head motion of a simulated world, without files",
     sources=table_sources,
+    needs=ingest.needs,
 )
 FEATURES = Stage(
     name="feature_space_features",
@@ -157,5 +159,6 @@ FEATURES = Stage(
     version=VERSION,
     summary="encode frames that a still head sees in a simulated world",
     sources=feature_sources,
+    needs=features.needs,
     uses_gpu=True,
 )

@@ -14,8 +14,11 @@ from schemas.arrow import rows_of
 from schemas.config import FeatureConfig
 from schemas.observation import features_schema
 from schemas.rejects import Reject, RejectCode, reject
+from schemas.vjepa import PATCH_PX, TUBELET, VJEPA_SIZES, n_parameters
 from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.encoders.video.registry import video_encoder_files
+from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
+from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from trajpilot_core.video.isolate import Event
 
 NAME, VERSION = "features", 1
+TORCH, DECODER = 300 * MB, 120 * MB
+"""Anonymous memory of a process with torch, and of a decoder. Measured: 280 MB, and 30 MB with videos of 448 px."""
 AHEAD = 2
 """Batches of decoded clips that may wait for the encoder."""
 
@@ -36,6 +41,26 @@ def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
         Source(take.take_id, (take.video, *weights), {"fps": take.fps, "segments": segments.get(take.take_id, [])})
         for take in takes
     ]
+
+
+def needs(sizes: CorpusSizes, cfg: FeatureConfig, machine: NeedsMachine) -> Needs:
+    """State what the decoders, the clips on their way and the encoder need; of a batch that does not fit a GPU, half.
+
+    So a GPU must have room for the weights and one clip. On a CPU the whole batch is counted, in fp32.
+    """
+    size = VJEPA_SIZES[cfg.model]
+    clip = 3 * cfg.n_frames * cfg.size_px**2
+    tokens = cfg.n_frames // TUBELET * (cfg.size_px // PATCH_PX) ** 2
+    activations = tokens * (2 * size.hidden + 9 * size.width) + 2 * clip
+    weights = n_parameters(cfg.model, "2.1")
+    clips = (AHEAD * cfg.batch + 2 * machine.workers + 2 * cfg.batch) * clip
+    host = TORCH + machine.workers * DECODER + clips + sizes.segments * 700
+    disk = Need(2 * (2 * sizes.segments * sizes.feature_numbers) + sizes.takes * 12_000)  # with the pack
+    if machine.is_gpu:
+        number = 4 if cfg.precision == "fp32" else 2
+        gpu = 1_000 * MB + number * weights + 4 * activations
+        return Needs(Need(host + 1_000 * MB, ("--workers", "features.batch")), Need(gpu, ("features.model",)), disk)
+    return Needs(Need(host + 4 * (weights + cfg.batch * activations), ("features.batch",)), disk=disk)
 
 
 @dataclass
@@ -208,6 +233,7 @@ STAGE = Stage(
     shard_by="take",
     sources=sources,
     pure_sources=True,
+    needs=needs,
     uses_gpu=True,
     video_s=covered_s,
     output=Output("segments", "features", ("segment_id",)),

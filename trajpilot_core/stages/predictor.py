@@ -13,6 +13,7 @@ from trajpilot_core.data.contributions import Contributions, folds_of, horizons_
 from trajpilot_core.data.cross_fitting import E_TAU, VARIANTS, Chain, chains, model_key, seeds_of, variants_of
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import TrainingError
+from trajpilot_core.stages.needs_of_trainings import predictor_needs
 
 if TYPE_CHECKING:
     from trajpilot_core.data.cross_fitting import Chain
@@ -186,5 +187,6 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     uses_gpu=True,
+    needs=predictor_needs,
     conclude=conclude,
 )

@@ -6,6 +6,8 @@ from functools import partial
 from schemas.config import PipelineConfig, ReportConfig
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
+from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
+from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 
 VERSION = 4  # raise when what this stage writes changes
@@ -44,6 +46,12 @@ def sources(inputs: Inputs, cfg: ReportConfig, data_root: str) -> list[Source]:
     return [Source("", tuple(sorted(video_files(draw_gallery(inputs, cfg), inputs).values())))]
 
 
+def needs(sizes: CorpusSizes, cfg: ReportConfig, machine: NeedsMachine) -> Needs:
+    """State what the figures read: takes, segments and motions as objects, and the outcomes of the test windows."""
+    host = 150 * MB + sizes.segments * 3_000 + sizes.all_windows * 700 + machine.workers * 80 * MB
+    return Needs(Need(host, ("report.examples",)), disk=Need(20 * MB))
+
+
 def run(work: Work[ReportConfig], stages: Sequence[AnyStage]) -> None:
     """Build the report; see `trajpilot_core.report` for the parts.
 
@@ -75,4 +83,5 @@ def report_on(stages: Sequence[AnyStage]) -> Stage[ReportConfig]:
         completed=completed,
         sources=sources,
         pure_sources=True,
+        needs=needs,
     )

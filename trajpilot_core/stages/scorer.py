@@ -10,6 +10,7 @@ from trajpilot_core.data.contributions import Contributions, folds_of, horizons_
 from trajpilot_core.data.cross_fitting import seeds_of
 from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.stages.needs_of_trainings import scorer_needs
 
 VERSION = 7  # raise when the numbers that this stage writes change
 TAKES_GIVE = ("segments", "windows", "motions", "features")
@@ -113,5 +114,6 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     uses_gpu=True,
+    needs=scorer_needs,
     conclude=conclude,
 )

@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import egoexo_fixture as egoexo
@@ -23,6 +24,9 @@ from trajpilot_core.doctor.weights import (
 )
 from trajpilot_core.encoders.video import registry
 from trajpilot_core.engine import resolve
+from trajpilot_core.engine.needs import Need, Needs
+from trajpilot_core.engine.planning.stated import StatedNeeds
+from trajpilot_core.engine.sizes import paper_sizes
 from trajpilot_core.store.lock import root_lock
 
 SMALL = IngestConfig(dev_min=1)
@@ -184,10 +188,27 @@ def test_the_folder_of_a_text_encoder_is_looked_at_for_weights_and_tokenizer(tmp
     assert check_text_weights(on_hub).verdict == "note"
 
 
-def test_memory_is_read_and_little_of_it_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def stated(host: int, device: int = 0, assumed: tuple[str, ...] = ()) -> StatedNeeds:
+    """One stage that needs so much."""
+    sizes = replace(paper_sizes(PipelineConfig()), assumed=assumed)
+    return StatedNeeds({"scorer": Needs(Need(host, ("scorer.candidates", "--workers")), Need(device))}, sizes)
+
+
+def test_memory_is_read_and_held_against_what_the_stages_state() -> None:
     if not os.path.exists("/proc/meminfo"):  # noqa: PTH110
         pytest.skip("this system does not say")
-    monkeypatch.setattr(checks, "MEMORY_BYTES", 1)
-    assert checks.check_memory().verdict == "ok"
-    monkeypatch.setattr(checks, "MEMORY_BYTES", 10**18)
-    assert checks.check_memory().verdict == "note"
+    assert checks.check_memory(stated(1)).verdict == "ok"
+    short = checks.check_memory(stated(10**18))
+    assert (short.verdict, short.expected) == ("bad", ">= 1000000000.0 GB for scorer")
+    assert short.todo == "ask for less with --set scorer.candidates, or use another machine"
+    assumed = checks.check_memory(stated(10**18, assumed=("segments",)))
+    assert (assumed.verdict, assumed.expected) == ("note", ">= 1000000000.0 GB for scorer, at the paper's sizes")
+
+
+def test_the_memory_of_the_gpu_is_held_against_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checks.check_gpu_memory(stated(1), "cpu") == []
+    monkeypatch.setattr(checks, "asked_driver", lambda fields, form: ["24000", "80000"])
+    assert checks.check_gpu_memory(stated(1, 20 * 10**9), "cuda")[0].verdict == "ok"
+    assert checks.check_gpu_memory(stated(1, 30 * 10**9), "cuda")[0].verdict == "bad"
+    assert checks.check_gpu_memory(stated(1, 30 * 10**9), "cuda:1")[0].verdict == "ok"
+    assert checks.check_gpu_memory(stated(1, 30 * 10**9), "cuda:2")[0].verdict == "note"

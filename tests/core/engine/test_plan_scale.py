@@ -27,7 +27,7 @@ class Answer(NamedTuple):
     """What a command said and what it cost."""
 
     rows: dict[str, list[str]]
-    """Stage -> the other cells of its row."""
+    """Stage -> the other cells of its row in the first table."""
     last: str
     cpu_s: float
     loaded: list[str]
@@ -45,7 +45,7 @@ def ask(arguments: list[str]) -> Answer:
     cpu_s, *loaded = done.stderr.split()
     lines = done.stdout.strip().splitlines()
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if line.startswith("│")]
-    return Answer({row[0]: row[1:] for row in cells}, lines[-1], float(cpu_s), loaded)
+    return Answer({row[0]: row[1:] for row in reversed(cells)}, lines[-1], float(cpu_s), loaded)
 
 
 def check(answer: Answer) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from schemas.artifacts import UnitSources
 from schemas.config import PipelineConfig, RunOptions
 from schemas.groups import ShardGroup
+from trajpilot_core.engine.execution.admission import admitted
 from trajpilot_core.engine.execution.compute import ComputeContext, compute_shards
 from trajpilot_core.engine.execution.outcome import units_lost
 from trajpilot_core.engine.execution.scratch import scratch_folder
@@ -190,6 +191,7 @@ def compute_group(
         digest_of = digests(inventory, paths_of(resolved), workers=run.workers, rehash=False)
         work = key_stage(resolved, digest_of)
         same = frozenset(shard for shard, key in work.shard_keys.items() if group.shards[shard] == key)
+        run = admitted(work, folder, config, run)
         scratch = scratch_folder(run, f"{stage.name}-{secrets.token_hex(8)}")
         job = ComputeContext(folder, inventory, digest_of, run, progress, forced=False, scratch=scratch)
         outcome = _compute_missing(_narrow(work, same), job, clock)
