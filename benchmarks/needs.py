@@ -27,7 +27,7 @@ from trajpilot_core.stages import STAGES
 from trajpilot_core.store.files import open_folder
 
 CHECKOUT = Path(__file__).parents[1]
-MEASURED = ("text_bank", "alignment", "predictor", "scorer", "evaluation", "report")
+MEASURED = ("text_bank", "alignment", "predictor", "label_effects", "scorer", "evaluation", "report")
 SHAPES = {
     "tiny": StoreShape(takes=30, segments=12, labels=40, feature_width=64, text_width=32),
     "small": StoreShape(takes=60, segments=40, labels=500, feature_width=64, text_width=64),

@@ -45,7 +45,7 @@ def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> N
     work = part.candidate_bytes(sizes, scorer, at_once, part.ANSWERED) + part.retrieval_bytes(sizes)
     if scorer.plus is not None:
         models += part.statistics_bytes(sizes) + part.plus_answers(sizes)
-        work = max(work, part.effects_bytes(sizes))
+        work = max(work, part.likeness_bytes(sizes))
     scored, disk = ROW_BYTES * rows, Need(ROW_DISK * rows)
     if machine.is_gpu:
         on_gpu = Need(part.GPU_PROCESS + models + work, ("scorer.candidates",))

@@ -10,6 +10,7 @@ from schemas.training import ScorerConfig, ScorerPlusConfig
 from trajpilot_core.data.contributions import Contributions, folds_of, part_of
 from trajpilot_core.data.cross_fitting import chains
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.stages.needs_of_trainings import label_effects_needs
 from trajpilot_core.store.tensors import Tensors
 
 VERSION = 1  # raise when the numbers that this stage writes change
@@ -83,4 +84,5 @@ STAGE = Stage(
     conclude=conclude,
     outside_shards=tuple(name for name in ScorerConfig.model_fields if name != "plus"),
     completed=completed,
+    needs=label_effects_needs,
 )

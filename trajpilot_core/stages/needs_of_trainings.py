@@ -255,7 +255,8 @@ def scorer_needs(sizes: CorpusSizes, cfg: ScorerConfig, machine: NeedsMachine) -
     }
     if cfg.plus is not None:
         tensors += n_chains(sizes.config.alignment) * statistics_bytes(sizes)
-        phases["scorer.plus=null"] = max(effects_bytes(sizes), plus_step(sizes, min(train, cfg.plus.train.batch)))
+        step = plus_step(sizes, min(train, cfg.plus.train.batch))
+        phases["scorer.plus=null"] = max(likeness_bytes(sizes), step)
     lower = max(phases, key=lambda name: phases[name])
     models = (2 + len(cfg.ablations)) * len(sizes.config.alignment.seeds) * FLOAT * scorer_parameters(sizes, cfg)
     peak = tensors + phases[lower]
@@ -266,6 +267,18 @@ def scorer_needs(sizes: CorpusSizes, cfg: ScorerConfig, machine: NeedsMachine) -
     if machine.is_gpu:
         return Needs(Need(after_loading(sizes, GPU_PROCESS)), Need(GPU_PROCESS + peak, (lower,)), **disks)
     return Needs(Need(after_loading(sizes, peak), (lower,)), **disks)
+
+
+def label_effects_needs(sizes: CorpusSizes, cfg: ScorerConfig, machine: NeedsMachine) -> Needs:
+    """State what fitting the effects of labels and takes needs; chains follow one another."""
+    if cfg.plus is None:
+        return Needs(Need(TORCH_PROCESS))
+    directions = cfg.plus.motion_directions + cfg.plus.look_directions + cfg.plus.recognition_directions
+    disk = Need(n_chains(sizes.config.alignment) * FLOAT * (sizes.labels + sizes.takes) * directions)
+    lower, peak = ("scorer.plus=null",), planning_tensors(sizes) + effects_bytes(sizes)
+    if machine.is_gpu:
+        return Needs(Need(after_loading(sizes, GPU_PROCESS)), Need(GPU_PROCESS + peak, lower), disk=disk)
+    return Needs(Need(after_loading(sizes, peak), lower), disk=disk)
 
 
 def query_counts(sizes: CorpusSizes, cfg: ScorerConfig) -> tuple[int, int]:
@@ -333,10 +346,15 @@ def statistics_bytes(sizes: CorpusSizes) -> int:
 
 
 def effects_bytes(sizes: CorpusSizes) -> int:
-    """Return what the random effects of features and motions take, and then the tables of labels by labels."""
+    """Return what fitting the random effects of features and motions of one chain takes."""
     width = sizes.feature_width + MOTIONS * DOF
     segments = sizes.segments * sizes.windows.get("train", 0) // max(1, sizes.all_windows)
-    return max(EFFECTS * segments * width + 8 * DOUBLE * width**2, 6 * FLOAT * sizes.labels**2)
+    return EFFECTS * segments * width + 8 * DOUBLE * width**2
+
+
+def likeness_bytes(sizes: CorpusSizes) -> int:
+    """Return what making the statistics of one chain of its effects takes: six tables of labels by labels."""
+    return 6 * FLOAT * sizes.labels**2
 
 
 def plus_step(sizes: CorpusSizes, batch: int) -> int:
