@@ -2,6 +2,7 @@
 # make test   the same with the test tools (requirements-dev.lock), passes the tests
 # make stack-test   the stack of docker-compose.yml as processes, with PostgreSQL and a browser
 # make soak   failing disks, 150 kills of the stages by countdown and 30 of whole runs; goes on where it was interrupted
+# make rehearse   a store of the paper's size through every stage after features: docs/scale.md
 # make stack-kills  kills parts of that stack in the middle of runs and checks what recovery makes of it
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 ROOT ?= runs/demo
 PACKAGES := schemas trajpilot_core tasks flows deployments
 
-.PHONY: demo test soak stack-test stack-kills check format lock clean demo-clean benchmarks
+.PHONY: demo test soak stack-test stack-kills check format lock clean demo-clean benchmarks rehearse
 
 $(VENV)/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python >= 3.11 is needed, found {v.major}.{v.minor}; set PYTHON=/path/to/python3.11")'
@@ -88,6 +89,12 @@ benchmarks: $(VENV)/installed
 	$(BIN)/python benchmarks/video.py --folder runs/benchmarks
 	$(BIN)/python benchmarks/retrieval.py
 	$(BIN)/python benchmarks/needs.py --folder runs/benchmarks/needs
+
+# Needs 24 GiB of memory and 40 GB of disk; SHARE=0.05 is a twentieth of the paper's size.
+SHARE ?= 1
+RECIPE ?= atomic
+rehearse: $(VENV)/installed
+	$(BIN)/python -m benchmarks.rehearsal --recipe $(RECIPE) --share $(SHARE) --json runs/rehearsal.json --folder runs/rehearsal
 
 # Never touches artifacts.
 clean:

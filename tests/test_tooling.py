@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 NAMES = ("requirements.lock", "requirements-dev.lock")
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
 STAMPS = {
-    "installed": ("demo", "benchmarks"),
+    "installed": ("demo", "benchmarks", "rehearse"),
     "installed-dev": ("test", "check", "format", "soak", "stack-test", "stack-kills"),
 }
 

@@ -1,0 +1,84 @@
+"""Build a store of the paper's size, run every stage after features, print what each took and would take on a GPU.
+
+Two cores, 24 GiB of memory and 40 GB of disk are enough for the whole; figures marked `derived` are arithmetic.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.rehearsal.accelerator import Card, needs
+from benchmarks.rehearsal.ends import ENDS
+from benchmarks.rehearsal.runner import Measured, PartFailed, Place, run_part
+from benchmarks.rehearsal.settings import parts_of
+from benchmarks.rehearsal.sizes import PAPER
+from benchmarks.rehearsal.steps import predictor_step
+from benchmarks.rehearsal.table import derived_table, load, measured_table, save
+from deployments.recipes import RECIPES, recipe
+
+GAP = "\n\n"
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rehearsal", description=__doc__)
+    parser.add_argument("--recipe", default="atomic", choices=sorted(RECIPES))
+    parser.add_argument("--share", type=float, default=1.0, help="of the paper's takes, segments and labels")
+    parser.add_argument("--folder", type=Path, default=None, help="where the store lies; default: one that is deleted")
+    parser.add_argument("--parts", nargs="*", default=None, help="run these alone; what they read must lie there")
+    parser.add_argument("--ends", nargs="*", default=None, metavar="END", help="run these ends, all if none is named")
+    parser.add_argument("--steps", type=int, nargs="*", help="time steps of the real predictor on so many windows")
+    parser.add_argument("--workers", type=int, default=2, help="trainings at a time")
+    parser.add_argument("--json", type=Path, default=None, help="write the figures there")
+    parser.add_argument("--against", type=Path, default=None, help="figures of a smaller size, for the growth")
+    parser.add_argument("--tflops", type=float, default=989.0, help="of a GPU in bf16; default: an H100's or H200's")
+    parser.add_argument("--fp32-tflops", type=float, default=67.0, help="of that GPU in fp32")
+    parser.add_argument("--utilisation", type=float, default=0.4, help="share of either that is reached")
+    parser.add_argument("--memory-gib", type=float, default=80.0, help="of that GPU")
+    return parser.parse_args()
+
+
+def run(options: argparse.Namespace, folder: Path) -> None:
+    """Run what was asked for and print it."""
+
+    def seen(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    if options.ends is not None:
+        for name in options.ends or ENDS:
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            print(f"{name}: {ENDS[name](folder / name, seen)}", flush=True)
+        return
+    config = recipe(options.recipe)
+    if options.steps:
+        for windows in options.steps:
+            print(f"{predictor_step(config, windows)} (measured)", flush=True)
+        return
+    place = Place(folder, PAPER.scaled(options.share), options.workers)
+    measured: list[Measured] = []
+    for part in parts_of(config):
+        if options.parts is None or part.name in options.parts:
+            measured += run_part(part, place, seen)
+    small, before = load(options.against) if options.against else (place.sizes, [])
+    card = Card(options.tflops, options.fp32_tflops, options.utilisation, options.memory_gib)
+    asked = needs(config, PAPER)
+    print(measured_table(measured, before, place.sizes.segments / small.segments), derived_table(asked, card), sep=GAP)
+    if options.json:
+        save(options.json, options.recipe, place.sizes, measured, asked, card)
+
+
+def main() -> None:
+    options = arguments()
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="rehearsal-"))
+    try:
+        run(options, folder)
+    except PartFailed as error:
+        sys.exit(str(error))
+    finally:
+        if options.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+main()

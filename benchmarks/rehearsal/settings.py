@@ -1,0 +1,119 @@
+"""What is real and what is cut down: the parts of a rehearsal, each a list of stages under one configuration.
+
+Everything that memory or disk follows is real: takes, segments, windows, labels, features, the 64 candidates of a
+query. Trainings last one epoch; models are narrow where only arithmetic follows their width. The stages up to the
+scorer run twice: at the real width of the text space, and in a narrow one on the way to the evaluation, which ranks
+every label at every step of every test window for every row.
+"""
+
+from typing import NamedTuple
+
+from schemas.config import PipelineConfig
+from schemas.training import TrainConfig
+from trajpilot_core.stages import STAGES
+
+TEXT_WIDTH = 768
+"""Of EgoVLPv2."""
+NARROW_TEXT = 64
+QUERIES_PER_HORIZON = 1_024
+MARGIN = 1.15
+"""Queries are sampled over all horizons together: so many more, that each horizon has enough."""
+PLUS_QUERIES = 96
+"""Per horizon; one step of Scorer+ each."""
+
+
+class Part(NamedTuple):
+    """Stages that run in one process under one configuration."""
+
+    name: str
+    stages: tuple[str, ...]
+    config: PipelineConfig
+    note: str
+    """What is not as in the recipe."""
+
+
+def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
+    """Return the parts of a rehearsal of `recipe`, in order."""
+    wide, narrow = wide_text(recipe), narrow_text(recipe)
+    return (
+        Part("store", ("ingest", "trajectories", "features"), wide, "sampled, not read: the size is real"),
+        Part("text_bank", ("text_bank",), wide, "the demo's encoder at the real width"),
+        Part("alignment", ("alignment",), wide, "real widths; one chain, one seed, one epoch"),
+        Part("predictor", ("predictor",), wide, "all windows; width 16, batch 256; one chain, one seed, one epoch"),
+        Part(
+            "scorer",
+            ("label_effects", "scorer"),
+            wide,
+            "64 candidates, real text width; few queries, width 32, one epoch",
+        ),
+        Part(
+            "scorer_plus", ("label_effects", "scorer"), with_plus(wide), "real labels and takes; few queries, one epoch"
+        ),
+        Part(
+            "narrow",
+            ("text_bank", "alignment", "predictor", "label_effects", "scorer"),
+            narrow,
+            "the way to the evaluation",
+        ),
+        Part("evaluation", ("evaluation",), narrow, "all test windows; narrow text, 8 candidates, no Scorer+"),
+        Part("report", ("report",), narrow, "no frames"),
+    )
+
+
+def short(train: TrainConfig, batch: int | None = None) -> TrainConfig:
+    """Return one epoch of a training."""
+    return train.replace(epochs=1, patience=None, batch=batch or train.batch)
+
+
+def wide_text(recipe: PipelineConfig) -> PipelineConfig:
+    """Return one seed, the cheap mode's chain, one epoch, all real widths but those of predictor and scorer."""
+    predictor = {"width": 16, "layers": 1, "heads": 2, "hidden": 32, "queries": 2}
+    horizons = recipe.ingest.max_horizon - recipe.ingest.min_horizon + 1
+    return recipe.replace(
+        text_bank=recipe.text_bank.replace(encoder="bag_of_words", model=None, bag_width=TEXT_WIDTH),
+        alignment=recipe.alignment.replace(
+            folds=1, fold_share=None, seeds=recipe.alignment.seeds[:1], train=short(recipe.alignment.train)
+        ),
+        predictor=recipe.predictor.replace(**predictor, train=short(recipe.predictor.train, 256)),
+        scorer=recipe.scorer.replace(
+            width=32,
+            max_queries=round(MARGIN * QUERIES_PER_HORIZON * horizons),
+            temperatures=(0.1,),
+            plus=None,
+            train=short(recipe.scorer.train, 128),
+        ),
+        evaluation=recipe.evaluation.replace(shuffles=2),
+        report=recipe.report.replace(frames=False),
+    )
+
+
+def with_plus(wide: PipelineConfig) -> PipelineConfig:
+    """Return settings under which Scorer+ is fitted on few queries; its V x V tables are real."""
+    plus = PipelineConfig().scorer.plus
+    assert plus is not None
+    horizons = wide.ingest.max_horizon - wide.ingest.min_horizon + 1
+    few = plus.replace(effects=plus.effects.replace(steps=1), train=short(plus.train, PLUS_QUERIES))
+    return wide.replace(
+        scorer=wide.scorer.replace(plus=few, max_queries=PLUS_QUERIES * horizons, candidates=8, ablations=())
+    )
+
+
+def narrow_text(recipe: PipelineConfig) -> PipelineConfig:
+    """Return settings under which the evaluation of all test windows is minutes."""
+    wide = wide_text(recipe)
+    aligned = wide.alignment.replace(width=16, layers=1, heads=2, hidden=32)
+    pools = tuple(pool for pool in wide.evaluation.headroom_pools if pool <= 8)
+    return wide.replace(
+        text_bank=wide.text_bank.replace(bag_width=NARROW_TEXT),
+        alignment=aligned,
+        scorer=wide.scorer.replace(candidates=8, prefetch=16),
+        evaluation=wide.evaluation.replace(headroom_pools=pools),
+    )
+
+
+def probe(recipe: PipelineConfig) -> Part:
+    """Return every stage in one process, as small as it goes: for the growth of time and memory alone."""
+    narrow = narrow_text(recipe)
+    few = narrow.scorer.replace(max_queries=600, ablations=())
+    sampled = narrow.evaluation.replace(bootstrap=1_000, shuffles=1)
+    return Part("probe", tuple(STAGES), narrow.replace(scorer=few, evaluation=sampled), "as small as it goes")
