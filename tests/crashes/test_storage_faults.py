@@ -40,7 +40,7 @@ def attempt(root: Path, corpus: Path, plan: Countdown) -> tuple[bool, str]:
 
 @pytest.mark.parametrize(
     ("error", "persistent"),
-    [(errno.EIO, False), (errno.EACCES, True)],
+    [(errno.EIO, False), pytest.param(errno.EACCES, True, marks=pytest.mark.campaign)],
     ids=["one failure", "permission denied"],
 )
 def test_a_fault_at_every_single_operation_is_success_or_one_named_failure(

@@ -88,6 +88,7 @@ def test_every_stage_ran_and_the_report_says_that_it_is_simulated(made: Made) ->
         "text_bank",
         "alignment",
         "predictor",
+        "label_effects",
         "scorer",
         "evaluation",
         "report",

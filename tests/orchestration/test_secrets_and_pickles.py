@@ -21,12 +21,8 @@ from stack_processes import PATIENCE
 from schemas.world import soak_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
-TRAININGS = {
-    "alignment": ("alignment/final-s0",),
-    "predictor": ("predictor/final-s0/traj", "predictor/final-s0/no_traj"),
-    "scorer": ("s0/scorer", "s0/scorer_plus"),
-}
-"""Where the trainings of a stage keep their checkpoints."""
+TRAININGS = {"alignment": (".",), "predictor": (".",), "scorer": ("scorer", "scorer_plus")}
+"""Where a training of a stage keeps its checkpoints, below its folder in scratch."""
 ACTIVE = "iframe, object, embed, form, link, video, img:not([src^=data])"
 """Elements that a report never has."""
 RUN = ("run", "--recipe", "soak", "--max-rejects", "0.6", "--set", "report.examples=6")
@@ -232,8 +228,10 @@ def hostile(path: Path, marker: Path) -> bool:
 
 def plant_scratch(root: Path, stage: str, marker: Path) -> list[Path]:
     """Plant where a training looks for the checkpoint that a broken run left behind."""
-    (key,) = {p.parent.name for p in (root / "artifacts" / stage).glob("*/manifest.json")}
-    places = [root / "scratch" / f"{stage}-{key[:16]}" / job / "checkpoint.safetensors" for job in TRAININGS[stage]]
+    keys = {p.parent.name for p in (root / "artifacts" / stage).glob("shards/*/record.json")}
+    folders = [root / "scratch" / f"{stage}-{key[:16]}" / job for key in sorted(keys) for job in TRAININGS[stage]]
+    assert folders
+    places = [folder / "checkpoint.safetensors" for folder in folders]
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(payload(marker))

@@ -160,7 +160,8 @@ def test_a_stage_ends_at_a_hundred_percent_and_its_table_has_every_figure(stage:
     assert "100%" in shown.open(f"{key}-progress", "Progress")
     text = shown.open(key, "seconds")
     figures = ["rows in", "rows out", "computed", "reused", "seconds"]
-    figures += ["takes removed", "takes per second"] if STAGES[stage].shard_by else []
+    unit = STAGES[stage].shard_by
+    figures += [f"{unit}s removed", f"{unit}s per second"] if unit else []
     assert [figure for figure in figures if figure not in text] == []
     if stage == "ingest":
         assert f"rejected: {RejectCode.NOT_WEARER.value}" in text

@@ -70,7 +70,7 @@ def options(place: tuple[Path, Path]) -> list[str]:
 
 def test_status_of_a_whole_corpus_is_quick_and_light(place: tuple[Path, Path]) -> None:
     answer = ask(["status", *options(place)])
-    assert [row[0] for row in answer.rows.values()] == ["fresh"] * 9
+    assert [row[0] for row in answer.rows.values()] == ["fresh"] * len(STAGES)
     assert answer.rows["ingest"][1] == "151,838"
     assert answer.rows["features"][1] == "2,549"
     check(answer)

@@ -36,14 +36,14 @@ class Case(NamedTuple):
 
 CASES = [
     Case(updates.video_changed, ("features",), 0, ("text_bank", "alignment")),
-    Case(updates.trajectory_replaced, ("trajectories",), 0, ("ingest", "text_bank")),
+    Case(updates.trajectory_replaced, ("trajectories",), 0, ("ingest", "text_bank", "label_effects")),
     Case(updates.take_added, SHARDED, 0, ()),
     Case(updates.take_removed, (), 1, ()),
     Case(updates.take_renamed, SHARDED, 0, ("text_bank", *TRAININGS)),
     Case(updates.label_fixed, (), 0, ()),
     Case(updates.split_moved, (), 0, ()),
-    Case(updates.calibration_replaced, ("trajectories",), 0, ("ingest", "text_bank")),
-    Case(updates.timesync_replaced, ("trajectories",), 0, ("ingest", "text_bank")),
+    Case(updates.calibration_replaced, ("trajectories",), 0, ("ingest", "text_bank", "label_effects")),
+    Case(updates.timesync_replaced, ("trajectories",), 0, ("ingest", "text_bank", "label_effects")),
     Case(updates.paraphrases_changed, (), 0, ()),
 ]
 
@@ -95,11 +95,12 @@ def keeps_its_word(row: PlanRow, computed: int) -> bool:
 
 
 def cases() -> list[ParameterSet]:
-    """All updates; those that another one covers in part are left to the full test."""
+    """All updates; those that another one covers in part are left to the full test, or to `make soak`."""
     quick = (updates.take_renamed, updates.label_fixed, updates.split_moved)
+    as_poses = (updates.calibration_replaced, updates.timesync_replaced)  # the path of a trajectory that is replaced
+    marks = {update: (pytest.mark.slow, pytest.mark.campaign) for update in as_poses} | dict.fromkeys(quick, ())
     return [
-        pytest.param(case, id=case.update.__name__, marks=() if case.update in quick else pytest.mark.slow)
-        for case in CASES
+        pytest.param(case, id=case.update.__name__, marks=marks.get(case.update, pytest.mark.slow)) for case in CASES
     ]
 
 

@@ -11,12 +11,13 @@ from planning_world import Memory
 
 from schemas.arrow import rows_of
 from schemas.results import Ceiling, Judgement, TakeScore
-from trajpilot_core.errors import LeakError
+from trajpilot_core.errors import LeakError, StoreError
 from trajpilot_core.evaluation import predictions as rows_module
 from trajpilot_core.methods import method
 from trajpilot_core.retrieval import candidates
 from trajpilot_core.retrieval.search import top_k
 from trajpilot_core.simworld.world.truth import World
+from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
 torch.set_num_threads(1)
 CONFIG = small_world()
@@ -119,9 +120,14 @@ def test_test_takes_in_the_bank_break_the_ceiling_and_are_named(
 
     monkeypatch.setattr(rows_module, "load_planning_data", all_for_training)
     monkeypatch.setattr(candidates, "retrieve", own_take_too)
+    with pytest.raises(StoreError, match="the effects of chain final are of 24 labels and 46 takes, not of 24 and 76"):
+        train_and_evaluate(CONFIG, memory, tmp_path, EVALUATION_ONLY)
+    monkeypatch.setattr(
+        rows_module, "StatisticsByChain", lambda stored=None: StatisticsByChain()
+    )  # fitted on all takes
     with pytest.raises(LeakError, match="says that it sees"):
         train_and_evaluate(CONFIG, memory, tmp_path, EVALUATION_ONLY)
-    monkeypatch.setattr(rows_module, "check_rows", lambda *_: None)  # the first guard, so that the others are seen
+    monkeypatch.setattr(rows_module, "check_rows", lambda *_: None)  # a guard in front, so that the others are seen
     train_and_evaluate(CONFIG, memory, tmp_path, EVALUATION_ONLY)
     found = verdicts(memory)
     assert pooled(memory, "knn_labels").above

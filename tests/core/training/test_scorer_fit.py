@@ -21,7 +21,7 @@ from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.retrieval.bank import build_bank, chain_view
 from trajpilot_core.retrieval.candidates import find_candidates
-from trajpilot_core.stages import alignment, predictor
+from trajpilot_core.stages import alignment, label_effects, predictor
 from trajpilot_core.stages import scorer as scorer_stage
 from trajpilot_core.training.scorer import (
     NEVER,
@@ -98,6 +98,7 @@ def test_the_stage_counts_what_it_uses_and_rejects_no_window_again(tmp_path):
     run_stage(alignment.STAGE, ALIGNMENT.replace(train=short), memory, tmp_path / "a")
     run_stage(predictor.STAGE, PREDICTOR.replace(train=short), memory, tmp_path / "p")
     lost, memory.rejects = memory.rejects, []
+    run_stage(label_effects.STAGE, SCORER, memory, tmp_path / "e")
     run_stage(scorer_stage.STAGE, SCORER.replace(train=short), memory, tmp_path / "s")
     used = sum(row["split"] != "test" for row in memory.tables["windows"].to_pylist()) - len(lost)
     assert (len(lost), memory.rejects, memory.counts) == (3 + 4, [], (used, used))
