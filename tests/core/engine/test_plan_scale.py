@@ -9,6 +9,8 @@ from typing import NamedTuple
 import paper_scale
 import pytest
 
+from trajpilot_core.stages import STAGES
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 LIMIT_S = 5.0
 """Seconds of one processor from the start of the process on; a busy machine takes longer on the clock."""
