@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from deployments import deployed
-from flows.groups import group_flow
+from deployments.settings import deployed_place
 from schemas.training import PredictorConfig
 from trajpilot_core.engine.stage import Inputs, Source, Work
 from trajpilot_core.stages import STAGES
 
-SAID = json.loads((Path(deployed.DEFAULTS.root).parent / "stand_in.json").read_text())
+SAID = json.loads((Path(str(deployed_place()["root"])).parent / "stand_in.json").read_text())
 
 
 def sources(inputs: Inputs, config: PredictorConfig, data_root: str) -> list[Source]:
@@ -49,5 +48,16 @@ def conclude(work: Work[PredictorConfig]) -> None:
 STAGES["predictor"] = replace(
     STAGES["predictor"], reads=(), sources=sources, run=sleep, conclude=conclude, uses_gpu=True
 )
-predictor: Any = deployed.__getattr__("predictor")
-predictor_group: Any = group_flow("predictor-group")
+
+
+def __getattr__(name: str) -> Any:
+    """Return the flow of the stage or of its groups, made when it is asked for as the deployed ones are."""
+    if name == "predictor_group":
+        from flows.groups import group_flow
+
+        return group_flow("predictor-group")
+    if name == "predictor":
+        from deployments import deployed
+
+        return deployed.__getattr__(name)
+    raise AttributeError(name)
