@@ -87,6 +87,19 @@ def test_fewer_processes_are_used_where_all_of_them_need_too_much(
         execute(stages["toy_ingest"], CONFIG, options(tmp_path / "other", corpus, workers=8), stages)
 
 
+def test_shards_that_are_all_there_are_put_together_whatever_computing_them_needs(tmp_path: Path, corpus: Path) -> None:
+    run = options(tmp_path / "root", corpus)
+    done = run_toys(run, until="toy_vectors")["toy_vectors"]
+    manifests = list((tmp_path / "root").rglob("toy_vectors/**/manifest.json"))
+    assert len(manifests) == 1
+    manifests[0].unlink()
+    too_much = toys_with(VECTOR, needs=stating(Needs(Need(HUGE))))
+    again = run_toys(run, too_much, until="toy_vectors")["toy_vectors"]
+    assert (again.computed, again.ref) == (0, done.ref)
+    with pytest.raises(InputError, match="stage toy_vectors cannot begin here"):
+        run_toys(run.replace(force=("toy_vectors",)), too_much, until="toy_vectors")
+
+
 def test_a_group_of_takes_is_checked_on_the_machine_that_computes_it(tmp_path: Path, corpus: Path) -> None:
     run = options(tmp_path / "root", corpus)
     run_toys(run, until="toy_ingest")

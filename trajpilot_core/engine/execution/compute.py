@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from schemas.arrow import arrow_schema, rows_of
 from schemas.artifacts import Entry, FileEntry, Manifest, ShardRecord
-from schemas.config import RunOptions
+from schemas.config import PipelineConfig, RunOptions
 from schemas.rejects import Reject
+from trajpilot_core.engine.execution.admission import admitted
 from trajpilot_core.engine.execution.scratch import leased, scratch_folder
 from trajpilot_core.engine.execution.shard_reuse import finished_shards
 from trajpilot_core.engine.execution.sink import StageSink, check_balance, count_codes, joined, write_rejects
@@ -42,6 +43,8 @@ class ComputeContext:
     inventory: Inventory
     digest_of: Mapping[str, str]
     """Input file -> digest that went into the key."""
+    config: PipelineConfig
+    """All settings of the run, for the size of what the stage needs."""
     run: RunOptions
     progress: Progress
     forced: bool
@@ -63,8 +66,17 @@ def compute(work: KeyedStage, job: ComputeContext) -> tuple[Manifest, int]:
         InputError: the files of a stage that is not sharded changed meanwhile.
     """
     if work.resolved.stage.shard_by is None:
-        return _compute_whole(work, job), 0
+        return _compute_whole(work, _with_room(work, job)), 0
     return _compute_sharded(work, job)
+
+
+def _with_room(work: KeyedStage, job: ComputeContext) -> ComputeContext:
+    """Return a job that is about to compute under options that fit this machine.
+
+    Raises:
+        InputError: it does not fit.
+    """
+    return replace(job, run=admitted(work, job.folder, job.config, job.run))
 
 
 def _runtime(work: KeyedStage, job: ComputeContext) -> Runtime:
@@ -109,6 +121,8 @@ def _compute_sharded(work: KeyedStage, job: ComputeContext) -> tuple[Manifest, i
     done = {} if job.forced else finished_shards(work, job.folder)
     pending = tuple(source for source in work.resolved.sources if source.shard not in done)
     here = pending
+    if pending:
+        job = _with_room(work, job)
     if pending and job.elsewhere is not None:
         here = job.elsewhere(work, job, pending)
         done = finished_shards(work, job.folder)

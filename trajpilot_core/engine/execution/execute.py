@@ -10,7 +10,6 @@ from schemas.annotation import CorpusCount
 from schemas.arrow import rows_of
 from schemas.artifacts import Manifest, RunRecord
 from schemas.config import PipelineConfig, RunOptions
-from trajpilot_core.engine.execution.admission import admitted
 from trajpilot_core.engine.execution.compute import ComputeContext, Elsewhere, compute
 from trajpilot_core.engine.execution.outcome import Outcome, check_ratio, units_lost
 from trajpilot_core.engine.execution.scratch import scratch_folder
@@ -92,9 +91,10 @@ def _execute(
         check_ratio(found, run.max_reject_ratio)
         point_to(folder, stage.name, found.key)
         return _outcome(folder, stage, found, max(1, len(work.shard_keys)), 0, removed, clock)
-    run = admitted(work, folder, config, run)
     unusable = found is None and folder.size(manifest_path(stage.name, work.key)) is not None
-    manifest, reused = compute(work, ComputeContext(folder, inventory, digest_of, run, progress, forced, elsewhere))
+    manifest, reused = compute(
+        work, ComputeContext(folder, inventory, digest_of, config, run, progress, forced, elsewhere)
+    )
     check_ratio(manifest, run.max_reject_ratio)
     computed = max(1, len(work.shard_keys)) - reused
     run_record = _run_record(manifest, reused, computed, removed, clock)

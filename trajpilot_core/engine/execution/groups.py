@@ -193,7 +193,7 @@ def compute_group(
         same = frozenset(shard for shard, key in work.shard_keys.items() if group.shards[shard] == key)
         run = admitted(work, folder, config, run)
         scratch = scratch_folder(run, f"{stage.name}-{secrets.token_hex(8)}")
-        job = ComputeContext(folder, inventory, digest_of, run, progress, forced=False, scratch=scratch)
+        job = ComputeContext(folder, inventory, digest_of, config, run, progress, forced=False, scratch=scratch)
         outcome = _compute_missing(_narrow(work, same), job, clock)
         if len(same) < len(group.shards):
             raise InputError(_differences(folder, resolved, digest_of, group, same))
