@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ from typing import Any, NamedTuple
 CHECKOUT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 LIMIT_S = 3600.0
+BUSY = 503
+"""Status that a server gives while it starts or has too much to do."""
 START = """
 import time
 def spent(what, load):
@@ -60,6 +63,18 @@ class Cost(NamedTuple):
     cpu_s: float
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """Return the environment of everything that a measurement starts: one thread each, a Prefect of its own."""
+    said = {
+        "OMP_NUM_THREADS": "1",
+        "PREFECT_HOME": str(folder / "prefect"),
+        "DO_NOT_TRACK": "1",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PYTHONPATH": str(CHECKOUT),
+    }
+    return os.environ | said
+
+
 def waited(process: subprocess.Popen[Any], began: float) -> Cost:
     """Wait for a process; its CPU seconds are with all that it waited for."""
     _, status, used = os.wait4(process.pid, 0)
@@ -87,8 +102,14 @@ def ask(url: str, body: object = None) -> Any:
     """Call the API; a body makes it a POST. A server that is busy is asked again."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.loads(answer.read() or b"null")
+    for pause_s in (1.0, 3.0, 9.0, 0.0):
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            if error.code != BUSY or not pause_s:
+                raise
+            time.sleep(pause_s)
 
 
 def until(what: Callable[[], bool]) -> None:
@@ -165,14 +186,7 @@ def main() -> None:
     folder = asked.folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    env = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PREFECT_HOME": str(folder / "prefect"),
-        "DO_NOT_TRACK": "1",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PYTHONPATH": str(CHECKOUT),
-    }
+    env = environment(folder)
     data, before, single = folder / "world", folder / "before", folder / "single"
     train, test = asked.takes * 3 // 4, asked.takes - asked.takes * 3 // 4
     world = (

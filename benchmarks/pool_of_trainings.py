@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fan_out import BIN, CHECKOUT, ask, digests, server, until, waited
+from fan_out import BIN, CHECKOUT, ask, digests, environment, server, until, waited
 
 DEPLOYMENTS = {"predictor/predictor": "predictor", "predictor-group/predictor-group": "predictor_group"}
 
@@ -67,14 +67,7 @@ def main() -> None:
     (folder / "data").mkdir(parents=True)
     (folder / "stand_in.json").write_text(json.dumps({"trainings": asked.trainings, "seconds": asked.seconds}))
     root = folder / "root"
-    env = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PREFECT_HOME": str(folder / "prefect"),
-        "DO_NOT_TRACK": "1",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PYTHONPATH": str(CHECKOUT),
-    }
+    env = environment(folder)
     with server(folder, env) as url:
         env["PREFECT_API_URL"] = url
         deploy = [str(BIN / "trajpilot"), "deploy", "--data", str(folder / "data"), "--root", str(root)]

@@ -58,10 +58,10 @@ def log_failure(name: str, ended: Mapping[str, State[ArtifactRef]], after: Seque
     """Log at once that a stage failed, or that it does not run because one that it reads did not end well."""
     if ended[name].name == NOT_RUN:
         missing = ", ".join(other for other in after if not ended[other].is_completed())
-        LOG.error("%-12s not run: it reads %s", name, missing, extra={"stage": name})
+        LOG.error("%-13s not run: it reads %s", name, missing, extra={"stage": name})
     elif not ended[name].is_completed():
         error = error_of(ended[name])
-        LOG.error("%-12s failed: %s: %s", name, type(error).__name__, error, extra={"stage": name})
+        LOG.error("%-13s failed: %s: %s", name, type(error).__name__, error, extra={"stage": name})
 
 
 def error_of(state: State[ArtifactRef]) -> Exception:

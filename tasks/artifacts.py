@@ -34,7 +34,7 @@ def artifact_key(name: str) -> str:
 
 def log_line(stage: str, message: str, seconds: float) -> None:
     """Log the one line that a stage leaves."""
-    LOG.info("%-12s %s  (%.0f s)", stage, message, seconds, extra={"stage": stage})
+    LOG.info("%-13s %s  (%.0f s)", stage, message, seconds, extra={"stage": stage})
 
 
 class StageProgress:
@@ -55,7 +55,7 @@ class StageProgress:
         return time.monotonic() - self.started
 
     def __enter__(self) -> Self:
-        LOG.info("%-12s started", self.name, extra={"stage": self.name, "progress": 0.0})
+        LOG.info("%-13s started", self.name, extra={"stage": self.name, "progress": 0.0})
         self.show(0.0, "looks at what is there")
         return self
 
@@ -69,7 +69,7 @@ class StageProgress:
         self.show(100.0 * done / max(total, 1), said)
         if now - self.logged >= LOG_EVERY_S:
             self.logged = now
-            LOG.info("%-12s %s", self.name, said, extra={"stage": self.name, "progress": done / max(total, 1)})
+            LOG.info("%-13s %s", self.name, said, extra={"stage": self.name, "progress": done / max(total, 1)})
 
     def show(self, percent: float, what: str) -> None:
         """Move the progress artifact of this stage."""

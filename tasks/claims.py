@@ -30,14 +30,14 @@ def fault_is_logged(world: str) -> Iterator[None]:
         done = True
     finally:
         if not done:
-            LOG.error("%-12s stopped: %r; the other worlds go on", world, sys.exception())
+            LOG.error("%-13s stopped: %r; the other worlds go on", world, sys.exception())
 
 
 @task(task_run_name="{world.name}-s{world.seed}", cache_policy=NO_CACHE, persist_result=False)
 def compute_world(world: PlannedWorld, recipes: Recipes, runs: WorldsRoot) -> State[tuple[ClaimsJob, ...]]:
     """Compute one world; a failed one is reported with its reason and does not stop the others."""
     started = time.monotonic()
-    LOG.info("%-12s started", world.folder)
+    LOG.info("%-13s started", world.folder)
     with fault_is_logged(world.folder):
         jobs = run_apart(world, recipes, runs)
     seconds = time.monotonic() - started

@@ -145,7 +145,7 @@ class Board:
         except httpx.HTTPError as error:
             if not is_away(error) or time.monotonic() - self.answered > DEAF_S:
                 raise
-            LOG.warning("%-12s no answer of the Prefect server: %s", self.rows[0].group.stage, error)
+            LOG.warning("%-13s no answer of the Prefect server: %s", self.rows[0].group.stage, error)
         else:
             self.answered = time.monotonic()
 
@@ -167,13 +167,13 @@ class Board:
         group, row.made = row.group, len(row.group.shards) - missing
         if not missing:
             row.state = "done"
-            LOG.info("%-12s done: %s, %.0f s", group.stage, group.label(), row.seconds)
+            LOG.info("%-13s done: %s, %.0f s", group.stage, group.label(), row.seconds)
             return
         row.failures.append(f"{missing} of {len(group.shards)} {group.unit}s are missing: {said}")
         row.state = "failed" if len(row.failures) >= ATTEMPTS else "waiting"
         row.run_id, row.here = None, False
         then = "given up" if row.state == "failed" else "started again"
-        LOG.warning("%-12s failed, %s: %s: %s", group.stage, then, group.label(), said)
+        LOG.warning("%-13s failed, %s: %s: %s", group.stage, then, group.label(), said)
 
     def last_waiting(self) -> Row | None:
         """Return the last group that no worker has begun."""
@@ -255,7 +255,7 @@ def spread(
     """
     settings, options = handed(work, job, config)
     stage = work.resolved.stage.name
-    LOG.info("%-12s shared out in %d groups, the last of them %s", stage, len(groups), groups[-1].amount())
+    LOG.info("%-13s shared out in %d groups, the last of them %s", stage, len(groups), groups[-1].amount())
 
     def compute_here(group: ShardGroup, of_group: Progress) -> None:
         compute_group(settings, options, STAGES, group, of_group)

@@ -22,5 +22,5 @@ def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -
     """Copy the report's documents to `<root>/reports`, say where they lie, and publish the summary."""
     path = place_documents(report, run.root)
     publish_page("report-summary", TITLE, summary(committed_under(config, run), path))
-    LOG.info("%-12s %s", "report", path)
+    LOG.info("%-13s %s", "report", path)
     return Completed(message=f"the report lies at {path}", data=path)

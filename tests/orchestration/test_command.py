@@ -114,7 +114,7 @@ def test_of_two_runs_on_one_root_the_second_waits_and_recomputes_nothing(
     outputs = sorted((finish(process) for process in both), key=lambda text: "waiting" in text)
     assert "waiting: " not in outputs[0]
     assert "is in use by process" in outputs[1]
-    assert "ingest       reused, " in outputs[1]
+    assert "ingest        reused, " in outputs[1]
 
 
 @pytest.mark.parametrize(

@@ -195,8 +195,8 @@ def test_a_branch_that_fails_lets_the_others_finish_and_is_named(
         "alone": "Completed",
         "join": "NotReady",
     }
-    assert "right        failed: InputError: planted" in caplog.messages
-    assert "join         not run: it reads right" in caplog.messages
+    assert "right         failed: InputError: planted" in caplog.messages
+    assert "join          not run: it reads right" in caplog.messages
 
 
 def test_two_branches_that_fail_are_both_named_and_a_fault_of_the_program_keeps_its_traceback(
@@ -218,8 +218,8 @@ def test_the_lines_of_a_run_are_in_order_and_each_begins_with_its_stage(
         assert run_flow(TOYS, options(tmp_path, 3)).error is None
     lines = [record.getMessage() for record in caplog.records if record.name == "trajpilot"]
     assert {line.split()[0] for line in lines} == set(TOYS)
-    begins = {name: lines.index(f"{name:<12} started") for name in TOYS}
-    ends = {name: next(k for k, line in enumerate(lines) if line.startswith(f"{name:<12} computed")) for name in TOYS}
+    begins = {name: lines.index(f"{name:<13} started") for name in TOYS}
+    ends = {name: next(k for k, line in enumerate(lines) if line.startswith(f"{name:<13} computed")) for name in TOYS}
     for before, after in (
         ("source", "left"),
         ("source", "right"),

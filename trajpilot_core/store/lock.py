@@ -119,7 +119,7 @@ def _wait(handle: FileIO, stage: str) -> None:
                 told_s = time.monotonic()
                 handle.seek(0)
                 holder = handle.read().decode(errors="replace").strip() or "another process"
-                log.info("%-12s waiting: %s computes it; what it finishes is reused", stage, holder)
+                log.info("%-13s waiting: %s computes it; what it finishes is reused", stage, holder)
             time.sleep(POLL_S)
         else:
             return

@@ -352,7 +352,7 @@ def require_room(folder: Path, need: int, parts: Iterable[QueryPart], config: Sc
     counted = " and ".join(f"{n:,} {split}" for split, n in sorted(count.items(), reverse=True)) or "no"
     what = f"keeping {counted} queries of {config.candidates} candidates each"
     level = logging.INFO if need >= WORTH_SAYING else logging.DEBUG
-    log.log(level, "%-12s seed %d: %s needs %.2f GB under %s", "scorer", seed, what, need / 1e9, folder)
+    log.log(level, "%-13s seed %d: %s needs %.2f GB under %s", "scorer", seed, what, need / 1e9, folder)
     remedy = "free some space, choose another --root, or lower scorer.max_queries or scorer.candidates"
     there = sum(allocated_bytes(folder / split) for split in count)
     require_free_space(folder, max(0, need - there), what, remedy)

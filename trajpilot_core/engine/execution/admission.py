@@ -65,9 +65,9 @@ def admitted(work: KeyedStage, folder: Folder, config: PipelineConfig, run: RunO
     require_needs(stage.name, needs, free)
     if workers < run.workers:
         more = with_workers(run.workers).host.bytes / 1e9
-        log.warning("%-12s %d at a time, not %d, which need %.1f GB", stage.name, workers, run.workers, more)
+        log.warning("%-13s %d at a time, not %d, which need %.1f GB", stage.name, workers, run.workers, more)
     if needs.largest >= WORTH_SAYING:
-        log.info("%-12s needs at most %s", stage.name, needs_text(needs))
+        log.info("%-13s needs at most %s", stage.name, needs_text(needs))
     return run.replace(workers=workers)
 
 

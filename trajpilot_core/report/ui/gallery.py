@@ -20,5 +20,5 @@ def draw(stage: str, figure: Figure, committed: Committed) -> Picture | NotDrawn
     except (TrajPilotError, OSError, ValueError) as error:  # nothing to show, damage, a disk, numbers without a scale
         made = NotDrawn(figure.name, figure.title, str(error) or type(error).__name__)
     if isinstance(made, NotDrawn):
-        LOG.info("%-12s no picture %r: %s", stage, made.title, made.reason)
+        LOG.info("%-13s no picture %r: %s", stage, made.title, made.reason)
     return made
