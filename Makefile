@@ -40,7 +40,7 @@ test: $(VENV)/installed-dev
 
 # Kills the stages at their n-th write, fsync, rename or checkpoint, and whole runs at random moments; the log says what each cost.
 soak: $(VENV)/installed-dev
-	$(BIN)/pytest -m campaign -p no:xdist tests/crashes tests/core/engine/test_updates.py
+	$(BIN)/pytest -m campaign -p no:xdist tests/crashes tests/core/engine/test_updates.py tests/orchestration/test_shared_trainings.py
 	$(BIN)/python tests/crashes/soak.py --kills 150 --flows 30 --seed 0 --work runs/soak --log runs/soak/log.jsonl
 
 # The processes of docker-compose.yml with their environment, over a PostgreSQL of their own: docs/operations.md.

@@ -1,5 +1,6 @@
 """Process workers and a root with a small simulated world, for the tests of sharing out."""
 
+import json
 import os
 import shutil
 import signal
@@ -9,12 +10,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
+import pytest
 from checkout import CHECKOUT
 from prefect.client.orchestration import SyncPrefectClient
 from stack_processes import kill_all_of, processes_of
 
 from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.store.manifest import PACKS
 
 LIMIT_S = 240.0
 
@@ -55,17 +60,64 @@ def wait_for(what: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
         time.sleep(0.05)
 
 
+@contextmanager
+def killed_first(mark: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kill the first flow run of a worker; until then the run that shares out leaves the last groups to workers."""
+    from tasks.fan_out import Board
+
+    killed = Event()
+    last_waiting = Board.last_waiting
+    patch.setattr(Board, "last_waiting", lambda board: last_waiting(board) if killed.is_set() else None)
+
+    def kill() -> None:
+        wait_for(lambda: bool(run_processes(mark)))
+        os.kill(run_processes(mark)[0], signal.SIGKILL)
+        killed.set()
+
+    killer = Thread(target=kill)
+    killer.start()
+    yield
+    killer.join()
+
+
+def shared_out(run: RunOptions, stage: str = "features", config: PipelineConfig | None = None) -> str:
+    """Run a stage as a deployed run would; return the id of the flow run."""
+    from prefect import flow, runtime
+
+    from tasks.stage import stage_output
+
+    @flow(name=stage)
+    def one_stage() -> str:
+        stage_output(stage, config or small(), run)
+        return str(runtime.flow_run.id)
+
+    return one_stage()
+
+
+def table_of(flow_run: str, stage: str = "features") -> list[dict[str, Any]]:
+    """Rows of the table of groups that a run has left."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
+
+    wanted = ArtifactFilter(
+        key=ArtifactFilterKey(any_=[f"{stage}-groups"]), flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run])
+    )
+    with get_client(sync_client=True) as client:
+        (found,) = client.read_artifacts(artifact_filter=wanted)
+    return list(json.loads(str(found.data)))
+
+
 def deploy_groups(client: SyncPrefectClient) -> None:
     """Make the work pools and the deployments of groups on a machine without a GPU, as prefect.yaml does."""
     from prefect.utilities.callables import parameter_schema
 
     from deployments.deploy import make_pool
     from deployments.settings import CPU_POOL, GPU_POOL, POOLS
-    from flows.groups import features_group, trajectories_group
+    from flows.groups import features_group, predictor_group, trajectories_group
 
     for pool in POOLS:
         make_pool(client, pool, "process")
-    for found, pool in ((features_group, GPU_POOL), (trajectories_group, CPU_POOL)):
+    for found, pool in ((features_group, GPU_POOL), (predictor_group, GPU_POOL), (trajectories_group, CPU_POOL)):
         client.create_deployment(
             flow_id=client.create_flow(found),
             name=found.name,
@@ -89,9 +141,13 @@ def copied(root: Path, other: Path) -> Path:
 
 
 def artifact_bytes(root: Path) -> dict[str, bytes]:
-    """Every artifact's bytes by its path, run records left out."""
-    files = [path for path in (root / "artifacts").rglob("*") if path.is_file() and path.name != "run_record.json"]
-    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+    """Every artifact's bytes by its path; run records are left out, and packs, which are made by readers."""
+    files = {str(path.relative_to(root)): path for path in (root / "artifacts").rglob("*") if path.is_file()}
+    return {
+        name: path.read_bytes()
+        for name, path in files.items()
+        if path.name != "run_record.json" and path.parent.name != PACKS
+    }
 
 
 def options(root: Path, data: Path, **changes: object) -> RunOptions:

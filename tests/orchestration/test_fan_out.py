@@ -1,17 +1,24 @@
 """Stages shared out over process workers of a Prefect server: equal bytes, lost groups, the table of groups."""
 
-import json
-import os
-import signal
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from once import Worlds
-from pool_fixture import artifact_bytes, copied, deploy_groups, online, options, run_processes, small, wait_for, worker
+from pool_fixture import (
+    artifact_bytes,
+    copied,
+    deploy_groups,
+    killed_first,
+    online,
+    options,
+    shared_out,
+    small,
+    table_of,
+    wait_for,
+    worker,
+)
 
-from schemas.config import PipelineConfig, RunOptions
 from schemas.poses import OdometryConfig
 from schemas.world import soak_world
 
@@ -50,32 +57,6 @@ def ground(prefect_server: str, worlds: Worlds, tmp_path_factory: pytest.TempPat
     return Ground(prefect_server, data, before, artifact_bytes(single))
 
 
-def shared_out(run: RunOptions, stage: str = "features", config: PipelineConfig | None = None) -> str:
-    """Run a stage as a deployed run would; return the id of the flow run."""
-    from prefect import flow, runtime
-
-    from tasks.stage import stage_output
-
-    @flow(name=stage)
-    def one_stage() -> str:
-        stage_output(stage, config or small(), run)
-        return str(runtime.flow_run.id)
-
-    return one_stage()
-
-
-def table_of(flow_run: str, stage: str = "features") -> list[dict[str, Any]]:
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
-
-    wanted = ArtifactFilter(
-        key=ArtifactFilterKey(any_=[f"{stage}-groups"]), flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run])
-    )
-    with get_client(sync_client=True) as client:
-        (found,) = client.read_artifacts(artifact_filter=wanted)
-    return list(json.loads(str(found.data)))
-
-
 def test_without_a_worker_the_run_computes_every_group_itself(ground: Ground, tmp_path: Path) -> None:
     run = options(copied(ground.before, tmp_path / "root"), ground.data, group_video_s=GROUP_S)
     rows = table_of(shared_out(run))
@@ -88,29 +69,15 @@ def test_two_workers_make_the_same_bytes_and_a_killed_group_is_done_again(
 ) -> None:
     from prefect.client.orchestration import get_client
 
-    from tasks.fan_out import Board
-
     run = options(copied(ground.before, tmp_path / "root"), ground.data, group_video_s=GROUP_S)
-
-    killed = Event()
-    last_waiting = Board.last_waiting
-    monkeypatch.setattr(Board, "last_waiting", lambda board: last_waiting(board) if killed.is_set() else None)
-
-    def kill_the_first(mark: Path) -> None:
-        wait_for(lambda: bool(run_processes(mark)))
-        os.kill(run_processes(mark)[0], signal.SIGKILL)
-        killed.set()  # from here on the run itself works, too
-
     with (
         worker(ground.api, "trajpilot-gpu", tmp_path, "one") as first,
         worker(ground.api, "trajpilot-gpu", tmp_path, "two"),
     ):
         with get_client(sync_client=True) as client:
             wait_for(lambda: online(client, "trajpilot-gpu") == {"one", "two"})
-        killer = Thread(target=kill_the_first, args=(first,))
-        killer.start()
-        rows = table_of(shared_out(run))
-        killer.join()
+        with killed_first(first, monkeypatch):
+            rows = table_of(shared_out(run))
     assert artifact_bytes(tmp_path / "root") == ground.alone
     assert [row["state"] for row in rows] == ["done"] * 4
     (lost,) = [row for row in rows if row["attempts"] == 2]
