@@ -67,7 +67,7 @@ OF_ANOTHER_SERVER = (
 """What a user has set for a server of his own; the one that a run starts for itself has its own login and database."""
 
 WORKER_MARK = "TRAJPILOT_WORKER"
-QUERY_S = "3"
+QUERY_S = "2"
 """Seconds between two questions of a worker for work: Prefect's 10 s would be lost between two groups of takes."""
 
 QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
