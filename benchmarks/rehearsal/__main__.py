@@ -4,19 +4,23 @@ Two cores, 24 GiB of memory and 40 GB of disk are enough for the whole; figures 
 """
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.rehearsal.accelerator import Card, needs
 from benchmarks.rehearsal.ends import ENDS
 from benchmarks.rehearsal.runner import Measured, PartFailed, Place, run_part
-from benchmarks.rehearsal.settings import parts_of
+from benchmarks.rehearsal.settings import Part, Way, parts_of
 from benchmarks.rehearsal.sizes import PAPER
 from benchmarks.rehearsal.steps import predictor_step
 from benchmarks.rehearsal.table import derived_table, load, measured_table, save
 from deployments.recipes import RECIPES, recipe
+from trajpilot_core.store.manifest import ARTIFACTS
 
 GAP = "\n\n"
 
@@ -57,16 +61,38 @@ def run(options: argparse.Namespace, folder: Path) -> None:
             print(f"{predictor_step(config, windows)} (measured)", flush=True)
         return
     place = Place(folder, PAPER.scaled(options.share), options.workers)
-    measured: list[Measured] = []
-    for part in parts_of(config):
-        if options.parts is None or part.name in options.parts:
-            measured += run_part(part, place, seen)
+    asked_for = [part for part in parts_of(config) if options.parts is None or part.name in options.parts]
+    measured = rehearse(asked_for, place, seen)
     small, before = load(options.against) if options.against else (place.sizes, [])
     card = Card(options.tflops, options.fp32_tflops, options.utilisation, options.memory_gib)
     asked = needs(config, PAPER)
     print(measured_table(measured, before, place.sizes.segments / small.segments), derived_table(asked, card), sep=GAP)
     if options.json:
         save(options.json, options.recipe, place.sizes, measured, asked, card)
+
+
+def rehearse(parts: Sequence[Part], place: Place, seen: Callable[[str], None]) -> list[Measured]:
+    """Run the store, then both ways side by side, each in a root of its own; return the figures in the order of parts.
+
+    Raises:
+        PartFailed: a part ended with an error; the other way is run to its end.
+    """
+
+    def follow(way: Way) -> list[Measured]:
+        here = place if way != "narrow" else place._replace(folder=place.folder / way)
+        return [one for part in parts if part.way == way for one in run_part(part, here, seen)]
+
+    stored = follow("store")
+    share_store(place.root, place.folder / "narrow" / "root")
+    with ThreadPoolExecutor() as both:
+        wide, narrow = both.submit(follow, "wide"), both.submit(follow, "narrow")
+    return [*stored, *wide.result(), *narrow.result()]
+
+
+def share_store(root: Path, other: Path) -> None:
+    """Link the finished stages of a root into another one that has none."""
+    if (root / ARTIFACTS).exists() and not (other / ARTIFACTS).exists():
+        shutil.copytree(root / ARTIFACTS, other / ARTIFACTS, copy_function=os.link)
 
 
 def main() -> None:

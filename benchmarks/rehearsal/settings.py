@@ -6,7 +6,7 @@ scorer run twice: at the real width of the text space, and in a narrow one on th
 every label at every step of every test window for every row.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from schemas.config import PipelineConfig
 from schemas.training import TrainConfig
@@ -25,6 +25,9 @@ PLUS_QUERIES = 96
 """Per horizon; one step of Scorer+ each."""
 
 
+Way = Literal["store", "wide", "narrow"]
+
+
 class Part(NamedTuple):
     """Stages that run in one process under one configuration."""
 
@@ -33,13 +36,15 @@ class Part(NamedTuple):
     config: PipelineConfig
     note: str
     """What is not as in the recipe."""
+    way: Way = "wide"
+    """Parts of the wide way follow one another, and so do those of the narrow one; the store comes before both."""
 
 
 def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
     """Return the parts of a rehearsal of `recipe`, in order."""
     wide, narrow = wide_text(recipe), narrow_text(recipe)
     return (
-        Part("store", ("ingest", "trajectories", "features"), wide, "sampled, not read: the size is real"),
+        Part("store", ("ingest", "trajectories", "features"), wide, "sampled, not read: the size is real", "store"),
         Part("text_bank", ("text_bank",), wide, "the demo's encoder at the real width"),
         Part("alignment", ("alignment",), wide, "real widths; one chain, one seed, one epoch"),
         Part("predictor", ("predictor",), wide, "all windows; width 16, batch 64; one chain, one seed, one epoch"),
@@ -57,9 +62,12 @@ def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
             ("text_bank", "alignment", "predictor", "label_effects", "scorer"),
             narrow,
             "the way to the evaluation",
+            "narrow",
         ),
-        Part("evaluation", ("evaluation",), narrow, "all test windows; narrow text, 8 candidates, no Scorer+"),
-        Part("report", ("report",), narrow, "no frames"),
+        Part(
+            "evaluation", ("evaluation",), narrow, "all test windows; narrow text, 8 candidates, no Scorer+", "narrow"
+        ),
+        Part("report", ("report",), narrow, "no frames", "narrow"),
     )
 
 
