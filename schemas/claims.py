@@ -65,13 +65,43 @@ class ClaimsConfig(Record):
     confidence: float = Field(0.95, gt=0.5, lt=1)
     """Level of every other interval."""
     alpha: float = Field(0.05, gt=0, lt=0.5)
-    """Family-wise level of Holm's procedure over the five comparisons of Scorer+."""
+    """Family-wise level of Holm's procedure over all comparisons of one family, M@1 and MSeq together."""
     aim_share: float = Field(0.5, gt=0, le=1)
     """Aim of Scorer+: this share of the way from the learned No-Traj to the exact Endpoint-Traj ceiling."""
     bootstrap: int = Field(10_000, ge=100)
     """Resamples of takes, within each seed's world."""
     bootstrap_seed: int = Field(20261121, ge=0)
     """Of the resampling."""
+
+
+class VerdictConfig(Record):
+    """What withholds a verdict. Added after the figures of the seeds 0 to 2 had been read, before any other seed was.
+
+    None of it can turn a verdict into `holds`. It stands apart from `ClaimsConfig`, whose digest names what was
+    computed. Reasons: docs/decisions/claims-statistics.md.
+    """
+
+    fixed_on: str = Field("2026-11-22", pattern=r"^\d{4}-\d{2}-\d{2}$")
+    """Date on which these values were fixed."""
+    no_traj_share: float = Field(0.5, ge=0, le=1)
+    """Share of the way from Majority to the exact ceiling of No-Traj that a row under this ceiling must have reached:
+    a row that uses less than half of what its inputs say cannot show what they lack."""
+    endpoint_traj_share: float = Field(0.5, ge=0, le=1)
+    """The same under the ceiling of Endpoint-Traj, which reads the same segments and their motion."""
+    oracle_share: float = Field(0.6, ge=0, le=1)
+    """The same under the ceiling of Oracle: more, because its trajectory names the steps one by one, with no inference
+    over what is unseen."""
+    share_gap: float = Field(0.15, gt=0, le=1)
+    """Two rows whose shares differ by more are confounded by training. The interval of a share is about 0.02 wide in
+    the first tables, so that chance does not reach it, and it is less than a third of the smallest share asked."""
+    leak_step: float = Field(0.01, gt=0, le=0.5)
+    """Step in which the leaked share of the test windows grows, until the check against the ceiling turns red."""
+    leak_seed: int = Field(20261122, ge=0)
+    """Of the choice of leaked windows."""
+
+
+LIMITS = VerdictConfig()
+"""The values that were fixed."""
 
 
 JobStatus = Literal["done", "not run", "failed"]

@@ -1,4 +1,4 @@
-"""What withholds a verdict: models that are not trained, windows that differ, controls with nothing to break."""
+"""What withholds a verdict: models that are not trained, windows that differ, controls that test nothing."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -91,17 +91,43 @@ def test_the_aims_need_a_judged_training(whole: Evidence) -> None:
 
 
 @pytest.mark.parametrize("statement", EQUAL, ids=lambda s: f"{s.row}-{s.reference}")
-def test_an_equivalence_without_a_difference_to_break_is_undecided(whole: Evidence, statement: Statement) -> None:
+def test_an_equivalence_without_a_difference_to_break_is_vacuous(whole: Evidence, statement: Statement) -> None:
     assert judge(statement, whole, CFG).verdict == "holds"
     found = judge(statement, with_rows(whole, FEATURE_SPACE, {statement.row: statement.reference}), CFG)
-    assert found.verdict == "undecided"
-    assert found.note.startswith("nothing to break: in feature_space")
+    assert (found.verdict, found.shown) == ("vacuous", "holds")
+    assert found.note.startswith("in feature_space the difference is not shown to lie")
+    assert found.note.endswith("by the intervals: holds")
     assert found.broken is not None
     assert found.broken.value == 0
     turned = judge(
         statement, with_rows(whole, FEATURE_SPACE, {statement.row: statement.reference}, -5.0 * statement.sign), CFG
     )
-    assert turned.verdict == "undecided"
+    assert turned.verdict == "vacuous"
+
+
+@pytest.mark.parametrize("statement", EQUAL, ids=lambda s: f"{s.row}-{s.reference}")
+def test_a_control_whose_test_holds_in_the_informative_world_too_is_vacuous(
+    whole: Evidence, statement: Statement
+) -> None:
+    """The planted fault: a difference that excludes zero and lies within the margin, so that it passes anywhere."""
+    rows = {statement.row: statement.reference}
+    within = with_rows(whole, FEATURE_SPACE, rows, 0.9 * CFG.margin * statement.sign)
+    here = judge(statement._replace(world=FEATURE_SPACE), within, CFG)
+    assert here.shown == "holds"
+    found = judge(statement, within, CFG)
+    assert found.broken is not None
+    assert found.broken.is_above_zero() or found.broken.is_below_zero()
+    assert (found.verdict, found.shown) == ("vacuous", "holds")
+    beyond = with_rows(whole, FEATURE_SPACE, rows, 1.1 * CFG.margin * statement.sign)
+    assert judge(statement, beyond, CFG).verdict == "holds"
+
+
+def test_a_swap_of_what_had_no_order_is_vacuous(whole: Evidence) -> None:
+    assert judge(of_kind("scene", "swap"), whole, CFG).verdict == "holds"
+    flat = replace(whole, geometry={**whole.geometry, FEATURE_SPACE: whole.geometry[NO_SCENE]})
+    found = judge(of_kind("scene", "swap"), flat, CFG)
+    assert (found.verdict, found.shown) == ("vacuous", "holds")
+    assert "in feature_space the difference is not shown to lie above zero" in found.note
 
 
 def test_an_equivalence_that_fails_still_fails_without_a_difference_in_drawn(whole: Evidence) -> None:
@@ -116,7 +142,7 @@ def test_a_lead_that_was_never_there_does_not_shrink(whole: Evidence) -> None:
     found = judge(of_kind("scorer", "shrinks"), with_rows(lost, NO_STYLE, {"scorer": "no_traj"}, -9.0), CFG)
     assert found.headline is not None
     assert found.headline.high < 0
-    assert (found.verdict, found.note[:17]) == ("undecided", "nothing to break:")
+    assert (found.verdict, found.shown) == ("vacuous", "holds")
 
 
 def test_a_gate_that_never_opens_is_no_equivalence(whole: Evidence) -> None:
@@ -127,12 +153,12 @@ def test_a_gate_that_never_opens_is_no_equivalence(whole: Evidence) -> None:
     assert isinstance(found.headline, Equivalence)
     assert found.headline.standard_error == 0
     assert (found.verdict, found.note) == (
-        "undecided",
-        "nothing to break: in some seed the two rows answer alike everywhere",
+        "vacuous",
+        "in some seed the two rows answer alike everywhere; by the intervals: holds",
     )
     seeds = {**whole.scores[NO_INFORMATION], 2: shut.scores[NO_INFORMATION][2]}
     in_one = replace(whole, scores={**whole.scores, NO_INFORMATION: seeds})
-    assert judge(statement, in_one, CFG).verdict == "undecided"
+    assert judge(statement, in_one, CFG).verdict == "vacuous"
 
 
 def test_without_the_world_drawn_no_control_has_a_verdict(whole: Evidence) -> None:
@@ -173,7 +199,7 @@ def test_distances_across_takes_have_intervals_of_both_takes(whole: Evidence) ->
     means = np.array([1.0, 2.0, 3.0, 4.0]) + rng.normal(0, 0.1, (n, len(KINDS))) * [0, 0, 1, 0]
     counts = np.full(means.shape, 7.0)
     held = {seed: Sums(means * counts, counts) for seed in CFG.seeds}
-    evidence = replace(whole, geometry={BASE: held, NO_SCENE: held})
+    evidence = replace(whole, geometry={BASE: held, FEATURE_SPACE: held, NO_SCENE: held})
     found = judge(of_kind("scene", "order"), evidence, CFG)
     alone = estimate(statistics.profile(BASE, held, CFG), np.array([0.0, 0, 1, 0]), CFG.confidence)
     for part in found.parts[1:]:

@@ -7,17 +7,18 @@ from claims_fixture import CFG
 
 from deployments.recipes import claims, claims_controls
 from schemas.base import fingerprint
-from schemas.claims import RUN_DIGEST, ClaimsConfig, ClaimsRun
+from schemas.claims import LIMITS, RUN_DIGEST, ClaimsConfig, ClaimsRun, VerdictConfig
 from trajpilot_core.studies.claims.evidence.tables import RUN_FILE, read_evidence
 from trajpilot_core.studies.claims.pages.run import digest_text, facts
 from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, Claim
 from trajpilot_core.studies.claims.worlds.collect import digest_of
 from trajpilot_core.studies.claims.worlds.plan import Recipes
 
-STATEMENTS = "6cb68558b751d2d098fb5e14d79251f3e662944736fee62b7b5e66923771d3f6"
+STATEMENTS = "5aa7a6842c4b46a36a994d8b8cd91328175e16b281c201e161179f636a17fa9c"
 """Digest of `hypotheses.CLAIMS`: what is claimed, with its worlds, rows, signs and kinds.
 
-After the first run the reason why one claim is not built was reworded, and the world `drawn` became `feature_space`.
+After the first run the reason why one claim is not built was reworded, and the world `drawn` became `feature_space`. On
+2026-11-22 the two controls that named no informative world got one, so that they can come out vacuous too.
 """
 
 
@@ -28,6 +29,12 @@ def statements_digest(claims_of: Sequence[Claim]) -> str:
 
 def test_margins_levels_and_sizes_are_those_that_were_fixed() -> None:
     assert ClaimsConfig().digest().startswith("d37e3b8f1dd3")
+
+
+def test_what_withholds_a_verdict_is_what_was_fixed() -> None:
+    assert VerdictConfig() == LIMITS
+    assert LIMITS.digest().startswith("b3d1b1783c56")
+    assert LIMITS.replace(oracle_share=0.2).digest() != LIMITS.digest(), "the planted fault: less is asked"
 
 
 def test_worlds_and_recipes_are_those_that_were_fixed() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from claims_fixture import BLIND, CFG, DISTANCES, INFORMED, NO_INTENT, Planted, evidence_of
 
-from schemas.claims import BASE, NO_INFORMATION, NO_SCENE, NO_STYLE
+from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, NO_SCENE, NO_STYLE
 from trajpilot_core.studies.claims.evidence.contrasts import contrast
 from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, RULES, conjunction
 from trajpilot_core.studies.claims.verdicts.judge import Judged, judge_claims
@@ -27,24 +27,26 @@ def test_with_the_effects_that_are_claimed_every_claim_and_control_holds(tmp_pat
 
 
 def test_without_any_effect_no_claim_holds(tmp_path: Path) -> None:
-    flat = dict.fromkeys(INFORMED, 25.0)
+    flat = dict.fromkeys(INFORMED, 25.0) | {"majority": 5.0}
     rows = judged(tmp_path, Planted(levels={BASE: flat}, distances={BASE: (1.0, 1.0, 1.0, 1.0)}))
     assert {rows[key].verdict("claim") for key in BUILT} <= {"undecided", "fails"}
+    assert all(row.shown("claim") == row.verdict("claim") for row in rows.values())
 
 
 @pytest.mark.parametrize(
-    ("key", "row", "level"),
+    ("key", "levels"),
     [
-        ("oracle", "oracle", 15.0),
-        ("endpoint", "endpoint_traj", 15.0),
-        ("scorer", "scorer", 15.0),
-        ("scorer_endpoint", "scorer", 28.0),
-        ("top1", "top1", 45.0),
-        ("shuffle", "shuffled", 75.0),
+        ("oracle", {"oracle": 15.0, "ceiling/oracle": 20.0}),
+        ("endpoint", {"endpoint_traj": 15.0, "ceiling/endpoint_traj": 20.0}),
+        ("scorer", {"scorer": 15.0}),
+        ("scorer_endpoint", {"scorer": 28.0}),
+        ("top1", {"top1": 45.0}),
+        ("shuffle", {"shuffled": 75.0}),
     ],
 )
-def test_a_claim_fails_where_its_effect_is_turned_round(tmp_path: Path, key: str, row: str, level: float) -> None:
-    rows = judged(tmp_path, Planted(levels={BASE: INFORMED | {row: level}}))
+def test_a_claim_fails_where_its_effect_is_turned_round(tmp_path: Path, key: str, levels: dict[str, float]) -> None:
+    """By rows that have learned what they are given; other rows show nothing (test_claims_power.py)."""
+    rows = judged(tmp_path, Planted(widening=0.0, levels={BASE: INFORMED | levels}))
     assert rows[key].verdict("claim") == "fails"
 
 
@@ -79,7 +81,7 @@ def test_a_lead_that_does_not_shrink_without_intent_fails_its_control(tmp_path: 
 
 
 def test_distances_that_keep_their_order_without_a_scene_fail_the_control(tmp_path: Path) -> None:
-    row = judged(tmp_path, Planted(distances={BASE: DISTANCES, NO_SCENE: DISTANCES}))["scene"]
+    row = judged(tmp_path, Planted(distances={BASE: DISTANCES, FEATURE_SPACE: DISTANCES, NO_SCENE: DISTANCES}))["scene"]
     assert (row.verdict("claim"), row.verdict("control")) == ("holds", "fails")
 
 

@@ -1,4 +1,4 @@
-"""Tables of the claims with their controls, of the equivalence tests, and of the aims of Scorer+."""
+"""Tables of the claims with their controls and exact answers, of equivalence tests, and of the aims of Scorer+."""
 
 from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, ClaimsConfig
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, number
@@ -11,7 +11,7 @@ from trajpilot_core.studies.claims.verdicts.judge import Judged, JudgedStatement
 DIGITS = {"slope": 2, "equal": 2, "order": 3, "swap": 3}
 """Places after the point of a statement's figures; others have one."""
 BROKEN = f"the same in {FEATURE_SPACE} [95 %]"
-"""Heading of the difference that a control must break; without it there is nothing to break."""
+"""Heading of the difference that a control must break: within the margin there is nothing to break."""
 OVER_HORIZONS: tuple[StatementKind, ...] = ("each", "mean", "reported", "shrinks")
 """Kinds of statements whose figures at each H are printed."""
 
@@ -20,6 +20,7 @@ def claims_tables(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> tuple[Table,
     """Return the verdicts, the statements and what decides them, the summary first."""
     return (
         summary_table(judged),
+        controls_table(judged),
         statements_table(judged),
         parts_table(judged, cfg),
         equivalence_table(judged, cfg),
@@ -29,10 +30,11 @@ def claims_tables(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> tuple[Table,
 
 
 def summary_table(judged: tuple[Judged, ...]) -> Table:
-    """Return the verdict of every claim and of its controls, with the figures that decide it."""
+    """Return for every claim whether the world supports it, whether the models show it, and its controls."""
     rows = tuple(
         (
             row.claim.text,
+            "; ".join(f"{f.exact.word}{_exact_figure(f)}" for f in row.findings if f.statement.role == "claim") or "–",
             row.verdict("claim") or "not built",
             "; ".join(f"{_figure(f)} {f.unit.split(',')[0]}" for f in row.findings if f.statement.role == "claim"),
             row.verdict("control") or "–",
@@ -40,11 +42,43 @@ def summary_table(judged: tuple[Judged, ...]) -> Table:
         )
         for row in judged
     )
-    return Table("Verdicts", ("claim", "verdict", "figures [95 %]", "verdict of the controls", "note"), rows)
+    header = ("claim", "does the world support it?", "do the models show it?", "figures of the models [95 %]")
+    return Table("Verdicts", (*header, "controls", "note"), rows)
 
 
 def _reasons(row: Judged) -> tuple[tuple[str, str], ...]:
-    return ("not built", row.claim.not_built), ("no control", row.claim.no_control)
+    """Return what a withheld verdict would be by the intervals, what is not built, and why there is no control."""
+    withheld = [row.shown(role) or "" if row.verdict(role) != row.shown(role) else "" for role in ("claim", "control")]
+    return (
+        ("by the intervals", withheld[0]),
+        ("controls by the intervals", withheld[1]),
+        ("not built", row.claim.not_built),
+        ("no control", row.claim.no_control),
+    )
+
+
+def _exact_figure(finding: JudgedStatement) -> str:
+    """Print the exact figure behind the word."""
+    figure = finding.exact.figure
+    return "" if figure is None else f" ({change(figure, DIGITS.get(finding.statement.kind, 1))})"
+
+
+def controls_table(judged: tuple[Judged, ...]) -> Table:
+    """Return every control with the same difference where information is present."""
+    rows = tuple(
+        (
+            finding.statement.text,
+            _figure(finding),
+            change(finding.broken, DIGITS.get(finding.statement.kind, 1)),
+            finding.verdict,
+            finding.shown if finding.shown != finding.verdict else "",
+        )
+        for row in judged
+        for finding in row.findings
+        if finding.statement.role == "control"
+    )
+    header = ("control", "figure", BROKEN, "verdict", "by the intervals")
+    return Table("Controls, and the same where information is present", header, rows)
 
 
 def _figure(finding: JudgedStatement) -> Cell:
@@ -53,11 +87,11 @@ def _figure(finding: JudgedStatement) -> Cell:
 
 def statements_table(judged: tuple[Judged, ...]) -> Table:
     """Return a line per statement; what is not built has one, too."""
-    header = ("claim", "statement", "world", "figure", "unit", "each seed", BROKEN, "takes", "verdict", "note")
+    header = ("claim", "statement", "world", "figure", "unit", "each seed", BROKEN, "exact", "takes", "verdict", "note")
     rows: list[tuple[Cell, ...]] = []
     for row in judged:
         rows += [(row.claim.text, *_statement_cells(finding)) for finding in row.findings]
-        rows += [] if row.findings else [(row.claim.text, *[""] * 7, "not built", row.claim.not_built)]
+        rows += [] if row.findings else [(row.claim.text, *[""] * 8, "not built", row.claim.not_built)]
     return Table("Every statement", header, tuple(rows))
 
 
@@ -67,7 +101,7 @@ def _of_kinds(judged: tuple[Judged, ...], *kinds: StatementKind) -> list[JudgedS
 
 
 def _statement_cells(finding: JudgedStatement) -> tuple[Cell, ...]:
-    """Return statement, world, figure, unit, seeds, the difference that a control must break, takes, verdict, note."""
+    """Return statement, world, figure, unit, seeds, the informative difference, exact answer, takes, verdict, note."""
     statement = finding.statement
     digits = DIGITS.get(statement.kind, 1)
     world = f"{statement.world} − {statement.against}" if statement.kind == "shrinks" else statement.world
@@ -78,6 +112,7 @@ def _statement_cells(finding: JudgedStatement) -> tuple[Cell, ...]:
         finding.unit,
         seeds(finding.headline, digits),
         change(finding.broken, digits) if statement.against else "",
+        f"{finding.exact.word}{_exact_figure(finding)}",
         takes(finding.headline),
         finding.verdict,
         finding.note,
@@ -171,7 +206,7 @@ def aims_tables(aims: Aims, cfg: ClaimsConfig) -> tuple[Table, ...]:
             "Scorer+ minus each of the five rows",
             ("metric", "minus", "points [95 %]", "p", "p (Holm)", *tail),
             compared,
-            f"Plain mean over H; two-sided bootstrap p-values, Holm over the five at {cfg.alpha:g}.",
+            f"Plain mean over H; two-sided bootstrap p-values, Holm over all ten at {cfg.alpha:g}.",
         ),
         Table(
             "Share of the way from No-Traj to the exact Endpoint-Traj ceiling",

@@ -10,7 +10,7 @@ from trajpilot_core.report.document import Section, render_document
 from trajpilot_core.report.tables.table import Cell, Table
 from trajpilot_core.studies.claims.evidence.readings import METRIC_NAMES, SHOWN_METRICS
 from trajpilot_core.studies.claims.evidence.tables import RUN_FILE, Evidence, Origin, read_evidence
-from trajpilot_core.studies.claims.pages import checks, drawings, judged, run, scorer, worlds
+from trajpilot_core.studies.claims.pages import checks, drawings, judged, power, run, scorer, worlds
 from trajpilot_core.studies.claims.pages.ceilings import ceilings_tables, ceilings_verdict
 from trajpilot_core.studies.claims.verdicts.aims import AIM_METRICS, Aims, judge_aims
 from trajpilot_core.studies.claims.verdicts.entries import EntryOrders, compare_entries, pairs
@@ -56,6 +56,7 @@ def render(docs: Path, cfg: ClaimsConfig | None = None) -> dict[str, bytes]:
     planned = "; ".join(f"{METRIC_NAMES[o.metric]} {o.verdict}" for o in orders if o.worlds == (BASE, FEATURE_SPACE))
     lines = (
         f"{ceilings_verdict(evidence, cfg)}.",
+        f"{tables['power'][1][1].note}.",
         f"{checks.leaks_verdict(evidence, cfg)}.",
         f"Same order of the rows through video and through frames: {planned}.",
         f"Trainings: {tables['trainings'][1][0].note}",
@@ -64,6 +65,9 @@ def render(docs: Path, cfg: ClaimsConfig | None = None) -> dict[str, bytes]:
         "claims.md": {
             "facts": _bullets(facts),
             "verdicts": tables["claims"][1][0].markdown(is_titled=False),
+            "controls": tables["claims"][1][1].markdown(is_titled=False),
+            "shares": tables["power"][1][0].markdown(is_titled=False),
+            "words": tables["words"][1][0].markdown(is_titled=False),
             "rows": tables["worlds"][1][0].markdown(is_titled=False),
             "aims": f"All five rows beaten together: {beaten}.\n\n{tables['aims'][1][1].markdown(is_titled=False)}",
             "checks": _bullets(lines),
@@ -93,8 +97,13 @@ def tables_of(
     """Return the title and the tables of every section of claims.html by its id."""
     return {
         "claims": ("Claims and controls", judged.claims_tables(verdicts, cfg)),
+        "words": ("What the words mean", (power.words_table(),)),
+        "power": (
+            "What the verdicts can rest on",
+            (power.shares_table(evidence, cfg), power.leak_table(evidence, cfg), power.ranking_table(evidence, cfg)),
+        ),
         "aims": ("Scorer+ against its aims", judged.aims_tables(aims, cfg)),
-        "rows": ("Every row", worlds.rows_tables(evidence, cfg)),
+        "rows": ("Every row", (*worlds.rows_tables(evidence, cfg), power.reference_table(evidence, cfg))),
         "worlds": ("Control worlds, sweep, training takes", worlds.worlds_tables(evidence, cfg)),
         "entries": ("Do both entries give the same order?", worlds.entry_tables(orders)),
         "ceilings": ("Ceilings", ceilings_tables(evidence, cfg)),

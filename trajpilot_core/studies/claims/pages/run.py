@@ -3,6 +3,7 @@
 from schemas.claims import (
     BASE,
     FEATURE_SPACE,
+    LIMITS,
     RUN_DIGEST,
     WORLDS,
     ClaimsConfig,
@@ -29,7 +30,8 @@ def facts(evidence: Evidence, cfg: ClaimsConfig) -> tuple[str, ...]:
         f"Run: {when(evidence.run)}.",
         f"Digest of sizes, worlds and recipes: {digest_text(evidence.run)}.",
         f"Sizes, margins and rules fixed on {cfg.fixed_on}, before any test figure of a row was looked at (digest "
-        f"{cfg.digest()[:12]}).",
+        f"{cfg.digest()[:12]}). What withholds a verdict was added on {LIMITS.fixed_on}, after figures of "
+        f"the seeds 0 to 2 were known, and can turn none into holds (digest {LIMITS.digest()[:12]}).",
         size_text(evidence.run),
         f"{len(cfg.seeds)} seeds ({', '.join(map(str, cfg.seeds))}): each a world of its own, with its own models. "
         f"Intervals: {cfg.bootstrap:,} resamples of takes within each seed's world.",

@@ -15,7 +15,7 @@ from trajpilot_core.studies.claims.evidence.contrasts import contrast, untrained
 from trajpilot_core.studies.claims.evidence.readings import METRIC_NAMES, change, name
 from trajpilot_core.studies.claims.evidence.statistics import Estimate, mean_of
 from trajpilot_core.studies.claims.evidence.tables import Evidence
-from trajpilot_core.studies.claims.verdicts.hypotheses import undertrained
+from trajpilot_core.studies.claims.verdicts.doubts import undertrained
 
 AttributionVerdict = Literal["shown", "not shown", "the other way", "undertrained", "not run"]
 SIGNS: dict[AttributionVerdict, str] = {

@@ -8,7 +8,8 @@ from trajpilot_core.methods import with_role
 from trajpilot_core.studies.claims.evidence.contrasts import contrast, untrained
 from trajpilot_core.studies.claims.evidence.statistics import Estimate, mean_of
 from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
-from trajpilot_core.studies.claims.verdicts.hypotheses import Verdict, withheld
+from trajpilot_core.studies.claims.verdicts.doubts import Doubt, undertrained, withheld
+from trajpilot_core.studies.claims.verdicts.words import Verdict
 
 Pair = tuple[str, str]
 """A world by files and a world by features."""
@@ -91,9 +92,10 @@ def compare_entries(
     n_pairs = len(figures) * (len(figures) - 1) // 2
     gap = "; ".join(sorted(gaps)) or ("" if n_pairs else "no rows that both worlds have")
     weak = [model for world in worlds for model in untrained(evidence, world, rows, cfg)]
+    doubts = [Doubt("undertrained", undertrained(weak))] if weak else []
     tau = 1 - 2 * len(swaps) / n_pairs if n_pairs else None
     shown: Verdict = "fails" if any(swap.is_shown() for swap in swaps) else "undecided" if swaps else "holds"
-    return EntryOrders(metric, worlds, seeds, tuple(figures), tau, tuple(swaps), *withheld(shown, gap, weak))
+    return EntryOrders(metric, worlds, seeds, tuple(figures), tau, tuple(swaps), *withheld(shown, gap, doubts))
 
 
 def rows_of(evidence: Evidence, world: str) -> set[str]:

@@ -8,31 +8,30 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, NO_SCENE, NO_STYLE
+from trajpilot_core.studies.claims.verdicts.words import ORDER, Verdict
 
-Verdict = Literal["holds", "fails", "undecided", "undertrained", "not run", "not built", "reported"]
 StatementRole = Literal["claim", "control"]
 StatementKind = Literal["each", "mean", "slope", "equal", "shrinks", "reported", "order", "swap"]
 
-NOTHING_TO_BREAK = "nothing to break"
 RULES: dict[StatementKind, str] = {
     "each": "at every H tested the interval lies on the claimed side of zero; fails where one lies on the other side",
     "mean": "the interval of the plain mean over H lies on the claimed side of zero; fails where it lies on the other",
     "slope": "the interval of the least-squares slope over H lies above zero; fails where it lies below",
     "equal": "two one-sided tests on the plain mean over H: the 90 % interval, variance between seeds included, lies "
     "within the margin and the standard error is small enough; fails where the interval lies wholly outside the "
-    f"margin. {NOTHING_TO_BREAK.capitalize()}, and so never more than undecided, where the same difference in the "
-    "world `feature_space` (95 %, plain mean over H) does not exclude zero on the claimed side, or where in some seed "
-    "the rows answer alike everywhere",
+    "margin. Vacuous where the same difference in the world `feature_space` (95 %, plain mean over H) does not lie "
+    "wholly beyond the margin on the claimed side, or where in some seed the rows answer alike everywhere",
     "shrinks": "the interval of (lead in this world) − (lead in the world `feature_space`) lies below zero; fails "
-    f"where above. {NOTHING_TO_BREAK.capitalize()}, and so never more than undecided, where the lead in "
-    "`feature_space` does not exclude zero on the claimed side",
+    "where above. Vacuous where the lead in `feature_space` does not lie wholly beyond the margin of the equivalence "
+    "tests on the claimed side",
     "reported": "printed, not judged",
     "order": "each of the three differences between neighbouring mean distances has its interval above zero; fails "
     "where one has it below",
-    "swap": "the interval of (other take, same action) − (same take, far) lies below zero; fails where it lies above",
+    "swap": "the interval of (other take, same action) − (same take, far) lies below zero; fails where it lies above. "
+    "Vacuous where the same difference in the world `feature_space` does not lie wholly above zero",
 }
-"""When a statement holds. What neither holds nor fails is undecided; what lacks a planned seed is not run; and where a
-model that a row rests on is not trained, the verdict is `undertrained`, with the intervals' own verdict next to it."""
+"""When a statement holds. What neither holds nor fails is undecided; what else a verdict can be: `words.MEANINGS`. A
+control that fails still fails where it is vacuous: what differs without information differs."""
 
 
 class Statement(NamedTuple):
@@ -50,7 +49,7 @@ class Statement(NamedTuple):
     """Tested from `ClaimsConfig.deep_horizon` on only."""
     metric: str = "m1"
     against: str = ""
-    """World in which the difference must be there for the control to break anything; of `shrinks` the reference too."""
+    """Informative world, in which the difference of a control must be there; of `shrinks` the reference too."""
 
 
 class Claim(NamedTuple):
@@ -77,7 +76,9 @@ CLAIMS: tuple[Claim, ...] = (
         "The scene dominates the action: two actions of one take look nearer than one action in two takes",
         (
             Statement("claim", "adjacent < same take, far < same action, other take < random", "order", BASE),
-            Statement("control", "scene strength 0: the second and the third swap", "swap", NO_SCENE),
+            Statement(
+                "control", "scene strength 0: the second and the third swap", "swap", NO_SCENE, against=FEATURE_SPACE
+            ),
         ),
     ),
     Claim(
@@ -126,6 +127,7 @@ CLAIMS: tuple[Claim, ...] = (
                 NO_INFORMATION,
                 "scorer",
                 "no_traj",
+                against=FEATURE_SPACE,
             ),
         ),
     ),
@@ -168,23 +170,10 @@ CLAIMS: tuple[Claim, ...] = (
 def conjunction(verdicts: Sequence[Verdict]) -> Verdict:
     """Return the verdict of several statements that are claimed together.
 
-    One failure fails the whole; else anything not run, then anything undertrained or undecided, speaks for it; it holds
-    where all hold. Statements that are only reported do not count; where nothing else is left it is `reported`.
+    The first word of `words.ORDER` that one of them is, a failure first, speaks for the whole; it holds where all hold.
+    Statements that are only reported do not count; where nothing else is left it is `reported`.
     """
     judged = [verdict for verdict in verdicts if verdict != "reported"]
     if not judged:
         return "reported"
-    order: tuple[Verdict, ...] = ("fails", "not run", "undertrained", "undecided")
-    return next((verdict for verdict in order if verdict in judged), "holds")
-
-
-def withheld(verdict: Verdict, gap: str, weak: Sequence[str], by: str = "intervals") -> tuple[Verdict, str]:
-    """Withhold a verdict where a planned seed is missing or a model is not trained; return what is left, and why."""
-    if gap:
-        return "not run", gap
-    return ("undertrained", f"{undertrained(weak)}; by the {by}: {verdict}") if weak else (verdict, "")
-
-
-def undertrained(models: Sequence[str]) -> str:
-    """Name the models that are not trained; empty where all are."""
-    return f"UNDERTRAINED: {', '.join(models)}" if models else ""
+    return next((verdict for verdict in ORDER if verdict in judged), "holds")

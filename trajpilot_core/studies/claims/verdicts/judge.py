@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from schemas.claims import ClaimsConfig, world_seeds
+from schemas.claims import LIMITS, ClaimsConfig, VerdictConfig, world_seeds
 from trajpilot_core.arrays import Array
 from trajpilot_core.evaluation.paper_claims import sign_verdict
 from trajpilot_core.studies.claims.evidence import statistics
-from trajpilot_core.studies.claims.evidence.contrasts import Contrast, contrast, untrained
+from trajpilot_core.studies.claims.evidence.contrasts import Contrast, contrast
 from trajpilot_core.studies.claims.evidence.statistics import (
     Equivalence,
     Estimate,
@@ -20,16 +20,10 @@ from trajpilot_core.studies.claims.evidence.statistics import (
     mean_of,
 )
 from trajpilot_core.studies.claims.evidence.tables import KINDS, Evidence
-from trajpilot_core.studies.claims.verdicts.hypotheses import (
-    CLAIMS,
-    NOTHING_TO_BREAK,
-    Claim,
-    Statement,
-    StatementKind,
-    Verdict,
-    conjunction,
-    undertrained,
-)
+from trajpilot_core.studies.claims.verdicts.doubts import Doubt, power_doubts, training_doubts, withheld
+from trajpilot_core.studies.claims.verdicts.exact import BOUND_ONLY, NO_ROWS, ExactAnswer, exact_word, of_ceilings
+from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, Claim, Statement, StatementKind, conjunction
+from trajpilot_core.studies.claims.verdicts.words import Verdict
 
 GEOMETRY_STEPS = ("same take, far − adjacent", "other take, same action − same take, far", "random − other take")
 """Names of the three differences between neighbouring kinds of pairs."""
@@ -61,11 +55,15 @@ class JudgedStatement:
     parts: tuple[Part, ...] = ()
     """Figures that were judged one by one, where there are several."""
     note: str = ""
-    """Why it was not run, which model is not trained, what the intervals alone would say."""
+    """Why it was not run, what withholds the verdict, what the intervals alone would say."""
     broken: Estimate | None = None
     """Of a control: the same difference in the world `Statement.against`, plain mean over H, which it must break."""
     unit: str = ""
     """Of the headline."""
+    exact: ExactAnswer = NO_ROWS
+    """Whether the world supports it."""
+    shown: Verdict = "not run"
+    """The verdict by the intervals alone."""
 
 
 @dataclass(frozen=True)
@@ -80,16 +78,33 @@ class Judged:
         found = [finding.verdict for finding in self.findings if finding.statement.role == role]
         return conjunction(found) if found else None
 
+    def shown(self, role: str) -> Verdict | None:
+        """Return the same by the intervals alone."""
+        found = [finding.shown for finding in self.findings if finding.statement.role == role]
+        return conjunction(found) if found else None
 
-def judge_claims(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Judged, ...]:
+
+def judge_claims(evidence: Evidence, cfg: ClaimsConfig, limits: VerdictConfig = LIMITS) -> tuple[Judged, ...]:
     """Judge every row of the claims table."""
-    return tuple(Judged(claim, tuple(judge(s, evidence, cfg) for s in claim.statements)) for claim in CLAIMS)
+    return tuple(Judged(claim, tuple(judge(s, evidence, cfg, limits) for s in claim.statements)) for claim in CLAIMS)
 
 
-def judge(statement: Statement, evidence: Evidence, cfg: ClaimsConfig) -> JudgedStatement:
-    """Judge one statement by the rule of its kind."""
-    is_geometry = statement.kind in ("order", "swap")
-    found = _geometry(statement, evidence, cfg) if is_geometry else _difference(statement, evidence, cfg)
+def judge(
+    statement: Statement, evidence: Evidence, cfg: ClaimsConfig, limits: VerdictConfig = LIMITS
+) -> JudgedStatement:
+    """Judge one statement by the rule of its kind, for the models and for the world.
+
+    Args:
+        statement: what is claimed, or the control.
+        evidence: the tables.
+        cfg: margins, levels, planned seeds.
+        limits: what withholds a verdict.
+    """
+    if statement.kind in ("order", "swap"):
+        found = _geometry(statement, evidence, cfg)
+    else:
+        found = _learned(statement, evidence, cfg, limits)
+        found = replace(found, exact=_exact(statement, evidence, cfg))
     return replace(found, unit=unit_of(statement, cfg))
 
 
@@ -101,8 +116,40 @@ def unit_of(statement: Statement, cfg: ClaimsConfig) -> str:
     return UNITS.get(statement.kind, "points, mean over H") + level
 
 
-def _difference(statement: Statement, evidence: Evidence, cfg: ClaimsConfig) -> JudgedStatement:
-    """Judge a statement on a paired difference; next to a control stands the difference that it must break."""
+def _exact(statement: Statement, evidence: Evidence, cfg: ClaimsConfig) -> ExactAnswer:
+    """Judge a statement on the ceilings of its rows; ceilings are computed, so that nothing but a gap withholds it."""
+    on_ceilings = of_ceilings(statement)
+    if on_ceilings is None:
+        return BOUND_ONLY
+    found, of, gap = _difference(on_ceilings, evidence, cfg)
+    verdict: Verdict = "not run" if gap else found.verdict
+    return ExactAnswer(exact_word(verdict, of, statement), found.headline)
+
+
+def _learned(statement: Statement, evidence: Evidence, cfg: ClaimsConfig, limits: VerdictConfig) -> JudgedStatement:
+    """Judge a statement on what the models show."""
+    found, of, gap = _difference(statement, evidence, cfg)
+    if of is None:
+        return found
+    found = replace(found, shown=found.verdict)
+    rows = (statement.row, statement.reference)
+    worlds = [world for world in (statement.world, statement.against) if world]
+    doubts = training_doubts(evidence, worlds, rows, cfg)
+    if statement.role == "claim":
+        doubts += power_doubts(evidence, statement.world, rows, cfg, limits)
+    else:
+        found = _unless_vacuous(found, of, cfg)
+    return _with_doubts(found, gap, doubts)
+
+
+def _difference(
+    statement: Statement, evidence: Evidence, cfg: ClaimsConfig
+) -> tuple[JudgedStatement, Profile | None, str]:
+    """Judge a paired difference by intervals; next to a control stands the difference that it must break.
+
+    Returns:
+        The statement judged, the profile of its difference, and what is missing.
+    """
     here, there = (
         contrast(evidence, world, statement.row, statement.reference, statement.metric, cfg) if world else None
         for world in (statement.world, statement.against)
@@ -112,40 +159,46 @@ def _difference(statement: Statement, evidence: Evidence, cfg: ClaimsConfig) -> 
     gap = "; ".join(part.gap for part in (here, there) if part is not None and part.gap)
     of = _shrinking(here, there) if statement.kind == "shrinks" else here.profile
     if of is None:
-        return JudgedStatement(statement, "not run", None, note=gap, broken=broken)
+        return JudgedStatement(statement, "not run", None, note=gap, broken=broken), None, gap
     judged = _equivalence(statement, of, cfg) if statement.kind == "equal" else _signs(statement, of, cfg)
-    if statement.against:
-        judged = _unless_vacuous(replace(judged, broken=broken), of)
-    rows, worlds = (statement.row, statement.reference), (statement.world, statement.against)
-    return _with_doubts(judged, gap, [name for world in worlds for name in untrained(evidence, world, rows, cfg)])
+    return replace(judged, broken=broken), of, gap
 
 
-def _unless_vacuous(finding: JudgedStatement, of: Profile) -> JudgedStatement:
-    """Withhold `holds` from a control that has nothing to break; a failure stands."""
+def _unless_vacuous(finding: JudgedStatement, of: Profile, cfg: ClaimsConfig) -> JudgedStatement:
+    """Call a control vacuous that has nothing to break, and say what it would be; a failure stands."""
     statement, broken = finding.statement, finding.broken
-    if finding.verdict != "holds":
+    if finding.verdict not in ("holds", "undecided"):
         return finding
-    if broken is None or sign_verdict([broken], statement.sign) != "holds":
-        side = "above" if statement.sign > 0 else "below"
-        why = f"in {statement.against} the difference is not shown to lie {side} zero"
+    if broken is None or not lies_beyond(broken, statement.sign, cfg.margin):
+        side = "above +" if statement.sign > 0 else "below −"
+        why = f"in {statement.against} the difference is not shown to lie {side}{cfg.margin:g} points"
     elif statement.kind == "equal" and statistics.has_nothing_to_compare(of):
         why = "in some seed the two rows answer alike everywhere"
     else:
         return finding
-    return replace(finding, verdict="undecided", note=f"{NOTHING_TO_BREAK}: {why}")
+    return replace(finding, verdict="vacuous", note=f"{why}; by the intervals: {finding.verdict}")
 
 
-def _with_doubts(finding: JudgedStatement, gap: str, weak: Sequence[str]) -> JudgedStatement:
-    """Withhold a verdict where a planned seed is missing or a model is not trained; the figures stay."""
-    doubt = undertrained(weak)
-    if finding.verdict == "reported":
-        return replace(finding, note="; ".join(part for part in (finding.note, gap, doubt) if part))
-    if gap:
+def lies_beyond(figure: Estimate, sign: int, margin: float) -> bool:
+    """Return whether the whole interval lies beyond a margin, on the side of `sign`; never where there is none."""
+    return sign_verdict([figure], sign) == "holds" and min(abs(figure.low), abs(figure.high)) > margin
+
+
+def _with_doubts(finding: JudgedStatement, gap: str, doubts: Sequence[Doubt]) -> JudgedStatement:
+    """Withhold a verdict where a planned seed is missing or something speaks against it; the figures stay.
+
+    A vacuous control stays vacuous, and one that fails is excused by training only: that nobody judged a ranking
+    changes nothing in what was seen.
+    """
+    is_failure = finding.statement.role == "control" and finding.verdict == "fails"
+    is_excused = any(doubt.word == "undertrained" for doubt in doubts)
+    is_kept = finding.verdict in ("reported", "vacuous") or (is_failure and not is_excused)
+    if gap and finding.verdict != "reported":
         return replace(finding, verdict="not run", note=f"{gap}; no verdict on a part")
-    if weak:
-        by_intervals = f"{finding.verdict} ({finding.note})" if finding.note else finding.verdict
-        return replace(finding, verdict="undertrained", note=f"{doubt}; by the intervals: {by_intervals}")
-    return finding
+    if is_kept:
+        return replace(finding, note="; ".join(part for part in (finding.note, gap, *(d.why for d in doubts)) if part))
+    verdict, note = withheld(finding.verdict, "", doubts, note=finding.note)
+    return replace(finding, verdict=verdict, note=note)
 
 
 def _signs(statement: Statement, of: Profile, cfg: ClaimsConfig) -> JudgedStatement:
@@ -193,18 +246,37 @@ def _shrinking(here: Contrast, there: Contrast | None) -> Profile | None:
 
 
 def _geometry(statement: Statement, evidence: Evidence, cfg: ClaimsConfig) -> JudgedStatement:
-    """Judge the order of the four mean distances, or that the second and the third have swapped."""
-    planned = world_seeds(cfg, statement.world)
-    held = {seed: sums for seed, sums in evidence.geometry.get(statement.world, {}).items() if seed in planned}
-    if not held:
-        return JudgedStatement(statement, "not run", None, note=f"no distances of the world {statement.world}")
-    is_across = np.array([kind in ACROSS_TAKES for kind in KINDS])
-    of = statistics.with_both_takes(statistics.profile(statement.world, held, cfg), is_across)
-    read = [estimate(of, row, cfg.confidence) for row in np.diff(np.eye(len(KINDS)), axis=0)]
+    """Judge the order of the four mean distances, or that the second and the third have swapped.
+
+    A swap is vacuous where the informative world does not show the order that it turns round.
+    """
+    of, gap = _distances(statement.world, evidence, cfg)
+    there, gap_there = _distances(statement.against, evidence, cfg) if statement.against else (None, "")
+    gap = "; ".join(part for part in (gap, gap_there) if part)
+    steps = np.diff(np.eye(len(KINDS)), axis=0)
+    broken = None if there is None else estimate(there, steps[1], cfg.confidence)
+    if of is None:
+        return JudgedStatement(statement, "not run", None, note=gap, broken=broken)
+    read = [estimate(of, row, cfg.confidence) for row in steps]
     parts = tuple(Part(name, figure) for name, figure in zip(GEOMETRY_STEPS, read, strict=True))
     is_order = statement.kind == "order"
-    verdict = sign_verdict(read, 1) if is_order else sign_verdict(read[1:2], -1)
+    shown: Verdict = sign_verdict(read, 1) if is_order else sign_verdict(read[1:2], -1)
+    verdict, note = shown, "too few takes" if shown == "not run" else ""
+    if statement.against and shown in ("holds", "undecided") and not (broken and broken.is_above_zero()):
+        why = f"in {statement.against} the difference is not shown to lie above zero"
+        verdict, note = "vacuous", f"{why}; by the intervals: {shown}"
+    parts = parts if is_order else ()
+    finding = JudgedStatement(statement, verdict, read[1], parts, note, broken, shown=shown)
+    return _with_doubts(finding, gap, ())
+
+
+def _distances(world: str, evidence: Evidence, cfg: ClaimsConfig) -> tuple[Profile | None, str]:
+    """Return the mean distances of a world, one per kind of pair, and what is missing of its seeds."""
+    planned = world_seeds(cfg, world)
+    held = {seed: sums for seed, sums in evidence.geometry.get(world, {}).items() if seed in planned}
+    if not held:
+        return None, f"no distances of the world {world}"
     missing = [str(seed) for seed in planned if seed not in held]
-    why = "too few takes" if verdict == "not run" else ""
-    finding = JudgedStatement(statement, verdict, read[1], parts if is_order else (), why)
-    return _with_doubts(finding, f"{statement.world} lacks seed {', '.join(missing)}" if missing else "", ())
+    is_across = np.array([kind in ACROSS_TAKES for kind in KINDS])
+    of = statistics.with_both_takes(statistics.profile(world, held, cfg), is_across)
+    return of, f"{world} lacks seed {', '.join(missing)}" if missing else ""
