@@ -75,7 +75,7 @@ def test_a_fault_of_the_program_is_logged_when_it_happens(caplog: pytest.LogCapt
     with pytest.raises(ZeroDivisionError), fault_is_logged("no_scene-s0"):
         raise ZeroDivisionError("division by zero")
     assert caplog.messages == [
-        "no_scene-s0  stopped: ZeroDivisionError('division by zero'); the other worlds go on",
+        "no_scene-s0   stopped: ZeroDivisionError('division by zero'); the other worlds go on",
     ]
     with fault_is_logged("base-s0"):
         pass
