@@ -61,7 +61,7 @@ def test_a_map_that_is_given_more_is_found(drawn: World, tables: Memory) -> None
 
 
 def with_sign(memory: Memory, told: NDArray[np.int64]) -> Memory:
-    """The tables with eight of the 256 numbers of every feature replaced by what is told, with noise of its own each."""
+    """The tables with eight of the 256 numbers of every feature replaced by what is told, with noise."""
     table = memory.table("features")
     assert table["segment_id"].to_pylist() == memory.table("segments")["segment_id"].to_pylist()
     vectors = np.stack(table["vector"].to_numpy(zero_copy_only=False))
