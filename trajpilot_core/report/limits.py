@@ -3,7 +3,7 @@
 from schemas.results import Judgement
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
 from trajpilot_core.report import health
-from trajpilot_core.report.loaded import PLANNERS_ONLY, Loaded
+from trajpilot_core.report.loaded import Loaded
 from trajpilot_core.report.tables.ceilings import Ceilings
 from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.report.tables.results import Results
@@ -23,9 +23,9 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings) -> list[str]:
     (_, n_takes), n_seeds, lost = loaded.scored, len(loaded.seeds), health.lost_units(loaded.rejects)
     unseen_percent = health.unseen_share(loaded.labels)
     said = [_world(loaded.simulated)]
-    if loaded.by_latents:
+    if loaded.planners_only:
         said.append(
-            f"This world is {PLANNERS_ONLY}: no video was drawn, decoded or encoded, and features are a fixed "
+            f"This world is {loaded.planners_only}: no video was drawn, decoded or encoded, and features are a fixed "
             "map of the looks and places as they were drawn."
         )
     if ceilings.state != "kept":

@@ -50,9 +50,9 @@ class Loaded:
         return SIMULATED in self.takes["corpus"].to_pylist()
 
     @property
-    def by_latents(self) -> bool:
-        """Return whether any take has features without pixels; the takes say that themselves, too."""
-        return LATENTS in self.takes["camera"].to_pylist()
+    def planners_only(self) -> str:
+        """Return what is said of a world by latents; empty for any other corpus. The takes say that themselves, too."""
+        return PLANNERS_ONLY if LATENTS in self.takes["camera"].to_pylist() else ""
 
     @property
     def scored(self) -> tuple[int, int]:
@@ -105,7 +105,7 @@ def corpus_title(loaded: Loaded, cfg: ReportConfig) -> str:
     names = ", ".join(sorted({m.corpus for m in loaded.metrics}))
     title = spec_of(cfg.corpus).title if cfg.corpus else names
     title = f"{title}, closed vocabulary" if cfg.is_closed else title
-    if loaded.by_latents:
+    if loaded.planners_only:
         return "a simulated world by latents, without pixels or files"
     return f"a simulated world in the file layout of {title}" if loaded.simulated else title
 
@@ -116,8 +116,8 @@ def caption(loaded: Loaded, cfg: ReportConfig) -> str:
     where = corpus_title(loaded, cfg)
     if loaded.simulated:
         where = "SIMULATED WORLD, not comparable with published numbers"
-    if loaded.by_latents:
-        where += f"; {PLANNERS_ONLY}"
+    if loaded.planners_only:
+        where += f"; {loaded.planners_only}"
     return f"{where}; {takes} test takes; 95 % intervals over takes; ED in steps, all else in percent"
 
 
