@@ -9,7 +9,7 @@ from leaks_fixture import WORLD, tables_of_world, untrained_of
 from numpy.typing import NDArray
 from planning_world import Memory, run_stage
 
-from schemas.config import FeatureConfig
+from schemas.config import FeatureConfig, PipelineConfig
 from schemas.results import LeakCheck
 from trajpilot_core.simworld.feature_space import describe_world
 from trajpilot_core.simworld.sample import sample_world
@@ -17,7 +17,8 @@ from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.stages.feature_space import FEATURES
 from trajpilot_core.studies.claims.leaks import world as leaks_world
 from trajpilot_core.studies.claims.worlds.jobs import make_world
-from trajpilot_core.studies.claims.worlds.plan import PlannedWorld
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes
+from trajpilot_core.studies.claims.worlds.provenance import recipe_sizes, world_sizes
 
 LATENTS = WORLD.replace(entry="latents", label_appearance=0.5)
 """Looks name few of the alternatives, so that there is something to give away."""
@@ -81,3 +82,11 @@ def test_its_job_writes_a_description_and_no_video(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     assert make_world(PlannedWorld("base", 0, "control", LATENTS), tmp_path / "root", tmp_path / "world") is not None
     assert [path.name for path in (tmp_path / "world").iterdir()] == ["world.json"]
+
+
+def test_its_size_and_recipe_say_that_nothing_is_seen_or_encoded() -> None:
+    world, recipes = PlannedWorld("base", 0, "control", LATENTS), Recipes(PipelineConfig(), PipelineConfig())
+    assert [size.recipe for size in world_sizes({"base": world})] == ["latents"]
+    (recipe,) = recipe_sizes(recipes, [world])
+    assert recipe.encoder == "none"
+    assert recipe.video.startswith("no pixels")
