@@ -13,6 +13,8 @@ SHORTEST_PLAN = 3
 """Segments of the shortest window that holds a step to plan: Start, one step, Goal. Source: paper, 3.1."""
 SIMULATED = "simulated"
 """Corpus name of takes whose record says that they were simulated; every page of results then says so."""
+LATENTS = "latents"
+"""Camera of simulated takes that no camera saw, real or rendered; every page of results then says so."""
 
 
 class Take(Record):
@@ -35,7 +37,8 @@ class Take(Record):
     calibration: str | None
     """Calibration that holds T_device_camera."""
     camera: str
-    """Column prefix of the head camera in the timesync file, e.g. `aria01_214-1`."""
+    """Column prefix of the head camera in the timesync file, e.g. `aria01_214-1`; `latents` in a simulated world
+    without pixels."""
     timesync_start: int | None
     timesync_end: int | None
     duration_s: float

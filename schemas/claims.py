@@ -136,7 +136,7 @@ class WorldSize(Record):
     """How large one world of the run is; its seeds are equally large."""
 
     world: str
-    recipe: Literal["video", "frames"]
+    recipe: Literal["video", "frames", "latents"]
     """Which of the two recipes is computed in it: that of its entry."""
     train_takes: int
     """Dev takes included."""
@@ -149,7 +149,7 @@ class WorldSize(Record):
 class RecipeSize(Record):
     """How large the models of one recipe are, and what they learn on. Budgets are the most epochs of a training."""
 
-    recipe: Literal["video", "frames"]
+    recipe: Literal["video", "frames", "latents"]
     video: str
     """What is encoded: side in pixels and frames per second of the video, or how frames are rendered."""
     encoder: str

@@ -89,9 +89,10 @@ class WorldConfig(Record):
     segment_spread: float = Field(0.2, ge=0, lt=0.5)
     """Step durations are uniform within this share of the mean, whatever the label."""
 
-    entry: Literal["video", "frames"] = "video"
+    entry: Literal["video", "frames", "latents"] = "video"
     """Where the pipeline enters the world. video: a download with video files; frames: tables of head motions and
-    features, encoded from frames that a still head sees, without any file of video."""
+    features, encoded from frames that a still head sees, without any file of video; latents: the same without pixels,
+    features are a fixed map of what such frames would show (LatentMapConfig)."""
     layout: str = Field("egoexo4d", pattern=r"^[a-z0-9_]{1,32}$")
     """Which corpus's files are written: a module of trajpilot_core/simworld/layouts. egoexo4d: atomic descriptions;
     keystep and basketball: the same tree, other annotations; goalstep, egoper, epic_kitchens: video and segments, no
@@ -141,15 +142,52 @@ class WorldConfig(Record):
 
     @model_validator(mode="after")
     def _features_have_no_layout(self) -> Self:
-        if self.entry == "frames" and self.layout != "egoexo4d":
+        if self.enters_by_features() and self.layout != "egoexo4d":
             raise ValueError(
-                f"a world of the entry 'frames' has no files, so no layout {self.layout!r}; leave layout alone"
+                f"a world of the entry {self.entry!r} has no files, so no layout {self.layout!r}; leave layout alone"
             )
         return self
+
+    def enters_by_features(self) -> bool:
+        """Return whether features come from a head that stands still, so that they show no head motion."""
+        return self.entry != "video"
 
     def n_labels(self) -> int:
         """Return the number of labels, V."""
         return self.tasks * self.positions * self.alternatives
+
+
+class LatentMapConfig(Record):
+    """The map from what still frames show to the features of a world by latents; the same for every world.
+
+    Weights are deviations before the first tanh, of inputs with deviation about 1. They were set once so that probes
+    and distances agree with those of rendered frames. Source: docs/decisions/latents.md.
+    """
+
+    fixed_on: str = Field("2026-11-22", pattern=r"^\d{4}-\d{2}-\d{2}$")
+    """Date on which these values were fixed."""
+    seed: int = Field(20261122, ge=0)
+    """Of the random weights."""
+    hidden: int = Field(256, ge=1)
+    """Units of the first layer."""
+    colour: float = Field(1.0, ge=0)
+    """Weight of the station's common colour; with the other weights it sets the scale."""
+    detail: float = Field(0.1, ge=0)
+    """Weight of board against mat, and of contrast and width of their stripes."""
+    place: float = Field(0.02, ge=0)
+    """Weight of the place of the object that is acted on."""
+    room: float = Field(0.2, ge=0)
+    """Weight of the room."""
+    room_numbers: int = Field(12, ge=1)
+    """Numbers that describe a room; fixed per capture."""
+    light: float = Field(0.25, ge=0)
+    """Weight of the light and of the colours of the objects; fixed per take."""
+    second: float = Field(1.0, gt=0)
+    """Weight of the second layer."""
+    bias: float = Field(0.3, ge=0)
+    """Deviation of the constants of both layers."""
+    noise: float = Field(0.07, ge=0)
+    """Standard deviation of the noise on every number of a feature, per segment."""
 
 
 def claims_world() -> WorldConfig:

@@ -74,13 +74,14 @@ class CorpusSizes:
 
 def paper_sizes(config: PipelineConfig) -> CorpusSizes:
     """Return the sizes of the paper's corpus, with the widths that the settings give."""
-    width, tokens = _feature_shape(config.features)
+    width, tokens = feature_shape(config.features)
     every = ("takes", "segments", "windows", "labels", "feature width", "text width")
     text = _text_width(config.text_bank)
     return CorpusSizes(config, tokens=tokens, feature_width=width, text_width=text, assumed=every)
 
 
-def _feature_shape(cfg: FeatureConfig) -> tuple[int, int]:
+def feature_shape(cfg: FeatureConfig) -> tuple[int, int]:
+    """Return the numbers of one token of a segment's feature, and its tokens; no encoder is loaded."""
     tokens = cfg.n_frames // TUBELET if cfg.tokens == "temporal" else 1
     return VJEPA_SIZES[cfg.model].width * (HIERARCHY if cfg.hierarchical else 1), tokens
 

@@ -23,6 +23,11 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings) -> list[str]:
     (_, n_takes), n_seeds, lost = loaded.scored, len(loaded.seeds), health.lost_units(loaded.rejects)
     unseen_percent = health.unseen_share(loaded.labels)
     said = [_world(loaded.simulated)]
+    if loaded.planners_only:
+        said.append(
+            f"This world is {loaded.planners_only}: no video was drawn, decoded or encoded, and features are a fixed "
+            "map of the looks and places as they were drawn."
+        )
     if ceilings.state != "kept":
         said.append(ceilings.headline)
     if n_takes < MIN_CLUSTERS:

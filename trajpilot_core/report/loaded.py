@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.annotation import SIMULATED
+from schemas.annotation import LATENTS, SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import ReportConfig
 from schemas.results import Ceiling, CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
@@ -19,6 +19,9 @@ from trajpilot_core.engine.stage import AnyStage, Inputs
 from trajpilot_core.report import health, json_report
 from trajpilot_core.report.tables.results import Results
 from trajpilot_core.report.tables.table import number
+
+PLANNERS_ONLY = "entered by latents, so it tests the planners, not the pipeline"
+"""Stands wherever results of a world without pixels are shown."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ class Loaded:
     def simulated(self) -> bool:
         """Return whether any take was simulated; the takes say so themselves, no setting can hide it."""
         return SIMULATED in self.takes["corpus"].to_pylist()
+
+    @property
+    def planners_only(self) -> str:
+        """Return what is said of a world by latents; empty for any other corpus. The takes say that themselves, too."""
+        return PLANNERS_ONLY if LATENTS in self.takes["camera"].to_pylist() else ""
 
     @property
     def scored(self) -> tuple[int, int]:
@@ -79,7 +87,7 @@ def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
             if of == f"{s.name}_curves"
         ],
         {stage.name: inputs.table(rejects_entry(stage.name)) for stage in stages},
-        inputs.table("takes", ("take_id", "corpus", "split", "scenario", "duration_s")),
+        inputs.table("takes", ("take_id", "corpus", "camera", "split", "scenario", "duration_s")),
         inputs.table("segments", ("split",)),
         inputs.table("labels", ("n_train", "n_test")),
         inputs.table("windows", ("split", "horizon")),
@@ -97,6 +105,8 @@ def corpus_title(loaded: Loaded, cfg: ReportConfig) -> str:
     names = ", ".join(sorted({m.corpus for m in loaded.metrics}))
     title = spec_of(cfg.corpus).title if cfg.corpus else names
     title = f"{title}, closed vocabulary" if cfg.is_closed else title
+    if loaded.planners_only:
+        return "a simulated world by latents, without pixels or files"
     return f"a simulated world in the file layout of {title}" if loaded.simulated else title
 
 
@@ -106,6 +116,8 @@ def caption(loaded: Loaded, cfg: ReportConfig) -> str:
     where = corpus_title(loaded, cfg)
     if loaded.simulated:
         where = "SIMULATED WORLD, not comparable with published numbers"
+    if loaded.planners_only:
+        where += f"; {loaded.planners_only}"
     return f"{where}; {takes} test takes; 95 % intervals over takes; ED in steps, all else in percent"
 
 

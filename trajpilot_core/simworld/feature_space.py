@@ -1,7 +1,8 @@
-"""The entry by frames: a world's tables straight from its truth, without any video or pose file.
+"""The entries by frames and by latents: a world's tables straight from its truth, without any video or pose file.
 
 The motion is the same pose stream that the files hold; the appearance is the same room and station, drawn from a head
-that stands still, so that pixels know nothing of the motion. Source: docs/decisions/claims.md.
+that stands still, so that pixels know nothing of the motion (without pixels: simworld/latents.py). Source:
+docs/decisions/claims.md.
 """
 
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from schemas.annotation import SIMULATED
+from schemas.annotation import LATENTS, SIMULATED
 from schemas.base import canonical_json
 from schemas.config import IngestConfig
 from schemas.world import WorldConfig
@@ -97,7 +98,7 @@ def drawn_candidate(world: World, take: TakeTruth) -> Candidate:
         scenario=world.task_names[take.task],
         participant=str(world.participants[capture.operator]),
         capture=capture.name,
-        camera=f"{capture.camera}_214-1",
+        camera=LATENTS if world.config.entry == "latents" else f"{capture.camera}_214-1",
         video="",
     )
     points = [

@@ -1,19 +1,25 @@
-"""The entry of a simulated world by frames: two stages in place of ingest, trajectories and features.
+"""The entries of a simulated world by frames and by latents: two stages in place of ingest, trajectories and features.
 
-The data root holds `world.json` alone. Source: docs/decisions/claims.md.
+The data root holds `world.json` alone. Source: docs/decisions/claims.md, docs/decisions/latents.md.
 """
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
+from schemas.annotation import LATENTS
+from schemas.base import fingerprint
 from schemas.config import FeatureConfig, IngestConfig
 from schemas.observation import HeadMotions, features_schema, motions_schema
-from schemas.world import WorldConfig
+from schemas.world import LatentMapConfig, WorldConfig
+from trajpilot_core.engine.sizes import feature_shape
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import WorldError
 from trajpilot_core.stages import features, ingest
@@ -39,7 +45,7 @@ def world_of(data_root: str) -> WorldConfig:
         config = WorldConfig.model_validate(json.loads(path.read_text(encoding="utf-8"))["config"])
     except (OSError, KeyError, ValueError) as error:
         raise WorldError(f"{path} does not describe a simulated world: {error}; write the world again") from error
-    if config.entry != "frames":
+    if not config.enters_by_features():
         raise WorldError(f"{path} is a world of the entry {config.entry!r}; run the ordinary stages on it")
     return config
 
@@ -89,54 +95,104 @@ def feature_sources(inputs: Inputs, config: FeatureConfig, data_root: str) -> li
     from trajpilot_core.simworld.feature_space import still_world
 
     still = still_world(world_of(data_root), config.size_px)
-    return [Source("", facts={"still": still.digest()})]
+    facts: dict[str, JsonValue] = {"still": still.digest()}
+    return [Source("", facts=facts | ({"map": map_digest()} if still.entry == "latents" else {}))]
+
+
+def map_digest() -> str:
+    """Return the digest of the map from latents to features."""
+    from trajpilot_core.simworld import latents
+
+    return fingerprint({"version": latents.VERSION, "map": LatentMapConfig().content()})
+
+
+class FeatureMaker(NamedTuple):
+    """What makes the features of a take, and of which kind they are."""
+
+    width: int
+    """Numbers per segment."""
+    tokens: int
+    digest: str
+    make: Callable[["TakeTruth", Spans], tuple[list[list[float]], NDArray[np.float16]]]
+    """(take, spans of its segments) -> the (S, T) frame times and the (S, width) vectors."""
 
 
 def draw_features(work: Work[FeatureConfig]) -> None:
-    """Draw the frames of every segment from a still head and encode them."""
-    from trajpilot_core.corpora.egoexo4d.takes import take_id
+    """Draw the frames of every segment from a still head and encode them; by latents: map what they would show."""
     from trajpilot_core.encoders.video.embed import load_embedder, torch_threads
-    from trajpilot_core.simworld.feature_space import by_take, still_world
+    from trajpilot_core.simworld.feature_space import still_world
     from trajpilot_core.simworld.sample import sample_world
 
     cfg = work.config
     world = sample_world(still_world(world_of(work.runtime.data_root), cfg.size_px))
-    truth = {take_id(take.uid): take for take in world.takes}
+    if world.config.entry == "latents":
+        write_features(work, world, latent_maker(world, cfg))
+        return
     embedder = load_embedder(cfg, work.runtime.device, work.runtime.scratch)
+    drawn = partial(still_features, world, embedder)
+    with torch_threads(cfg):
+        write_features(work, world, FeatureMaker(embedder.width, embedder.tokens, embedder.digest, drawn))
+
+
+def write_features(work: Work[FeatureConfig], world: "World", maker: FeatureMaker) -> None:
+    """Make the features of every take and write their table."""
+    from trajpilot_core.corpora.egoexo4d.takes import take_id
+    from trajpilot_core.simworld.feature_space import by_take
+
+    truth = {take_id(take.uid): take for take in world.takes}
     ids, takes, times_s, vectors = [], [], [], []
     groups = by_take(work.inputs.table("segments"))
-    with torch_threads(cfg):
-        for number, (take, (segment_ids, start_s, end_s)) in enumerate(groups.items(), start=1):
-            drawn_s, drawn = still_features(world, truth[take], (start_s, end_s), embedder)
-            ids += segment_ids
-            takes += [take] * len(segment_ids)
-            times_s += drawn_s
-            vectors.append(drawn)
-            work.runtime.progress(number, len(groups), take)
-    schema = features_schema(embedder.width, embedder.tokens)
+    for number, (take, (segment_ids, start_s, end_s)) in enumerate(groups.items(), start=1):
+        drawn_s, drawn = maker.make(truth[take], (start_s, end_s))
+        ids += segment_ids
+        takes += [take] * len(segment_ids)
+        times_s += drawn_s
+        vectors.append(drawn)
+        work.runtime.progress(number, len(groups), take)
+    schema = features_schema(maker.width, maker.tokens)
     flat = pa.array(np.concatenate(vectors).ravel(), pa.float16())
     columns = {
         "segment_id": ids,
         "take_id": takes,
-        "encoder": [embedder.digest] * len(ids),
+        "encoder": [maker.digest] * len(ids),
         "frame_times_s": times_s,
-        "vector": pa.FixedSizeListArray.from_arrays(flat, embedder.width),
+        "vector": pa.FixedSizeListArray.from_arrays(flat, maker.width),
     }
     work.sink.table("features", pa.table({name: columns[name] for name in schema.names}, schema=schema))
     work.sink.count(len(ids), len(ids))
 
 
 def still_features(
-    world: "World", take: "TakeTruth", span_s: Spans, embedder: "Embedder"
+    world: "World", embedder: "Embedder", take: "TakeTruth", span_s: Spans
 ) -> tuple[list[list[float]], NDArray[np.float16]]:
     """Return the (S, T) frame times and the (S, width) vectors of one take's segments, given their spans."""
     from trajpilot_core.simworld.feature_space import still_frames
+
+    times_s = times_of(world, span_s, embedder.config)
+    frames = still_frames(world, take, times_s.ravel())
+    return times_s.tolist(), embedder.embed(frames.reshape(*times_s.shape, *frames.shape[1:]))
+
+
+def latent_maker(world: "World", cfg: FeatureConfig) -> FeatureMaker:
+    """Return the map of a world by latents to features of the shape that the encoder of `cfg` gives."""
+    from trajpilot_core.simworld.latents import latent_features, latent_map
+
+    width, tokens = feature_shape(cfg)
+    made = latent_map(LatentMapConfig(), world.config.places, width)
+
+    def make(take: "TakeTruth", span_s: Spans) -> tuple[list[list[float]], NDArray[np.float16]]:
+        """Return the (S, T) frame times and the (S, width) vectors."""
+        times_s = times_of(world, span_s, cfg)
+        return times_s.tolist(), latent_features(world, take, times_s, tokens, made)
+
+    return FeatureMaker(width * tokens, tokens, f"{LATENTS}:{map_digest()}", make)
+
+
+def times_of(world: "World", span_s: Spans, cfg: FeatureConfig) -> NDArray[np.float64]:
+    """Return the (S, T) times of the frames of segments, seconds, given their spans."""
     from trajpilot_core.video.decode import frame_times_s
 
-    n_frames = embedder.config.n_frames
-    times_s = np.stack([frame_times_s(a, b, world.config.fps, n_frames) for a, b in zip(*span_s, strict=True)])
-    frames = still_frames(world, take, times_s.ravel())
-    return times_s.tolist(), embedder.embed(frames.reshape(len(times_s), n_frames, *frames.shape[1:]))
+    return np.stack([frame_times_s(a, b, world.config.fps, cfg.n_frames) for a, b in zip(*span_s, strict=True)])
 
 
 TABLES = Stage(
@@ -157,7 +213,7 @@ FEATURES = Stage(
     config=FeatureConfig,
     run=draw_features,
     version=VERSION,
-    summary="encode frames that a still head sees in a simulated world",
+    summary="encode frames that a still head sees in a simulated world, or map its latents",
     sources=feature_sources,
     needs=features.needs,
     uses_gpu=True,

@@ -9,7 +9,7 @@ import pytest
 from checkout import CHECKOUT
 from claims_fixture import CFG, INFORMED, Planted, evidence_of, small_tables, with_sweep, write_all
 
-from schemas.claims import BASE, FEATURE_SPACE
+from schemas.claims import BASE, FEATURE_SPACE, ClaimsRun
 from schemas.results import GateRow, LeakCheck, ScorerStudy
 from trajpilot_core.errors import InputError
 from trajpilot_core.studies.claims.evidence.tables import FILES, RUN_FILE, Origin, read_evidence, write_claims_table
@@ -19,6 +19,8 @@ from trajpilot_core.studies.claims.pages.worlds import entry_tables
 from trajpilot_core.studies.claims.verdicts.aims import judge_aims
 from trajpilot_core.studies.claims.verdicts.attribution import attribution_text, lead, sources
 from trajpilot_core.studies.claims.verdicts.entries import compare_entries, pairs
+from trajpilot_core.studies.claims.worlds.plan import make
+from trajpilot_core.studies.claims.worlds.provenance import world_sizes
 from trajpilot_core.studies.pages import write_pages
 
 DOCS = CHECKOUT / "docs"
@@ -39,6 +41,22 @@ def docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def pages(docs: Path) -> dict[str, bytes]:
     return render(docs, CFG)
+
+
+def test_a_world_by_latents_is_said_to_test_the_planners_and_no_other_world_is(
+    docs: Path, pages: dict[str, bytes], tmp_path: Path
+) -> None:
+    said = b"tests the planners, not the pipeline"
+    assert not any(said in content for content in pages.values())
+    folder = copied(docs, tmp_path / "docs")
+    path = folder / FOLDER / RUN_FILE
+    run = ClaimsRun.model_validate_json(path.read_bytes())
+    sizes = [world_sizes({name: make(name, 0, CFG)})[0] for name in (BASE, FEATURE_SPACE)]
+    worlds = (sizes[0], sizes[1].replace(recipe="latents"))
+    path.write_text(run.replace(worlds=worlds).model_dump_json(), encoding="utf-8")
+    changed = render(folder, CFG)
+    assert b"Simulated without pixels: feature_space. Each is entered by latents, so it " + said in changed["claims.md"]
+    assert said in changed["claims.html"]
 
 
 def copied(docs: Path, target: Path) -> Path:

@@ -124,7 +124,7 @@ def decide_kinds(
     kinds: Sequence[InputKind],
 ) -> dict[InputKind, Decisions]:
     """Decide on windows of one shape for every kind of input; pixels of a moving head show no_traj its motion too."""
-    still = world.config.entry == "frames"
+    still = world.config.enters_by_features()
     found: dict[InputKind, Decisions] = {}
     for kind in kinds:
         twin = "endpoint_traj" if kind == "no_traj" else "no_traj"

@@ -58,7 +58,7 @@ def reach_s(config: WorldConfig) -> float:
     Worlds that enter by features are asked at exact times. In files a frame stands for half a frame before and behind
     it and its coding may lean on its neighbour, and a pose lies between two rows.
     """
-    return 0.0 if config.entry == "frames" else max(1.0 / config.fps, 1.1 / config.trajectory_hz)
+    return 0.0 if config.enters_by_features() else max(1.0 / config.fps, 1.1 / config.trajectory_hz)
 
 
 def take_steps(world: World, segments: pa.Table) -> list[TakeSteps]:

@@ -20,18 +20,16 @@ COLOUR_RANGE, COLOUR_SLOPE = 0.42, 0.11
 """A look coefficient a becomes 0.5 + range * tanh(slope * a): one unit of noise is about 12 of 255 levels."""
 BOARD_PX, MAT_PX, WALL_PX = (300, 100), (300, 135), (320, 180)
 """Texture sizes, width and height."""
+OBJECTS = 8
+"""Colours of objects that are drawn; a world shows as many objects as it has places."""
+GRAIN_CELLS_PX = (4, 9, 24, 60)
+"""Scales of the grain of a texture."""
 
 
 @dataclass(frozen=True)
-class TakeAppearance:
-    """Textures and colours of one take."""
+class TakeLight:
+    """Light and colours of one take, apart from its textures."""
 
-    room: tuple[Image, ...]
-    """front, left, right, back wall, floor, ceiling; each (180, 320, 3)."""
-    board_grain: Float
-    """(height, width) factor around 1."""
-    mat_grain: Float
-    """(height, width) factor around 1."""
     objects: NDArray[np.uint8]
     """(places, 3) colours of the objects on the table."""
     gain: float
@@ -40,11 +38,28 @@ class TakeAppearance:
     """Change of the light per second."""
 
 
+@dataclass(frozen=True)
+class TakeAppearance(TakeLight):
+    """Textures, light and colours of one take."""
+
+    room: tuple[Image, ...]
+    """front, left, right, back wall, floor, ceiling; each (180, 320, 3)."""
+    board_grain: Float
+    """(height, width) factor around 1."""
+    mat_grain: Float
+    """(height, width) factor around 1."""
+
+
+def grain_cells(rng: np.random.Generator, size: tuple[int, int]) -> list[Float]:
+    """Draw the random pattern of every scale, (height, width) each, for a texture of `size` (width, height)."""
+    shapes = [(size[1] // cell + 2, size[0] // cell + 2) for cell in GRAIN_CELLS_PX]
+    return [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+
+
 def grain(rng: np.random.Generator, size: tuple[int, int], contrast: float) -> Float:
     """Return a smooth random pattern of several scales, mean about 1, for a texture of `size` (width, height)."""
     total = np.zeros((size[1], size[0]), np.float32)
-    for cell in (4, 9, 24, 60):
-        small = rng.normal(size=(size[1] // cell + 2, size[0] // cell + 2)).astype(np.float32)
+    for small in grain_cells(rng, size):
         total += cv2.resize(small, size, interpolation=cv2.INTER_CUBIC)
     return np.asarray(np.clip(1.0 + contrast * total / 2.0, 0.3, 1.7), np.float32)
 
@@ -70,13 +85,40 @@ def to_bytes(image: Float) -> Image:
 def take_appearance(world: World, take: TakeTruth) -> TakeAppearance:
     """Draw what a take looks like: the room of its capture, its own light and objects. Scene 0: all takes alike."""
     scene = world.config.scene
-    room_rng = stream(world.config, "room", take.capture if scene > 0 else 0)
-    rng = stream(world.config, "light", take.index if scene > 0 else 0)
+    room_rng, rng = appearance_streams(world, take)
+    board_grain, mat_grain = (grain(rng, size, 0.18) for size in (BOARD_PX, MAT_PX))
+    light = draw_light(rng, scene)
     return TakeAppearance(
+        objects=light.objects,
+        gain=light.gain,
+        gain_slope=light.gain_slope,
         room=tuple(wall(room_rng, scene) for _ in range(6)),
-        board_grain=grain(rng, BOARD_PX, 0.18),
-        mat_grain=grain(rng, MAT_PX, 0.18),
-        objects=rng.integers(30, 226, (8, 3)).astype(np.uint8),
+        board_grain=board_grain,
+        mat_grain=mat_grain,
+    )
+
+
+def take_light(world: World, take: TakeTruth) -> TakeLight:
+    """Return the light and colours of a take as `take_appearance` draws them, without drawing its textures."""
+    _, rng = appearance_streams(world, take)
+    for size in (BOARD_PX, MAT_PX):
+        grain_cells(rng, size)
+    return draw_light(rng, world.config.scene)
+
+
+def appearance_streams(world: World, take: TakeTruth) -> tuple[np.random.Generator, np.random.Generator]:
+    """Return the random streams of a take's room and of its light and objects. Scene 0: those of the first take."""
+    is_own = world.config.scene > 0
+    return (
+        stream(world.config, "room", take.capture if is_own else 0),
+        stream(world.config, "light", take.index if is_own else 0),
+    )
+
+
+def draw_light(rng: np.random.Generator, scene: float) -> TakeLight:
+    """Draw the light and the objects of a take; `scene` 0 leaves the light alone."""
+    return TakeLight(
+        objects=rng.integers(30, 226, (OBJECTS, 3)).astype(np.uint8),
         gain=1.0 + 0.12 * scene * float(rng.uniform(-1, 1)),
         gain_slope=0.004 * scene * float(rng.uniform(-1, 1)),
     )

@@ -112,7 +112,7 @@ def motion_checks(material: LeakContext) -> list[LeakCheck]:
 
 def picture_checks(material: LeakContext) -> list[LeakCheck]:
     """Probe the picture features; a video shows the head motion too, a still head does not."""
-    steps, still = material.steps, material.world.config.entry == "frames"
+    steps, still = material.steps, material.world.config.enters_by_features()
     features = material.data.features[steps.row].float().mean(1).double().numpy()
     senses = "look and place" if still else "look, place and head motion"
     known = known_of(material, senses, Shown(steps.appearance, None if still else steps.motion))

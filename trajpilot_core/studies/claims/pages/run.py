@@ -12,6 +12,7 @@ from schemas.claims import (
     sweep_worlds,
     world_seeds,
 )
+from trajpilot_core.report.loaded import PLANNERS_ONLY
 from trajpilot_core.report.tables.table import NOTHING, Table, number
 from trajpilot_core.studies.claims.evidence.tables import Evidence
 
@@ -35,6 +36,7 @@ def facts(evidence: Evidence, cfg: ClaimsConfig) -> tuple[str, ...]:
         size_text(evidence.run),
         f"{len(cfg.seeds)} seeds ({', '.join(map(str, cfg.seeds))}): each a world of its own, with its own models. "
         f"Intervals: {cfg.bootstrap:,} resamples of takes within each seed's world.",
+        *latents_text(evidence.run),
         *([cost_text(evidence.run)] if evidence.run else []),
         *([f"Files that are not there: {', '.join(evidence.absent)}."] if evidence.absent else []),
     )
@@ -71,6 +73,12 @@ def size_text(run: ClaimsRun | None) -> str:
         for world in (BASE, FEATURE_SPACE)
     )
     return f"{sizes_text}; {sizes[BASE].labels} labels. Small models."
+
+
+def latents_text(run: ClaimsRun | None) -> tuple[str, ...]:
+    """Say which worlds have no pixels, in one sentence; nothing where there is none."""
+    named = sorted(size.world for size in run.worlds if size.recipe == "latents") if run else []
+    return (f"Simulated without pixels: {', '.join(named)}. Each is {PLANNERS_ONLY}.",) if named else ()
 
 
 def cost_text(run: ClaimsRun) -> str:

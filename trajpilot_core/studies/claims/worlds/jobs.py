@@ -92,7 +92,7 @@ def make_world(world: PlannedWorld, root: Path, folder: Path) -> WorldMade | Non
         When it was made, which is kept in `root` too; None where this call did not make all of it.
     """
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
-    if world.world.entry == "frames":
+    if world.world.enters_by_features():
         is_whole = not (folder / "world.json").exists()
         describe_world(world.world, folder)
     else:

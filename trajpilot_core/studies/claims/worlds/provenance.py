@@ -75,22 +75,24 @@ def world_sizes(worlds: Mapping[str, PlannedWorld]) -> tuple[WorldSize, ...]:
 def recipe_sizes(recipes: Recipes, worlds: Sequence[PlannedWorld]) -> tuple[RecipeSize, ...]:
     """Return what the models of both recipes are, for those that some world has."""
     first = {world.world.entry: world for world in reversed(worlds)}
-    return tuple(
-        _recipe_size(recipes.of(first[entry]), first[entry]) for entry in ("video", "frames") if entry in first
-    )
+    entries = [entry for entry in ("video", "frames", "latents") if entry in first]
+    return tuple(_recipe_size(recipes.of(first[entry]), first[entry]) for entry in entries)
 
 
 def _recipe_size(config: PipelineConfig, world: PlannedWorld) -> RecipeSize:
     """Read the sizes off one configuration."""
     alignment, predictor, scorer = config.alignment, config.predictor, config.scorer
-    still = f"{config.features.size_px} px, rendered from a head that stands still, no video"
-    by_video = world.world.entry == "video"
+    seen = {
+        "video": f"{world.world.size_px} px, {world.world.fps} frames a second",
+        "frames": f"{config.features.size_px} px, rendered from a head that stands still, no video",
+        "latents": f"no pixels: a fixed map of looks and places, as wide as features of {config.features.model}",
+    }
     frames = f"{config.features.n_frames} frames of {config.features.size_px} px"
     weights = "given weights" if config.features.checkpoint else "random weights"
     return RecipeSize(
         recipe=world.world.entry,
-        video=f"{world.world.size_px} px, {world.world.fps} frames a second" if by_video else still,
-        encoder=f"{config.features.model}, {weights}, {frames}",
+        video=seen[world.world.entry],
+        encoder="none" if world.world.entry == "latents" else f"{config.features.model}, {weights}, {frames}",
         text_encoder=config.text_bank.encoder,
         learned_on=learned_on(config),
         alignment=(alignment.width, alignment.layers, alignment.train.epochs),

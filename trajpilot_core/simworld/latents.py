@@ -1,0 +1,100 @@
+"""The entry by latents: features without pixels, a fixed nonlinear map of what still frames would show.
+
+Such a world tests the planners, not the pipeline: no video is written, decoded or encoded.
+
+No exact ceiling is exceeded. Of the labels the map is given the looks at the times of a segment's frames, faded over
+step boundaries as in the rendered world, and the places of the objects at these times: functions of the looks and
+places of just those steps that `inference.visible` counts as seen, which `inference.evidence` weighs exactly. Room,
+light, colours of objects and noise are drawn from streams of their own, by capture, take and segment, whatever is done
+there; exact inference knows the operator of a capture, which is all that takes of one room share. Head motion is not
+among the inputs. Source: docs/decisions/latents.md.
+
+Axes: S segments of a take, F frames of a segment, N times, I inputs, H hidden units, K tokens, D numbers of a token.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.world import LatentMapConfig
+from trajpilot_core.arrays import Array
+from trajpilot_core.simworld.world.appearance import OBJECTS, level, looks_at, take_light
+from trajpilot_core.simworld.world.truth import COLOURS, TakeTruth, World, stream
+
+VERSION = 1  # raise when the numbers that this module writes change; a golden test watches
+LOOK_SCALE = 5.0
+"""One over the usual deviation of a colour level from its middle, 0.5."""
+OBJECT_SCALE = 1.0 / 57.0
+"""One over the deviation of an object's colour from its mean, 127.5."""
+LIGHT_SCALE = 14.0
+"""One over the deviation of the light from 1."""
+
+
+@dataclass(frozen=True)
+class LatentMap:
+    """Weights of the map, random and fixed: two layers of tanh."""
+
+    config: LatentMapConfig
+    first: Array
+    """(I, H)."""
+    second: Array
+    """(H, D)."""
+    first_bias: Array
+    """(H,)."""
+    second_bias: Array
+    """(D,)."""
+
+
+@cache
+def latent_map(config: LatentMapConfig, places: int, width: int) -> LatentMap:
+    """Return the map of `config`, the same for every world of as many `places`, to tokens of `width` numbers."""
+    rng = np.random.default_rng([config.seed, places, width])
+    look = {"colour": COLOURS, "detail": COLOURS + 2}
+    groups = {**look, "place": places, "room": config.room_numbers, "light": 3 * OBJECTS + 1}
+    weights = [getattr(config, name) * rng.normal(size=(n, config.hidden)) / np.sqrt(n) for name, n in groups.items()]
+    return LatentMap(
+        config,
+        np.concatenate(weights),
+        config.second * rng.normal(size=(config.hidden, width)) / np.sqrt(config.hidden),
+        config.bias * rng.normal(size=config.hidden),
+        config.bias * rng.normal(size=width),
+    )
+
+
+def latent_features(
+    world: World, take: TakeTruth, times_SF: Array, tokens: int, made: LatentMap
+) -> NDArray[np.float16]:
+    """Return the features (S, tokens * D) of segments with frames at `times_SF`, seconds; frames per token are equal.
+
+    A token is the second layer over the mean of the first over its frames, plus noise of its own.
+    """
+    n = len(times_SF)
+    hidden = np.tanh(latent_inputs(world, take, times_SF.ravel(), made.config) @ made.first + made.first_bias)
+    mean_SKH = hidden.reshape(n, tokens, -1, hidden.shape[1]).mean(axis=2)
+    shown_SKD = np.tanh(mean_SKH @ made.second + made.second_bias)
+    noise = stream(world.config, "nuisance", take.index).normal(size=shown_SKD.shape)
+    return np.asarray((shown_SKD + made.config.noise * noise).reshape(n, -1), np.float16)
+
+
+def latent_inputs(world: World, take: TakeTruth, t_s: Array, config: LatentMapConfig) -> Array:
+    """Return what still frames at times `t_s` (N,) show, shape (N, I), each number of deviation about 1.
+
+    Colours, contrast and width of the station under the light of the take, which object is acted on (one of the
+    places), a description of the room, and the light with the colours of the objects. Scene 0: all takes alike.
+    """
+    scene, light = world.config.scene, take_light(world, take)
+    looks, steps = looks_at(take, t_s)
+    gain = (light.gain + light.gain_slope * t_s)[:, None]
+    difference = looks[:, [COLOURS]]
+    board, mat = (gain * level(looks[:, :COLOURS] + side * difference) for side in (1.0, -1.0))
+    colour = ((board + mat) / 2 - 0.5) * LOOK_SCALE
+    detail = np.concatenate([(board - mat) / 2, level(looks[:, COLOURS + 1 :]) - 0.5], axis=1) * LOOK_SCALE
+    acted = np.array([segment.place for segment in take.segments])[steps]
+    place = np.eye(world.config.places)[acted]
+    room = scene * stream(world.config, "room latent", take.capture).normal(size=config.room_numbers)
+    objects = (light.objects.ravel() - 127.5) * OBJECT_SCALE
+    lit = (gain - 1.0) * LIGHT_SCALE
+    whole = np.broadcast_to(np.concatenate([room, objects]), (len(t_s), len(room) + len(objects)))
+    return np.concatenate([colour, detail, place, whole, lit], axis=1)
