@@ -3,7 +3,7 @@
 Shapes: B batch, H horizon, S segments, C tokens of a feature, D feature width, V labels, E text width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -17,6 +17,7 @@ from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, index_batches, seeded
 from trajpilot_core.training.losses import clamp_temperature, prediction_loss
+from trajpilot_core.training.train_sample import train_sample
 
 PredictorBatch = tuple[int, Tensor]
 """Horizon, (B,) long numbers of its fitted windows."""
@@ -56,7 +57,9 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
         model=model,
         batches=lambda generator: window_batches(task.fit, cfg.train.batch, generator),
         loss=lambda batch: window_loss(model, task, cfg, job.variant, batch),
-        measure=measurer(model, task, job.variant, dev_arithmetic(task, cfg.train, job.device)),
+        measure=measurer(
+            model, task, job.variant, dev_arithmetic(task, cfg.train, job.device), fitted_sample(task, job.seed)
+        ),
         selected="dev/M@1",
     )
     fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
@@ -137,16 +140,20 @@ def measurer(
     task: PredictorTask,
     variant: str,
     arithmetic: AbstractContextManager[object] = nullcontext(),  # noqa: B008
+    sample: Mapping[int, Tensor] | None = None,
 ) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: dev M@1 under the variant's own trajectories, per H and as their plain mean.
+    """Return the measure of an epoch: M@1 under the variant's own trajectories, per H and as their plain mean.
 
     Args:
         model: what is measured.
         task: its tensors.
         variant: what it is given.
         arithmetic: of the model; the answers are fp32 and are compared with the bank in fp32.
+        sample: horizon -> (n, H) long, the fitted windows that are scored next to dev (`fitted_sample`); None: dev
+            alone.
     """
-    truth = {h: task.labels[segments] for h, segments in task.dev.items()}
+    scored = {"train": sample, "dev": task.dev} if sample else {"dev": task.dev}
+    truth = {split: {h: task.labels[rows] for h, rows in windows.items()} for split, windows in scored.items()}
 
     def predict(segments: Tensor) -> Tensor:
         """Return the (N, H, E) predictions for (N, H) long rows of segments."""
@@ -157,10 +164,20 @@ def measurer(
         return out
 
     def measure() -> dict[str, float]:
-        scores = mid_accuracy(nearest_labels(predict, task.dev, task.bank), truth)
-        return {f"dev/{name}": value for name, value in scores.items()}
+        found: dict[str, float] = {}
+        for split, windows in scored.items():
+            scores = mid_accuracy(nearest_labels(predict, windows, task.bank), truth[split])
+            found |= {f"{split}/{name}": value for name, value in scores.items()}
+        return found
 
     return measure
+
+
+def fitted_sample(task: PredictorTask, seed: int) -> dict[int, Tensor]:
+    """Return horizon -> (n, H) long, the fitted windows that are scored: per horizon at most as many as dev has."""
+    fit, dev = ({h: len(segments) for h, segments in part.items()} for part in (task.fit, task.dev))
+    rows = train_sample(fit, dev, seed)
+    return {h: task.fit[h][some.to(task.fit[h].device)] for h, some in rows.items()}
 
 
 def task_tensors(task: PredictorTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -55,7 +55,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Memory:
 
 def best(memory: Memory, variant: str) -> float:
     rows = memory.tables["predictor_curves"].to_pylist()
-    return float(max(r["value"] for r in rows if (r["model"], r["quantity"]) == (f"final/{variant}", "M@1")))
+    wanted = (f"final/{variant}", "dev", "M@1")
+    return float(max(r["value"] for r in rows if (r["model"], r["split"], r["quantity"]) == wanted))
 
 
 def test_true_trajectories_help_on_dev(trained: Memory) -> None:
