@@ -229,7 +229,7 @@ def test_a_masked_goal_is_neither_input_nor_target_of_the_loss(
     changed = change(task, int(task.fit[3][0, -1]))
 
     def loss(of: PredictorTask, cfg: PredictorConfig) -> float:
-        return window_loss(model, of, cfg, "traj", (3, torch.tensor([0]))).item()
+        return window_loss(model, of, cfg, "traj", [(3, torch.tensor([0]))]).item()
 
     assert loss(task, masked) == loss(changed, masked)
     assert loss(task, seen) != loss(changed, seen)
