@@ -3,7 +3,7 @@
 Shapes: B batch, H horizon, S segments, C tokens of a feature, D feature width, V labels, E text width.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, ind
 from trajpilot_core.training.losses import PredictedWindows, clamp_temperature, pooled_prediction_loss
 from trajpilot_core.training.train_sample import train_sample
 
-PredictorBatch = Sequence[tuple[int, Tensor]]
+PredictorBatch = list[tuple[int, Tensor]]
 """Horizon and (B,) long numbers of its fitted windows, for each horizon that the batch holds."""
 
 
