@@ -47,9 +47,10 @@ class SearchConfig(Record):
     """The first is the recipe as it stands, with the epochs that its time allows."""
     minutes: float = Field(4.0, gt=0)
     """Time of one training of a trial, on one thread, by the cost model."""
-    flops_per_s: float = Field(2e10, gt=0)
-    """Arithmetic of one thread that the cost model assumes; a choice, so that epochs are the same on every machine."""
-    step_s: float = Field(0.01, ge=0)
+    flops_per_s: float = Field(3e10, gt=0)
+    """Arithmetic of one thread that the cost model assumes, the same on every machine, so that epochs are
+    (docs/decisions/training.md)."""
+    step_s: float = Field(0.015, ge=0)
     """Seconds of a step, whatever its size, that the cost model assumes."""
     most_epochs: int = Field(60, ge=1)
     """Epochs of the fastest trial."""

@@ -25,7 +25,6 @@ from trajpilot_core.engine.sizes import CorpusSizes, sizes_of
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.markdown_escape import literal
-from trajpilot_core.stages.needs_of_trainings import alignment_parameters, predictor_parameters, scorer_parameters
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest, read_run_record, ref_of
 from trajpilot_core.store.reading import StageInputs
@@ -39,7 +38,7 @@ SCORED: Mapping[SearchedRow, tuple[str, tuple[str, ...]]] = {
 }
 """Stage -> the quantity by which its epochs are chosen, and the models whose mean decides."""
 FLOPS = 6
-"""Multiplications and additions of a training step for each parameter and token."""
+"""Multiplications and additions of a training step for each multiplication on the way forward."""
 Searched = AlignmentConfig | PredictorConfig | ScorerConfig
 Settings = Mapping[str, JsonValue]
 """Path in the stage's configuration -> value."""
@@ -73,13 +72,13 @@ def search(
     sizes = sizes_below(folder, base, stages)
     rows = []
     for number, (settings, config) in enumerate(zip(trials, configs, strict=True)):
-        timed, modelled_s = with_epochs(row, config, sizes, cfg)
+        timed, modelled_s = with_epochs(config, sizes, cfg)
         outcome = execute(stages[row], base.replace(**{row: timed}), run, stages)
         rows.append(trial_row(row, number, settings, timed.train.epochs, modelled_s, committed(folder, outcome)))
         state = "found" if outcome.cached else "computed"
         said(f"trial {number + 1} of {len(trials)} {state}: dev {100 * rows[-1].mean_dev:.1f} %; {words(settings)}")
     best = configs[chosen(rows).number]
-    execute(stages[row], base.replace(**{row: with_epochs(row, best, sizes, cfg)[0]}), run, stages)
+    execute(stages[row], base.replace(**{row: with_epochs(best, sizes, cfg)[0]}), run, stages)
     return rows
 
 
@@ -126,12 +125,12 @@ def with_settings(config: Searched, settings: Settings) -> Searched:
     return config.replace(**own, train=config.train.replace(**train))
 
 
-def with_epochs(row: SearchedRow, config: Searched, sizes: CorpusSizes, cfg: SearchConfig) -> tuple[Searched, float]:
+def with_epochs(config: Searched, sizes: CorpusSizes, cfg: SearchConfig) -> tuple[Searched, float]:
     """Return the configuration with the epochs that the time allows, all of which run, and the modelled seconds.
 
     The time is modelled, not measured, so that a trial is the same one on every machine and after a kill.
     """
-    epoch_s = epoch_seconds(row, config, sizes, cfg)
+    epoch_s = epoch_seconds(config, sizes, cfg)
     epochs = max(1, min(cfg.most_epochs, int(60 * cfg.minutes / epoch_s)))
     return config.replace(train=config.train.replace(epochs=epochs, patience=None)), epochs * epoch_s
 
@@ -140,32 +139,38 @@ class Work(NamedTuple):
     """What one epoch of a training computes."""
 
     samples: int
-    tokens: float
-    """Of a sample."""
-    parameters: int
+    weights: float
+    """Multiplications of a sample on the way forward: each weight as often as it is applied."""
 
 
-def epoch_seconds(row: SearchedRow, config: Searched, sizes: CorpusSizes, cfg: SearchConfig) -> float:
-    """Return the modelled seconds of one epoch on one thread: FLOPS for each parameter, token and sample, and steps."""
-    work = work_of(row, config, sizes)
-    arithmetic = FLOPS * work.parameters * work.tokens * work.samples / cfg.flops_per_s
+def epoch_seconds(config: Searched, sizes: CorpusSizes, cfg: SearchConfig) -> float:
+    """Return the modelled seconds of one epoch on one thread: FLOPS for each multiplication, and the steps."""
+    work = work_of(config, sizes)
+    arithmetic = FLOPS * work.weights * work.samples / cfg.flops_per_s
     return arithmetic + math.ceil(work.samples / config.train.batch) * cfg.step_s
 
 
-def work_of(row: SearchedRow, config: Searched, sizes: CorpusSizes) -> Work:
-    """Return what one epoch of the chain `final` computes."""
+def work_of(config: Searched, sizes: CorpusSizes) -> Work:
+    """Return what one epoch of the chain `final` computes; of the scorer, on the held-out takes of all chains."""
     mids = sum(sizes.horizons) / max(1, len(sizes.horizons)) - 2
-    align, windows = sizes.config.alignment, sizes.windows.get("train", 0)
+    align, windows, text = sizes.config.alignment, sizes.windows.get("train", 0), sizes.text_width * config.width
     fitted = 1.0 if align.folds > 1 else 1 - align.holdout_share
     if isinstance(config, PredictorConfig):
-        return Work(round(fitted * windows), 2 * config.queries + mids, predictor_parameters(config, sizes))
+        block, context = block_weights(config.width, config.hidden), 2 * config.queries
+        inputs = 2 * sizes.feature_numbers * config.width + 2 * (mids + 2) * text
+        return Work(round(fitted * windows), block * (config.layers * (context + mids) + context) + inputs)
     if isinstance(config, AlignmentConfig):
-        segments = sizes.segments * windows / max(1, sizes.all_windows)
-        return Work(round(fitted * segments), MOTIONS, alignment_parameters(config, sizes))
-    shared_out = align.folds * align.fold_share if align.fold_share is not None else 1.0
-    asked = windows * (shared_out if align.folds > 1 else align.holdout_share)
-    queries = min(config.max_queries, round(asked))
-    return Work(queries, config.candidates * (mids + 1), scorer_parameters(sizes, config))
+        segments = fitted * sizes.segments * windows / max(1, sizes.all_windows)
+        return Work(round(segments), config.layers * MOTIONS * block_weights(config.width, config.hidden) + text)
+    held = 1.0 if align.fold_share is None else align.folds * align.fold_share
+    queries = round(windows * (held if align.folds > 1 else align.holdout_share))
+    token = config.layers * block_weights(config.width, 4 * config.width) + (sizes.longest + 1) * text
+    return Work(min(config.max_queries, queries), (config.candidates + 2) * token)
+
+
+def block_weights(width: int, hidden: int) -> int:
+    """Return the weights that a transformer block applies to a token."""
+    return 4 * width * width + 2 * width * hidden
 
 
 def sizes_below(folder: Folder, base: PipelineConfig, stages: Mapping[str, AnyStage]) -> CorpusSizes:

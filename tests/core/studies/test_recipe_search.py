@@ -98,15 +98,15 @@ def test_a_width_keeps_the_proportion_of_the_hidden_width_and_needs_its_heads() 
 def test_epochs_follow_from_the_modelled_time_alone(row: SearchedRow) -> None:
     base = PipelineConfig()
     sizes, config = paper_sizes(base), getattr(base, row)
-    one = epoch_seconds(row, config, sizes, SearchConfig())
+    one = epoch_seconds(config, sizes, SearchConfig())
     cfg = SearchConfig(minutes=10.5 * one / 60)
-    timed, modelled_s = with_epochs(row, config, sizes, cfg)
+    timed, modelled_s = with_epochs(config, sizes, cfg)
     assert (timed.train.epochs, timed.train.patience) == (10, None)
     assert modelled_s == pytest.approx(10 * one)
-    assert with_epochs(row, config, sizes, cfg.replace(minutes=1e-6))[0].train.epochs == 1
-    assert with_epochs(row, config, sizes, cfg.replace(minutes=1e9))[0].train.epochs == cfg.most_epochs
+    assert with_epochs(config, sizes, cfg.replace(minutes=1e-6))[0].train.epochs == 1
+    assert with_epochs(config, sizes, cfg.replace(minutes=1e9))[0].train.epochs == cfg.most_epochs
     wide = config.replace(width=2 * config.width)
-    assert epoch_seconds(row, wide, sizes, SearchConfig()) > 1.5 * one
+    assert epoch_seconds(wide, sizes, SearchConfig()) > 1.5 * one
 
 
 def test_a_search_that_goes_on_finds_what_was_computed(
