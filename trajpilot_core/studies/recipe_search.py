@@ -135,7 +135,7 @@ def with_epochs(config: Searched, sizes: CorpusSizes, cfg: SearchConfig) -> tupl
     return config.replace(train=config.train.replace(epochs=epochs, patience=None)), epochs * epoch_s
 
 
-class Work(NamedTuple):
+class EpochWork(NamedTuple):
     """What one epoch of a training computes."""
 
     samples: int
@@ -150,7 +150,7 @@ def epoch_seconds(config: Searched, sizes: CorpusSizes, cfg: SearchConfig) -> fl
     return arithmetic + math.ceil(work.samples / config.train.batch) * cfg.step_s
 
 
-def work_of(config: Searched, sizes: CorpusSizes) -> Work:
+def work_of(config: Searched, sizes: CorpusSizes) -> EpochWork:
     """Return what one epoch of the chain `final` computes; of the scorer, on the held-out takes of all chains."""
     mids = sum(sizes.horizons) / max(1, len(sizes.horizons)) - 2
     align, windows, text = sizes.config.alignment, sizes.windows.get("train", 0), sizes.text_width * config.width
@@ -158,14 +158,14 @@ def work_of(config: Searched, sizes: CorpusSizes) -> Work:
     if isinstance(config, PredictorConfig):
         block, context = block_weights(config.width, config.hidden), 2 * config.queries
         inputs = 2 * sizes.feature_numbers * config.width + 2 * (mids + 2) * text
-        return Work(round(fitted * windows), block * (config.layers * (context + mids) + context) + inputs)
+        return EpochWork(round(fitted * windows), block * (config.layers * (context + mids) + context) + inputs)
     if isinstance(config, AlignmentConfig):
         segments = fitted * sizes.segments * windows / max(1, sizes.all_windows)
-        return Work(round(segments), config.layers * MOTIONS * block_weights(config.width, config.hidden) + text)
+        return EpochWork(round(segments), config.layers * MOTIONS * block_weights(config.width, config.hidden) + text)
     held = 1.0 if align.fold_share is None else align.folds * align.fold_share
     queries = round(windows * (held if align.folds > 1 else align.holdout_share))
     token = config.layers * block_weights(config.width, 4 * config.width) + (sizes.longest + 1) * text
-    return Work(min(config.max_queries, queries), (config.candidates + 2) * token)
+    return EpochWork(min(config.max_queries, queries), (config.candidates + 2) * token)
 
 
 def block_weights(width: int, hidden: int) -> int:
@@ -180,7 +180,7 @@ def sizes_below(folder: Folder, base: PipelineConfig, stages: Mapping[str, AnySt
     return sizes_of(folder, entries, base)
 
 
-class Committed(NamedTuple):
+class TrialOutput(NamedTuple):
     """The output of one trial."""
 
     manifest: Manifest
@@ -189,7 +189,7 @@ class Committed(NamedTuple):
     took_s: float
 
 
-def committed(folder: Folder, outcome: Outcome) -> Committed:
+def committed(folder: Folder, outcome: Outcome) -> TrialOutput:
     """Open the curves that an execution left.
 
     Raises:
@@ -204,11 +204,11 @@ def committed(folder: Folder, outcome: Outcome) -> Committed:
     name = f"{stage}_curves"
     inputs = StageInputs(folder, "recipe search", {name: (stage, manifest.entries[name])})
     record = read_run_record(folder, stage, manifest.key)
-    return Committed(manifest, inputs, record.seconds if record is not None else math.nan)
+    return TrialOutput(manifest, inputs, record.seconds if record is not None else math.nan)
 
 
 def trial_row(
-    row: SearchedRow, number: int, settings: Settings, epochs: int, modelled_s: float, output: Committed
+    row: SearchedRow, number: int, settings: Settings, epochs: int, modelled_s: float, output: TrialOutput
 ) -> TrialRow:
     """Return the scores of a trial, of the epoch that each training kept, means over the seeds."""
     quantity, models = SCORED[row]

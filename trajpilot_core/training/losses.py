@@ -163,14 +163,19 @@ def pooled_prediction_loss(
     """
     counted = None
     if any(part.goal_seen is not None for part in parts):
-        counted = torch.cat([part.counted().flatten() for part in parts])
-    tokens = torch.cat([part.predicted.flatten(0, 1) for part in parts])
-    targets = torch.cat([part.target.flatten(0, 1) for part in parts])
-    ids = torch.cat([part.ids.flatten() for part in parts])
+        counted = _joined([part.counted().flatten() for part in parts])
+    tokens = _joined([part.predicted.flatten(0, 1) for part in parts])
+    targets = _joined([part.target.flatten(0, 1) for part in parts])
+    ids = _joined([part.ids.flatten() for part in parts])
     pooled = alignment_loss(tokens, targets, ids, log_temperature, n_ids, counted)
     n = sum(len(part.ids) for part in parts)
     cosine = [len(p.ids) / n * cosine_loss(p.predicted, p.target, p.goal_seen, weights) for p in parts]
     return torch.stack(cosine).sum() + infonce_weight * pooled
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """Return parts of shape (n, ...) as one tensor; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 @torch.no_grad()

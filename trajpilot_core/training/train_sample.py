@@ -6,10 +6,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-Group = TypeVar("Group")
+SampledGroup = TypeVar("SampledGroup")
 
 
-def train_sample(n_fitted: Mapping[Group, int], n_dev: Mapping[Group, int], seed: int) -> dict[Group, Tensor]:
+def train_sample(
+    n_fitted: Mapping[SampledGroup, int], n_dev: Mapping[SampledGroup, int], seed: int
+) -> dict[SampledGroup, Tensor]:
     """Draw what is scored on the training side: per group at most as many as dev has, so that it costs no more.
 
     A generator of its own draws, so no random state is touched and the training goes as it would without the measure.
