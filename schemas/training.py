@@ -93,8 +93,14 @@ class PredictorConfig(Record):
     """Probability, per sample, that the goal is masked; 0.5 for anticipation (D 16)."""
     infonce_weight: float = Field(0.5, ge=0)
     """lambda. Source: paper, 3.4."""
+    cosine_weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Weights of Start, of the mean over the Mids, and of Goal in the cosine term (D 10)."""
     temperature: float = Field(0.07, gt=0)
     """Initial value, of the pooled InfoNCE (D 11)."""
+    mixed_horizons: bool = False
+    """A batch holds windows of all horizons, so that the pool of the InfoNCE does; false: of one (D 3)."""
+    standardise: bool = True
+    """Features are standardised by what the chain is fitted on (docs/decisions/feature-standardisation.md)."""
     train: TrainConfig = TrainConfig()
 
 

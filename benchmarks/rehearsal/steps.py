@@ -36,7 +36,7 @@ def predictor_step(config: PipelineConfig, windows: int) -> TimedStep:
     task = PredictorTask(features, latents, labels, bank, torch.arange(SEGMENTS), part, part, horizon)
     model = new_predictor(task, config.predictor)
     held, began = anonymous_bytes(os.getpid()), time.process_time()
-    loss = window_loss(model, task, config.predictor, "traj", (horizon, torch.arange(windows)))
+    loss = window_loss(model, task, config.predictor, "traj", [(horizon, torch.arange(windows))])
     loss.backward()  # type: ignore[no-untyped-call]
     spent = time.process_time() - began
     pages = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

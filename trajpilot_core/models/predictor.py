@@ -84,7 +84,7 @@ class CausalPredictor(nn.Module):
 
     def __init__(self, cfg: PredictorConfig, shape: PredictorShape) -> None:
         super().__init__()
-        self.shape, self.context = shape, 2 * cfg.queries
+        self.shape, self.context, self.is_standardised = shape, 2 * cfg.queries, cfg.standardise
         self.register_buffer("feature_mean", torch.zeros(shape.feature_width))
         self.register_buffer("feature_scale", torch.ones(shape.feature_width))
         self.compressor = Compressor(cfg, shape)
@@ -167,7 +167,12 @@ class CausalPredictor(nn.Module):
         return tokens
 
     def standardise(self, feature_BCD: Tensor) -> Tensor:
-        """Return raw features (B, C, D) of any float type as float32 with the fitting takes' mean and scale removed."""
+        """Return raw features (B, C, D) of any float type as float32 with the fitting takes' mean and scale removed.
+
+        Without `PredictorConfig.standardise` they stay raw; the buffers say what would have been removed.
+        """
+        if not self.is_standardised:
+            return feature_BCD.float()
         return (feature_BCD.float() - self.feature_mean) / self.feature_scale
 
     def _read_out(self, x_BTW: Tensor) -> Tensor:

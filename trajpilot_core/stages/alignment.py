@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trajpilot_core.data.planning import MotionData
     from trajpilot_core.training.jobs import TrainingJob
 
-VERSION = 5  # raise when the numbers that this module writes change
+VERSION = 6  # raise when the numbers that this module writes change
 
 
 def trainings(cfg: AlignmentConfig) -> dict[str, tuple[Chain, int]]:

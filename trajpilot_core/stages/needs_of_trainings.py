@@ -202,7 +202,8 @@ def predictor_needs(sizes: CorpusSizes, cfg: PredictorConfig, machine: NeedsMach
     own = latent_bytes(sizes) + LONG * (sizes.positions + sizes.segments)
     tensors = feature_bytes(sizes) + LONG * sizes.segments + bank_bytes(sizes) + own
     parameters = FLOAT * predictor_parameters(cfg, sizes)
-    batch = min(cfg.train.batch, sizes.of_a_horizon("train"))
+    of_a_batch = sizes.windows.get("train", 0) if cfg.mixed_horizons else sizes.of_a_horizon("train")
+    batch = min(cfg.train.batch, of_a_batch)
     narrow = FLOAT * batch * (2 * cfg.queries + sizes.longest - 2) * cfg.width
     step = autocast(predictor_step(sizes, cfg, batch), cfg.train, machine) + pool_bytes(sizes, batch)
     scales = (HALF + FLOAT) * sizes.segments * sizes.feature_numbers

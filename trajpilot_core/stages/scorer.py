@@ -12,7 +12,7 @@ from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.stages.needs_of_trainings import scorer_needs
 
-VERSION = 7  # raise when the numbers that this stage writes change
+VERSION = 8  # raise when the numbers that this stage writes change
 TAKES_GIVE = ("segments", "windows", "motions", "features")
 """Entries that trainings read of each take."""
 

@@ -14,6 +14,7 @@ from trajpilot_core.training.dev_scores import recalls_at
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
+from trajpilot_core.training.train_sample import train_sample
 
 E_TAU = "e_tau"
 
@@ -33,7 +34,7 @@ def train_alignment(job: TrainingJob, epoch_done: EpochDone) -> None:
         model=model,
         batches=lambda generator: index_batches(n_fit, cfg.train.batch, generator, job.device),
         loss=lambda rows: segment_loss(model, data, data["fit"][rows]),
-        measure=measurer(model, data),
+        measure=measurer(model, data, job.seed),
         selected="dev/R@5",
         is_small=True,
     )
@@ -48,12 +49,20 @@ def segment_loss(model: TrajectoryEncoder, data: dict[str, Tensor], rows: Tensor
     return alignment_loss(z_BE, bank_VE[ids], ids, temperature, len(bank_VE))
 
 
-def measurer(model: TrajectoryEncoder, data: dict[str, Tensor]) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: R@1 and R@5 of the segments' labels in the whole bank, on train and dev."""
+def measurer(model: TrajectoryEncoder, data: dict[str, Tensor], seed: int) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch: R@1 and R@5 of the segments' labels in the whole bank, on train and dev.
+
+    Args:
+        model: what is measured.
+        data: its tensors.
+        seed: draws the fitted segments that are scored, at most as many as dev has.
+    """
+    sample = train_sample({"": len(data["fit"])}, {"": len(data["dev"])}, seed)[""]
+    scored = {"train": data["fit"][sample.to(data["fit"].device)], "dev": data["dev"]}
 
     def measure() -> dict[str, float]:
         scores: dict[str, float] = {}
-        for split, rows in (("train", data["fit"]), ("dev", data["dev"])):
+        for split, rows in scored.items():
             latents, ids = trajectory_latents(model, data["motions"][rows]), data["labels"][rows]
             found = recalls_at(latents, data["bank"], ids, (1, 5))
             scores |= {f"{split}/R@{k}": value for k, value in found.items()}

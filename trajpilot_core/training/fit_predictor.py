@@ -3,7 +3,7 @@
 Shapes: B batch, H horizon, S segments, C tokens of a feature, D feature width, V labels, E text width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -16,10 +16,11 @@ from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, fea
 from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, index_batches, seeded
-from trajpilot_core.training.losses import clamp_temperature, prediction_loss
+from trajpilot_core.training.losses import PredictedWindows, clamp_temperature, pooled_prediction_loss
+from trajpilot_core.training.train_sample import train_sample
 
-PredictorBatch = tuple[int, Tensor]
-"""Horizon, (B,) long numbers of its fitted windows."""
+PredictorBatch = list[tuple[int, Tensor]]
+"""Horizon and (B,) long numbers of its fitted windows, for each horizon that the batch holds."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,16 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
     task = task_of(job_tensors(job))
     with seeded(job.seed):
         model = new_predictor(task, cfg).to(job.device)
+    draw = mixed_batches if cfg.mixed_horizons else window_batches
     training = Training(
         name=job.name,
         seed=job.seed,
         model=model,
-        batches=lambda generator: window_batches(task.fit, cfg.train.batch, generator),
+        batches=lambda generator: draw(task.fit, cfg.train.batch, generator),
         loss=lambda batch: window_loss(model, task, cfg, job.variant, batch),
-        measure=measurer(model, task, job.variant, dev_arithmetic(task, cfg.train, job.device)),
+        measure=measurer(
+            model, task, job.variant, dev_arithmetic(task, cfg.train, job.device), fitted_sample(task, job.seed)
+        ),
         selected="dev/M@1",
     )
     fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
@@ -85,14 +89,40 @@ def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.
         generator: of the CPU; the numbers lie where the windows do.
     """
     batches = [(h, rows) for h, w in fit_windows.items() for rows in index_batches(len(w), batch, generator, w.device)]
-    return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+    return [[batches[i]] for i in torch.randperm(len(batches), generator=generator).tolist()]
+
+
+def mixed_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.Generator) -> list[PredictorBatch]:
+    """Return one epoch: every window once, in batches of all horizons, uniform over the union (D 3).
+
+    Args:
+        fit_windows: horizon -> (N, H) long.
+        batch: windows per step, over all horizons.
+        generator: of the CPU; the numbers lie where the windows do.
+    """
+    horizons = list(fit_windows)
+    horizon_N = torch.repeat_interleave(torch.arange(len(horizons)), torch.tensor([*map(len, fit_windows.values())]))
+    row_N = torch.cat([torch.arange(len(windows)) for windows in fit_windows.values()])
+    batches = []
+    for drawn in index_batches(len(row_N), batch, generator):
+        parts = [(h, row_N[drawn[horizon_N[drawn] == place]]) for place, h in enumerate(horizons)]
+        batches.append([(h, rows.to(fit_windows[h].device)) for h, rows in parts if len(rows)])
+    return batches
 
 
 def window_loss(
     model: CausalPredictor, task: PredictorTask, cfg: PredictorConfig, variant: str, batch: PredictorBatch
 ) -> Tensor:
-    """Return L_pred of one batch, a scalar (shape ()), with trajectory and goal dropout per sample (D 13, 16)."""
-    horizon, rows = batch
+    """Return L_pred of one batch, a scalar (shape ()), its horizons in one pool."""
+    parts = [predicted_windows(model, task, cfg, variant, horizon, rows) for horizon, rows in batch]
+    temperature = clamp_temperature(model.log_temperature)
+    return pooled_prediction_loss(parts, temperature, cfg.infonce_weight, len(task.bank), cfg.cosine_weights)
+
+
+def predicted_windows(
+    model: CausalPredictor, task: PredictorTask, cfg: PredictorConfig, variant: str, horizon: int, rows: Tensor
+) -> PredictedWindows:
+    """Predict the fitted windows `rows` (B,), long, of a horizon, with dropout of trajectory and goal (D 13, 16)."""
     segments = task.fit[horizon][rows]
     latents_BHE = variant_latents(task.latents[segments], variant)
     if variant != "no_traj":
@@ -101,10 +131,7 @@ def window_loss(
     start_BCD, goal_BCD = task.features[segments[:, 0]], task.features[segments[:, -1]]
     predicted_BHE = model(start_BCD, goal_BCD, latents_BHE, horizon, goal_seen_B)
     ids_BH = task.labels[segments]
-    temperature = clamp_temperature(model.log_temperature)
-    return prediction_loss(
-        predicted_BHE, task.bank[ids_BH], ids_BH, temperature, cfg.infonce_weight, goal_seen_B, len(task.bank)
-    )
+    return PredictedWindows(predicted_BHE, task.bank[ids_BH], ids_BH, goal_seen_B)
 
 
 def variant_latents(latents_BHE: Tensor, variant: str) -> Tensor:
@@ -137,16 +164,20 @@ def measurer(
     task: PredictorTask,
     variant: str,
     arithmetic: AbstractContextManager[object] = nullcontext(),  # noqa: B008
+    sample: Mapping[int, Tensor] | None = None,
 ) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: dev M@1 under the variant's own trajectories, per H and as their plain mean.
+    """Return the measure of an epoch: M@1 under the variant's own trajectories, per H and as their plain mean.
 
     Args:
         model: what is measured.
         task: its tensors.
         variant: what it is given.
         arithmetic: of the model; the answers are fp32 and are compared with the bank in fp32.
+        sample: horizon -> (n, H) long, the fitted windows that are scored next to dev (`fitted_sample`); None: dev
+            alone.
     """
-    truth = {h: task.labels[segments] for h, segments in task.dev.items()}
+    scored = {"train": sample, "dev": task.dev} if sample else {"dev": task.dev}
+    truth = {split: {h: task.labels[rows] for h, rows in windows.items()} for split, windows in scored.items()}
 
     def predict(segments: Tensor) -> Tensor:
         """Return the (N, H, E) predictions for (N, H) long rows of segments."""
@@ -157,10 +188,20 @@ def measurer(
         return out
 
     def measure() -> dict[str, float]:
-        scores = mid_accuracy(nearest_labels(predict, task.dev, task.bank), truth)
-        return {f"dev/{name}": value for name, value in scores.items()}
+        found: dict[str, float] = {}
+        for split, windows in scored.items():
+            scores = mid_accuracy(nearest_labels(predict, windows, task.bank), truth[split])
+            found |= {f"{split}/{name}": value for name, value in scores.items()}
+        return found
 
     return measure
+
+
+def fitted_sample(task: PredictorTask, seed: int) -> dict[int, Tensor]:
+    """Return horizon -> (n, H) long, the fitted windows that are scored: per horizon at most as many as dev has."""
+    fit, dev = ({h: len(segments) for h, segments in part.items()} for part in (task.fit, task.dev))
+    rows = train_sample(fit, dev, seed)
+    return {h: task.fit[h][some.to(task.fit[h].device)] for h, some in rows.items()}
 
 
 def task_tensors(task: PredictorTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

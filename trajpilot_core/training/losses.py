@@ -4,11 +4,15 @@ Shapes: B batch, E text width, H horizon, U distinct ids of a batch (more on a G
 """
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+PLAIN_SUM = (1.0, 1.0, 1.0)
+"""Weights of Start, Mid and Goal in a sum without weights."""
 MAX_TEMPERATURE = 100.0
 """Largest factor on the cosines (docs/decisions/paper-gaps.md, D 11)."""
 
@@ -74,18 +78,24 @@ def numbered(ids_B: Tensor, n_ids: int | None = None) -> tuple[Tensor, int]:
     return torch.empty_like(ids_B).scatter_(0, order_B, next_B.cumsum(0)), size
 
 
-def cosine_loss(predicted_BHE: Tensor, target_BHE: Tensor, goal_seen_B: Tensor | None = None) -> Tensor:
+def cosine_loss(
+    predicted_BHE: Tensor,
+    target_BHE: Tensor,
+    goal_seen_B: Tensor | None = None,
+    weights: tuple[float, float, float] = PLAIN_SUM,
+) -> Tensor:
     """Return the sum over Start, Mid (mean over the mids) and Goal of 1 - cos, mean over the batch (paper, 3.4; D 10).
 
     Args:
         predicted_BHE: (B, H, E) unit vectors in order Start, Mid_1 .. Mid_M, Goal.
         target_BHE: (B, H, E) text embeddings of the true labels, unit norm.
         goal_seen_B: (B,) bool; the goal of the other samples is no target (D 16). None: all are.
+        weights: of Start, Mid and Goal.
     """
     distance_BH = 1 - (predicted_BHE * target_BHE).sum(-1)
     seen_B = torch.ones_like(distance_BH[:, 0]) if goal_seen_B is None else goal_seen_B.float()
     goal = (distance_BH[:, -1] * seen_B).sum() / seen_B.sum().clamp_min(1)
-    return distance_BH[:, 0].mean() + distance_BH[:, 1:-1].mean() + goal
+    return weights[0] * distance_BH[:, 0].mean() + weights[1] * distance_BH[:, 1:-1].mean() + weights[2] * goal
 
 
 def prediction_loss(
@@ -97,7 +107,7 @@ def prediction_loss(
     goal_seen_B: Tensor | None = None,
     n_ids: int | None = None,
 ) -> Tensor:
-    """Return L_pred = cosine_loss + lambda * the alignment loss over the pool of all predicted tokens (paper, 3.4).
+    """Return L_pred of windows of one horizon, a scalar, as `pooled_prediction_loss` does of several.
 
     Args:
         predicted_BHE: (B, H, E) predictions of unit norm.
@@ -105,17 +115,67 @@ def prediction_loss(
         ids_BH: (B, H) long, the label of each token.
         log_temperature: scalar, as in alignment_loss.
         infonce_weight: lambda.
-        goal_seen_B: as in cosine_loss; a goal that is no target is not in the pool either.
+        goal_seen_B: as in cosine_loss.
         n_ids: how many labels there are, see `numbered`.
     """
+    part = PredictedWindows(predicted_BHE, target_BHE, ids_BH, goal_seen_B)
+    return pooled_prediction_loss([part], log_temperature, infonce_weight, n_ids)
+
+
+class PredictedWindows(NamedTuple):
+    """Windows of one horizon as the predictor sees them, and what it should have said."""
+
+    predicted: Tensor
+    """(B, H, E) of unit norm."""
+    target: Tensor
+    """(B, H, E) text embeddings of the true labels, unit norm."""
+    ids: Tensor
+    """(B, H) long, the label of each token."""
+    goal_seen: Tensor | None
+    """(B,) bool; a goal that was not seen is neither target nor in the pool. None: all were."""
+
+    def counted(self) -> Tensor:
+        """Return (B, H) bool: the tokens that are in the pool."""
+        counted_BH = torch.ones_like(self.ids, dtype=torch.bool)
+        if self.goal_seen is not None:
+            counted_BH[:, -1] = self.goal_seen
+        return counted_BH
+
+
+def pooled_prediction_loss(
+    parts: Sequence[PredictedWindows],
+    log_temperature: Tensor,
+    infonce_weight: float,
+    n_ids: int | None = None,
+    weights: tuple[float, float, float] = PLAIN_SUM,
+) -> Tensor:
+    """Return L_pred = cosine_loss + lambda * the alignment loss over the pool of all predicted tokens (paper, 3.4).
+
+    Every window weighs the same in the cosine term, whatever its horizon; where goals are dropped, that of a horizon is
+    the mean over the goals that it shows. In the pool every token weighs the same.
+
+    Args:
+        parts: windows, horizon by horizon; their tokens are in one pool.
+        log_temperature: scalar, as in alignment_loss.
+        infonce_weight: lambda.
+        n_ids: how many labels there are, see `numbered`.
+        weights: of Start, Mid and Goal in the cosine term.
+    """
     counted = None
-    if goal_seen_B is not None:
-        counted_BH = torch.ones_like(ids_BH, dtype=torch.bool)
-        counted_BH[:, -1] = goal_seen_B
-        counted = counted_BH.flatten()
-    tokens, targets = predicted_BHE.flatten(0, 1), target_BHE.flatten(0, 1)
-    pooled = alignment_loss(tokens, targets, ids_BH.flatten(), log_temperature, n_ids, counted)
-    return cosine_loss(predicted_BHE, target_BHE, goal_seen_B) + infonce_weight * pooled
+    if any(part.goal_seen is not None for part in parts):
+        counted = _joined([part.counted().flatten() for part in parts])
+    tokens = _joined([part.predicted.flatten(0, 1) for part in parts])
+    targets = _joined([part.target.flatten(0, 1) for part in parts])
+    ids = _joined([part.ids.flatten() for part in parts])
+    pooled = alignment_loss(tokens, targets, ids, log_temperature, n_ids, counted)
+    n = sum(len(part.ids) for part in parts)
+    cosine = [len(p.ids) / n * cosine_loss(p.predicted, p.target, p.goal_seen, weights) for p in parts]
+    return torch.stack(cosine).sum() + infonce_weight * pooled
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """Return parts of shape (n, ...) as one tensor; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 @torch.no_grad()

@@ -5,6 +5,7 @@ E text space. Source: paper, appendix on the scorer; docs/decisions/paper-gaps.m
 """
 
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -184,12 +185,21 @@ def scorer_loss(
 
 
 @torch.no_grad()
-def decide(scorer: GateThenRankScorer, queries: Queries, batch: int) -> tuple[Tensor, Tensor]:
-    """Return the float32 gate probability and the long top-ranked candidate, shape (N,); ties by smaller place.
+def decide(
+    scorer: GateThenRankScorer, queries: Queries, batch: int, asked: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the float32 gate probability and the long top-ranked candidate, shape (n,); ties by smaller place.
 
     They lie where the takes of the queries lie.
+
+    Args:
+        scorer: what decides.
+        queries: N queries.
+        batch: how many are read at once.
+        asked: (n,) long, the queries that are decided; None: all.
     """
-    every = torch.arange(len(queries), device=queries.take.device)
+    every = torch.arange(len(queries)) if asked is None else asked
+    every = every.to(queries.take.device)
 
     def part(rows: slice) -> tuple[Tensor, Tensor]:
         """Return gate and choice of some rows, each of shape (n,)."""
@@ -199,9 +209,9 @@ def decide(scorer: GateThenRankScorer, queries: Queries, batch: int) -> tuple[Te
         return gate_B, rank_BK.float().max(dim=1).indices
 
     what = f"the candidates of one query do not fit into the memory of {queries.latents.device}"
-    parts = in_parts(len(queries), batch, part, what, "lower scorer.candidates, or choose another device")
+    parts = in_parts(len(every), batch, part, what, "lower scorer.candidates, or choose another device")
     if not parts:
-        return queries.query.new_zeros(0), queries.take
+        return queries.query.new_zeros(0), queries.take[:0]
     gates, choices = (torch.cat(found) for found in zip(*parts, strict=True))
     return gates.to(queries.take.device), choices.to(queries.take.device)
 
@@ -244,17 +254,39 @@ def dev_scores(gate_N: Tensor, choice_N: Tensor, queries: Queries) -> dict[str, 
         choice_N: long, shape (N,), the candidate chosen for each query.
         queries: the N dev queries.
     """
-    chosen = queries.m1.gather(1, choice_N[:, None])[:, 0]
-    chosen = torch.where(queries.valid.any(1), chosen, queries.fallback_m1)
-    threshold = best_threshold(gate_N, chosen - queries.fallback_m1, queries.n_mids)
+    found = judged(choice_N, queries, torch.arange(len(queries)))
+    return scores_at(best_threshold(gate_N, found.chosen - found.fallback, found.n_mids), gate_N, found)
+
+
+class JudgedChoices(NamedTuple):
+    """How right the choices of n queries are."""
+
+    chosen: Tensor
+    """(n,) M@1 of the chosen candidate, of the fallback where there is no candidate."""
+    fallback: Tensor
+    """(n,) M@1 of the fallback."""
+    n_mids: Tensor
+    """(n,) long."""
+
+
+def judged(choice_N: Tensor, queries: Queries, rows: Tensor) -> JudgedChoices:
+    """Look up how right the choices (n,) for the queries `rows`, (n,) long, are."""
+    rows = rows.to(queries.take.device)
+    fallback = queries.fallback_m1[rows]
+    chosen = torch.where(queries.valid[rows].any(1), queries.m1[rows].gather(1, choice_N[:, None])[:, 0], fallback)
+    return JudgedChoices(chosen, fallback, queries.n_mids[rows])
+
+
+def scores_at(threshold: float, gate_N: Tensor, found: JudgedChoices) -> dict[str, float]:
+    """Return what `dev_scores` returns, at a given threshold; gate probabilities of shape (n,)."""
     opened = gate_N >= threshold
-    row = plain_mean(torch.where(opened, chosen, queries.fallback_m1), queries.n_mids)
-    always = plain_mean(chosen, queries.n_mids)
+    row = plain_mean(torch.where(opened, found.chosen, found.fallback), found.n_mids)
+    always = plain_mean(found.chosen, found.n_mids)
     return {
         "M@1": row,
-        "fallback M@1": plain_mean(queries.fallback_m1, queries.n_mids),
+        "fallback M@1": plain_mean(found.fallback, found.n_mids),
         "always open M@1": always,
-        "open rate": plain_mean(opened.float(), queries.n_mids),
+        "open rate": plain_mean(opened.float(), found.n_mids),
         "threshold": threshold,
         "selection": row + RANKING_TIE_BREAK * always,
     }

@@ -3,6 +3,7 @@
 Source: docs/decisions/paper-gaps.md (28 to 32); docs/decisions/scorer.md.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,18 +20,22 @@ from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.training.loop import Training, fit, index_batches, seeded
 from trajpilot_core.training.scorer import (
     NEVER,
+    Queries,
     class_weights,
     decide,
     dev_scores,
     gate_targets,
     inputs_at,
+    judged,
     plain_mean,
     scorer_loss,
+    scores_at,
 )
 from trajpilot_core.training.scorer_plus_fit import FittedPlus, fit_plus
 from trajpilot_core.training.scorer_plus_memory import require_memory_for_training
 from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 from trajpilot_core.training.scorer_queries import Collected, DevSet, collect
+from trajpilot_core.training.train_sample import train_sample
 
 QUERIES = "queries"
 """Folder of a seed's queries below its scratch."""
@@ -173,25 +178,52 @@ def train_scorer(
         gate_B, rank_BK = scorer(inputs_at(train, rows[batch]))
         return scorer_loss(gate_B, rank_BK, utility[batch].to(device), opens[batch].to(device), weights, config)
 
-    def measure() -> dict[str, float]:
-        if dev.queries is None:
-            return {"dev/selection": 0.0}
-        gate_N, choice_N = decide(scorer, dev.queries, config.train.batch)
-        return {f"dev/{name}": value for name, value in dev_scores(gate_N, choice_N, dev.queries).items()}
-
     training = Training(
         name=f"final/{variant_of(ablation)}",
         seed=seed,
         model=scorer,
         selected="dev/selection",
         loss=loss,
-        measure=measure,
+        measure=measurer(scorer, train, dev.queries, rows, config.train.batch, seed),
         batches=lambda generator: index_batches(len(rows), config.train.batch, generator, where),
     )
     fitted = fit(training, config.train, scratch / variant_of(ablation), device, progress, checkpoint_s)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     share = float(opens.float().mean())
     return FittedScorer(fitted.state, shape, _decision(config, dev, len(rows), share, kept), fitted.curve)
+
+
+def measurer(
+    scorer: GateThenRankScorer, train: Queries, dev: Queries | None, rows: Tensor, batch: int, seed: int
+) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch: the scores on dev, and on learned queries under the threshold that dev chose.
+
+    Args:
+        scorer: what is measured.
+        train: the training queries.
+        dev: the dev queries; None: nothing is measured.
+        rows: (n,) long, the training queries that it learns from.
+        batch: queries that are decided at once.
+        seed: draws the learned queries that are scored, per horizon at most as many as dev has.
+    """
+    if dev is None:
+        return lambda: {"dev/selection": 0.0}
+    groups = {int(n): (train.n_mids[rows] == n).nonzero()[:, 0].cpu() for n in torch.unique(train.n_mids[rows])}
+    n_dev = {n: int((dev.n_mids == n).sum()) for n in groups}
+    drawn = train_sample({n: len(of_group) for n, of_group in groups.items()}, n_dev, seed)
+    sample = rows.cpu()[torch.cat([groups[n][some] for n, some in drawn.items()])] if drawn else None
+
+    def measure() -> dict[str, float]:
+        gate_N, choice_N = decide(scorer, dev, batch)
+        of_dev = dev_scores(gate_N, choice_N, dev)
+        found = {f"dev/{name}": value for name, value in of_dev.items()}
+        if sample is not None:
+            gate_N, choice_N = decide(scorer, train, batch, sample)
+            scores = scores_at(of_dev["threshold"], gate_N, judged(choice_N, train, sample))
+            found |= {f"train/{name}": value for name, value in scores.items() if name != "threshold"}
+        return found
+
+    return measure
 
 
 def _decision(

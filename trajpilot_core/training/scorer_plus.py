@@ -14,6 +14,7 @@ from trajpilot_core.models.scorer_plus import AnsweringRoles, PlusInputs, Scorer
 from trajpilot_core.retrieval.candidates import Candidates
 from trajpilot_core.training.scorer import best_threshold, plain_mean
 from trajpilot_core.training.scorer_plus_statistics import PlusSource, plus_inputs
+from trajpilot_core.training.train_sample import train_sample
 
 BATCH = 256
 
@@ -85,9 +86,19 @@ class PlusAnswers:
 
 
 @torch.inference_mode()
-def plus_answers(scorer: ScorerPlus, queries: PlusQueries, known: AnsweringRoles) -> Iterator[PlusAnswers]:
-    """Yield the answers to N queries in parts of at most BATCH; `known` is what the scorer makes of its statistics."""
-    for rows in torch.split(torch.arange(len(queries), device=queries.labels.device), BATCH):
+def plus_answers(
+    scorer: ScorerPlus, queries: PlusQueries, known: AnsweringRoles, asked: Tensor | None = None
+) -> Iterator[PlusAnswers]:
+    """Yield the answers to N queries in parts of at most BATCH.
+
+    Args:
+        scorer: what answers.
+        queries: N queries of one horizon.
+        known: what the scorer makes of its statistics.
+        asked: (n,) long, the queries that are answered; None: all.
+    """
+    every = torch.arange(len(queries)) if asked is None else asked
+    for rows in torch.split(every.to(queries.labels.device), BATCH):
         read = queries_at(queries, rows, known.roles.statistics.bank.device)
         probability_BHV, decoded_BH = scorer.answer(read.inputs, known)
         best_BM = probability_BHV[:, 1:-1].amax(-1)
@@ -99,25 +110,71 @@ def plus_dev_scores(
     scorer: ScorerPlus, queries: Mapping[QueryGroup, PlusQueries], statistics: TrainingStatistics
 ) -> dict[str, float]:
     """Return shares of Scorer+ on dev: its row at the best threshold, fallback, always open, and log likelihood."""
+    value = _columns(scorer, queries, statistics, {part: torch.arange(len(held)) for part, held in queries.items()})
+    threshold = best_threshold(value["gain"], value["M@1"] - value["fallback M@1"], value["horizon"])
+    return {"threshold": threshold, **_shares(value, threshold)}
+
+
+def plus_train_scores(
+    scorer: ScorerPlus,
+    queries: Mapping[QueryGroup, PlusQueries],
+    statistics: TrainingStatistics,
+    sample: Mapping[QueryGroup, Tensor],
+    threshold: float,
+) -> dict[str, float]:
+    """Return the shares that `plus_dev_scores` returns, of some learned queries of one chain at a given threshold.
+
+    Args:
+        scorer: what is measured.
+        queries: those that it learns from.
+        statistics: of the chain of the sample.
+        sample: group -> (n,) long, rows of its queries.
+        threshold: as dev chose it.
+    """
+    return _shares(_columns(scorer, queries, statistics, sample), threshold)
+
+
+def plus_sample(
+    train: Mapping[QueryGroup, PlusQueries], dev: Mapping[QueryGroup, PlusQueries], seed: int
+) -> dict[QueryGroup, Tensor]:
+    """Return group -> (n,) long, learned queries that are scored: of one chain, per horizon as many as dev at most.
+
+    The roles of the labels are computed once for each chain: those of one chain, the first, cost what they cost on dev.
+    """
+    first = min(part.chain for part in train)
+    n_dev = {QueryGroup(first, part.horizon): len(held) for part, held in dev.items()}
+    return train_sample({part: len(held) for part, held in train.items() if part.chain == first}, n_dev, seed)
+
+
+def _columns(
+    scorer: ScorerPlus,
+    queries: Mapping[QueryGroup, PlusQueries],
+    statistics: TrainingStatistics,
+    asked: Mapping[QueryGroup, Tensor],
+) -> dict[str, Tensor]:
+    """Answer the rows (n,), long, of each group; return columns over all of them, each of shape (N,)."""
     columns: dict[str, list[Tensor]] = {}
     with torch.inference_mode():
         known = scorer.answering(statistics)
-    for part, held in queries.items():
-        at = 0
-        for answers in plus_answers(scorer, held, known):
-            rows = slice(at, at + len(answers.gain))
-            at = rows.stop
+    for part, asked_N in asked.items():
+        held, at = queries[part], 0
+        for answers in plus_answers(scorer, held, known, asked_N):
+            rows = asked_N[at : at + len(answers.gain)].to(held.labels.device)
+            at += len(rows)
             labels, fallback = (value[rows].to(answers.gain.device) for value in (held.labels, held.fallback))
             for name, column in _dev_columns(answers, labels, fallback, part.horizon).items():
                 columns.setdefault(name, []).append(column)
-    value = {name: torch.cat(parts) for name, parts in columns.items()}
+    return {name: torch.cat(parts) for name, parts in columns.items()}
+
+
+def _shares(value: Mapping[str, Tensor], threshold: float) -> dict[str, float]:
+    """Return plain means over the horizons of columns (N,): the row at a threshold, and its parts."""
     horizon_N = value["horizon"]
-    threshold = best_threshold(value["gain"], value["M@1"] - value["fallback M@1"], horizon_N)
     opened = value["gain"] >= threshold
     row = {m: torch.where(opened, value[m], value[f"fallback {m}"]) for m in ("M@1", "MSeq")}
     shown = {**row, "open rate": opened.float(), "always open M@1": value["M@1"], "always open MSeq": value["MSeq"]}
     shown |= {name: value[name] for name in ("fallback M@1", "log likelihood")}
-    return {"threshold": threshold, **{name: plain_mean(column, horizon_N) for name, column in shown.items()}}
+    return {name: plain_mean(column, horizon_N) for name, column in shown.items()}
 
 
 def _dev_columns(answers: PlusAnswers, labels_BH: Tensor, fallback_BH: Tensor, horizon: int) -> dict[str, Tensor]:

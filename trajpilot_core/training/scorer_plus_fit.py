@@ -3,7 +3,7 @@
 Source: docs/decisions/scorer-plus.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,14 @@ from trajpilot_core.engine.progress import Progress
 from trajpilot_core.models.scorer_plus import ScorerPlus, TrainingStatistics
 from trajpilot_core.training.loop import Training, fit, index_batches, seeded
 from trajpilot_core.training.scorer import NEVER
-from trajpilot_core.training.scorer_plus import PlusQueries, QueryGroup, plus_dev_scores, plus_loss
+from trajpilot_core.training.scorer_plus import (
+    PlusQueries,
+    QueryGroup,
+    plus_dev_scores,
+    plus_loss,
+    plus_sample,
+    plus_train_scores,
+)
 
 FINAL = "final"
 NAME = "final/scorer_plus"
@@ -79,19 +86,12 @@ def fit_plus(
         none = PlusDecision(threshold=NEVER, n_queries=0, n_dev=n_dev, dev={})
         return FittedPlus(state, none, [])
 
-    def measure() -> dict[str, float]:
-        if not n_dev:
-            return {"dev/log likelihood": 0.0}
-        return {
-            f"dev/{name}": value for name, value in plus_dev_scores(scorer, data.dev, data.statistics[FINAL]).items()
-        }
-
     training = Training(
         name=NAME,
         seed=seed,
         model=scorer,
         selected="dev/log likelihood",
-        measure=measure,
+        measure=measurer(scorer, data, seed),
         batches=lambda generator: _batches(data.train, config.train.batch, generator),
         loss=lambda batch: plus_loss(scorer, data.train[batch[0]], batch[1], data.statistics[batch[0].chain]),
     )
@@ -104,6 +104,30 @@ def fit_plus(
         dev={name: value for name, value in kept.items() if name != "threshold"} if n_dev else {},
     )
     return FittedPlus(fitted.state, decision, fitted.curve)
+
+
+def measurer(scorer: ScorerPlus, data: PlusData, seed: int) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch: the scores on dev, and on learned queries under the threshold that dev chose.
+
+    Args:
+        scorer: what is measured.
+        data: what it learns from, and dev; without dev queries nothing is measured.
+        seed: draws the learned queries that are scored (`plus_sample`).
+    """
+    if not any(len(held) for held in data.dev.values()):
+        return lambda: {"dev/log likelihood": 0.0}
+    sample = plus_sample(data.train, data.dev, seed)
+
+    def measure() -> dict[str, float]:
+        of_dev = plus_dev_scores(scorer, data.dev, data.statistics[FINAL])
+        found = {f"dev/{name}": value for name, value in of_dev.items()}
+        if sample:
+            own = data.statistics[min(sample).chain]
+            scores = plus_train_scores(scorer, data.train, own, sample, of_dev["threshold"])
+            found |= {f"train/{name}": value for name, value in scores.items()}
+        return found
+
+    return measure
 
 
 def _batches(

@@ -9,7 +9,7 @@ from report_page import CFG, Reader, by_latents, real, with_metrics
 from synthetic_results import Kept, Tables, built
 
 from schemas.arrow import rows_of, table_of
-from schemas.results import Judgement, Metric
+from schemas.results import CurvePoint, Judgement, Metric
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.page import GROUPS
@@ -193,6 +193,25 @@ def test_every_chart_tells_its_numbers_in_words(inputs: Tables) -> None:
     for figure in (*drawn["horizon"], *drawn["summary"], *drawn["controls"]):
         assert 'role="img" aria-label="' in figure.chart
         assert "Oracle: 3: " in figure.chart
+
+
+def test_train_scores_stand_next_to_dev_in_the_charts_of_the_trainings(inputs: Tables) -> None:
+    def drawn(splits: tuple[str, ...]) -> dict[str, str]:
+        """Caption -> chart of the trainings, of the rows of some splits."""
+        of_stage = [
+            (stage, [row for row in rows_of(CurvePoint, inputs.tables[f"{stage}_curves"]) if row.split in splits])
+            for stage in ("alignment", "predictor", "scorer")
+        ]
+        found = report_charts(Material(results_of([], []), [], [], [], of_stage))["training"]
+        return {chart.caption: str(chart.chart) for chart in found}
+
+    both = drawn(("train", "dev"))
+    thin = [f"{what}, thin: on training takes" for what in ("alignment: dev R@5", "predictor: dev M@1")]
+    assert set(both) >= {*thin, "scorer: dev M@1, thin: on training takes"}
+    for row in ("traj", "no_traj", "endpoint_traj"):
+        assert f"{row}: 1: 16.0" in both[thin[1]]
+        assert f"{row}, training takes: 1: 28.0" in both[thin[1]]
+    assert "predictor: dev M@1" in drawn(("dev",))
 
 
 def test_every_picture_has_a_text(page: Reader) -> None:

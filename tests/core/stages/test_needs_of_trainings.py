@@ -12,6 +12,7 @@ from torch import Tensor
 from schemas.config import PipelineConfig
 from schemas.training import AlignmentConfig, PredictorConfig, ScorerConfig
 from trajpilot_core.data import chains
+from trajpilot_core.engine.needs import NeedsMachine
 from trajpilot_core.engine.sizes import paper_sizes
 from trajpilot_core.evaluation import predictions
 from trajpilot_core.models import ranking
@@ -111,6 +112,16 @@ def measured_on(folder: Path, names: tuple[str, ...]) -> list[measuring.Peak]:
     config = measuring.settings()
     run = measuring.written_root(folder, measuring.SHAPES["tiny"], config, workers=1)
     return [measuring.peak_of(name, config, run) for name in names]
+
+
+def test_a_batch_of_all_horizons_is_as_large_as_all_horizons_have_windows() -> None:
+    sizes, machine = replace(SIZES, windows={"train": 600, "dev": 60, "test": 60}), NeedsMachine("cpu", 1)
+    cfg = CONFIG.predictor
+    batches = [cfg.replace(train=cfg.train.replace(batch=batch)) for batch in (100, 1024)]
+    one = [stated.predictor_needs(sizes, each, machine) for each in batches]
+    mixed = [stated.predictor_needs(sizes, each.replace(mixed_horizons=True), machine) for each in batches]
+    assert one[0] == one[1] == mixed[0], "one horizon has 100 windows"
+    assert mixed[1].host.bytes > one[1].host.bytes
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -55,7 +55,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Memory:
 
 def best(memory: Memory, variant: str) -> float:
     rows = memory.tables["predictor_curves"].to_pylist()
-    return float(max(r["value"] for r in rows if (r["model"], r["quantity"]) == (f"final/{variant}", "M@1")))
+    wanted = (f"final/{variant}", "dev", "M@1")
+    return float(max(r["value"] for r in rows if (r["model"], r["split"], r["quantity"]) == wanted))
 
 
 def test_true_trajectories_help_on_dev(trained: Memory) -> None:
@@ -228,7 +229,7 @@ def test_a_masked_goal_is_neither_input_nor_target_of_the_loss(
     changed = change(task, int(task.fit[3][0, -1]))
 
     def loss(of: PredictorTask, cfg: PredictorConfig) -> float:
-        return window_loss(model, of, cfg, "traj", (3, torch.tensor([0]))).item()
+        return window_loss(model, of, cfg, "traj", [(3, torch.tensor([0]))]).item()
 
     assert loss(task, masked) == loss(changed, masked)
     assert loss(task, seen) != loss(changed, seen)

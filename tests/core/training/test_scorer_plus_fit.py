@@ -110,7 +110,7 @@ def test_the_epoch_kept_has_the_highest_likelihood_on_dev(tmp_path: Path) -> Non
     data = toy()
     config = CONFIG.replace(train=CONFIG.train.replace(epochs=8, patience=None, lr=0.3))
     found = fitted(data, tmp_path, config=config)
-    likelihood = {p.epoch: p.value for p in found.curve if p.quantity == "log likelihood"}
+    likelihood = {p.epoch: p.value for p in found.curve if (p.split, p.quantity) == ("dev", "log likelihood")}
     assert len(likelihood) == 8
     assert found.decision.dev["log likelihood"] == max(likelihood.values())
     assert max(likelihood, key=lambda e: likelihood[e]) < 8, "planted: the last epoch is not the best one"

@@ -1,4 +1,4 @@
-"""Training curves: loss and the score that chooses the epoch, the chosen epoch marked. Never a test figure."""
+"""Training curves: loss and the score that chooses the epoch, on dev and on training takes. Never a test figure."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,25 +19,40 @@ CHOSEN_BY = {"alignment": "R@5", "predictor": "M@1", "scorer": "selection", "sco
 """Stage or model, not row -> what chooses the epoch that is kept, on dev: the `selected` of the trainings."""
 PERCENT = ("R@5", "M@1", "selection")
 WORDS = {"selection": "M@1 behind the gate"}
+THIN = ", thin: on training takes"
 
 
 def charts(material: Material) -> list[Chart]:
-    """Draw, per stage, the training loss and the dev score that selects the epoch, chain `final`, first seed."""
+    """Draw, per stage, the training loss and the score that selects the epoch, chain `final`, first seed.
+
+    The score is that of dev; the thin lines are the same score of a sample of what was learned from.
+    """
     drawn = []
     for stage, rows in material.curves:
         kept = [row for row in rows if row.model.startswith("final/") and row.seed == min(r.seed for r in rows)]
         trained = [row for row in kept if row.epoch > 0]
         losses = [row for row in trained if row.quantity == "loss" and row.split == "train"]
-        drawn.append(_curves(f"{stage}: training loss", "loss", losses, 1.0))
+        drawn.append(_curves(f"{stage}: training loss", "loss", losses, (), 1.0))
         chosen = next((q for q in DEV_QUANTITIES if any(r.quantity == q and r.split == "dev" for r in trained)), None)
-        scores = [row for row in trained if row.quantity == chosen and row.split == "dev"]
+        scores = [row for row in trained if row.quantity == chosen]
         if chosen:
-            drawn.append(_curves(f"{stage}: dev {chosen}", f"dev {chosen}, %", scores, 100.0))
+            of_dev, fitted = ([row for row in scores if row.split == split] for split in ("dev", "train"))
+            title = f"{stage}: dev {chosen}" + (THIN if fitted else "")
+            drawn.append(_curves(title, f"{chosen}, %", of_dev, fitted, 100.0))
     return drawn
 
 
-def _curves(title: str, y_label: str, rows: Sequence[CurvePoint], factor: float) -> Chart:
-    """Draw one quantity over the epochs, a line per model."""
+def _curves(title: str, y_label: str, rows: Sequence[CurvePoint], fitted: Sequence[CurvePoint], factor: float) -> Chart:
+    """Draw one quantity over the epochs, a line per model, and thin ones for what was fitted."""
+    series, thin = _by_model(rows, factor), _by_model(fitted, factor, ", training takes")
+    last = max((row.epoch for row in (*rows, *fitted)), default=1)
+    step = max(1, round(last / 5))
+    axes = Axes(title, "epoch", y_label, tuple(float(e) for e in range(0, last + 1, step)))
+    return Chart(title, line_chart(axes, series, thin), keys_of(series))
+
+
+def _by_model(rows: Sequence[CurvePoint], factor: float, of: str = "") -> list[Series]:
+    """Return a line per model; `of` is added to its name, not to its colour."""
     series = []
     for model in sorted({row.model for row in rows}):
         name = model.removeprefix("final/")
@@ -45,11 +60,8 @@ def _curves(title: str, y_label: str, rows: Sequence[CurvePoint], factor: float)
             Point(float(r.epoch), *[factor * r.value] * 3)
             for r in sorted((r for r in rows if r.model == model), key=lambda r: r.epoch)
         )
-        series.append(Series(name, colour_of(name), points, "none"))
-    last = max((row.epoch for row in rows), default=1)
-    step = max(1, round(last / 5))
-    axes = Axes(title, "epoch", y_label, tuple(float(e) for e in range(0, last + 1, step)))
-    return Chart(title, line_chart(axes, series), keys_of(series))
+        series.append(Series(f"{name}{of}", colour_of(name), points, "none"))
+    return series
 
 
 def _rows(committed: Committed, stage: str) -> list[CurvePoint]:
@@ -126,7 +138,7 @@ def _score(rows: Sequence[CurvePoint], kept: dict[str, int], quantity: str) -> P
     unit = "%" if quantity in PERCENT else "nats"
     lines = [line for model in kept for line in _lines(rows, model, "dev", quantity, kept[model], factor)]
     train = [line for model in kept for line in _lines(rows, model, "train", quantity, None, factor)]
-    title = f"{WORDS.get(quantity, quantity)}, {unit}, on dev takes" + (", thin: on training takes" if train else "")
+    title = f"{WORDS.get(quantity, quantity)}, {unit}, on dev takes" + (THIN if train else "")
     axes = _axes(title, lines, from_zero=quantity in PERCENT)
     return Panel(title, line_chart(axes, lines, train))
 

@@ -1,0 +1,222 @@
+"""Train scores next to dev: of every model, after every epoch, on a sample; and no model is another one for it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from planning_world import Memory, run_stage
+from plus_fixture import PLUS, random_queries, random_statistics
+from stored_world import SETTINGS, SIZE, world
+from torch import Tensor
+from trainings_fixture import (
+    E_TAU,
+    PREDICTOR,
+    SCORER,
+    clear_task,
+    collected,
+    fit_e_tau,
+    fit_predictor,
+    memory_task,
+    scorer_queries,
+    segment_task,
+)
+
+from schemas.arrow import rows_of
+from schemas.results import CurvePoint
+from schemas.training import TrainConfig
+from trajpilot_core.models.alignment import TrajectoryEncoder
+from trajpilot_core.models.scorer import GateThenRankScorer
+from trajpilot_core.models.scorer_plus import ScorerPlus
+from trajpilot_core.stages import alignment, label_effects
+from trajpilot_core.stages import predictor as predictor_stage
+from trajpilot_core.stages import scorer as scorer_stage
+from trajpilot_core.training import fit_alignment, scorer_fit, scorer_plus_fit
+from trajpilot_core.training import fit_predictor as predictor_module
+from trajpilot_core.training.dev_scores import mid_accuracy
+from trajpilot_core.training.fit_predictor import fitted_sample, measurer, new_predictor
+from trajpilot_core.training.loop import seeded
+from trajpilot_core.training.scorer import NEVER, decide, judged, scores_at
+from trajpilot_core.training.scorer_fit import train_scorer
+from trajpilot_core.training.scorer_plus import QueryGroup, plus_dev_scores, plus_sample, plus_train_scores
+from trajpilot_core.training.scorer_plus_fit import FINAL, PlusData, fit_plus
+from trajpilot_core.training.train_sample import train_sample
+
+SHORT = TrainConfig(epochs=3, patience=None, batch=32, lr=3e-3, precision="fp32")
+Fitted = tuple[dict[str, Tensor], list[CurvePoint]]
+
+
+def quiet(done: int, total: int, what: str) -> None:
+    """Ignore progress."""
+
+
+def test_the_sample_is_as_large_as_dev_at_most_and_the_same_every_time() -> None:
+    fitted, dev = {3: 1000, 4: 20, 5: 70}, {3: 40, 4: 50, 6: 9}
+    sample = train_sample(fitted, dev, seed=1)
+    assert {h: len(rows) for h, rows in sample.items()} == {3: 40, 4: 20}
+    for h, rows in sample.items():
+        assert rows.tolist() == sorted(set(rows.tolist()))
+        assert 0 <= int(rows[0]) <= int(rows[-1]) < fitted[h]
+    again, other = (train_sample(fitted, dev, seed) for seed in (1, 2))
+    assert all(torch.equal(again[h], rows) for h, rows in sample.items())
+    assert not torch.equal(other[3], sample[3])
+
+
+def test_drawing_the_sample_touches_no_random_state() -> None:
+    before = torch.get_rng_state()
+    train_sample({3: 100}, {3: 10}, seed=0)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def e_tau(folder: Path) -> Fitted:
+    return fit_e_tau(segment_task(60, 20, is_clear=True), folder, E_TAU.replace(dropout=0.2, train=SHORT))
+
+
+def predictor(variant: str) -> Callable[[Path], Fitted]:
+    config = PREDICTOR.replace(dropout=0.2, trajectory_dropout=0.2, train=SHORT)
+    return lambda folder: fit_predictor(memory_task(), variant, folder, config)
+
+
+def scorer(folder: Path) -> Fitted:
+    config = SCORER.replace(dropout=0.2, train=SHORT)
+    queries = [scorer_queries(n, seed, is_clear=True) for n, seed in ((90, 1), (40, 11))]
+    fitted = train_scorer(collected(queries[0], queries[1]), config, None, 0, folder, "cpu", quiet)
+    return fitted.state, fitted.curve
+
+
+def plus(folder: Path) -> Fitted:
+    fitted = fit_plus(plus_queries(), PLUS.replace(train=PLUS.train.replace(batch=16)), 0, folder, "cpu", quiet)
+    return fitted.state, fitted.curve
+
+
+def plus_queries() -> PlusData:
+    """Training queries of two chains and two horizons, dev queries of one."""
+    train = {QueryGroup(f"fold{k}", h): random_queries(32, h, 2, seed=9 * k + h) for k in (0, 1) for h in (3, 4)}
+    statistics = {FINAL: random_statistics(), "fold0": random_statistics(1), "fold1": random_statistics(2)}
+    return PlusData(statistics, train, {QueryGroup(FINAL, 4): random_queries(24, 4, seed=5)})
+
+
+TRAININGS: dict[str, Callable[[Path], Fitted]] = {
+    "e_tau": e_tau,
+    "traj": predictor("traj"),
+    "no_traj": predictor("no_traj"),
+    "endpoint_traj": predictor("endpoint_traj"),
+    "scorer": scorer,
+    "scorer_plus": plus,
+}
+
+
+def without_train_scores(patch: pytest.MonkeyPatch) -> None:
+    """Measure dev alone."""
+    real = fit_alignment.measurer
+
+    def dev_alone(model: TrajectoryEncoder, data: dict[str, Tensor], seed: int) -> Callable[[], dict[str, float]]:
+        return lambda: {k: v for k, v in real(model, data | {"fit": data["dev"]}, seed)().items() if "dev" in k}
+
+    patch.setattr(fit_alignment, "measurer", dev_alone)
+    patch.setattr(predictor_module, "fitted_sample", lambda *_: {})
+    patch.setattr(scorer_fit, "train_sample", lambda *_: {})
+    patch.setattr(scorer_plus_fit, "plus_sample", lambda *_: {})
+
+
+def same(one: Fitted, other: Fitted) -> bool:
+    """The same weights and the same rows, train scores aside."""
+    rows = [[row for row in curve if row.split == "dev" or row.quantity == "loss"] for _, curve in (one, other)]
+    return rows[0] == rows[1] and all(torch.equal(one[0][name], other[0][name]) for name in one[0])
+
+
+@pytest.mark.parametrize("name", list(TRAININGS))
+def test_a_model_is_bit_for_bit_what_it_is_without_its_train_scores(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = TRAININGS[name](tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        without_train_scores(patch)
+        alone = TRAININGS[name](tmp_path / "alone")
+    assert not [row for row in alone[1] if row.split == "train" and row.quantity != "loss"]
+    assert same(whole, alone)
+
+
+def test_a_measure_that_draws_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, real = TRAININGS["traj"](tmp_path / "a"), predictor_module.measurer
+
+    def drawing(*given: Any) -> Callable[[], dict[str, float]]:
+        measure = real(*given)
+        return lambda: (torch.rand(1), measure())[1]
+
+    monkeypatch.setattr(predictor_module, "measurer", drawing)
+    assert not same(one, TRAININGS["traj"](tmp_path / "b")), "planted: a number of the dropout's generator"
+
+
+@pytest.mark.parametrize("name", list(TRAININGS))
+def test_every_epoch_has_train_scores_of_the_quantities_of_dev(name: str, tmp_path: Path) -> None:
+    curve = TRAININGS[name](tmp_path)[1]
+    of = {split: [(r.epoch, r.quantity) for r in curve if r.split == split] for split in ("train", "dev")}
+    n_epochs = max(row.epoch for row in curve)
+    assert sorted(q for q in of["train"] if q[1] != "loss") == sorted(q for q in of["dev"] if q[1] != "threshold")
+    assert {epoch for epoch, _ in of["train"]} == set(range(1, n_epochs + 1))
+
+
+def test_the_predictor_s_train_score_is_that_of_its_fitted_windows() -> None:
+    task = clear_task(40, 10)
+    with seeded(0):
+        model = new_predictor(task, PREDICTOR).eval()
+    sample = fitted_sample(task, 0)
+    assert {h: len(rows) for h, rows in sample.items()} == {3: 10}
+    assert all(row in task.fit[3].tolist() for row in sample[3].tolist())
+    with torch.no_grad():
+        found = measurer(model, task, "no_traj", sample=sample)()
+        ends = (task.features[sample[3][:, at]] for at in (0, -1))
+        answers = (model(*ends, torch.zeros(10, 3, 16), 3) @ task.bank.T).argmax(-1)[:, 1:-1]
+    assert found["train/M@1"] == mid_accuracy({3: answers}, {3: task.labels[sample[3]]})["M@1"]
+    assert found["train/M@1 H=3"] == found["train/M@1"]
+    assert not [name for name in measurer(model, task, "no_traj")() if name.startswith("train")]
+
+
+def test_the_scorer_s_train_score_uses_the_threshold_of_dev(tmp_path: Path) -> None:
+    train, dev = (scorer_queries(n, seed, is_clear=True) for n, seed in ((30, 1), (12, 11)))
+    with seeded(0):
+        model = GateThenRankScorer(SCORER, collected(train, dev).shape, None).eval()
+    rows = torch.arange(5, 25)
+    with torch.no_grad():
+        found = scorer_fit.measurer(model, train, dev, rows, 8, 0)()
+        sample = rows[train_sample({2: 20}, {2: 12}, 0)[2]]
+        gate, choice = decide(model, train, 8)
+    expected = scores_at(found["dev/threshold"], gate[sample], judged(choice[sample], train, sample))
+    assert {f"train/{k}": v for k, v in expected.items() if k != "threshold"} == {
+        k: v for k, v in found.items() if k.startswith("train")
+    }
+    assert scores_at(NEVER, gate, judged(choice, train, torch.arange(30)))["open rate"] == 0.0
+
+
+def test_scorer_plus_scores_queries_of_one_chain_with_what_that_chain_knows() -> None:
+    data = plus_queries()
+    sample = plus_sample(data.train, data.dev, 0)
+    assert {group: len(rows) for group, rows in sample.items()} == {QueryGroup("fold0", 4): 24}
+    model = ScorerPlus(PLUS).eval()
+    with torch.no_grad():
+        found = scorer_plus_fit.measurer(model, data, 0)()
+    threshold = found["dev/threshold"]
+    own = plus_train_scores(model, data.train, data.statistics["fold0"], sample, threshold)
+    assert {f"train/{k}": v for k, v in own.items()} == {k: v for k, v in found.items() if k.startswith("train")}
+    other = plus_train_scores(model, data.train, data.statistics["fold1"], sample, threshold)
+    assert own != other, "planted: what another chain knows"
+    every = {group: torch.arange(len(queries)) for group, queries in data.dev.items()}
+    of_dev = plus_dev_scores(model, data.dev, data.statistics[FINAL])
+    assert plus_train_scores(model, data.dev, data.statistics[FINAL], every, threshold) == {
+        k: v for k, v in of_dev.items() if k != "threshold"
+    }
+
+
+def test_the_stages_leave_train_scores_of_every_model_of_every_chain(tmp_path: Path) -> None:
+    memory: Memory = world(SIZE)
+    for stage in (alignment.STAGE, predictor_stage.STAGE, label_effects.STAGE, scorer_stage.STAGE):
+        config = next(part for _, part in SETTINGS if type(part) is stage.config)
+        run_stage(stage, config, memory, tmp_path / stage.name)
+    models = {"alignment": ("R@5", 3), "predictor": ("M@1", 7), "scorer": ("M@1", 2)}
+    for stage, (quantity, n) in models.items():
+        rows = [row for row in rows_of(CurvePoint, memory.tables[f"{stage}_curves"]) if row.epoch > 0]
+        scored = {(row.model, row.epoch) for row in rows if (row.split, row.quantity) == ("train", quantity)}
+        assert scored == {(row.model, row.epoch) for row in rows}
+        assert len({model for model, _ in scored}) == n
