@@ -1,14 +1,20 @@
-"""Scorer+, ours: what the training takes know, weighed by the query (docs/decisions/scorer-plus.md).
+"""Scorer+, ours, and the same without each of its parts (docs/decisions/scorer-plus.md, methods.md).
 
+A structured non-parametric planner: the raw motion of both ends and the label sequences of all training takes, weighed
+by the query. No ablation is trained again; `methods.plus_parts` says what is switched off.
 Axes: B windows of one horizon H.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from schemas.training import PlusPart
 from trajpilot_core.methods.base import SCORER_MODELS, Answers, Gate, Method, RowStyle
 
 if TYPE_CHECKING:
-    from trajpilot_core.methods.batch import ReadyPlus, WindowBatch
+    from trajpilot_core.methods.batch import WindowBatch
+    from trajpilot_core.methods.plus_parts import ReadyPlus
     from trajpilot_core.retrieval.bank import ChainView
     from trajpilot_core.retrieval.candidates import Candidates
 
@@ -47,10 +53,21 @@ def answer(batch: "WindowBatch") -> Answers | None:
     return None if plus is None else plus_answers_of(batch.view, batch.candidates().found, plus)
 
 
+def without(part: PlusPart) -> "Callable[[WindowBatch], Answers | None]":
+    """Return how Scorer+ answers with a part switched off; None where the evaluation was not asked for it."""
+
+    def ablated(batch: "WindowBatch") -> Answers | None:
+        plus = batch.ready().plus_without.get(part)
+        return None if plus is None else plus_answers_of(batch.view, batch.candidates().found, plus)
+
+    return ablated
+
+
 METHOD = Method(
     id="scorer_plus",
     name="Scorer+ (ours)",
-    knows="endpoint motion, and labels and motion of all training takes with learned weights",
+    knows="a structured non-parametric planner: the raw motion of both ends, and the label sequences of all training "
+    "takes, with learned weights",
     sees="end_motion",
     ceiling="endpoint_traj",
     role="main",
@@ -71,3 +88,33 @@ METHOD = Method(
     plans=0,
     style=RowStyle("plus", "#8b1a2b", "#ff8a94", width=2.6),
 )
+
+
+def part_row(part: PlusPart, lacks: str, style: RowStyle) -> Method:
+    """Return the row of Scorer+ without a part; `lacks` says for people what it does without."""
+    return replace(
+        METHOD,
+        id=f"scorer_plus_no_{part}",
+        name=f"Scorer+, no {part}",
+        knows=f"as Scorer+, {lacks}; switched off at answer time, nothing trained again",
+        role="ablation",
+        answer=without(part),
+        against={"scorer_plus": ""},
+        part_of="scorer_plus",
+        plans=None,
+        style=style,
+    )
+
+
+PART_ROWS: list[Method] = [
+    part_row("manner", "but takes are not compared by head motion", RowStyle("circle", "#a3455a", "#f0a0b0", "2 2")),
+    part_row("roles", "but no two labels share a role", RowStyle("square", "#a3455a", "#f0a0b0", "5 2")),
+    part_row("kinship", "but a take prefers only what it did itself", RowStyle("triangle", "#a3455a", "#f0a0b0", "8 2")),
+    part_row("coupling", "but no take has to explain a whole sequence", RowStyle("diamond", "#a3455a", "#f0a0b0", "2 4")),
+    part_row("retrieval", "but without the retrieved candidates' plans", RowStyle("plus", "#a3455a", "#f0a0b0", "5 4")),
+    replace(
+        part_row("motion", "but no head motion of the window is read", RowStyle("none", "#a3455a", "#f0a0b0", "8 4")),
+        sees="ends",
+        ceiling="no_traj",
+    ),
+]

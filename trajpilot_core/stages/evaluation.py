@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
-from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
+from schemas.results import CurvePoint, DecodingChoice, GateRow, Headroom, Judgement, Metric, ShuffleScore
 from trajpilot_core.data.cross_fitting import noted_fitted
 from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
@@ -25,7 +25,7 @@ ROW_BYTES, ROW_DISK = 250, 45
 and on disk. Measured: 180 and 37."""
 FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
-VERSION = 4  # raise when the numbers that this stage writes change
+VERSION = 5  # raise when the numbers that this stage writes change
 
 
 def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
@@ -70,6 +70,7 @@ def run(work: Work[EvaluationConfig]) -> None:
     work.sink.table_in_parts("predictions", collected.passing(rows.predictions), SCHEMA)
     work.sink.table("headroom", table_of(Headroom, rows.headroom))
     work.sink.table("shuffles", table_of(ShuffleScore, rows.shuffles))
+    work.sink.table("decoding", table_of(DecodingChoice, rows.decoding))
     work.sink.reject(rows.rejects)
     work.sink.count(rows.n_in, rows.n_out)
     predictions = collected.predictions()
@@ -188,6 +189,7 @@ STAGE = Stage(
         "judgements",
         "headroom",
         "shuffles",
+        "decoding",
         "gate",
         "outcomes",
         "take_scores",
