@@ -16,7 +16,7 @@ from trajpilot_core.data.planning import SPLITS, WindowSet
 from trajpilot_core.methods.batch import WindowBatch
 from trajpilot_core.methods.sequences import Knobs, Sequences, Shortlist
 from trajpilot_core.methods.viterbi import PLAIN, shortlist
-from trajpilot_core.models.label_chain import kept_marginals, kept_steps, log_moves
+from trajpilot_core.models.label_chain import kept_chain, kept_marginals, kept_moves
 
 LEAST = 1e-9
 """Probability of a true label that is not on the shortlist."""
@@ -38,7 +38,9 @@ def grid_of(config: JointDecodingConfig, row: str) -> list[Knobs]:
     return [Knobs(*pair) for pair in ordered]
 
 
-def choose_knobs(batch: WindowBatch | None, config: JointDecodingConfig, seed: int, horizon: int) -> list[DecodingChoice]:
+def choose_knobs(
+    batch: WindowBatch | None, config: JointDecodingConfig, seed: int, horizon: int
+) -> list[DecodingChoice]:
     """Choose for every row by the likelihood of the true middle labels on dev.
 
     Args:
@@ -67,9 +69,9 @@ def likelihoods(batch: WindowBatch, short: Shortlist, grid: Sequence[Knobs]) -> 
     """Return the mean log likelihood of the true middle labels under every pair of the grid."""
     truth_BM1 = batch.view.data.labels[batch.segments[:, 1:-1]][:, :, None]
     is_true_BMP = short.labels[:, 1:-1] == truth_BM1
-    logs, found = log_moves(batch.joint().fitted.moves, short.labels), []
+    known, found = kept_moves(batch.joint().fitted.moves, short.labels), []
     for knobs in grid:
-        kept = kept_steps(short.labels, short.scores / knobs.temperature, logs, knobs.weight)
+        kept = kept_chain(short.labels, short.scores / knobs.temperature, known, knobs.weight)
         posterior_BMP = kept_marginals(kept)[:, 1:-1]
         own_BM = torch.where(is_true_BMP, posterior_BMP, 0.0).sum(2)
         found.append(float(own_BM.clamp_min(LEAST).log().double().mean()))

@@ -118,7 +118,9 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
             yield from part.predictions
         yield from (brought(inputs, entry) for entry in entries())
 
-    return RowsResult(tables(), headroom, shuffles, decoding, rejects, n_out + sum(row.n_units for row in rejects), n_out)
+    return RowsResult(
+        tables(), headroom, shuffles, decoding, rejects, n_out + sum(row.n_units for row in rejects), n_out
+    )
 
 
 def on_one_thread(parts: Iterator[RowsPart], device: str) -> Iterator[RowsPart]:

@@ -5,13 +5,14 @@ Axes: B windows of one horizon H, M middle steps. Source: docs/decisions/scorer.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from schemas.training import Ablation, PlusPart, ScorerConfig
-from trajpilot_core.errors import MethodError
+from trajpilot_core.errors import MethodError, StoreError
+from trajpilot_core.methods.plans import own_plan
 from trajpilot_core.methods.plus_parts import ReadyPlus, ready_plus, without_part
 from trajpilot_core.methods.sequences import Sequences
 from trajpilot_core.models.scorer import GateThenRankScorer
@@ -21,6 +22,7 @@ from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.scorer import Queries, queries_of
 from trajpilot_core.training.scorer_file import load_plus, load_scorer, scorer_config
 from trajpilot_core.training.scorer_fit import ScorerDecision
+from trajpilot_core.training.scorer_plus import PlusQueries, plus_queries
 from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain, plus_source
 
 
@@ -71,6 +73,34 @@ class WindowBatch:
     """(B, M) long, segments whose trajectories stand in for the middles in the row `shuffled`, -1 for none."""
     sequences: Sequences | None = None
     """What rows need that decode steps together."""
+
+    @cached_property
+    def endpoint_plan(self) -> Tensor:
+        """Return (B, H, E): what is predicted under the windows' own endpoint motion alone.
+
+        Raises:
+            StoreError: the chain has no such checkpoint; only the final one has it.
+        """
+        model = self.view.models.endpoint_traj
+        if model is None:
+            name = self.view.chain.name
+            raise StoreError(f"chain {name} has no endpoint_traj checkpoint; rows are made with the final chain")
+        return own_plan(self.view, model, self.segments, with_mids=False)
+
+    @cached_property
+    def true_plan(self) -> Tensor:
+        """Return (B, H, E): what is predicted under the windows' own motion, middle included."""
+        return own_plan(self.view, self.view.models.traj, self.segments, with_mids=True)
+
+    @cached_property
+    def plus_queries(self) -> PlusQueries | None:
+        """Return the windows as Scorer+ reads them, the same for every part that it is asked without; None without it.
+
+        Raises:
+            MethodError: the windows came without candidates or scorers.
+        """
+        plus = self.ready().plus
+        return None if plus is None else plus_queries(plus.source, self.candidates().found)
 
     def candidates(self) -> Retrieved:
         """Return what was retrieved.

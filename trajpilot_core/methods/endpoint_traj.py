@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from trajpilot_core.errors import StoreError
 from trajpilot_core.methods.base import Answers, Method, RowStyle
 
 if TYPE_CHECKING:
@@ -17,13 +16,7 @@ def plan(batch: "WindowBatch") -> "Tensor":
     Raises:
         StoreError: the chain has no such checkpoint; only the final one has it.
     """
-    from trajpilot_core.methods.plans import own_plan
-
-    model = batch.view.models.endpoint_traj
-    if model is None:
-        name = batch.view.chain.name
-        raise StoreError(f"chain {name} has no endpoint_traj checkpoint; rows are made with the final chain")
-    return own_plan(batch.view, model, batch.segments, with_mids=False)
+    return batch.endpoint_plan
 
 
 def answer(batch: "WindowBatch") -> Answers:

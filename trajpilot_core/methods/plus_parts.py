@@ -53,7 +53,9 @@ def without_manner(plus: ReadyPlus) -> ReadyPlus:
 def without_roles(plus: ReadyPlus) -> ReadyPlus:
     """Give every label a role of its own: moves are those of single labels, as they were counted."""
     fitted = plus.source.fitted
-    statistics = replace(fitted.statistics, look=apart(fitted.statistics), context=torch.zeros_like(fitted.statistics.look))
+    statistics = replace(
+        fitted.statistics, look=apart(fitted.statistics), context=torch.zeros_like(fitted.statistics.look)
+    )
     source = replace(plus.source, fitted=fitted._replace(statistics=statistics))
     return ready_plus(reweighted(plus.scorer, look=0.0), plus.decision, source)
 

@@ -17,17 +17,27 @@ if TYPE_CHECKING:
     from trajpilot_core.methods.plus_parts import ReadyPlus
     from trajpilot_core.retrieval.bank import ChainView
     from trajpilot_core.retrieval.candidates import Candidates
+    from trajpilot_core.training.scorer_plus import PlusQueries
 
 
-def plus_answers_of(view: "ChainView", found: "Candidates", plus: "ReadyPlus") -> Answers:
-    """Answer with Scorer+ where its expected gain over the fallback reaches the threshold, else with the fallback."""
+def plus_answers_of(
+    view: "ChainView", found: "Candidates", plus: "ReadyPlus", queries: "PlusQueries | None" = None
+) -> Answers:
+    """Answer with Scorer+ where its expected gain over the fallback reaches the threshold, else with the fallback.
+
+    Args:
+        view: the final chain.
+        found: candidates of B windows.
+        plus: Scorer+, whole or without a part.
+        queries: the same windows as it reads them; None: they are made.
+    """
     import torch
 
     from trajpilot_core.methods.plans import RANKED, rank_plan
     from trajpilot_core.models.ranking import best
     from trajpilot_core.training.scorer_plus import plus_answers, plus_queries
 
-    queries = plus_queries(plus.source, found)
+    queries = plus_queries(plus.source, found) if queries is None else queries
     fallback = rank_plan(found.fallback, view)
     parts = list(plus_answers(plus.scorer, queries, plus.known))
     ranked = [best(part.probability.flatten(0, 1), RANKED) for part in parts]
@@ -50,7 +60,7 @@ def plus_answers_of(view: "ChainView", found: "Candidates", plus: "ReadyPlus") -
 def answer(batch: "WindowBatch") -> Answers | None:
     """Answer with Scorer+; None where it was not trained."""
     plus = batch.ready().plus
-    return None if plus is None else plus_answers_of(batch.view, batch.candidates().found, plus)
+    return None if plus is None else plus_answers_of(batch.view, batch.candidates().found, plus, batch.plus_queries)
 
 
 def without(part: PlusPart) -> "Callable[[WindowBatch], Answers | None]":
@@ -58,7 +68,10 @@ def without(part: PlusPart) -> "Callable[[WindowBatch], Answers | None]":
 
     def ablated(batch: "WindowBatch") -> Answers | None:
         plus = batch.ready().plus_without.get(part)
-        return None if plus is None else plus_answers_of(batch.view, batch.candidates().found, plus)
+        if plus is None:
+            return None
+        queries = batch.plus_queries if plus.source.moving else None
+        return plus_answers_of(batch.view, batch.candidates().found, plus, queries)
 
     return ablated
 
@@ -109,8 +122,12 @@ def part_row(part: PlusPart, lacks: str, style: RowStyle) -> Method:
 PART_ROWS: list[Method] = [
     part_row("manner", "but takes are not compared by head motion", RowStyle("circle", "#a3455a", "#f0a0b0", "2 2")),
     part_row("roles", "but no two labels share a role", RowStyle("square", "#a3455a", "#f0a0b0", "5 2")),
-    part_row("kinship", "but a take prefers only what it did itself", RowStyle("triangle", "#a3455a", "#f0a0b0", "8 2")),
-    part_row("coupling", "but no take has to explain a whole sequence", RowStyle("diamond", "#a3455a", "#f0a0b0", "2 4")),
+    part_row(
+        "kinship", "but a take prefers only what it did itself", RowStyle("triangle", "#a3455a", "#f0a0b0", "8 2")
+    ),
+    part_row(
+        "coupling", "but no take has to explain a whole sequence", RowStyle("diamond", "#a3455a", "#f0a0b0", "2 4")
+    ),
     part_row("retrieval", "but without the retrieved candidates' plans", RowStyle("plus", "#a3455a", "#f0a0b0", "5 4")),
     replace(
         part_row("motion", "but no head motion of the window is read", RowStyle("none", "#a3455a", "#f0a0b0", "8 4")),

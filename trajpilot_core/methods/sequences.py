@@ -22,17 +22,17 @@ from trajpilot_core.methods.plans import RANKED
 from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.discriminant import Discriminant, fit_discriminant
 from trajpilot_core.models.label_chain import (
+    KeptChain,
     LabelMoves,
     chain_marginals,
     decoded_sequence,
+    kept_chain,
     kept_marginals,
-    kept_steps,
+    kept_moves,
     label_moves,
-    log_moves,
     probable_labels,
 )
 from trajpilot_core.models.ranking import LOGIT_CHUNK, best
-from trajpilot_core.models.role_chain import ProbableLabels
 from trajpilot_core.training.label_effects import endpoint_vectors
 from trajpilot_core.training.scorer_plus_statistics import follow_counts
 
@@ -60,7 +60,7 @@ class Sequences:
     """What rows need to decode steps together, for windows of one seed and horizon."""
 
     fitted: FittedSequences
-    config: JointDecodingConfig = JointDecodingConfig()
+    config: JointDecodingConfig = field(default_factory=JointDecodingConfig)
     knobs: Mapping[str, Knobs] = field(default_factory=dict)
     """Row -> what dev chose."""
 
@@ -108,7 +108,7 @@ def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: Sequences, *
         own_BHP = torch.zeros(labels_BHP.shape, device=labels_BHP.device)
         for step, end in ((0, 0), (-1, 1)):
             own_BHP[:, step] = log_B2V[:, end].gather(1, labels_BHP[:, step])
-        kept = kept_steps(labels_BHP, own_BHP, log_moves(fitted.moves, labels_BHP))
+        kept = kept_chain(labels_BHP, own_BHP, kept_moves(fitted.moves, labels_BHP))
         shape = (*segments.shape, ids.shape[1])
         parts.append(answered(ids.view(shape), scores.view(shape), kept))
     return joined(parts)
@@ -137,8 +137,8 @@ def joint_answers(fitted: FittedSequences, short: Shortlist, knobs: Knobs) -> An
 
     A softmax over all labels would divide every score of a step by one number, which no sequence notices.
     """
-    logs = log_moves(fitted.moves, short.labels)
-    kept = kept_steps(short.labels, short.scores / knobs.temperature, logs, knobs.weight)
+    known = kept_moves(fitted.moves, short.labels)
+    kept = kept_chain(short.labels, short.scores / knobs.temperature, known, knobs.weight)
     posterior_BHP = kept_marginals(kept)
     places, scores = best(posterior_BHP.flatten(0, 1), RANKED)
     ids = short.labels.flatten(0, 1).gather(1, places)
@@ -146,7 +146,7 @@ def joint_answers(fitted: FittedSequences, short: Shortlist, knobs: Knobs) -> An
     return answered(ids.view(shape), scores.view(shape), kept)
 
 
-def answered(ids_BHR: Tensor, scores_BHR: Tensor, kept: ProbableLabels) -> Answers:
+def answered(ids_BHR: Tensor, scores_BHR: Tensor, kept: KeptChain) -> Answers:
     """Return rankings with the decoded sequence; a single middle step is decoded as it is ranked."""
     decoded_BH = decoded_sequence(kept)
     if decoded_BH.shape[1] == 3:
