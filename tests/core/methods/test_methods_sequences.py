@@ -1,4 +1,4 @@
-"""Rows that decode steps together: the hidden Markov model against brute force, + Viterbi rows, and what dev chooses."""
+"""Rows that decode steps together: the hidden Markov model by brute force, + Viterbi rows, and what dev chooses."""
 
 import itertools
 from dataclasses import replace
@@ -29,9 +29,10 @@ from trajpilot_core.training.label_effects import endpoint_vectors
 torch.set_num_threads(1)
 FEW = World(labels=5)
 MANY = World(train=200)
+KNOBS = Knobs(0.1, 1.0)
 
 
-def sequences_of(data: PlanningData, knobs: Knobs = Knobs(0.1, 1.0)) -> Sequences:
+def sequences_of(data: PlanningData, knobs: Knobs = KNOBS) -> Sequences:
     """What the fitted takes say, and the same knobs for every row."""
     return Sequences(fit_sequences(data, chains_of(data)[0]), JointDecodingConfig(), dict.fromkeys(PLAIN, knobs))
 
