@@ -14,7 +14,7 @@ from schemas.config import JointDecodingConfig
 from schemas.results import DecodingChoice
 from trajpilot_core.data.planning import SPLITS, WindowSet
 from trajpilot_core.methods.batch import WindowBatch
-from trajpilot_core.methods.sequences import Knobs, Sequences, Shortlist
+from trajpilot_core.methods.sequences import Knobs, SequenceModels, Shortlist
 from trajpilot_core.methods.viterbi import PLAIN, shortlist
 from trajpilot_core.models.label_chain import kept_chain, kept_marginals, kept_moves
 
@@ -78,7 +78,7 @@ def likelihoods(batch: WindowBatch, short: Shortlist, grid: Sequence[Knobs]) -> 
     return found
 
 
-def with_choices(sequences: Sequences, choices: Sequence[DecodingChoice]) -> Sequences:
+def with_choices(sequences: SequenceModels, choices: Sequence[DecodingChoice]) -> SequenceModels:
     """Return what the rows of one seed and horizon decode with."""
     knobs = {choice.variant: Knobs(choice.temperature, choice.weight) for choice in choices}
-    return Sequences(sequences.fitted, sequences.config, knobs)
+    return SequenceModels(sequences.fitted, sequences.config, knobs)

@@ -27,7 +27,7 @@ from trajpilot_core.methods import METHODS, entries
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve
 from trajpilot_core.methods.plans import derangement, donors_of, shuffled_plan
-from trajpilot_core.methods.sequences import Sequences, fit_sequences
+from trajpilot_core.methods.sequences import SequenceModels, fit_sequences
 from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
 from trajpilot_core.models.ranking import truth_ranks
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, endpoint_keys
@@ -57,7 +57,7 @@ class RowModels(NamedTuple):
     """What rows answer with, next to the chain's models, on windows of one seed and horizon."""
 
     ready: Scorers
-    sequences: Sequences
+    sequences: SequenceModels
 
 
 class RowsResult(NamedTuple):
@@ -172,8 +172,8 @@ def predict_rows(
             if not len(rows):
                 continue
             bank = build_bank(view, horizon, ready.config.key)
-            choices = decoding_choices(view, bank, ready, Sequences(fitted, config.joint), seed)
-            models = RowModels(ready, with_choices(Sequences(fitted, config.joint), choices))
+            choices = decoding_choices(view, bank, ready, SequenceModels(fitted, config.joint), seed)
+            models = RowModels(ready, with_choices(SequenceModels(fitted, config.joint), choices))
             if seed == files.seeds[0]:
                 check_rows(view, bank, models, rows)
             sums: list[dict[int, PoolSums]] = []
@@ -187,7 +187,7 @@ def predict_rows(
 
 
 def decoding_choices(
-    view: ChainView, bank: Bank, ready: Scorers, sequences: Sequences, seed: int
+    view: ChainView, bank: Bank, ready: Scorers, sequences: SequenceModels, seed: int
 ) -> list[DecodingChoice]:
     """Choose on dev windows of the bank's horizon how each row decodes steps together."""
     rows = dev_rows(view.data.windows[bank.horizon], sequences.config.dev_windows)

@@ -14,7 +14,7 @@ from schemas.training import Ablation, PlusPart, ScorerConfig
 from trajpilot_core.errors import MethodError, StoreError
 from trajpilot_core.methods.plans import own_plan
 from trajpilot_core.methods.plus_parts import ReadyPlus, ready_plus, without_part
-from trajpilot_core.methods.sequences import Sequences
+from trajpilot_core.methods.sequences import SequenceModels
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.bank import Bank, ChainView, no_traj_plans
 from trajpilot_core.retrieval.candidates import Candidates, find_candidates, permuted
@@ -71,7 +71,7 @@ class WindowBatch:
     """None where the windows have no head motion to retrieve by."""
     donors: Tensor | None = None
     """(B, M) long, segments whose trajectories stand in for the middles in the row `shuffled`, -1 for none."""
-    sequences: Sequences | None = None
+    sequences: SequenceModels | None = None
     """What rows need that decode steps together."""
 
     @cached_property
@@ -122,7 +122,7 @@ class WindowBatch:
             raise MethodError("these windows came without scorers; a row that needs them cannot answer")
         return self.scorers
 
-    def joint(self) -> Sequences:
+    def joint(self) -> SequenceModels:
         """Return what decoding steps together needs.
 
         Raises:
@@ -167,7 +167,7 @@ def retrieve(
     scorers: Scorers,
     strangers: Tensor,
     donors: Tensor | None = None,
-    sequences: Sequences | None = None,
+    sequences: SequenceModels | None = None,
 ) -> WindowBatch:
     """Retrieve and roll out for some windows of the bank's horizon.
 

@@ -56,7 +56,7 @@ class Knobs(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sequences:
+class SequenceModels:
     """What rows need to decode steps together, for windows of one seed and horizon."""
 
     fitted: FittedSequences
@@ -87,7 +87,7 @@ def fit_sequences(data: PlanningData, chain: Chain) -> FittedSequences:
 
 
 @torch.inference_mode()
-def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: Sequences, *, moving: bool) -> Answers:
+def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: SequenceModels, *, moving: bool) -> Answers:
     """Answer with a hidden Markov model: rankings by its exact posterior, the sequence by Viterbi over a shortlist.
 
     Args:

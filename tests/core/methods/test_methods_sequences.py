@@ -19,7 +19,7 @@ from trajpilot_core.evaluation.predictions import predict_rows
 from trajpilot_core.methods import METHODS, hmm, knn_labels, method
 from trajpilot_core.methods.batch import WindowBatch, load_scorers, retrieve
 from trajpilot_core.methods.plans import derangement
-from trajpilot_core.methods.sequences import Knobs, Sequences, fit_sequences, hmm_answers
+from trajpilot_core.methods.sequences import Knobs, SequenceModels, fit_sequences, hmm_answers
 from trajpilot_core.methods.viterbi import PLAIN
 from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.label_chain import chain_marginals
@@ -32,9 +32,9 @@ MANY = World(train=200)
 KNOBS = Knobs(0.1, 1.0)
 
 
-def sequences_of(data: PlanningData, knobs: Knobs = KNOBS) -> Sequences:
+def sequences_of(data: PlanningData, knobs: Knobs = KNOBS) -> SequenceModels:
     """What the fitted takes say, and the same knobs for every row."""
-    return Sequences(fit_sequences(data, chains_of(data)[0]), JointDecodingConfig(), dict.fromkeys(PLAIN, knobs))
+    return SequenceModels(fit_sequences(data, chains_of(data)[0]), JointDecodingConfig(), dict.fromkeys(PLAIN, knobs))
 
 
 def windows_of(data: PlanningData, horizon: int = 4, split: int = 2) -> Tensor:
@@ -43,7 +43,9 @@ def windows_of(data: PlanningData, horizon: int = 4, split: int = 2) -> Tensor:
     return windows.segments[windows.split == split]
 
 
-def enumerated(data: PlanningData, sequences: Sequences, segments: Tensor, *, moving: bool) -> tuple[Tensor, Tensor]:
+def enumerated(
+    data: PlanningData, sequences: SequenceModels, segments: Tensor, *, moving: bool
+) -> tuple[Tensor, Tensor]:
     """Posterior (H, V) and the best middles of one window, by every sequence."""
     fitted, horizon, n = sequences.fitted, len(segments), len(data.bank)
     vectors = endpoint_vectors(data, segments[[0, -1]])
@@ -124,7 +126,7 @@ def trained(tmp_path_factory):
     return data, files, scorers_of(data, files, tmp_path_factory.mktemp("scorers"), threshold=0.5)
 
 
-def batch_of(trained, sequences: Sequences, split: int = 2, horizon: int = 4, data=None) -> WindowBatch:
+def batch_of(trained, sequences: SequenceModels, split: int = 2, horizon: int = 4, data=None) -> WindowBatch:
     own, files, scorers = trained
     view = chain_view(own if data is None else data, files, chains_of(own)[0], 0, "cpu")
     bank = build_bank(view, horizon, "action")
