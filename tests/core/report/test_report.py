@@ -90,6 +90,24 @@ def test_bold_is_the_best_row_that_does_not_see_the_truth(inputs: Tables) -> Non
     assert seen > 50
 
 
+def test_ablations_stand_in_tables_of_their_own_and_every_row_in_one(inputs: Tables) -> None:
+    results = results_of(rows_of(Metric, inputs.tables["metrics"]), [])
+    tables = {t.id: {row.variant for group in t.groups for row in group.rows} for t in all_tables(results)}
+    parts = {one.id for one in METHODS if one.role == "ablation"}
+    assert tables["overview"] | tables["ablations"] == set(results.variants())
+    assert tables["ablations"] == parts & set(results.variants())
+    assert not tables["overview"] & parts
+    assert tables["gain-ablations"] <= parts
+
+
+def test_what_dev_chose_for_joint_decoding_is_printed(kept: Kept, page: Reader) -> None:
+    text = " ".join("".join(page.text).split())
+    assert "Chosen on dev, by seed and horizon" in text
+    assert "No-Traj + Viterbi T 0.1, weight 0.5 to 1." in text
+    rows = json.loads(kept.documents["report.json"])["decoding"]
+    assert [(row["horizon"], row["weight"]) for row in rows][:3] == [(3, 0.5), (4, 0.5), (5, 1.0)]
+
+
 def test_equal_inputs_give_equal_bytes(inputs: Tables, kept: Kept) -> None:
     assert built(inputs, CFG).documents == kept.documents
 
