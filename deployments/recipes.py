@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from schemas.config import CorpusName, PipelineConfig, RecipeName
-from schemas.training import TrainConfig
+from schemas.training import PLUS_PARTS, TrainConfig
 from trajpilot_core.errors import InputError, NotBuiltError
 from trajpilot_core.stages import STAGES
 
@@ -53,7 +53,7 @@ def claims() -> PipelineConfig:
         alignment=base.alignment.replace(folds=2, fold_share=0.25, train=aligned),
         predictor=base.predictor.replace(width=96, hidden=192, queries=2, dropout=0.2, train=predicted),
         scorer=base.scorer.replace(candidates=32, prefetch=48, width=64, train=scored),
-        evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16, 32)),
+        evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16, 32), plus_parts=PLUS_PARTS),
     )
 
 
@@ -66,6 +66,7 @@ def claims_controls() -> PipelineConfig:
     return base.replace(
         alignment=base.alignment.replace(folds=1, fold_share=None, holdout_share=0.25),
         scorer=base.scorer.replace(ablations=()),
+        evaluation=base.evaluation.replace(plus_parts=()),
     )
 
 

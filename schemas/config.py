@@ -19,6 +19,7 @@ from schemas.places import Place
 from schemas.poses import OdometryConfig, Pi3Config, PoseSourceName, VideoSourceName
 from schemas.training import (
     AlignmentConfig,
+    PlusPart,
     Precision,
     PredictorConfig,
     ScorerConfig,
@@ -213,8 +214,23 @@ class TextConfig(Record):
     """Texts per encoder call."""
 
 
+class JointDecodingConfig(Record):
+    """Rows whose steps are decoded together. Source of all: docs/decisions/methods.md."""
+
+    shortlist: int = Field(50, ge=5)
+    """Labels per step among which sequences are compared."""
+    cosine_temperatures: tuple[float, ...] = Field((0.05, 0.1, 0.2, 0.4), min_length=1)
+    """Grid of T for rows that score a label by a cosine, as softmax(cos / T); T is chosen on dev."""
+    vote_temperatures: tuple[float, ...] = Field((1.0, 2.0, 4.0, 8.0), min_length=1)
+    """The same for rows that score it by votes, as votes^(1 / T)."""
+    weights: tuple[float, ...] = Field((0.0, 0.5, 1.0), min_length=1)
+    """Grid of the factor of the log probabilities of moves, chosen on dev; 0: every step by itself."""
+    dev_windows: int = Field(256, ge=1)
+    """Most dev windows of a horizon on which both are chosen."""
+
+
 class EvaluationConfig(Record):
-    """Metrics and intervals."""
+    """Rows, metrics and intervals."""
 
     bootstrap: int = Field(10_000, ge=100)
     """Resamples of takes."""
@@ -226,6 +242,10 @@ class EvaluationConfig(Record):
     """Derangements for the shuffled row (D 40)."""
     headroom_pools: tuple[int, ...] = (1, 5, 16, 64)
     """Pool sizes of the headroom table. Source: paper, appendix on headroom."""
+    joint: JointDecodingConfig = JointDecodingConfig()
+    plus_parts: tuple[PlusPart, ...] = ()
+    """Parts without which Scorer+ answers once more, a row each. None at the paper's scale: each is one more inference
+    over all labels, and 0.1 GB of predictions (docs/decisions/methods.md)."""
 
 
 class ReportConfig(Record):

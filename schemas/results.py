@@ -150,6 +150,22 @@ class ShuffleScore(Record):
     n_windows: int
 
 
+class DecodingChoice(Record):
+    """What was chosen on dev for the joint decoding of one row within one horizon (docs/decisions/methods.md)."""
+
+    variant: Variant
+    seed: int
+    horizon: int
+    temperature: float
+    """T of the row's own scores."""
+    weight: float
+    """Factor of the log probabilities of moves; 0: every step by itself."""
+    log_likelihood: float
+    """Of the true middle labels, mean over dev windows and steps; 0 where there are none."""
+    n_windows: int
+    """Dev windows; 0: nothing was chosen, the middle of the grid and the full weight stand."""
+
+
 class CurvePoint(Record):
     """One point of a training curve."""
 

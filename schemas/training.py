@@ -15,6 +15,12 @@ Ablation = Literal["no_labels", "no_motion"]
 them."""
 
 
+PlusPart = Literal["manner", "roles", "kinship", "coupling", "retrieval", "motion"]
+"""What Scorer+ is asked to answer without; docs/decisions/methods.md says what each part is."""
+PLUS_PARTS: tuple[PlusPart, ...] = ("manner", "roles", "kinship", "coupling", "retrieval", "motion")
+"""All of them, in the order of the tables."""
+
+
 class TrainConfig(Record):
     """The one training loop. Source of the defaults: D 2."""
 

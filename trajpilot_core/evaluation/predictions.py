@@ -15,17 +15,19 @@ from torch import Tensor
 from schemas.arrow import arrow_schema
 from schemas.config import EvaluationConfig
 from schemas.rejects import Reject
-from schemas.results import Headroom, Prediction, ShuffleScore
+from schemas.results import DecodingChoice, Headroom, Prediction, ShuffleScore
 from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
 from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, load_planning_data
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.headroom import PoolSums, headroom_row, pool_sums
+from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows, with_choices
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.methods import METHODS, entries
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve
 from trajpilot_core.methods.plans import derangement, donors_of, shuffled_plan
+from trajpilot_core.methods.sequences import SequenceModels, fit_sequences
 from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
 from trajpilot_core.models.ranking import truth_ranks
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, endpoint_keys
@@ -48,6 +50,14 @@ class RowsPart(NamedTuple):
     headroom: list[Headroom]
     shuffles: list[ShuffleScore]
     """Every shuffle; the first one is the row `shuffled` of the predictions."""
+    decoding: list[DecodingChoice]
+
+
+class RowModels(NamedTuple):
+    """What rows answer with, next to the chain's models, on windows of one seed and horizon."""
+
+    ready: Scorers
+    sequences: SequenceModels
 
 
 class RowsResult(NamedTuple):
@@ -56,8 +66,10 @@ class RowsResult(NamedTuple):
     predictions: Iterator[pa.Table]
     """Columns of `Prediction`, predicted as they are read; what was read is not kept."""
     headroom: list[Headroom]
-    """Complete once all predictions were read, as `shuffles` are."""
+    """Complete once all predictions were read, as `shuffles` and `decoding` are."""
     shuffles: list[ShuffleScore]
+    decoding: list[DecodingChoice]
+    """What dev chose for rows that decode steps together."""
     rejects: list[Reject]
     """Test windows that lack a feature or a trajectory."""
     n_in: int
@@ -79,7 +91,7 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     Args:
         inputs: takes, segments, windows, motions, features, text_bank, folds, e_tau, predictors, scorers,
             label_effects.
-        config: shuffles, their seed, and the pool sizes of the headroom table.
+        config: shuffles, their seed, the pool sizes of the headroom table, and how steps are decoded together.
         device: where the models run.
         progress: called with (done, total, what) after every horizon.
 
@@ -93,6 +105,7 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     files, scorers = open_model_files(inputs), inputs.models("scorers")
     headroom: list[Headroom] = []
     shuffles: list[ShuffleScore] = []
+    decoding: list[DecodingChoice] = []
     n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
     known = StatisticsByChain(inputs.models(EFFECTS))
     parts = predict_rows(data.to(device), files, scorers, config, "test", device, progress, known)
@@ -101,10 +114,13 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
         for part in on_one_thread(parts, device):
             headroom.extend(part.headroom)
             shuffles.extend(part.shuffles)
+            decoding.extend(part.decoding)
             yield from part.predictions
         yield from (brought(inputs, entry) for entry in entries())
 
-    return RowsResult(tables(), headroom, shuffles, rejects, n_out + sum(row.n_units for row in rejects), n_out)
+    return RowsResult(
+        tables(), headroom, shuffles, decoding, rejects, n_out + sum(row.n_units for row in rejects), n_out
+    )
 
 
 def on_one_thread(parts: Iterator[RowsPart], device: str) -> Iterator[RowsPart]:
@@ -146,33 +162,47 @@ def predict_rows(
     """Yield predictions, headroom and shuffles of one split, part by part; `data` lie on `device`."""
     done, total = 0, len(files.seeds) * len(data.windows)
     known = StatisticsByChain() if known is None else known
+    chain = chains_of(data)[0]
+    fitted = fit_sequences(data, chain)
     for seed in files.seeds:
-        view = chain_view(data, files, chains_of(data)[0], seed, device)
-        ready = load_scorers(scorers, view, seed, device, known)
+        view = chain_view(data, files, chain, seed, device)
+        ready = load_scorers(scorers, view, seed, device, known, config.plus_parts)
         for horizon, windows in data.windows.items():
             rows = (windows.split == SPLITS.index(split)).nonzero()[:, 0]
             if not len(rows):
                 continue
             bank = build_bank(view, horizon, ready.config.key)
+            choices = decoding_choices(view, bank, ready, SequenceModels(fitted, config.joint), seed)
+            models = RowModels(ready, with_choices(SequenceModels(fitted, config.joint), choices))
             if seed == files.seeds[0]:
-                check_rows(view, bank, ready, rows)
+                check_rows(view, bank, models, rows)
             sums: list[dict[int, PoolSums]] = []
-            for part in predict_parts(view, ready, bank, rows, seed, config):
-                yield RowsPart(part.predictions, [], [])
+            for part in predict_parts(view, models, bank, rows, seed, config):
+                yield RowsPart(part.predictions, [], [], [])
                 sums.append(part.headroom)
             headroom = [headroom_row(seed, horizon, pool, [part[pool] for part in sums]) for pool in sums[0]]
-            yield RowsPart([], headroom, shuffle_scores(view, windows.segments[rows], seed, config))
+            yield RowsPart([], headroom, shuffle_scores(view, windows.segments[rows], seed, config), choices)
             done += 1
             progress(done, total, f"seed {seed}, H={horizon}: {len(rows)} windows")
 
 
-def check_rows(view: ChainView, bank: Bank, ready: Scorers, rows: Tensor) -> None:
+def decoding_choices(
+    view: ChainView, bank: Bank, ready: Scorers, sequences: SequenceModels, seed: int
+) -> list[DecodingChoice]:
+    """Choose on dev windows of the bank's horizon how each row decodes steps together."""
+    rows = dev_rows(view.data.windows[bank.horizon], sequences.config.dev_windows)
+    strangers = derangement(len(bank.take), bank.horizon)
+    batch = retrieve(view, bank, rows, ready, strangers, sequences=sequences) if len(rows) else None
+    return choose_knobs(batch, sequences.config, seed, bank.horizon)
+
+
+def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> None:
     """Check on a few windows of one horizon that every row sees what it declares, and no more.
 
     Args:
         view: the final chain.
         bank: of the horizon.
-        ready: the scorers of the view's seed.
+        models: of the view's seed and the horizon.
         rows: long of shape (n,), windows that are scored.
 
     Raises:
@@ -184,21 +214,21 @@ def check_rows(view: ChainView, bank: Bank, ready: Scorers, rows: Tensor) -> Non
     def make(some: Tensor) -> WindowBatch:
         """Retrieve for windows of shape (P,), with training segments in the place of shuffled middles."""
         donors = stand_ins(view, len(some) * n_mids).view(len(some), n_mids)
-        return retrieve(view, bank, some, ready, strangers, donors)
+        return retrieve(view, bank, some, models.ready, strangers, donors, models.sequences)
 
     check_sight(METHODS, view, make, probe_rows(view.data.windows[bank.horizon].take, rows))
 
 
 def predict_parts(
-    view: ChainView, ready: Scorers, bank: Bank, rows: Tensor, seed: int, config: EvaluationConfig
+    view: ChainView, models: RowModels, bank: Bank, rows: Tensor, seed: int, config: EvaluationConfig
 ) -> Iterator[BatchResult]:
     """Yield the results on `rows` (long of shape (N,)) of the bank's horizon, in parts that fit the memory."""
-    horizon = bank.horizon
+    horizon, ready = bank.horizon, models.ready
     windows = view.data.windows[horizon]
     donors = donors_of(windows.segments[rows], config.seed, 0)
     strangers = derangement(len(bank.take), 1_000_003 * config.seed + horizon)
     for part, donors_BM in zip(batches(rows, WINDOWS_AT_ONCE), batches(donors, WINDOWS_AT_ONCE), strict=True):
-        batch = retrieve(view, bank, part, ready, strangers, donors_BM)
+        batch = retrieve(view, bank, part, ready, strangers, donors_BM, models.sequences)
         found, queries = batch.candidates().found, batch.candidates().queries
         keys = endpoint_keys(view, found.segments, ready.config.key, found.fallback)
         pools = [pool for pool in config.headroom_pools if pool <= ready.config.candidates and len(bank.take)]

@@ -10,6 +10,7 @@ from trajpilot_core.errors import MethodError
 from trajpilot_core.methods import (
     endpoint_traj,
     floors,
+    hmm,
     knn_labels,
     no_traj,
     oracle,
@@ -18,6 +19,7 @@ from trajpilot_core.methods import (
     scorer_plus,
     shuffled,
     top1,
+    viterbi,
 )
 from trajpilot_core.methods.base import Method
 
@@ -30,6 +32,10 @@ METHODS: list[Method] = [
     scorer.PERMUTED,
     scorer.NO_LABELS,
     scorer.NO_MOTION,
+    *scorer_plus.PART_ROWS,
+    *viterbi.ROWS,
+    hmm.HMM,
+    hmm.HMM_MOTION,
     pool_mean.METHOD,
     knn_labels.METHOD,
     top1.METHOD,

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from trajpilot_core.methods.batch import WindowBatch
 
 Role = Literal["main", "control", "ablation", "floor"]
-"""main: the paper's rows and our method; control: what must not help, or helps without learning; ablation: a row
-without a part; floor: untrained."""
+"""main: the paper's rows and our method; control: what must not help, or helps without training; ablation: a row
+with a part taken away or changed; floor: untrained."""
 Sight = Literal["ends", "end_motion", "all_motion", "truth"]
 """What a row sees of a window besides training data: the pixels of Start and Goal; their head motion too; the head
 motion of every step too; or its true labels."""
@@ -113,7 +113,7 @@ class Method:
     """Row -> what the paired difference to it means, empty where that needs no words. Every row is compared with
     `REFERENCE` anyway."""
     part_of: str | None = None
-    """Of an ablation: the row that it removes a part from."""
+    """Of an ablation: the row whose part it takes away or changes."""
     gate: Gate | None = None
     """Where it is closed the row answers with `REFERENCE`."""
     follows: str | None = None

@@ -3,25 +3,27 @@
 Axes: B windows of one horizon H, M middle steps. Source: docs/decisions/scorer.md.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from schemas.training import Ablation, ScorerConfig
-from trajpilot_core.errors import MethodError
+from schemas.training import Ablation, PlusPart, ScorerConfig
+from trajpilot_core.errors import MethodError, StoreError
+from trajpilot_core.methods.plans import own_plan
+from trajpilot_core.methods.plus_parts import ReadyPlus, ready_plus, without_part
+from trajpilot_core.methods.sequences import SequenceModels
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.models.scorer_plus import AnsweringRoles, ScorerPlus
 from trajpilot_core.retrieval.bank import Bank, ChainView, no_traj_plans
 from trajpilot_core.retrieval.candidates import Candidates, find_candidates, permuted
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.scorer import Queries, queries_of
 from trajpilot_core.training.scorer_file import load_plus, load_scorer, scorer_config
 from trajpilot_core.training.scorer_fit import ScorerDecision
-from trajpilot_core.training.scorer_plus_fit import PlusDecision
-from trajpilot_core.training.scorer_plus_statistics import PlusSource, StatisticsByChain, plus_source
+from trajpilot_core.training.scorer_plus import PlusQueries, plus_queries
+from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain, plus_source
 
 
 class ReadyScorer(NamedTuple):
@@ -29,16 +31,6 @@ class ReadyScorer(NamedTuple):
 
     scorer: GateThenRankScorer
     decision: ScorerDecision
-
-
-class ReadyPlus(NamedTuple):
-    """Scorer+, what dev decided for it, and what it reads from the training takes."""
-
-    scorer: ScorerPlus
-    decision: PlusDecision
-    source: PlusSource
-    known: AnsweringRoles
-    """What its weights make of the source's statistics."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +41,8 @@ class Scorers:
     paper: ReadyScorer
     ablated: Mapping[Ablation, ReadyScorer]
     plus: ReadyPlus | None
+    plus_without: Mapping[PlusPart, ReadyPlus] = field(default_factory=dict)
+    """Scorer+ with a part switched off."""
 
 
 class Retrieved(NamedTuple):
@@ -77,6 +71,36 @@ class WindowBatch:
     """None where the windows have no head motion to retrieve by."""
     donors: Tensor | None = None
     """(B, M) long, segments whose trajectories stand in for the middles in the row `shuffled`, -1 for none."""
+    sequences: SequenceModels | None = None
+    """What rows need that decode steps together."""
+
+    @cached_property
+    def endpoint_plan(self) -> Tensor:
+        """Return (B, H, E): what is predicted under the windows' own endpoint motion alone.
+
+        Raises:
+            StoreError: the chain has no such checkpoint; only the final one has it.
+        """
+        model = self.view.models.endpoint_traj
+        if model is None:
+            name = self.view.chain.name
+            raise StoreError(f"chain {name} has no endpoint_traj checkpoint; rows are made with the final chain")
+        return own_plan(self.view, model, self.segments, with_mids=False)
+
+    @cached_property
+    def true_plan(self) -> Tensor:
+        """Return (B, H, E): what is predicted under the windows' own motion, middle included."""
+        return own_plan(self.view, self.view.models.traj, self.segments, with_mids=True)
+
+    @cached_property
+    def plus_queries(self) -> PlusQueries | None:
+        """Return the windows as Scorer+ reads them, the same for every part that it is asked without; None without it.
+
+        Raises:
+            MethodError: the windows came without candidates or scorers.
+        """
+        plus = self.ready().plus
+        return None if plus is None else plus_queries(plus.source, self.candidates().found)
 
     def candidates(self) -> Retrieved:
         """Return what was retrieved.
@@ -98,9 +122,24 @@ class WindowBatch:
             raise MethodError("these windows came without scorers; a row that needs them cannot answer")
         return self.scorers
 
+    def joint(self) -> SequenceModels:
+        """Return what decoding steps together needs.
+
+        Raises:
+            MethodError: nothing was fitted.
+        """
+        if self.sequences is None:
+            raise MethodError("these windows came without moves between labels; a row that needs them cannot answer")
+        return self.sequences
+
 
 def load_scorers(
-    models: Models, view: ChainView, seed: int, device: str, known: StatisticsByChain | None = None
+    models: Models,
+    view: ChainView,
+    seed: int,
+    device: str,
+    known: StatisticsByChain | None = None,
+    parts: Iterable[PlusPart] = (),
 ) -> Scorers:
     """Read the scorers of one seed, and collect what Scorer+ takes from the training takes of the final chain.
 
@@ -110,24 +149,25 @@ def load_scorers(
         seed: which scorers.
         device: where they run.
         known: statistics of the view's data, as in `plus_source`.
+        parts: without which Scorer+ answers, too.
     """
     config = scorer_config(models)
     ablated = {name: ReadyScorer(*load_scorer(models, seed, device, name)) for name in config.ablations}
-    plus = None
-    if config.plus is not None:
-        scorer, decision = load_plus(models, config.plus, seed, device)
-        plus = ready_plus(scorer, decision, plus_source(view, config, known))
-    return Scorers(config, ReadyScorer(*load_scorer(models, seed, device)), ablated, plus)
-
-
-@torch.inference_mode()
-def ready_plus(scorer: ScorerPlus, decision: PlusDecision, source: PlusSource) -> ReadyPlus:
-    """Put together what Scorer+ answers with."""
-    return ReadyPlus(scorer, decision, source, scorer.answering(source.fitted.statistics))
+    paper = ReadyScorer(*load_scorer(models, seed, device))
+    if config.plus is None:
+        return Scorers(config, paper, ablated, None)
+    plus = ready_plus(*load_plus(models, config.plus, seed, device), plus_source(view, config, known))
+    return Scorers(config, paper, ablated, plus, {part: without_part(plus, part) for part in parts})
 
 
 def retrieve(
-    view: ChainView, bank: Bank, rows: Tensor, scorers: Scorers, strangers: Tensor, donors: Tensor | None = None
+    view: ChainView,
+    bank: Bank,
+    rows: Tensor,
+    scorers: Scorers,
+    strangers: Tensor,
+    donors: Tensor | None = None,
+    sequences: SequenceModels | None = None,
 ) -> WindowBatch:
     """Retrieve and roll out for some windows of the bank's horizon.
 
@@ -138,6 +178,7 @@ def retrieve(
         scorers: of the view's seed.
         strangers: (N,) long, for every bank window another one.
         donors: (B, M) long, see `WindowBatch`.
+        sequences: of the chain, the view's seed and the horizon; None: no row that needs them is asked.
     """
     found = find_candidates(view, bank, rows, scorers.config)
     queries = queries_of(view, found, scorers.config)
@@ -145,7 +186,7 @@ def retrieve(
     if scorers.plus is not None and scorers.plus.source.view is not view:
         plus = scorers.plus._replace(source=replace(scorers.plus.source, view=view))
         scorers = replace(scorers, plus=plus)
-    return WindowBatch(view, found.segments, found.fallback, scorers, retrieved, donors)
+    return WindowBatch(view, found.segments, found.fallback, scorers, retrieved, donors, sequences)
 
 
 def without_motion(view: ChainView, segments_BH: Tensor) -> WindowBatch:

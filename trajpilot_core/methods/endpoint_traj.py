@@ -2,26 +2,28 @@
 
 from typing import TYPE_CHECKING
 
-from trajpilot_core.errors import StoreError
 from trajpilot_core.methods.base import Answers, Method, RowStyle
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from trajpilot_core.methods.batch import WindowBatch
 
 
-def answer(batch: "WindowBatch") -> Answers:
-    """Predict under the windows' own endpoint motion.
+def plan(batch: "WindowBatch") -> "Tensor":
+    """Return (B, H, E): what is predicted under the windows' own endpoint motion.
 
     Raises:
         StoreError: the chain has no such checkpoint; only the final one has it.
     """
-    from trajpilot_core.methods.plans import own_plan, rank_plan
+    return batch.endpoint_plan
 
-    model = batch.view.models.endpoint_traj
-    if model is None:
-        name = batch.view.chain.name
-        raise StoreError(f"chain {name} has no endpoint_traj checkpoint; rows are made with the final chain")
-    return rank_plan(own_plan(batch.view, model, batch.segments, with_mids=False), batch.view)
+
+def answer(batch: "WindowBatch") -> Answers:
+    """Rank the labels by `plan`."""
+    from trajpilot_core.methods.plans import rank_plan
+
+    return rank_plan(plan(batch), batch.view)
 
 
 METHOD = Method(

@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING
 from trajpilot_core.methods.base import Answers, Method, RowStyle
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from trajpilot_core.methods.batch import WindowBatch
+
+
+def votes(batch: "WindowBatch") -> "Tensor":
+    """Return (B, H, V): the weight of the candidates that have each label at each step; sums to 1, or 0 for none."""
+    from trajpilot_core.retrieval.candidates import label_votes
+
+    temperature = batch.ready().paper.decision.knn_temperature
+    return label_votes(batch.candidates().found, batch.view.data, temperature)
 
 
 def answer(batch: "WindowBatch") -> Answers:
@@ -14,13 +24,10 @@ def answer(batch: "WindowBatch") -> Answers:
 
     from trajpilot_core.methods.plans import RANKED, rank_plan
     from trajpilot_core.models.ranking import best
-    from trajpilot_core.retrieval.candidates import label_votes
 
-    found, temperature = batch.candidates().found, batch.ready().paper.decision.knn_temperature
-    votes = label_votes(found, batch.view.data, temperature)
     fallback = rank_plan(batch.fallback, batch.view)
-    ids, scores = best(votes.flatten(0, 1), RANKED)
-    some = found.valid.any(1)[:, None, None]
+    ids, scores = best(votes(batch).flatten(0, 1), RANKED)
+    some = batch.candidates().found.valid.any(1)[:, None, None]
     shape = fallback.ids.shape
     ids_BHR = torch.where(some, ids.view(shape), fallback.ids)
     return Answers(ids_BHR, torch.where(some, scores.view(shape), fallback.scores))

@@ -5,14 +5,21 @@ from typing import TYPE_CHECKING
 from trajpilot_core.methods.base import REFERENCE, Answers, Method, RowStyle
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from trajpilot_core.methods.batch import WindowBatch
+
+
+def plan(batch: "WindowBatch") -> "Tensor":
+    """Return (B, H, E): the fallback."""
+    return batch.fallback
 
 
 def answer(batch: "WindowBatch") -> Answers:
     """Rank the labels by the fallback's embeddings."""
     from trajpilot_core.methods.plans import rank_plan
 
-    return rank_plan(batch.fallback, batch.view)
+    return rank_plan(plan(batch), batch.view)
 
 
 METHOD = Method(

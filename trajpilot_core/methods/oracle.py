@@ -5,14 +5,21 @@ from typing import TYPE_CHECKING
 from trajpilot_core.methods.base import Answers, Method, RowStyle
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from trajpilot_core.methods.batch import WindowBatch
 
 
-def answer(batch: "WindowBatch") -> Answers:
-    """Predict under the windows' own motion."""
-    from trajpilot_core.methods.plans import own_plan, rank_plan
+def plan(batch: "WindowBatch") -> "Tensor":
+    """Return (B, H, E): what is predicted under the windows' own motion."""
+    return batch.true_plan
 
-    return rank_plan(own_plan(batch.view, batch.view.models.traj, batch.segments, with_mids=True), batch.view)
+
+def answer(batch: "WindowBatch") -> Answers:
+    """Rank the labels by `plan`."""
+    from trajpilot_core.methods.plans import rank_plan
+
+    return rank_plan(plan(batch), batch.view)
 
 
 METHOD = Method(

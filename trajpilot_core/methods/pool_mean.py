@@ -5,16 +5,25 @@ from typing import TYPE_CHECKING
 from trajpilot_core.methods.base import Answers, Method, RowStyle
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from trajpilot_core.methods.batch import WindowBatch
+
+
+def plan(batch: "WindowBatch") -> "Tensor":
+    """Return (B, H, E): the mean plan; the fallback where nothing was retrieved."""
+    from trajpilot_core.methods.plans import with_ends
+    from trajpilot_core.retrieval.candidates import pool_mean
+
+    found, temperature = batch.candidates().found, batch.ready().paper.decision.pool_temperature
+    return with_ends(found, pool_mean(found, temperature))
 
 
 def answer(batch: "WindowBatch") -> Answers:
     """Rank the labels by the mean plan."""
-    from trajpilot_core.methods.plans import rank_plan, with_ends
-    from trajpilot_core.retrieval.candidates import pool_mean
+    from trajpilot_core.methods.plans import rank_plan
 
-    found, temperature = batch.candidates().found, batch.ready().paper.decision.pool_temperature
-    return rank_plan(with_ends(found, pool_mean(found, temperature)), batch.view)
+    return rank_plan(plan(batch), batch.view)
 
 
 METHOD = Method(

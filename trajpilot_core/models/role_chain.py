@@ -216,13 +216,15 @@ def coupling(labels_BNM: Tensor, weight_BT: Tensor, share_TV: Tensor, most: int)
     """
     weight_BX, take_BX = weight_BT.topk(min(most, weight_BT.shape[1]), dim=1)
     hidden_BX = weight_BX <= 0
-    weight_BX = (weight_BX / weight_BX.sum(1, keepdim=True).clamp_min(TINY)).clamp_min(TINY).log()
-    weight_BX = weight_BX.masked_fill(hidden_BX, -torch.inf)
-    flat = labels_BNM.flatten(1)[:, None].expand(-1, take_BX.shape[1], -1)
-    log_BXNM = share_TV[take_BX].gather(2, flat).view(*take_BX.shape, *labels_BNM.shape[1:]).clamp_min(1e-6).log()
-    together_BN = torch.logsumexp(weight_BX[:, :, None] + log_BXNM.sum(3), dim=1)
-    apart_BNM = torch.logsumexp(weight_BX[:, :, None, None] + log_BXNM, dim=1)
-    coupled_BN: Tensor = together_BN - apart_BNM.sum(2)
+    weight_BX = weight_BX / weight_BX.sum(1, keepdim=True).clamp_min(TINY)
+    share_TV = share_TV.clamp_min(1e-6)
+    log_TV = share_TV.log()
+    whole_BXN = weight_BX.clamp_min(TINY).log().masked_fill(hidden_BX, -torch.inf)[:, :, None]
+    for labels_BN in labels_BNM.unbind(2):
+        whole_BXN = whole_BXN + log_TV[take_BX[:, :, None], labels_BN[:, None]]
+    apart_BV = torch.zeros_like(weight_BT).scatter(1, take_BX, weight_BX) @ share_TV
+    apart_BN = apart_BV.gather(1, labels_BNM.flatten(1)).view(labels_BNM.shape).clamp_min(TINY).log().sum(2)
+    coupled_BN: Tensor = torch.logsumexp(whole_BXN, dim=1) - apart_BN
     return coupled_BN.masked_fill(hidden_BX.all(1, keepdim=True), 0.0)
 
 

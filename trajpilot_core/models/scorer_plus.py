@@ -127,9 +127,15 @@ class ScorerPlus(nn.Module):
         moves = role_moves(statistics.follows, kernel_VV)
         return Roles(statistics, kernel_VV, moves, self._preferences(statistics, kernel_VV), common_V)
 
-    def answering(self, statistics: TrainingStatistics) -> AnsweringRoles:
-        """Return what `answer` reads: to be computed once for all queries of a chain."""
+    def answering(self, statistics: TrainingStatistics, moves: Tensor | RoleMoves | None = None) -> AnsweringRoles:
+        """Return what `answer` reads: to be computed once for all queries of a chain.
+
+        Args:
+            statistics: of the chain.
+            moves: where they are known from a Scorer+ with the same roles: whole moves cost V^3.
+        """
         roles = self.roles(statistics)
+        roles = roles if moves is None else roles._replace(moves=moves)
         moves_VV = roles.moves.dense() if isinstance(roles.moves, RoleMoves) else roles.moves
         share_TV = _shares(roles.preference + roles.common, roles.kernel)
         return AnsweringRoles(roles._replace(moves=moves_VV), share_TV)

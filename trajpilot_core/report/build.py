@@ -112,6 +112,7 @@ def _json(page: Page) -> JsonValue:
         "gate": json_report.records(loaded.gate),
         "headroom": json_report.records(loaded.headroom),
         "shuffles": json_report.records(loaded.shuffles),
+        "decoding": json_report.records(loaded.decoding),
         "undertrained": [*sorted(page.results.undertrained)],
         "limits": [*page.limits],
         "not_built": NOT_BUILT,

@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from schemas.annotation import LATENTS, SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import ReportConfig
-from schemas.results import Ceiling, CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
+from schemas.results import Ceiling, CurvePoint, DecodingChoice, GateRow, Headroom, Judgement, Metric, ShuffleScore
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs
 from trajpilot_core.report import health, json_report
+from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.report.tables.results import Results
 from trajpilot_core.report.tables.table import number
 
@@ -34,6 +35,7 @@ class Loaded:
     gate: list[GateRow]
     headroom: list[Headroom]
     shuffles: list[ShuffleScore]
+    decoding: list[DecodingChoice]
     curves: list[tuple[str, list[CurvePoint]]]
     rejects: dict[str, pa.Table]
     takes: pa.Table
@@ -80,6 +82,7 @@ def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
         rows_of(GateRow, inputs.table("gate")),
         rows_of(Headroom, inputs.table("headroom")),
         rows_of(ShuffleScore, inputs.table("shuffles")),
+        rows_of(DecodingChoice, inputs.table("decoding")),
         [
             (s.name, rows_of(CurvePoint, inputs.table(of)))
             for s in stages
@@ -157,6 +160,25 @@ def shuffle_sentence(rows: Sequence[ShuffleScore]) -> str:
         f"M@1 with shuffled middle trajectories, mean and range of {len(rows) // len(horizons)} shuffles: "
         + ", ".join(parts)
     )
+
+
+def decoding_sentence(rows: Sequence[DecodingChoice]) -> str:
+    """State in one sentence what dev chose for the rows that decode their steps together."""
+
+    def span(values: Sequence[float]) -> str:
+        low, high = min(values), max(values)
+        return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+    parts = []
+    for variant in dict.fromkeys(row.variant for row in rows):
+        own = [row for row in rows if row.variant == variant]
+        fallen = "" if all(row.n_windows for row in own) else " (without dev windows: not chosen)"
+        temperature, weight = span([row.temperature for row in own]), span([row.weight for row in own])
+        parts.append(f"{row_name(variant)} T {temperature}, weight {weight}{fallen}")
+    chosen = (
+        "Chosen on dev, by seed and horizon (report.json has each), T of the scores and weight of the transitions: "
+    )
+    return chosen + "; ".join(parts) if parts else ""
 
 
 def capture_note(metrics: Sequence[Metric]) -> str:

@@ -8,7 +8,9 @@ import pyarrow.compute as pc
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
-from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, ShuffleScore
+from schemas.observation import DOF, MOTIONS
+from schemas.results import CurvePoint, DecodingChoice, GateRow, Headroom, Judgement, Metric, ShuffleScore
+from schemas.training import PLUS_PARTS
 from trajpilot_core.data.cross_fitting import noted_fitted
 from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
@@ -25,7 +27,7 @@ ROW_BYTES, ROW_DISK = 250, 45
 and on disk. Measured: 180 and 37."""
 FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
-VERSION = 4  # raise when the numbers that this stage writes change
+VERSION = 5  # raise when the numbers that this stage writes change
 
 
 def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
@@ -37,12 +39,14 @@ def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> N
     """State what answering and scoring the test windows needs: the predictions of every row, and one seed's models."""
     from trajpilot_core.methods import METHODS
 
+    n_rows = len(METHODS) - len(PLUS_PARTS) + len(cfg.plus_parts)
     test, scorer = sizes.windows.get("test", 0), sizes.config.scorer
     positions = sizes.positions * test // max(1, sizes.all_windows)
-    rows = positions * len(METHODS) * len(sizes.config.alignment.seeds)
-    models = part.planning_tensors(sizes) + part.view_bytes(sizes)
+    rows = positions * n_rows * len(sizes.config.alignment.seeds)
+    models = part.planning_tensors(sizes) + part.view_bytes(sizes) + sequence_models(sizes)
     at_once = min(part.WINDOWS_AT_ONCE, sizes.of_a_horizon("test"))
     work = part.candidate_bytes(sizes, scorer, at_once, part.ANSWERED) + part.retrieval_bytes(sizes)
+    work += joint_decoding(sizes, cfg, at_once)
     if scorer.plus is not None:
         models += part.statistics_bytes(sizes) + part.plus_answers(sizes)
         work = max(work, part.likeness_bytes(sizes))
@@ -51,6 +55,24 @@ def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> N
         on_gpu = Need(part.GPU_PROCESS + models + work, ("scorer.candidates",))
         return Needs(Need(part.after_loading(sizes, part.GPU_PROCESS + scored)), on_gpu, disk)
     return Needs(Need(part.after_loading(sizes, models + work + scored), ("scorer.candidates",)), disk=disk)
+
+
+def sequence_models(sizes: CorpusSizes) -> int:
+    """Return the bytes of both discriminants of the hidden Markov model, which stand next to what rows answer with."""
+    width = sizes.feature_width + MOTIONS * DOF
+    return 2 * part.FLOAT * sizes.labels * width
+
+
+def joint_decoding(sizes: CorpusSizes, cfg: EvaluationConfig, windows: int) -> int:
+    """Return what decoding steps together takes at its peak: probabilities of all labels, and pairs of kept ones.
+
+    Fitting the discriminants comes before any candidate is there; its tables are counted where they are larger.
+    """
+    width, kept = sizes.feature_width + MOTIONS * DOF, min(cfg.joint.shortlist, sizes.labels)
+    fitting = part.DOUBLE * (4 * sizes.labels + 3 * width) * width + part.FLOAT * sizes.segments * width
+    all_labels = 8 * part.FLOAT * min(part.LOGIT_CHUNK, windows * sizes.longest * sizes.labels)
+    pairs = windows * kept**2 * (2 * part.FLOAT * sizes.longest + 4 * part.DOUBLE)
+    return max(fitting, all_labels + pairs)
 
 
 def run(work: Work[EvaluationConfig]) -> None:
@@ -70,6 +92,7 @@ def run(work: Work[EvaluationConfig]) -> None:
     work.sink.table_in_parts("predictions", collected.passing(rows.predictions), SCHEMA)
     work.sink.table("headroom", table_of(Headroom, rows.headroom))
     work.sink.table("shuffles", table_of(ShuffleScore, rows.shuffles))
+    work.sink.table("decoding", table_of(DecodingChoice, rows.decoding))
     work.sink.reject(rows.rejects)
     work.sink.count(rows.n_in, rows.n_out)
     predictions = collected.predictions()
@@ -188,6 +211,7 @@ STAGE = Stage(
         "judgements",
         "headroom",
         "shuffles",
+        "decoding",
         "gate",
         "outcomes",
         "take_scores",

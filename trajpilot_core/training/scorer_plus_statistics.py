@@ -23,6 +23,8 @@ from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.label_effects import LabelEffects, endpoint_vectors, fit_label_effects, read_effects
 from trajpilot_core.training.scorer_plus_memory import require_memory_for_answers
 
+CANDIDATES = 1
+"""Place of the mean of the candidates' plans among the experts of `plus_inputs`."""
 IMPOSSIBLE = -1e3
 """Log likelihood ratios below the best one are cut here."""
 
@@ -35,6 +37,8 @@ class FittedStatistics(NamedTuple):
     """(T,) long, the takes that the chain was fitted on."""
     motion: RandomEffects
     """Of labels and takes on head motion."""
+    looks: RandomEffects
+    """Of labels and takes on features."""
     recognition: RandomEffects
     """Of labels and takes on features and head motion."""
 
@@ -57,6 +61,8 @@ class PlusSource:
     strict: bool
     """Takes of the query's own participant are not seen either."""
     config: ScorerPlusConfig
+    moving: bool = True
+    """False: no head motion of a query is read, neither by itself nor through a plan (docs/decisions/methods.md)."""
 
 
 def plus_source(view: ChainView, config: ScorerConfig, known: StatisticsByChain | None = None) -> PlusSource:
@@ -103,7 +109,7 @@ def statistics_of(data: PlanningData, takes: Tensor, effects: LabelEffects, plus
     counts_TV.index_put_((take_S, labels_S), torch.ones(len(rows), device=takes.device), accumulate=True)
     context_VV = context_likeness(follows, (-plus.look_smoothing * look_VV).softmax(1))
     statistics = TrainingStatistics(data.bank, counts_TV, follows, look_VV, context_VV, motion.label @ motion.take.T)
-    return FittedStatistics(statistics, takes, motion, effects.recognition)
+    return FittedStatistics(statistics, takes, motion, effects.looks, effects.recognition)
 
 
 def follow_counts(data: PlanningData, takes: Tensor) -> Sparse:
@@ -122,18 +128,24 @@ def follow_counts(data: PlanningData, takes: Tensor) -> Sparse:
 @torch.inference_mode()
 def plus_inputs(source: PlusSource, found: Candidates) -> PlusInputs:
     """Return what Scorer+ reads of B windows of one horizon."""
-    data, segments_BH = source.view.data, found.segments
+    data, segments_BH, fitted = source.view.data, found.segments, source.fitted
+    ends_B2 = ends_of(segments_BH)
+    if not source.moving:
+        looks_B2W = placed(fitted.looks, data.features[ends_B2].float().mean(-2))
+        seen_B2V = below_best(label_ratios(fitted.looks, looks_B2W, source.config.tempering))
+        alike_BT = torch.zeros(len(ends_B2), len(fitted.takes), device=ends_B2.device)
+        unseen_BT = ~seen_takes(source, found.take)
+        return PlusInputs(found.fallback[:, None].half(), seen_B2V.half(), alike_BT.masked_fill(unseen_BT, -torch.inf))
     middles_BME = pool_mean(found, source.config.pool_temperature)
     plans = [found.fallback, torch.cat([found.ends[:, :1], middles_BME, found.ends[:, 1:]], dim=1)]
-    ends_B2 = ends_of(segments_BH)
     if source.view.models.endpoint_traj is not None:
         latents_BHE = torch.zeros_like(found.fallback)
         latents_BHE[:, 0], latents_BHE[:, -1] = source.view.latents[ends_B2].unbind(1)
         first, last = (data.features[rows] for rows in ends_B2.unbind(1))
         plans.append(source.view.models.endpoint_traj(first, last, latents_BHE, segments_BH.shape[1]))
-    manner_BT = take_ratios(source.fitted.motion, placed(source.fitted.motion, data.motions[ends_B2].flatten(2)))
-    ends_B2W = placed(source.fitted.recognition, endpoint_vectors(data, ends_B2))
-    recognised_B2V = below_best(label_ratios(source.fitted.recognition, ends_B2W, source.config.tempering))
+    manner_BT = take_ratios(fitted.motion, placed(fitted.motion, data.motions[ends_B2].flatten(2)))
+    ends_B2W = placed(fitted.recognition, endpoint_vectors(data, ends_B2))
+    recognised_B2V = below_best(label_ratios(fitted.recognition, ends_B2W, source.config.tempering))
     manner_BT = below_best(manner_BT).masked_fill(~seen_takes(source, found.take), -torch.inf)
     return PlusInputs(torch.stack(plans, 1).half(), recognised_B2V.half(), manner_BT)
 

@@ -17,6 +17,7 @@ from trajpilot_core.data.chains import ModelFiles, chains_of, fit_takes, open_mo
 from trajpilot_core.data.planning import SPLITS
 from trajpilot_core.evaluation import predictions
 from trajpilot_core.evaluation.predictions import predict_all
+from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.plans import donors_of
 from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates, pool_mean
@@ -24,22 +25,7 @@ from trajpilot_core.stages.evaluation import FITTED, fitted_takes
 from trajpilot_core.training.label_effects import fit_label_effects, stored_effects
 
 torch.set_num_threads(1)
-VARIANTS = (
-    "no_traj",
-    "endpoint_traj",
-    "scorer",
-    "scorer_permuted",
-    "scorer_no_labels",
-    "scorer_no_motion",
-    "scorer_plus",
-    "oracle",
-    "top1",
-    "knn_labels",
-    "pool_mean",
-    "shuffled",
-    "majority",
-    "previous",
-)
+VARIANTS = [one.id for one in METHODS]
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from synthetic_results import Kept, Tables, built
 
 from schemas.arrow import rows_of, table_of
 from schemas.results import CurvePoint, Judgement, Metric
+from trajpilot_core.methods import METHODS
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.page import GROUPS
@@ -89,6 +90,24 @@ def test_bold_is_the_best_row_that_does_not_see_the_truth(inputs: Tables) -> Non
     assert seen > 50
 
 
+def test_ablations_stand_in_tables_of_their_own_and_every_row_in_one(inputs: Tables) -> None:
+    results = results_of(rows_of(Metric, inputs.tables["metrics"]), [])
+    tables = {t.id: {row.variant for group in t.groups for row in group.rows} for t in all_tables(results)}
+    parts = {one.id for one in METHODS if one.role == "ablation"}
+    assert tables["overview"] | tables["ablations"] == set(results.variants())
+    assert tables["ablations"] == parts & set(results.variants())
+    assert not tables["overview"] & parts
+    assert tables["gain-ablations"] <= parts
+
+
+def test_what_dev_chose_for_joint_decoding_is_printed(kept: Kept, page: Reader) -> None:
+    text = " ".join("".join(page.text).split())
+    assert "Chosen on dev, by seed and horizon" in text
+    assert "No-Traj + Viterbi T 0.1, weight 0.5 to 1." in text
+    rows = json.loads(kept.documents["report.json"])["decoding"]
+    assert [(row["horizon"], row["weight"]) for row in rows][:3] == [(3, 0.5), (4, 0.5), (5, 1.0)]
+
+
 def test_equal_inputs_give_equal_bytes(inputs: Tables, kept: Kept) -> None:
     assert built(inputs, CFG).documents == kept.documents
 
@@ -130,8 +149,10 @@ def test_an_undertrained_model_marks_every_row_that_rests_on_it(inputs: Tables) 
         for row in rows_of(Judgement, inputs.tables["judgements"])
     ]
     weak = results_of(rows_of(Metric, inputs.tables["metrics"]), judgements).undertrained
-    scorers = {"scorer", "scorer_plus", "scorer_permuted", "scorer_no_labels", "scorer_no_motion"}
-    assert weak == {"oracle", "top1", "pool_mean", "shuffled"} | scorers
+    own = {"scorer", "scorer_plus", "oracle", "top1", "pool_mean", "shuffled"}
+    assert weak == own | {one.id for one in METHODS if one.part_of in own}, (
+        "and those that take a part away or change it"
+    )
     documents = built(Tables({**inputs.tables, "judgements": table_of(Judgement, judgements)}), CFG).documents
     assert documents["report.html"].count(b"UNDERTRAINED") > 20
     assert b"undertrained" in documents["metrics.tex"]
@@ -170,7 +191,11 @@ def test_one_take_and_no_interval_still_make_a_report(inputs: Tables) -> None:
 def test_what_was_not_built_stands_below_the_main_table(page: Reader) -> None:
     text = "".join(page.text)
     assert "not built: the closed-vocabulary planners" in text
-    assert text.index("All rows over all horizons") < text.index("not built") < text.index("Difference to No-Traj,")
+    assert (
+        text.index("All rows but ablations over all horizons")
+        < text.index("not built")
+        < text.index("Difference to No-Traj,")
+    )
 
 
 def test_an_undecided_claim_is_neither_green_nor_red(inputs: Tables) -> None:

@@ -8,10 +8,11 @@ from claims_fixture import CFG
 from deployments.recipes import claims, claims_controls
 from schemas.base import fingerprint
 from schemas.claims import LIMITS, RUN_DIGEST, ClaimsConfig, ClaimsRun, VerdictConfig
+from schemas.config import JointDecodingConfig
 from trajpilot_core.studies.claims.evidence.tables import RUN_FILE, read_evidence
 from trajpilot_core.studies.claims.pages.run import digest_text, facts
 from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, Claim
-from trajpilot_core.studies.claims.worlds.collect import digest_of
+from trajpilot_core.studies.claims.worlds.collect import LATER, digest_of
 from trajpilot_core.studies.claims.worlds.plan import Recipes
 
 STATEMENTS = "5aa7a6842c4b46a36a994d8b8cd91328175e16b281c201e161179f636a17fa9c"
@@ -62,3 +63,17 @@ def test_the_page_says_whether_what_was_run_is_what_was_fixed(tmp_path: Path) ->
     assert "NOT what was fixed" in digest_text(other)
     (tmp_path / RUN_FILE).write_text(other.model_dump_json())
     assert digest_text(other) in " ".join(facts(read_evidence(tmp_path, CFG.horizons), CFG))
+
+
+def test_settings_that_came_later_are_the_only_ones_that_the_digest_leaves_out() -> None:
+    plain = digest_of(ClaimsConfig(), Recipes(claims(), claims_controls()))
+    for group, names in LATER.items():
+        for name, value in getattr(claims(), group):
+            changed = {"fold_seed": 7, "plus_parts": (), "joint": JointDecodingConfig(shortlist=9)}.get(name, value)
+            other = claims().replace(**{group: getattr(claims(), group).replace(**{name: changed})})
+            assert digest_of(ClaimsConfig(), Recipes(other, claims_controls())) == plain
+            assert (other == claims()) == (name not in names)
+    mixed = claims().replace(predictor=claims().predictor.replace(mixed_horizons=True))
+    assert digest_of(ClaimsConfig(), Recipes(mixed, claims_controls())) != plain
+    drawn = claims().replace(evaluation=claims().evaluation.replace(bootstrap=300))
+    assert digest_of(ClaimsConfig(), Recipes(drawn, claims_controls())) != plain

@@ -1,17 +1,26 @@
-"""M@1 of the Scorer, of the Scorer without parts and of its fallback over the horizon, without bands."""
+"""M@1 of a row, of the same without parts and of the fallback over the horizon, without bands; a chart per row."""
 
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.drawing.legend import Chart
 from trajpilot_core.report.figures.base import Figure, Material, rows_chart
 from trajpilot_core.report.tables.attribution import ablations
+from trajpilot_core.report.tables.names import row_name
+
+SEVERAL = 2
+"""Parts from which on a row gets a chart; differences to a single one are a table."""
 
 
 def charts(material: Material) -> list[Chart]:
-    """Draw the rows."""
+    """Draw the rows, a chart for each that has several parts taken away."""
     results = material.results
-    shown = [v for v in results.variants() if v in (REFERENCE, *ablations())]
-    caption = "M@1 of the Scorer, of the Scorer without parts, and of No-Traj"
-    return [rows_chart(results, shown, "M@1 of the Scorer without parts", caption)]
+    charts = []
+    for whole, parts in ablations().items():
+        shown = [v for v in results.variants() if v in (REFERENCE, whole, *parts)]
+        if len(parts) >= SEVERAL and set(parts) & set(shown):
+            name = row_name(whole)
+            caption = f"M@1 of {name}, of {name} without parts, and of {row_name(REFERENCE)}"
+            charts.append(rows_chart(results, shown, f"M@1 of {name} without parts", caption))
+    return charts
 
 
-FIGURE = Figure("ablations", "The Scorer without parts", "retrieval", charts)
+FIGURE = Figure("ablations", "Rows without parts", "retrieval", charts)

@@ -13,9 +13,10 @@ from trajpilot_core.report.tables.names import OPEN_METRICS, row_name
 from trajpilot_core.report.tables.results import ResultCell, Results
 
 
-def ablations() -> list[str]:
-    """Return the rows without a part, after the row that they take it from."""
-    return list(dict.fromkeys(id_ for one in METHODS if one.part_of for id_ in (one.part_of, one.id)))
+def ablations() -> dict[str, list[str]]:
+    """Return, by row, the rows in which a part of it is taken away or changed."""
+    whole = dict.fromkeys(one.part_of for one in METHODS if one.part_of)
+    return {id_: [one.id for one in METHODS if one.part_of == id_] for id_ in whole if id_}
 
 
 def attribution_tables(results: Results) -> list[GroupedTable[ResultCell]]:

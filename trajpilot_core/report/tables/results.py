@@ -1,5 +1,6 @@
 """The printed tables: one structure that HTML, LaTeX and JSON all render, so that they cannot disagree."""
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -146,17 +147,15 @@ def all_tables(results: Results) -> list[GroupedTable[ResultCell]]:
     main = with_role("main")
     others = [variant for variant in variants if variant not in main]
     against = [variant for variant in variants if variant != REFERENCE]
+    parts = with_role("ablation")
+    whole = [variant for variant in variants if variant not in parts]
+    to_reference = f"Difference to {row_name(REFERENCE)}, paired over takes"
+    first = functools.partial(build_table, results=results, metrics=OPEN_METRICS, per_horizon=False)
     tables = [
-        build_table("overview", "All rows over all horizons", results, variants, OPEN_METRICS, per_horizon=False),
-        build_table(
-            "gain",
-            f"Difference to {row_name(REFERENCE)}, paired over takes",
-            results,
-            against,
-            OPEN_METRICS,
-            reference=REFERENCE,
-            per_horizon=False,
-        ),
+        first("overview", "All rows but ablations over all horizons", variants=whole),
+        first("gain", to_reference, variants=whole, reference=REFERENCE),
+        first("ablations", "Ablations over all horizons", variants=parts),
+        first("gain-ablations", f"Ablations: {to_reference.lower()}", variants=parts, reference=REFERENCE),
         build_table("horizons", "The main rows per horizon", results, main, OPEN_METRICS, pooled=False),
         build_table(
             "gain-horizons",

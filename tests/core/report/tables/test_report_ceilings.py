@@ -10,9 +10,9 @@ from synthetic_results import Kept, Tables, built, report_inputs
 from schemas.arrow import rows_of, table_of
 from schemas.config import ReportConfig
 from schemas.results import Ceiling, Judgement, Metric
-from trajpilot_core.methods import method, with_role
+from trajpilot_core.methods import METHODS, method, with_role
 from trajpilot_core.report.figures.horizons import horizon_charts
-from trajpilot_core.report.tables.attribution import attribution_tables
+from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
 from trajpilot_core.report.tables.ceilings import INFORMATION, ceilings_of, recovered, state_of
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.tables.table import number
@@ -207,10 +207,14 @@ def test_an_undertrained_ablation_marks_the_line_that_rests_on_it(inputs: Tables
 
 
 def test_rows_that_a_run_lacks_are_named_below_the_main_table(inputs: Tables, kept: Kept) -> None:
-    assert "not in this run" not in html(kept)
-    fewer = [m for m in rows_of(Metric, inputs.tables["metrics"]) if m.variant != "scorer_plus"]
+    metrics = rows_of(Metric, inputs.tables["metrics"])
+    any_row = next(m for m in metrics if m.reference is None)
+    assert not absent_rows(results_of([any_row.replace(variant=one.id) for one in METHODS], []))
+    assert "not in this run: Scorer+, no manner, " in html(kept), "a row that is asked for by a setting"
+    fewer = [m for m in metrics if m.variant != "scorer_plus"]
     page = html(built(Tables({**inputs.tables, "metrics": table_of(Metric, fewer)}), CFG))
-    assert "not in this run: Scorer+ (ours); not built: " in page
+    assert "not in this run: Scorer+ (ours), " in page
+    assert "; not built: " in page
 
 
 def test_a_check_of_an_unknown_kind_is_shown_all_the_same(inputs: Tables) -> None:

@@ -1,0 +1,184 @@
+"""The chain over labels: equal to the enumeration of every sequence, sparse or not, whole or on a shortlist."""
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from trajpilot_core.models import label_chain
+from trajpilot_core.models.label_chain import (
+    LabelMoves,
+    chain_marginals,
+    decoded_sequence,
+    kept_chain,
+    kept_marginals,
+    kept_moves,
+    label_moves,
+    probable_labels,
+)
+from trajpilot_core.models.role_chain import sparse
+
+V = 4
+
+
+def moves_of(seed: int = 0, n_labels: int = V) -> LabelMoves:
+    """Moves that are far from symmetric, after one label none."""
+    g = torch.Generator().manual_seed(seed)
+    counts = torch.randint(6, (n_labels, n_labels), generator=g).float().triu()
+    counts[-1] = 0
+    return label_moves(sparse(counts), torch.randint(5, (n_labels,), generator=g).float())
+
+
+def dense(moves: LabelMoves) -> Tensor:
+    """All moves in one table."""
+    every = torch.arange(len(moves.frequent))
+    return moves._replace(table=None).between(every[:, None], every)
+
+
+def joint(moves: LabelMoves, own_HV: Tensor) -> Tensor:
+    """Probability of every sequence, shape (V,) * H, by multiplying it out."""
+    table, n = dense(moves), own_HV.shape[1]
+    out = torch.zeros((n,) * len(own_HV), dtype=torch.float64)
+    for labels in itertools.product(range(n), repeat=len(own_HV)):
+        p = float(moves.frequent[labels[0]])
+        for a, b in itertools.pairwise(labels):
+            p *= float(table[a, b])
+        for step, label in enumerate(labels):
+            p *= float(own_HV[step, label])
+        out[labels] = p
+    return out / out.sum()
+
+
+def own_of(horizon: int, seed: int = 1) -> Tensor:
+    """What speaks for each label at each step, logarithms of shape (3, H, V)."""
+    return 2 * torch.randn(3, horizon, V, generator=torch.Generator().manual_seed(seed))
+
+
+def ends_only(log_BHV: Tensor) -> Tensor:
+    """The same where only Start and Goal are seen."""
+    seen = torch.zeros_like(log_BHV)
+    seen[:, [0, -1]] = log_BHV[:, [0, -1]]
+    return seen
+
+
+def by_step(joint_V: Tensor) -> Tensor:
+    """(H, V) marginals of a table of sequences."""
+    steps = range(joint_V.ndim)
+    return torch.stack([joint_V.sum([other for other in steps if other != step]) for step in steps]).float()
+
+
+def best_middles(joint_V: Tensor) -> list[int]:
+    """Middle labels of the highest sum over both ends."""
+    middles = joint_V.sum((0, joint_V.ndim - 1))
+    return list(torch.unravel_index(middles.argmax(), middles.shape))
+
+
+def test_moves_are_probabilities_and_a_label_that_nothing_follows_moves_by_frequency() -> None:
+    moves = moves_of()
+    assert_close(dense(moves).sum(1), torch.ones(V))
+    assert_close(dense(moves)[-1], moves.frequent)
+    seen = moves.counts.matrix.to_dense()
+    expected = (seen[0] + (seen[0] > 0).sum() * moves.frequent) / (seen[0].sum() + (seen[0] > 0).sum())
+    assert_close(dense(moves)[0], expected)
+
+
+@pytest.mark.parametrize("horizon", [3, 4, 5])
+def test_marginals_are_those_of_all_sequences(horizon: int) -> None:
+    moves, log = moves_of(), ends_only(own_of(horizon))
+    found = chain_marginals(moves, log[:, 0], log[:, -1], horizon)
+    assert_close(found, torch.stack([by_step(joint(moves, own.exp())) for own in log]))
+
+
+@pytest.mark.parametrize("horizon", [3, 4, 5])
+def test_marginals_and_the_sequence_of_a_shortlist_of_all_labels_are_those_of_all_sequences(horizon: int) -> None:
+    moves, log = moves_of(), own_of(horizon)
+    labels = torch.arange(V).expand(*log.shape[:2], V)
+    chain = kept_chain(labels, log, kept_moves(moves, labels))
+    whole = [joint(moves, own.exp()) for own in log]
+    assert_close(kept_marginals(chain), torch.stack([by_step(one) for one in whole]))
+    decoded = decoded_sequence(chain)
+    for found, table in zip(decoded.tolist(), whole, strict=True):
+        middles = [int(label) for label in best_middles(table)]
+        assert found[1:-1] == middles
+        given = table[(slice(None), *middles, slice(None))]
+        assert found[0] == int(given.sum(1).argmax())
+        assert found[-1] == int(given.sum(0).argmax())
+
+
+def test_transposed_moves_are_seen() -> None:
+    """The planted fault: what follows and what is followed are exchanged."""
+    moves, log = moves_of(), ends_only(own_of(4))
+    turned = label_moves(sparse(moves.counts.matrix.to_dense().T), 20 * moves.frequent - 1)
+    whole = torch.stack([by_step(joint(moves, own.exp())) for own in log])
+    assert (chain_marginals(turned, log[:, 0], log[:, -1], 4) - whole).abs().max() > 0.05
+    labels = torch.arange(V).expand(3, 4, V)
+    assert (kept_marginals(kept_chain(labels, log, kept_moves(turned, labels))) - whole).abs().max() > 0.05
+
+
+def test_a_shortlist_with_the_ends_posteriors_finds_the_sequence_of_the_whole_chain() -> None:
+    moves, log = moves_of(3, V), ends_only(own_of(5, 4))
+    posterior = chain_marginals(moves, log[:, 0], log[:, -1], 5)
+    every = torch.arange(V).expand(3, 5, V)
+    short = probable_labels(posterior, 3)
+    assert short.shape == (3, 5, 3)
+    kept = kept_chain(short, log.gather(2, short), kept_moves(moves, short))
+    whole = kept_chain(every, log, kept_moves(moves, every))
+    reachable = (decoded_sequence(whole)[:, :, None] == short).any(2).all(1)
+    assert reachable.any()
+    assert torch.equal(decoded_sequence(kept)[reachable], decoded_sequence(whole)[reachable])
+
+
+def test_sparse_and_dense_moves_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = moves_of(5)
+    monkeypatch.setattr(label_chain, "SMALL", 2)
+    large = moves_of(5)
+    assert small.table is not None
+    assert large.table is None
+    before, after = torch.randint(V, (2, 7, 3, 3), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(small.between(before, after), large.between(before, after))
+    state = torch.rand(V, 6, generator=torch.Generator().manual_seed(1))
+    assert_close(large.forth(state), dense(large).T @ state)
+    assert_close(large.back(state), dense(large) @ state)
+
+
+def test_no_table_of_windows_by_labels_squared_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,500 labels and 40 windows: the largest tensor of the recursion is (V, B), and of the shortlist (B, P, P)."""
+    monkeypatch.setattr(label_chain, "SMALL", 2)
+    n, b, kept = 1500, 40, 20
+    g = torch.Generator().manual_seed(0)
+    pairs = torch.randint(n, (2, 4000), generator=g)
+    counts = torch.sparse_coo_tensor(pairs, torch.ones(4000), (n, n)).coalesce()
+    moves = label_moves(sparse(counts), torch.bincount(pairs[0], minlength=n).float())
+    largest = 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            nonlocal largest
+            out = func(*args, **(kwargs or {}))
+            for one in out if isinstance(out, (tuple, list)) else [out]:
+                if isinstance(one, Tensor) and one.layout == torch.strided:
+                    largest = max(largest, one.numel())
+            return out
+
+    with Watch():
+        log = torch.randn(2, b, n, generator=g)
+        posterior = chain_marginals(moves, log[0], log[1], 5)
+        labels = probable_labels(posterior, kept)
+        decoded_sequence(kept_chain(labels, posterior.gather(2, labels), kept_moves(moves, labels)))
+    assert largest <= 5 * n * b
+    assert_close(posterior.sum(2), torch.ones(b, 5))
+
+
+def test_ties_of_the_shortlist_go_to_the_smaller_index() -> None:
+    scores = torch.tensor([[[0.0, 1.0, 0.0, 1.0, 0.0]]])
+    assert probable_labels(scores, 3).tolist() == [[[0, 1, 3]]]
+
+
+def test_without_weight_every_step_stands_by_itself() -> None:
+    moves, log = moves_of(), own_of(4)
+    labels = torch.arange(V).expand(3, 4, V)
+    chain = kept_chain(labels, log, kept_moves(moves, labels), weight=0.0)
+    assert_close(kept_marginals(chain), log.softmax(2))
+    assert torch.equal(decoded_sequence(chain), log.argmax(2))

@@ -1,0 +1,84 @@
+"""What dev chooses for the rows whose steps are decoded together: T and the weight of the moves, row by row.
+
+Test windows are not read here. Axes: B dev windows of one horizon H, P labels kept per step.
+Source: docs/decisions/methods.md.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from schemas.config import JointDecodingConfig
+from schemas.results import DecodingChoice
+from trajpilot_core.data.planning import SPLITS, WindowSet
+from trajpilot_core.methods.batch import WindowBatch
+from trajpilot_core.methods.sequences import Knobs, SequenceModels, Shortlist
+from trajpilot_core.methods.viterbi import PLAIN, shortlist
+from trajpilot_core.models.label_chain import kept_chain, kept_marginals, kept_moves
+
+LEAST = 1e-9
+"""Probability of a true label that is not on the shortlist."""
+
+
+def dev_rows(windows: WindowSet, most: int) -> Tensor:
+    """Return long of shape (n,): at most `most` dev windows of a horizon, evenly spread, so that all takes are met."""
+    rows = (windows.split == SPLITS.index("dev")).nonzero()[:, 0]
+    n = min(most, len(rows))
+    return rows[torch.arange(n, device=rows.device) * len(rows) // max(1, n)]
+
+
+def grid_of(config: JointDecodingConfig, row: str) -> list[Knobs]:
+    """Return what a row chooses from; what stands without dev windows is first."""
+    is_vote = PLAIN[row].kind == "vote"
+    temperatures = config.vote_temperatures if is_vote else config.cosine_temperatures
+    middle = temperatures[len(temperatures) // 2]
+    ordered = sorted(itertools.product(temperatures, config.weights), key=lambda pair: (pair[0] != middle, -pair[1]))
+    return [Knobs(*pair) for pair in ordered]
+
+
+def choose_knobs(
+    batch: WindowBatch | None, config: JointDecodingConfig, seed: int, horizon: int
+) -> list[DecodingChoice]:
+    """Choose for every row by the likelihood of the true middle labels on dev.
+
+    Args:
+        batch: dev windows of the horizon; None where there are none: the middle of the grid and the full weight stand.
+        config: the grids.
+        seed: noted.
+        horizon: noted.
+    """
+    chosen = []
+    for row in PLAIN:
+        grid = grid_of(config, row)
+        head = {"variant": row, "seed": seed, "horizon": horizon}
+        if batch is None:
+            nothing = {**grid[0]._asdict(), "log_likelihood": 0.0, "n_windows": 0}
+            chosen.append(DecodingChoice.model_validate(head | nothing))
+            continue
+        of_grid = likelihoods(batch, shortlist(batch, row), grid)
+        best = max(range(len(grid)), key=of_grid.__getitem__)
+        found = {**grid[best]._asdict(), "log_likelihood": round(of_grid[best], 6), "n_windows": len(batch.segments)}
+        chosen.append(DecodingChoice.model_validate(head | found))
+    return chosen
+
+
+@torch.inference_mode()
+def likelihoods(batch: WindowBatch, short: Shortlist, grid: Sequence[Knobs]) -> list[float]:
+    """Return the mean log likelihood of the true middle labels under every pair of the grid."""
+    truth_BM1 = batch.view.data.labels[batch.segments[:, 1:-1]][:, :, None]
+    is_true_BMP = short.labels[:, 1:-1] == truth_BM1
+    known, found = kept_moves(batch.joint().fitted.moves, short.labels), []
+    for knobs in grid:
+        kept = kept_chain(short.labels, short.scores / knobs.temperature, known, knobs.weight)
+        posterior_BMP = kept_marginals(kept)[:, 1:-1]
+        own_BM = torch.where(is_true_BMP, posterior_BMP, 0.0).sum(2)
+        found.append(float(own_BM.clamp_min(LEAST).log().double().mean()))
+    return found
+
+
+def with_choices(sequences: SequenceModels, choices: Sequence[DecodingChoice]) -> SequenceModels:
+    """Return what the rows of one seed and horizon decode with."""
+    knobs = {choice.variant: Knobs(choice.temperature, choice.weight) for choice in choices}
+    return SequenceModels(sequences.fitted, sequences.config, knobs)

@@ -1,0 +1,188 @@
+"""What several rows share that decode their steps together: moves between labels, the hidden Markov model, shortlists.
+
+Everything is counted or fitted in closed form on the takes of the final chain; no seed changes it.
+Axes: B windows of one horizon H, V labels, P labels kept per step, R ranked answers.
+Source: docs/decisions/methods.md.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from schemas.config import JointDecodingConfig
+from trajpilot_core.data.chains import fit_takes
+from trajpilot_core.data.cross_fitting import Chain
+from trajpilot_core.data.planning import PlanningData, rows_of_takes
+from trajpilot_core.errors import MethodError
+from trajpilot_core.methods.base import Answers
+from trajpilot_core.methods.plans import RANKED
+from trajpilot_core.models.blocks import ends_of
+from trajpilot_core.models.discriminant import Discriminant, fit_discriminant
+from trajpilot_core.models.label_chain import (
+    KeptChain,
+    LabelMoves,
+    chain_marginals,
+    decoded_sequence,
+    kept_chain,
+    kept_marginals,
+    kept_moves,
+    label_moves,
+    probable_labels,
+)
+from trajpilot_core.models.ranking import LOGIT_CHUNK, best
+from trajpilot_core.training.label_effects import endpoint_vectors
+from trajpilot_core.training.scorer_plus_statistics import follow_counts
+
+
+class FittedSequences(NamedTuple):
+    """What the takes of a chain say of the order of labels, and of how labels look and move."""
+
+    moves: LabelMoves
+    looks: Discriminant
+    """On pooled features."""
+    looks_and_motion: Discriminant
+    """On pooled features and head motion."""
+
+
+class Knobs(NamedTuple):
+    """What dev chooses for one row."""
+
+    temperature: float
+    weight: float
+    """Factor of the log probabilities of moves."""
+
+
+@dataclass(frozen=True)
+class SequenceModels:
+    """What rows need to decode steps together, for windows of one seed and horizon."""
+
+    fitted: FittedSequences
+    config: JointDecodingConfig = field(default_factory=JointDecodingConfig)
+    knobs: Mapping[str, Knobs] = field(default_factory=dict)
+    """Row -> what dev chose."""
+
+
+class Shortlist(NamedTuple):
+    """The labels that a row holds most probable, step by step."""
+
+    labels: Tensor
+    """(B, H, P) long, ascending."""
+    scores: Tensor
+    """(B, H, P), the row's own."""
+
+
+@torch.inference_mode()
+def fit_sequences(data: PlanningData, chain: Chain) -> FittedSequences:
+    """Count moves and fit both discriminants on the takes of a chain."""
+    takes = fit_takes(data, chain)
+    rows = rows_of_takes(data.segment_take, takes)
+    labels_S, n_labels = data.labels[rows], len(data.bank)
+    moves = label_moves(follow_counts(data, takes), torch.bincount(labels_S, minlength=n_labels).float())
+    vectors_SC = endpoint_vectors(data, rows)
+    looks = fit_discriminant(vectors_SC[:, : data.features.shape[-1]], labels_S, n_labels)
+    return FittedSequences(moves, looks, fit_discriminant(vectors_SC, labels_S, n_labels))
+
+
+@torch.inference_mode()
+def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: SequenceModels, *, moving: bool) -> Answers:
+    """Answer with a hidden Markov model: rankings by its exact posterior, the sequence by Viterbi over a shortlist.
+
+    Args:
+        data: pooled features and, where `moving`, motions of the ends are read, nothing else.
+        segments_BH: windows.
+        sequences: moves and discriminants.
+        moving: the ends are recognised by their head motion, too.
+    """
+    fitted, horizon = sequences.fitted, segments_BH.shape[1]
+    discriminant = fitted.looks_and_motion if moving else fitted.looks
+    parts = []
+    for segments in torch.split(segments_BH, windows_at_once(horizon, len(data.bank))):
+        vectors_B2C = endpoint_vectors(data, ends_of(segments))
+        log_B2V = discriminant.log_likelihood(vectors_B2C if moving else vectors_B2C[..., : data.features.shape[-1]])
+        posterior_BHV = chain_marginals(fitted.moves, log_B2V[:, 0], log_B2V[:, 1], horizon)
+        ids, scores = best(posterior_BHV.flatten(0, 1), RANKED)
+        labels_BHP = probable_labels(posterior_BHV, sequences.config.shortlist)
+        own_BHP = torch.zeros(labels_BHP.shape, device=labels_BHP.device)
+        for step, end in ((0, 0), (-1, 1)):
+            own_BHP[:, step] = log_B2V[:, end].gather(1, labels_BHP[:, step])
+        kept = kept_chain(labels_BHP, own_BHP, kept_moves(fitted.moves, labels_BHP))
+        shape = (*segments.shape, ids.shape[1])
+        parts.append(answered(ids.view(shape), scores.view(shape), kept))
+    return joined(parts)
+
+
+def shortlisted(segments_BH: Tensor, n_labels: int, keep: int, score: Callable[[slice], Tensor]) -> Shortlist:
+    """Keep the best labels of every step; scores of all labels stand in memory for a part of the windows at a time.
+
+    Args:
+        segments_BH: windows.
+        n_labels: V.
+        keep: P.
+        score: from some of the windows to the row's scores of all labels, (b, H, V).
+    """
+    labels, scores = [], []
+    for rows in slices(len(segments_BH), windows_at_once(segments_BH.shape[1], n_labels)):
+        score_BHV = score(rows)
+        labels.append(probable_labels(score_BHV, keep))
+        scores.append(score_BHV.gather(2, labels[-1]))
+    return Shortlist(torch.cat(labels), torch.cat(scores))
+
+
+@torch.inference_mode()
+def joint_answers(fitted: FittedSequences, short: Shortlist, knobs: Knobs) -> Answers:
+    """Answer with the posteriors among the shortlisted labels, and with the sequence that is most probable as a whole.
+
+    A softmax over all labels would divide every score of a step by one number, which no sequence notices.
+    """
+    known = kept_moves(fitted.moves, short.labels)
+    kept = kept_chain(short.labels, short.scores / knobs.temperature, known, knobs.weight)
+    posterior_BHP = kept_marginals(kept)
+    places, scores = best(posterior_BHP.flatten(0, 1), RANKED)
+    ids = short.labels.flatten(0, 1).gather(1, places)
+    shape = (*short.labels.shape[:2], ids.shape[1])
+    return answered(ids.view(shape), scores.view(shape), kept)
+
+
+def answered(ids_BHR: Tensor, scores_BHR: Tensor, kept: KeptChain) -> Answers:
+    """Return rankings with the decoded sequence; a single middle step is decoded as it is ranked."""
+    decoded_BH = decoded_sequence(kept)
+    if decoded_BH.shape[1] == 3:
+        decoded_BH[:, 1] = ids_BHR[:, 1, 0]
+    return Answers(ids_BHR, scores_BHR, decoded=decoded_BH, opened_scores="probability")
+
+
+def instead(answers: Answers, plain: Answers, stands_B: Tensor) -> Answers:
+    """Return the answers where they stand, (B,) bool, and those of a row that decodes step by step elsewhere."""
+    if answers.decoded is None:
+        raise MethodError("answers without a decoded sequence stand for their rankings; there is nothing to exchange")
+    stands_B11 = stands_B[:, None, None]
+    return replace(
+        answers,
+        ids=torch.where(stands_B11, answers.ids, plain.ids),
+        scores=torch.where(stands_B11, answers.scores, plain.scores),
+        decoded=torch.where(stands_B[:, None], answers.decoded, plain.ids[:, :, 0]),
+    )
+
+
+def joined(parts: list[Answers]) -> Answers:
+    """Join the answers to parts of the windows; each has a decoded sequence."""
+    decoded = [part.decoded for part in parts if part.decoded is not None]
+    return Answers(
+        torch.cat([part.ids for part in parts]),
+        torch.cat([part.scores for part in parts]),
+        decoded=torch.cat(decoded),
+        opened_scores="probability",
+    )
+
+
+def windows_at_once(horizon: int, n_labels: int) -> int:
+    """Return how many windows are read together, so that a table of all their labels stays small."""
+    return max(1, LOGIT_CHUNK // (horizon * n_labels))
+
+
+def slices(n: int, size: int) -> Iterator[slice]:
+    """Cut n rows into slices of at most `size`; one empty slice for none."""
+    return (slice(at, min(at + size, n)) for at in range(0, max(1, n), size))

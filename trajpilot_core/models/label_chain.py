@@ -1,0 +1,214 @@
+"""A first-order Markov chain over labels: exact posteriors, and joint decoding over the probable labels of every step.
+
+What follows a label is counted where a training take shows it and backed off to how frequent labels are everywhere, so
+that the table of moves is sparse plus a product of two vectors: a step of a recursion costs (counts + V) a window, and
+nothing here has the size of windows x V x V.
+
+Shapes: B windows, H steps, V labels, P labels kept per step, M = H - 2 middle steps.
+Source: Rabiner, Proc. IEEE 77 (1989), for the recursions; Witten and Bell, IEEE Trans. Inf. Theory 37 (1991), method C,
+for the back-off; docs/decisions/methods.md.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trajpilot_core.models.role_chain import TINY, Sparse
+
+TIE_BREAK = 1e-12
+"""What a place in the order of the labels counts where two scores are equal: far below the rounding of float32."""
+
+
+SMALL = 2048
+"""Labels up to which all moves stand in one table, 16 MiB."""
+
+
+class LabelMoves(NamedTuple):
+    """p(b follows a) = seen[a] count[a, b] + unseen[a] frequent[b]; `seen` and `unseen` hold the normalisation."""
+
+    counts: Sparse
+    """(V, V) how often the column's label follows the row's."""
+    seen: Tensor
+    """(V,)."""
+    unseen: Tensor
+    """(V,) probability of a move by frequency alone; 1 after a label that nothing follows."""
+    frequent: Tensor
+    """(V,) probability of a label anywhere, never 0."""
+    table: Tensor | None = None
+    """(V, V) all probabilities, where V is small: read ten times faster."""
+
+    def forth(self, state_VB: Tensor) -> Tensor:
+        """Return (V, B): the mass that (V, B) sends to each label."""
+        by_frequency_1B = (self.unseen[:, None] * state_VB).sum(0, keepdim=True)
+        return self.counts.transposed_times(self.seen[:, None] * state_VB) + self.frequent[:, None] * by_frequency_1B
+
+    def back(self, value_VB: Tensor) -> Tensor:
+        """Return (V, B): the expected value (V, B) of what follows each label."""
+        by_frequency_1B = (self.frequent[:, None] * value_VB).sum(0, keepdim=True)
+        return self.seen[:, None] * self.counts.times(value_VB) + self.unseen[:, None] * by_frequency_1B
+
+    def between(self, before_x: Tensor, after_x: Tensor) -> Tensor:
+        """Return the probabilities of single moves, of the shape that two long tensors of labels broadcast to."""
+        if self.table is not None:
+            return self.table[before_x, after_x]
+        entries = self.counts.matrix.coalesce()
+        (row_N, column_N), size = entries.indices(), len(self.frequent)
+        wanted_x = before_x * size + after_x
+        by_frequency_x = self.unseen[before_x] * self.frequent[after_x]
+        if not len(row_N):
+            return by_frequency_x
+        known_N = row_N * size + column_N  # ascending, as `coalesce` leaves them
+        at_x = torch.searchsorted(known_N, wanted_x).clamp_max(len(known_N) - 1)
+        count_x = torch.where(known_N[at_x] == wanted_x, entries.values()[at_x], 0.0)
+        return self.seen[before_x] * count_x + by_frequency_x
+
+
+class KeptChain(NamedTuple):
+    """The chain on P labels of every step."""
+
+    labels: Tensor
+    """(B, H, P) long, ascending."""
+    own: Tensor
+    """(B, H, P) what speaks for each label at its step by itself, between 0 and 1: the best of a step has 1."""
+    first: Tensor
+    """(B, P) how frequent the labels of the first step are."""
+    moves: list[Tensor]
+    """H - 1 times (B, P, P), probabilities of the moves from the labels of a step to those of the next."""
+
+
+def label_moves(follows: Sparse, count_V: Tensor) -> LabelMoves:
+    """Smooth counts of moves: after each label, an unseen move is as likely as it had different followers.
+
+    Nothing is left to be chosen. Labels without segments keep one segment's share, so that none is impossible.
+
+    Args:
+        follows: (V, V) how often the column's label follows the row's.
+        count_V: (V,) how often each label occurs.
+    """
+    entries = follows.matrix.coalesce()
+    row_N = entries.indices()[0]
+    total_V = count_V.new_zeros(len(count_V)).index_add_(0, row_N, entries.values())
+    followers_V = count_V.new_zeros(len(count_V)).index_add_(0, row_N, torch.ones_like(entries.values()))
+    followers_V = followers_V.clamp_min(1.0)
+    whole_V = total_V + followers_V
+    frequent_V = (count_V + 1) / (count_V.sum() + len(count_V))
+    moves = LabelMoves(follows, 1 / whole_V, followers_V / whole_V, frequent_V)
+    if len(count_V) > SMALL:
+        return moves
+    every_V = torch.arange(len(count_V), device=count_V.device)
+    return moves._replace(table=moves.between(every_V[:, None], every_V))
+
+
+def chain_marginals(moves: LabelMoves, first_BV: Tensor, last_BV: Tensor, horizon: int) -> Tensor:
+    """Return (B, H, V): the posterior of every step, given what speaks for the labels of both ends.
+
+    Args:
+        moves: of the chain, which begins with `frequent`.
+        first_BV: (B, V) log likelihoods of what is seen at Start, up to a number per window.
+        last_BV: (B, V) those of Goal.
+        horizon: H, at least 2.
+    """
+    first_VB, last_VB = ((log_BV - log_BV.amax(1, keepdim=True)).exp().T for log_BV in (first_BV, last_BV))
+    forward = [_normalised(moves.frequent[:, None] * first_VB)]
+    for _ in range(horizon - 2):
+        forward.append(_normalised(moves.forth(forward[-1])))
+    forward.append(_normalised(moves.forth(forward[-1]) * last_VB))
+    backward_VB, out = last_VB, [forward[-1]]
+    for state_VB in forward[-2::-1]:
+        backward_VB = _normalised(moves.back(backward_VB))
+        out.append(_normalised(state_VB * backward_VB))
+    return torch.stack(out[::-1]).permute(2, 0, 1)
+
+
+def _normalised(values_VB: Tensor) -> Tensor:
+    """Scale the columns of (V, B) to sum 1."""
+    return values_VB / values_VB.sum(0).clamp_min(TINY)
+
+
+def probable_labels(score_BHV: Tensor, keep: int) -> Tensor:
+    """Return (B, H, P) long: the labels of the highest scores at each step, ascending; ties go to the smaller index."""
+    n_labels = score_BHV.shape[2]
+    order_V = torch.arange(n_labels, device=score_BHV.device, dtype=torch.float64)
+    ranked_BHV = score_BHV.double() - TIE_BREAK * order_V
+    return ranked_BHV.topk(min(keep, n_labels), dim=2).indices.sort(dim=2).values
+
+
+def kept_moves(moves: LabelMoves, labels_BHP: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Return `first` and `moves` of the chain on some labels of every step."""
+    pairs = zip(labels_BHP[:, :-1].unbind(1), labels_BHP[:, 1:].unbind(1), strict=True)
+    return moves.frequent[labels_BHP[:, 0]], [moves.between(a[:, :, None], b[:, None]) for a, b in pairs]
+
+
+def kept_chain(
+    labels_BHP: Tensor, log_BHP: Tensor, known: tuple[Tensor, list[Tensor]], weight: float = 1.0
+) -> KeptChain:
+    """Return the chain on some labels of every step.
+
+    Args:
+        labels_BHP: the labels that are kept.
+        log_BHP: logarithms of what speaks for each of them at its step, up to a number per step.
+        known: frequencies and moves of these labels.
+        weight: exponent of both; 0: every step by itself.
+    """
+    own_BHP = (log_BHP - log_BHP.amax(2, keepdim=True)).exp()
+    first_BP, moves = known
+    return KeptChain(labels_BHP, own_BHP, first_BP**weight, [step_BPP**weight for step_BPP in moves])
+
+
+def kept_marginals(chain: KeptChain) -> Tensor:
+    """Return (B, H, P): the posterior of every step among the labels that are kept."""
+    forward = [_shares(chain.first * chain.own[:, 0])]
+    for step_BPP, own_BP in zip(chain.moves, chain.own.unbind(1)[1:], strict=True):
+        forward.append(_shares(_along(forward[-1], step_BPP) * own_BP))
+    backward_BP, out = torch.ones_like(forward[-1]), [forward[-1]]
+    for t in range(len(chain.moves) - 1, -1, -1):
+        backward_BP = _shares(_against(chain.moves[t], backward_BP * chain.own[:, t + 1]))
+        out.append(_shares(forward[t] * backward_BP))
+    return torch.stack(out[::-1], dim=1)
+
+
+def _shares(values_BP: Tensor) -> Tensor:
+    """Scale the rows of (B, P) to sum 1."""
+    return values_BP / values_BP.sum(1, keepdim=True).clamp_min(TINY)
+
+
+def _along(state_BP: Tensor, step_BPP: Tensor) -> Tensor:
+    """Return (B, P): what the states send to the labels of the next step."""
+    return torch.bmm(state_BP[:, None], step_BPP)[:, 0]
+
+
+def _against(step_BPP: Tensor, value_BP: Tensor) -> Tensor:
+    """Return (B, P): the values of the labels of the next step, as each label expects them."""
+    return torch.bmm(step_BPP, value_BP[:, :, None])[:, :, 0]
+
+
+def decoded_sequence(chain: KeptChain) -> Tensor:
+    """Return (B, H) long: the most probable sequence of middle labels by Viterbi's recursion, between its best ends.
+
+    Start and Goal are summed out first, because the sequence of the middles is one answer (MSeq); then each takes the
+    label that fits its neighbour best.
+    """
+    own = chain.own.unbind(1)
+    log_own = [_log(own_BP) for own_BP in own]
+    score_BP = _log(_along(_shares(chain.first * own[0]), chain.moves[0])) + log_own[1]
+    came_from = []
+    for step_BPP, log_BP in zip(chain.moves[1:-1], log_own[2:-1], strict=True):
+        best = (score_BP[:, :, None] + _log(step_BPP)).max(dim=1)
+        came_from.append(best.indices)
+        score_BP = best.values + log_BP
+    score_BP = score_BP + _log(_against(chain.moves[-1], own[-1]))
+    places = [score_BP.max(dim=1).indices]
+    for before_BP in reversed(came_from):
+        places.append(before_BP.gather(1, places[-1][:, None])[:, 0])
+    middles_BM = torch.stack(places[::-1], dim=1)
+    here = torch.arange(len(middles_BM), device=middles_BM.device)
+    start_B = (_log(chain.first) + log_own[0] + _log(chain.moves[0][here, :, middles_BM[:, 0]])).max(dim=1).indices
+    goal_B = (log_own[-1] + _log(chain.moves[-1][here, middles_BM[:, -1]])).max(dim=1).indices
+    places_BH = torch.cat([start_B[:, None], middles_BM, goal_B[:, None]], dim=1)
+    return chain.labels.gather(2, places_BH[:, :, None])[:, :, 0]
+
+
+def _log(value: Tensor) -> Tensor:
+    """Return the logarithm of probabilities of any shape, finite where one is 0."""
+    return value.clamp_min(TINY).log()
