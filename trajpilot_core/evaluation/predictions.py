@@ -38,7 +38,7 @@ from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
 STAGE = "evaluation"
-WINDOWS_AT_ONCE = 1024
+WINDOWS_AT_ONCE = 768
 SCHEMA = arrow_schema(Prediction)
 
 

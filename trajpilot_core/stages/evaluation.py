@@ -44,9 +44,9 @@ def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> N
     positions = sizes.positions * test // max(1, sizes.all_windows)
     rows = positions * n_rows * len(sizes.config.alignment.seeds)
     models = part.planning_tensors(sizes) + part.view_bytes(sizes) + sequence_models(sizes)
-    at_once = min(part.WINDOWS_AT_ONCE, sizes.of_a_horizon("test"))
+    at_once = min(part.ANSWERED_AT_ONCE, sizes.of_a_horizon("test"))
     work = part.candidate_bytes(sizes, scorer, at_once, part.ANSWERED) + part.retrieval_bytes(sizes)
-    work += joint_decoding(sizes, cfg, at_once)
+    work = max(work + joint_decoding(sizes, cfg, at_once), fitting_discriminants(sizes))
     if scorer.plus is not None:
         models += part.statistics_bytes(sizes) + part.plus_answers(sizes)
         work = max(work, part.likeness_bytes(sizes))
@@ -64,15 +64,17 @@ def sequence_models(sizes: CorpusSizes) -> int:
 
 
 def joint_decoding(sizes: CorpusSizes, cfg: EvaluationConfig, windows: int) -> int:
-    """Return what decoding steps together takes at its peak: probabilities of all labels, and pairs of kept ones.
-
-    Fitting the discriminants comes before any candidate is there; its tables are counted where they are larger.
-    """
-    width, kept = sizes.feature_width + MOTIONS * DOF, min(cfg.joint.shortlist, sizes.labels)
-    fitting = part.DOUBLE * (4 * sizes.labels + 3 * width) * width + part.FLOAT * sizes.segments * width
+    """Return what decoding steps together takes at its peak: probabilities of all labels, and pairs of kept ones."""
+    kept = min(cfg.joint.shortlist, sizes.labels)
     all_labels = 8 * part.FLOAT * min(part.LOGIT_CHUNK, windows * sizes.longest * sizes.labels)
     pairs = windows * kept**2 * (2 * part.FLOAT * sizes.longest + 4 * part.DOUBLE)
-    return max(fitting, all_labels + pairs)
+    return all_labels + pairs
+
+
+def fitting_discriminants(sizes: CorpusSizes) -> int:
+    """Return what fitting the discriminants takes at its peak, before any candidate is there."""
+    width = sizes.feature_width + MOTIONS * DOF
+    return part.DOUBLE * (4 * sizes.labels + 3 * width) * width + part.FLOAT * sizes.segments * width
 
 
 def run(work: Work[EvaluationConfig]) -> None:

@@ -21,7 +21,7 @@ LARGE_BLOCK = 32 * MB
 """Larger blocks go back to the system when they are freed; smaller ones lie in heaps with holes between them."""
 HOLES = 1.6
 """Heap over what is in use, for smaller blocks. Measured: 1.5."""
-SEGMENTS_PER_CALL, ROWS_PER_CALL, WINDOWS_AT_ONCE = 8192, 2048, 1024
+SEGMENTS_PER_CALL, ROWS_PER_CALL, WINDOWS_AT_ONCE, ANSWERED_AT_ONCE = 8192, 2048, 1024, 768
 """As in data/chains.py, training/dev_scores.py, training/scorer_queries.py and evaluation/predictions.py."""
 ROLL_OUT_PLANS, LOGIT_CHUNK = 2048, 1 << 25
 """As in retrieval/candidates.py and models/ranking.py."""

@@ -91,7 +91,9 @@ def draw_trials(space: SearchSpace, n: int, seed: int) -> list[dict[str, JsonVal
     values = {name: options for name, options in space if options}
     most = math.prod(len(set(options)) for options in values.values())
     if n - 1 > most:
-        raise InputError(f"{n} trials were asked for, but the space holds {most} and the recipe; lower --trials")
+        raise InputError(
+            f"{n} trials were asked for, but the space holds {most} and the recipe; ask for fewer, or widen the space"
+        )
     generator = random.Random(seed)
     found: list[dict[str, JsonValue]] = [{}]
     while len(found) < n:

@@ -51,7 +51,8 @@ def test_the_parameters_of_every_model_are_counted_as_they_are() -> None:
 def test_constants_and_counts_are_those_of_the_modules_that_compute() -> None:
     assert stated.SEGMENTS_PER_CALL == chains.SEGMENTS_PER_CALL
     assert stated.ROWS_PER_CALL == dev_scores.ROWS_PER_CALL
-    assert stated.WINDOWS_AT_ONCE == scorer_queries.WINDOWS_AT_ONCE == predictions.WINDOWS_AT_ONCE
+    assert stated.WINDOWS_AT_ONCE == scorer_queries.WINDOWS_AT_ONCE
+    assert stated.ANSWERED_AT_ONCE == predictions.WINDOWS_AT_ONCE
     assert (stated.ROLL_OUT_PLANS, stated.LOGIT_CHUNK) == (candidates.ROLL_OUT_PLANS, ranking.LOGIT_CHUNK)
     for folds in (1, 2, 5):
         found = chains.chains(folds)

@@ -18,7 +18,7 @@ ROWS = {int(n): line for line in TABLE.splitlines() if (n := line.split("|")[1].
 PARTS: dict[str, tuple[str, ...]] = {
     "anticipation": ("anticipation",),
     "closed vocabulary": ("heads",),
-    "prior planners": ("baselines", "pdpp", "viterbi"),
+    "prior planners": ("baselines", "pdpp", "viterbiplannet"),
     "language models": ("vlm", "qwen"),
     "search over trajectories by distance to the goal": ("cem",),
     "EPIC-KITCHENS-100": ("attentive",),

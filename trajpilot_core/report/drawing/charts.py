@@ -85,9 +85,11 @@ class Scale:
         return round(HEIGHT - BOTTOM - min(max(share, 0.0), 1.0) * (HEIGHT - TOP - BOTTOM), 1)
 
 
-def line_chart(axes: Axes, series: Sequence[Series], bounds: Sequence[Series] = ()) -> Markup:
-    """Draw lines with bands, and thin lines with bars where something bounds them; an empty chart says so."""
-    points = [point for line in (*series, *bounds) for point in line.points]
+def line_chart(
+    axes: Axes, series: Sequence[Series], bounds: Sequence[Series] = (), thin: Sequence[Series] = ()
+) -> Markup:
+    """Draw lines with bands, thin lines with bars where something bounds them, and thin ones without; none says so."""
+    points = [point for line in (*series, *bounds, *thin) for point in line.points]
     if not points:
         return empty(axes.title)
     low, high = min(p.low for p in points), max(p.high for p in points)
@@ -96,8 +98,9 @@ def line_chart(axes: Axes, series: Sequence[Series], bounds: Sequence[Series] = 
     pad = 0.03 * (max(xs) - min(xs))
     scale = Scale(min(xs) - pad, max(xs) + pad, ticks[0], ticks[-1])
     body = [_frame(axes, scale, ticks), *(_band(line, scale) for line in series if line.has_band)]
+    body += [element("g", _polyline(line, scale), class_=f"thin {line.style}") for line in thin]
     body += [_bound(line, scale) for line in bounds]
-    return _svg(axes, [*series, *bounds], body + [_line(line, scale) for line in series])
+    return _svg(axes, [*series, *bounds, *thin], body + [_line(line, scale) for line in series])
 
 
 def whisker_chart(axes: Axes, series: Sequence[Series]) -> Markup:

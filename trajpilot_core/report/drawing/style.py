@@ -20,6 +20,7 @@ svg { font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 .line { fill: none; stroke: currentColor; stroke-width: 1.9; } .line g { fill: currentColor; }
 .line circle, .line rect, .line path { fill: currentColor; stroke: #ffffff; stroke-width: .8; }
 .band { fill: currentColor; opacity: .14; stroke: none; }
+.thin { fill: none; stroke: currentColor; stroke-width: .8; opacity: .75; }
 .bound { fill: none; stroke: currentColor; stroke-width: 1; } .bound polyline { stroke-width: .8; opacity: .75; }
 .bound path { stroke-width: 1.5; } .start { stroke: %(ink)s; stroke-width: 2; fill: none; }
 .train { color: %(accent)s; } .dev { color: #7fb6c8; } .test { color: %(soft)s; } .lost { color: %(miss)s; }

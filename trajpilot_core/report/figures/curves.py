@@ -48,7 +48,7 @@ def _curves(title: str, y_label: str, rows: Sequence[CurvePoint], fitted: Sequen
     last = max((row.epoch for row in (*rows, *fitted)), default=1)
     step = max(1, round(last / 5))
     axes = Axes(title, "epoch", y_label, tuple(float(e) for e in range(0, last + 1, step)))
-    return Chart(title, line_chart(axes, series, thin), keys_of(series))
+    return Chart(title, line_chart(axes, series, thin=thin), keys_of(series))
 
 
 def _by_model(rows: Sequence[CurvePoint], factor: float, of: str = "") -> list[Series]:
@@ -140,7 +140,7 @@ def _score(rows: Sequence[CurvePoint], kept: dict[str, int], quantity: str) -> P
     train = [line for model in kept for line in _lines(rows, model, "train", quantity, None, factor)]
     title = f"{WORDS.get(quantity, quantity)}, {unit}, on dev takes" + (THIN if train else "")
     axes = _axes(title, lines, from_zero=quantity in PERCENT)
-    return Panel(title, line_chart(axes, lines, train))
+    return Panel(title, line_chart(axes, lines, thin=train))
 
 
 def _lines(
