@@ -19,6 +19,7 @@ from benchmarks.rehearsal.settings import Part
 from benchmarks.rehearsal.sizes import Sizes
 
 SAMPLE_S = 0.2
+LONGEST_S = 3.0
 AT_REST = 20
 """Times as long as a look at the memory took, before the next: of large processes it takes a tenth of a second."""
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -138,7 +139,7 @@ def watch(
         looked = time.monotonic()
         now.peak = max(now.peak, sum(map(anonymous_bytes, family(child.pid))))
         now.scratch = max(now.scratch, tree_bytes(place.root / "scratch"))
-        time.sleep(max(SAMPLE_S, AT_REST * (time.monotonic() - looked)))
+        time.sleep(min(LONGEST_S, max(SAMPLE_S, AT_REST * (time.monotonic() - looked))))
 
 
 def measured(part: Part, event: dict[str, Any], now: Sampled) -> Measured:
