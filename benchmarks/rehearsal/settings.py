@@ -15,7 +15,9 @@ from trajpilot_core.stages import STAGES
 TEXT_WIDTH = 768
 """Of EgoVLPv2."""
 NARROW_TEXT = 64
-PREDICTOR_BATCH = 256
+WIDE_BATCH, NARROW_BATCH = 64, 256
+"""Windows per step of the predictor: the pooled loss compares every token with the labels of its batch, half of a step
+in the wide text space."""
 QUERIES_PER_HORIZON = 1_024
 MARGIN = 1.15
 """Queries are sampled over all horizons together: so many more, that each horizon has enough."""
@@ -45,7 +47,7 @@ def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
         Part("store", ("ingest", "trajectories", "features"), wide, "sampled, not read: the size is real", "store"),
         Part("text_bank", ("text_bank",), wide, "the demo's encoder at the real width"),
         Part("alignment", ("alignment",), wide, "real widths; one chain, one seed, one epoch"),
-        Part("predictor", ("predictor",), wide, "all windows; width 16, batch 256; one chain, one seed, one epoch"),
+        Part("predictor", ("predictor",), wide, "all windows; width 16, batch 64; one chain, one seed, one epoch"),
         Part(
             "scorer",
             ("label_effects", "scorer"),
@@ -83,7 +85,7 @@ def wide_text(recipe: PipelineConfig) -> PipelineConfig:
         alignment=recipe.alignment.replace(
             folds=1, fold_share=None, seeds=recipe.alignment.seeds[:1], train=short(recipe.alignment.train)
         ),
-        predictor=recipe.predictor.replace(**predictor, train=short(recipe.predictor.train, PREDICTOR_BATCH)),
+        predictor=recipe.predictor.replace(**predictor, train=short(recipe.predictor.train, WIDE_BATCH)),
         scorer=recipe.scorer.replace(
             width=32,
             max_queries=round(MARGIN * QUERIES_PER_HORIZON * horizons),
@@ -115,6 +117,7 @@ def narrow_text(recipe: PipelineConfig) -> PipelineConfig:
     return wide.replace(
         text_bank=wide.text_bank.replace(bag_width=NARROW_TEXT),
         alignment=aligned,
+        predictor=wide.predictor.replace(train=short(recipe.predictor.train, NARROW_BATCH)),
         scorer=wide.scorer.replace(candidates=8, prefetch=16),
         evaluation=wide.evaluation.replace(headroom_pools=pools),
     )

@@ -25,6 +25,9 @@ PAPER = Sizes(takes=2_549, segments=151_838, labels=8_472)
 """Source: paper, 4.1; segments as our reader counts them (docs/decisions/ingest.md)."""
 DEV_SHARE, TEST_SHARE = 0.099, 0.0715
 """Of the takes: 83,514 and 60,186 of 842,295 windows. Source: docs/scale.md."""
+REHEARSED_DEV_SHARE = 0.02
+"""Of the takes in the store: ranking every label for every dev window is most of what a training takes on a CPU, and
+arithmetic only. What dev does not get is trained on."""
 TAKES_OF_CAPTURE = 2
 SHORTEST_TAKE = 9
 """Segments: a take has a window of every horizon."""

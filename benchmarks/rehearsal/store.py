@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from benchmarks.rehearsal.sizes import DEV_SHARE, SHORTEST_TAKE, TAKES_OF_CAPTURE, TEST_SHARE, Sizes
+from benchmarks.rehearsal.sizes import REHEARSED_DEV_SHARE, SHORTEST_TAKE, TAKES_OF_CAPTURE, TEST_SHARE, Sizes
 from schemas.annotation import CorpusCount, Label, ScenarioLabel, Segment, SegmentDetails, Take, Window
 from schemas.arrow import arrow_schema, table_of
 from schemas.config import FeatureConfig, IngestConfig, TrajectoryConfig
@@ -49,7 +49,7 @@ def planted(stages: Mapping[str, AnyStage], sizes: Sizes) -> dict[str, AnyStage]
 
 def facts(sizes: Sizes, inputs: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
     """State what decides the tables."""
-    return [Source("", facts={"rehearsal": [sizes.takes, sizes.segments, sizes.labels, SEED]})]
+    return [Source("", facts={"rehearsal": [sizes.takes, sizes.segments, sizes.labels, SEED, REHEARSED_DEV_SHARE]})]
 
 
 def write_tables(work: Work[IngestConfig], sizes: Sizes) -> None:
@@ -85,7 +85,7 @@ def splits_of(n_takes: int, rng: np.random.Generator) -> list[str]:
     n = -(-n_takes // TAKES_OF_CAPTURE)
     if n < 3:
         return ["train"] * n_takes
-    dev, test = (max(1, round(share * n)) for share in (DEV_SHARE, TEST_SHARE))
+    dev, test = (max(1, round(share * n)) for share in (REHEARSED_DEV_SHARE, TEST_SHARE))
     named = np.array((["dev"] * dev + ["test"] * test + ["train"] * n)[:n])
     return [str(name) for name in rng.permutation(named)[np.arange(n_takes) // TAKES_OF_CAPTURE]]
 
