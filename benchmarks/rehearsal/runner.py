@@ -19,7 +19,9 @@ from benchmarks.rehearsal.settings import Part
 from benchmarks.rehearsal.sizes import Sizes
 
 SAMPLE_S = 0.2
+"""Seconds between two looks at small processes."""
 LONGEST_S = 3.0
+"""Seconds between two looks, at most."""
 AT_REST = 20
 """Times as long as a look at the memory took, before the next: of large processes it takes a tenth of a second."""
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -55,9 +55,6 @@ def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
             "64 candidates, real text width; few queries, width 32, one epoch",
         ),
         Part(
-            "scorer_plus", ("label_effects", "scorer"), with_plus(wide), "real labels and takes; few queries, one epoch"
-        ),
-        Part(
             "narrow",
             ("text_bank", "alignment", "predictor", "label_effects", "scorer"),
             narrow,
@@ -68,6 +65,13 @@ def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
             "evaluation", ("evaluation",), narrow, "all test windows; narrow text, 8 candidates, no Scorer+", "narrow"
         ),
         Part("report", ("report",), narrow, "no frames", "narrow"),
+        Part(
+            "scorer_plus",
+            ("label_effects", "scorer"),
+            with_plus(narrow),
+            "real labels and takes; text of 64, few queries, one epoch",
+            "narrow",
+        ),
     )
 
 
@@ -98,14 +102,14 @@ def wide_text(recipe: PipelineConfig) -> PipelineConfig:
     )
 
 
-def with_plus(wide: PipelineConfig) -> PipelineConfig:
-    """Return settings under which Scorer+ is fitted on few queries; its V x V tables are real."""
+def with_plus(config: PipelineConfig) -> PipelineConfig:
+    """Return settings under which Scorer+ is fitted on few queries; its V x V tables are real, whatever the width of text."""
     plus = PipelineConfig().scorer.plus
     assert plus is not None
-    horizons = wide.ingest.max_horizon - wide.ingest.min_horizon + 1
+    horizons = config.ingest.max_horizon - config.ingest.min_horizon + 1
     few = plus.replace(effects=plus.effects.replace(steps=1), train=short(plus.train, PLUS_QUERIES))
-    return wide.replace(
-        scorer=wide.scorer.replace(plus=few, max_queries=PLUS_QUERIES * horizons, candidates=8, ablations=())
+    return config.replace(
+        scorer=config.scorer.replace(plus=few, max_queries=PLUS_QUERIES * horizons, candidates=8, ablations=())
     )
 
 
