@@ -123,9 +123,9 @@ def _compute_sharded(work: KeyedStage, job: ComputeContext) -> tuple[Manifest, i
     here = pending
     if pending:
         job = _with_room(work, job)
-    if pending and job.elsewhere is not None:
-        here = job.elsewhere(work, job, pending)
-        done = finished_shards(work, job.folder)
+        if job.elsewhere is not None:
+            here = job.elsewhere(work, job, pending)
+            done = finished_shards(work, job.folder)
     changed: list[str] = []
     if here:
         sink = compute_shards(work, job, here)
