@@ -22,6 +22,7 @@ from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import SPLITS, PlanningData
 from trajpilot_core.data.row_files import FieldRows, Place, allocated_bytes, mapped, read_part, write_part
 from trajpilot_core.engine.progress import Progress
+from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.memory import fits, free_bytes
 from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.models.ranking import ranks_of, truth_ranks
@@ -116,11 +117,9 @@ def collect(
     width = data.bank.shape[1]
     shape = ScorerShape(2 * data.features.shape[2] + 2 * width, width, models.max_horizon - 2)
     collector = QueryCollector(data, shape, parts, config, seed, folder, known)
-    progress(0, 1, f"seed {seed}: dev queries {sum(len(rows) for rows in dev[chains[0].name].values())}")
     for chain in chains:
         if chain == chains[0] or collector.wants(chain):
-            collector.add(chain_view(data, files, chain, seed, device))
-        progress(0, 1, f"seed {seed}: candidates of chain {chain.name}")
+            collector.add(chain_view(data, files, chain, seed, device), progress)
     return on_device(Collected(collector.queries("train"), collector.dev_set(), shape, collector.plus_data()), device)
 
 
@@ -139,7 +138,7 @@ def collect_windows(
     """
     parts = parts_of(split, {view.chain.name: rows_of})
     collector = QueryCollector(view.data, shape_of(view), parts, config, seed, folder, None)
-    collector.add(view)
+    collector.add(view, no_progress)
     return collector
 
 
@@ -162,6 +161,7 @@ class QueryCollector:
         self.data, self.parts, self.config, self.seed, self.folder = data, parts, config, seed, folder
         self.known = StatisticsByChain() if known is None else known
         self.places: dict[str, Place] = {}
+        self.collected = 0
         names = list(dict.fromkeys(part.group.chain for part in parts))
         self.offset = {name: n * len(data.labels) for n, name in enumerate(names)}
         require_room(folder, disk_need(parts, data, shape, config), parts, config, seed)
@@ -171,8 +171,8 @@ class QueryCollector:
         """Return whether there are queries of a chain."""
         return chain.name in self.offset
 
-    def add(self, view: ChainView) -> None:
-        """Make the parts of a chain that do not lie in the folder yet."""
+    def add(self, view: ChainView, progress: Progress) -> None:
+        """Make the parts of a chain that do not lie in the folder yet; progress is called before each."""
         if self.config.plus is not None:
             plus_source(view, self.config, self.known)
         if not self.wants(view.chain):
@@ -182,8 +182,10 @@ class QueryCollector:
         models = tensors_digest(view.plan_sources())
         bank: Bank | None = None
         own = [part for part in self.parts if part.group.chain == view.chain.name]
-        made = 0
+        made, total = 0, sum(len(part.rows) for part in self.parts)
         for part in own:
+            progress(0, 1, f"seed {self.seed}: {self.collected:,} of {total:,} queries, chain {view.chain.name}")
+            self.collected += len(part.rows)
             key = self._key(part, models)
             places = read_part(self.folder, part.name, key)
             if places is None:
