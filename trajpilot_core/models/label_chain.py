@@ -129,9 +129,14 @@ def _normalised(values_VB: Tensor) -> Tensor:
 def probable_labels(score_BHV: Tensor, keep: int) -> Tensor:
     """Return (B, H, P) long: the labels of the highest scores at each step, ascending; ties go to the smaller index."""
     n_labels = score_BHV.shape[2]
-    order_V = torch.arange(n_labels, device=score_BHV.device, dtype=torch.float64)
-    ranked_BHV = score_BHV.double() - TIE_BREAK * order_V
-    return ranked_BHV.topk(min(keep, n_labels), dim=2).indices.sort(dim=2).values
+    keep = min(keep, n_labels)
+    top = score_BHV.topk(min(keep + 1, n_labels), dim=2)
+    labels_BHP = top.indices[..., :keep]
+    tied_BH = (top.values[..., keep:] == top.values[..., keep - 1 : keep]).any(2)
+    if bool(tied_BH.any()):
+        order_V = torch.arange(n_labels, device=score_BHV.device, dtype=torch.float64)
+        labels_BHP[tied_BH] = (score_BHV[tied_BH].double() - TIE_BREAK * order_V).topk(keep, dim=1).indices
+    return labels_BHP.sort(dim=2).values
 
 
 def kept_moves(moves: LabelMoves, labels_BHP: Tensor) -> tuple[Tensor, list[Tensor]]:

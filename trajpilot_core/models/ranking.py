@@ -35,9 +35,20 @@ def ranks_of(scores_RV: Tensor, truth_R: Tensor) -> Tensor:
 
 def best(scores_RV: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Return (R, n) label indices and scores, descending, ties by smaller index; n is cut at V."""
+    n = min(n, scores_RV.shape[1])
+    top = scores_RV.topk(min(n + 1, scores_RV.shape[1]), dim=1)
+    ids, values = top.indices[:, :n], top.values[:, :n]
+    tied_R = (top.values[:, 1:] == top.values[:, :-1]).any(1)  # `topk` promises no order of equal values
+    if bool(tied_R.any()):
+        ids[tied_R], values[tied_R] = _best_in_turn(scores_RV[tied_R], n)
+    return ids, values
+
+
+def _best_in_turn(scores_RV: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Return what `best` does, by n searches for the highest score."""
     left = scores_RV.clone()
     ids, values = [], []
-    for _ in range(min(n, scores_RV.shape[1])):
+    for _ in range(n):
         top = left.max(dim=1)  # the first of equal values, as torch.max promises
         ids.append(top.indices)
         values.append(top.values)
