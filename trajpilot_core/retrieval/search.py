@@ -89,8 +89,8 @@ def top_k(
 
     A product in bf16 (float32 where bf16 is slow) proposes `prefetch` entries, a float64 product rounded to float32
     rescores them. An entry outside the proposal can be at most `coarse cut + rounding error` good; where that bound
-    reaches the K-th result, the proposal is enlarged until it does not. So the result depends neither on the
-    precision nor on `chunk`. Excluded entries are masked before anything is selected.
+    reaches the K-th result, float32 proposes again, and after that the proposal is enlarged until it does not. So the
+    result depends neither on the precision nor on `chunk`. Excluded entries are masked before anything is selected.
 
     Args:
         query_QD: (Q, D) float32, rows of unit norm.
@@ -173,11 +173,32 @@ def _search(
     bound = _error_bound(query, bank, first.values[:, -1])
     open_ = first.values[:, -1].float() + bound >= cosine[:, -1]
     open_ &= torch.isfinite(first.values[:, -1]) & (scores_QN.shape[1] > prefetch)
-    for q in open_.nonzero()[:, 0].tolist():
-        reach = scores_QN[q].float() + bound[q] >= cosine[q, -1]
-        wide = (reach & torch.isfinite(scores_QN[q])).nonzero()[:, 0][None]
-        index[q], cosine[q] = (x[0] for x in _rescore(query_QD[q : q + 1], bank_ND, wide, scores_QN[q][wide], k))
+    if not bool(open_.any()):
+        return TopK(index, cosine, 0)
+    if bank.coarse.dtype == torch.float32:
+        again = _widened(query_QD[open_], bank_ND, scores_QN[open_], cosine[open_, -1] - bound[open_], k)
+    else:
+        groups = tuple(Exclusion(group.query[open_], group.bank) for group in exclude)
+        finer = _search(query_QD[open_], bank_ND, _round(bank_ND, torch.float32), k, prefetch, groups)
+        again = finer.index, finer.cosine
+    index[open_], cosine[open_] = again
     return TopK(index, cosine, int(open_.sum()))
+
+
+def _widened(query_OD: Tensor, bank_ND: Tensor, scores_ON: Tensor, least_O: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return (O, K) indices and cosines, best first, of all entries whose coarse score (O, N) reaches a bound (O,)."""
+    reach_ON = (scores_ON >= least_O[:, None]) & torch.isfinite(scores_ON)
+    if int(reach_ON.sum()) > len(bank_ND):  # nearly all of them tie: one product costs less than gathering
+        parts = [(query_OD.double() @ part.double().T).float() for part in torch.split(bank_ND, ROUND_ROWS)]
+        exact_ON = torch.cat(parts, dim=1).masked_fill(~reach_ON, -torch.inf)
+        best = exact_ON.sort(dim=1, descending=True, stable=True)
+        return best.indices[:, :k], best.values[:, :k]
+    wide = [reach_N.nonzero()[:, 0] for reach_N in reach_ON]
+    rows = [
+        _rescore(query_OD[o : o + 1], bank_ND, index_W[None], scores_ON[o : o + 1, index_W], k)
+        for o, index_W in enumerate(wide)
+    ]
+    return torch.cat([index for index, _ in rows]), torch.cat([cosine for _, cosine in rows])
 
 
 def _error_bound(query: Rounded, bank: Rounded, cut_Q: Tensor) -> Tensor:

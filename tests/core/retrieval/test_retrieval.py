@@ -19,6 +19,7 @@ from trajpilot_core.methods.plans import derangement, shuffled_plan
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.retrieval import bank as bank_module
 from trajpilot_core.retrieval import candidates as candidates_module
+from trajpilot_core.retrieval import search as search_module
 from trajpilot_core.retrieval.bank import (
     build_bank,
     chain_view,
@@ -80,6 +81,47 @@ def test_recall_is_one_where_scores_crowd_below_the_rounding_of_bf16(low):
     found = top_k(query, bank, 16, 24, low_precision=low)
     assert torch.equal(found.index, brute_force(query, bank, 16)[0])
     assert found.widened > 0 or not low
+
+
+def gathered_rows(monkeypatch, spread, low):
+    """Search among keys that differ by `spread` from one another; return how many entries each rescoring gathered."""
+    seen, exact = [], search_module._exact
+
+    def noting(query, bank, index_QP):
+        seen.append(index_QP.shape[1])
+        return exact(query, bank, index_QP)
+
+    monkeypatch.setattr(search_module, "_exact", noting)
+    bank = F.normalize(keys(1, 64, 0) + spread * keys(3000, 64, 1), dim=1)
+    query = F.normalize(keys(1, 64, 0) + spread * keys(30, 64, 2), dim=1)
+    own = Exclusion(torch.arange(30), torch.arange(3000) % 40)
+    found = top_k(query, bank, 16, 24, exclude=(own,), low_precision=low)
+    index, cosine = brute_force(query, bank, 16, (own,))
+    assert torch.equal(found.index, index)
+    assert torch.equal(found.cosine, cosine)
+    return tuple(seen)
+
+
+@pytest.mark.parametrize("low", [True, False])
+def test_keys_that_nearly_tie_are_told_apart_without_gathering_most_of_the_bank(low, monkeypatch):
+    assert max(gathered_rows(monkeypatch, 0.02, low)) < 300
+    assert max(gathered_rows(monkeypatch, 1e-4, low)) < 300
+
+
+def test_without_a_second_proposal_in_float32_most_of_the_bank_is_gathered(monkeypatch):
+    few = gathered_rows(monkeypatch, 0.02, False)
+    monkeypatch.setattr(search_module, "_error_bound", lambda query, bank, cut_Q: torch.full_like(cut_Q, 1e-3).float())
+    monkeypatch.setattr(search_module, "_widened", gathering)
+    assert max(gathered_rows(monkeypatch, 0.02, False)) > 5 * max(few)
+
+
+def gathering(query_OD, bank_ND, scores_ON, least_O, k):
+    """Rescore what reaches the bound, one query after the other, however much it is."""
+    parts = []
+    for o, reach_N in enumerate((scores_ON >= least_O[:, None]) & torch.isfinite(scores_ON)):
+        wide = reach_N.nonzero()[None, :, 0]
+        parts.append(search_module._rescore(query_OD[o : o + 1], bank_ND, wide, scores_ON[o : o + 1, wide[0]], k))
+    return tuple(torch.cat(part) for part in zip(*parts, strict=True))
 
 
 @pytest.mark.parametrize("low", [True, False])
