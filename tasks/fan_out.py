@@ -21,7 +21,7 @@ from prefect.client.schemas.actions import ArtifactUpdate
 from schemas.config import PipelineConfig, RunOptions
 from schemas.groups import ShardGroup
 from tasks.artifacts import artifact_key
-from tasks.group_runs import DeployedRuns, Seen, group_deployment
+from tasks.group_runs import DeployedRuns, Seen, group_deployment, workers_online
 from tasks.showing import is_away
 from trajpilot_core.engine.execution.compute import ComputeContext, Elsewhere
 from trajpilot_core.engine.execution.groups import compute_group, gather, handed, made, share_out, unfinished
@@ -234,7 +234,12 @@ def fan_out(config: PipelineConfig, run: RunOptions, progress: Progress) -> Else
         return None
 
     def elsewhere(work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...]) -> tuple[Source, ...]:
-        groups = share_out(work, job, pending, target_s)
+        stage = work.resolved.stage
+        if not stage.is_shared_out:
+            return pending
+        with get_client(sync_client=True) as client:
+            workers = workers_online(client, group_deployment(stage, work.resolved.config))
+        groups = share_out(work, job, pending, target_s, workers)
         return spread(work, job, pending, groups, config, progress) if groups else pending
 
     return elsewhere

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 from uuid import UUID
 
+import httpx
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import (
     FlowRunFilter,
@@ -15,7 +16,7 @@ from prefect.client.schemas.filters import (
     FlowRunFilterStateType,
     FlowRunFilterTags,
 )
-from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.objects import FlowRun, State, StateType, WorkerStatus
 from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled
@@ -63,6 +64,16 @@ def group_deployments(stage: AnyStage) -> dict[str, bool]:
     if callable(stage.uses_gpu):
         return {f"{name}-group": False, f"{name}-gpu-group": True}
     return {f"{name}-group": stage.uses_gpu}
+
+
+def workers_online(client: SyncPrefectClient, deployment: str) -> int:
+    """Return how many workers of a deployment's pool the server holds for online; 1, this one, where it cannot say."""
+    try:
+        pool = client.read_deployment_by_name(f"{deployment}/{deployment}").work_pool_name
+        workers = client.read_workers_for_work_pool(pool) if pool else []
+    except (ObjectNotFound, httpx.HTTPError):
+        return 1
+    return max(1, sum(worker.status == WorkerStatus.ONLINE for worker in workers))
 
 
 @dataclass

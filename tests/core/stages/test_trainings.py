@@ -289,7 +289,7 @@ def shared(root: Path, memory: Memory, name: str, compute: Callable[..., None]) 
     stages = stages_on(memory)
 
     def elsewhere(work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...]) -> tuple[Source, ...]:
-        groups = share_out(work, job, pending, 600.0)
+        groups = share_out(work, job, pending, 600.0, workers=10)
         config, given = handed(work, job, SETTINGS)
         reasons = {}
         for group in groups:

@@ -1,8 +1,8 @@
 """A sharded stage in groups of shards that several processes compute, here or on other machines.
 
-Takes come in groups of about equal amounts of video, a training is a group of its own. The store stays the only truth:
-a group is done when each of its shards is committed, whatever is reported.
-Only the run that began writes the manifest. Reasons: docs/decisions/fan-out.md.
+Takes come in groups of about equal amounts of video, trainings by themselves or two by two. The store stays the only
+truth: a group is done when each of its shards is committed, whatever is reported. Only the run that began writes the
+manifest. Reasons: docs/decisions/fan-out.md.
 """
 
 import heapq
@@ -10,7 +10,7 @@ import math
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schemas.artifacts import UnitSources
@@ -31,6 +31,9 @@ from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.inventory import digests, load_inventory, moved
 from trajpilot_core.store.lock import GC_WAIT_S, in_use
 from trajpilot_core.store.manifest import shard_path
+
+SINGLES = 4
+"""Trainings for each worker that are groups of their own."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,22 @@ def balance(video_s: Mapping[str, float], target_s: float) -> list[list[str]]:
     return [[take] for take in long] + groups
 
 
+def in_pairs(trainings: Sequence[str], workers: int) -> list[list[str]]:
+    """Put trainings into groups: two by two while there are many for each worker, then one by one.
+
+    A pair saves the start of a process and reading the data once more; the single ones at the end fill the gaps.
+
+    Args:
+        trainings: in order; neighbours read about the same.
+        workers: of the pool.
+    """
+    n_pairs = max(0, len(trainings) - SINGLES * workers) // 2
+    pairs = [list(trainings[2 * n : 2 * n + 2]) for n in range(n_pairs)]
+    return pairs + [[training] for training in trainings[2 * n_pairs :]]
+
+
 def share_out(
-    work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...], target_s: float
+    work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...], target_s: float, workers: int
 ) -> tuple[ShardGroup, ...]:
     """Prepare pending shards for others to compute, and return them in groups; nothing where that makes one group.
 
@@ -78,13 +95,14 @@ def share_out(
         job: where it is computed.
         pending: what is missing of it.
         target_s: seconds of video of a group of takes.
+        workers: of the pool, for how many trainings make a group.
     """
     stage = work.resolved.stage
     if not stage.is_shared_out or stage.shard_by is None:
         return ()
     weigh, names = stage.video_s, [source.shard for source in pending]
     video_s = {} if weigh is None else {source.shard: weigh(source) for source in pending}
-    split = balance(video_s, target_s) if video_s else [[name] for name in names]
+    split = balance(video_s, target_s) if video_s else in_pairs(names, workers)
     if len(split) < 2:
         return ()
     for name in names:
