@@ -15,7 +15,11 @@ from torch import Tensor
 
 from schemas.training import EffectsConfig
 
-TINY = 1e-30
+TINY = {torch.float32: 1e-30, torch.float64: 1e-300}
+"""Below it a sum is lost in a product of exponentials of this precision: terms that count may have become 0."""
+MANY_LABELS = 1024
+"""From here on that product is in double precision, where few sums are lost: each of them costs all labels. So many
+rows of it are made at a time. Below, it is in the precision of the numbers, in which models were trained."""
 LOST_AT_ONCE = 1 << 24
 """Terms of the sums that a product of exponentials has lost, computed again in one call: 64 MiB a copy in float32."""
 
@@ -154,13 +158,14 @@ def _summed_out(of_other_B2V: Tensor, both_VV: Tensor) -> Tensor:
 
     As a product of exponentials, which is fast; the few sums that are lost in it are computed exactly.
     """
-    highest_V = both_VV.amax(1)
-    shared_VV = (both_VV - highest_V[:, None]).exp()
-    top_B21 = of_other_B2V.amax(-1, keepdim=True)
-    summed_B2V = (of_other_B2V - top_B21).exp() @ shared_VV.T
-    out_B2V: Tensor = top_B21 + highest_V + summed_B2V.clamp_min(TINY).log()
+    precision = both_VV.dtype if len(both_VV) < MANY_LABELS else torch.float64
+    highest_V, top_B21 = both_VV.amax(1), of_other_B2V.amax(-1, keepdim=True)
+    own_B2V = (of_other_B2V - top_B21).to(precision).exp()
+    blocks = (both_VV - highest_V[:, None]).split(MANY_LABELS)
+    summed_B2V = torch.cat([own_B2V @ block_NV.to(precision).exp_().T for block_NV in blocks], dim=-1)
+    out_B2V = (top_B21 + highest_V + summed_B2V.clamp_min(TINY[precision]).log()).to(both_VV.dtype)
     at_once = max(1, LOST_AT_ONCE // len(both_VV))
-    for lost_N3 in torch.split((summed_B2V < TINY).nonzero(), at_once):
+    for lost_N3 in torch.split((summed_B2V < TINY[precision]).nonzero(), at_once):
         query, end, label = lost_N3.unbind(1)
         out_B2V[query, end, label] = torch.logsumexp(of_other_B2V[query, end] + both_VV[label], dim=1)
     return out_B2V

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 from torch.testing import assert_close
@@ -201,6 +203,88 @@ def test_lost_sums_are_bounded_by_their_terms_and_equal_however_they_are_cut(mon
         assert torch.equal(label_ratios(effects, ends, 1.0), whole)
         assert sum(terms) > 10 * len(effects.label), "planted: many sums are lost"
         assert max(terms) <= max(limit, len(effects.label))
+
+
+def summed_as_few_labels_are(of_other: Tensor, both: Tensor) -> Tensor:
+    """The sums over the other end's labels in the precision of the numbers, lost ones exactly: a copy, frozen."""
+    highest = both.amax(1)
+    top = of_other.amax(-1, keepdim=True)
+    summed = (of_other - top).exp() @ (both - highest[:, None]).exp().T
+    out = top + highest + summed.clamp_min(1e-30).log()
+    query, end, label = (summed < 1e-30).nonzero().unbind(1)
+    out[query, end, label] = torch.logsumexp(of_other[query, end] + both[label], dim=1)
+    return out
+
+
+def ratios_and_terms(
+    effects: RandomEffects, ends: Tensor, many_labels: int, tiny: float = 1e-300
+) -> tuple[Tensor, int]:
+    """Ratios where so many labels are many and sums below `tiny` are lost in double precision; terms of lost sums."""
+    terms, exact = [0], torch.logsumexp
+
+    def counted(x: Tensor, dim: int) -> Tensor:
+        terms.append(x.numel())
+        return exact(x, dim=dim)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(torch, "logsumexp", counted)
+        patched.setattr(random_effects, "MANY_LABELS", many_labels)
+        patched.setitem(random_effects.TINY, torch.float64, tiny)
+        return label_ratios(effects, ends, 1.0), sum(terms)
+
+
+NEVER = 10**9
+"""As MANY_LABELS: no vocabulary is large."""
+
+
+def rounding(ratios: Tensor) -> float:
+    """A millionth of the largest: eight units in the last place of single precision."""
+    return 1e-6 * ratios.abs().max().clamp_min(1).item()
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(st.integers(0, 10**6), st.floats(0.5, 60.0), st.integers(2, 40), st.integers(1, 4), st.integers(1, 50))
+def test_sums_of_many_labels_are_those_of_few(seed: int, size: float, labels: int, w: int, many: int) -> None:
+    effects = by_hand(seed, size, labels, w)
+    effects, ends = single(effects), ends_of(effects, 6, seed + 1).float()
+    few, _ = ratios_and_terms(effects, ends, NEVER)
+    found, _ = ratios_and_terms(effects, ends, many)
+    assert_close(found, few, rtol=0, atol=rounding(few))
+    in_order = few.gather(-1, found.argsort(dim=-1))
+    assert (in_order.diff(dim=-1) >= -rounding(few)).all(), "another ranking"
+
+
+def test_a_sum_that_is_lost_in_double_precision_too_is_seen() -> None:
+    """Planted: a bound that no sum is below."""
+    effects, ends = single(by_hand(size=60.0, labels=40)), ends_of(by_hand(size=60.0, labels=40), 20).float()
+    few, _ = ratios_and_terms(effects, ends, NEVER)
+    found, terms = ratios_and_terms(effects, ends, 1)
+    wrong, none = ratios_and_terms(effects, ends, 1, tiny=0.0)
+    assert_close(found, few, rtol=0, atol=rounding(few))
+    assert terms > none == 0
+    assert not torch.allclose(wrong, few, rtol=0.1)
+
+
+def test_sums_of_1024_labels_are_hardly_ever_lost() -> None:
+    """Planted: single precision, in which a tenth of them and more is."""
+    effects, ends = single(by_hand(size=8.0, labels=1024)), ends_of(by_hand(size=8.0, labels=1024), 4).float()
+    n_terms = 4 * 2 * 1024**2
+    few, in_single = ratios_and_terms(effects, ends, NEVER)
+    found, in_double = ratios_and_terms(effects, ends, random_effects.MANY_LABELS)
+    assert in_single > 0.1 * n_terms
+    assert in_double < 1e-3 * n_terms
+    assert_close(found, few, rtol=0, atol=rounding(few))
+
+
+@pytest.mark.parametrize("labels", [30, 1023])
+def test_sums_of_fewer_labels_are_equal_to_the_bit(labels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models were trained on them. Planted: 1,024 labels, which are many."""
+    effects, ends = by_hand(size=8.0, labels=labels), ends_of(by_hand(size=8.0, labels=labels), 4)
+    found = label_ratios(single(effects), ends.float(), 1.0)
+    moved = label_ratios(single(by_hand(size=8.0, labels=1024)), ends.float(), 1.0)
+    monkeypatch.setattr(random_effects, "_summed_out", summed_as_few_labels_are)
+    assert torch.equal(found, label_ratios(single(effects), ends.float(), 1.0))
+    assert not torch.equal(moved, label_ratios(single(by_hand(size=8.0, labels=1024)), ends.float(), 1.0))
 
 
 def test_ratios_of_extreme_segments_are_finite() -> None:
