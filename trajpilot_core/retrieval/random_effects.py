@@ -161,7 +161,7 @@ def _summed_out(of_other_B2V: Tensor, both_VV: Tensor) -> Tensor:
     precision = both_VV.dtype if len(both_VV) < MANY_LABELS else torch.float64
     highest_V, top_B21 = both_VV.amax(1), of_other_B2V.amax(-1, keepdim=True)
     own_B2V = (of_other_B2V - top_B21).to(precision).exp()
-    blocks = (both_VV - highest_V[:, None]).split(MANY_LABELS)
+    blocks = torch.split(both_VV - highest_V[:, None], MANY_LABELS)
     summed_B2V = torch.cat([own_B2V @ block_NV.to(precision).exp_().T for block_NV in blocks], dim=-1)
     out_B2V = (top_B21 + highest_V + summed_B2V.clamp_min(TINY[precision]).log()).to(both_VV.dtype)
     at_once = max(1, LOST_AT_ONCE // len(both_VV))
