@@ -103,7 +103,7 @@ def wide_text(recipe: PipelineConfig) -> PipelineConfig:
 
 
 def with_plus(config: PipelineConfig) -> PipelineConfig:
-    """Return settings under which Scorer+ is fitted on few queries; its V x V tables are real, whatever the width of text."""
+    """Return settings under which Scorer+ is fitted on few queries; its V x V tables are real, at any width of text."""
     plus = PipelineConfig().scorer.plus
     assert plus is not None
     horizons = config.ingest.max_horizon - config.ingest.min_horizon + 1

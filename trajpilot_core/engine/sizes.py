@@ -46,6 +46,8 @@ class CorpusSizes:
     text_width: int = 0
     assumed: tuple[str, ...] = ()
     """Which of these are not known from the root."""
+    data_root: str | None = None
+    """Where the corpus lies, of a stage that is about to begin: a simulated world describes itself there."""
 
     @property
     def feature_numbers(self) -> int:

@@ -17,6 +17,7 @@ from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.stages import needs_of_trainings as part
+from trajpilot_core.training import scorer_plus_tables as plus
 
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.ceiling import ExactCeilings
@@ -48,8 +49,8 @@ def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> N
     work = part.candidate_bytes(sizes, scorer, at_once, part.ANSWERED) + part.retrieval_bytes(sizes)
     work = max(work + joint_decoding(sizes, cfg, at_once), fitting_discriminants(sizes))
     if scorer.plus is not None:
-        models += part.statistics_bytes(sizes) + part.plus_answers(sizes)
-        work = max(work, part.likeness_bytes(sizes))
+        models += part.plus_tables(sizes, plus.KEPT) + part.plus_tables(sizes, plus.ANSWERED)
+        work = max(work, part.plus_tables(sizes, plus.FITTED))
     scored, disk = ROW_BYTES * rows, Need(ROW_DISK * rows)
     if machine.is_gpu:
         on_gpu = Need(part.GPU_PROCESS + models + work, ("scorer.candidates",))

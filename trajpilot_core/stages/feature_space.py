@@ -19,7 +19,8 @@ from schemas.base import fingerprint
 from schemas.config import FeatureConfig, IngestConfig
 from schemas.observation import HeadMotions, features_schema, motions_schema
 from schemas.world import LatentMapConfig, WorldConfig
-from trajpilot_core.engine.sizes import feature_shape
+from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
+from trajpilot_core.engine.sizes import CorpusSizes, feature_shape
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import WorldError
 from trajpilot_core.stages import features, ingest
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from trajpilot_core.simworld.world.truth import TakeTruth, World
 
 VERSION = 1
+FEATURE_COPIES, SEGMENT = 11, 10_000
+"""Of the features that a map makes: copies at the peak, and bytes of a segment's ids, times and truth. Measured: 10.6,
+and 9,600 with 64 frames (docs/decisions/needs.md)."""
 WORLD_FILE = "world.json"
 Spans = tuple[NDArray[np.float64], NDArray[np.float64]]
 """(S,) starts and (S,) ends of segments, seconds."""
@@ -104,6 +108,15 @@ def map_digest() -> str:
     from trajpilot_core.simworld import latents
 
     return fingerprint({"version": latents.VERSION, "map": LatentMapConfig().content()})
+
+
+def feature_needs(sizes: CorpusSizes, cfg: FeatureConfig, machine: NeedsMachine) -> Needs:
+    """State what encoding the frames needs; of a world by latents, whose features are mapped, no encoder and no GPU."""
+    if sizes.data_root is None or world_of(sizes.data_root).entry != "latents":
+        return features.needs(sizes, cfg, machine)
+    width, tokens = feature_shape(cfg)
+    vectors = 2 * sizes.segments * width * tokens
+    return Needs(Need(features.TORCH + FEATURE_COPIES * vectors + SEGMENT * sizes.segments), disk=Need(vectors))
 
 
 class FeatureMaker(NamedTuple):
@@ -215,6 +228,6 @@ FEATURES = Stage(
     version=VERSION,
     summary="encode frames that a still head sees in a simulated world, or map its latents",
     sources=feature_sources,
-    needs=features.needs,
+    needs=feature_needs,
     uses_gpu=True,
 )

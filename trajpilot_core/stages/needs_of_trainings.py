@@ -10,6 +10,7 @@ from schemas.observation import DOF, MOTIONS
 from schemas.training import AlignmentConfig, PredictorConfig, ScorerConfig, TrainConfig
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
+from trajpilot_core.training.scorer_plus_tables import FITTED, KEPT, Tables, step_bytes, table_bytes
 
 FLOAT, HALF, LONG, DOUBLE = 4, 2, 8, 8
 """Bytes of a number."""
@@ -255,9 +256,9 @@ def scorer_needs(sizes: CorpusSizes, cfg: ScorerConfig, machine: NeedsMachine) -
         "scorer.train.batch": autocast(scorer_step(sizes, cfg, min(train, cfg.train.batch)), cfg.train, machine),
     }
     if cfg.plus is not None:
-        tensors += n_chains(sizes.config.alignment) * statistics_bytes(sizes)
-        step = plus_step(sizes, min(train, cfg.plus.train.batch))
-        phases["scorer.plus=null"] = max(likeness_bytes(sizes), step)
+        tensors += n_chains(sizes.config.alignment) * plus_tables(sizes, KEPT)
+        step = step_bytes(sizes.labels, sizes.takes, min(train, cfg.plus.train.batch), sizes.longest)
+        phases["scorer.plus=null"] = max(plus_tables(sizes, FITTED), step)
     lower = max(phases, key=lambda name: phases[name])
     models = (2 + len(cfg.ablations)) * len(sizes.config.alignment.seeds) * FLOAT * scorer_parameters(sizes, cfg)
     peak = tensors + phases[lower]
@@ -341,9 +342,9 @@ def scorer_parameters(sizes: CorpusSizes, cfg: ScorerConfig) -> int:
     return width * read + cfg.layers * (12 * width * width + 13 * width) + 2 * (2 * sizes.feature_width + 2 * text)
 
 
-def statistics_bytes(sizes: CorpusSizes) -> int:
-    """Return what Scorer+ keeps of one chain: two tables of labels by labels, two of takes by labels."""
-    return FLOAT * (2 * sizes.labels**2 + 2 * sizes.takes * sizes.labels)
+def plus_tables(sizes: CorpusSizes, tables: Tables) -> int:
+    """Return the bytes of tables of Scorer+ of one chain."""
+    return table_bytes(tables, sizes.labels, sizes.takes)
 
 
 def effects_bytes(sizes: CorpusSizes) -> int:
@@ -351,16 +352,6 @@ def effects_bytes(sizes: CorpusSizes) -> int:
     width = sizes.feature_width + MOTIONS * DOF
     segments = sizes.segments * sizes.windows.get("train", 0) // max(1, sizes.all_windows)
     return EFFECTS * segments * width + 8 * DOUBLE * width**2
-
-
-def likeness_bytes(sizes: CorpusSizes) -> int:
-    """Return what making the statistics of one chain of its effects takes: six tables of labels by labels."""
-    return 6 * FLOAT * sizes.labels**2
-
-
-def plus_step(sizes: CorpusSizes, batch: int) -> int:
-    """Return what a training step of Scorer+ takes: twelve tables of labels by labels, and its chain of roles."""
-    return 12 * FLOAT * sizes.labels**2 + 30 * FLOAT * batch * sizes.longest * sizes.labels
 
 
 def query_disk(sizes: CorpusSizes, cfg: ScorerConfig) -> int:
@@ -373,8 +364,3 @@ def query_disk(sizes: CorpusSizes, cfg: ScorerConfig) -> int:
     if cfg.plus is not None:
         each += 2 * 3 * sizes.longest * text + 4 * sizes.labels + FLOAT * sizes.takes + 2 * LONG * sizes.longest
     return (train + dev) * each + dev * 2 * FLOAT * len(cfg.temperatures)
-
-
-def plus_answers(sizes: CorpusSizes) -> int:
-    """Return what Scorer+ makes of its statistics to answer, and what it needs meanwhile: eight tables of V x V."""
-    return 8 * FLOAT * sizes.labels**2 + 3 * FLOAT * sizes.takes * sizes.labels

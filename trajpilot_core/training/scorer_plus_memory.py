@@ -1,7 +1,6 @@
-"""What Scorer+ holds in memory: it weighs every label against every other, so its tables grow with the square of V.
+"""Whether a device has the memory for Scorer+, asked before anything is made for it.
 
-Shapes: V labels, T takes that a chain was fitted on, B queries of a batch, H steps. Counted on a CPU at 3,000 and 5,000
-labels; nothing else of the pipeline has a V x V table (docs/decisions/scorer-plus.md).
+Shapes: V labels, T takes that a chain was fitted on, B queries of a batch, H steps.
 """
 
 from schemas.training import ScorerPlusConfig
@@ -10,11 +9,7 @@ from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.engine.capacity import usable_memory
 from trajpilot_core.errors import InputError
 from trajpilot_core.memory import free_bytes
-
-HELD, FITTED, LEARNED = 2, 6, 5
-"""Tables of V x V float32: kept of each chain; while one is fitted, in addition; in a step of the training."""
-STATES = 36
-"""Copies of (H, V, B) float32 that a step keeps for its gradients."""
+from trajpilot_core.training.scorer_plus_tables import FITTED, KEPT, step_bytes, table_bytes
 
 
 def plus_bytes(labels: int, takes: int, chains: int, queries: int = 0, horizon: int = 0) -> int:
@@ -22,14 +17,13 @@ def plus_bytes(labels: int, takes: int, chains: int, queries: int = 0, horizon: 
 
     Args:
         labels: V.
-        takes: T, most of a chain; tables of takes and labels stand next to those of labels.
+        takes: T, most of a chain.
         chains: whose statistics are held.
         queries: B of a step of the training; 0: nothing is trained.
         horizon: H.
     """
-    table = 4 * labels * (labels + takes)
-    step = LEARNED * table + STATES * 4 * horizon * labels * queries if queries else 0
-    return HELD * chains * table + max(FITTED * table, step)
+    step = step_bytes(labels, takes, queries, horizon) if queries else 0
+    return chains * table_bytes(KEPT, labels, takes) + max(table_bytes(FITTED, labels, takes), step)
 
 
 def require_memory_for_training(data: PlanningData, config: ScorerPlusConfig, device: str) -> None:

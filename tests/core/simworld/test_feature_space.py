@@ -1,5 +1,7 @@
 """A simulated world that enters by frames gives what the one with video gives, without the files."""
 
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,12 +9,16 @@ import pytest
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
-from schemas.config import FeatureConfig, IngestConfig, TrajectoryConfig
+from schemas.config import FeatureConfig, IngestConfig, PipelineConfig, RunOptions, TrajectoryConfig
 from schemas.world import WorldConfig, tiny_world
 from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.corpora.registry import spec_of
+from trajpilot_core.engine.execution import admission
+from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.needs import MB, NeedsMachine
+from trajpilot_core.engine.sizes import paper_sizes
 from trajpilot_core.engine.stage import no_progress
-from trajpilot_core.errors import WorldError
+from trajpilot_core.errors import InputError, WorldError
 from trajpilot_core.simworld.feature_space import (
     by_take,
     describe_world,
@@ -23,8 +29,8 @@ from trajpilot_core.simworld.feature_space import (
 )
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.write import write_world
-from trajpilot_core.stages import FEATURE_SPACE_STAGES
-from trajpilot_core.stages.feature_space import FEATURES, feature_sources, motions_table, world_of
+from trajpilot_core.stages import FEATURE_SPACE_STAGES, features
+from trajpilot_core.stages.feature_space import FEATURES, TABLES, feature_sources, motions_table, world_of
 
 INGEST = IngestConfig(video="full", central_share=0.6, dev_min=1)
 
@@ -104,6 +110,37 @@ def test_the_key_of_the_features_knows_the_look_and_not_the_motion(tmp_path: Pat
 
     assert facts("a", kappa=3.0) == facts("b", kappa=0.0, style=0.0)
     assert facts("c", label_appearance=0.0) != facts("a", kappa=3.0)
+
+
+def test_features_by_latents_need_no_encoder_and_frames_do(tmp_path: Path) -> None:
+    """Planted: a corpus whose place is not known, of which the encoder's memory is stated."""
+    cfg, needs = FeatureConfig(), FEATURES.needs
+    assert needs is not None
+    sizes, gpu = paper_sizes(PipelineConfig()), NeedsMachine("cuda", 2)
+    encoding = features.needs(sizes, cfg, gpu)
+    stated = {}
+    for entry in ("frames", "latents"):
+        describe_world(clean(entry=entry), tmp_path / entry)
+        stated[entry] = needs(replace(sizes, data_root=str(tmp_path / entry)), cfg, gpu)
+    assert stated["frames"] == encoding == needs(sizes, cfg, gpu)
+    assert encoding.device.bytes > 0 == stated["latents"].device.bytes
+    on_cpu = needs(replace(sizes, data_root=str(tmp_path / "latents")), cfg, NeedsMachine("cpu", 2))
+    assert on_cpu == stated["latents"]
+    assert on_cpu.host.bytes < features.needs(sizes, cfg, NeedsMachine("cpu", 2)).host.bytes
+
+
+def test_a_stage_that_begins_knows_where_its_corpus_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By latents the features begin on a machine that has no room for an encoder; planted: by frames they do not."""
+    cfg = PipelineConfig().replace(features=FeatureConfig(model="tiny", n_frames=4, size_px=64))
+    monkeypatch.setattr(features, "TORCH", 0)
+    monkeypatch.setattr(admission, "free_memory", lambda: 20 * MB)
+    for entry in ("latents", "frames"):
+        describe_world(clean(entry=entry), tmp_path / entry)
+        run = RunOptions(root=str(tmp_path / f"root {entry}"), data_root=str(tmp_path / entry), device="cpu", workers=1)
+        execute(TABLES, cfg, run.replace(ignore_needs=True), FEATURE_SPACE_STAGES)
+        room = nullcontext() if entry == "latents" else pytest.raises(InputError, match="features cannot begin here")
+        with room:
+            execute(FEATURES, cfg, run, FEATURE_SPACE_STAGES)
 
 
 def test_motions_have_one_row_per_segment() -> None:

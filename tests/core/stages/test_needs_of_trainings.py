@@ -23,6 +23,8 @@ from trajpilot_core.retrieval import candidates
 from trajpilot_core.stages import needs_of_trainings as stated
 from trajpilot_core.training import dev_scores, scorer_queries
 from trajpilot_core.training.losses import prediction_loss
+from trajpilot_core.training.scorer_plus_memory import plus_bytes
+from trajpilot_core.training.scorer_plus_tables import step_bytes
 
 CONFIG = PipelineConfig()
 SIZES = replace(paper_sizes(CONFIG), labels=300, feature_width=64, text_width=48)
@@ -59,6 +61,23 @@ def test_constants_and_counts_are_those_of_the_modules_that_compute() -> None:
         assert stated.n_chains(AlignmentConfig(folds=folds)) == len(found)
         variants = sum(len(chains.variants_of(chain)) for chain in found)
         assert variants == stated.FINAL_VARIANTS + stated.FOLD_VARIANTS * (len(found) - 1)
+
+
+def test_the_scorer_states_for_scorer_plus_what_it_refuses_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a step of the training that is counted otherwise in one of the two."""
+    sizes, cfg, machine = replace(SIZES, labels=60_000), ScorerConfig(), NeedsMachine("cuda", 1)
+    assert cfg.plus is not None
+    train, _ = stated.query_counts(sizes, cfg)
+    others = stated.planning_tensors(sizes) + stated.view_bytes(sizes) + stated.query_latents(sizes, train)
+    chains_held = stated.n_chains(sizes.config.alignment)
+    refused = plus_bytes(sizes.labels, sizes.takes, chains_held, cfg.plus.train.batch, sizes.longest)
+
+    def of_plus() -> int:
+        return stated.scorer_needs(sizes, cfg, machine).device.bytes - stated.GPU_PROCESS - others
+
+    assert of_plus() == refused
+    monkeypatch.setattr(stated, "step_bytes", lambda *sizes: 2 * step_bytes(*sizes))
+    assert of_plus() > refused
 
 
 def test_the_disk_of_the_scorers_queries_is_what_the_scorer_itself_will_ask_for() -> None:

@@ -5,6 +5,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -50,7 +51,7 @@ def admitted(work: KeyedStage, folder: Folder, config: PipelineConfig, run: RunO
     stated = stage.needs
     if stated is None or run.ignore_needs:
         return run
-    sizes = sizes_of(folder, work.resolved.inputs.entries, config)
+    sizes = replace(sizes_of(folder, work.resolved.inputs.entries, config), data_root=run.data_root)
     device = resolve_device(run.device) if stage.on_gpu(own) else "cpu"
 
     def with_workers(workers: int) -> Needs:
