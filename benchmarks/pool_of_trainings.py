@@ -22,6 +22,8 @@ from fan_out import BIN, CHECKOUT, ask, digests, environment, server, until, wai
 
 DEPLOYMENTS = {"predictor/predictor": "predictor", "predictor-group/predictor-group": "predictor_group"}
 
+LEAST_KILL_S = 30.0
+
 
 def replace_flows(url: str) -> None:
     """Let the two deployments of the stage run the stand-in."""
@@ -62,6 +64,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--kill", action="store_true")
     asked = parser.parse_args()
+    if asked.kill and asked.seconds < LEAST_KILL_S:
+        parser.error(f"--kill needs trainings of {LEAST_KILL_S:.0f} s: shorter ones end before the table shows them")
     folder = asked.folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "data").mkdir(parents=True)
