@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 import torch
 from rows_fixture import make_rows, predicted
+from trajpilot_core.studies.claims.verdicts.aims import PLUS, RIVALS
 
 from schemas.arrow import arrow_schema
 from schemas.results import Prediction
@@ -22,7 +23,6 @@ from trajpilot_core.report.figures.gains import AVERAGE
 from trajpilot_core.report.figures.headroom import POOL_STYLES
 from trajpilot_core.report.tables.ceilings import INFORMATION
 from trajpilot_core.studies.claims.pages.scorer import COMPARED
-from trajpilot_core.studies.claims.verdicts.aims import PLUS, RIVALS
 from trajpilot_core.training.convergence import FLOORS
 
 torch.set_num_threads(1)

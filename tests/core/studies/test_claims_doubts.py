@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from claims_fixture import CFG, Planted, evidence_of
+from trajpilot_core.studies.claims.verdicts.aims import judge_aims
 
 from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, NO_SCENE, NO_STYLE
 from trajpilot_core.studies.claims.evidence import statistics
@@ -15,7 +16,6 @@ from trajpilot_core.studies.claims.evidence.statistics import Equivalence, Sums,
 from trajpilot_core.studies.claims.evidence.tables import KINDS, Evidence, SeedScores
 from trajpilot_core.studies.claims.pages.judged import BROKEN, equivalence_table, statements_table, summary_table
 from trajpilot_core.studies.claims.pages.scorer import inputs_table
-from trajpilot_core.studies.claims.verdicts.aims import judge_aims
 from trajpilot_core.studies.claims.verdicts.attribution import attribution_text, lead, sources
 from trajpilot_core.studies.claims.verdicts.entries import compare_entries
 from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, Statement

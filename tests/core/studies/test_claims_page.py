@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from checkout import CHECKOUT
 from claims_fixture import CFG, INFORMED, Planted, evidence_of, small_tables, with_sweep, write_all
+from trajpilot_core.studies.claims.verdicts.aims import judge_aims
 
 from schemas.claims import BASE, FEATURE_SPACE, ClaimsRun
 from schemas.results import GateRow, LeakCheck, ScorerStudy
@@ -16,7 +17,6 @@ from trajpilot_core.studies.claims.evidence.tables import FILES, RUN_FILE, Origi
 from trajpilot_core.studies.claims.pages.page import FOLDER, RAW, render
 from trajpilot_core.studies.claims.pages.scorer import identity_text, queries_text
 from trajpilot_core.studies.claims.pages.worlds import entry_tables
-from trajpilot_core.studies.claims.verdicts.aims import judge_aims
 from trajpilot_core.studies.claims.verdicts.attribution import attribution_text, lead, sources
 from trajpilot_core.studies.claims.verdicts.entries import compare_entries, pairs
 from trajpilot_core.studies.claims.worlds.plan import make

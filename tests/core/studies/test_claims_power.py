@@ -8,6 +8,8 @@ from typing import get_args
 import numpy as np
 import pytest
 from claims_fixture import AMONG_FIVE, CFG, INFORMED, Planted, evidence_of
+from trajpilot_core.studies.claims.verdicts.aims import judge_aims
+from trajpilot_core.studies.claims.verdicts.reference import against_reference
 
 from schemas.claims import BASE, FEATURE_SPACE, LIMITS, NO_INFORMATION
 from schemas.results import Ceiling
@@ -20,10 +22,8 @@ from trajpilot_core.studies.claims.evidence.tables import METRICS, Evidence, Ori
 from trajpilot_core.studies.claims.pages.ceilings import ceiling_bounds
 from trajpilot_core.studies.claims.pages.judged import controls_table, summary_table
 from trajpilot_core.studies.claims.pages.power import leak_table, leak_text, reference_table, shares_table, words_table
-from trajpilot_core.studies.claims.verdicts.aims import judge_aims
 from trajpilot_core.studies.claims.verdicts.judge import Judged, JudgedStatement, judge_claims
 from trajpilot_core.studies.claims.verdicts.leak_power import leaked_windows, smallest_leak
-from trajpilot_core.studies.claims.verdicts.reference import against_reference
 from trajpilot_core.studies.claims.verdicts.words import EXACT, MEANINGS, ORDER, ExactWord, Verdict
 
 QUIET = {"noise": 1.0, "n_takes": 12, "widening": 0.0}

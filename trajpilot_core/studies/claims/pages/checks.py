@@ -21,7 +21,7 @@ SEVERITY = {"fails": 0, "not run": 1, "holds": 2}
 
 def planned_origins(cfg: ClaimsConfig) -> list[Origin]:
     """Return the worlds and seeds that are scored on every row."""
-    return [Origin(world, seed) for world in full_worlds(cfg) for seed in world_seeds(cfg, world)]
+    return [Origin(world, seed) for world in full_worlds() for seed in world_seeds(cfg, world)]
 
 
 def named(origins: list[Origin]) -> str:
