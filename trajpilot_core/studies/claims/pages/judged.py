@@ -72,8 +72,9 @@ def shares_text(row: Judged, evidence: Evidence, cfg: ClaimsConfig) -> str:
 
 
 def not_built_text(judged: tuple[Judged, ...]) -> str:
-    """Name the claims of the paper that nothing here can judge, and why."""
-    return "; ".join(f"{row.claim.text} ({row.claim.not_built})" for row in judged if not row.findings)
+    """Count the claims of the paper that nothing here can judge; the page of everything says why."""
+    n = sum(not row.findings for row in judged)
+    return f"{n} of the paper's {len(judged)} claims are not judged: they need parts that are not built, or pixels."
 
 
 def _exact_figure(finding: JudgedStatement) -> str:

@@ -90,13 +90,13 @@ def texts_of(
         f"{tables['power'][1][1].note}.",
         f"{checks.leaks_verdict(evidence, cfg)}.",
         f"Trainings: {tables['trainings'][1][0].note}",
-        f"The same takes by video, by frames and by latents: {worlds.entries_text(found.entries)}",
-        f"Scorer+ above HMM (with and without motion) and Endpoint-Traj + Viterbi: {summary.plus_text(found.plus)}.",
+        f"Orders of rows on the same takes: {worlds.entries_text(found.entries)}",
+        f"Scorer+ above HMMs and Endpoint-Traj + Viterbi: {summary.plus_text(found.plus)}.",
     )
     return {
         "claims.md": {
             "verdicts": judged.summary_table(found.claims, evidence, cfg).markdown(is_titled=False),
-            "not built": f"Not judged here: {judged.not_built_text(found.claims)}.",
+            "not built": judged.not_built_text(found.claims),
             "square": power.square_table(found.square, cfg).markdown(is_titled=False),
             "checks": _bullets(lines),
             "facts": _bullets(run.facts(evidence, cfg)),

@@ -96,8 +96,7 @@ def leak_text(leaks: Mapping[str, float | None]) -> str:
         return f"Power of the check against the ceilings: {NOTHING}"
     (least, first), (most, last) = min(found), max(found)
     ends = f"{number(100 * least, 0)} % ({name(first)}) to {number(100 * most, 0)} % ({name(last)})"
-    what = "the smallest share of test windows whose answers, replaced by the truth, turn it red in M@1"
-    return f"Power of the check against the ceilings in {BASE}: {what} is {ends}, by row"
+    return f"Smallest leak of the truth into test windows of {BASE} that the check would find: {ends}, by row"
 
 
 def compared_cells(one: Compared) -> tuple[Cell, ...]:

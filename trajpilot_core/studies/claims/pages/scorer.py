@@ -31,7 +31,6 @@ COMPARED = (
     "pool_mean",
     "top1",
     "scorer",
-    "retrieval_attention",
     "scorer_plus",
 )
 """Rows of the page's last table, from what needs least to what needs most."""

@@ -11,6 +11,7 @@ from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
 from trajpilot_core.studies.claims.verdicts.doubts import share_text
 from trajpilot_core.studies.claims.verdicts.families import Answered, Compared, stays_main
 from trajpilot_core.studies.claims.verdicts.judge import Judged
+from trajpilot_core.studies.claims.verdicts.words import Verdict
 
 BLOCK = "evidence"
 MARK = f"<!-- computed: {BLOCK} -->"
@@ -58,7 +59,7 @@ def readme_text(
     return wrapped(" ".join(sentences))
 
 
-def counted(words: Counter[str]) -> str:
+def counted(words: Counter[Verdict]) -> str:
     """Return how often each word occurs."""
     return ", ".join(f"{n} {word}" for word, n in words.most_common()) or "none was run"
 

@@ -20,6 +20,7 @@ from trajpilot_core.studies.claims.evidence.readings import (
     takes,
     takes_of,
 )
+from trajpilot_core.studies.claims.evidence.statistics import Estimate
 from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
 from trajpilot_core.studies.claims.verdicts.entries import EntryOrders
 
@@ -112,9 +113,9 @@ def entry_tables(evidence: Evidence, compared: Sequence[EntryOrders], cfg: Claim
         row: [reading(evidence, world, row, None, "m1", cfg) for world in ENTRIES]
         for row in in_order(set().union(*(rows_of(evidence, world) for world in ENTRIES)))
     }
-    values = [[each[at].value for each in figures.values() if (each[at])] for at in range(len(ENTRIES))]
+    values = [[one.value for each in figures.values() if (one := each[at])] for at in range(len(ENTRIES))]
     lines = tuple(
-        (name(row), *(cell for at, one in enumerate(each) for cell in (rate(one), _place(one, values[at]))))
+        (name(row), *(cell for one, of_entry in zip(each, values, strict=True) for cell in _placed(one, of_entry)))
         for row, each in figures.items()
     )
     header = ("row", *(part for world in ENTRIES for part in (f"{world}, %", "place")))
@@ -135,18 +136,17 @@ def entry_tables(evidence: Evidence, compared: Sequence[EntryOrders], cfg: Claim
     )
 
 
-def _place(one: object, values: Sequence[float]) -> str:
-    """Return the place of a row among those of its entry."""
-    value = getattr(one, "value", None)
-    return "" if value is None else str(1 + sum(other > value for other in values))
+def _placed(one: Estimate | None, values: Sequence[float]) -> tuple[Cell, Cell]:
+    """Return the level of a row, and its place among those of its entry."""
+    return rate(one), "" if one is None else str(1 + sum(other > one.value for other in values))
 
 
 def entries_text(compared: Sequence[EntryOrders]) -> str:
     """Say how alike the orders are: pixels of a video show motion, the other entries do not."""
     parts = [
-        f"{' and '.join(orders.worlds)}: Kendall's tau {number(orders.tau, 2)}, "
-        f"{sum(pair.is_shown() for pair in orders.opposite)} pairs in opposite order beyond chance"
+        f"{' and '.join(world.removeprefix('by_') for world in orders.worlds)} {number(orders.tau, 2)} "
+        f"({sum(pair.is_shown() for pair in orders.opposite)} pairs opposite beyond chance)"
         for orders in compared
         if orders.tau is not None
     ]
-    return f"{'; '.join(parts) or 'Not run'}. Orders may differ: pixels of a video show motion."
+    return f"Kendall's tau {', '.join(parts) or 'not run'}. Only video shows motion in its pixels."

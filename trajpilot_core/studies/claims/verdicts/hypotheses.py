@@ -126,15 +126,14 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "scorer_endpoint",
-        "The Scorer is above Endpoint-Traj (may fail: retrieval knows nothing of the middle beyond the endpoints)",
+        "The Scorer is above Endpoint-Traj",
         (Statement("claim", "Scorer − Endpoint-Traj > 0", "mean", BASE, "scorer", "endpoint_traj"),),
         no_control="no world takes away all that the Scorer may be ahead by: without information in motion it still "
         "reads the candidates' labels",
     ),
     Claim(
         "retrieval",
-        "Retrieved trajectories add to a plan although the motion of the query's own ends is known (a learned reader "
-        "of retrieved windows; about zero is expected of one that has converged)",
+        "Retrieved trajectories add to a plan even where the motion of the query's own ends is known",
         (
             Statement("claim", "both motions − query's motion > 0", "mean", BASE, BOTH, QUERY_MOTION),
             _equal(BOTH, QUERY_MOTION, NO_MOTION + "retrieved motion changes nothing"),
