@@ -59,12 +59,11 @@ def contrast(
         if any(not np.array_equal(scores.counts[row], scores.counts[name]) for name in asked):
             unequal.append(seed)
             continue
-        column, sums = METRICS.index(metric), resampled_rows(scores, world, seed, metric, cfg)
-        counts = resampled_rows(scores, world, seed, None, cfg)[row]
-        own = scores.rows[row][..., column]
-        less = 0.0 if reference is None else scores.rows[reference][..., column]
-        found[seed] = Sums(own - less, scores.counts[row])
-        drawn[seed] = (sums[row] - (0.0 if reference is None else sums[reference]), counts)
+        column, (sums, counts) = METRICS.index(metric), resampled_rows(scores, world, seed, metric, cfg)
+        own, drawn_own = scores.rows[row][..., column], sums[row]
+        if reference is not None:
+            own, drawn_own = own - scores.rows[reference][..., column], drawn_own - sums[reference]
+        found[seed], drawn[seed] = Sums(own, scores.counts[row]), (drawn_own, counts[row])
     gap = _gap(evidence, world, asked, {*found, *unequal}, cfg)
     if unequal:
         where = f"{world}, seed {', '.join(map(str, unequal))}"
@@ -74,18 +73,17 @@ def contrast(
 
 @lru_cache(maxsize=RESAMPLED_KEPT)
 def resampled_rows(
-    scores: SeedScores, world: str, seed: int, metric: str | None, cfg: ClaimsConfig
-) -> Mapping[str, Array]:
-    """Return row -> (B, H) sums of a metric (None: windows) in every resample, of all rows of a world and seed at once.
+    scores: SeedScores, world: str, seed: int, metric: str, cfg: ClaimsConfig
+) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
+    """Return row -> (B, H) sums of a metric, and row -> (B, H) windows, in every resample of one world and seed.
 
-    A difference of two rows is the difference of these: nothing is resampled twice.
+    All rows at once; a difference of two rows is the difference of these, so that nothing is resampled twice.
     """
-    distinct = {id(scores.counts[row]): scores.counts[row] for row in sorted(scores.rows)}
-    if metric is not None:
-        distinct = {id(scores.rows[row]): scores.rows[row][..., METRICS.index(metric)] for row in sorted(scores.rows)}
-    drawn_BRH = resample(world, seed, np.stack(list(distinct.values()), axis=1), cfg)
-    place = {key: np.ascontiguousarray(drawn_BRH[:, at]) for at, key in enumerate(distinct)}
-    return {row: place[id(scores.counts[row] if metric is None else scores.rows[row])] for row in scores.rows}
+    rows, windows = sorted(scores.rows), {id(scores.counts[row]): scores.counts[row] for row in sorted(scores.rows)}
+    values = [*(scores.rows[row][..., METRICS.index(metric)] for row in rows), *windows.values()]
+    drawn = [np.ascontiguousarray(part) for part in np.moveaxis(resample(world, seed, np.stack(values, 1), cfg), 1, 0)]
+    counts = dict(zip(windows, drawn[len(rows) :], strict=True))
+    return dict(zip(rows, drawn, strict=False)), {row: counts[id(scores.counts[row])] for row in rows}
 
 
 def _gap(evidence: Evidence, world: str, asked: list[str], found: set[int], cfg: ClaimsConfig) -> str:
