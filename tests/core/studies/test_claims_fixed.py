@@ -18,7 +18,7 @@ from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, Claim
 from trajpilot_core.studies.claims.worlds import collect
 from trajpilot_core.studies.claims.worlds.collect import digest_of, require_fixed
 
-STATEMENTS = "8cb339afe50a78ad7ca05739f4be2ce6102a56d3c4900ada35cec1945f4490d2"
+STATEMENTS = "c0fa574da4e6339d506dd106e6eaaa89049535df2936d7a8baa9458e5d676347"
 """Digest of `hypotheses.CLAIMS`: what is claimed, with its worlds, rows, signs and kinds."""
 
 

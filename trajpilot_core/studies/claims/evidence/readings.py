@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from schemas.claims import ClaimsConfig
-from trajpilot_core.methods import METHODS, in_order, with_role
+from trajpilot_core.methods import in_order, with_role
 from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.report.tables.table import NOTHING, Cell, Value, number
 from trajpilot_core.studies.claims.evidence.contrasts import contrast
@@ -25,8 +25,6 @@ def name(row: str) -> str:
     """Return the printed name of a row or of the ceiling of one; its id where no such row is declared."""
     if row.startswith(CEILING):
         return f"ceiling of {name(row.removeprefix(CEILING))}"
-    if row not in {one.id for one in METHODS}:
-        return row
     return EXTRA_NAMES.get(row, row_name(row))
 
 

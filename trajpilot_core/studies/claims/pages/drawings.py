@@ -9,7 +9,7 @@ from markupsafe import Markup
 from schemas.claims import BASE, CURVE_ROWS, ClaimsConfig, sweep_worlds
 from trajpilot_core.evaluation.paper_claims import model_of
 from trajpilot_core.methods import with_role
-from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart, whisker_chart
+from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
 from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, keys_of
 from trajpilot_core.report.drawing.row_styles import mark_of
 from trajpilot_core.report.drawing.style import style
@@ -17,7 +17,6 @@ from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.studies.claims.evidence.readings import (
     METRIC_NAMES,
     SHOWN_METRICS,
-    horizons,
     name,
     per_horizon,
     reading,
@@ -25,7 +24,6 @@ from trajpilot_core.studies.claims.evidence.readings import (
 from trajpilot_core.studies.claims.evidence.statistics import Estimate
 from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
 from trajpilot_core.studies.claims.pages.worlds import BOUNDS, of_curve, sizes_of
-from trajpilot_core.studies.claims.verdicts.judge import Judged
 
 SEED_STYLES = ("scorer", "endpoint_traj", "oracle")
 """Line styles of the seeds."""
@@ -38,7 +36,6 @@ class Drawing(NamedTuple):
     section: str
     axes: Axes
     series: tuple[Series, ...]
-    has_whiskers: bool = False
 
     def chart(self) -> Chart:
         """Return the chart for the HTML page."""
@@ -46,7 +43,7 @@ class Drawing(NamedTuple):
 
     def svg(self) -> Markup:
         """Return the drawing alone."""
-        return (whisker_chart if self.has_whiskers else line_chart)(self.axes, self.series)
+        return line_chart(self.axes, self.series)
 
 
 def picture(drawings: Sequence[Drawing]) -> bytes:
@@ -55,28 +52,14 @@ def picture(drawings: Sequence[Drawing]) -> bytes:
     return sheet(panels, keys_of(drawings[0].series), style(), 2)
 
 
-def all_drawings(evidence: Evidence, judged: tuple[Judged, ...], cfg: ClaimsConfig) -> list[Drawing]:
+def all_drawings(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     """Draw everything, section by section."""
     return [
-        differences(judged, cfg),
         *rows_over_horizons(evidence, cfg),
         *sweep(evidence, cfg),
         *training_takes(evidence, cfg),
-        *gate(evidence, cfg),
         *curves(evidence),
     ]
-
-
-def differences(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> Drawing:
-    """Draw the differences to No-Traj of the claims in the world `base`, per horizon."""
-    series = tuple(
-        _over_horizons(finding.statement.row, {part.name: part.figure for part in finding.parts}, cfg)
-        for row in judged
-        for finding in row.findings
-        if finding.statement.role == "claim" and finding.statement.reference == "no_traj"
-        if finding.parts and finding.statement.kind != "slope"
-    )
-    return Drawing("claims", Axes("M@1 minus No-Traj", STEPS, "points of M@1", _ticks(cfg)), series, True)
 
 
 def rows_over_horizons(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
@@ -122,22 +105,6 @@ def _over_worlds(
     )
 
 
-def gate(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
-    """Draw the open rate and the gain on opened windows over H, a line per seed."""
-    rows = [(at.seed, row) for at, row in evidence.gate if at.world == BASE and row.horizon is not None]
-    return [
-        Drawing(
-            "scorer",
-            Axes(title, STEPS, label, _ticks(cfg)),
-            _line_per_seed([(seed, row.horizon or 0, getattr(row, column)) for seed, row in rows]),
-        )
-        for column, title, label in (
-            ("open_rate", "Open rate of the gate", "open, %"),
-            ("gain_opened", "Gain on opened windows", "points of M@1"),
-        )
-    ]
-
-
 def _line_per_seed(points: Sequence[tuple[int, float, float]], mark: str = "circle") -> tuple[Series, ...]:
     """Return a line for every seed of (seed, x, y)."""
     return tuple(
@@ -163,13 +130,6 @@ def curves(evidence: Evidence) -> list[Drawing]:
         axes = Axes(f"{name(model_of(model))}: dev {chosen}", "epoch", f"dev {chosen}, %", ticks)
         found.append(Drawing("trainings", axes, series))
     return found
-
-
-def _over_horizons(row: str, figures: Mapping[str, Estimate], cfg: ClaimsConfig) -> Series:
-    """Return one row's differences as points with whiskers."""
-    pairs = zip(cfg.horizons, horizons(cfg), strict=True)
-    points = tuple(_point(h, figures[heading]) for h, heading in pairs if heading in figures)
-    return Series(name(row), row, points, mark_of(row))
 
 
 def _lines(read: Mapping[str, Iterable[tuple[float, Estimate | None]]]) -> tuple[Series, ...]:

@@ -63,7 +63,7 @@ def render(docs: Path, cfg: ClaimsConfig | None = None) -> dict[str, bytes]:
         scorer.scorer_tables(evidence, cfg),
     )
     facts, tables = run.facts(evidence, cfg), tables_of(evidence, found, cfg)
-    charts = drawings.all_drawings(evidence, found.claims, cfg)
+    charts = drawings.all_drawings(evidence, cfg)
     sections = [
         Section(id_, title, held, tuple(drawing.chart() for drawing in charts if drawing.section == id_))
         for id_, (title, held) in tables.items()
