@@ -56,13 +56,13 @@ def test_claims_and_statements_are_those_that_were_fixed() -> None:
 
 def test_nothing_is_computed_before_it_is_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fixed, "RUN_DIGEST", None)
-    with pytest.raises(InputError, match=r"not fixed yet \(RUN_DIGEST in schemas/claims.py is None") as refused:
+    with pytest.raises(InputError, match=r"not fixed yet: RUN_DIGEST in schemas/claims\.py is None") as refused:
         require_fixed(ClaimsConfig(), claims())
     assert digest_of(ClaimsConfig(), claims()) in str(refused.value)
 
 
 def test_a_setting_that_is_changed_after_it_was_fixed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted faults: another epoch, another margin, another world."""
+    """The planted faults: another epoch, another margin, another world, another rule."""
     monkeypatch.setattr(fixed, "RUN_DIGEST", digest_of(ClaimsConfig(), claims()))
     require_fixed(ClaimsConfig(), claims())
     for cfg, recipe in (
@@ -72,6 +72,9 @@ def test_a_setting_that_is_changed_after_it_was_fixed_is_refused(monkeypatch: py
     ):
         with pytest.raises(InputError, match="not those that were fixed on 20"):
             require_fixed(cfg, recipe)
+    monkeypatch.setattr(collect, "RULES", (LIMITS.replace(oracle_share=0.2), *collect.RULES[1:]))
+    with pytest.raises(InputError, match="not those that were fixed on 20"):
+        require_fixed(ClaimsConfig(), claims())
 
 
 def test_a_setting_that_came_later_is_left_out_of_the_digest_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

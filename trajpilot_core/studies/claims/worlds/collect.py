@@ -10,9 +10,11 @@ import pyarrow as pa
 
 from schemas import claims as fixed
 from schemas.artifacts import RunRecord
-from schemas.base import fingerprint
-from schemas.claims import ClaimsConfig, ClaimScore, ClaimsJob, ClaimsRun
+from schemas.base import Record, fingerprint
+from schemas.checks import LeakConfig, StudyConfig
+from schemas.claims import LIMITS, ClaimsConfig, ClaimScore, ClaimsJob, ClaimsRun
 from schemas.config import PipelineConfig, RunOptions
+from schemas.world import LatentMapConfig
 from trajpilot_core.engine.planning.plan import plan
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.files import Folder, open_folder
@@ -215,15 +217,21 @@ LATER: Mapping[str, tuple[str, ...]] = {}
 them out. Whoever fixes worlds and recipe anew empties this."""
 
 
+RULES: tuple[Record, ...] = (LIMITS, LeakConfig(), StudyConfig(), LatentMapConfig())
+"""What else is fixed: what withholds a verdict, bounds of the leak checks, the study of the scorer, the map of worlds
+by latents."""
+
+
 def digest_of(cfg: ClaimsConfig, recipe: PipelineConfig) -> str:
-    """Return one digest over the sizes, the worlds and what is computed in them."""
+    """Return one digest over the sizes, the worlds, what is computed in them, and the rules."""
     settings = {
         group: {name: one for name, one in value.items() if name not in LATER.get(group, ())}
         if isinstance(value, dict)
         else value
         for group, value in recipe.content().items()
     }
-    return fingerprint([cfg.content(), settings, *(world.world.content() for world in planned(cfg))])
+    worlds = [world.world.content() for world in planned(cfg)]
+    return fingerprint([cfg.content(), settings, *worlds, *(rules.content() for rules in RULES)])
 
 
 def require_fixed(cfg: ClaimsConfig, recipe: PipelineConfig) -> None:
@@ -235,9 +243,9 @@ def require_fixed(cfg: ClaimsConfig, recipe: PipelineConfig) -> None:
     here = digest_of(cfg, recipe)
     if fixed.RUN_DIGEST is None:
         raise InputError(
-            f"the settings of the claims are not fixed yet (RUN_DIGEST in schemas/claims.py is None; these have the "
-            f"digest {here}): finish the search for recipes, set FIXED_ON and RUN_DIGEST, commit, and only then "
-            "compute: no figure of these worlds may be read before"
+            "the settings of the claims are not fixed yet: RUN_DIGEST in schemas/claims.py is None. Finish the search "
+            "for recipes, set FIXED_ON to that day and RUN_DIGEST to the digest that this command prints then (now "
+            f"{here}), commit, and only then compute: no figure of these worlds may be read before"
         )
     if here != fixed.RUN_DIGEST:
         raise InputError(
