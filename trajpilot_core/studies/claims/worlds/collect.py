@@ -102,7 +102,10 @@ def published_before(cfg: ClaimsConfig, recipe: PipelineConfig, folder: Path) ->
     if not path.is_file():
         alone = [file.name for file in FILES if (folder / f"{file.name}.parquet").is_file()]
         if alone:
-            raise InputError(f"{folder} holds {', '.join(alone)} without {RUN_FILE}: nobody knows with which settings")
+            raise InputError(
+                f"{folder} holds {', '.join(alone)} without {RUN_FILE}, so that nobody knows their settings; delete "
+                "the tables, or write elsewhere (--docs)"
+            )
         return None
     run = ClaimsRun.model_validate_json(path.read_bytes())
     if run.config_digest != here:
