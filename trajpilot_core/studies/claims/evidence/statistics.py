@@ -98,7 +98,7 @@ class Equivalence:
 def world_weights(world: str, seed: int, n_takes: int, n_draws: int, bootstrap_seed: int) -> NDArray[np.uint16]:
     """Return (B, T): how often each take stands in each resample; worlds and seeds are resampled independently."""
     own = int(fingerprint({"world": world, "seed": seed, "bootstrap": bootstrap_seed})[:12], 16)
-    takes_BT = np.random.default_rng(own).integers(0, n_takes, (n_draws, n_takes))
+    takes_BT = np.random.default_rng(own).integers(0, n_takes, (n_draws, n_takes), dtype=np.uint16).astype(np.int64)
     takes_BT += n_takes * np.arange(n_draws)[:, None]
     counts: NDArray[np.int64] = np.bincount(takes_BT.ravel(), minlength=n_draws * n_takes)
     return counts.reshape(n_draws, n_takes).astype(np.uint16)
