@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deployments.recipes import claims_controls
+from deployments.recipes import claims
 from schemas.checks import GeometryConfig, LeakConfig
 from schemas.config import FeatureConfig, PipelineConfig
 from schemas.world import LatentMapConfig, WorldConfig, claims_world
@@ -108,10 +108,10 @@ def main() -> None:
     parser.add_argument("--fast", type=int, default=0, help="time a world of so many takes instead")
     asked = parser.parse_args()
     if asked.fast:
-        time_world(development_world(asked.seed, asked.fast), claims_controls())
+        time_world(development_world(asked.seed, asked.fast), claims())
         return
     print(f"map fixed on {LatentMapConfig().fixed_on}, digest {LatentMapConfig().digest()[:12]}")
-    compare(development_world(asked.seed, asked.takes), claims_controls(), asked.folder)
+    compare(development_world(asked.seed, asked.takes), claims(), asked.folder)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Flow of the deployment `claims`: the worlds of the claims with the recipes that are fixed for them."""
+"""Flow of the deployment `claims`: the worlds of the claims with the recipe that is fixed for them."""
 
 from typing import Annotated, Any, cast
 
@@ -7,8 +7,7 @@ from prefect.futures import PrefectFuture
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from pydantic import Field
 
-from deployments.recipes import claims as files_recipe
-from deployments.recipes import claims_controls
+from deployments.recipes import claims as fixed_recipe
 from flows.claims import claims_worlds
 from schemas.claims import ClaimsRun
 from schemas.config import DeviceName
@@ -30,8 +29,8 @@ def claims(
         docs: Where the pages and their tables go.
         jobs: Worlds side by side.
         device: Where the models run.
-        worlds: Worlds such as base-s0; none: all that are planned.
+        worlds: Worlds such as base-s3; none: all that are planned.
     """
     runner = cast("TaskRunner[PrefectFuture[Any]]", ThreadPoolTaskRunner(max_workers=jobs))
     side_by_side = claims_worlds.with_options(task_runner=runner)
-    return side_by_side(files_recipe(), claims_controls(), root, docs, device, worlds)
+    return side_by_side(fixed_recipe(), root, docs, device, worlds)

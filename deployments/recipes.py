@@ -38,10 +38,9 @@ def demo() -> PipelineConfig:
 
 
 def claims() -> PipelineConfig:
-    """The simulated worlds of the claims: larger than the demo, cross-fitted, the same budget for every row.
+    """The simulated worlds of the claims: cross-fitted, the same budget for every row, whatever the entry.
 
-    Fixed on 2026-11-21, before any test figure of these worlds was seen; trainings by dev takes
-    (docs/decisions/claims.md).
+    It may change until `schemas.claims.RUN_DIGEST` is set, and not any more after that (docs/decisions/claims.md).
     """
     base = demo()
     aligned = TrainConfig(epochs=40, patience=12, batch=128, lr=2e-3, weight_decay=1.0)
@@ -50,23 +49,10 @@ def claims() -> PipelineConfig:
     return base.replace(
         ingest=base.ingest.replace(central_share=0.6),
         features=base.features.replace(n_frames=4, batch=32),
-        alignment=base.alignment.replace(folds=2, fold_share=0.25, train=aligned),
+        alignment=base.alignment.replace(folds=2, fold_share=0.125, train=aligned),
         predictor=base.predictor.replace(width=96, hidden=192, queries=2, dropout=0.2, train=predicted),
         scorer=base.scorer.replace(candidates=32, prefetch=48, width=64, train=scored),
         evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16, 32), plus_parts=PLUS_PARTS),
-    )
-
-
-def claims_controls() -> PipelineConfig:
-    """The worlds that enter by features: as `claims`, but a quarter of the training takes is held out for the scorer.
-
-    One chain of models in place of three, because there are many of these worlds (docs/decisions/claims.md).
-    """
-    base = claims()
-    return base.replace(
-        alignment=base.alignment.replace(folds=1, fold_share=None, holdout_share=0.25),
-        scorer=base.scorer.replace(ablations=()),
-        evaluation=base.evaluation.replace(plus_parts=()),
     )
 
 
@@ -170,7 +156,6 @@ RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "demo": demo,
     "soak": soak,
     "claims": claims,
-    "claims_controls": claims_controls,
     "keystep": keystep,
     "goalstep": goalstep,
     "egoper": egoper,

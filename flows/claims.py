@@ -10,20 +10,15 @@ from schemas.claims import ClaimsConfig, ClaimsJob, ClaimsRun
 from schemas.config import PipelineConfig
 from tasks.claims import compute_world
 from trajpilot_core.engine.resolve import resolve_device
-from trajpilot_core.studies.claims.worlds.collect import publish, refuse_before
+from trajpilot_core.studies.claims.worlds.collect import publish, published_before, require_fixed
 from trajpilot_core.studies.claims.worlds.jobs import WorldsRoot, failure
-from trajpilot_core.studies.claims.worlds.plan import Recipes, chosen
+from trajpilot_core.studies.claims.worlds.plan import chosen
 from trajpilot_core.studies.pages import write_pages
 
 
 @flow(name="claims-worlds", flow_run_name="claims on simulated worlds · {root}", persist_result=False)
 def claims_worlds(
-    video: PipelineConfig,
-    frames: PipelineConfig,
-    root: str,
-    docs: str,
-    device: str = "cpu",
-    names: Sequence[str] = (),
+    recipe: PipelineConfig, root: str, docs: str, device: str = "cpu", names: Sequence[str] = ()
 ) -> ClaimsRun:
     """Compute the planned worlds (or those called `names`), then write tables and pages under `docs`.
 
@@ -32,12 +27,13 @@ def claims_worlds(
     published as the failure of that world, and raised in the end.
 
     Raises:
-        InputError: the tables under `docs` hold a world and seed that this run will not have; nothing is written.
+        InputError: the settings are not those that were fixed, or the tables under `docs` have others; nothing runs.
     """
-    config, recipes, runs = ClaimsConfig(), Recipes(video, frames), WorldsRoot(root, resolve_device(device))
+    config, runs = ClaimsConfig(), WorldsRoot(root, resolve_device(device))
     worlds, folder = chosen(config, names), Path(docs) / "claims"
-    refuse_before(config, runs, folder, worlds)
-    futures = [compute_world.submit(world, recipes, runs) for world in worlds]
+    require_fixed(config, recipe)
+    published_before(config, recipe, folder)
+    futures = [compute_world.submit(world, recipe, runs) for world in worlds]
     jobs: list[ClaimsJob] = []
     faults: list[Exception] = []
     for world, future in zip(worlds, futures, strict=True):
@@ -48,7 +44,7 @@ def claims_worlds(
             jobs.append(failure(world, f"a fault of the program: {type(found).__name__}: {found}"))
         else:
             jobs += cast("tuple[ClaimsJob, ...]", found)
-    run = publish(config, recipes, runs, folder, jobs)
+    run = publish(config, recipe, runs, folder, jobs)
     write_pages(Path(docs))
     if faults:
         raise faults[0]

@@ -1,4 +1,4 @@
-"""Bounds of the leak checks and settings of the scene geometry, each stated once, with its date.
+"""Bounds of the leak checks, kinds of pairs of segments, the study of the scorer: each stated once, with its date.
 
 Reasons: docs/decisions/claims-checks.md.
 """
@@ -43,13 +43,12 @@ class GeometryConfig(Record):
     """Which pairs of segments are compared."""
 
     far_steps: int = Field(5, ge=2, description="Far segments of one take lie at least this many places apart.")
-    rows: int = Field(512, ge=1, description="Segments whose distances to all others are kept in memory at once.")
 
 
 class StudyConfig(Record):
     """The study of the paper's scorer (docs/scorer.md)."""
 
-    shares: tuple[float, ...] = Field((12.5, 25.0, 50.0, 100.0), min_length=1)
+    shares: tuple[float, ...] = Field((25.0, 100.0), min_length=1)
     """Percentages of the training queries, sampled at random once."""
     first: int = Field(5, ge=1)
     """The best candidate is sought among this many from the top of the ranking."""

@@ -1,9 +1,7 @@
 """What is fixed before the claims are run, stated once and dated, and the tables that only the claims have.
 
-Reasons: docs/decisions/claims-statistics.md. The values of `ClaimsConfig` were fixed before any test figure of a row
-was read. Sizes were then reduced because of their cost, after one control world had been evaluated, but before
-its figures were seen. Nothing may change once a figure has been read: the digest of `ClaimsConfig` is printed on
-every page that rests on it.
+Reasons: docs/decisions/claims.md, docs/decisions/claims-statistics.md. Nothing here may change once a figure of these
+worlds has been read: the digest is printed on every page that rests on it.
 """
 
 from typing import Literal
@@ -12,45 +10,46 @@ from pydantic import Field
 
 from schemas.base import Record
 
-FIXED_ON = "2026-11-21"
-BASE, FEATURE_SPACE = "base", "feature_space"
-NO_INFORMATION, NO_STYLE, NO_SCENE = "no_information", "no_style", "no_scene"
-WORLDS = (BASE, FEATURE_SPACE, NO_INFORMATION, NO_STYLE, NO_SCENE)
-"""Rendered; the same settings, but entering by frames; kappa 0 and style 0; style 0; scene 0. Each seed is a world of
-its own."""
-SWEEP_ROWS = ("no_traj", "endpoint_traj", "oracle")
-"""Rows that are scored on the worlds of the sweep."""
-
-
-RUN_DIGEST = "c75fefdb965832ac7f3e2d1f86a51243736fe208a30529e380e57fbd0dcc8639"
-"""Digest of `ClaimsConfig`, of both recipes and of every world (`collect.digest_of`), as they were fixed.
-
-Renamed fields and worlds, and settings that digests left out before, have changed it since (from d167b0f0e55c);
-no value has changed (docs/decisions/claims.md).
-"""
+FIXED_ON = "2026-11-23"
+RUN_DIGEST: str | None = None
+"""None: not fixed yet, and no world of the claims is computed. Digest of `ClaimsConfig`, of the recipe `claims` and of
+every world (`collect.digest_of`). It is set, with `FIXED_ON`, after the search for recipes and before the first world
+is computed; from then on other settings are refused (`collect.require_fixed`)."""
+BASE, NO_STYLE, NO_INFORMATION = "base", "no_style", "no_information"
+MAIN = (BASE, NO_STYLE, NO_INFORMATION)
+"""Informative; style 0; kappa 0 and style 0. Each seed is a world of its own."""
+BY_VIDEO, BY_FRAMES, BY_LATENTS = "by_video", "by_frames", "by_latents"
+ENTRIES = (BY_VIDEO, BY_FRAMES, BY_LATENTS)
+"""The same takes with the settings of `base`, entering in three ways."""
+CURVE_ROWS = ("no_traj", "oracle")
+"""Rows that are scored on the worlds of the learning curve."""
 
 
 class ClaimsConfig(Record):
     """Sizes, margins and levels of the claims. No other file repeats these numbers."""
 
     fixed_on: str = Field(FIXED_ON, pattern=r"^\d{4}-\d{2}-\d{2}$")
-    """Date on which these values were fixed, before any test figure of a row was read."""
-    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1)
-    """One world, with takes of its own, and one chain of models per seed."""
+    """Date on which these values were fixed, before any test figure of these worlds was read."""
+    seeds: tuple[int, ...] = Field((3, 4, 5), min_length=1)
+    """One world, with takes of its own, and one chain of models per seed. Test figures of the seeds 0 to 2 are known
+    (docs/decisions/claims.md)."""
+    single_seed: int = Field(3, ge=0)
+    """The only seed of the sweep, of the entries and of the learning curve."""
+    train_takes: int = Field(1400, ge=1)
+    """Training takes of each main world, dev takes included."""
+    test_takes: int = Field(400, ge=1)
+    """Test takes of each world but those of the entries."""
+    entry_train_takes: int = Field(300, ge=1)
+    """Training takes of the worlds that enter in three ways."""
+    entry_test_takes: int = Field(100, ge=1)
+    """Test takes of these."""
+    curve_takes: tuple[int, ...] = (500, 4000, 8000)
+    """Training takes of further worlds with the settings of `base`, for the learning curve; its remaining point is
+    `train_takes`."""
     sweep_kappa: tuple[float, ...] = Field((0.0, 1.5, 3.0), min_length=1)
     """Label information in motion, of the sweep."""
     sweep_style: tuple[float, ...] = Field((0.0, 2.0, 4.0), min_length=1)
-    """Intent information in motion, of the sweep; every pair with kappa is published."""
-    sweep_seed: int = Field(0, ge=0)
-    """The only seed of the sweep and of the learning curve."""
-    frames_train_takes: int = Field(300, ge=1)
-    """Training takes of a world that enters by frames."""
-    frames_test_takes: int = Field(240, ge=1)
-    """Test takes of such a world, so that the equivalence tests can decide."""
-
-    curve_takes: tuple[int, ...] = (75, 150, 600)
-    """Training takes of further worlds with the settings of `feature_space`, for the learning curve; its remaining
-    point is `frames_train_takes`."""
+    """Intent information in motion, of the sweep; of every pair with kappa the exact ceilings are published."""
 
     horizons: tuple[int, ...] = Field((3, 4, 5, 6, 7, 8), min_length=2)
     """H; every figure over H is the plain mean of these. Source: paper, 3.1."""
@@ -66,8 +65,6 @@ class ClaimsConfig(Record):
     """Level of every other interval."""
     alpha: float = Field(0.05, gt=0, lt=0.5)
     """Family-wise level of Holm's procedure over all comparisons of one family, M@1 and MSeq together."""
-    aim_share: float = Field(0.5, gt=0, le=1)
-    """Aim of Scorer+: this share of the way from the learned No-Traj to the exact Endpoint-Traj ceiling."""
     bootstrap: int = Field(10_000, ge=100)
     """Resamples of takes, within each seed's world."""
     bootstrap_seed: int = Field(20261121, ge=0)
@@ -105,6 +102,7 @@ LIMITS = VerdictConfig()
 
 
 JobStatus = Literal["done", "not run", "failed"]
+Entry = Literal["video", "frames", "latents"]
 
 
 class ClaimsJob(Record):
@@ -115,13 +113,11 @@ class ClaimsJob(Record):
     job: str
     status: JobStatus
     seconds: float | None
-    """Wall time; None where it did not run or was not timed, or where the job of `shared_with` counts it."""
+    """Wall time; None where it did not run or was not timed."""
     note: str = ""
     """Why it was not run or what failed."""
     started: str = ""
     """Time (UTC, ISO 8601) at which the computation of its output began; empty where it is not known."""
-    shared_with: str = ""
-    """World and seed (as in `base, seed 0`) that count the seconds of the output that this job only linked."""
 
 
 class WorldMade(Record):
@@ -136,8 +132,7 @@ class WorldSize(Record):
     """How large one world of the run is; its seeds are equally large."""
 
     world: str
-    recipe: Literal["video", "frames", "latents"]
-    """Which of the two recipes is computed in it: that of its entry."""
+    entry: Entry
     train_takes: int
     """Dev takes included."""
     test_takes: int
@@ -147,13 +142,10 @@ class WorldSize(Record):
 
 
 class RecipeSize(Record):
-    """How large the models of one recipe are, and what they learn on. Budgets are the most epochs of a training."""
+    """How large the models of the recipe are, and what they learn on. Budgets are the most epochs of a training."""
 
-    recipe: Literal["video", "frames", "latents"]
-    video: str
-    """What is encoded: side in pixels and frames per second of the video, or how frames are rendered."""
     encoder: str
-    """Of the clips: size, frames per segment, side of the input in pixels."""
+    """Of the clips, where there are any: size, frames per segment, side of the input in pixels."""
     text_encoder: str
     learned_on: str
     """Which training takes the scorers learn on."""
@@ -171,39 +163,27 @@ class ClaimsRun(Record):
     """run.json: when, with which settings and on which machine the claims were computed."""
 
     date: str
-    """On which the tables were gathered."""
+    """On which tables were gathered last."""
     config_digest: str
     """Of `ClaimsConfig` together with the pipeline's configuration and the worlds'."""
-    machine: str
-    """Processor, cores, memory, system of the machine that gathered the tables; no host name."""
+    machines: tuple[str, ...]
+    """Processor, cores, memory, system of every machine that gathered tables; no host name."""
     device: Literal["cpu", "cuda"]
-    """Used by the call that gathered the tables."""
+    """Used by the last call that gathered tables."""
     jobs: tuple[ClaimsJob, ...]
     first_started: str = ""
     """Earliest `started` of the jobs."""
     last_started: str = ""
     """Latest `started` of the jobs."""
-    elsewhere: int = 0
-    """Number of jobs that another machine computed."""
     version: str = ""
-    """Version of the code that gathered the tables, with the commit of the checkout where there is one."""
+    """Version of the code that did so, with the commit of the checkout where there is one."""
     worlds: tuple[WorldSize, ...] = ()
-    recipes: tuple[RecipeSize, ...] = ()
-
-
-def sweep_world(kappa: float, style: float) -> str:
-    """Return the name of a world of the sweep."""
-    return f"sweep_k{kappa:g}_s{style:g}"
-
-
-def world_seeds(cfg: ClaimsConfig, world: str) -> tuple[int, ...]:
-    """Return the seeds that `world` is planned with: one for the sweep and the learning curve, else all."""
-    return (cfg.sweep_seed,) if world in sweep_worlds(cfg) or world in curve_worlds(cfg) else cfg.seeds
+    recipe: RecipeSize | None = None
 
 
 def sweep_worlds(cfg: ClaimsConfig) -> dict[str, tuple[float, float]]:
     """Return name -> (kappa, style) of every world of the sweep, in order of style, then kappa."""
-    return {sweep_world(kappa, style): (kappa, style) for style in cfg.sweep_style for kappa in cfg.sweep_kappa}
+    return {f"sweep_k{k:g}_s{style:g}": (k, style) for style in cfg.sweep_style for k in cfg.sweep_kappa}
 
 
 def curve_worlds(cfg: ClaimsConfig) -> dict[str, int]:
@@ -211,15 +191,25 @@ def curve_worlds(cfg: ClaimsConfig) -> dict[str, int]:
     return {f"takes_{takes}": takes for takes in cfg.curve_takes}
 
 
-def full_worlds(cfg: ClaimsConfig) -> tuple[str, ...]:
+def world_names(cfg: ClaimsConfig) -> tuple[str, ...]:
+    """Return every world."""
+    return (*MAIN, *ENTRIES, *sweep_worlds(cfg), *curve_worlds(cfg))
+
+
+def world_seeds(cfg: ClaimsConfig, world: str) -> tuple[int, ...]:
+    """Return the seeds that `world` is planned with: all for a main world, else one."""
+    return cfg.seeds if world in MAIN else (cfg.single_seed,)
+
+
+def full_worlds() -> tuple[str, ...]:
     """Return the worlds that are scored on every row and go through every leak check."""
-    return (BASE, FEATURE_SPACE, NO_INFORMATION, NO_STYLE, *curve_worlds(cfg))
+    return (*MAIN, *ENTRIES)
 
 
 class ClaimScore(Record):
     """What one row got on all windows of one horizon of one take, as it is published: a column per metric.
 
-    Sums over windows, in percent, of the metrics that have an exact ceiling (`schemas.results.TakeScore`).
+    Sums over windows, in percent (`schemas.results.TakeScore`). Every metric, over all takes, stands in `ceilings`.
     """
 
     variant: str
@@ -228,8 +218,5 @@ class ClaimScore(Record):
     horizon: int
     n_windows: int
     m1: float
-    m5: float
     mseq: float
     f1: float
-    f5: float
-    fseq: float

@@ -31,7 +31,6 @@ RecipeName = Literal[
     "demo",
     "soak",
     "claims",
-    "claims_controls",
     "keystep",
     "goalstep",
     "egoper",

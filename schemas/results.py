@@ -246,20 +246,6 @@ class LeakCheck(Record):
     detail: str
 
 
-class GeometryScore(Record):
-    """Distances between features of one kind of pair of segments, summed over the pairs of one take.
-
-    Source: docs/decisions/claims-checks.md.
-    """
-
-    take_id: str
-    kind: Literal["adjacent", "same_take_far", "other_take_same_action", "random"]
-    distance: float
-    """Sum over the pairs."""
-    n: int
-    """Pairs."""
-
-
 class GoalProgress(Record):
     """Number of true plans of one take that come closer to the goal with every middle step, in feature space.
 

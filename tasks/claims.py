@@ -13,10 +13,11 @@ from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, Failed
 
 from schemas.claims import ClaimsJob
+from schemas.config import PipelineConfig
 from tasks.artifacts import artifact_key, log_line
 from trajpilot_core.markdown_escape import literal
 from trajpilot_core.studies.claims.worlds.jobs import WorldsRoot, run_apart
-from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld
 
 LOG = logging.getLogger("trajpilot")
 
@@ -34,12 +35,12 @@ def fault_is_logged(world: str) -> Iterator[None]:
 
 
 @task(task_run_name="{world.name}-s{world.seed}", cache_policy=NO_CACHE, persist_result=False)
-def compute_world(world: PlannedWorld, recipes: Recipes, runs: WorldsRoot) -> State[tuple[ClaimsJob, ...]]:
+def compute_world(world: PlannedWorld, recipe: PipelineConfig, runs: WorldsRoot) -> State[tuple[ClaimsJob, ...]]:
     """Compute one world; a failed one is reported with its reason and does not stop the others."""
     started = time.monotonic()
     LOG.info("%-13s started", world.folder)
     with fault_is_logged(world.folder):
-        jobs = run_apart(world, recipes, runs)
+        jobs = run_apart(world, recipe, runs)
     seconds = time.monotonic() - started
     create_table_artifact(
         table=[

@@ -11,7 +11,7 @@ from schemas.claims import ClaimsConfig
 Docs = Annotated[Path, typer.Option("--docs", help="Folder of the pages; tables lie in its folder claims.")]
 
 
-World = Annotated[list[str], typer.Option("--world", help="Only this world: base, or base-s0 (repeatable).")]
+World = Annotated[list[str], typer.Option("--world", help="Only this world: base, or base-s3 (repeatable).")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -28,11 +28,22 @@ def claims(
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Worlds side by side.")] = 2,
     world: World = [],  # noqa: B006
     device: Device = "auto",
+    dry: Annotated[bool, typer.Option("--dry", help="List worlds and estimated hours; compute nothing.")] = False,
 ) -> None:
     """Compute the simulated worlds of the claims and their controls; goes on where it stopped."""
+    from deployments.recipes import claims as fixed_recipe
     from trajpilot_core.studies.claims.worlds.plan import chosen
 
-    chosen(ClaimsConfig(), world)
+    worlds = chosen(ClaimsConfig(), world)
+    if dry:
+        from trajpilot_core.studies.claims.worlds.cost import plan_text
+
+        for line in plan_text(worlds, fixed_recipe()):
+            typer.echo(line)
+        return
+    from trajpilot_core.studies.claims.worlds.collect import require_fixed
+
+    require_fixed(ClaimsConfig(), fixed_recipe())
     from deployments.settings import one_thread_per_process, prepare_prefect
 
     one_thread_per_process()

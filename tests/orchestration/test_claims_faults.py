@@ -5,15 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from schemas import claims as fixed
 from schemas.claims import ClaimsConfig, ClaimsRun
 from schemas.config import PipelineConfig
-from schemas.results import GateRow
 from trajpilot_core.errors import InputError
-from trajpilot_core.studies.claims.evidence.tables import RUN_FILE, Origin, write_claims_table
+from trajpilot_core.studies.claims.evidence.tables import RUN_FILE
 from trajpilot_core.studies.claims.worlds import collect
 from trajpilot_core.studies.claims.worlds.plan import make
 
-WORLD = make("no_scene", 0, ClaimsConfig())
+WORLD = make("no_style", 3, ClaimsConfig())
 
 
 class Faulty:
@@ -24,7 +24,7 @@ class Faulty:
 
     def submit(self, *arguments: object) -> SimpleNamespace:
         self.submitted += 1
-        fault = ZeroDivisionError(f"division by zero, in {arguments[2].root}/no_scene-s0")  # type: ignore[attr-defined]
+        fault = ZeroDivisionError(f"division by zero, in {arguments[2].root}/no_style-s3")  # type: ignore[attr-defined]
         return SimpleNamespace(wait=lambda: None, state=SimpleNamespace(result=lambda raise_on_failure: fault))
 
 
@@ -36,14 +36,14 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Faulty:
     monkeypatch.setattr(flow_module, "compute_world", task)
     monkeypatch.setattr(flow_module, "write_pages", lambda docs: [])
     monkeypatch.setattr(collect, "planned", lambda config: (WORLD,))
+    monkeypatch.setattr(fixed, "RUN_DIGEST", collect.digest_of(ClaimsConfig(), PipelineConfig()))
     return task
 
 
 def run_flow(tmp_path: Path) -> ClaimsRun:
     from flows.claims import claims_worlds
 
-    config = PipelineConfig()
-    run: ClaimsRun = claims_worlds.fn(config, config, str(tmp_path / "runs"), str(tmp_path), "cpu", ("no_scene-s0",))
+    run: ClaimsRun = claims_worlds.fn(PipelineConfig(), str(tmp_path / "runs"), str(tmp_path), "cpu", ("no_style-s3",))
     return run
 
 
@@ -53,18 +53,26 @@ def test_a_fault_of_the_program_is_published_with_its_world_and_raised_in_the_en
     text = (tmp_path / "claims" / RUN_FILE).read_text()
     first, *others = ClaimsRun.model_validate_json(text).jobs
     assert first.status == "failed"
-    assert first.note == "a fault of the program: ZeroDivisionError: division by zero, in no_scene-s0"
+    assert first.note == "a fault of the program: ZeroDivisionError: division by zero, in no_style-s3"
     assert {(job.status, job.note) for job in others} == {("not run", "world failed")}
     assert str(tmp_path) not in text
 
 
-def test_nothing_is_computed_where_the_tables_would_lose_a_world(tmp_path: Path, task: Faulty) -> None:
+def test_nothing_is_computed_next_to_tables_of_other_settings(tmp_path: Path, task: Faulty) -> None:
     (tmp_path / "claims").mkdir()
-    gate = GateRow(
-        horizon=None, seed=1, open_rate=50.0, gain_opened=1.0, gain_overall=0.5, harmed=1.0, n_opened=5, n_windows=10
-    )
-    write_claims_table(tmp_path / "claims", "gate", [(Origin("base", 1), gate)])
-    with pytest.raises(InputError, match=r"gate\.parquet would lose base seed 1"):
+    run = ClaimsRun(date="2026-11-21", config_digest="0" * 64, machines=("2 cores",), device="cpu", jobs=())
+    (tmp_path / "claims" / RUN_FILE).write_text(run.model_dump_json())
+    with pytest.raises(InputError, match="tables of other settings"):
+        run_flow(tmp_path)
+    assert task.submitted == 0
+
+
+@pytest.mark.parametrize("digest", [None, "0" * 64])
+def test_nothing_is_computed_with_settings_that_are_not_the_fixed_ones(
+    tmp_path: Path, task: Faulty, monkeypatch: pytest.MonkeyPatch, digest: str | None
+) -> None:
+    monkeypatch.setattr(fixed, "RUN_DIGEST", digest)
+    with pytest.raises(InputError, match="not fixed yet" if digest is None else "not those that were fixed"):
         run_flow(tmp_path)
     assert task.submitted == 0
 
@@ -72,11 +80,11 @@ def test_nothing_is_computed_where_the_tables_would_lose_a_world(tmp_path: Path,
 def test_a_fault_of_the_program_is_logged_when_it_happens(caplog: pytest.LogCaptureFixture) -> None:
     from tasks.claims import fault_is_logged
 
-    with pytest.raises(ZeroDivisionError), fault_is_logged("no_scene-s0"):
+    with pytest.raises(ZeroDivisionError), fault_is_logged("no_style-s3"):
         raise ZeroDivisionError("division by zero")
     assert caplog.messages == [
-        "no_scene-s0   stopped: ZeroDivisionError('division by zero'); the other worlds go on",
+        "no_style-s3   stopped: ZeroDivisionError('division by zero'); the other worlds go on",
     ]
-    with fault_is_logged("base-s0"):
+    with fault_is_logged("base-s3"):
         pass
     assert len(caplog.messages) == 1

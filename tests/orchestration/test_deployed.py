@@ -261,7 +261,7 @@ def test_poses_and_texts_are_computed_where_their_source_and_encoder_can_be(decl
         "egoper",
         "epic_kitchens",
     }
-    on_simulated_worlds = {"demo", "soak", "claims", "claims_controls"}
+    on_simulated_worlds = {"demo", "soak", "claims"}
     for name in RECIPES:
         wanted = "trajpilot-cpu" if name in on_simulated_worlds else "trajpilot-gpu"
         assert pools_by_recipe(recipe(name))["TRAJPILOT_POOL_TEXT_BANK"] == wanted, name

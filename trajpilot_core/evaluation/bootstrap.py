@@ -5,6 +5,7 @@ docs/decisions/metrics.md.
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +64,7 @@ def resampled(weights: Array, sums: Array, counts: Array) -> Array:
     return pooled(drawn, weights @ counts)
 
 
+@lru_cache(maxsize=256)
 def tail(confidence: float, n_clusters: int) -> float:
     """Return the probability left out on each side, narrowed for few clusters.
 

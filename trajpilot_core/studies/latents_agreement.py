@@ -19,9 +19,8 @@ from trajpilot_core.corpora.records.tables import Tables
 from trajpilot_core.models.predictor import feature_scales
 from trajpilot_core.simworld.feature_space import by_take
 from trajpilot_core.simworld.world.truth import World
-from trajpilot_core.studies.claims.evidence.tables import KINDS
 from trajpilot_core.studies.claims.leaks.probes import cluster_mean, probe
-from trajpilot_core.studies.claims.worlds.geometry import ScoredSegments, codes, distances, pairs_of
+from trajpilot_core.studies.claims.worlds.geometry import KINDS, ScoredSegments, codes, distances, pairs_of
 
 SAME_TAKE = "same_take_other_label"
 """Pairs of one take with different labels, however near."""

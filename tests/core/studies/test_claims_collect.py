@@ -1,42 +1,37 @@
 """Publishing: nothing that lies there is lost, failures are told, an output counts once, times say what is known."""
 
-import os
 import platform
 from pathlib import Path
 
+import polars as pl
 import pytest
-from claims_fixture import Planted, evidence_of, small_tables, write_all
+from claims_fixture import small_tables
 
+from schemas.arrow import table_of
 from schemas.artifacts import RunRecord
-from schemas.base import Record
-from schemas.claims import BASE, FEATURE_SPACE, NO_SCENE, NO_STYLE, ClaimsConfig, ClaimsJob, ClaimsRun, WorldMade
+from schemas.claims import BASE, NO_STYLE, ClaimsConfig, ClaimsJob, WorldMade
 from schemas.config import PipelineConfig
+from schemas.results import GateRow
 from trajpilot_core.errors import InputError
-from trajpilot_core.studies.claims.evidence.tables import FILES, RUN_FILE, Origin, origins_of, read_evidence
+from trajpilot_core.studies.claims.evidence.tables import (
+    FILES,
+    RUN_FILE,
+    Origin,
+    read_evidence,
+    rows_by_origin,
+    with_origin,
+)
 from trajpilot_core.studies.claims.worlds import collect
-from trajpilot_core.studies.claims.worlds.collect import (
-    Gathered,
-    Made,
-    counted_once,
-    publish,
-    refuse_before,
-    with_reasons,
-)
-from trajpilot_core.studies.claims.worlds.jobs import (
-    MADE_FILE,
-    SHARED_STAGE,
-    WorldsRoot,
-    failure,
-    make_world,
-    read_made,
-    share_features,
-)
-from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes, make, planned
+from trajpilot_core.studies.claims.worlds.collect import Gathered, publish, published_before, with_reasons
+from trajpilot_core.studies.claims.worlds.jobs import MADE_FILE, WorldsRoot, failure, make_world, read_made
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, make
 from trajpilot_core.studies.claims.worlds.provenance import commit_of, learned_on, machine, processor, version
 
 CFG = ClaimsConfig()
-RECIPES = Recipes(PipelineConfig(), PipelineConfig())
-WORLDS = (make(BASE, 0, CFG), make(FEATURE_SPACE, 0, CFG), make(NO_STYLE, 0, CFG))
+RECIPE = PipelineConfig()
+WORLDS = (make(BASE, 3, CFG), make(NO_STYLE, 3, CFG), make("takes_500", 3, CFG))
+GATE = next(file for file in FILES if file.name == "gate")
+PLACE = WorldsRoot("runs", "cpu")
 
 
 def job(world: PlannedWorld, name: str, status: str = "done", seconds: float | None = 60.0) -> ClaimsJob:
@@ -45,57 +40,72 @@ def job(world: PlannedWorld, name: str, status: str = "done", seconds: float | N
     )
 
 
-def run_record(started: str = "2026-11-21T10:00:00+00:00", host: str = "", reused: int = 0) -> RunRecord:
+def run_record(started: str = "2026-11-23T10:00:00+00:00", reused: int = 0) -> RunRecord:
     return RunRecord(
-        reused=reused, computed=1, removed=0, rejected=0, started=started, seconds=60.04, host=host or platform.node()
+        reused=reused, computed=1, removed=0, rejected=0, started=started, seconds=60.04, host=platform.node()
     )
 
 
 def gathered(monkeypatch: pytest.MonkeyPatch, found: dict[PlannedWorld, Gathered]) -> None:
     """Let these be the planned worlds and what they hold."""
     monkeypatch.setattr(collect, "planned", lambda cfg: tuple(found))
-    monkeypatch.setattr(collect, "gather", lambda world, recipes, place: found[world])
+    monkeypatch.setattr(collect, "gather", lambda world, recipe, place: found[world])
 
 
-def held(world: PlannedWorld, rows: dict[str, list[Record]] | None = None, run: RunRecord | None = None) -> Gathered:
-    """One stage of a world, done."""
-    made = {"features": Made("features", "k", run)} if run else {}
-    done = job(world, "features").replace(started=run.started if run else "")
-    return Gathered((job(world, "world", seconds=None), done), rows or {}, made)
+def gate_of(world: PlannedWorld, open_rate: float = 50.0) -> pl.DataFrame:
+    """The gate of one world and seed, as it is published."""
+    rows = [row for place, row in small_tables()["gate"] if place.seed == world.seed and isinstance(row, GateRow)]
+    table = table_of(GateRow, [row.replace(open_rate=open_rate) for row in rows])
+    return with_origin(table, GATE, Origin(world.name, world.seed))
 
 
-GATE = [row for place, row in small_tables()["gate"] if place.seed == 0]
+def held(world: PlannedWorld, open_rate: float = 50.0, started: str = "") -> Gathered:
+    """Two jobs of a world, done."""
+    done = job(world, "features").replace(started=started)
+    return Gathered((job(world, "world", seconds=None), done), {"gate": [gate_of(world, open_rate)]})
 
 
-def test_a_table_that_would_lose_a_world_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_all(tmp_path, Planted(n_takes=2))
+def nothing(world: PlannedWorld) -> Gathered:
+    """A world that does not lie here."""
+    return Gathered((job(world, "world", "not run", None), job(world, "features", "not run", None)), {})
+
+
+def rates(folder: Path) -> dict[Origin, float]:
+    """Return the open rate that is published of every world."""
+    return {origin: frame["open_rate"][0] for origin, frame in rows_by_origin(folder, GATE).items()}
+
+
+def test_worlds_are_published_as_they_come_whoever_computed_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, _ = WORLDS
+    gathered(monkeypatch, {one: held(one), two: nothing(two)})
+    publish(CFG, RECIPE, PLACE, tmp_path, [])
+    gathered(monkeypatch, {one: nothing(one), two: held(two, 70.0)})
+    run = publish(CFG, RECIPE, PLACE, tmp_path, [])
+    assert rates(tmp_path) == {Origin(BASE, 3): 50.0, Origin(NO_STYLE, 3): 70.0}
+    assert {job.status for job in run.jobs} == {"done"}
+    gathered(monkeypatch, {one: held(one, 60.0), two: nothing(two)})
+    publish(CFG, RECIPE, PLACE, tmp_path, [])
+    assert rates(tmp_path)[Origin(BASE, 3)] == 60.0, (
+        "what was computed here again stands in the place of what was there"
+    )
+
+
+def test_tables_of_other_settings_are_never_mixed_with_these(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: a world computed with one setting, published next to one with another."""
+    one, two, _ = WORLDS
+    gathered(monkeypatch, {one: held(one), two: nothing(two)})
+    publish(CFG, RECIPE, PLACE, tmp_path, [])
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    gathered(monkeypatch, {WORLDS[0]: held(WORLDS[0], {"gate": GATE})})
-    with pytest.raises(InputError, match=r"(?s)gate.parquet would lose base seed 1, base seed 2.*--docs"):
-        publish(CFG, RECIPES, WorldsRoot("runs", "cpu"), tmp_path, [])
+    other = RECIPE.replace(predictor=RECIPE.predictor.replace(dropout=0.4))
+    gathered(monkeypatch, {one: nothing(one), two: held(two)})
+    with pytest.raises(InputError, match=r"(?s)tables of other settings.*--docs"):
+        publish(CFG, other, PLACE, tmp_path, [])
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_a_table_that_only_gains_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gathered(monkeypatch, {WORLDS[0]: held(WORLDS[0], {"gate": GATE})})
-    publish(CFG, RECIPES, WorldsRoot("runs", "cpu"), tmp_path, [])
-    found = {WORLDS[0]: held(WORLDS[0], {"gate": GATE}), WORLDS[1]: held(WORLDS[1], {"gate": GATE})}
-    gathered(monkeypatch, found)
-    publish(CFG, RECIPES, WorldsRoot("runs", "cpu"), tmp_path, [])
-    gate = next(file for file in FILES if file.name == "gate")
-    assert origins_of(tmp_path, gate) == {Origin(BASE, 0), Origin(FEATURE_SPACE, 0)}
-
-
-def test_a_fresh_clone_refuses_at_once_to_run_one_world_into_the_committed_tables(tmp_path: Path) -> None:
-    evidence_of(tmp_path, Planted(n_takes=2))
-    place, scene = WorldsRoot(str(tmp_path / "runs"), "cpu"), [make(NO_SCENE, 0, CFG)]
-    with pytest.raises(InputError, match="would lose base seed 0"):
-        refuse_before(CFG, place, tmp_path, scene)
-    refuse_before(CFG, place, tmp_path / "elsewhere", scene)
-    refuse_before(CFG, place, tmp_path, planned(CFG))
-    for world in planned(CFG):
-        (tmp_path / "runs" / world.folder).mkdir(parents=True)
-    refuse_before(CFG, place, tmp_path, scene)
+    (tmp_path / RUN_FILE).unlink()
+    with pytest.raises(InputError, match=f"without {RUN_FILE}"):
+        published_before(CFG, RECIPE, tmp_path)
 
 
 def test_the_failure_of_a_whole_world_is_that_of_its_first_job_that_is_not_done() -> None:
@@ -125,48 +135,31 @@ def test_the_reasons_of_jobs_that_were_told_are_kept() -> None:
     assert [j.note for j in with_reasons(jobs, told)] == ["StoreError: damaged", "features failed"]
 
 
-def test_an_output_that_worlds_share_counts_once_and_one_that_was_computed_twice_counts_twice() -> None:
-    linked, own = run_record(), run_record(started="2026-11-21T11:00:00+00:00")
-    runs = dict(zip(WORLDS, (linked, linked, own), strict=True))
-    found = counted_once({world: held(world, run=run) for world, run in runs.items()})
-    told = [(j.world, j.seconds, j.shared_with) for j in found if j.job == "features"]
-    assert told == [(BASE, 60.0, ""), (FEATURE_SPACE, None, "base, seed 0"), (NO_STYLE, 60.0, "")]
-
-
 def test_a_stage_that_went_on_where_another_run_stopped_is_not_timed() -> None:
     assert collect._times(run_record())["seconds"] == 60.0
     assert collect._times(run_record(reused=3))["seconds"] is None
+    assert collect._times(None) == {}
 
 
 def test_the_run_says_when_on_what_and_how_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    early = run_record(started="2026-11-20T10:00:00+00:00", host="another")
-    gathered(monkeypatch, {WORLDS[0]: held(WORLDS[0], run=run_record()), WORLDS[1]: held(WORLDS[1], run=early)})
-    run = publish(CFG, RECIPES, WorldsRoot("runs", "cpu"), tmp_path, [])
-    assert (run.first_started[:10], run.last_started[:10], run.elsewhere) == ("2026-11-20", "2026-11-21", 1)
+    one, two, curve = WORLDS
+    days = ("2026-11-24T10:00:00+00:00", "2026-11-23T10:00:00+00:00")
+    gathered(monkeypatch, {one: held(one, started=days[0]), two: held(two, started=days[1]), curve: nothing(curve)})
+    run = publish(CFG, RECIPE, PLACE, tmp_path, [])
+    assert (run.first_started, run.last_started) == (days[1], days[0])
     assert platform.node() not in (tmp_path / RUN_FILE).read_text()
-    assert "another" not in (tmp_path / RUN_FILE).read_text()
     sizes = {size.world: size for size in run.worlds}
-    assert (sizes[BASE].train_takes, sizes[BASE].test_takes, sizes[BASE].labels) == (400, 120, 240)
-    assert (sizes[FEATURE_SPACE].train_takes, sizes["sweep_k1.5_s2"].train_takes) == (300, 300)
-    assert [recipe.recipe for recipe in run.recipes] == ["video", "frames"]
-    assert run.recipes[0].video == "192 px, 10 frames a second"
-    assert "no video" in run.recipes[1].video
-    evidence = read_evidence(tmp_path, CFG.horizons)
-    assert evidence.run == run
-
-
-def test_a_run_that_was_written_before_these_fields_were_there_is_read() -> None:
-    text = (
-        '{"date": "2026-11-21", "config_digest": "0", "machine": "2 cores", "device": "cpu", "jobs": '
-        '[{"world": "base", "seed": 0, "job": "world", "status": "done", "seconds": null, "note": ""}]}'
-    )
-    run = ClaimsRun.model_validate_json(text)
-    assert run.worlds == ()
-    assert run.jobs[0].shared_with == ""
+    assert (sizes[BASE].train_takes, sizes[BASE].test_takes, sizes[BASE].labels) == (1400, 400, 240)
+    assert (sizes[BASE].entry, sizes["takes_500"].train_takes) == ("latents", 500)
+    assert run.recipe is not None
+    assert run.recipe.candidates == RECIPE.scorer.candidates
+    assert read_evidence(tmp_path, CFG.horizons).run == run
+    monkeypatch.setattr(collect, "machine", lambda: "another")
+    assert publish(CFG, RECIPE, PLACE, tmp_path, []).machines == (*run.machines, "another")
 
 
 def test_a_world_is_timed_by_the_call_that_makes_all_of_it(tmp_path: Path) -> None:
-    world, root = make("sweep_k3_s2", 0, CFG), tmp_path
+    world, root = make("sweep_k3_s2", 3, CFG), tmp_path
     assert read_made(root) is None
     made = make_world(world, root, root / "world")
     assert made is not None
@@ -177,22 +170,11 @@ def test_a_world_is_timed_by_the_call_that_makes_all_of_it(tmp_path: Path) -> No
 
 
 def test_a_world_that_was_made_before_anybody_timed_it_is_not_timed(tmp_path: Path) -> None:
-    world = make("sweep_k3_s2", 0, CFG)
+    world = make("sweep_k3_s2", 3, CFG)
     assert collect._world_job(world, tmp_path, is_done=True).seconds is None
-    (tmp_path / MADE_FILE).write_text(WorldMade(started="2026-11-21T10:00:00+00:00", seconds=7.5).model_dump_json())
+    (tmp_path / MADE_FILE).write_text(WorldMade(started="2026-11-23T10:00:00+00:00", seconds=7.5).model_dump_json())
     assert collect._world_job(world, tmp_path, is_done=True).seconds == 7.5
     assert collect._world_job(world, tmp_path, is_done=False).seconds is None
-
-
-def test_the_unfinished_copy_of_another_world_is_not_linked(tmp_path: Path) -> None:
-    """The planted fault: a folder that another process is still copying, and that may vanish while it is read."""
-    for key in ("k1", f".k2.{os.getpid()}"):
-        source = tmp_path / "feature_space-s0" / "artifacts" / SHARED_STAGE / key
-        source.mkdir(parents=True)
-        (source / "manifest.json").write_text("{}")
-    root = tmp_path / "no_style-s0"
-    share_features(root)
-    assert [path.name for path in (root / "artifacts" / SHARED_STAGE).iterdir()] == ["k1"]
 
 
 def test_the_machine_is_named_by_processor_cores_and_memory_and_not_by_its_host(tmp_path: Path) -> None:

@@ -7,32 +7,37 @@ from pathlib import Path
 
 import pytest
 from checkout import CHECKOUT
-from claims_fixture import CFG, INFORMED, Planted, evidence_of, small_tables, with_sweep, write_all
+from claims_fixture import CFG, INFORMED, Planted, evidence_of, small_tables, with_all, write_all, write_claims_table
 
-from schemas.claims import BASE, FEATURE_SPACE, ClaimsRun
-from schemas.results import GateRow, LeakCheck, ScorerStudy
+from schemas.claims import BASE, BY_FRAMES, BY_VIDEO, ENTRIES
+from schemas.results import GateRow, LeakCheck
 from trajpilot_core.errors import InputError
-from trajpilot_core.studies.claims.evidence.tables import FILES, RUN_FILE, Origin, read_evidence, write_claims_table
-from trajpilot_core.studies.claims.pages.page import FOLDER, RAW, render
-from trajpilot_core.studies.claims.pages.scorer import identity_text, queries_text
+from trajpilot_core.methods import method
+from trajpilot_core.report.loaded import PLANNERS_ONLY
+from trajpilot_core.studies.claims.evidence.tables import FILES, RUN_FILE, Origin, read_evidence
+from trajpilot_core.studies.claims.pages.page import FOLDER, README, render
+from trajpilot_core.studies.claims.pages.scorer import identity_text
+from trajpilot_core.studies.claims.pages.summary import NOTHING_YET, plus_text, wrapped
 from trajpilot_core.studies.claims.pages.worlds import entry_tables
-from trajpilot_core.studies.claims.verdicts.aims import judge_aims
 from trajpilot_core.studies.claims.verdicts.attribution import attribution_text, lead, sources
-from trajpilot_core.studies.claims.verdicts.entries import compare_entries, pairs
-from trajpilot_core.studies.claims.worlds.plan import make
-from trajpilot_core.studies.claims.worlds.provenance import world_sizes
+from trajpilot_core.studies.claims.verdicts.entries import compare_entries
+from trajpilot_core.studies.claims.verdicts.families import PLUS, judge_plus, stays_main
 from trajpilot_core.studies.pages import write_pages
 
 DOCS = CHECKOUT / "docs"
-PICTURES = {"claims/rows.svg", "claims/gate.svg"}
-TEXTS = ("claims.md", "scorer.md")
+PICTURES = {"claims/rows.svg", "claims/curve.svg"}
+TEXTS = ("claims.md", "scorer.md", README)
+MOST_WORDS = {"claims.md": 1000, "scorer.md": 900}
+"""Asked: about 900 on one page."""
+MOST_BYTES = 400_000
 
 
 @pytest.fixture(scope="module")
 def docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of documentation: the committed texts, and planted tables."""
-    path = tmp_path_factory.mktemp("docs")
-    write_all(path / FOLDER, with_sweep(Planted()))
+    path = tmp_path_factory.mktemp("checkout") / "docs"
+    path.mkdir()
+    write_all(path / FOLDER, with_all(Planted()))
     for name in TEXTS:
         (path / name).write_bytes((DOCS / name).read_bytes())
     return path
@@ -43,25 +48,41 @@ def pages(docs: Path) -> dict[str, bytes]:
     return render(docs, CFG)
 
 
-def test_a_world_by_latents_is_said_to_test_the_planners_and_no_other_world_is(
-    docs: Path, pages: dict[str, bytes], tmp_path: Path
-) -> None:
-    said = b"tests the planners, not the pipeline"
-    assert not any(said in content for content in pages.values())
-    folder = copied(docs, tmp_path / "docs")
-    path = folder / FOLDER / RUN_FILE
-    run = ClaimsRun.model_validate_json(path.read_bytes())
-    sizes = [world_sizes({name: make(name, 0, CFG)})[0] for name in (BASE, FEATURE_SPACE)]
-    worlds = (sizes[0], sizes[1].replace(recipe="latents"))
-    path.write_text(run.replace(worlds=worlds).model_dump_json(), encoding="utf-8")
-    changed = render(folder, CFG)
-    assert b"Simulated without pixels: feature_space. Each is entered by latents, so it " + said in changed["claims.md"]
-    assert said in changed["claims.html"]
+def test_the_pages_say_that_worlds_without_pixels_test_the_planners(pages: dict[str, bytes]) -> None:
+    assert PLANNERS_ONLY.encode() in pages["claims.html"]
+    assert "they test the planners, not the pipeline" in pages["claims.md"].decode().replace("\n", " ")
+
+
+def words_of(page: str) -> int:
+    """Count the words of a page, figures included, marks left out."""
+    return len([word for word in re.sub(r"<!--.*?-->", "", page).split() if re.search(r"\w", word)])
+
+
+def test_the_short_pages_are_short_and_the_whole_one_is_small(pages: dict[str, bytes]) -> None:
+    """With every table there is."""
+    assert {page: words_of(pages[page].decode()) <= most for page, most in MOST_WORDS.items()} == dict.fromkeys(
+        MOST_WORDS, True
+    ), {page: words_of(pages[page].decode()) for page in MOST_WORDS}
+    assert len(pages["claims.html"]) < MOST_BYTES
+
+
+def test_what_the_readme_says_is_made_from_the_tables(docs: Path, pages: dict[str, bytes], tmp_path: Path) -> None:
+    """The planted fault: a figure that is changed by hand, or a table that has changed."""
+    readme = pages[README].decode()
+    assert "Oracle is +40" in readme
+    other = copied(docs, tmp_path / "docs")
+    (tmp_path / "README.md").write_bytes(pages[README].replace(b"Oracle is +40", b"Oracle is +99"))
+    assert render(other, CFG)[README] == pages[README]
+    write_all(other / FOLDER, with_all(Planted(seed_shift={(BASE, "oracle"): (9.0, 9.0, 9.0)})))
+    assert render(other, CFG)[README] != pages[README]
+    (tmp_path / "README.md").write_text("no block")
+    assert README not in render(other, CFG)
 
 
 def copied(docs: Path, target: Path) -> Path:
     """Another folder with the same texts and tables."""
     shutil.copytree(docs, target, dirs_exist_ok=True)
+    shutil.copy(docs / README, target / README)
     return target
 
 
@@ -76,11 +97,9 @@ def is_published(folder: Path) -> bool:
     return run
 
 
-@pytest.mark.slow
 def test_the_committed_pages_are_what_the_committed_tables_give() -> None:
     """Renew with `trajpilot docs`."""
-    if not is_published(DOCS / FOLDER):
-        pytest.skip("docs/claims holds no tables and no run.json: the claims were not run yet")
+    is_published(DOCS / FOLDER)
     for name, content in render(DOCS).items():
         assert (DOCS / name).read_bytes() == content, f"docs/{name} is not what docs/claims gives"
 
@@ -105,7 +124,7 @@ def test_equal_tables_give_equal_bytes_in_any_order_of_rows(
     docs: Path, pages: dict[str, bytes], tmp_path: Path
 ) -> None:
     """Tables that are shown as they are follow the order of their rows; all others do not."""
-    other = copied(docs, tmp_path)
+    other = copied(docs, tmp_path / "docs")
     backwards = [(Origin(place.world, place.seed), row) for place, row in reversed(small_tables()["curves"])]
     write_claims_table(other / FOLDER, "curves", backwards)
     assert render(other, CFG) == pages
@@ -113,15 +132,15 @@ def test_equal_tables_give_equal_bytes_in_any_order_of_rows(
 
 def test_a_changed_figure_changes_the_pages(docs: Path, pages: dict[str, bytes], tmp_path: Path) -> None:
     """The planted fault of the byte comparison: one row is better in one seed."""
-    other = copied(docs, tmp_path)
-    write_all(other / FOLDER, with_sweep(Planted(seed_shift={(BASE, "scorer"): (0.0, 0.0, 3.0)})))
+    other = copied(docs, tmp_path / "docs")
+    write_all(other / FOLDER, with_all(Planted(seed_shift={(BASE, "scorer"): (0.0, 0.0, 3.0)})))
     made = render(other, CFG)
     assert {name for name in pages if made[name] != pages[name]} == {*TEXTS, "claims.html", "claims/rows.svg"}
 
 
 def test_every_picture_is_well_formed_and_linked(pages: dict[str, bytes]) -> None:
     assert {name for name in pages if name.endswith(".svg")} == PICTURES
-    text = (pages["claims.md"] + pages["scorer.md"]).decode()
+    text = pages["claims.md"].decode()
     for picture in PICTURES:
         assert ET.fromstring(pages[picture]).tag.endswith("svg")
         assert f"({picture})" in text
@@ -129,23 +148,20 @@ def test_every_picture_is_well_formed_and_linked(pages: dict[str, bytes]) -> Non
 
 
 def test_every_page_says_that_the_world_is_simulated(pages: dict[str, bytes]) -> None:
-    for name in TEXTS:
+    for name in ("claims.md", "scorer.md"):
         assert "**Simulated world" in pages[name].decode()
     assert 'role="note">Simulated world.' in pages["claims.html"].decode()
     assert all(b"simulated world" in pages[name] for name in PICTURES)
 
 
-def test_the_html_page_loads_nothing_and_has_every_small_table(pages: dict[str, bytes]) -> None:
+def test_the_html_page_loads_nothing(pages: dict[str, bytes]) -> None:
     page = pages["claims.html"].decode()
     assert "default-src &#39;none&#39;" in page
     assert not re.search(r'(?:src|href)="(?!#|data:)', page)
-    for name in RAW:
-        rows = len(small_tables().get(name, ())) or page.count("trained: ")
-        assert re.search(rf"<summary>{name}\.parquet <span class=\"n\">{rows} rows", page), name
 
 
 def test_a_label_in_a_table_cannot_become_markup(docs: Path, tmp_path: Path) -> None:
-    other = copied(docs, tmp_path)
+    other = copied(docs, tmp_path / "docs")
     check = LeakCheck(check="<script>alert(1)</script>", value=1.0, bound=2.0, verdict="holds", detail="a|b")
     write_claims_table(other / FOLDER, "leaks", [(Origin(BASE, 0), check)])
     made = render(other, CFG)["claims.html"].decode()
@@ -154,18 +170,31 @@ def test_a_label_in_a_table_cannot_become_markup(docs: Path, tmp_path: Path) -> 
 
 
 def test_nothing_at_all_is_a_page_of_what_was_not_run(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
     for name in TEXTS:
-        (tmp_path / name).write_bytes((DOCS / name).read_bytes())
-    made = render(tmp_path, CFG)
+        (docs / name).write_bytes((DOCS / name).read_bytes())
+    made = render(docs, CFG)
     for name in (*TEXTS, "claims.html"):
         text = made[name].decode()
         assert "**holds**" not in text
         assert "v-fails" not in text.split("</style>")[-1]
-        assert "not run" in text
         assert not re.search(r"\bnan\b", text)
-    assert all(f"{file.name}.parquet" in made["claims.md"].decode() for file in FILES)
-    assert RUN_FILE in made["claims.md"].decode()
-    assert "nothing is attributed" in made["scorer.md"].decode()
+        assert "not run" in text or name == README
+    assert "Not run: all worlds." in made["claims.md"].decode()
+    assert "Nothing is attributed" in made["scorer.md"].decode()
+    assert wrapped(NOTHING_YET) in made[README].decode()
+
+
+def test_worlds_that_are_not_computed_yet_are_not_run_and_the_others_stand(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name in TEXTS:
+        (docs / name).write_bytes((DOCS / name).read_bytes())
+    write_all(docs / FOLDER, Planted(levels={BASE: INFORMED}, n_takes=8))
+    text = render(docs, CFG)["claims.md"].decode()
+    assert "Not run: no_style (seed 3, 4, 5), no_information (seed 3, 4, 5)" in text
+    assert "| **holds** | not run: not run, +40" in text
 
 
 def test_tables_without_rows_are_as_good_as_none(tmp_path: Path) -> None:
@@ -179,7 +208,7 @@ def test_tables_without_rows_are_as_good_as_none(tmp_path: Path) -> None:
 
 def test_the_pages_are_written_next_to_the_folder_and_texts_only_where_they_are(docs: Path, tmp_path: Path) -> None:
     written = write_pages(copied(docs, tmp_path / "a"), CFG)
-    assert {str(path.relative_to(tmp_path / "a")) for path in written} == {*PICTURES, *TEXTS, "claims.html"}
+    assert set(written) == {tmp_path / "a" / name for name in (*PICTURES, *TEXTS, "claims.html")}
     (tmp_path / "a" / "scorer.md").unlink()
     assert tmp_path / "a" / "scorer.md" not in write_pages(tmp_path / "a", CFG)
 
@@ -189,63 +218,37 @@ def test_a_horizon_that_the_claims_do_not_know_is_refused(docs: Path) -> None:
         read_evidence(docs / FOLDER, (3, 4, 5))
 
 
-def test_a_table_that_the_claims_do_not_have_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no table 'score'"):
-        write_claims_table(tmp_path, "score", [])
-
-
-def test_scorer_plus_reaches_its_aims_where_it_is_planted(tmp_path: Path) -> None:
-    aims = judge_aims(evidence_of(tmp_path, Planted(levels={BASE: INFORMED})), CFG)
-    assert {aims.verdict("m1"), aims.verdict("mseq")} == {"holds"}
-    assert [share.verdict for share in aims.shares] == ["holds", "holds"]
-    assert aims.shares[0].figure is not None
-    assert aims.shares[0].figure.value == pytest.approx(13 / 20, abs=0.05)
-
-
-@pytest.mark.parametrize(("level", "verdict", "share"), [(34.0, "undecided", "fails"), (32.0, "fails", "fails")])
-def test_scorer_plus_misses_its_aims_where_that_is_planted(
-    tmp_path: Path, level: float, verdict: str, share: str
+@pytest.mark.parametrize(("level", "verdict"), [(38.0, "holds"), (34.0, "undecided"), (31.0, "fails")])
+def test_scorer_plus_stays_a_main_row_only_above_rows_that_decode_jointly(
+    tmp_path: Path, level: float, verdict: str
 ) -> None:
-    """Pool-Mean stands at 34."""
-    aims = judge_aims(evidence_of(tmp_path, Planted(levels={BASE: INFORMED | {"scorer_plus": level}})), CFG)
-    against = next(c for c in aims.comparisons if (c.rival, c.metric) == ("pool_mean", "m1"))
-    assert against.verdict == verdict
-    assert aims.verdict("m1") == "fails"
-    assert aims.shares[0].verdict == share
-
-
-def test_five_rows_in_two_metrics_are_adjusted_together(tmp_path: Path) -> None:
-    aims = judge_aims(evidence_of(tmp_path, Planted(levels={BASE: INFORMED})), CFG)
+    """Endpoint-Traj + Viterbi stands at 34, HMM with motion at 33."""
+    compared = judge_plus(evidence_of(tmp_path, Planted(levels={BASE: INFORMED | {PLUS: level}})), CFG)
+    assert stays_main(compared) == verdict
+    assert ("stays a main row" in plus_text(compared)) == (verdict == "holds")
     smallest = 2 / (CFG.bootstrap + 1)
-    assert {round(c.adjusted_p, 9) for c in aims.comparisons} == {round(10 * smallest, 9)}
+    assert verdict != "holds" or {round(c.adjusted_p, 9) for c in compared} == {round(6 * smallest, 9)}
+
+
+def test_a_committed_run_that_speaks_against_scorer_plus_has_taken_its_role() -> None:
+    """A run in which it is not above its rivals, and a row that is still called a main one, contradict each other."""
+    evidence = read_evidence(DOCS / FOLDER, CFG.horizons)
+    if stays_main(judge_plus(evidence, CFG)) != "not run":
+        assert (method(PLUS).role == "main") == (stays_main(judge_plus(evidence, CFG)) == "holds")
 
 
 def test_entries_that_order_two_rows_differently_beyond_chance_are_seen(tmp_path: Path) -> None:
     swapped = INFORMED | {"scorer": 25.0, "no_traj": 35.0}
-    orders = compare_entries(evidence_of(tmp_path, Planted(levels={BASE: INFORMED, FEATURE_SPACE: swapped})), "m1", CFG)
-    assert orders.verdict == "fails"
-    assert ("scorer", "no_traj") in {(swap.row, swap.reference) for swap in orders.swaps if swap.is_shown()}
-    assert orders.tau is not None
-    assert orders.tau < 1
-
-
-def test_entries_with_the_same_order_agree(tmp_path: Path) -> None:
-    orders = compare_entries(
-        evidence_of(tmp_path, Planted(levels={BASE: INFORMED, FEATURE_SPACE: INFORMED})), "m1", CFG
-    )
-    assert orders.verdict == "holds"
-
-
-def test_the_second_pair_of_entries_is_the_largest_world_of_the_curve_on_its_one_seed(tmp_path: Path) -> None:
-    planned, nearer = pairs(CFG)
-    assert (planned, nearer) == ((BASE, FEATURE_SPACE), (BASE, "takes_600"))
-    swapped = INFORMED | {"scorer": 25.0, "no_traj": 35.0}
-    evidence = evidence_of(tmp_path, Planted(levels={BASE: INFORMED, FEATURE_SPACE: INFORMED, nearer[1]: swapped}))
-    one, other = (compare_entries(evidence, "m1", CFG, worlds) for worlds in (planned, nearer))
-    assert (one.seeds, one.verdict) == (CFG.seeds, "holds")
-    assert (other.seeds, other.verdict) == ((CFG.sweep_seed,), "fails")
-    titles = [table.title for table in entry_tables([one, other])]
-    assert "Order of the rows in base and takes_600, M@1, seed 0" in titles
+    levels = {**dict.fromkeys(ENTRIES, INFORMED), BY_VIDEO: swapped}
+    evidence = evidence_of(tmp_path, Planted(levels=levels))
+    orders = {each.worlds: each for each in compare_entries(evidence, "m1", CFG)}
+    assert len(orders) == 3
+    found = {(p.row, p.reference) for p in orders[BY_VIDEO, BY_FRAMES].opposite if p.is_shown()}
+    assert ("no_traj", "scorer") in found
+    assert (orders[BY_VIDEO, BY_FRAMES].tau or 0) < (orders[BY_FRAMES, "by_latents"].tau or 0)
+    text = "\n".join(table.markdown() for table in entry_tables(evidence, tuple(orders.values()), CFG))
+    assert "| by_video and by_frames | No-Traj − Scorer | +" in text
+    assert "| by_frames and by_latents |" not in text
 
 
 def gate_row(horizon: int | None, rate: float, gain: float, overall: float) -> GateRow:
@@ -268,47 +271,30 @@ def test_the_identity_of_the_gate_is_recomputed() -> None:
 
 @pytest.mark.parametrize(
     ("level", "words"),
-    [(25.0, "no gain to attribute"), (15.0, "loses to its own fallback"), (40.0, "(ii) memory")],
+    [(25.0, "no gain to attribute"), (20.5, "below its own fallback"), (36.0, "(ii) memory")],
 )
 def test_the_attribution_follows_the_figures(tmp_path: Path, level: float, words: str) -> None:
-    levels = INFORMED | {"scorer": level, "no_traj": 25.0, "scorer_no_labels": level}
+    levels = INFORMED | {"scorer": level, "no_traj": 25.0, "scorer_no_labels": level + 3}
     evidence = evidence_of(tmp_path, Planted(levels={BASE: levels}))
     text = attribution_text(lead(evidence, "scorer", "no_traj", "m1", CFG), sources(evidence, "scorer", CFG))
     assert words in text
     assert "labels of the candidates" not in text
 
 
+def test_the_attribution_speaks_the_words_of_the_verdicts(tmp_path: Path) -> None:
+    """The planted fault: an interval above zero, of a row that has reached a quarter of its ceiling."""
+    weak = INFORMED | {"endpoint_traj": 15.0, "no_traj": 12.0}
+    evidence = evidence_of(tmp_path, Planted(levels={BASE: weak}))
+    found = sources(evidence, "scorer", CFG)
+    assert found[0].findings[0].shown == "holds"
+    assert found[0].verdict == "underpowered"
+    text = attribution_text(lead(evidence, "scorer", "no_traj", "m1", CFG), found)
+    assert "underpowered" in text
+    assert "Nothing is attributed" in text
+
+
 def test_a_part_of_the_seeds_is_not_attributed(tmp_path: Path) -> None:
-    evidence = evidence_of(tmp_path, Planted(levels={BASE: INFORMED}, missing=((BASE, 2),)))
+    evidence = evidence_of(tmp_path, Planted(levels={BASE: INFORMED}, missing=((BASE, 5),)))
     text = attribution_text(lead(evidence, "scorer", "no_traj", "m1", CFG), sources(evidence, "scorer", CFG))
-    assert "lacks seed 2" in text
-    assert "nothing is attributed" in text
-
-
-@pytest.mark.parametrize(
-    ("many", "words"),
-    [
-        ((33.0, 31.0, 35.0), "rises in every seed"),
-        ((25.0, 20.0, 29.0), "falls in every"),
-        ((33.0, 20.0, 30.0), "moves by no common"),
-    ],
-)
-def test_what_is_said_about_more_queries_follows_the_seeds(many: tuple[float, ...], words: str) -> None:
-    rows = [
-        (
-            seed,
-            ScorerStudy(
-                model="scorer",
-                seed=seed,
-                share=share,
-                n_queries=100 + seed,
-                horizon=None,
-                quantity="M@1",
-                value=value,
-                n_windows=9,
-            ),
-        )
-        for share, values in ((10.0, (30.0, 30.0, 30.0)), (100.0, many))
-        for seed, value in enumerate(values)
-    ]
-    assert f"from 10 to 100 % of its queries M@1 {words}" in queries_text(rows, CFG)
+    assert "lacks seed 5" in text
+    assert "Nothing is attributed" in text

@@ -1,4 +1,4 @@
-"""Scene geometry: pairs and sums against plain loops, and the order that a room makes and its absence breaks."""
+"""Kinds of pairs of segments against plain loops, and the order of their distances with and without rooms."""
 
 from dataclasses import replace
 
@@ -9,13 +9,10 @@ from leaks_fixture import WORLD, copy_of, tables_of_world, untrained_of
 from planning_world import Memory
 
 from schemas.checks import GeometryConfig
-from schemas.results import GeometryScore
-from trajpilot_core.data.planning import load_planning_data
-from trajpilot_core.models.predictor import feature_scales
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.studies.claims.worlds import geometry
 
-CONFIG = GeometryConfig(rows=37)
+CONFIG = GeometryConfig()
 SMALL = WORLD.replace(train_takes=24, test_takes=12)
 
 
@@ -31,62 +28,41 @@ def memory() -> Memory:
     return corpus()
 
 
-def means(scores: list[GeometryScore]) -> list[float]:
-    return [
-        sum(s.distance for s in scores if s.kind == kind) / sum(s.n for s in scores if s.kind == kind)
-        for kind in geometry.KINDS
-    ]
+def means(memory: Memory) -> list[float]:
+    """The mean distance of every kind of pair."""
+    segments = geometry.scored_segments(memory)
+    far = geometry.distances(segments.features, segments.features).numpy()
+    rows = np.arange(len(segments.take))
+    return [float(far[geometry.pairs_of(segments, rows, kind, CONFIG)].mean()) for kind in geometry.KINDS]
 
 
-def by_loops(memory: Memory) -> dict[tuple[str, str], tuple[float, int]]:
-    """The same sums, pair by pair."""
-    data = load_planning_data(memory, "test")
-    train = data.take_split[data.segment_take] == 0
-    mean, scale = feature_scales(data.features[train])
-    looks = ((data.features.float().mean(1) - mean) / scale).numpy()
-    place = {row["segment_id"]: row for row in memory.table("segments").to_pylist()}
-    test = [i for i, t in enumerate(data.segment_take.tolist()) if data.take_split[t] == 2]
-    found: dict[tuple[str, str], tuple[float, int]] = {}
-    for i in test:
-        for j in test:
-            a, b = place[data.segment_ids[i]], place[data.segment_ids[j]]
-            own = a["take_id"] == b["take_id"]
-            far = b["position"] - a["position"]
-            kind = None
-            if own and far == 1 and a["run"] == b["run"]:
-                kind = "adjacent"
-            elif own and far >= CONFIG.far_steps and a["label_id"] != b["label_id"]:
-                kind = "same_take_far"
-            elif data.captures[data.segment_take[i]] != data.captures[data.segment_take[j]]:
-                kind = "other_take_same_action" if a["label_id"] == b["label_id"] else "random"
-            if kind is not None:
-                total, n = found.get((a["take_id"], kind), (0.0, 0))
-                found[a["take_id"], kind] = (total + float(np.abs(looks[i] - looks[j]).mean()), n + 1)
-    return found
+def kind_of(first: dict[str, object], second: dict[str, object], is_one_room: bool) -> str | None:
+    """Which kind a pair of segments is, in plain words."""
+    own = first["take_id"] == second["take_id"]
+    far = int(str(second["position"])) - int(str(first["position"]))
+    if own and far == 1 and first["run"] == second["run"]:
+        return "adjacent"
+    if own and far >= CONFIG.far_steps and first["label_id"] != second["label_id"]:
+        return "same_take_far"
+    if is_one_room:
+        return None
+    return "other_take_same_action" if first["label_id"] == second["label_id"] else "random"
 
 
-def test_sums_per_take_are_those_of_plain_loops(memory: Memory) -> None:
-    wanted = by_loops(memory)
-    scores = geometry.scene_geometry(memory, CONFIG)
-    assert len(scores) == 12 * 4
-    for score in scores:
-        total, n = wanted.get((score.take_id, score.kind), (0.0, 0))
-        assert score.n == n
-        assert score.distance == pytest.approx(total, rel=1e-4)
-
-
-def test_only_test_takes_are_scored_and_the_parts_do_not_matter(memory: Memory) -> None:
-    tested = {row["take_id"] for row in memory.table("takes").to_pylist() if row["split"] == "test"}
-    scores = geometry.scene_geometry(memory, CONFIG)
-    assert {score.take_id for score in scores} == tested
-    whole = geometry.scene_geometry(memory, CONFIG.replace(rows=10_000))
-    assert [s.n for s in whole] == [s.n for s in scores]
-    assert [s.distance for s in whole] == pytest.approx([s.distance for s in scores], rel=1e-5)
-
-
-def test_takes_segments_and_features_are_all_that_is_read(memory: Memory) -> None:
-    few = replace(copy_of(memory), tables={name: memory.table(name) for name in ("takes", "segments", "features")})
-    assert geometry.scene_geometry(few, CONFIG) == geometry.scene_geometry(memory, CONFIG)
+def test_pairs_are_those_of_plain_loops(memory: Memory) -> None:
+    segments = geometry.scored_segments(memory)
+    rows = {row["segment_id"]: row for row in memory.table("segments").to_pylist()}
+    takes = {row["take_id"]: row for row in memory.table("takes").to_pylist()}
+    mine = [rows[name] for name in segments.ids]
+    assert {takes[row["take_id"]]["split"] for row in mine} == {"test"}
+    rooms = [takes[row["take_id"]]["capture"] for row in mine]
+    every = np.arange(len(mine))
+    found = {kind: geometry.pairs_of(segments, every, kind, CONFIG) for kind in geometry.KINDS}
+    for i, one in enumerate(mine):
+        for j, two in enumerate(mine):
+            kinds = [kind for kind in geometry.KINDS if found[kind][i, j]]
+            wanted = kind_of(one, two, rooms[i] == rooms[j])
+            assert kinds == ([] if wanted is None else [wanted])
 
 
 def test_temporal_tokens_are_averaged(memory: Memory) -> None:
@@ -118,15 +94,15 @@ def test_a_lost_segment_parts_neighbours(memory: Memory) -> None:
     assert whole.sum() - parted.sum() == len(set(segments.take.tolist()))
 
 
-def test_rooms_make_the_order_of_the_claim_and_without_rooms_its_middle_swaps(memory: Memory) -> None:
-    with_rooms = means(geometry.scene_geometry(memory, CONFIG))
+def test_rooms_make_the_order_of_the_paper_and_without_rooms_its_middle_swaps(memory: Memory) -> None:
+    with_rooms = means(memory)
     assert with_rooms == sorted(with_rooms)
-    _, far, same_action, random = means(geometry.scene_geometry(corpus(scene=0.0), CONFIG))
+    _, far, same_action, random = means(corpus(scene=0.0))
     assert same_action < far < random
 
 
 def test_features_are_standardised_on_training_takes_alone(memory: Memory) -> None:
-    before = geometry.scene_geometry(memory, CONFIG)
+    before = geometry.scored_segments(memory).features
     doubled = copy_of(memory)
     split = {row["take_id"]: row["split"] for row in memory.table("takes").to_pylist()}
     rows = memory.table("features").to_pylist()
@@ -134,7 +110,7 @@ def test_features_are_standardised_on_training_takes_alone(memory: Memory) -> No
         if split[row["take_id"]] == "dev":
             row["vector"] = [2 * value for value in row["vector"]]
     doubled.tables["features"] = memory.table("features").from_pylist(rows, schema=memory.table("features").schema)
-    assert geometry.scene_geometry(doubled, CONFIG) == before
+    assert torch.equal(geometry.scored_segments(doubled).features, before)
 
 
 def test_the_distance_is_the_mean_absolute_difference() -> None:

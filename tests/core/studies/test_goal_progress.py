@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from claims_fixture import CFG
+from claims_fixture import CFG, write_claims_table
 from test_geometry import corpus
 
 from schemas.claims import BASE
 from schemas.results import GoalProgress
 from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.report.tables.table import Value
-from trajpilot_core.studies.claims.evidence.tables import Origin, read_evidence, write_claims_table
+from trajpilot_core.studies.claims.evidence.tables import Origin, read_evidence
 from trajpilot_core.studies.claims.worlds.geometry import approaches, goal_progress
 from trajpilot_core.studies.paper_audit.ours import our_tables
 
@@ -61,7 +61,7 @@ def test_windows_are_counted_per_take_as_by_plain_loops() -> None:
 @pytest.mark.parametrize(("share", "held"), [(6, True), (1, False)])
 def test_the_page_shows_whether_the_fraction_is_that_of_random_order(tmp_path: Path, share: int, held: bool) -> None:
     rows = [
-        (Origin(BASE, 0), GoalProgress(take_id=f"t{t:02}", horizon=h, n_windows=36, monotone=share + off))
+        (Origin(BASE, 3), GoalProgress(take_id=f"t{t:02}", horizon=h, n_windows=36, monotone=share + off))
         for t, off in enumerate((-1, 1) * 15)
         for h in CFG.horizons
     ]

@@ -3,14 +3,15 @@
 from pathlib import Path
 
 import pytest
-from claims_fixture import BLIND, CFG, DISTANCES, INFORMED, NO_INTENT, Planted, evidence_of
+from claims_fixture import BLIND, CFG, INFORMED, NO_INTENT, Planted, evidence_of
 
-from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, NO_SCENE, NO_STYLE
+from schemas.claims import BASE, NO_INFORMATION, NO_STYLE
 from trajpilot_core.studies.claims.evidence.contrasts import contrast
+from trajpilot_core.studies.claims.evidence.tables import SeedScores
 from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, RULES, conjunction
 from trajpilot_core.studies.claims.verdicts.judge import Judged, judge_claims
 
-BUILT = tuple(claim.key for claim in CLAIMS if claim.statements)
+BUILT = tuple(c.key for c in CLAIMS if c.statements and {s.row for s in c.statements} <= set(INFORMED))
 PRECISE = {"noise": 1.0, "n_takes": 40}
 """Noise small enough for the equivalence tests to decide."""
 
@@ -28,7 +29,7 @@ def test_with_the_effects_that_are_claimed_every_claim_and_control_holds(tmp_pat
 
 def test_without_any_effect_no_claim_holds(tmp_path: Path) -> None:
     flat = dict.fromkeys(INFORMED, 25.0) | {"majority": 5.0}
-    rows = judged(tmp_path, Planted(levels={BASE: flat}, distances={BASE: (1.0, 1.0, 1.0, 1.0)}))
+    rows = judged(tmp_path, Planted(levels={BASE: flat}))
     assert {rows[key].verdict("claim") for key in BUILT} <= {"undecided", "fails"}
     assert all(row.shown("claim") == row.verdict("claim") for row in rows.values())
 
@@ -80,26 +81,20 @@ def test_a_lead_that_does_not_shrink_without_intent_fails_its_control(tmp_path: 
     assert judged(tmp_path, Planted(levels=levels))["scorer"].verdict("control") == "fails"
 
 
-def test_distances_that_keep_their_order_without_a_scene_fail_the_control(tmp_path: Path) -> None:
-    row = judged(tmp_path, Planted(distances={BASE: DISTANCES, FEATURE_SPACE: DISTANCES, NO_SCENE: DISTANCES}))["scene"]
-    assert (row.verdict("claim"), row.verdict("control")) == ("holds", "fails")
-
-
 def test_a_world_that_was_not_run_is_said_and_never_filled_in(tmp_path: Path) -> None:
-    rows = judged(tmp_path, Planted(levels={BASE: INFORMED}, distances={}))
+    rows = judged(tmp_path, Planted(levels={BASE: INFORMED}))
     assert rows["oracle"].verdict("claim") == "holds"
     control = rows["oracle"].findings[-1]
     assert (control.verdict, control.headline) == ("not run", None)
     assert "no_information" in control.note
-    assert rows["scene"].verdict("claim") == "not run"
 
 
 def test_a_missing_seed_leaves_the_figure_and_takes_the_verdict(tmp_path: Path) -> None:
-    finding = judged(tmp_path, Planted(missing=((BASE, 1),)))["endpoint"].findings[0]
+    finding = judged(tmp_path, Planted(missing=((BASE, 4),)))["endpoint"].findings[0]
     assert finding.verdict == "not run"
-    assert "lacks seed 1" in finding.note
+    assert "lacks seed 4" in finding.note
     assert finding.headline is not None
-    assert [seed for seed, _ in finding.headline.per_seed] == [0, 2]
+    assert [seed for seed, _ in finding.headline.per_seed] == [3, 5]
 
 
 def test_a_missing_row_is_named(tmp_path: Path) -> None:
@@ -117,11 +112,12 @@ def test_a_model_that_is_not_trained_withholds_the_verdicts_that_rest_on_it(tmp_
 
 def test_rows_scored_on_different_windows_are_never_subtracted(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, Planted(levels={BASE: INFORMED}))
-    evidence.scores[BASE][0].counts["oracle"][0, 0] += 1
+    held = evidence.scores[BASE][3]
+    evidence.scores[BASE][3] = SeedScores(held.takes, held.rows, {**held.counts, "oracle": held.counts["oracle"] + 1})
     found = contrast(evidence, BASE, "oracle", "no_traj", "m1", CFG)
     assert found.profile is not None
-    assert found.profile.seeds == (1, 2)
-    assert found.gap == "oracle and no_traj scored on different windows (base, seed 0)"
+    assert found.profile.seeds == (4, 5)
+    assert found.gap == "oracle and no_traj scored on different windows (base, seed 3)"
 
 
 def test_every_kind_of_statement_has_its_rule_in_words() -> None:

@@ -17,8 +17,8 @@ from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.stages.feature_space import FEATURES
 from trajpilot_core.studies.claims.leaks import world as leaks_world
 from trajpilot_core.studies.claims.worlds.jobs import make_world
-from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes
-from trajpilot_core.studies.claims.worlds.provenance import recipe_sizes, world_sizes
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld
+from trajpilot_core.studies.claims.worlds.provenance import recipe_size, world_sizes
 
 LATENTS = WORLD.replace(entry="latents", label_appearance=0.5)
 """Looks name few of the alternatives, so that there is something to give away."""
@@ -80,13 +80,10 @@ def test_nothing_else_about_such_a_world_gives_an_answer_away(drawn: World, tabl
 
 def test_its_job_writes_a_description_and_no_video(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
-    assert make_world(PlannedWorld("base", 0, "control", LATENTS), tmp_path / "root", tmp_path / "world") is not None
+    assert make_world(PlannedWorld("base", 3, "main", LATENTS), tmp_path / "root", tmp_path / "world") is not None
     assert [path.name for path in (tmp_path / "world").iterdir()] == ["world.json"]
 
 
-def test_its_size_and_recipe_say_that_nothing_is_seen_or_encoded() -> None:
-    world, recipes = PlannedWorld("base", 0, "control", LATENTS), Recipes(PipelineConfig(), PipelineConfig())
-    assert [size.recipe for size in world_sizes({"base": world})] == ["latents"]
-    (recipe,) = recipe_sizes(recipes, [world])
-    assert recipe.encoder == "none"
-    assert recipe.video.startswith("no pixels")
+def test_its_size_and_recipe_say_that_nothing_is_encoded() -> None:
+    assert [size.entry for size in world_sizes([PlannedWorld("base", 3, "main", LATENTS)])] == ["latents"]
+    assert recipe_size(PipelineConfig()).encoder.endswith("by latents none")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from checkout import CHECKOUT
-from claims_fixture import CFG, INFORMED, Planted, evidence_of, small_tables, write_all
+from claims_fixture import CFG, INFORMED, Planted, evidence_of, small_tables, write_all, write_claims_table
 from page_blocks import blocks_of
 from paper_audit.numbers import NumberKey, published
 from paper_audit.page import MARK, audit_blocks
@@ -15,7 +15,8 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.paper.published import ATOMIC
 from trajpilot_core.report.blocks import renewed
 from trajpilot_core.report.tables.table import Value
-from trajpilot_core.studies.claims.evidence.tables import read_evidence, write_claims_table
+from trajpilot_core.studies.claims.evidence.contrasts import contrast
+from trajpilot_core.studies.claims.evidence.tables import read_evidence
 from trajpilot_core.studies.paper_audit.ours import our_tables
 from trajpilot_core.studies.paper_audit.page import NAME, NOT_OURS, renew_reproduction
 
@@ -123,5 +124,8 @@ def test_endpoint_accuracy_is_what_the_full_metric_implies(tmp_path: Path) -> No
     evidence = evidence_of(tmp_path, Planted(levels={BASE: INFORMED}, widening=0.0, noise=0.0))
     line = next(row for row in our_tables(evidence, CFG)[18].rows if str(row[0]).startswith("Scorer"))
     mid = our_tables(evidence, CFG)
-    assert len({str(cell) for cell in line[1:]}) == 1
+    values = [cell.value for cell in line[1:] if isinstance(cell, Value)]
+    level = contrast(evidence, BASE, "scorer", None, "m1", CFG).profile
+    assert level is not None
+    assert values == pytest.approx(level.points.mean(axis=0).tolist(), abs=1e-6)
     assert mid[18].header[1:] == tuple(f"H={h}" for h in CFG.horizons)

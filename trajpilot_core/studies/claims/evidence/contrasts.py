@@ -1,18 +1,22 @@
 """Rows of a world and paired differences between them, as profiles; which of the models they rest on are trained."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from schemas.claims import ClaimsConfig, world_seeds
+from trajpilot_core.arrays import Array
 from trajpilot_core.evaluation.paper_claims import model_of
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import SCORER_MODELS
-from trajpilot_core.studies.claims.evidence.statistics import Profile, Sums, profile
+from trajpilot_core.studies.claims.evidence.statistics import Profile, Sums, joined, resample
 from trajpilot_core.studies.claims.evidence.tables import METRICS, Evidence, SeedScores
 
+RESAMPLED_KEPT = 40
+"""Resampled tables that stay in memory, one per world, seed and metric (19 MB each at 40 rows)."""
 TRAINED = "trained: "
 """How the names of the judgements of trainings begin."""
 FINAL, FOLDS = "final/", "folds/"
@@ -46,6 +50,7 @@ def contrast(
     """
     asked = [name for name in (row, reference) if name is not None]
     found: dict[int, Sums] = {}
+    drawn: dict[int, tuple[Array, Array]] = {}
     unequal: list[int] = []
     for seed in world_seeds(cfg, world):
         scores = evidence.scores.get(world, {}).get(seed)
@@ -53,21 +58,32 @@ def contrast(
             continue
         if any(not np.array_equal(scores.counts[row], scores.counts[name]) for name in asked):
             unequal.append(seed)
-        else:
-            found[seed] = _sums(scores, row, reference, metric)
+            continue
+        column, (sums, counts) = METRICS.index(metric), resampled_rows(scores, world, seed, metric, cfg)
+        own, drawn_own = scores.rows[row][..., column], sums[row]
+        if reference is not None:
+            own, drawn_own = own - scores.rows[reference][..., column], drawn_own - sums[reference]
+        found[seed], drawn[seed] = Sums(own, scores.counts[row]), (drawn_own, counts[row])
     gap = _gap(evidence, world, asked, {*found, *unequal}, cfg)
     if unequal:
         where = f"{world}, seed {', '.join(map(str, unequal))}"
         gap = "; ".join(part for part in (f"{' and '.join(asked)} scored on different windows ({where})", gap) if part)
-    return Contrast(profile(world, found, cfg) if found else None, gap)
+    return Contrast(joined(found, drawn) if found else None, gap)
 
 
-def _sums(scores: SeedScores, row: str, reference: str | None, metric: str) -> Sums:
-    """Return the sums of one seed."""
-    column, counts = METRICS.index(metric), scores.counts[row]
-    if reference is None:
-        return Sums(scores.rows[row][..., column], counts)
-    return Sums(scores.rows[row][..., column] - scores.rows[reference][..., column], counts)
+@lru_cache(maxsize=RESAMPLED_KEPT)
+def resampled_rows(
+    scores: SeedScores, world: str, seed: int, metric: str, cfg: ClaimsConfig
+) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
+    """Return row -> (B, H) sums of a metric, and row -> (B, H) windows, in every resample of one world and seed.
+
+    All rows at once; a difference of two rows is the difference of these, so that nothing is resampled twice.
+    """
+    rows, windows = sorted(scores.rows), {id(scores.counts[row]): scores.counts[row] for row in sorted(scores.rows)}
+    values = [*(scores.rows[row][..., METRICS.index(metric)] for row in rows), *windows.values()]
+    drawn = [np.ascontiguousarray(part) for part in np.moveaxis(resample(world, seed, np.stack(values, 1), cfg), 1, 0)]
+    counts = dict(zip(windows, drawn[len(rows) :], strict=True))
+    return dict(zip(rows, drawn, strict=False)), {row: counts[id(scores.counts[row])] for row in rows}
 
 
 def _gap(evidence: Evidence, world: str, asked: list[str], found: set[int], cfg: ClaimsConfig) -> str:
@@ -107,6 +123,7 @@ def untrained(evidence: Evidence, world: str, rows: Sequence[str], cfg: ClaimsCo
     )
 
 
+@lru_cache(maxsize=RESAMPLED_KEPT)
 def _trainings(evidence: Evidence, world: str, seed: int) -> dict[str, str]:
     """Return `<chain>/<model>` -> its verdict, of one world and seed."""
     return {

@@ -59,10 +59,10 @@ def judge_ranking(evidence: Evidence, world: str, model: str, cfg: ClaimsConfig)
         `not judged` where the tables lack a seed, the number of candidates, or an interval.
     """
     among = f"rank: best candidate among the first {StudyConfig().first}"
-    n_candidates = candidates_of(evidence, world)
+    n_candidates = evidence.run.recipe.candidates if evidence.run and evidence.run.recipe else 0
     planned = world_seeds(cfg, world)
     if not n_candidates:
-        return JudgedRanking("not judged", f"the number of candidates is not recorded ({world})")
+        return JudgedRanking("not judged", "the number of candidates is not recorded")
     if len(planned) < FEWEST_SEEDS:
         return JudgedRanking("not judged", f"{len(planned)} seed gives no interval ({world})")
     found = []
@@ -94,14 +94,6 @@ def ranking_values(evidence: Evidence, world: str, model: str, quantity: str) ->
     ]
     most = max((share for share, _, _ in rows), default=0.0)
     return {seed: value for share, seed, value in rows if share == most}
-
-
-def candidates_of(evidence: Evidence, world: str) -> int:
-    """Return how many candidates a query of a world retrieves; 0 where it is not recorded."""
-    if evidence.run is None:
-        return 0
-    recipe = next((size.recipe for size in evidence.run.worlds if size.world == world), None)
-    return next((size.candidates for size in evidence.run.recipes if size.recipe == recipe), 0)
 
 
 def ranked_models(row: str) -> tuple[str, ...]:

@@ -1,10 +1,11 @@
 """Figures of the claims as cells of tables: levels and differences with their intervals, and ranges over seeds."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 from schemas.claims import ClaimsConfig
-from trajpilot_core.methods import in_order
+from trajpilot_core.methods import in_order, with_role
 from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.report.tables.table import NOTHING, Cell, Value, number
 from trajpilot_core.studies.claims.evidence.contrasts import contrast
@@ -12,6 +13,8 @@ from trajpilot_core.studies.claims.evidence.statistics import Equivalence, Estim
 from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
 
 R = TypeVar("R")
+FIGURES_KEPT = 2048
+"""Figures that stay in memory: pages print many of them several times."""
 METRIC_NAMES = {"m1": "M@1", "m5": "M@5", "mseq": "MSeq", "f1": "F@1", "f5": "F@5", "fseq": "FSeq"}
 SHOWN_METRICS = ("m1", "mseq")
 EXTRA_NAMES = {"scorer_plus": "Scorer+"}
@@ -19,7 +22,7 @@ EXTRA_NAMES = {"scorer_plus": "Scorer+"}
 
 
 def name(row: str) -> str:
-    """Return the printed name of a row or of the ceiling of one."""
+    """Return the printed name of a row or of the ceiling of one; its id where no such row is declared."""
     if row.startswith(CEILING):
         return f"ceiling of {name(row.removeprefix(CEILING))}"
     return EXTRA_NAMES.get(row, row_name(row))
@@ -30,6 +33,7 @@ def horizons(cfg: ClaimsConfig) -> list[str]:
     return [f"H={horizon}" for horizon in cfg.horizons]
 
 
+@lru_cache(maxsize=FIGURES_KEPT)
 def reading(
     evidence: Evidence, world: str, row: str, reference: str | None, metric: str, cfg: ClaimsConfig
 ) -> Estimate | None:
@@ -37,6 +41,7 @@ def reading(
     return mean_of(contrast(evidence, world, row, reference, metric, cfg).profile, cfg)
 
 
+@lru_cache(maxsize=FIGURES_KEPT)
 def per_horizon(
     evidence: Evidence, world: str, row: str, reference: str | None, metric: str, cfg: ClaimsConfig
 ) -> tuple[Estimate, ...]:
@@ -49,6 +54,12 @@ def rows_in_order(evidence: Evidence, world: str) -> list[str]:
     held = {row for scores in evidence.scores.get(world, {}).values() for row in scores.rows}
     bounds = in_order({row.removeprefix(CEILING) for row in held if row.startswith(CEILING)})
     return [*in_order({row for row in held if not row.startswith(CEILING)}), *(CEILING + row for row in bounds)]
+
+
+def rows_of(evidence: Evidence, world: str) -> set[str]:
+    """Return the rows of a world that some seed has, without ceilings and floors, which are no method."""
+    held = {row for scores in evidence.scores.get(world, {}).values() for row in scores.rows}
+    return {row for row in held if not row.startswith(CEILING) and row not in with_role("floor")}
 
 
 def takes_of(evidence: Evidence, world: str) -> int:

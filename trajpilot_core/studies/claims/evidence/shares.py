@@ -1,5 +1,6 @@
 """How much of what its world allows a row has reached: the share of the way from Majority to its exact ceiling."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from trajpilot_core.studies.claims.evidence.statistics import Estimate
 from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
 
 FLOOR = "majority"
+SHARES_KEPT = 512
 OWN_ROWS = {"traj": "oracle"}
 """Model -> the row that it answers by itself, where they are not called the same."""
 RANKED = "scorer"
@@ -44,12 +46,14 @@ def rows_behind(row: str) -> tuple[str, ...]:
     """Return the rows whose shares say whether the models behind `row` have learned.
 
     Its own where it is trained for itself; else those of the models that it rests on: a foreign trajectory is read by
-    Oracle's predictor, and the Scorer rests on Oracle's and No-Traj's. Nothing where no model is behind it.
+    Oracle's predictor, and the Scorer rests on Oracle's and No-Traj's. Nothing where no model is behind it, or where
+    nobody knows the row.
     """
     bounded = {one.id for one in METHODS if one.ceiling is not None and not is_ranked(one.id)}
     own = [OWN_ROWS.get(model, model) for model in models_of(row)]
     found = tuple(dict.fromkeys(each for each in own if each in bounded))
-    return (row,) if row in found else found
+    is_own = row in found or (row in bounded and not found and bool(own))
+    return (row,) if is_own else found
 
 
 def has_own_ceiling(row: str) -> bool:
@@ -69,6 +73,7 @@ def asked_share(row: str, limits: VerdictConfig) -> float:
     return asked[kind]
 
 
+@lru_cache(maxsize=SHARES_KEPT)
 def reached_share(evidence: Evidence, world: str, row: str, cfg: ClaimsConfig, limits: VerdictConfig) -> ReachedShare:
     """Return the share of its ceiling that a row has reached in a world.
 

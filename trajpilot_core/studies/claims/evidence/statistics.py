@@ -7,7 +7,7 @@ their differences are paired; two worlds share none. Reasons and formulas: docs/
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -21,8 +21,8 @@ from trajpilot_core.evaluation import bootstrap
 
 DIGITS = 9
 """Figures are rounded to this many places before anything is printed or judged, whatever the order of a sum."""
-DRAWS_KEPT = 48
-"""Sets of resampling weights that stay in memory, one per world and seed (5 MB each at 240 takes)."""
+DRAWS_KEPT = 24
+"""Sets of resampling weights that stay in memory, one per world and seed (8 MB each at 400 takes)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,28 +98,54 @@ class Equivalence:
 def world_weights(world: str, seed: int, n_takes: int, n_draws: int, bootstrap_seed: int) -> NDArray[np.uint16]:
     """Return (B, T): how often each take stands in each resample; worlds and seeds are resampled independently."""
     own = int(fingerprint({"world": world, "seed": seed, "bootstrap": bootstrap_seed})[:12], 16)
-    return bootstrap.draw_weights(n_takes, n_draws, own).astype(np.uint16)
+    takes_BT = np.random.default_rng(own).integers(0, n_takes, (n_draws, n_takes), dtype=np.uint16).astype(np.int64)
+    takes_BT += n_takes * np.arange(n_draws)[:, None]
+    counts: NDArray[np.int64] = np.bincount(takes_BT.ravel(), minlength=n_draws * n_takes)
+    return counts.reshape(n_draws, n_takes).astype(np.uint16)
+
+
+def resample(world: str, seed: int, values: Array, cfg: ClaimsConfig) -> Array:
+    """Return the sums of one seed's world in every resample.
+
+    Args:
+        world: its name; everything of one world and seed shares its draws.
+        seed: of the world.
+        values: shape (T, ...), per take.
+        cfg: number of draws and their seed.
+
+    Returns:
+        Shape (B, ...).
+    """
+    weights_BT = world_weights(world, seed, len(values), cfg.bootstrap, cfg.bootstrap_seed).astype(np.float64)
+    drawn: Array = weights_BT @ values.reshape(len(values), -1)
+    return drawn.reshape(len(drawn), *values.shape[1:])
 
 
 def profile(world: str, per_seed: Mapping[int, Sums], cfg: ClaimsConfig) -> Profile:
     """Resample one row, or one paired difference of rows, of a world.
 
     Args:
-        world: its name; rows of one world share their draws.
+        world: its name.
         per_seed: seed -> sums; of a difference: the difference of the two rows' sums, on identical windows.
         cfg: number of draws and their seed.
     """
+    drawn = {seed: resample(world, seed, np.stack([of.sums, of.counts], 1), cfg) for seed, of in per_seed.items()}
+    return joined(per_seed, {seed: (both[:, 0], both[:, 1]) for seed, both in drawn.items()})
+
+
+def joined(per_seed: Mapping[int, Sums], drawn: Mapping[int, tuple[Array, Array]]) -> Profile:
+    """Put the sums of every seed and their resamples together.
+
+    Args:
+        per_seed: seed -> sums.
+        drawn: seed -> (B, H) sums and (B, H) counts in every resample.
+    """
     seeds = tuple(sorted(per_seed))
-    points, draws, takes = [], [], []
-    for seed in seeds:
-        part = per_seed[seed]
-        weights = world_weights(world, seed, len(part.sums), cfg.bootstrap, cfg.bootstrap_seed)
-        points.append(_ratio(part.sums.sum(axis=0), part.counts.sum(axis=0)))
-        drawn = weights.astype(np.float64) @ np.concatenate([part.sums, part.counts], axis=1)
-        draws.append(_ratio(*np.split(drawn, 2, axis=1)))
-        takes.append(int((part.counts > 0).sum(axis=0).min()))
-    windows = int(sum(part.counts.sum() for part in per_seed.values()))
-    return Profile(seeds, np.stack(points), np.stack(draws), tuple(takes), windows)
+    held = [per_seed[seed] for seed in seeds]
+    points = [_ratio(part.sums.sum(axis=0), part.counts.sum(axis=0)) for part in held]
+    takes = tuple(int((part.counts > 0).sum(axis=0).min()) for part in held)
+    draws = np.stack([_ratio(*drawn[seed]) for seed in seeds])
+    return Profile(seeds, np.stack(points), draws, takes, int(sum(part.counts.sum() for part in held)))
 
 
 def _ratio(sums: Array, counts: Array) -> Array:
@@ -144,21 +170,6 @@ def minus(one: Profile, other: Profile) -> Profile:
         takes,
         min(one.n_windows, other.n_windows),
     )
-
-
-def with_both_takes(of: Profile, is_across_H: NDArray[np.bool_]) -> Profile:
-    """Double the deviations of resamples whose sums run over pairs of takes, each pair counted in both of them.
-
-    Such a mean depends on every take twice, as either end of its pairs, and resampling sums per take moves one end
-    only: to first order (Hajek's projection) half of what takes make of it. Source: docs/decisions/claims-checks.md.
-
-    Args:
-        of: the profile.
-        is_across_H: shape (H,), true where a pair joins two takes.
-    """
-    factor_H = np.where(is_across_H, 2.0, 1.0)
-    centre_S1H = of.points[:, None]
-    return replace(of, draws=centre_S1H + factor_H * (of.draws - centre_S1H))
 
 
 def has_nothing_to_compare(of: Profile) -> bool:

@@ -1,10 +1,10 @@
-"""The committed tables of the claims, read: what is absent is absent, never an error and never filled in.
+"""The committed tables of the claims, read and written: what is absent is absent, never an error and never filled in.
 
 Files under docs/claims: `<name>.parquet` with the columns of a record after `world` (and `world_seed`, where no seed in
 the record says it), and run.json (`schemas.claims.ClaimsRun`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -20,27 +20,27 @@ from schemas.results import (
     Ceiling,
     CurvePoint,
     GateRow,
-    GeometryScore,
     GoalProgress,
     Headroom,
     Judgement,
     LeakCheck,
     ScorerStudy,
 )
-from trajpilot_core.arrays import Array
+from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.parquet import read_table, table_bytes
 from trajpilot_core.studies.claims.evidence.statistics import Sums
 
 R = TypeVar("R", bound=Record)
-T = TypeVar("T")
-METRICS = ("m1", "m5", "mseq", "f1", "f5", "fseq")
-"""Columns of `ClaimScore`, in the order of the last axis of `SeedScores.values`."""
-KINDS = ("adjacent", "same_take_far", "other_take_same_action", "random")
-"""Kinds of pairs in the order in which the paper's claim puts their distances."""
+COLUMNS: Mapping[str, str] = {"M@1": "m1", "MSeq": "mseq", "F@1": "f1"}
+"""Metric -> its column of `ClaimScore`."""
+METRICS = tuple(COLUMNS.values())
+"""In the order of the last axis of `SeedScores.rows`."""
 RUN_FILE = "run.json"
 CEILING = "ceiling/"
 """How the exact ceiling of a row is called among the rows."""
+NO_SEED = -1
+"""Seed in the rows of the ceilings, which know none."""
 
 
 class File(NamedTuple):
@@ -62,7 +62,6 @@ FILES: tuple[File, ...] = (
     File("judgements", Judgement, True, ("judgements",)),
     File("ceilings", Ceiling, True, ("ceilings",)),
     File("leaks", LeakCheck, True, ("leaks",)),
-    File("geometry", GeometryScore, True, ("geometry",)),
     File("study", ScorerStudy, True, ("study",)),
     File("goal_progress", GoalProgress, True, ("goal_progress",)),
 )
@@ -97,8 +96,6 @@ class Evidence:
 
     horizons: tuple[int, ...]
     scores: Scores
-    geometry: Mapping[str, Mapping[int, Sums]]
-    """World -> seed -> (T, kinds) sums of distances and counts of pairs."""
     goal_progress: Mapping[str, Mapping[int, Sums]]
     """World -> seed -> (T, H) plans that approach the goal, in percent times windows, and windows."""
     gate: tuple[tuple[Origin, GateRow], ...]
@@ -113,35 +110,38 @@ class Evidence:
     """Files that are not there."""
 
 
-def write_claims_table(folder: Path, name: str, rows: Iterable[tuple[Origin, Record]]) -> Path:
-    """Write one table of the claims into `folder`; equal rows give equal bytes.
+def schema_of(file: File) -> pa.Schema:
+    """Return the columns of a file."""
+    origins = [pa.field("world", pa.string(), nullable=False)]
+    origins += [pa.field("world_seed", pa.int64(), nullable=False)] if file.has_world_seed else []
+    return pa.schema([*origins, *arrow_schema(file.row)])
+
+
+def with_origin(table: pa.Table, file: File, origin: Origin) -> pl.DataFrame:
+    """Return the rows of one world and seed as they stand in the file; ceilings, which know no seed, get the world's.
 
     Args:
-        folder: docs/claims.
-        name: which.
-        rows: its records with the world and seed that they come from.
-
-    Raises:
-        InputError: no table is called `name`.
+        table: columns of the file's record.
+        file: which.
+        origin: where they come from.
     """
-    found = {file.name: file for file in FILES}
-    if name not in found:
-        raise InputError(f"the claims have no table {name!r}; the tables are {', '.join(sorted(found))}")
-    path = folder / f"{name}.parquet"
-    origins = [pa.field("world", pa.string(), nullable=False)]
-    origins += [pa.field("world_seed", pa.int64(), nullable=False)] if found[name].has_world_seed else []
-    values = [{"world": at.world, "world_seed": at.seed, **record.model_dump(mode="json")} for at, record in rows]
-    schema = pa.schema([*origins, *arrow_schema(found[name].row)])
-    path.write_bytes(table_bytes(pa.Table.from_pylist(values, schema=schema)))
-    return path
+    frame = pl.DataFrame(pl.from_arrow(table)).with_columns(world=pl.lit(origin.world), world_seed=pl.lit(origin.seed))
+    if "seed" in frame.columns:
+        known = pl.when(pl.col("seed") == NO_SEED).then(pl.lit(origin.seed)).otherwise(pl.col("seed"))
+        frame = frame.with_columns(seed=known.cast(pl.Int64))
+    return frame.select(schema_of(file).names)
 
 
-def origins_of(folder: Path, file: File) -> set[Origin]:
-    """Return the worlds and seeds that a table in `folder` holds; none where it is absent."""
-    frame = _frame(folder, file)
-    if frame is None:
-        return set()
-    return {Origin(world, seed) for world, seed in frame.select("world", "world_seed").unique().iter_rows()}
+def write_frames(folder: Path, file: File, frames: Sequence[pl.DataFrame]) -> None:
+    """Write one file of the claims into `folder`; equal rows give equal bytes."""
+    schema = schema_of(file)
+    tables = [frame.select(schema.names).to_arrow().cast(schema) for frame in frames]
+    (folder / f"{file.name}.parquet").write_bytes(table_bytes(pa.concat_tables([schema.empty_table(), *tables])))
+
+
+def rows_by_origin(folder: Path, file: File) -> dict[Origin, pl.DataFrame]:
+    """Return the rows of every world and seed that a file in `folder` holds; none where it is absent."""
+    return dict(_by_origin(_frame(folder, file)))
 
 
 def read_evidence(folder: Path, horizons: tuple[int, ...]) -> Evidence:
@@ -160,8 +160,7 @@ def read_evidence(folder: Path, horizons: tuple[int, ...]) -> Evidence:
     return Evidence(
         horizons=horizons,
         scores=_scores(frames["scores"], horizons),
-        geometry=_sums(frames["geometry"], "kind", KINDS, ("distance", "n"), 1.0),
-        goal_progress=_sums(frames["goal_progress"], "horizon", horizons, ("monotone", "n_windows"), 100.0),
+        goal_progress=_progress(frames["goal_progress"], horizons),
         gate=_records(frames["gate"], GateRow),
         headroom=_records(frames["headroom"], Headroom),
         curves=_records(frames["curves"], CurvePoint),
@@ -200,54 +199,72 @@ def _scores(frame: pl.DataFrame | None, horizons: tuple[int, ...]) -> Scores:
     strange = sorted(set() if frame is None else set(frame["horizon"].unique()) - set(horizons))
     if strange:
         raise InputError(f"scores.parquet holds horizons {strange}; the claims know {list(horizons)} (ClaimsConfig)")
-
-    def of_seed(part: pl.DataFrame, where: str) -> SeedScores:
-        """Read the rows of one world and seed."""
-        takes = tuple(sorted(part["take_id"].unique()))
-        columns = (*METRICS, "n_windows")
-        cells = {
-            str(row): _cells(own, takes, "horizon", horizons, columns, f"scores.parquet, {row} ({where})")
-            for (row,), own in part.partition_by("variant", as_dict=True).items()
-        }
-        values = {row: cell[..., :-1] for row, cell in cells.items()}
-        return SeedScores(takes, values, {row: cell[..., -1] for row, cell in cells.items()})
-
-    return _by_seed(frame, of_seed)
-
-
-def _sums(
-    frame: pl.DataFrame | None, axis: str, names: Sequence[object], columns: tuple[str, str], scale: float
-) -> Mapping[str, Mapping[int, Sums]]:
-    """Lay sums and counts, the two `columns`, out over takes and the `names` of another column."""
-
-    def of_seed(part: pl.DataFrame, where: str) -> Sums:
-        """Read one world and seed."""
-        cells = _cells(part, sorted(part["take_id"].unique()), axis, names, columns, where)
-        return Sums(scale * cells[..., 0], cells[..., 1])
-
-    return _by_seed(frame, of_seed)
-
-
-def _by_seed(frame: pl.DataFrame | None, read: Callable[[pl.DataFrame, str], T]) -> dict[str, dict[int, T]]:
-    """Return world -> seed -> what is read from its rows."""
-    found: dict[str, dict[int, T]] = {}
-    parts = {} if frame is None else frame.partition_by("world", "world_seed", as_dict=True)
-    for (world, seed), part in parts.items():
-        found.setdefault(str(world), {})[int(seed)] = read(part, f"{world}, seed {seed}")
+    found: dict[str, dict[int, SeedScores]] = {}
+    for origin, part in _by_origin(frame):
+        values: dict[str, Array] = {}
+        counts: dict[str, Array] = {}
+        shared: dict[bytes, Array] = {}
+        (rows, row_N), (takes, take_N) = _coded(part, "variant"), _coded(part, "take_id")
+        cells = _cells(part, take_N, horizons, (*METRICS, "n_windows"), (row_N, rows), f"scores.parquet, {origin}")
+        for row, of_row in zip(rows, cells, strict=True):
+            values[row] = of_row[..., :-1]
+            counts[row] = shared.setdefault(of_row[..., -1].tobytes(), of_row[..., -1].copy())
+        found.setdefault(origin.world, {})[origin.seed] = SeedScores(takes, values, counts)
     return found
 
 
+def _progress(frame: pl.DataFrame | None, horizons: Sequence[int]) -> dict[str, dict[int, Sums]]:
+    """Lay the plans that approach the goal out over takes and horizons."""
+    found: dict[str, dict[int, Sums]] = {}
+    for origin, part in _by_origin(frame):
+        take_N = _coded(part, "take_id")[1]
+        one = (np.zeros(len(take_N), np.int64), ("",))
+        cells = _cells(part, take_N, horizons, ("monotone", "n_windows"), one, f"goal_progress.parquet, {origin}")[0]
+        found.setdefault(origin.world, {})[origin.seed] = Sums(100.0 * cells[..., 0], cells[..., 1])
+    return found
+
+
+def _by_origin(frame: pl.DataFrame | None) -> list[tuple[Origin, pl.DataFrame]]:
+    """Return the rows of every world and seed."""
+    parts = {} if frame is None else frame.partition_by("world", "world_seed", as_dict=True, maintain_order=True)
+    return [(Origin(str(world), int(seed)), part) for (world, seed), part in parts.items()]
+
+
+def _coded(part: pl.DataFrame, column: str) -> tuple[tuple[str, ...], Codes]:
+    """Return the names in a column, sorted, and the (N,) code of every row."""
+    names = tuple(sorted(part[column].unique()))
+    codes = part[column].replace_strict(names, range(len(names)), return_dtype=pl.Int64)
+    return names, codes.to_numpy().astype(np.int64)
+
+
 def _cells(
-    part: pl.DataFrame, takes: Sequence[str], axis: str, names: Sequence[object], columns: Sequence[str], where: str
+    part: pl.DataFrame,
+    take_N: Codes,
+    horizons: Sequence[int],
+    columns: Sequence[str],
+    rows: tuple[Codes, Sequence[str]],
+    where: str,
 ) -> Array:
-    """Return (T, N, C): the `columns` over T takes and the N `names` of an axis; zero where there is no row.
+    """Return (R, T, H, C): the `columns` of R rows over T takes and H horizons; zero where there is nothing.
+
+    Args:
+        part: N rows of one world and seed.
+        take_N: take of each.
+        horizons: of the axis.
+        columns: what is laid out.
+        rows: row of each, and the names of the R rows.
+        where: for errors.
 
     Raises:
         InputError: a cell is there twice.
     """
-    if part.select("take_id", axis).is_duplicated().any():
-        raise InputError(f"{where}: a take and {axis} is there twice; write the table again")
-    cells: Array = np.zeros((len(takes), len(names), len(columns)))
-    at = np.searchsorted(takes, part["take_id"].to_list()), [names.index(name) for name in part[axis]]
-    cells[at] = part.select(columns).to_numpy()
+    row_N, names = rows
+    place_N = np.searchsorted(np.sort(horizons), part["horizon"].to_numpy())
+    cells: Array = np.zeros((len(names), int(take_N.max(initial=-1)) + 1, len(horizons), len(columns)))
+    at_N = np.ravel_multi_index((row_N, take_N, place_N), cells.shape[:3])
+    kept, n = np.unique(at_N, return_counts=True)
+    if (n > 1).any():
+        row = names[int(np.unravel_index(kept[n > 1][0], cells.shape[:3])[0])]
+        raise InputError(f"{where} {row}: a take and horizon is there twice; write the table again")
+    cells[row_N, take_N, place_N] = part.select(columns).to_numpy()
     return cells

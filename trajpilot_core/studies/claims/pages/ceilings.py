@@ -4,22 +4,21 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from schemas.claims import BASE, SWEEP_ROWS, WORLDS, ClaimsConfig, curve_worlds, full_worlds, sweep_worlds, world_seeds
+from schemas.claims import BASE, CURVE_ROWS, ClaimsConfig, curve_worlds, full_worlds, world_seeds
 from schemas.results import Ceiling
 from trajpilot_core.evaluation.ceiling import BINDING, ERRORS
-from trajpilot_core.methods import in_order, method, with_role
+from trajpilot_core.methods import METHODS, in_order, with_role
 from trajpilot_core.report.tables.table import Table, number
 from trajpilot_core.studies.claims.evidence.readings import name
-from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence, Origin
+from trajpilot_core.studies.claims.evidence.tables import Evidence, Origin
 from trajpilot_core.studies.claims.pages.scorer import input_rows
-from trajpilot_core.studies.claims.pages.worlds import curve_rows
-from trajpilot_core.studies.claims.verdicts.aims import RIVALS
+from trajpilot_core.studies.claims.verdicts.families import RIVALS
 from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS
 
 NOTE = (
     "Exact inference on the world's own generative model, given what a row may see or more. A row above its ceiling by "
     "more than three standard errors, paired by take and averaged over seeds, is proof of a leak; that binds M@1 and "
-    "MSeq, plain mean over H. Worlds of the sweep and of the learning curve are listed where they do not hold."
+    f"MSeq, plain mean over H. All cells of {BASE} are listed, of other worlds those that do not hold."
 )
 WORST = ("fails", "not run")
 
@@ -56,10 +55,10 @@ def needed_rows(evidence: Evidence, world: str, cfg: ClaimsConfig) -> list[str]:
         for row in (statement.row, statement.reference)
     }
     rows |= {*with_role("main"), *RIVALS, *input_rows()} if world == BASE else set()
-    rows |= set(SWEEP_ROWS) if world in sweep_worlds(cfg) else set()
-    rows |= set(curve_rows()) if world in curve_worlds(cfg) else set()
+    rows |= set(CURVE_ROWS) if world in curve_worlds(cfg) else set()
     rows |= {row for scores in evidence.scores.get(world, {}).values() for row in scores.rows}
-    return in_order({row for row in rows if row and not row.startswith(CEILING) and method(row).ceiling is not None})
+    bounded = {one.id for one in METHODS if one.ceiling is not None}
+    return in_order(rows & bounded)
 
 
 def ceiling_bounds(evidence: Evidence, cfg: ClaimsConfig) -> list[Bound]:
@@ -68,7 +67,7 @@ def ceiling_bounds(evidence: Evidence, cfg: ClaimsConfig) -> list[Bound]:
     for origin, ceiling in evidence.ceilings:
         if ceiling.horizon is None and ceiling.metric in BINDING:
             cells.setdefault((origin.world, ceiling.variant, ceiling.metric), {})[origin.seed] = ceiling
-    worlds = dict.fromkeys((*full_worlds(cfg), *sweep_worlds(cfg)))
+    worlds = (*full_worlds(), *curve_worlds(cfg))
     return [
         _bound(world, row, metric, cells.get((world, row, metric), {}), world_seeds(cfg, world))
         for world in worlds
@@ -96,7 +95,7 @@ def ceilings_verdict(evidence: Evidence, cfg: ClaimsConfig) -> str:
     absent = dict.fromkeys(bound.world for bound in bounds if bound.world not in held)
     verdict = next((worst for worst in WORST if worst in found), "holds")
     counts = ", ".join(f"{found.count(word)} {text}" for word, text in _COUNTED)
-    missing = f"; no ceilings of {', '.join(absent)}" if absent else ""
+    missing = f"; no ceilings of {len(absent)} worlds" if absent else ""
     return f"Every row lies below its ceiling: {verdict} ({len(found)} cells: {counts}{missing})"
 
 
@@ -104,10 +103,10 @@ _COUNTED = (("holds", "hold"), ("fails", "fail"), ("not run", "not run"))
 
 
 def ceilings_tables(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
-    """Return every binding cell of the worlds of the claims, those of others that do not hold, and what lies above."""
+    """Return every binding cell of `base`, those of others that do not hold, and what lies above."""
     held = {origin.world for origin, _ in evidence.ceilings}
     shown = [b for b in ceiling_bounds(evidence, cfg) if b.world in held]
-    shown = [b for b in shown if b.world in WORLDS or b.verdict() != "holds"]
+    shown = [b for b in shown if b.world == BASE or b.verdict() != "holds"]
     rows = tuple((*_cells(b), f"{b.n_seeds} of {b.n_planned}", str(b.n_takes), b.verdict()) for b in shown)
     figures = ("row, %", "ceiling, %", "difference", "standard error")
     binding = Table(

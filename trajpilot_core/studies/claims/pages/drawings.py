@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from schemas.claims import BASE, SWEEP_ROWS, ClaimsConfig, sweep_worlds
+from schemas.claims import BASE, CURVE_ROWS, ClaimsConfig, sweep_worlds
 from trajpilot_core.evaluation.paper_claims import model_of
-from trajpilot_core.methods import METHODS
-from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart, whisker_chart
+from trajpilot_core.methods import with_role
+from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
 from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, keys_of
 from trajpilot_core.report.drawing.row_styles import mark_of
 from trajpilot_core.report.drawing.style import style
@@ -17,26 +17,16 @@ from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.studies.claims.evidence.readings import (
     METRIC_NAMES,
     SHOWN_METRICS,
-    horizons,
     name,
     per_horizon,
     reading,
 )
 from trajpilot_core.studies.claims.evidence.statistics import Estimate
 from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
-from trajpilot_core.studies.claims.pages.scorer import MAIN_QUANTITY, of_base, pool_means, shares_of, values_of
-from trajpilot_core.studies.claims.pages.worlds import CURVE_BOUNDS, curve_rows, sizes_of
-from trajpilot_core.studies.claims.verdicts.aims import PLUS, Aims
-from trajpilot_core.studies.claims.verdicts.judge import Judged
+from trajpilot_core.studies.claims.pages.worlds import BOUNDS, of_curve, sizes_of
 
 SEED_STYLES = ("scorer", "endpoint_traj", "oracle")
 """Line styles of the seeds."""
-POOL_LINES = (
-    ("same_step_recall", "same step", "no_traj"),
-    ("any_step_recall", "any step", "endpoint_traj"),
-    ("oracle_m1", "best candidate, M@1", "oracle"),
-    ("oracle_mseq", "best candidate, MSeq", "scorer"),
-)
 STEPS = "horizon H (steps)"
 
 
@@ -46,7 +36,6 @@ class Drawing(NamedTuple):
     section: str
     axes: Axes
     series: tuple[Series, ...]
-    has_whiskers: bool = False
 
     def chart(self) -> Chart:
         """Return the chart for the HTML page."""
@@ -54,7 +43,7 @@ class Drawing(NamedTuple):
 
     def svg(self) -> Markup:
         """Return the drawing alone."""
-        return (whisker_chart if self.has_whiskers else line_chart)(self.axes, self.series)
+        return line_chart(self.axes, self.series)
 
 
 def picture(drawings: Sequence[Drawing]) -> bytes:
@@ -63,61 +52,23 @@ def picture(drawings: Sequence[Drawing]) -> bytes:
     return sheet(panels, keys_of(drawings[0].series), style(), 2)
 
 
-def all_drawings(evidence: Evidence, judged: tuple[Judged, ...], aims: Aims, cfg: ClaimsConfig) -> list[Drawing]:
+def all_drawings(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
     """Draw everything, section by section."""
     return [
-        differences(judged, cfg),
-        *plus_leads(aims, cfg),
         *rows_over_horizons(evidence, cfg),
         *sweep(evidence, cfg),
         *training_takes(evidence, cfg),
-        *gate(evidence, cfg),
-        *pool_and_queries(evidence, cfg),
         *curves(evidence),
     ]
 
 
-def differences(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> Drawing:
-    """Draw the differences to No-Traj of the claims in the world `base`, per horizon."""
-    series = tuple(
-        _over_horizons(finding.statement.row, {part.name: part.figure for part in finding.parts}, cfg)
-        for row in judged
-        for finding in row.findings
-        if finding.statement.role == "claim" and finding.statement.reference == "no_traj"
-        if finding.parts and finding.statement.kind != "slope"
-    )
-    return Drawing("claims", Axes("M@1 minus No-Traj", STEPS, "points of M@1", _ticks(cfg)), series, True)
-
-
-def plus_leads(aims: Aims, cfg: ClaimsConfig) -> list[Drawing]:
-    """Draw Scorer+ minus each of the five rows, per horizon, in both metrics."""
-    return [
-        Drawing(
-            "aims",
-            Axes(f"{METRIC_NAMES[metric]}: {name(PLUS)} minus each row", STEPS, "points", _ticks(cfg)),
-            tuple(
-                _over_horizons(c.rival, dict(zip(horizons(cfg), c.per_horizon, strict=True)), cfg)
-                for c in aims.comparisons
-                if c.metric == metric and c.per_horizon
-            ),
-            True,
-        )
-        for metric in SHOWN_METRICS
-    ]
-
-
-def shown_rows() -> list[str]:
-    """Return the rows of the picture of the rendered world: the main ones, and the controls that are led by motion."""
-    return [one.id for one in METHODS if one.role == "main" or (one.role == "control" and "traj" in one.models)]
-
-
 def rows_over_horizons(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
-    """Draw the rows of the rendered world over H with their ceilings, in both metrics."""
+    """Draw the main rows of `base` over H with the exact ceilings, in both metrics."""
     found = []
     for metric in SHOWN_METRICS:
         read = {
             row: zip(cfg.horizons, per_horizon(evidence, BASE, row, None, metric, cfg), strict=False)
-            for row in (*shown_rows(), *(CEILING + row for row in SWEEP_ROWS))
+            for row in (*with_role("main"), *BOUNDS)
         }
         axes = Axes(f"{METRIC_NAMES[metric]} over the horizon", STEPS, f"{METRIC_NAMES[metric]}, %", _ticks(cfg))
         found.append(Drawing("rows", axes, _lines(read)))
@@ -125,25 +76,23 @@ def rows_over_horizons(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
 
 
 def sweep(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
-    """Draw M@1 over kappa, a chart per style."""
+    """Draw the exact ceilings over kappa, a chart per style."""
     found = []
     for wanted in cfg.sweep_style:
         worlds = {world: kappa for world, (kappa, style_) in sweep_worlds(cfg).items() if style_ == wanted}
-        rows = (*SWEEP_ROWS, *(CEILING + row for row in SWEEP_ROWS))
-        axes = Axes(f"M@1 over kappa, style {wanted:g}, one seed", "kappa", "M@1, %", tuple(cfg.sweep_kappa))
-        found.append(Drawing("worlds", axes, _over_worlds(evidence, worlds, rows, "m1", cfg)))
+        axes = Axes(f"Exact ceilings over kappa, style {wanted:g}", "kappa", "M@1, %", tuple(cfg.sweep_kappa))
+        found.append(Drawing("worlds", axes, _over_worlds(evidence, worlds, BOUNDS, "m1", cfg)))
     return found
 
 
 def training_takes(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
-    """Draw the rows over the number of training takes."""
-    sizes, one = sizes_of(cfg), cfg.replace(seeds=(cfg.sweep_seed,))
-    rows, ticks = (*curve_rows(), *CURVE_BOUNDS), tuple(map(float, sizes.values()))
+    """Draw the rows of the learning curve over the number of training takes."""
+    sizes, rows = sizes_of(cfg), (*CURVE_ROWS, *(CEILING + row for row in CURVE_ROWS))
     found = []
     for metric in SHOWN_METRICS:
-        label = f"{METRIC_NAMES[metric]}, %"
+        label, ticks = f"{METRIC_NAMES[metric]}, %", tuple(map(float, sizes.values()))
         axes = Axes(f"{label} by training takes, one seed", "training takes", label, ticks)
-        found.append(Drawing("worlds", axes, _over_worlds(evidence, sizes, rows, metric, one)))
+        found.append(Drawing("curve", axes, _over_worlds(evidence, sizes, rows, metric, of_curve(cfg))))
     return found
 
 
@@ -156,51 +105,16 @@ def _over_worlds(
     )
 
 
-def gate(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
-    """Draw the open rate and the gain on opened windows over H, a line per seed."""
-    rows = [(at.seed, row) for at, row in evidence.gate if at.world == BASE and row.horizon is not None]
-    return [
-        Drawing(
-            "scorer",
-            Axes(title, STEPS, label, _ticks(cfg)),
-            _line_per_seed([(seed, row.horizon or 0, getattr(row, column)) for seed, row in rows]),
-        )
-        for column, title, label in (
-            ("open_rate", "Open rate of the gate", "open, %"),
-            ("gain_opened", "Gain on opened windows", "points of M@1"),
-        )
-    ]
-
-
 def _line_per_seed(points: Sequence[tuple[int, float, float]], mark: str = "circle") -> tuple[Series, ...]:
     """Return a line for every seed of (seed, x, y)."""
     return tuple(
-        _bare(f"seed {seed}", SEED_STYLES[seed % 3], ((x, y) for s, x, y in points if s == seed), mark)
+        _bare(f"seed {seed}", SEED_STYLES[seed % len(SEED_STYLES)], ((x, y) for s, x, y in points if s == seed), mark)
         for seed in sorted({seed for seed, _, _ in points})
     )
 
 
-def pool_and_queries(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
-    """Draw what the pool could give over its size, and M@1 over the share of queries; means over seeds."""
-    pools = sorted({row.pool for origin, row in evidence.headroom if origin.world == BASE})
-    recalls = tuple(
-        _bare(title, line, ((pool, _mean(pool_means(evidence, pool, column, cfg))) for pool in pools))
-        for column, title, line in POOL_LINES
-        if pools
-    )
-    rows = [(seed, row) for seed, row in of_base(evidence) if row.quantity == MAIN_QUANTITY]
-    shares = shares_of(rows)
-    by_query = tuple(
-        _bare(name(m), m, ((share, _mean(values_of(rows, m, MAIN_QUANTITY, share).values())) for share in shares))
-        for m in sorted({row.model for _, row in rows})
-    )
-    pool_axes = Axes("What the pool could give", "candidates K", "%", tuple(map(float, pools)))
-    query_axes = Axes("M@1 by training queries", "share of the training queries, %", "M@1, %", tuple(shares))
-    return [Drawing("scorer", pool_axes, recalls), Drawing("scorer", query_axes, by_query)]
-
-
 def curves(evidence: Evidence) -> list[Drawing]:
-    """Draw the dev score that selects the epoch, for chain `final` in the rendered world, a line per seed."""
+    """Draw the dev score that selects the epoch, for chain `final` in `base`, a line per seed."""
     rows = [
         (origin.seed, point)
         for origin, point in evidence.curves
@@ -216,13 +130,6 @@ def curves(evidence: Evidence) -> list[Drawing]:
         axes = Axes(f"{name(model_of(model))}: dev {chosen}", "epoch", f"dev {chosen}, %", ticks)
         found.append(Drawing("trainings", axes, series))
     return found
-
-
-def _over_horizons(row: str, figures: Mapping[str, Estimate], cfg: ClaimsConfig) -> Series:
-    """Return one row's differences as points with whiskers."""
-    pairs = zip(cfg.horizons, horizons(cfg), strict=True)
-    points = tuple(_point(h, figures[heading]) for h, heading in pairs if heading in figures)
-    return Series(name(row), row, points, mark_of(row))
 
 
 def _lines(read: Mapping[str, Iterable[tuple[float, Estimate | None]]]) -> tuple[Series, ...]:
@@ -249,11 +156,6 @@ def _bare(title: str, line: str, points: Iterable[tuple[float, float]], mark: st
     """Return a line without intervals, from left to right."""
     held = sorted((float(x), y) for x, y in points if math.isfinite(y))
     return Series(title, line, tuple(Point(x, y, y, y, has_interval=False) for x, y in held), mark, has_band=False)
-
-
-def _mean(values: Iterable[float]) -> float:
-    held = list(values)
-    return sum(held) / len(held) if held else math.nan
 
 
 def _ticks(cfg: ClaimsConfig) -> tuple[float, ...]:

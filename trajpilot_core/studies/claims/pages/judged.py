@@ -1,88 +1,94 @@
-"""Tables of the claims with their controls and exact answers, of equivalence tests, and of the aims of Scorer+."""
+"""Tables of the claims: the one of the short page, and every statement with what decides it."""
 
-from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, ClaimsConfig
+from schemas.claims import BASE, LIMITS, NO_INFORMATION, ClaimsConfig
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, number
-from trajpilot_core.studies.claims.evidence.readings import METRIC_NAMES, change, horizons, name, rate, seeds, takes
+from trajpilot_core.studies.claims.evidence.readings import change, horizons, name, seeds, takes
+from trajpilot_core.studies.claims.evidence.shares import reached_share, rows_behind
 from trajpilot_core.studies.claims.evidence.statistics import Equivalence
-from trajpilot_core.studies.claims.verdicts.aims import Aims
-from trajpilot_core.studies.claims.verdicts.hypotheses import RULES, StatementKind
+from trajpilot_core.studies.claims.evidence.tables import Evidence
+from trajpilot_core.studies.claims.verdicts.hypotheses import RULES, StatementKind, StatementRole
 from trajpilot_core.studies.claims.verdicts.judge import Judged, JudgedStatement
+from trajpilot_core.studies.claims.verdicts.words import Verdict
 
-DIGITS = {"slope": 2, "equal": 2, "order": 3, "swap": 3}
+DIGITS = {"slope": 2, "equal": 2}
 """Places after the point of a statement's figures; others have one."""
-BROKEN = f"the same in {FEATURE_SPACE} [95 %]"
+BROKEN = f"the same in {BASE} [95 %]"
 """Heading of the difference that a control must break: within the margin there is nothing to break."""
+SLOPE = " per step of H"
 OVER_HORIZONS: tuple[StatementKind, ...] = ("each", "mean", "reported", "shrinks")
 """Kinds of statements whose figures at each H are printed."""
 
 
 def claims_tables(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> tuple[Table, ...]:
-    """Return the verdicts, the statements and what decides them, the summary first."""
+    """Return every statement and what decides it."""
     return (
-        summary_table(judged),
-        controls_table(judged),
         statements_table(judged),
         parts_table(judged, cfg),
         equivalence_table(judged, cfg),
-        distances_table(judged),
         Table("Rules: when a statement holds", ("kind", "holds where"), tuple(RULES.items())),
     )
 
 
-def summary_table(judged: tuple[Judged, ...]) -> Table:
-    """Return for every claim whether the world supports it, whether the models show it, and its controls."""
+def summary_table(judged: tuple[Judged, ...], evidence: Evidence, cfg: ClaimsConfig) -> Table:
+    """Return the table of the short page: one line for every claim that can be judged here."""
     rows = tuple(
         (
             row.claim.text,
-            "; ".join(f"{f.exact.word}{_exact_figure(f)}" for f in row.findings if f.statement.role == "claim") or "–",
-            row.verdict("claim") or "not built",
-            "; ".join(f"{_figure(f)} {f.unit.split(',')[0]}" for f in row.findings if f.statement.role == "claim"),
-            row.verdict("control") or "–",
-            "; ".join(f"{what}: {why}" for what, why in _reasons(row) if why),
+            "; ".join(f"{f.exact.word}{_exact_figure(f)}" for f in _of_role(row, "claim")),
+            "; ".join(f"{_figure(f)}{SLOPE if f.statement.kind == 'slope' else ''}" for f in _of_role(row, "claim")),
+            shares_text(row, evidence, cfg),
+            _with_shown(row.verdict("claim"), row.shown("claim")),
+            "; ".join(map(control_text, _of_role(row, "control"))) or "–",
         )
         for row in judged
+        if row.findings
     )
-    header = ("claim", "does the world support it?", "do the models show it?", "figures of the models [95 %]")
-    return Table("Verdicts", (*header, "controls", "note"), rows)
+    header = ("claim", "the world", "the models, points", "share of the ceiling", "verdict", "control: without, with")
+    return Table("Verdicts", header, rows)
 
 
-def _reasons(row: Judged) -> tuple[tuple[str, str], ...]:
-    """Return what a withheld verdict would be by the intervals, what is not built, and why there is no control."""
-    withheld = [row.shown(role) or "" if row.verdict(role) != row.shown(role) else "" for role in ("claim", "control")]
-    return (
-        ("by the intervals", withheld[0]),
-        ("controls by the intervals", withheld[1]),
-        ("not built", row.claim.not_built),
-        ("no control", row.claim.no_control),
+def _of_role(row: Judged, role: StatementRole) -> list[JudgedStatement]:
+    return [f for f in row.findings if f.statement.role == role and f.statement.kind != "reported"]
+
+
+def _with_shown(verdict: Verdict | None, shown: Verdict | None) -> Cell:
+    """Return a verdict, and in brackets what the intervals alone say where that is something else."""
+    return (verdict or "") if verdict == shown else f"{verdict} (intervals: {shown})"
+
+
+def control_text(finding: JudgedStatement) -> str:
+    """Return a control with its figure without the information and the same figure with it."""
+    return f"{finding.verdict}: {_figure(finding)}, {change(finding.broken, _digits(finding))}"
+
+
+def shares_text(row: Judged, evidence: Evidence, cfg: ClaimsConfig) -> str:
+    """Return how much of their ceilings the rows have reached that a claim rests on."""
+    compared = [name for f in _of_role(row, "claim") for name in (f.statement.row, f.statement.reference)]
+    behind = dict.fromkeys(each for of in compared for each in rows_behind(of))
+    found = [reached_share(evidence, BASE, each, cfg, LIMITS) for each in behind]
+    return ", ".join(
+        f"{name(share.row)} {NOTHING if share.figure is None else f'{share.figure.value:.2f}'}" for share in found
     )
+
+
+def not_built_text(judged: tuple[Judged, ...]) -> str:
+    """Count the claims of the paper that nothing here can judge; the page of everything says why."""
+    n = sum(not row.findings for row in judged)
+    return f"{n} of the paper's {len(judged)} claims are not judged: they need parts that are not built, or pixels."
 
 
 def _exact_figure(finding: JudgedStatement) -> str:
     """Print the exact figure behind the word."""
     figure = finding.exact.figure
-    return "" if figure is None else f" ({change(figure, DIGITS.get(finding.statement.kind, 1))})"
+    return "" if figure is None else f" {change(figure, _digits(finding))}"
 
 
-def controls_table(judged: tuple[Judged, ...]) -> Table:
-    """Return every control with the same difference where information is present."""
-    rows = tuple(
-        (
-            finding.statement.text,
-            _figure(finding),
-            change(finding.broken, DIGITS.get(finding.statement.kind, 1)),
-            finding.verdict,
-            finding.shown if finding.shown != finding.verdict else "",
-        )
-        for row in judged
-        for finding in row.findings
-        if finding.statement.role == "control"
-    )
-    header = ("control", "figure", BROKEN, "verdict", "by the intervals")
-    return Table("Controls, and the same where information is present", header, rows)
+def _digits(finding: JudgedStatement) -> int:
+    return DIGITS.get(finding.statement.kind, 1)
 
 
 def _figure(finding: JudgedStatement) -> Cell:
-    return change(finding.headline, DIGITS.get(finding.statement.kind, 1))
+    return change(finding.headline, _digits(finding))
 
 
 def statements_table(judged: tuple[Judged, ...]) -> Table:
@@ -103,7 +109,7 @@ def _of_kinds(judged: tuple[Judged, ...], *kinds: StatementKind) -> list[JudgedS
 def _statement_cells(finding: JudgedStatement) -> tuple[Cell, ...]:
     """Return statement, world, figure, unit, seeds, the informative difference, exact answer, takes, verdict, note."""
     statement = finding.statement
-    digits = DIGITS.get(statement.kind, 1)
+    digits = _digits(finding)
     world = f"{statement.world} − {statement.against}" if statement.kind == "shrinks" else statement.world
     return (
         f"{statement.role}: {statement.text} ({statement.kind})",
@@ -128,17 +134,6 @@ def parts_table(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> Table:
             world = f" ({finding.statement.world})" if finding.statement.world != BASE else ""
             rows.append((f"{finding.statement.text}{world}", *(held.get(h, "") for h in horizons(cfg))))
     return Table("Differences at each horizon, M@1 in points", ("statement", *horizons(cfg)), tuple(rows))
-
-
-def distances_table(judged: tuple[Judged, ...]) -> Table:
-    """Return the differences between neighbouring mean distances of the claim on the scene."""
-    header = ("world", "difference of mean distances", "figure [95 %]", "each seed", "takes")
-    rows = tuple(
-        (finding.statement.world, part.name, change(part.figure, 3), seeds(part.figure, 3), takes(part.figure))
-        for finding in _of_kinds(judged, "order")
-        for part in finding.parts
-    )
-    return Table("Distances between segments", header, rows)
 
 
 def equivalence_table(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> Table:
@@ -169,50 +164,3 @@ def _equivalence_cells(finding: JudgedStatement) -> tuple[Cell, ...]:
         return (NOTHING, "", "", "", "", "")
     errors = (number(figure.standard_error, 2), number(figure.between, 2), number(figure.power, 0))
     return (change(figure, 2), *errors, seeds(figure, 2), takes(figure))
-
-
-def aims_tables(aims: Aims, cfg: ClaimsConfig) -> tuple[Table, ...]:
-    """Return what Scorer+ is held to, how far it gets, and its lead over each row per horizon."""
-    compared = tuple(
-        (
-            METRIC_NAMES[c.metric],
-            name(c.rival),
-            change(c.figure),
-            *(("", "") if c.figure is None else (f"{c.figure.p:.4f}", f"{c.adjusted_p:.4f}")),
-            seeds(c.figure),
-            takes(c.figure),
-            c.verdict,
-            c.note,
-        )
-        for c in aims.comparisons
-    )
-    shares = tuple(
-        (
-            METRIC_NAMES[share.metric],
-            rate(share.figure, 2),
-            seeds(share.figure, 2, False),
-            takes(share.figure),
-            share.verdict,
-            share.note,
-        )
-        for share in aims.shares
-    )
-    per_horizon = tuple(
-        (METRIC_NAMES[c.metric], name(c.rival), *map(change, c.per_horizon)) for c in aims.comparisons if c.per_horizon
-    )
-    tail = ("each seed", "takes", "verdict", "note")
-    return (
-        Table(
-            "Scorer+ minus each of the five rows",
-            ("metric", "minus", "points [95 %]", "p", "p (Holm)", *tail),
-            compared,
-            f"Plain mean over H; two-sided bootstrap p-values, Holm over all ten at {cfg.alpha:g}.",
-        ),
-        Table(
-            "Share of the way from No-Traj to the exact Endpoint-Traj ceiling",
-            ("metric", "share of the way [95 %]", *tail),
-            shares,
-            f"Scorer+ aims at {cfg.aim_share:g}.",
-        ),
-        Table("Scorer+ minus each row, per horizon, points", ("metric", "minus", *horizons(cfg)), per_horizon),
-    )

@@ -1,37 +1,49 @@
-"""The pages of the claims, a pure function of the committed tables: claims.html, and the blocks of two short pages."""
+"""The pages of the claims, a function of the committed tables alone: claims.html, and blocks of three short pages."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
-from schemas.base import Record
-from schemas.claims import BASE, FEATURE_SPACE, ClaimsConfig
-from trajpilot_core.report.blocks import renewed
+from schemas.claims import ClaimsConfig
+from trajpilot_core.report.blocks import Block, renewed
 from trajpilot_core.report.document import Section, render_document
-from trajpilot_core.report.tables.table import Cell, Table
-from trajpilot_core.studies.claims.evidence.readings import METRIC_NAMES, SHOWN_METRICS
-from trajpilot_core.studies.claims.evidence.tables import RUN_FILE, Evidence, Origin, read_evidence
-from trajpilot_core.studies.claims.pages import checks, drawings, judged, power, run, scorer, worlds
+from trajpilot_core.report.loaded import PLANNERS_ONLY
+from trajpilot_core.report.tables.table import Table
+from trajpilot_core.studies.claims.evidence.tables import Evidence, read_evidence
+from trajpilot_core.studies.claims.pages import checks, drawings, judged, power, run, scorer, summary, worlds
 from trajpilot_core.studies.claims.pages.ceilings import ceilings_tables, ceilings_verdict
-from trajpilot_core.studies.claims.verdicts.aims import AIM_METRICS, Aims, judge_aims
-from trajpilot_core.studies.claims.verdicts.entries import EntryOrders, compare_entries, pairs
+from trajpilot_core.studies.claims.verdicts.entries import EntryOrders, compare_entries
+from trajpilot_core.studies.claims.verdicts.families import Answered, Compared, judge_plus, judge_square
 from trajpilot_core.studies.claims.verdicts.judge import Judged, judge_claims
 
 FOLDER = "claims"
 """Of the tables and pictures, next to the pages."""
+README = "../README.md"
+"""As seen from the folder of the documentation."""
 TITLE = "The claims, tested in a simulated world"
 BANNER = (
-    "Simulated world. Every figure on this page comes from a world that this project simulates, with encoders of "
-    "random weights. It says nothing about real data, and nothing here may stand next to the paper's numbers."
+    "Simulated world. Every figure on this page comes from worlds that this project simulates, nearly all of them "
+    f"without pixels: such a world is {PLANNERS_ONLY}. Nothing here speaks of real data, or may stand next to the "
+    "paper's numbers."
 )
-RAW = ("gate", "headroom", "study", "leaks", "judgements")
-"""Tables that are shown row by row; the others are summed up above, and lie in docs/claims."""
+
+
+class Findings(NamedTuple):
+    """Everything that is judged, once for all pages."""
+
+    claims: tuple[Judged, ...]
+    plus: tuple[Compared, ...]
+    square: tuple[Answered, ...]
+    entries: tuple[EntryOrders, ...]
+    scorers: dict[str, Table]
 
 
 def render(docs: Path, cfg: ClaimsConfig | None = None) -> dict[str, bytes]:
-    """Render claims.html, the pictures of the short pages, and those short pages that are there.
+    """Render claims.html, the pictures of the short page, and those short pages that are there.
 
     Args:
-        docs: folder of the documentation; what is absent from its folder `claims` is printed as not run.
+        docs: folder of the documentation; what is absent from its folder `claims` is printed as not run. The README
+            above it is renewed where it has the block.
         cfg: None: the one that the claims were fixed with.
 
     Returns:
@@ -43,104 +55,80 @@ def render(docs: Path, cfg: ClaimsConfig | None = None) -> dict[str, bytes]:
     """
     cfg = cfg or ClaimsConfig()
     evidence = read_evidence(docs / FOLDER, cfg.horizons)
-    verdicts, aims = judge_claims(evidence, cfg), judge_aims(evidence, cfg)
-    orders = [compare_entries(evidence, metric, cfg, of) for of in pairs(cfg) for metric in SHOWN_METRICS]
-    of_scorers, facts = scorer.scorer_tables(evidence, cfg), run.facts(evidence, cfg)
-    charts = drawings.all_drawings(evidence, verdicts, aims, cfg)
-    tables = tables_of(evidence, verdicts, aims, orders, of_scorers, cfg)
+    found = Findings(
+        judge_claims(evidence, cfg),
+        judge_plus(evidence, cfg),
+        judge_square(evidence, cfg),
+        compare_entries(evidence, "m1", cfg),
+        scorer.scorer_tables(evidence, cfg),
+    )
+    facts, tables = run.facts(evidence, cfg), tables_of(evidence, found, cfg)
+    charts = drawings.all_drawings(evidence, cfg)
     sections = [
         Section(id_, title, held, tuple(drawing.chart() for drawing in charts if drawing.section == id_))
         for id_, (title, held) in tables.items()
     ]
-    beaten = "; ".join(f"{METRIC_NAMES[metric]} {aims.verdict(metric)}" for metric in AIM_METRICS)
-    planned = "; ".join(f"{METRIC_NAMES[o.metric]} {o.verdict}" for o in orders if o.worlds == (BASE, FEATURE_SPACE))
+    pictures = {name: [d for d in charts if d.section == name] for name in ("rows", "curve")}
+    texts = texts_of(evidence, found, tables, cfg)
+    return {
+        "claims.html": render_document(TITLE, BANNER, facts, sections),
+        **{f"{FOLDER}/{name}.svg": drawings.picture(drawn) for name, drawn in pictures.items()},
+        **{
+            page: renewed((docs / page).read_text(), blocks, page).encode()
+            for page, blocks in texts.items()
+            if (docs / page).is_file() and (page != README or summary.MARK in (docs / page).read_text())
+        },
+    }
+
+
+def texts_of(
+    evidence: Evidence, found: Findings, tables: dict[str, tuple[str, tuple[Table, ...]]], cfg: ClaimsConfig
+) -> dict[str, dict[str, Block]]:
+    """Return the blocks of the short pages."""
     lines = (
         f"{ceilings_verdict(evidence, cfg)}.",
         f"{tables['power'][1][1].note}.",
         f"{checks.leaks_verdict(evidence, cfg)}.",
-        f"Same order of the rows through video and through frames: {planned}.",
         f"Trainings: {tables['trainings'][1][0].note}",
+        f"Orders of rows on the same takes: {worlds.entries_text(found.entries)}",
+        f"Scorer+ above HMMs and Endpoint-Traj + Viterbi: {summary.plus_text(found.plus)}.",
     )
-    texts = {
+    return {
         "claims.md": {
-            "facts": _bullets(facts),
-            "verdicts": tables["claims"][1][0].markdown(is_titled=False),
-            "controls": tables["claims"][1][1].markdown(is_titled=False),
-            "shares": tables["power"][1][0].markdown(is_titled=False),
-            "words": tables["words"][1][0].markdown(is_titled=False),
-            "rows": tables["worlds"][1][0].markdown(is_titled=False),
-            "aims": f"All five rows beaten together: {beaten}.\n\n{tables['aims'][1][1].markdown(is_titled=False)}",
+            "verdicts": judged.summary_table(found.claims, evidence, cfg).markdown(is_titled=False),
+            "not built": judged.not_built_text(found.claims),
+            "square": power.square_table(found.square, cfg).markdown(is_titled=False),
             "checks": _bullets(lines),
+            "facts": _bullets(run.facts(evidence, cfg)),
         },
-        "scorer.md": {name: table.markdown(is_titled=False) for name, table in of_scorers.items()},
-    }
-    return {
-        "claims.html": render_document(TITLE, BANNER, facts, sections),
-        f"{FOLDER}/rows.svg": drawings.picture([d for d in charts if d.section == "rows"]),
-        f"{FOLDER}/gate.svg": drawings.picture([d for d in charts if d.section == "scorer"][:2]),
-        **{
-            page: renewed((docs / page).read_text(), blocks, page).encode()
-            for page, blocks in texts.items()
-            if (docs / page).is_file()
-        },
+        "scorer.md": {name: table.markdown(is_titled=False) for name, table in found.scorers.items()},
+        README: {summary.BLOCK: summary.readme_text(evidence, found.claims, found.plus, found.square, cfg)},
     }
 
 
-def tables_of(
-    evidence: Evidence,
-    verdicts: tuple[Judged, ...],
-    aims: Aims,
-    orders: Sequence[EntryOrders],
-    of_scorers: Mapping[str, Table],
-    cfg: ClaimsConfig,
-) -> dict[str, tuple[str, tuple[Table, ...]]]:
+def tables_of(evidence: Evidence, found: Findings, cfg: ClaimsConfig) -> dict[str, tuple[str, tuple[Table, ...]]]:
     """Return the title and the tables of every section of claims.html by its id."""
+    of_power = (power.shares_table(evidence, cfg), power.leak_table(evidence, cfg), power.ranking_table(evidence, cfg))
     return {
-        "claims": ("Claims and controls", judged.claims_tables(verdicts, cfg)),
+        "claims": ("Claims and controls", judged.claims_tables(found.claims, cfg)),
         "words": ("What the words mean", (power.words_table(),)),
-        "power": (
-            "What the verdicts can rest on",
-            (power.shares_table(evidence, cfg), power.leak_table(evidence, cfg), power.ranking_table(evidence, cfg)),
-        ),
-        "aims": ("Scorer+ against its aims", judged.aims_tables(aims, cfg)),
+        "power": ("What the verdicts can rest on", of_power),
+        "square": ("Do retrieved trajectories add anything?", power.square_tables(found.square, evidence, cfg)),
+        "plus": ("Scorer+: a main row?", (power.plus_table(found.plus, cfg),)),
         "rows": ("Every row", (*worlds.rows_tables(evidence, cfg), power.reference_table(evidence, cfg))),
-        "worlds": ("Control worlds, sweep, training takes", worlds.worlds_tables(evidence, cfg)),
-        "entries": ("Do both entries give the same order?", worlds.entry_tables(orders)),
+        "worlds": (
+            "The main worlds and the sweep",
+            (*worlds.controls_tables(evidence, cfg), *worlds.sweep_tables(evidence, cfg)),
+        ),
+        "curve": ("Training takes", worlds.takes_tables(evidence, cfg)),
+        "entries": ("Video, frames, latents", worlds.entry_tables(evidence, found.entries, cfg)),
         "ceilings": ("Ceilings", ceilings_tables(evidence, cfg)),
         "leaks": ("Leak checks and self-checks", checks.checks_tables(evidence, cfg)),
-        "scorer": ("The scorers", tuple(of_scorers.values())),
+        "scorer": ("The scorers", tuple(found.scorers.values())),
         "trainings": ("Trainings", (checks.trainings_table(evidence),)),
         "run": ("What was run, and what was not", run.run_tables(evidence, cfg)),
-        "tables": ("The tables themselves", _raw(evidence)),
     }
 
 
 def _bullets(lines: Iterable[str]) -> str:
     return "".join(f"- {line}\n" for line in lines)
-
-
-def raw_table(title: str, rows: Sequence[tuple[Origin | None, Record]]) -> Table:
-    """Return records as they are, numbers to four digits; world and seed stand in front where they are known."""
-    columns = [name for name in type(rows[0][1]).model_fields if name != "seed" or rows[0][0] is None] if rows else []
-    header = (*(("world", "seed") if rows and rows[0][0] else ()), *columns)
-    lines = tuple(
-        (*((origin.world, str(origin.seed)) if origin else ()), *(_printed(getattr(record, name)) for name in columns))
-        for origin, record in rows
-    )
-    return Table(title, header, lines)
-
-
-def _raw(evidence: Evidence) -> tuple[Table, ...]:
-    """Return the small tables of docs/claims row by row."""
-    tables = [raw_table(f"{name}.parquet", getattr(evidence, name)) for name in RAW]
-    of_run = [(part, getattr(evidence.run, part, ())) for part in ("worlds", "recipes", "jobs")]
-    return (*tables, *(raw_table(f"{RUN_FILE}: {part}", [(None, row) for row in rows]) for part, rows in of_run))
-
-
-def _printed(value: object) -> Cell:
-    """Print one value of a table."""
-    if isinstance(value, tuple):
-        return ", ".join(str(_printed(part)) for part in value)
-    if isinstance(value, float):
-        return f"{value:.4g}".replace("-", "−")
-    return "" if value is None else str(value)

@@ -3,10 +3,11 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from schemas.claims import BASE, FEATURE_SPACE, NO_INFORMATION, NO_STYLE, ClaimsConfig, world_seeds
+from schemas.claims import BASE, MAIN, ClaimsConfig
 from schemas.results import GateRow, ScorerStudy
-from trajpilot_core.methods import METHODS, in_order
-from trajpilot_core.report.tables.table import Cell, Table, number
+from trajpilot_core.methods import METHODS
+from trajpilot_core.report.tables.table import Cell, Table
+from trajpilot_core.studies.claims.evidence.ranking import judge_ranking
 from trajpilot_core.studies.claims.evidence.readings import (
     METRIC_NAMES,
     SHOWN_METRICS,
@@ -19,17 +20,33 @@ from trajpilot_core.studies.claims.evidence.readings import (
     spreads,
     takes,
 )
+from trajpilot_core.studies.claims.evidence.shares import RANKED
 from trajpilot_core.studies.claims.evidence.tables import Evidence
-from trajpilot_core.studies.claims.verdicts.attribution import SIGNS, attribution_text, lead, sources
+from trajpilot_core.studies.claims.verdicts.attribution import attribution_text, lead, sources
 
-COMPARED = ("no_traj", "endpoint_traj", "knn_labels", "pool_mean", "top1", "scorer", "scorer_plus")
-"""Rows of the page's last table, from what needs least to what needs most. Named by hand: the text of the page compares
-these, and the table of every row shows all."""
-GATE_WORLDS = (BASE, FEATURE_SPACE, NO_STYLE, NO_INFORMATION)
+COMPARED = (
+    "no_traj",
+    "endpoint_traj",
+    "knn_labels",
+    "pool_mean",
+    "top1",
+    "scorer",
+    "scorer_plus",
+)
+"""Rows of the page's last table, from what needs least to what needs most."""
 TOLERANCE = 1e-6
 """Points by which the two sides of the identity may differ (the tables are rounded)."""
 MEANS = "Means over the seeds, the range over seeds in brackets."
-MAIN_QUANTITY = "M@1"
+SHOWN_QUANTITIES = (
+    "M@1",
+    "always open M@1",
+    "open rate",
+    "harmed",
+    "rank: best candidate first",
+    "rank: best candidate among the first 5",
+    "rank: area under the gate's curve",
+)
+"""Of the study, on the short page."""
 Study = Sequence[tuple[int, ScorerStudy]]
 """(seed of the world, row)."""
 
@@ -42,20 +59,16 @@ def _product(row: GateRow) -> float:
 GATE_COLUMNS: tuple[tuple[str, Callable[[GateRow], float], int, bool], ...] = (
     ("open, %", lambda row: row.open_rate, 1, False),
     ("gain on opened", lambda row: row.gain_opened, 1, True),
-    ("open rate × gain on opened", _product, 2, True),
     ("overall gain", lambda row: row.gain_overall, 2, True),
     ("harmed, %", lambda row: row.harmed, 1, False),
 )
 """Heading, quantity, digits after the point, printed with a sign."""
 POOL_COLUMNS = (
     ("same_step_recall", "same step, %", 1),
-    ("any_step_recall", "any step, %", 1),
     ("oracle_m1", "best candidate M@1, %", 1),
-    ("oracle_mseq", "best candidate MSeq, %", 1),
-    ("endpoint_cosine", "endpoint cosine", 3),
-    ("endpoint_cosine_random", "random endpoint cosine", 3),
-    ("best_mid_cosine", "best middle cosine", 3),
-    ("best_mid_cosine_random", "random middle cosine", 3),
+    ("endpoint_cosine", "endpoint cosine", 2),
+    ("best_mid_cosine", "best middle cosine", 2),
+    ("best_mid_cosine_random", "random middle cosine", 2),
 )
 """(column of `Headroom`, heading, digits after the point)."""
 
@@ -66,27 +79,23 @@ def scorer_tables(evidence: Evidence, cfg: ClaimsConfig) -> dict[str, Table]:
         "gate": gate_table(evidence, cfg),
         "pool": pool_table(evidence, cfg),
         "inputs": inputs_table(evidence, cfg),
+        "queries": queries_table(evidence, cfg),
         "source": attribution_table(evidence, "scorer", cfg),
         "source of Scorer+": attribution_table(evidence, "scorer_plus", cfg),
         "comparison": comparison_table(evidence, cfg),
-        "queries": queries_table(evidence, cfg),
     }
 
 
 def gate_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
-    """Return the gate's rate and gains by horizon in `base`, over all its windows, and in the other worlds."""
-    found: dict[tuple[str, int | None], list[GateRow]] = defaultdict(list)
+    """Return the gate's rate and gains over all windows, by world."""
+    found: dict[str, list[GateRow]] = defaultdict(list)
     for origin, row in evidence.gate:
-        found[origin.world, row.horizon].append(row)
-    lines = [(f"{BASE}, H={h}", found[BASE, h], world_seeds(cfg, BASE)) for h in cfg.horizons]
-    lines += [(f"{world}, all windows", found[world, None], world_seeds(cfg, world)) for world in GATE_WORLDS]
+        if row.horizon is None:
+            found[origin.world].append(row)
     columns = [column[1:] for column in GATE_COLUMNS]
-    rows = tuple(
-        (what, *spreads(held, columns, len(planned)), str(sum(row.n_windows for row in held)))
-        for what, held, planned in lines
-    )
+    rows = tuple((world, *spreads(found[world], columns, len(cfg.seeds))) for world in MAIN)
     note = f"Gains: points of M@1 over No-Traj. {MEANS} {identity_text([row for _, row in evidence.gate])}"
-    return Table("The gate of the Scorer", ("", *(column[0] for column in GATE_COLUMNS), "windows"), rows, note)
+    return Table("The gate of the Scorer", ("world", *(column[0] for column in GATE_COLUMNS)), rows, note)
 
 
 def identity_text(rows: Sequence[GateRow]) -> str:
@@ -95,30 +104,28 @@ def identity_text(rows: Sequence[GateRow]) -> str:
         return "The identity: not run."
     worst = max(abs(_product(row) - row.gain_overall) for row in rows)
     verdict = "holds" if worst <= TOLERANCE else "FAILS"
-    return (
-        f"Overall gain = open rate × gain on opened {verdict} in {len(rows)} rows (at most {worst:.1e} points apart)."
-    )
+    return f"Overall gain = open rate × gain on opened {verdict} in {len(rows)} rows."
 
 
 def pool_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
     """Return what the pool could give by its size, plain mean over H."""
-    rows = [(origin.seed, row) for origin, row in evidence.headroom if origin.world == BASE]
-    pools, n = sorted({row.pool for _, row in rows}), len(world_seeds(cfg, BASE))
-    header = tuple(title for _, title, _ in POOL_COLUMNS)
-    by_size = tuple(
+    pools = sorted({row.pool for origin, row in evidence.headroom if origin.world == BASE})
+    rows = tuple(
         (
             f"K={pool}",
-            *(spread(pool_means(evidence, pool, column, cfg), n, digits) for column, _, digits in POOL_COLUMNS),
-            str(sum(row.n_windows for _, row in rows if row.pool == pool)),
+            *(
+                spread(pool_means(evidence, pool, column, cfg), len(cfg.seeds), digits)
+                for column, _, digits in POOL_COLUMNS
+            ),
         )
         for pool in pools
     )
     note = f"The best candidate is chosen by the truth: a diagnostic, no method. {MEANS}"
-    return Table("What the pool could give", ("pool", *header, "windows"), by_size, note)
+    return Table("What the pool could give", ("pool", *(title for _, title, _ in POOL_COLUMNS)), rows, note)
 
 
 def pool_means(evidence: Evidence, pool: int, column: str, cfg: ClaimsConfig) -> list[float]:
-    """Return the plain mean over H of one column in `base`, per seed; a seed that lacks an H does not count."""
+    """Return the plain mean over H of one quantity, for every seed that has all of them."""
     values: dict[int, dict[int, float]] = defaultdict(dict)
     for origin, row in evidence.headroom:
         if (origin.world, row.pool) == (BASE, pool):
@@ -134,91 +141,60 @@ def input_rows() -> list[str]:
 
 def inputs_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
     """Return what each input of the Scorer adds."""
-    rows = []
-    for row in input_rows():
-        for metric in SHOWN_METRICS:
-            found = lead(evidence, "scorer", row, metric, cfg)
-            cells = (change(found.figure), seeds(found.figure), takes(found.figure), SIGNS[found.shown], found.doubt)
-            rows.append((f"Scorer − {name(row)}", METRIC_NAMES[metric], *cells))
-    header = ("difference", "metric", "points [95 %]", "each seed", "takes", "interval", "note")
-    return Table("What each input of the Scorer adds", header, tuple(rows))
+    found = [lead(evidence, "scorer", row, "m1", cfg) for row in input_rows()]
+    rows = tuple(
+        (f"Scorer − {name(one.statement.reference)}", change(one.headline), seeds(one.headline), one.verdict, one.shown)
+        for one in found
+    )
+    header = ("difference", "M@1, points [95 %]", "each seed", "verdict", "by the intervals")
+    return Table("What each input of the Scorer adds", header, rows)
 
 
 def attribution_table(evidence: Evidence, row: str, cfg: ClaimsConfig) -> Table:
     """Return where the gain of a row over No-Traj comes from."""
     gain, found = lead(evidence, row, "no_traj", "m1", cfg), sources(evidence, row, cfg)
-    lines = tuple((s.title, s.needs, "; ".join(lead.text for lead in s.leads), s.shown) for s in found)
+    lines = tuple((source.title, source.text, source.verdict) for source in found)
     title = f"Has {name(row)} a gain over No-Traj, and from where?"
-    return Table(title, ("possible source", "needs", "figures", "verdict"), lines, attribution_text(gain, found))
+    return Table(title, ("possible source", "figures, points", "verdict"), lines, attribution_text(gain, found))
 
 
 def comparison_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
     """Return the Scorer and Scorer+ next to the rows that they are held against."""
-    rows = []
+    lines = []
     for row in COMPARED:
         read = [reading(evidence, BASE, row, None, metric, cfg) for metric in SHOWN_METRICS]
-        cells: list[Cell] = ["–" for _ in SHOWN_METRICS]
-        if row != "scorer":
-            cells = [change(reading(evidence, BASE, row, "scorer", metric, cfg)) for metric in SHOWN_METRICS]
-        rows.append((name(row), *map(rate, read), *cells, takes(read[0])))
-    metrics = [METRIC_NAMES[metric] for metric in SHOWN_METRICS]
-    header = ("row", *(f"{m}, %" for m in metrics), *(f"{m} minus Scorer's" for m in metrics), "takes")
-    return Table("The Scorer and Scorer+ next to the other rows", header, tuple(rows), f"World {BASE}, mean over H.")
-
-
-def of_base(evidence: Evidence) -> Study:
-    """Return the study of the world `base`, over all H."""
-    return [(origin.seed, row) for origin, row in evidence.study if origin.world == BASE and row.horizon is None]
-
-
-def shares_of(rows: Study) -> list[float]:
-    """Return the shares of queries that were trained on, rising."""
-    return sorted({row.share for _, row in rows})
-
-
-def values_of(rows: Study, model: str, quantity: str, share: float) -> dict[int, float]:
-    """Return seed -> one quantity, rising."""
-    wanted = (model, quantity, share)
-    return dict(sorted((s, row.value) for s, row in rows if (row.model, row.quantity, row.share) == wanted))
+        against: Cell = "–" if row == "scorer" else change(reading(evidence, BASE, row, "scorer", "m1", cfg))
+        lines.append((name(row), *map(rate, read), against, takes(read[0])))
+    header = ("row", *(f"{METRIC_NAMES[metric]}, %" for metric in SHOWN_METRICS), "M@1 minus Scorer's", "takes")
+    return Table("The Scorer and Scorer+ next to the other rows", header, tuple(lines), f"World {BASE}, mean over H.")
 
 
 def queries_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
-    """Return how every quantity of a scorer, its ranking included, changes with the number of queries."""
-    rows = of_base(evidence)
-    shares, n = shares_of(rows), len(cfg.seeds)
+    """Return how the qualities of the Scorer, its ranking included, change with the number of queries."""
+    rows = [
+        (origin.seed, row)
+        for origin, row in evidence.study
+        if (origin.world, row.horizon, row.model) == (BASE, None, RANKED)
+    ]
+    shares = sorted({row.share for _, row in rows})
     lines = tuple(
         (
-            name(model),
             quantity,
-            *(spread(list(values_of(rows, model, quantity, share).values()), n, 2) for share in shares),
+            *(
+                spread([r.value for _, r in rows if (r.quantity, r.share) == (quantity, share)], len(cfg.seeds), 1)
+                for share in shares
+            ),
         )
-        for model in in_order({row.model for _, row in rows})
-        for quantity in dict.fromkeys(row.quantity for _, row in rows if row.model == model)
+        for quantity in SHOWN_QUANTITIES
+        if any(row.quantity == quantity for _, row in rows)
     )
-    header = ("scorer", "quantity", *(f"{share:g} % ({_count(rows, share)} queries)" for share in shares))
-    note = f"Trained on a random part of the queries; plain mean over H. {MEANS} {queries_text(rows, cfg)}"
+    header = ("quantity, %", *(f"{share:g} % ({_count(rows, share)} queries)" for share in shares))
+    ranking = judge_ranking(evidence, BASE, RANKED, cfg)
+    note = f"{MEANS} Does the Scorer rank above chance? {ranking.verdict} ({ranking.text})."
     return Table("How good the ranking is, and what more queries change", header, lines, note)
 
 
 def _count(rows: Study, share: float) -> str:
-    """Return how many queries a share is, the range over scorers and seeds."""
+    """Return how many queries a share is, the range over seeds."""
     counts = sorted({row.n_queries for _, row in rows if row.share == share})
     return f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-
-
-def queries_text(rows: Study, cfg: ClaimsConfig) -> str:
-    """Describe, for every scorer, what the step from the fewest to the most queries did to M@1 in each seed."""
-    sentences = []
-    for model in in_order({row.model for _, row in rows if row.quantity == MAIN_QUANTITY}):
-        shares = shares_of([(seed, row) for seed, row in rows if row.model == model])
-        few, many = (values_of(rows, model, MAIN_QUANTITY, share) for share in (shares[0], shares[-1]))
-        steps = [many[seed] - few[seed] for seed in few if seed in many]
-        if len(shares) < 2 or not steps:
-            continue
-        moved = "rises" if min(steps) > 0 else "falls" if max(steps) < 0 else ""
-        lacks = "" if len(steps) == len(cfg.seeds) else f", of which {len(steps)} of {len(cfg.seeds)} were run"
-        moved = f"{moved} in every seed{lacks}" if moved else f"moves by no common sign over the seeds{lacks}"
-        points = ", ".join(number(step, 1, True) for step in steps)
-        what = f"from {shares[0]:g} to {shares[-1]:g} % of its queries M@1 {moved}"
-        sentences.append(f"{name(model)}: {what} ({points} points).")
-    return " ".join(sentences)

@@ -21,7 +21,6 @@ class ExactAnswer(NamedTuple):
     """The same figure as the learned one, of the ceilings; None where there is none."""
 
 
-NO_ROWS = ExactAnswer("–")
 BOUND_ONLY = ExactAnswer("bound only")
 
 

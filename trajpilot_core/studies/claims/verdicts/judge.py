@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from schemas.claims import LIMITS, ClaimsConfig, VerdictConfig, world_seeds
+from schemas.claims import LIMITS, ClaimsConfig, VerdictConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.evaluation.paper_claims import sign_verdict
 from trajpilot_core.studies.claims.evidence import statistics
@@ -19,21 +19,13 @@ from trajpilot_core.studies.claims.evidence.statistics import (
     estimate,
     mean_of,
 )
-from trajpilot_core.studies.claims.evidence.tables import KINDS, Evidence
+from trajpilot_core.studies.claims.evidence.tables import Evidence
 from trajpilot_core.studies.claims.verdicts.doubts import Doubt, power_doubts, training_doubts, withheld
-from trajpilot_core.studies.claims.verdicts.exact import BOUND_ONLY, NO_ROWS, ExactAnswer, exact_word, of_ceilings
+from trajpilot_core.studies.claims.verdicts.exact import BOUND_ONLY, ExactAnswer, exact_word, of_ceilings
 from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, Claim, Statement, StatementKind, conjunction
 from trajpilot_core.studies.claims.verdicts.words import Verdict
 
-GEOMETRY_STEPS = ("same take, far − adjacent", "other take, same action − same take, far", "random − other take")
-"""Names of the three differences between neighbouring kinds of pairs."""
-ACROSS_TAKES = ("other_take_same_action", "random")
-"""Kinds whose pairs join two takes: the resamples of their sums per take move one end of each pair."""
-UNITS: dict[StatementKind, str] = {
-    "slope": "points per step of H",
-    "order": "distance, 2nd of 3 differences",
-    "swap": "distance, 2nd difference",
-}
+UNITS: dict[StatementKind, str] = {"slope": "points per step of H"}
 """What the headline of a statement is; of other kinds the mean over H, though `each` is judged at every H."""
 
 
@@ -60,7 +52,7 @@ class JudgedStatement:
     """Of a control: the same difference in the world `Statement.against`, plain mean over H, which it must break."""
     unit: str = ""
     """Of the headline."""
-    exact: ExactAnswer = NO_ROWS
+    exact: ExactAnswer = BOUND_ONLY
     """Whether the world supports it."""
     shown: Verdict = "not run"
     """The verdict by the intervals alone."""
@@ -100,12 +92,8 @@ def judge(
         cfg: margins, levels, planned seeds.
         limits: what withholds a verdict.
     """
-    if statement.kind in ("order", "swap"):
-        found = _geometry(statement, evidence, cfg)
-    else:
-        found = _learned(statement, evidence, cfg, limits)
-        found = replace(found, exact=_exact(statement, evidence, cfg))
-    return replace(found, unit=unit_of(statement, cfg))
+    found = _learned(statement, evidence, cfg, limits)
+    return replace(found, exact=_exact(statement, evidence, cfg), unit=unit_of(statement, cfg))
 
 
 def unit_of(statement: Statement, cfg: ClaimsConfig) -> str:
@@ -243,40 +231,3 @@ def _shrinking(here: Contrast, there: Contrast | None) -> Profile | None:
     if here.profile is None or there.profile is None or here.profile.seeds != there.profile.seeds:
         return None
     return statistics.minus(here.profile, there.profile)
-
-
-def _geometry(statement: Statement, evidence: Evidence, cfg: ClaimsConfig) -> JudgedStatement:
-    """Judge the order of the four mean distances, or that the second and the third have swapped.
-
-    A swap is vacuous where the informative world does not show the order that it turns round.
-    """
-    of, gap = _distances(statement.world, evidence, cfg)
-    there, gap_there = _distances(statement.against, evidence, cfg) if statement.against else (None, "")
-    gap = "; ".join(part for part in (gap, gap_there) if part)
-    steps = np.diff(np.eye(len(KINDS)), axis=0)
-    broken = None if there is None else estimate(there, steps[1], cfg.confidence)
-    if of is None:
-        return JudgedStatement(statement, "not run", None, note=gap, broken=broken)
-    read = [estimate(of, row, cfg.confidence) for row in steps]
-    parts = tuple(Part(name, figure) for name, figure in zip(GEOMETRY_STEPS, read, strict=True))
-    is_order = statement.kind == "order"
-    shown: Verdict = sign_verdict(read, 1) if is_order else sign_verdict(read[1:2], -1)
-    verdict, note = shown, "too few takes" if shown == "not run" else ""
-    if statement.against and shown in ("holds", "undecided") and not (broken and broken.is_above_zero()):
-        why = f"in {statement.against} the difference is not shown to lie above zero"
-        verdict, note = "vacuous", f"{why}; by the intervals: {shown}"
-    parts = parts if is_order else ()
-    finding = JudgedStatement(statement, verdict, read[1], parts, note, broken, shown=shown)
-    return _with_doubts(finding, gap, ())
-
-
-def _distances(world: str, evidence: Evidence, cfg: ClaimsConfig) -> tuple[Profile | None, str]:
-    """Return the mean distances of a world, one per kind of pair, and what is missing of its seeds."""
-    planned = world_seeds(cfg, world)
-    held = {seed: sums for seed, sums in evidence.geometry.get(world, {}).items() if seed in planned}
-    if not held:
-        return None, f"no distances of the world {world}"
-    missing = [str(seed) for seed in planned if seed not in held]
-    is_across = np.array([kind in ACROSS_TAKES for kind in KINDS])
-    of = statistics.with_both_takes(statistics.profile(world, held, cfg), is_across)
-    return of, f"{world} lacks seed {', '.join(missing)}" if missing else ""

@@ -6,6 +6,7 @@ Shapes: T takes, H horizons, A shares.
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from trajpilot_core.methods import method
 from trajpilot_core.studies.claims.evidence.tables import CEILING, METRICS, Evidence
 
 DIGITS = 9
+LEAKS_KEPT = 3
+"""Leaks that stay in memory, one per seed of a world."""
 RIGHT = 100.0
 """What a window that is answered with the truth gets in every metric, percent."""
 
@@ -62,11 +65,18 @@ def _leaked(
     if not np.array_equal(counts, scores.counts[ceiling]):
         return None
     column = METRICS.index(metric)
-    leaks_THA = leaked_windows(counts, shares_A, np.random.default_rng([limits.leak_seed, seed]))
+    leaks_THA = _leaks_of(counts.tobytes(), counts.shape, tuple(shares_A), (limits.leak_seed, seed))
     mixed_THA = with_leak(scores.rows[row][..., column], counts, leaks_THA)
     bound_THA = np.broadcast_to(scores.rows[ceiling][..., column, None], mixed_THA.shape)
     values, ceilings, errors = paired(np.stack([mixed_THA, bound_THA]), counts)
     return values - ceilings, errors
+
+
+@lru_cache(maxsize=LEAKS_KEPT)
+def _leaks_of(counts: bytes, shape: tuple[int, ...], shares: tuple[float, ...], seeds: tuple[int, int]) -> Array:
+    """Return `leaked_windows`, kept: the rows of a world are scored on the same windows."""
+    counts_TH: Array = np.frombuffer(counts).reshape(shape)
+    return leaked_windows(counts_TH, np.asarray(shares), np.random.default_rng(seeds))
 
 
 def leaked_windows(counts: Array, shares_A: Array, rng: np.random.Generator) -> Array:

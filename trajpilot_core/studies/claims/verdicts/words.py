@@ -15,7 +15,7 @@ Verdict = Literal[
     "not built",
     "reported",
 ]
-ExactWord = Literal["yes", "no", "undecided", "bound only", "not run", "–"]
+ExactWord = Literal["yes", "no", "undecided", "bound only", "not run"]
 
 MEANINGS: dict[Verdict, str] = {
     "holds": "the intervals lie where the claim puts them and nothing below withholds the verdict; of a control: the "
@@ -42,7 +42,6 @@ EXACT: dict[ExactWord, str] = {
     "undecided": "neither",
     "bound only": "one of the rows has no exact ceiling of its own, only a bound",
     "not run": "the ceilings are missing",
-    "–": "no rows are compared",
 }
 """Does the world support it? Word -> meaning."""
 

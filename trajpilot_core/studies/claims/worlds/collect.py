@@ -1,162 +1,135 @@
 """Gather what the worlds of the claims have left behind into the tables that are published under docs/claims."""
 
 import datetime
-import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
 import polars as pl
 import pyarrow as pa
-from pydantic import JsonValue
 
-from schemas.arrow import rows_of
+from schemas import claims as fixed
 from schemas.artifacts import RunRecord
 from schemas.base import Record, fingerprint
-from schemas.claims import ClaimsConfig, ClaimScore, ClaimsJob, ClaimsRun, sweep_worlds
+from schemas.checks import LeakConfig, StudyConfig
+from schemas.claims import LIMITS, ClaimsConfig, ClaimScore, ClaimsJob, ClaimsRun
 from schemas.config import PipelineConfig, RunOptions
+from schemas.world import LatentMapConfig
 from trajpilot_core.engine.planning.plan import plan
 from trajpilot_core.errors import InputError
-from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest, read_run_record
 from trajpilot_core.store.reading import read_entry_table
 from trajpilot_core.studies.claims.evidence.tables import (
+    COLUMNS,
     FILES,
     METRICS,
     RUN_FILE,
     Origin,
-    origins_of,
-    write_claims_table,
+    rows_by_origin,
+    with_origin,
+    write_frames,
 )
 from trajpilot_core.studies.claims.worlds.jobs import PROCESS_JOB, WORLD_JOB, WorldsRoot, read_made
-from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes, options_of, planned, shared
-from trajpilot_core.studies.claims.worlds.provenance import machine, recipe_sizes, version, world_sizes
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, config_of, options_of, planned
+from trajpilot_core.studies.claims.worlds.provenance import machine, recipe_size, version, world_sizes
 from trajpilot_core.studies.claims.worlds.stages import stages_of
-
-
-class Made(NamedTuple):
-    """One run of a stage: equal for every world that linked what it left behind."""
-
-    stage: str
-    key: str
-    run_record: RunRecord
 
 
 class Gathered(NamedTuple):
     """What one world has to show."""
 
     jobs: tuple[ClaimsJob, ...]
-    rows: dict[str, list[Record]]
+    rows: dict[str, list[pl.DataFrame]]
     """Published table -> its rows."""
-    made: dict[str, Made]
-    """Stage -> the run that computed what it holds now, where it is known."""
+
+    def n_done(self) -> int:
+        """Return how many of its jobs are done."""
+        return sum(job.status == "done" for job in self.jobs)
 
 
 def publish(
-    cfg: ClaimsConfig, recipes: Recipes, runs: WorldsRoot, folder: Path, reported: Sequence[ClaimsJob]
+    cfg: ClaimsConfig, recipe: PipelineConfig, runs: WorldsRoot, folder: Path, reported: Sequence[ClaimsJob]
 ) -> ClaimsRun:
     """Write every table of the claims into `folder`, from those stages alone that are up to date.
 
+    What `folder` holds of worlds that were computed elsewhere with equal settings stays: they can be committed as they
+    come.
+
     Args:
         cfg: which worlds there are.
-        recipes: what is computed in them.
+        recipe: what is computed in them.
         runs: where they lie.
         folder: docs/claims.
         reported: the outcome of jobs just now; the reasons of those that failed or were not run are published.
 
     Raises:
-        InputError: a table in `folder` would lose a world and seed; nothing is written.
+        InputError: `folder` holds tables of other settings; nothing is written.
     """
-    worlds = planned(cfg)
-    gathered = {world: gather(world, recipes, runs) for world in worlds}
-    tables = {file.name: _rows(gathered, cfg, file.name) for file in FILES}
-    refuse_loss(folder, {name: {at for at, _ in rows} for name, rows in tables.items()}, runs)
+    before, worlds = published_before(cfg, recipe, folder), planned(cfg)
+    gathered = {Origin(world.name, world.seed): gather(world, recipe, runs) for world in worlds}
+    if before is not None:
+        gathered = with_kept(gathered, kept_worlds(folder, before))
     folder.mkdir(parents=True, exist_ok=True)
-    for name, rows in tables.items():
-        write_claims_table(folder, name, rows)
+    for file in FILES:
+        write_frames(folder, file, [frame for world in gathered.values() for frame in world.rows.get(file.name, ())])
     reported = [job.replace(note=job.note.replace(f"{runs.root}/", "")) for job in reported]
-    jobs = with_reasons(counted_once(gathered), reported)
+    jobs = with_reasons([job for world in gathered.values() for job in world.jobs], reported)
     started = sorted(job.started for job in jobs if job.started)
-    made = [run for found in gathered.values() for run in found.made.values()]
     run = ClaimsRun(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        config_digest=digest_of(cfg, recipes),
-        machine=machine(),
+        config_digest=digest_of(cfg, recipe),
+        machines=tuple(dict.fromkeys((*(before.machines if before else ()), machine()))),
         device="cuda" if runs.device.startswith("cuda") else "cpu",
         jobs=jobs,
         first_started=started[0] if started else "",
         last_started=started[-1] if started else "",
-        elsewhere=sum(run.run_record.host != platform.node() for run in made),
         version=version(),
-        worlds=world_sizes({name: world for world in worlds for name in published_names(world, cfg, "scores")}),
-        recipes=recipe_sizes(recipes, worlds),
+        worlds=world_sizes(worlds),
+        recipe=recipe_size(recipe),
     )
     (folder / RUN_FILE).write_text(run.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return run
 
 
-def _rows(gathered: Mapping[PlannedWorld, Gathered], cfg: ClaimsConfig, table: str) -> list[tuple[Origin, Record]]:
-    """Return the rows of one table with the worlds and seeds that they are published under."""
-    return [
-        (Origin(name, world.seed), row)
-        for world, found in gathered.items()
-        for name in published_names(world, cfg, table)
-        for row in found.rows.get(table, ())
-    ]
-
-
-def refuse_loss(folder: Path, kept: Mapping[str, set[Origin]], runs: WorldsRoot) -> None:
-    """Refuse to write tables that hold fewer worlds and seeds than those that lie there.
-
-    Args:
-        folder: docs/claims.
-        kept: table -> what it would hold.
-        runs: where the worlds lie, for the message.
+def published_before(cfg: ClaimsConfig, recipe: PipelineConfig, folder: Path) -> ClaimsRun | None:
+    """Return the run whose tables lie in `folder`; None where there is none.
 
     Raises:
-        InputError: with what would be lost.
+        InputError: it has other settings, or there are tables without a run.
     """
-    losses = [
-        f"{file.name}.parquet would lose {', '.join(f'{world} seed {seed}' for world, seed in gone)}"
-        for file in FILES
-        if (gone := sorted(origins_of(folder, file) - kept[file.name]))
-    ]
-    if losses:
+    path, here = folder / RUN_FILE, digest_of(cfg, recipe)
+    if not path.is_file():
+        alone = [file.name for file in FILES if (folder / f"{file.name}.parquet").is_file()]
+        if alone:
+            raise InputError(
+                f"{folder} holds {', '.join(alone)} without {RUN_FILE}, so that nobody knows their settings; delete "
+                "the tables, or write elsewhere (--docs)"
+            )
+        return None
+    run = ClaimsRun.model_validate_json(path.read_bytes())
+    if run.config_digest != here:
         raise InputError(
-            f"{folder} holds more than {runs.root} has computed with this configuration: {'; '.join(losses)}. Nothing "
-            "was written; write the pages elsewhere (--docs), finish the run of those worlds, or delete the tables"
+            f"{folder} holds tables of other settings (digest {run.config_digest[:12]}, these have {here[:12]}). "
+            "Nothing was written; write the pages elsewhere (--docs), or delete the tables"
         )
+    return run
 
 
-def refuse_before(cfg: ClaimsConfig, runs: WorldsRoot, folder: Path, chosen: Sequence[PlannedWorld]) -> None:
-    """Refuse at once what `publish` must refuse in the end: worlds in the tables that are neither computed nor planned.
-
-    Raises:
-        InputError: with what would be lost.
-    """
-    there = [world for world in planned(cfg) if world in chosen or (Path(runs.root) / world.folder).is_dir()]
-    kept = {
-        file.name: {Origin(name, world.seed) for world in there for name in published_names(world, cfg, file.name)}
-        for file in FILES
-    }
-    refuse_loss(folder, kept, runs)
+def kept_worlds(folder: Path, before: ClaimsRun) -> dict[Origin, Gathered]:
+    """Return what `folder` holds of each world and seed, as it would be gathered."""
+    origins = dict.fromkeys(Origin(job.world, job.seed) for job in before.jobs)
+    found = {at: Gathered(tuple(job for job in before.jobs if (job.world, job.seed) == at), {}) for at in origins}
+    for file in FILES:
+        for origin, frame in rows_by_origin(folder, file).items():
+            found[origin].rows[file.name] = [frame]
+    return found
 
 
-def counted_once(gathered: Mapping[PlannedWorld, Gathered]) -> list[ClaimsJob]:
-    """Return the jobs of all worlds; seconds of an output that several worlds hold by a link count for the first."""
-    first: dict[tuple[str, str, str], str] = {}
-    jobs = []
-    for world, found in gathered.items():
-        for job in found.jobs:
-            run = found.made.get(job.job)
-            if run is None:
-                jobs.append(job)
-                continue
-            here = f"{world.name}, seed {world.seed}"
-            owner = first.setdefault((run.stage, run.key, run.run_record.digest()), here)
-            jobs.append(job if owner == here else job.replace(seconds=None, shared_with=owner))
-    return jobs
+def with_kept(gathered: Mapping[Origin, Gathered], before: Mapping[Origin, Gathered]) -> dict[Origin, Gathered]:
+    """Put the worlds that were published before in the place of those of which less is done here."""
+    kept = {at for at, world in gathered.items() if at in before and before[at].n_done() > world.n_done()}
+    return {at: before[at] if at in kept else world for at, world in gathered.items()}
 
 
 def with_reasons(jobs: Sequence[ClaimsJob], reported: Sequence[ClaimsJob]) -> tuple[ClaimsJob, ...]:
@@ -180,31 +153,21 @@ def with_reasons(jobs: Sequence[ClaimsJob], reported: Sequence[ClaimsJob]) -> tu
     return tuple(found)
 
 
-def published_names(world: PlannedWorld, cfg: ClaimsConfig, table: str) -> tuple[str, ...]:
-    """Return the names under which rows stand: a control stands for the sweep's world of its settings, too."""
-    if table not in ("scores", "ceilings") or world.seed != cfg.sweep_seed:
-        return (world.name,)
-    return (world.name, *(name for name in sweep_worlds(cfg) if shared(name, cfg) == world.name))
-
-
-def gather(world: PlannedWorld, recipes: Recipes, runs: WorldsRoot) -> Gathered:
+def gather(world: PlannedWorld, recipe: PipelineConfig, runs: WorldsRoot) -> Gathered:
     """Read what the up-to-date stages of one world have written."""
-    config, options = recipes.of(world), options_of(world, Path(runs.root), runs.device)
+    config, options = config_of(world, recipe), options_of(world, Path(runs.root), runs.device)
     fresh = fresh_stages(world, config, options)
     folder = open_folder(options.root, options.protocols) if fresh else None
     jobs = [_world_job(world, Path(options.root), bool(fresh))]
-    rows: dict[str, list[Record]] = {}
-    made: dict[str, Made] = {}
+    rows: dict[str, list[pl.DataFrame]] = {}
     for name in stages_of(world):
         if folder is None or name not in fresh:
             jobs.append(world.job(name, "not run"))
             continue
-        run = made_by(folder, name)
-        made |= {name: run} if run is not None else {}
-        jobs.append(world.job(name, "done").replace(**({} if run is None else _times(run.run_record))))
-        for table, found in entries_of(folder, name).items():
-            rows.setdefault(table, []).extend(with_seed(found, world.seed))
-    return Gathered(tuple(jobs), rows, made)
+        jobs.append(world.job(name, "done").replace(**_times(record_of(folder, name))))
+        for table, frame in frames_of(folder, name, Origin(world.name, world.seed)):
+            rows.setdefault(table, []).append(frame)
+    return Gathered(tuple(jobs), rows)
 
 
 def _world_job(world: PlannedWorld, root: Path, is_done: bool) -> ClaimsJob:
@@ -214,9 +177,11 @@ def _world_job(world: PlannedWorld, root: Path, is_done: bool) -> ClaimsJob:
     return job if made is None else job.replace(seconds=made.seconds, started=made.started)
 
 
-def _times(run_record: RunRecord) -> dict[str, object]:
-    """Return when a run began and how long it took; not how long, where an earlier run had done a part of it."""
-    return {"started": run_record.started, "seconds": None if run_record.reused else round(run_record.seconds, 1)}
+def _times(record: RunRecord | None) -> dict[str, object]:
+    """Return when a run began and how long it took, where it is known; not how long, where it went on with a part."""
+    if record is None:
+        return {}
+    return {"started": record.started, "seconds": None if record.reused else round(record.seconds, 1)}
 
 
 def fresh_stages(world: PlannedWorld, config: PipelineConfig, options: RunOptions) -> frozenset[str]:
@@ -226,70 +191,68 @@ def fresh_stages(world: PlannedWorld, config: PipelineConfig, options: RunOption
     return frozenset(row.stage for row in plan(stages_of(world), config, options) if row.state == "fresh")
 
 
-def made_by(folder: Folder, stage: str) -> Made | None:
-    """Return the run that computed what a stage holds now; None where it is not known."""
+def record_of(folder: Folder, stage: str) -> RunRecord | None:
+    """Return the record of the run that computed what a stage holds now; None where it is not known."""
     manifest = current_manifest(folder, stage)
-    run_record = None if manifest is None else read_run_record(folder, stage, manifest.key)
-    return None if manifest is None or run_record is None else Made(stage, manifest.key, run_record)
+    return None if manifest is None else read_run_record(folder, stage, manifest.key)
 
 
-def entries_of(folder: Folder, stage: str) -> dict[str, list[Record]]:
-    """Return published table -> its rows, of what one stage holds now."""
+def frames_of(folder: Folder, stage: str, origin: Origin) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield (published table, its rows) of what one stage holds now."""
     manifest = current_manifest(folder, stage)
-    found: dict[str, list[Record]] = {}
-    if manifest is None:
-        return found
     for file in FILES:
-        for entry in [entry for entry in file.entries if entry in manifest.entries]:
+        for entry in [entry for entry in file.entries if manifest is not None and entry in manifest.entries]:
+            assert manifest is not None
             table = read_entry_table(folder, manifest, entry)
-            table = published(table) if file.row is ClaimScore else table
-            found.setdefault(file.name, []).extend(rows_of(file.row, table))
-    return found
+            yield file.name, with_origin(published(table) if file.row is ClaimScore else table, file, origin)
 
 
 def published(scores: pa.Table) -> pa.Table:
     """Return take scores, a row per metric (`TakeScore`), with a column per metric (`ClaimScore`) instead."""
-    frame = cast(pl.DataFrame, pl.from_arrow(scores))
+    frame = cast(pl.DataFrame, pl.from_arrow(scores)).filter(pl.col("metric").is_in(list(COLUMNS)))
     keys = ["variant", "seed", "take_id", "horizon", "n_windows"]
-    wide = frame.pivot("metric", index=keys, values="total", maintain_order=True)
-    return wide.rename(dict(zip(with_ceiling(), METRICS, strict=True))).select([*keys, *METRICS]).to_arrow()
+    wide = frame.pivot("metric", index=keys, values="total", maintain_order=True).rename(dict(COLUMNS))
+    return wide.select([*keys, *METRICS]).to_arrow()
 
 
-def with_seed(rows: Iterable[Record], seed: int) -> list[Record]:
-    """Give rows of the ceilings, which know no seed, the seed of their world."""
-    return [row.replace(seed=seed) if getattr(row, "seed", None) == -1 else row for row in rows]
+LATER: Mapping[str, tuple[str, ...]] = {}
+"""Group of settings -> settings that came after the run was fixed and change nothing that was there: its digest leaves
+them out. Whoever fixes worlds and recipe anew empties this."""
 
 
-LATER: Mapping[str, tuple[str, ...]] = {"alignment": ("fold_seed",), "evaluation": ("joint", "plus_parts")}
-"""Settings that came after the run of 2026-11-21 was fixed: the folds' seed is that of each world, and the others add
-rows to the tables and change none that was there. Whoever fixes worlds and recipes anew takes them in and empties this.
-"""
-SWITCHES: Mapping[str, tuple[str, ...]] = {"predictor": ("cosine_weights", "mixed_horizons", "standardise")}
-"""Settings that came after it, too, and are left out as long as they have the values under which nothing changes."""
+RULES: tuple[Record, ...] = (LIMITS, LeakConfig(), StudyConfig(), LatentMapConfig())
+"""What else is fixed: what withholds a verdict, bounds of the leak checks, the study of the scorer, the map of worlds
+by latents."""
 
 
-def digest_of(cfg: ClaimsConfig, recipes: Recipes) -> str:
-    """Return one digest over the sizes, the worlds and what is computed in them."""
+def digest_of(cfg: ClaimsConfig, recipe: PipelineConfig) -> str:
+    """Return one digest over the sizes, the worlds, what is computed in them, and the rules."""
+    settings = {
+        group: {name: one for name, one in value.items() if name not in LATER.get(group, ())}
+        if isinstance(value, dict)
+        else value
+        for group, value in recipe.content().items()
+    }
     worlds = [world.world.content() for world in planned(cfg)]
-    return fingerprint([cfg.content(), *(_settings_that_were_fixed(recipe) for recipe in recipes), *worlds])
+    return fingerprint([cfg.content(), settings, *worlds, *(rules.content() for rules in RULES)])
 
 
-def _settings_that_were_fixed(recipe: PipelineConfig) -> dict[str, JsonValue]:
-    """Return the settings of a recipe but those that came after the run whose digest is `RUN_DIGEST`."""
-    content, plain = recipe.content(), PipelineConfig().content()
-    left_out = {group: set(names) for group, names in LATER.items()}
-    for group, names in SWITCHES.items():
-        left_out[group] = {
-            name for name in names if settings_of(content, group)[name] == settings_of(plain, group)[name]
-        }
-    for group, some in left_out.items():
-        kept = {name: value for name, value in settings_of(content, group).items() if name not in some}
-        content = {**content, group: kept}
-    return content
+def require_fixed(cfg: ClaimsConfig, recipe: PipelineConfig) -> None:
+    """Refuse to compute worlds of the claims as long as nothing is fixed, and with anything but what was fixed.
 
-
-def settings_of(content: Mapping[str, JsonValue], group: str) -> dict[str, JsonValue]:
-    """Return one group of settings."""
-    settings = content[group]
-    assert isinstance(settings, dict)
-    return settings
+    Raises:
+        InputError: with the digest of these settings, and what to do.
+    """
+    here = digest_of(cfg, recipe)
+    if fixed.RUN_DIGEST is None:
+        raise InputError(
+            "the settings of the claims are not fixed yet: RUN_DIGEST in schemas/claims.py is None. Finish the search "
+            "for recipes, set FIXED_ON to that day and RUN_DIGEST to the digest that this command prints then (now "
+            f"{here}), commit, and only then compute: no figure of these worlds may be read before"
+        )
+    if here != fixed.RUN_DIGEST:
+        raise InputError(
+            f"sizes, worlds or the recipe are not those that were fixed on {cfg.fixed_on} (digest {here[:12]}, fixed "
+            f"{fixed.RUN_DIGEST[:12]}); take the change back (schemas/, deployments/recipes.py), or fix them anew: "
+            "another date, and seeds that nobody has looked at"
+        )

@@ -1,5 +1,5 @@
-"""What distances between features say: whether they lie together by recording rather than by action, and whether true
-plans come closer to the goal with every step (paper, appendices on diagnostics and on goal progress).
+"""What distances between features say: kinds of pairs of segments, and whether true plans come closer to the goal with
+every step (paper, appendices on diagnostics and on goal progress).
 
 Pairs, distance, readings and reasons: docs/decisions/claims-checks.md. Axes: N test segments, R of them, D feature
 width; of goal progress: N windows of one horizon H, M = H - 2 middle steps.
@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from schemas.checks import GeometryConfig
-from schemas.results import GeometryScore, GoalProgress
+from schemas.results import GoalProgress
 from trajpilot_core.arrays import Codes, Mask
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.models.predictor import feature_scales
-from trajpilot_core.studies.claims.evidence.tables import KINDS
+
+KINDS = ("adjacent", "same_take_far", "other_take_same_action", "random")
+"""Kinds of pairs in the order in which the paper puts their distances."""
 
 
 @dataclass(frozen=True)
@@ -38,38 +40,6 @@ class ScoredSegments:
     """(N,) position in the take."""
     label: Codes
     """(N,)."""
-
-
-def scene_geometry(inputs: Inputs, config: GeometryConfig) -> list[GeometryScore]:
-    """Measure distances between features of four kinds of pairs of test segments, summed per take.
-
-    A pair within a take counts once; a pair across takes counts in the take of each of its two segments, so that
-    resamples of its sums need `statistics.with_both_takes`.
-
-    Args:
-        inputs: takes, segments and features.
-        config: how far is far, and how much is held in memory.
-
-    Returns:
-        One row per test take and kind, takes in order of their ids; n = 0 where a take has no such pair.
-    """
-    segments = scored_segments(inputs)
-    sums = np.zeros((len(KINDS), len(segments.take_ids)))
-    counts = np.zeros(sums.shape, np.int64)
-    n = len(segments.take)
-    for rows in np.split(np.arange(n), range(config.rows, n, config.rows)):
-        far = distances(segments.features[rows], segments.features).numpy()
-        for kind, name in enumerate(KINDS):
-            pairs = pairs_of(segments, rows, name, config)
-            np.add.at(sums[kind], segments.take[rows], np.where(pairs, far, 0.0).sum(axis=1))
-            np.add.at(counts[kind], segments.take[rows], pairs.sum(axis=1))
-    return [
-        GeometryScore.model_validate(
-            {"take_id": take, "kind": name, "distance": float(sums[kind, t]), "n": int(counts[kind, t])}
-        )
-        for t, take in enumerate(segments.take_ids)
-        for kind, name in enumerate(KINDS)
-    ]
 
 
 def goal_progress(inputs: Inputs) -> list[GoalProgress]:

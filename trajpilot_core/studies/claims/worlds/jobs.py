@@ -1,11 +1,10 @@
 """Compute the worlds of the claims, each in a process of its own; whatever is finished is reused.
 
-A job is one stage of one world. The stages' store makes it resumable: run again, it goes on where it stopped.
+A job is one stage of one world, and what a stage trains are its shards: run again, it goes on where it stopped, inside
+a training at its last checkpoint.
 """
 
 import datetime
-import os
-import shutil
 import time
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -21,7 +20,7 @@ from trajpilot_core.simworld.feature_space import describe_world
 from trajpilot_core.simworld.pool import start_drawing
 from trajpilot_core.simworld.write import write_world
 from trajpilot_core.store.lock import root_lock
-from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes, options_of
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, config_of, options_of
 from trajpilot_core.studies.claims.worlds.stages import stages_of
 
 WORLD_JOB = "world"
@@ -29,8 +28,6 @@ PROCESS_JOB = "process"
 """Stands for a world whose progress is unknown."""
 MADE_FILE = "world_made.json"
 """In the root of a world: `schemas.claims.WorldMade`."""
-SHARED_STAGE = "feature_space_features"
-"""Its key holds nothing of the motion, so worlds of one seed share its output."""
 LOCK_WAIT_S = 3600.0
 
 
@@ -42,11 +39,11 @@ class WorldsRoot(NamedTuple):
     device: str
 
 
-def run_apart(world: PlannedWorld, recipes: Recipes, runs: WorldsRoot) -> tuple[ClaimsJob, ...]:
+def run_apart(world: PlannedWorld, recipe: PipelineConfig, runs: WorldsRoot) -> tuple[ClaimsJob, ...]:
     """Compute one world in a spawned process that ends with this one; returns what became of each of its jobs."""
     with worker_pool(1, start_drawing) as pool:
         try:
-            return pool.submit(run_world, world, recipes, runs).result()
+            return pool.submit(run_world, world, recipe, runs).result()
         except BrokenProcessPool:
             note = "its process crashed (killed, or out of memory); run again"
             return (failure(world, note),)
@@ -57,9 +54,9 @@ def failure(world: PlannedWorld, note: str) -> ClaimsJob:
     return world.job(PROCESS_JOB, "failed", note=note)
 
 
-def run_world(world: PlannedWorld, recipes: Recipes, runs: WorldsRoot) -> tuple[ClaimsJob, ...]:
+def run_world(world: PlannedWorld, recipe: PipelineConfig, runs: WorldsRoot) -> tuple[ClaimsJob, ...]:
     """Bring every stage of one world up to date, in order; after a failure the rest is not run."""
-    config, options = recipes.of(world), options_of(world, Path(runs.root), runs.device)
+    config, options = config_of(world, recipe), options_of(world, Path(runs.root), runs.device)
     done: list[ClaimsJob] = []
     names = [WORLD_JOB, *stages_of(world)]
     with root_lock(options.root, LOCK_WAIT_S):
@@ -78,8 +75,6 @@ def run_job(world: PlannedWorld, name: str, config: PipelineConfig, options: Run
     if name == WORLD_JOB:
         made = make_world(world, Path(options.root), Path(options.data_root))
         return world.job(name, "done", None if made is None else made.seconds)
-    if name == SHARED_STAGE:
-        share_features(Path(options.root))
     stages: dict[str, AnyStage] = stages_of(world)
     outcome = execute(stages[name], config, options, stages)
     return world.job(name, "done", None if outcome.cached else round(outcome.seconds, 1))
@@ -110,21 +105,3 @@ def read_made(root: Path) -> WorldMade | None:
     """Return when the world of a root was made; None where it was not timed."""
     path = root / MADE_FILE
     return WorldMade.model_validate_json(path.read_bytes()) if path.is_file() else None
-
-
-def share_features(root: Path) -> None:
-    """Link the features that another world of this seed has computed into `root`; keys decide whether they fit.
-
-    A folder whose name begins with a dot is the unfinished copy of a world that links at this moment.
-    """
-    seed = root.name.rsplit("-", 1)[-1]
-    for other in sorted(root.parent.glob(f"*-{seed}")):
-        for manifest in sorted((other / "artifacts" / SHARED_STAGE).glob("[!.]*/manifest.json")):
-            source = manifest.parent
-            target = root / "artifacts" / SHARED_STAGE / source.name
-            if not (target / manifest.name).exists() and source != target:
-                temporary = target.with_name(f".{source.name}.{os.getpid()}")
-                shutil.copytree(source, temporary, copy_function=os.link, dirs_exist_ok=True)
-                if target.exists():
-                    shutil.rmtree(target)
-                temporary.rename(target)

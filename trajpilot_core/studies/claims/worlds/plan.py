@@ -1,4 +1,4 @@
-"""Which worlds the claims compute, what each is, and which stages it goes through. Source: docs/decisions/claims.md."""
+"""Which worlds the claims compute, what each is, and with which configuration. Source: docs/decisions/claims.md."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,28 +6,28 @@ from typing import Literal, NamedTuple
 
 from schemas.claims import (
     BASE,
-    FEATURE_SPACE,
+    ENTRIES,
+    MAIN,
     NO_INFORMATION,
-    NO_SCENE,
     NO_STYLE,
     ClaimsConfig,
     ClaimsJob,
     JobStatus,
     curve_worlds,
     sweep_worlds,
+    world_names,
 )
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig, claims_world
 from trajpilot_core.errors import InputError, WorldError
 
-WorldKind = Literal["base", "control", "sweep", "scene"]
+WorldKind = Literal["main", "entry", "curve", "sweep"]
 CHANGES: Mapping[str, dict[str, float]] = {
-    FEATURE_SPACE: {},
-    NO_INFORMATION: {"kappa": 0.0, "style": 0.0},
+    BASE: {},
     NO_STYLE: {"style": 0.0},
-    NO_SCENE: {"scene": 0.0},
+    NO_INFORMATION: {"kappa": 0.0, "style": 0.0},
 }
-"""What differs from the base world's settings, besides the entry."""
+"""What differs from the settings of `base`."""
 
 
 class PlannedWorld(NamedTuple):
@@ -48,61 +48,59 @@ class PlannedWorld(NamedTuple):
         return ClaimsJob(world=self.name, seed=self.seed, job=name, status=status, seconds=seconds, note=note)
 
 
-class Recipes(NamedTuple):
-    """What is computed in the worlds that enter by video, and in those that enter by frames."""
-
-    video: PipelineConfig
-    frames: PipelineConfig
-
-    def of(self, world: PlannedWorld) -> PipelineConfig:
-        """Return the configuration of one world: its chain of models has the world's seed."""
-        config = self.video if world.world.entry == "video" else self.frames
-        return config.replace(alignment=config.alignment.replace(seeds=(world.seed,), fold_seed=world.seed))
-
-
 def planned(cfg: ClaimsConfig) -> tuple[PlannedWorld, ...]:
-    """Return every world to compute, the most informative first; a setting that two names share is computed once."""
-    first = [make(name, seed, cfg) for seed in cfg.seeds for name in (BASE, NO_INFORMATION)]
-    sweep = [make(name, cfg.sweep_seed, cfg) for name in sweep_worlds(cfg) if shared(name, cfg) is None]
-    then = [make(name, seed, cfg) for name in (FEATURE_SPACE, NO_STYLE) for seed in cfg.seeds]
-    scene = [make(NO_SCENE, seed, cfg) for seed in cfg.seeds]
-    curve = [make(name, cfg.sweep_seed, cfg) for name in curve_worlds(cfg)]
-    return (*first, *scene, *then, *sweep, *curve)
+    """Return every world to compute: the main ones seed by seed, then those of one seed."""
+    main = [make(name, seed, cfg) for seed in cfg.seeds for name in MAIN]
+    single = [make(name, cfg.single_seed, cfg) for name in world_names(cfg) if name not in MAIN]
+    return (*main, *single)
 
 
 def make(name: str, seed: int, cfg: ClaimsConfig) -> PlannedWorld:
-    """Return one world; each seed samples everything again."""
-    base = claims_world()
-    base = base.replace(seed=base.seed + seed)
-    if name == BASE:
-        return PlannedWorld(name, seed, "base", base)
-    sweep = sweep_worlds(cfg)
-    changes = CHANGES.get(name) or dict(zip(("kappa", "style"), sweep.get(name, ()), strict=False))
-    kind: WorldKind = "scene" if name == NO_SCENE else "sweep" if name in sweep else "control"
-    by_frames = base.replace(
+    """Return one world; each seed samples everything again.
+
+    Raises:
+        WorldError: the claims plan no world of that name.
+    """
+    sweep, curve, base = sweep_worlds(cfg), curve_worlds(cfg), claims_world()
+    train, test = curve.get(name, cfg.train_takes), cfg.test_takes
+    changes: dict[str, object] = {"entry": "latents", **CHANGES.get(name, {})}
+    kind: WorldKind = "main"
+    if name in ENTRIES:
+        kind, train, test = "entry", cfg.entry_train_takes, cfg.entry_test_takes
+        changes["entry"] = name.removeprefix("by_")
+    elif name in sweep:
+        kind = "sweep"
+        changes["kappa"], changes["style"] = sweep[name]
+    elif name in curve:
+        kind = "curve"
+    elif name not in MAIN:
+        raise WorldError(f"the claims plan no world {name!r}; they plan {', '.join(world_names(cfg))}")
+    world = base.replace(
         name=name.replace(".", "_"),
-        entry="frames",
+        fixed_on=cfg.fixed_on,
+        seed=base.seed + seed,
         broken="none",
         broken_share=0.0,
-        train_takes=curve_worlds(cfg).get(name, cfg.frames_train_takes),
-        test_takes=cfg.frames_test_takes,
+        train_takes=train,
+        test_takes=test,
         **changes,
     )
-    return PlannedWorld(name, seed, kind, by_frames)
+    return PlannedWorld(name, seed, kind, world)
 
 
-def shared(name: str, cfg: ClaimsConfig) -> str | None:
-    """Return which control has the settings of a world of the sweep, for its seed; None: it is computed itself."""
-    knobs = sweep_worlds(cfg)[name]
-    for control in (FEATURE_SPACE, NO_INFORMATION, NO_STYLE):
-        world = make(control, cfg.sweep_seed, cfg).world
-        if (world.kappa, world.style) == knobs:
-            return control
-    return None
+def config_of(world: PlannedWorld, recipe: PipelineConfig) -> PipelineConfig:
+    """Return the configuration of one world: its chains of models and their folds have the world's seed.
+
+    On the learning curve no scorer learns, so there is one chain, which leaves out a single take.
+    """
+    alignment = recipe.alignment.replace(seeds=(world.seed,), fold_seed=world.seed)
+    if world.kind == "curve":
+        alignment = alignment.replace(folds=1, fold_share=None, holdout_share=1e-9)
+    return recipe.replace(alignment=alignment)
 
 
 def options_of(world: PlannedWorld, root: Path, device: str) -> RunOptions:
-    """Return where a world is computed; its broken takes are deliberate, so rejects do not stop it."""
+    """Return where a world is computed; what its annotators flag is rejected on purpose and does not stop it."""
     folder = root / world.folder
     return RunOptions.model_validate(
         {
@@ -119,22 +117,15 @@ def dated_world(stored: WorldConfig) -> WorldConfig:
     """Return the world that the dated configuration asks for under the name and seed of a stored one.
 
     Raises:
-        WorldError: the claims know no world of that name.
+        WorldError: the claims plan no world of that name.
     """
     cfg = ClaimsConfig()
-    names = [*CHANGES, *sweep_worlds(cfg), *curve_worlds(cfg)]
-    name = (
-        BASE
-        if stored.name == claims_world().name
-        else next((name for name in names if name.replace(".", "_") == stored.name), None)
-    )
-    if name is None:
-        raise WorldError(f"the claims plan no world {stored.name!r}; they plan {', '.join([BASE, *names])}")
-    return make(name, stored.seed - claims_world().seed, cfg).world
+    names = {name.replace(".", "_"): name for name in world_names(cfg)}
+    return make(names.get(stored.name, stored.name), stored.seed - claims_world().seed, cfg).world
 
 
 def chosen(cfg: ClaimsConfig, names: Sequence[str]) -> tuple[PlannedWorld, ...]:
-    """Return the planned worlds called `names`, as `base` or `base-s0`; all of them where no name is given.
+    """Return the planned worlds called `names`, as `base` or `base-s3`; all of them where no name is given.
 
     Raises:
         InputError: no world is called so.
@@ -143,9 +134,8 @@ def chosen(cfg: ClaimsConfig, names: Sequence[str]) -> tuple[PlannedWorld, ...]:
     known = {name for world in worlds for name in (world.name, world.folder)}
     unknown = sorted(set(names) - known)
     if unknown:
-        names_only = sorted({world.name for world in worlds})
         raise InputError(
-            f"no world is called {', '.join(unknown)}; the worlds are {', '.join(names_only)}, one seed of them is "
-            f"called like {worlds[0].folder}"
+            f"no world is called {', '.join(unknown)}; the worlds are {', '.join(world_names(cfg))}, one seed of them "
+            f"is called like {worlds[0].folder}"
         )
     return tuple(world for world in worlds if not names or {world.name, world.folder} & set(names))

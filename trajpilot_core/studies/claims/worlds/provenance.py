@@ -2,13 +2,13 @@
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
 from schemas.claims import RecipeSize, WorldSize
 from schemas.config import PipelineConfig
-from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, Recipes
+from trajpilot_core.studies.claims.worlds.plan import PlannedWorld
 
 CPUINFO = Path("/proc/cpuinfo")
 CHECKOUT = Path(__file__).parents[4]
@@ -57,42 +57,28 @@ def commit_of(checkout: Path) -> str:
     return next((line.split()[0] for line in lines if line.endswith(f" {name}")), "")
 
 
-def world_sizes(worlds: Mapping[str, PlannedWorld]) -> tuple[WorldSize, ...]:
-    """Return the size of every world, by the name that its rows are published under."""
+def world_sizes(worlds: Sequence[PlannedWorld]) -> tuple[WorldSize, ...]:
+    """Return the size of every world; its seeds are equally large."""
     return tuple(
         WorldSize(
             world=name,
-            recipe=world.world.entry,
-            train_takes=world.world.train_takes,
-            test_takes=world.world.test_takes,
-            labels=world.world.n_labels(),
-            segments=world.world.segments,
+            entry=world.entry,
+            train_takes=world.train_takes,
+            test_takes=world.test_takes,
+            labels=world.n_labels(),
+            segments=world.segments,
         )
-        for name, world in worlds.items()
+        for name, world in {planned.name: planned.world for planned in worlds}.items()
     )
 
 
-def recipe_sizes(recipes: Recipes, worlds: Sequence[PlannedWorld]) -> tuple[RecipeSize, ...]:
-    """Return what the models of both recipes are, for those that some world has."""
-    first = {world.world.entry: world for world in reversed(worlds)}
-    entries = [entry for entry in ("video", "frames", "latents") if entry in first]
-    return tuple(_recipe_size(recipes.of(first[entry]), first[entry]) for entry in entries)
-
-
-def _recipe_size(config: PipelineConfig, world: PlannedWorld) -> RecipeSize:
-    """Read the sizes off one configuration."""
+def recipe_size(config: PipelineConfig) -> RecipeSize:
+    """Read the sizes of the models off the recipe."""
     alignment, predictor, scorer = config.alignment, config.predictor, config.scorer
-    seen = {
-        "video": f"{world.world.size_px} px, {world.world.fps} frames a second",
-        "frames": f"{config.features.size_px} px, rendered from a head that stands still, no video",
-        "latents": f"no pixels: a fixed map of looks and places, as wide as features of {config.features.model}",
-    }
     frames = f"{config.features.n_frames} frames of {config.features.size_px} px"
     weights = "given weights" if config.features.checkpoint else "random weights"
     return RecipeSize(
-        recipe=world.world.entry,
-        video=seen[world.world.entry],
-        encoder="none" if world.world.entry == "latents" else f"{config.features.model}, {weights}, {frames}",
+        encoder=f"{config.features.model}, {weights}, {frames}; by latents none",
         text_encoder=config.text_bank.encoder,
         learned_on=learned_on(config),
         alignment=(alignment.width, alignment.layers, alignment.train.epochs),

@@ -2,19 +2,30 @@
 
 import datetime
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from schemas.arrow import table_of
-from schemas.checks import GeometryConfig, LeakConfig, StudyConfig
-from schemas.claims import ClaimsConfig
+from schemas.checks import LeakConfig, StudyConfig
+from schemas.claims import CURVE_ROWS, ClaimsConfig
 from schemas.config import EvaluationConfig
-from schemas.results import GeometryScore, GoalProgress, LeakCheck, ScorerStudy
-from schemas.training import ScorerConfig
+from schemas.results import GoalProgress, LeakCheck, ScorerStudy
+from schemas.training import PredictorConfig, ScorerConfig
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 from trajpilot_core.errors import WorldError
-from trajpilot_core.stages import FEATURE_SPACE_STAGES, REPORTED, evaluation, feature_space, scorer
+from trajpilot_core.methods import method
+from trajpilot_core.stages import (
+    FEATURE_SPACE_STAGES,
+    REPORTED,
+    alignment,
+    evaluation,
+    feature_space,
+    predictor,
+    scorer,
+    text_bank,
+)
 from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, WorldKind, dated_world
 
 if TYPE_CHECKING:
@@ -23,10 +34,14 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
+def world_sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
+    """Name the file that describes the world."""
+    return [Source("", files=("world.json",))]
+
+
 def check_sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
     """Name the file that describes the world, and state the bounds of the checks."""
-    bounds = {"leaks": LeakConfig().digest(), "geometry": GeometryConfig().digest()}
-    return [Source("", files=("world.json",), facts=bounds)]
+    return [Source("", files=("world.json",), facts={"leaks": LeakConfig().digest()})]
 
 
 def world_at(data_root: str) -> "World":
@@ -44,24 +59,14 @@ def world_at(data_root: str) -> "World":
 
 
 def check_world(work: Work[EvaluationConfig]) -> None:
-    """Run the leak checks and measure the scene geometry."""
+    """Run the leak checks."""
     from trajpilot_core.studies.claims.leaks.checks import leak_checks
     from trajpilot_core.studies.claims.leaks.context import Provenance
 
     world = world_at(work.runtime.data_root)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     provenance = Provenance(world.config, dated_world(world.config), ClaimsConfig().fixed_on, today)
-    checks = leak_checks(work.inputs, world, provenance, LeakConfig())
-    work.sink.table("leaks", table_of(LeakCheck, checks))
-    work.runtime.progress(1, 2, f"{len(checks)} leak checks")
-    measure_geometry(work)
-
-
-def measure_geometry(work: Work[EvaluationConfig]) -> None:
-    """Measure the distances between features by recording and by action."""
-    from trajpilot_core.studies.claims.worlds.geometry import scene_geometry
-
-    deliver(work, "geometry", table_of(GeometryScore, scene_geometry(work.inputs, GeometryConfig())))
+    deliver(work, "leaks", table_of(LeakCheck, leak_checks(work.inputs, world, provenance, LeakConfig())))
 
 
 def measure_progress(work: Work[EvaluationConfig]) -> None:
@@ -77,13 +82,28 @@ def deliver(work: Work[EvaluationConfig] | Work[ScorerConfig], name: str, table:
     work.sink.count(table.num_rows, table.num_rows)
 
 
-def score_sweep(work: Work[EvaluationConfig]) -> None:
-    """Predict the rows that need no scorer on the test windows, and hold them against their ceilings."""
+def bound_windows(work: Work[EvaluationConfig]) -> None:
+    """State what can be known of the test windows; no model has a part in it."""
+    from trajpilot_core.evaluation.ceiling import ceilings_of
+
+    tables = {name: work.inputs.table(name) for name in ("segments", "windows")}
+    deliver(work, "take_scores", ceilings_of(world_at(work.runtime.data_root), tables, "test"))
+
+
+def curve_sources(inputs: Inputs, config: PredictorConfig, data_root: str) -> list[Source]:
+    """Return the trainings of the predictors that the rows of the learning curve rest on."""
+    models = {model for row in CURVE_ROWS for model in method(row).models}
+    assert predictor.STAGE.sources is not None
+    return [s for s in predictor.STAGE.sources(inputs, config, data_root) if s.shard.rpartition("/")[2] in models]
+
+
+def score_curve(work: Work[EvaluationConfig]) -> None:
+    """Predict the rows of the learning curve on the test windows, and hold them against their ceilings."""
     from trajpilot_core.evaluation.ceiling import compare, known_of_predictions, row_scores, score_tables
     from trajpilot_core.evaluation.prediction_arrays import predictions_of
-    from trajpilot_core.studies.claims.worlds.sweep import predict_sweep
+    from trajpilot_core.studies.claims.worlds.curve import predict_curve
 
-    table = predict_sweep(work.inputs, work.runtime.device, work.runtime.progress)
+    table = predict_curve(work.inputs, work.runtime.device, work.runtime.progress)
     predictions, world = predictions_of(table), world_at(work.runtime.data_root)
     known = known_of_predictions(world, predictions, work.inputs.table("segments"), work.inputs.table("windows"))
     for name, scores in score_tables(row_scores(predictions), known, compare(predictions, known)).items():
@@ -105,25 +125,14 @@ def study_scorer(work: Work[ScorerConfig]) -> None:
     deliver(work, "study", table_of(ScorerStudy, rows))
 
 
-TABLES = ("takes", "segments", "windows", "motions", "features", "text_bank")
 CHECKS = Stage(
     name="leak_checks",
     reads=(*evaluation.STAGE.reads, "predictions"),
-    writes=("leaks", "geometry"),
+    writes=("leaks",),
     config=EvaluationConfig,
     run=check_world,
     version=VERSION,
-    summary="check that the simulated world gives no answer away, and measure the scene geometry",
-    sources=check_sources,
-)
-GEOMETRY = Stage(
-    name="scene_geometry",
-    reads=("takes", "segments", "features"),
-    writes=("geometry",),
-    config=EvaluationConfig,
-    run=measure_geometry,
-    version=VERSION,
-    summary="measure distances between features by recording and by action",
+    summary="check that the simulated world gives no answer away",
     sources=check_sources,
 )
 PROGRESS = Stage(
@@ -135,15 +144,26 @@ PROGRESS = Stage(
     version=VERSION,
     summary="count the true plans that come closer to the goal with every step",
 )
-SWEEP = Stage(
-    name="sweep",
-    reads=(*TABLES, "folds", "e_tau", "predictors"),
-    writes=("ceilings", "take_scores"),
+BOUNDS = Stage(
+    name="exact_ceilings",
+    reads=("segments", "windows"),
+    writes=("take_scores",),
     config=EvaluationConfig,
-    run=score_sweep,
+    run=bound_windows,
     version=VERSION,
-    summary="score the rows that need no scorer against their ceilings",
-    sources=check_sources,
+    summary="state what can be known of the test windows of a simulated world, by exact inference",
+    sources=world_sources,
+)
+CURVE_PREDICTOR = replace(predictor.STAGE, sources=curve_sources)
+CURVE = Stage(
+    name="curve",
+    reads=("takes", "segments", "windows", "motions", "features", "text_bank", "folds", "e_tau", "predictors"),
+    writes=("take_scores", "ceilings"),
+    config=EvaluationConfig,
+    run=score_curve,
+    version=VERSION,
+    summary="score the rows of the learning curve against their ceilings",
+    sources=world_sources,
     uses_gpu=True,
 )
 STUDY = Stage(
@@ -157,15 +177,16 @@ STUDY = Stage(
     sources=study_sources,
     uses_gpu=True,
 )
-NEEDS_RETRIEVAL = ("scorer", "evaluation")
+FITTED = (feature_space.TABLES, feature_space.FEATURES, text_bank.STAGE, alignment.STAGE)
 STAGES_OF: Mapping[WorldKind, tuple[AnyStage, ...]] = {
-    "base": (*REPORTED, CHECKS, PROGRESS, STUDY),
-    "control": (*FEATURE_SPACE_STAGES.values(), CHECKS),
-    "sweep": (*(stage for stage in FEATURE_SPACE_STAGES.values() if stage.name not in NEEDS_RETRIEVAL), SWEEP),
-    "scene": (feature_space.TABLES, feature_space.FEATURES, GEOMETRY),
+    "main": (*FEATURE_SPACE_STAGES.values(), CHECKS, PROGRESS, STUDY),
+    "entry": (*FEATURE_SPACE_STAGES.values(), CHECKS),
+    "sweep": (feature_space.TABLES, BOUNDS),
+    "curve": (*FITTED, CURVE_PREDICTOR, CURVE),
 }
 
 
 def stages_of(world: PlannedWorld) -> dict[str, AnyStage]:
     """Return the stages that a world goes through, in order."""
-    return {stage.name: stage for stage in STAGES_OF[world.kind]}
+    is_video = not world.world.enters_by_features()
+    return {stage.name: stage for stage in ((*REPORTED, CHECKS) if is_video else STAGES_OF[world.kind])}
