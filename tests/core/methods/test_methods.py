@@ -186,6 +186,7 @@ class Tables:
         }
         self.entries = {"e_tau": files.e_tau, "predictors": files.predictors, "scorers": scorers}
         self.entries["label_effects"] = models_of(effects, {})
+        self.entries["attention_models"] = models_of({}, {})
         segments = [
             {"segment_id": s, "take_id": data.take_ids[t], "label_id": data.label_ids[label]}
             for s, t, label in zip(data.segment_ids, data.segment_take.tolist(), data.labels.tolist(), strict=True)
