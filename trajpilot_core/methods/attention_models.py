@@ -25,9 +25,7 @@ from trajpilot_core.retrieval.neighbours import (
     neighbour_bank,
 )
 from trajpilot_core.store.tensors import Models
-
-WINDOWS_AT_ONCE = 256
-"""Each brings K x H retrieved tokens."""
+from trajpilot_core.training.fit_attention import WINDOWS_AT_ONCE
 
 
 class AttentionModels(NamedTuple):

@@ -54,14 +54,14 @@ METHOD = Method(
 )
 
 
-def variant_row(variant: AttentionVariant, name: str, knows: str, mark: str, dash: str, **changes: object) -> Method:
+def variant_row(variant: AttentionVariant, name: str, lacks: str, mark: str, dash: str) -> Method:
     """Return the row of a variant; it was trained like the main row, but for what it is not given."""
     row = attention_row(variant)
-    own = replace(
+    return replace(
         METHOD,
         id=row,
         name=f"Retrieval attention, {name}",
-        knows=knows,
+        knows=f"as Retrieval attention, trained without {lacks}",
         role="ablation",
         models=(row,),
         answer=answer_of(row),
@@ -69,42 +69,25 @@ def variant_row(variant: AttentionVariant, name: str, knows: str, mark: str, das
         part_of=ATTENTION,
         style=RowStyle(mark, "#00897b", "#80cbc4", dash),
     )
-    return replace(own, **changes)
 
 
 VARIANT_ROWS: list[Method] = [
-    variant_row(
-        "query_motion",
-        "its own motion",
-        "as Retrieval attention, trained without the head motion of retrieved windows",
-        "circle",
-        "2 2",
-    ),
-    variant_row(
-        "retrieved_motion",
-        "retrieved motion",
-        "as Retrieval attention, trained without its own head motion",
-        "square",
-        "5 2",
+    variant_row("query_motion", "its own motion", "the head motion of retrieved windows", "circle", "2 2"),
+    replace(
+        variant_row("retrieved_motion", "retrieved motion", "its own head motion", "square", "5 2"),
         sees="ends",
         ceiling="no_traj",
         against={attention_row("no_motion"): "what the retrieved windows' head motion adds, its own motion not given"},
     ),
-    variant_row(
-        "no_motion",
-        "no motion",
-        "as Retrieval attention, trained without any head motion: labels of retrieved windows alone",
-        "triangle",
-        "8 2",
+    replace(
+        variant_row(
+            "no_motion", "no motion", "any head motion: it reads labels of retrieved windows", "triangle", "8 2"
+        ),
         sees="ends",
         ceiling="no_traj",
     ),
-    variant_row(
-        "alone",
-        "no retrieval",
-        "as Retrieval attention, trained without retrieved windows: its own motion during Start and Goal alone",
-        "plus",
-        "2 4",
+    replace(
+        variant_row("alone", "no retrieval", "retrieved windows", "plus", "2 4"),
         against={"endpoint_traj": "beyond the paper's predictor: the state of E_tau before its head"},
     ),
 ]

@@ -12,7 +12,7 @@ NEIGHBOUR = 4 + 2 * part.HALF
 """Bytes of one neighbour of a window: its number and two cosines."""
 SEARCHED_AT_ONCE, COARSE_TABLES = 256, 3
 """Queries of a search, and tables of them by the bank that stand at its peak (retrieval/search.py)."""
-WINDOWS_AT_ONCE = 256
+WINDOWS_AT_ONCE = 128
 """As in training/fit_attention.py."""
 
 

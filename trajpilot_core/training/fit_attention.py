@@ -39,7 +39,7 @@ from trajpilot_core.training.loop import EpochDone, Training, fit, seeded
 from trajpilot_core.training.losses import PredictedWindows, clamp_temperature, pooled_prediction_loss
 from trajpilot_core.training.train_sample import train_sample
 
-WINDOWS_AT_ONCE = 256
+WINDOWS_AT_ONCE = 128
 """That are answered together where nothing is learned: each brings K x H retrieved tokens."""
 NEAR = "near"
 """Begins the names of the neighbours' tensors: `near/<fit or dev>/<H>/<index or cosine>`."""

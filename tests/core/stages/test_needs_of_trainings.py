@@ -15,7 +15,6 @@ from trajpilot_core.data import chains
 from trajpilot_core.engine.needs import NeedsMachine
 from trajpilot_core.engine.sizes import paper_sizes
 from trajpilot_core.evaluation import predictions
-from trajpilot_core.methods import attention_models
 from trajpilot_core.models import ranking
 from trajpilot_core.models.alignment import TrajectoryEncoder
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
@@ -102,7 +101,7 @@ def attention_model() -> RetrievalAttention:
 
 def test_parameters_and_constants_of_retrieval_attention_are_counted_as_they_are() -> None:
     assert attending.attention_parameters(ATTENTION, SIZES) == pytest.approx(numbers(attention_model()), rel=0.02)
-    assert attending.WINDOWS_AT_ONCE == fit_attention.WINDOWS_AT_ONCE == attention_models.WINDOWS_AT_ONCE
+    assert attending.WINDOWS_AT_ONCE == fit_attention.WINDOWS_AT_ONCE
     assert attending.SEARCHED_AT_ONCE == search.QUERY_CHUNK
     one = Neighbours(torch.zeros(1, 1, dtype=torch.int32), torch.zeros(1, 1, 2, dtype=torch.float16))
     assert sum(value.nbytes for value in one) == attending.NEIGHBOUR
