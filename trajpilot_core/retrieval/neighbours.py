@@ -51,7 +51,7 @@ class NeighbourBank(NamedTuple):
 class Neighbours(NamedTuple):
     """Neighbours of Q windows, best first."""
 
-    index: Tensor
+    entry: Tensor
     """(Q, K) int32, entries of the bank, -1 for none."""
     cosine: Tensor
     """(Q, K, 2) float16, of Start and of Goal; 0 for none."""
@@ -115,8 +115,8 @@ def find_neighbours(bank: NeighbourBank, key_QP: Tensor, take_Q: Tensor, k: int)
     cosine = torch.zeros(*index_QK.shape, ENDS, dtype=torch.float16, device=index_QK.device)
     for part in torch.split(torch.arange(len(index_QK), device=index_QK.device), QUERIES_AT_ONCE):
         if len(bank.key):
-            entry = bank.key[index_QK[part].clamp_min(0)].unflatten(-1, (ENDS, -1))
-            ends = ENDS * (entry * key_QP[part].unflatten(-1, (ENDS, -1))[:, None]).sum(-1)
+            near_qKP = bank.key[index_QK[part].clamp_min(0)] * key_QP[part][:, None]
+            ends = ENDS * near_qKP.view(*near_qKP.shape[:2], ENDS, -1).sum(-1)
             cosine[part] = ends.masked_fill(index_QK[part][..., None] < 0, 0.0).half()
     return Neighbours(index_QK.int(), cosine)
 
@@ -143,7 +143,7 @@ def neighbours_of_windows(
         for part, key, take in (("fit", bank.key, bank.take), ("dev", dev_keys, windows.take[dev])):
             if len(take):
                 near = find_neighbours(bank, key, take, cfg.neighbours)
-                found[part][horizon] = Neighbours(near.index.cpu(), near.cosine.cpu())
+                found[part][horizon] = Neighbours(near.entry.cpu(), near.cosine.cpu())
     return found
 
 
@@ -155,14 +155,14 @@ def found_windows(segments_BH: Tensor, near: Neighbours, bank_NH: Tensor) -> Fou
         near: their neighbours.
         bank_NH: (N, H) long, segments of the bank's entries.
     """
-    index_BK = near.index.long()
+    index_BK = near.entry.long()
     some_NH = bank_NH if len(bank_NH) else segments_BH
     return FoundWindows(segments_BH, some_NH[index_BK.clamp_min(0)], near.cosine, index_BK >= 0)
 
 
 def cosine_scales(near: list[Neighbours]) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation (2,) float32 of the cosines of all neighbours; 0 and 1 without any."""
-    cosines = torch.cat([one.cosine[one.index >= 0].float() for one in near])
+    cosines = torch.cat([one.cosine[one.entry >= 0].float() for one in near])
     if len(cosines) < 2:
         return torch.zeros(ENDS, device=cosines.device), torch.ones(ENDS, device=cosines.device)
     std, mean = torch.std_mean(cosines, dim=0, correction=0)

@@ -143,4 +143,5 @@ STAGE = Stage(
     needs=attention_needs,
     conclude=conclude,
     outside_shards=("variants",),
+    may_be_empty=True,
 )

@@ -42,7 +42,7 @@ from trajpilot_core.training.train_sample import train_sample
 WINDOWS_AT_ONCE = 128
 """That are answered together where nothing is learned: each brings K x H retrieved tokens."""
 NEAR = "near"
-"""Begins the names of the neighbours' tensors: `near/<fit or dev>/<H>/<index or cosine>`."""
+"""Begins the names of the neighbours' tensors: `near/<fit or dev>/<H>/<entry or cosine>`."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,8 @@ def measurer(
         """Score both parts."""
         measured: dict[str, float] = {}
         for split, (part, rows_of) in scored.items():
-            answers, truth = {}, {}
+            answers: dict[int, Tensor] = {}
+            truth: dict[int, Tensor] = {}
             for horizon, rows in rows_of.items():
                 numbers = {horizon: rows.to(plan.labels.device)}
                 answers |= nearest_labels(predictor_of(part, horizon), numbers, plan.bank)
@@ -191,7 +192,7 @@ def attention_task_of(tensors: dict[str, Tensor]) -> AttentionTask:
     """Build the task back from its tensors by name."""
     near: dict[str, dict[int, Neighbours]] = {"fit": {}, "dev": {}}
     for name in tensors:
-        if name.startswith(f"{NEAR}/") and name.endswith("/index"):
+        if name.startswith(f"{NEAR}/") and name.endswith("/entry"):
             _, part, horizon, _ = name.split("/")
-            near[part][int(horizon)] = Neighbours(tensors[name], tensors[name.replace("/index", "/cosine")])
+            near[part][int(horizon)] = Neighbours(tensors[name], tensors[name.replace("/entry", "/cosine")])
     return AttentionTask(task_of(tensors), tensors["states"], near)

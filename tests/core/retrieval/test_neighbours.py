@@ -45,9 +45,9 @@ def test_neighbours_are_the_nearest_windows_of_other_takes_with_the_cosines_of_t
             rows, near = (windows.split == split).nonzero()[:, 0], found[part][horizon]
             key = end_keys(keys_of(data), data.features, windows.segments[rows])
             both = (key @ bank.key.T).masked_fill(windows.take[rows][:, None] == bank.take, -2)
-            assert_close(both.gather(1, near.index.long()), both.topk(CONFIG.neighbours).values)
-            assert_close(near.cosine.float().mean(2), both.gather(1, near.index.long()), atol=2e-3, rtol=0)
-            one = F.cosine_similarity(key[0, :4], bank.key[near.index[0].long(), :4])
+            assert_close(both.gather(1, near.entry.long()), both.topk(CONFIG.neighbours).values)
+            assert_close(near.cosine.float().mean(2), both.gather(1, near.entry.long()), atol=2e-3, rtol=0)
+            one = F.cosine_similarity(key[0, :4], bank.key[near.entry[0].long(), :4])
             assert_close(near.cosine[0, :, 0].float(), one, atol=2e-3, rtol=0)
 
 
@@ -58,7 +58,7 @@ def test_no_window_meets_one_of_its_own_take_and_a_search_that_forgets_it_is_ref
     chain = chains_of(data)[0]
     for horizon, near in neighbours_of_windows(data, chain, CONFIG, quiet)["fit"].items():
         take = neighbour_bank(data, chain, keys_of(data), horizon).take
-        assert (take[near.index.long()] != take[:, None]).all()
+        assert (take[near.entry.long()] != take[:, None]).all()
 
     def forgetful(query: torch.Tensor, bank: torch.Tensor, k: int, prefetch: int, exclude: object) -> TopK:
         return top_k(query, bank, k, prefetch)
@@ -84,16 +84,16 @@ def test_keys_rest_on_the_features_of_fitting_takes_and_on_nothing_learned() -> 
     assert torch.equal(keys_of(data).directions, keys_of(replace(data, features=features)).directions)
     other = replace(data, motions=-data.motions, labels=(data.labels + 1) % 12, bank=-data.bank)
     one, two = (neighbours_of_windows(d, chain, CONFIG, quiet)["dev"][4] for d in (data, other))
-    assert torch.equal(one.index, two.index)
+    assert torch.equal(one.entry, two.entry)
     rescaled = replace(data, features=(data.features.float() * torch.arange(1, 11) + 2).half())
     three = neighbours_of_windows(rescaled, chain, CONFIG, quiet)["dev"][4]
-    assert (three.index == one.index).float().mean() > 0.9, "standardised: units of features do not matter"
+    assert (three.entry == one.entry).float().mean() > 0.9, "standardised: units of features do not matter"
 
 
 def test_fewer_windows_than_asked_for_leave_places_empty() -> None:
     data = planning_data(World(train=4, dev=1, test=1, segments=4))
     near = neighbours_of_windows(data, chains_of(data)[0], CONFIG.replace(neighbours=9), quiet)
-    there = near["fit"][4].index >= 0
+    there = near["fit"][4].entry >= 0
     assert there.sum(1).tolist() == [1, 1], "two fitted takes with one window each"
     assert (near["fit"][4].cosine[~there] == 0).all()
     mean, scale = cosine_scales(list(near["fit"].values()))
@@ -101,5 +101,5 @@ def test_fewer_windows_than_asked_for_leave_places_empty() -> None:
     assert (scale > 0).all()
     none = neighbours_of_windows(data, chains_of(data)[0], CONFIG, quiet)["fit"]
     assert_close(
-        cosine_scales([one._replace(index=torch.full_like(one.index, -1)) for one in none.values()])[1], torch.ones(2)
+        cosine_scales([one._replace(entry=torch.full_like(one.entry, -1)) for one in none.values()])[1], torch.ones(2)
     )

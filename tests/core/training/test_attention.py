@@ -186,7 +186,7 @@ def test_where_nothing_moves_and_nothing_is_retrieved_all_variants_train_alike(t
     task = with_near(memory_task())
     still = replace(task.plan, latents=torch.zeros_like(task.plan.latents))
     near = {
-        part: {h: Neighbours(torch.full_like(one.index, -1), one.cosine) for h, one in of.items()}
+        part: {h: Neighbours(torch.full_like(one.entry, -1), one.cosine) for h, one in of.items()}
         for part, of in task.near.items()
     }
     config = ATTENTION.replace(
