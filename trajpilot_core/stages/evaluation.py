@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 ROW_BYTES, ROW_DISK = 250, 45
 """Of one row of the predictions (a window's position, a row of the tables, a seed), in memory at the peak of scoring
 and on disk. Measured: 180 and 37."""
-FITTED = ("e_tau", "predictors", "attention_models")
+FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
+ATTENTION_MODELS = "attention_models"
+"""They do, too, where there are any."""
 VERSION = 5  # raise when the numbers that this stage writes change
 
 
@@ -120,7 +122,7 @@ def run(work: Work[EvaluationConfig]) -> None:
         _folds(work.inputs),
         trained(work.inputs),
         growth(predictions, "oracle", cfg),
-        {name: fitted_takes(work.inputs, name) for name in FITTED if work.inputs.models(name).keys},
+        {name: fitted_takes(work.inputs, name) for name in fitted_entries(work.inputs)},
     )
     steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)
@@ -175,6 +177,11 @@ def trained(inputs: Inputs) -> list[Judgement]:
     models += sorted({(row.model, row.seed) for row in attending})
     curve += scored + attending
     return [judge_trained(curve, model, seed).replace(check=f"trained: {model}, seed {seed}") for model, seed in models]
+
+
+def fitted_entries(inputs: Inputs) -> tuple[str, ...]:
+    """Return the entries of models that must name the takes that they were fitted on."""
+    return (*FITTED, ATTENTION_MODELS) if inputs.models(ATTENTION_MODELS).keys else FITTED
 
 
 def fitted_takes(inputs: Inputs, name: str) -> dict[str, list[str]] | None:
