@@ -27,7 +27,7 @@ from trajpilot_core.stages import STAGES
 from trajpilot_core.store.files import open_folder
 
 CHECKOUT = Path(__file__).parents[1]
-MEASURED = ("text_bank", "alignment", "predictor", "label_effects", "scorer", "evaluation", "report")
+MEASURED = ("text_bank", "alignment", "predictor", "label_effects", "scorer", "attention", "evaluation", "report")
 SHAPES = {
     "tiny": StoreShape(takes=30, segments=12, labels=40, feature_width=64, text_width=32),
     "small": StoreShape(takes=60, segments=40, labels=500, feature_width=64, text_width=64),
@@ -83,6 +83,9 @@ def settings(plus: bool = False) -> PipelineConfig:
         predictor=base.predictor.replace(width=64, layers=2, heads=4, hidden=256, train=train(1024)),
         scorer=base.scorer.replace(
             width=64, candidates=32, prefetch=48, max_queries=3000, ablations=(), plus=plus_config, train=train(256)
+        ),
+        attention=base.attention.replace(
+            width=64, layers=2, heads=4, hidden=256, neighbours=16, key_width=32, train=train(1024)
         ),
         evaluation=base.evaluation.replace(bootstrap=200, shuffles=2, headroom_pools=(1, 4)),
     )

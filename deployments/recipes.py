@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from schemas.config import CorpusName, PipelineConfig, RecipeName
-from schemas.training import PLUS_PARTS, TrainConfig
+from schemas.training import ATTENTION_VARIANTS, PLUS_PARTS, TrainConfig
 from trajpilot_core.errors import InputError, NotBuiltError
 from trajpilot_core.stages import STAGES
 
@@ -24,6 +24,7 @@ def demo() -> PipelineConfig:
     aligned = TrainConfig(epochs=60, patience=15, batch=64, lr=2e-3, weight_decay=1.0)
     predicted = TrainConfig(epochs=30, patience=15, batch=64, lr=1e-3)
     scored = TrainConfig(epochs=12, patience=4, batch=256, lr=1e-3)
+    attended = TrainConfig(epochs=15, patience=5, batch=64, lr=1e-3)
     return base.replace(
         ingest=base.ingest.replace(video="full", paraphrase_table="annotations/paraphrases.csv"),
         features=base.features.replace(model="tiny", size_px=128, batch=16, resize="swscale"),
@@ -33,6 +34,9 @@ def demo() -> PipelineConfig:
         ),
         predictor=base.predictor.replace(width=128, layers=2, heads=4, hidden=256, dropout=0.3, train=predicted),
         scorer=base.scorer.replace(candidates=16, prefetch=32, width=64, train=scored),
+        attention=base.attention.replace(
+            width=96, layers=2, heads=4, hidden=192, queries=2, dropout=0.3, neighbours=16, train=attended
+        ),
         evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16)),
     )
 
@@ -52,6 +56,7 @@ def claims() -> PipelineConfig:
         alignment=base.alignment.replace(folds=2, fold_share=0.125, train=aligned),
         predictor=base.predictor.replace(width=96, hidden=192, queries=2, dropout=0.2, train=predicted),
         scorer=base.scorer.replace(candidates=32, prefetch=48, width=64, train=scored),
+        attention=base.attention.replace(dropout=0.2, variants=ATTENTION_VARIANTS, train=predicted),
         evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16, 32), plus_parts=PLUS_PARTS),
     )
 
@@ -66,6 +71,9 @@ def soak() -> PipelineConfig:
         alignment=base.alignment.replace(width=16, heads=2, hidden=32, train=short),
         predictor=base.predictor.replace(width=32, heads=2, layers=1, hidden=64, queries=2, train=short),
         scorer=base.scorer.replace(candidates=4, prefetch=8, width=16, ablations=(), train=short),
+        attention=base.attention.replace(
+            width=32, heads=2, layers=1, hidden=64, reads=1, neighbours=4, key_width=8, train=short
+        ),
         evaluation=base.evaluation.replace(bootstrap=200, shuffles=2, headroom_pools=(1, 4)),
         report=base.report.replace(examples=2),
     )

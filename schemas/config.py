@@ -19,6 +19,7 @@ from schemas.places import Place
 from schemas.poses import OdometryConfig, Pi3Config, PoseSourceName, VideoSourceName
 from schemas.training import (
     AlignmentConfig,
+    AttentionConfig,
     PlusPart,
     Precision,
     PredictorConfig,
@@ -277,6 +278,7 @@ class PipelineConfig(Record):
     alignment: AlignmentConfig = AlignmentConfig()
     predictor: PredictorConfig = PredictorConfig()
     scorer: ScorerConfig = ScorerConfig()
+    attention: AttentionConfig = AttentionConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     report: ReportConfig = ReportConfig()
 

@@ -3,9 +3,9 @@
 Sources: as in `schemas/config.py`.
 """
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from schemas.base import Record
 
@@ -18,6 +18,13 @@ them."""
 PlusPart = Literal["manner", "roles", "kinship", "coupling", "retrieval", "motion"]
 """What Scorer+ is asked to answer without; docs/decisions/methods.md says what each part is."""
 PLUS_PARTS: tuple[PlusPart, ...] = ("manner", "roles", "kinship", "coupling", "retrieval", "motion")
+"""All of them, in the order of the tables."""
+
+
+AttentionVariant = Literal["both", "query_motion", "retrieved_motion", "no_motion", "alone"]
+"""What retrieval attention is given: the motion of the query's ends and that of retrieved windows, one of the two or
+neither; or the query's motion and nothing that was retrieved."""
+ATTENTION_VARIANTS: tuple[AttentionVariant, ...] = ("both", "query_motion", "retrieved_motion", "no_motion", "alone")
 """All of them, in the order of the tables."""
 
 
@@ -108,6 +115,68 @@ class PredictorConfig(Record):
     standardise: bool = True
     """Features are standardised by what the chain is fitted on (docs/decisions/feature-standardisation.md)."""
     train: TrainConfig = TrainConfig()
+
+
+class AttentionConfig(Record):
+    """Retrieval attention: a causal predictor whose tokens read retrieved windows.
+
+    Sizes and loss are those of `PredictorConfig`. Source of the others: docs/decisions/retrieval-attention.md.
+    """
+
+    width: int = Field(768, ge=16)
+    """D 1."""
+    layers: int = Field(10, ge=1)
+    """D 1."""
+    heads: int = Field(12, ge=1)
+    """D 1."""
+    hidden: int = Field(3072, ge=16)
+    """D 1."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """D 1."""
+    queries: int = Field(8, ge=1)
+    """Compressor tokens per endpoint. Source: paper, 3.4."""
+    reads: int = Field(2, ge=1)
+    """After each of so many last blocks the tokens read what was retrieved."""
+    neighbours: int = Field(32, ge=1)
+    """Windows that are retrieved for each window."""
+    key_width: int = Field(128, ge=1)
+    """Principal directions of the features that the retrieval key keeps of each end."""
+    retrieval_dropout: float = Field(0.1, ge=0, lt=1)
+    """Probability, per sample, that nothing was retrieved."""
+    motion_dropout: float = Field(0.1, ge=0, lt=1)
+    """Probability, per sample, that all motion is null: that of the query's ends, and that of the retrieved windows."""
+    infonce_weight: float = Field(0.5, ge=0)
+    """lambda. Source: paper, 3.4."""
+    cosine_weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Weights of Start, of the mean over the Mids, and of Goal in the cosine term (D 10)."""
+    temperature: float = Field(0.07, gt=0)
+    """Initial value, of the pooled InfoNCE (D 11)."""
+    mixed_horizons: bool = False
+    """A batch holds windows of all horizons; false: of one (D 3)."""
+    standardise: bool = True
+    """Features are standardised by what the chain is fitted on."""
+    variants: tuple[AttentionVariant, ...] = ("both",)
+    """Which are trained; without any the rows are absent from the tables."""
+    train: TrainConfig = TrainConfig()
+
+    @property
+    def planner(self) -> PredictorConfig:
+        """The settings of the causal predictor in it; its own dropout of trajectories and goals is not used."""
+        shared = AttentionConfig.model_fields.keys() & PredictorConfig.model_fields.keys()
+        return PredictorConfig(**{name: getattr(self, name) for name in shared})
+
+    @model_validator(mode="after")
+    def _reads_follow_blocks(self) -> Self:
+        if self.reads > self.layers:
+            raise ValueError(f"{self.reads} reads need as many blocks, and there are {self.layers} layers")
+        return self
+
+    @field_validator("variants")
+    @classmethod
+    def _variants_are_distinct(cls, variants: tuple[AttentionVariant, ...]) -> tuple[AttentionVariant, ...]:
+        if len(set(variants)) < len(variants):
+            raise ValueError(f"a variant is named twice in {', '.join(variants)}")
+        return variants
 
 
 class EffectsConfig(Record):

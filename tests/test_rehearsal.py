@@ -80,7 +80,16 @@ def test_every_stage_runs_in_a_part_with_all_horizons_and_the_real_candidates() 
 
 def test_what_a_gpu_would_take_is_derived_for_every_part_that_computes() -> None:
     found = {need.part: need for need in needs(atomic(), PAPER)}
-    assert list(found) == ["alignment", "predictor", "queries", "scorer", "Scorer+", "evaluation"]
+    assert list(found) == [
+        "alignment",
+        "predictor",
+        "queries",
+        "scorer",
+        "Scorer+",
+        "neighbours",
+        "attention",
+        "evaluation",
+    ]
     assert found["predictor"].operations == pytest.approx(6.6e18, rel=0.1)  # 39 trainings of 81 M parameters
     half, whole = Card(100, 50, 0.5, 80), Card(100, 50, 1.0, 80)
     assert half.hours(found["predictor"]) == pytest.approx(2 * whole.hours(found["predictor"]))

@@ -21,7 +21,9 @@ from trajpilot_core.data.chains import Chain, chains, variants_of
 from trajpilot_core.methods import METHODS
 from trajpilot_core.models.alignment import TrajectoryEncoder
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
+from trajpilot_core.models.retrieval_attention import AttentionShape, QueryEnds, RetrievalAttention, RetrievedWindows
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
+from trajpilot_core.stages.needs_of_attention import NEIGHBOUR
 from trajpilot_core.training.scorer_queries import query_bytes
 
 ADAM = 16
@@ -148,6 +150,7 @@ def needs(config: PipelineConfig, sizes: Sizes) -> list[Need]:
         of_alignment(config, sizes),
         of_predictor(config, sizes),
         *of_scorer(config, sizes),
+        *of_attention(config, sizes),
         of_answers(config, sizes),
     ]
 
@@ -212,6 +215,49 @@ def parameters(config: PipelineConfig) -> int:
     shape = PredictorShape(VJEPA_SIZES[config.features.model].width, 1, TEXT_WIDTH, config.ingest.max_horizon)
     with torch.device("meta"):
         return sum(p.numel() for p in CausalPredictor(config.predictor, shape).parameters())
+
+
+def attention_step(config: PipelineConfig, horizon: int, labels: int) -> Step:
+    """Return a step of retrieval attention, all motion given, on windows of one horizon."""
+    cfg, batch, text, state = config.attention, config.attention.train.batch, TEXT_WIDTH, config.alignment.width
+    width = VJEPA_SIZES[config.features.model].width
+    each = (batch, cfg.neighbours, horizon)
+    with torch.device("meta"):
+        model = RetrievalAttention(cfg, AttentionShape(width, 1, text, config.ingest.max_horizon, state))
+        clip, bank = torch.empty(batch, 1, width, dtype=torch.float16), torch.empty(labels, text)
+        ends = QueryEnds(clip, clip, torch.empty(batch, 2, text), torch.empty(batch, 2, state))
+        motion = torch.empty(*each, text), torch.empty(*each, state)
+        seen, cosine = torch.empty(each[:2], dtype=torch.bool), torch.empty(*each[:2], 2)
+        found = RetrievedWindows(torch.empty(each, dtype=torch.long), motion, cosine, seen)
+        step = traced(model, lambda: model(ends, found, bank, horizon).sum())
+    return step.plus(pooled(batch * horizon, labels))
+
+
+def of_attention(config: PipelineConfig, sizes: Sizes) -> list[Need]:
+    """Return the search for neighbours and the trainings of retrieval attention; nothing without variants."""
+    cfg, hs, chain = config.attention, horizons_of(config), chains_of(config)[0]
+    trainings = len(config.alignment.seeds) * len(cfg.variants)
+    if not trainings:
+        return []
+    steps = {h: attention_step(config, h, sizes.labels) for h in hs}
+    fitted = {h: windows(sizes, h, fitted_share(config, chain)) for h in hs}
+    dev = {h: windows(sizes, h, DEV_SHARE) for h in hs}
+    searched = sum((fitted[h] + dev[h]) * fitted[h] for h in hs) * 2 * 2 * cfg.key_width
+    each = sum((fitted[h] + 2 * dev[h] / 3) / cfg.train.batch * step.operations for h, step in steps.items())
+    each += sum(2 * dev[h] * (h - 2) * 2 * sizes.labels * TEXT_WIDTH for h in hs)
+    near = sum(fitted[h] + dev[h] for h in hs) * cfg.neighbours * NEIGHBOUR
+    width = VJEPA_SIZES[config.features.model].width
+    with torch.device("meta"):
+        shape = AttentionShape(width, 1, TEXT_WIDTH, config.ingest.max_horizon, config.alignment.width)
+        model = sum(p.numel() for p in RetrievalAttention(cfg, shape).parameters())
+    held = max(step.kept for step in steps.values()) + ADAM * model + near
+    held += 2 * sizes.segments * width + 4 * sizes.segments * (TEXT_WIDTH + config.alignment.width)
+    keys = 4 * max(fitted.values()) * 2 * cfg.key_width
+    what = f"{trainings} trainings of {cfg.train.epochs} epochs; activations in fp32"
+    return [
+        Need("neighbours", searched, keys, f"{near / 1e9:.1f} GB of neighbours; exact, so in fp32", is_fp32=True),
+        Need("attention", trainings * cfg.train.epochs * each, held, what),
+    ]
 
 
 def query_operations(config: PipelineConfig, sizes: Sizes) -> float:

@@ -18,6 +18,8 @@ NARROW_TEXT = 64
 WIDE_BATCH, NARROW_BATCH = 64, 256
 """Windows per step of the predictor: the pooled loss compares every token with the labels of its batch, half of a step
 in the wide text space."""
+NARROW = {"width": 16, "layers": 1, "heads": 2, "hidden": 32, "queries": 2}
+"""Sizes of causal transformers whose width only arithmetic follows."""
 QUERIES_PER_HORIZON = 1_024
 MARGIN = 1.15
 """Queries are sampled over all horizons together: so many more, that each horizon has enough."""
@@ -62,6 +64,13 @@ def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
             "narrow",
         ),
         Part(
+            "attention",
+            ("attention",),
+            narrow,
+            "neighbours of all windows, 8 of each; keys of 16, width 16; one variant, one epoch",
+            "narrow",
+        ),
+        Part(
             "evaluation", ("evaluation",), narrow, "all test windows; narrow text, 8 candidates, no Scorer+", "narrow"
         ),
         Part("report", ("report",), narrow, "no frames", "narrow"),
@@ -82,14 +91,13 @@ def short(train: TrainConfig, batch: int | None = None) -> TrainConfig:
 
 def wide_text(recipe: PipelineConfig) -> PipelineConfig:
     """Return one seed, the cheap mode's chain, one epoch, all real widths but those of predictor and scorer."""
-    predictor = {"width": 16, "layers": 1, "heads": 2, "hidden": 32, "queries": 2}
     horizons = recipe.ingest.max_horizon - recipe.ingest.min_horizon + 1
     return recipe.replace(
         text_bank=recipe.text_bank.replace(encoder="bag_of_words", model=None, bag_width=TEXT_WIDTH),
         alignment=recipe.alignment.replace(
             folds=1, fold_share=None, seeds=recipe.alignment.seeds[:1], train=short(recipe.alignment.train)
         ),
-        predictor=recipe.predictor.replace(**predictor, train=short(recipe.predictor.train, WIDE_BATCH)),
+        predictor=recipe.predictor.replace(**NARROW, train=short(recipe.predictor.train, WIDE_BATCH)),
         scorer=recipe.scorer.replace(
             width=32,
             max_queries=round(MARGIN * QUERIES_PER_HORIZON * horizons),
@@ -123,6 +131,14 @@ def narrow_text(recipe: PipelineConfig) -> PipelineConfig:
         alignment=aligned,
         predictor=wide.predictor.replace(train=short(recipe.predictor.train, NARROW_BATCH)),
         scorer=wide.scorer.replace(candidates=8, prefetch=16),
+        attention=recipe.attention.replace(
+            **NARROW,
+            reads=1,
+            neighbours=8,
+            key_width=16,
+            variants=("both",),
+            train=short(recipe.attention.train, NARROW_BATCH),
+        ),
         evaluation=wide.evaluation.replace(headroom_pools=pools),
     )
 

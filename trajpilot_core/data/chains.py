@@ -139,6 +139,13 @@ def trajectory_latents(e_tau: TrajectoryEncoder, motions: Tensor) -> Tensor:
 
 
 @torch.no_grad()
+def trajectory_states(e_tau: TrajectoryEncoder, motions: Tensor) -> Tensor:
+    """Return what E_tau's head reads of raw (S, 16, 6) motions, (S, D) float32, scaled as in `trajectory_latents`."""
+    parts = [e_tau.states(part / e_tau.scale) for part in torch.split(motions, SEGMENTS_PER_CALL)]
+    return torch.cat(parts) if parts else motions.new_zeros(0, e_tau.head.in_features)
+
+
+@torch.no_grad()
 def _fill(state: dict[str, Tensor], weights: Tensors, key: str) -> None:
     """Copy weights into the parameters of a model, of equal shapes: torch would read a vector as a scalar."""
     have = {name: value.shape for name, value in weights.items()}

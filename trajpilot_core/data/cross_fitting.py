@@ -9,13 +9,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from schemas.training import AlignmentConfig
+from schemas.training import AlignmentConfig, AttentionVariant
 from trajpilot_core.errors import InputError
 
 E_TAU = "e_tau"
 """Variant of the trajectory encoder of a chain."""
 VARIANTS = ("traj", "no_traj", "endpoint_traj")
 """Predictor checkpoints of the final chain."""
+ATTENTION = "retrieval_attention"
+"""Row of retrieval attention that is given everything."""
 
 FITTED = "fitted_takes/"
 """What is said of models, by chain: the takes that they were fitted on, a JSON list."""
@@ -43,6 +45,11 @@ def chains(folds: int) -> tuple[Chain, ...]:
 def variants_of(chain: Chain) -> tuple[str, ...]:
     """Return the predictor checkpoints that a chain has; endpoint_traj is a row of the tables, so only final has it."""
     return VARIANTS if chain.name == FINAL.name else VARIANTS[:2]
+
+
+def attention_row(variant: AttentionVariant) -> str:
+    """Return the row of the tables that a variant of retrieval attention answers, which is also its model's name."""
+    return ATTENTION if variant == "both" else f"{ATTENTION}_{variant}"
 
 
 def model_key(chain: Chain, seed: int, variant: str) -> str:

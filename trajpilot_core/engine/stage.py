@@ -210,6 +210,8 @@ class Stage(Generic[Config]):
     there, i.e. what holds for all models, the entries that are no training's, counts and rejects."""
     outside_shards: tuple[str, ...] = ()
     """Own settings that enter no key of a shard: which shards there are, and their sources, say all of them."""
+    may_be_empty: bool = False
+    """Of a stage that concludes: its settings may ask for no shard at all. Without any it only concludes."""
     completed: Callable[[PipelineConfig], Config] | None = None
     """(all settings) -> its own, where part of them follows from those of other stages; else they stand as they are."""
     needs: Callable[[CorpusSizes, Config, NeedsMachine], Needs] | None = None

@@ -5,7 +5,7 @@ Source: docs/decisions/methods.md.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ def grid_of(config: JointDecodingConfig, row: str) -> list[Knobs]:
 
 
 def choose_knobs(
-    batch: WindowBatch | None, config: JointDecodingConfig, seed: int, horizon: int
+    batch: WindowBatch | None, config: JointDecodingConfig, seed: int, horizon: int, rows: Iterable[str] = PLAIN
 ) -> list[DecodingChoice]:
     """Choose for every row by the likelihood of the true middle labels on dev.
 
@@ -48,16 +48,20 @@ def choose_knobs(
         config: the grids.
         seed: noted.
         horizon: noted.
+        rows: those whose models the run has.
     """
     chosen = []
-    for row in PLAIN:
+    for row in rows:
         grid = grid_of(config, row)
         head = {"variant": row, "seed": seed, "horizon": horizon}
         if batch is None:
             nothing = {**grid[0]._asdict(), "log_likelihood": 0.0, "n_windows": 0}
             chosen.append(DecodingChoice.model_validate(head | nothing))
             continue
-        of_grid = likelihoods(batch, shortlist(batch, row), grid)
+        short = shortlist(batch, row)
+        if short is None:
+            continue
+        of_grid = likelihoods(batch, short, grid)
         best = max(range(len(grid)), key=of_grid.__getitem__)
         found = {**grid[best]._asdict(), "log_likelihood": round(of_grid[best], 6), "n_windows": len(batch.segments)}
         chosen.append(DecodingChoice.model_validate(head | found))

@@ -5,6 +5,7 @@ part, variant, window, position. Source: docs/decisions/scorer.md.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from schemas.config import EvaluationConfig
 from schemas.rejects import Reject
 from schemas.results import DecodingChoice, Headroom, Prediction, ShuffleScore
 from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
+from trajpilot_core.data.cross_fitting import ATTENTION
 from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, load_planning_data
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
@@ -24,11 +26,13 @@ from trajpilot_core.evaluation.headroom import PoolSums, headroom_row, pool_sums
 from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows, with_choices
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.methods import METHODS, entries
+from trajpilot_core.methods.attention_models import AttentionRows, attention_rows, load_attention
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve
 from trajpilot_core.methods.plans import derangement, donors_of, shuffled_plan
 from trajpilot_core.methods.sequences import SequenceModels, fit_sequences
 from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
+from trajpilot_core.methods.viterbi import PLAIN
 from trajpilot_core.models.ranking import truth_ranks
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, endpoint_keys
 from trajpilot_core.retrieval.candidates import truth_of
@@ -58,6 +62,7 @@ class RowModels(NamedTuple):
 
     ready: Scorers
     sequences: SequenceModels
+    attention: AttentionRows | None = None
 
 
 class RowsResult(NamedTuple):
@@ -90,7 +95,7 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
 
     Args:
         inputs: takes, segments, windows, motions, features, text_bank, folds, e_tau, predictors, scorers,
-            label_effects.
+            label_effects, attention_models.
         config: shuffles, their seed, the pool sizes of the headroom table, and how steps are decoded together.
         device: where the models run.
         progress: called with (done, total, what) after every horizon.
@@ -108,7 +113,8 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     decoding: list[DecodingChoice] = []
     n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
     known = StatisticsByChain(inputs.models(EFFECTS))
-    parts = predict_rows(data.to(device), files, scorers, config, "test", device, progress, known)
+    attention = inputs.models("attention_models")
+    parts = predict_rows(data.to(device), files, scorers, config, "test", device, progress, known, attention)
 
     def tables() -> Iterator[pa.Table]:
         for part in on_one_thread(parts, device):
@@ -158,6 +164,7 @@ def predict_rows(
     device: str,
     progress: Progress,
     known: StatisticsByChain | None = None,
+    attention: Models | None = None,
 ) -> Iterator[RowsPart]:
     """Yield predictions, headroom and shuffles of one split, part by part; `data` lie on `device`."""
     done, total = 0, len(files.seeds) * len(data.windows)
@@ -167,13 +174,15 @@ def predict_rows(
     for seed in files.seeds:
         view = chain_view(data, files, chain, seed, device)
         ready = load_scorers(scorers, view, seed, device, known, config.plus_parts)
+        attending = load_attention(attention, view, seed, device)
         for horizon, windows in data.windows.items():
             rows = (windows.split == SPLITS.index(split)).nonzero()[:, 0]
             if not len(rows):
                 continue
             bank = build_bank(view, horizon, ready.config.key)
-            choices = decoding_choices(view, bank, ready, SequenceModels(fitted, config.joint), seed)
-            models = RowModels(ready, with_choices(SequenceModels(fitted, config.joint), choices))
+            models = RowModels(ready, SequenceModels(fitted, config.joint), attention_rows(attending, view, horizon))
+            choices = decoding_choices(view, bank, models, seed)
+            models = models._replace(sequences=with_choices(models.sequences, choices))
             if seed == files.seeds[0]:
                 check_rows(view, bank, models, rows)
             sums: list[dict[int, PoolSums]] = []
@@ -186,14 +195,22 @@ def predict_rows(
             progress(done, total, f"seed {seed}, H={horizon}: {len(rows)} windows")
 
 
-def decoding_choices(
-    view: ChainView, bank: Bank, ready: Scorers, sequences: SequenceModels, seed: int
-) -> list[DecodingChoice]:
+def decoding_choices(view: ChainView, bank: Bank, models: RowModels, seed: int) -> list[DecodingChoice]:
     """Choose on dev windows of the bank's horizon how each row decodes steps together."""
-    rows = dev_rows(view.data.windows[bank.horizon], sequences.config.dev_windows)
-    strangers = derangement(len(bank.take), bank.horizon)
-    batch = retrieve(view, bank, rows, ready, strangers, sequences=sequences) if len(rows) else None
-    return choose_knobs(batch, sequences.config, seed, bank.horizon)
+    config = models.sequences.config
+    rows = dev_rows(view.data.windows[bank.horizon], config.dev_windows)
+    batch = batch_of(view, bank, models, rows, derangement(len(bank.take), bank.horizon)) if len(rows) else None
+    trained = set() if models.attention is None else models.attention.models.rows()
+    there = [row for row, plain in PLAIN.items() if plain.method.id != ATTENTION or ATTENTION in trained]
+    return choose_knobs(batch, config, seed, bank.horizon, there)
+
+
+def batch_of(
+    view: ChainView, bank: Bank, models: RowModels, rows: Tensor, strangers: Tensor, donors: Tensor | None = None
+) -> WindowBatch:
+    """Return windows (long of shape (B,)) of the bank's horizon with everything that rows are made from."""
+    batch = retrieve(view, bank, rows, models.ready, strangers, donors, models.sequences)
+    return replace(batch, attention=models.attention)
 
 
 def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> None:
@@ -214,7 +231,7 @@ def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> 
     def make(some: Tensor) -> WindowBatch:
         """Retrieve for windows of shape (P,), with training segments in the place of shuffled middles."""
         donors = stand_ins(view, len(some) * n_mids).view(len(some), n_mids)
-        return retrieve(view, bank, some, models.ready, strangers, donors, models.sequences)
+        return batch_of(view, bank, models, some, strangers, donors)
 
     check_sight(METHODS, view, make, probe_rows(view.data.windows[bank.horizon].take, rows))
 
@@ -228,7 +245,7 @@ def predict_parts(
     donors = donors_of(windows.segments[rows], config.seed, 0)
     strangers = derangement(len(bank.take), 1_000_003 * config.seed + horizon)
     for part, donors_BM in zip(batches(rows, WINDOWS_AT_ONCE), batches(donors, WINDOWS_AT_ONCE), strict=True):
-        batch = retrieve(view, bank, part, ready, strangers, donors_BM, models.sequences)
+        batch = batch_of(view, bank, models, part, strangers, donors_BM)
         found, queries = batch.candidates().found, batch.candidates().queries
         keys = endpoint_keys(view, found.segments, ready.config.key, found.fallback)
         pools = [pool for pool in config.headroom_pools if pool <= ready.config.candidates and len(bank.take)]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from schemas.training import Ablation, PlusPart, ScorerConfig
 from trajpilot_core.errors import MethodError, StoreError
+from trajpilot_core.methods.attention_models import AttentionRows, attention_plans
 from trajpilot_core.methods.plans import own_plan
 from trajpilot_core.methods.plus_parts import ReadyPlus, ready_plus, without_part
 from trajpilot_core.methods.sequences import SequenceModels
@@ -73,6 +74,8 @@ class WindowBatch:
     """(B, M) long, segments whose trajectories stand in for the middles in the row `shuffled`, -1 for none."""
     sequences: SequenceModels | None = None
     """What rows need that decode steps together."""
+    attention: AttentionRows | None = None
+    """Models of retrieval attention; None: the run has trained none, or they are not asked."""
 
     @cached_property
     def endpoint_plan(self) -> Tensor:
@@ -91,6 +94,11 @@ class WindowBatch:
     def true_plan(self) -> Tensor:
         """Return (B, H, E): what is predicted under the windows' own motion, middle included."""
         return own_plan(self.view, self.view.models.traj, self.segments, with_mids=True)
+
+    @cached_property
+    def attention_plans(self) -> Mapping[str, Tensor]:
+        """Return row -> (B, H, E), what retrieval attention predicts, for every variant that was trained."""
+        return {} if self.attention is None else attention_plans(self.attention, self.view, self.segments)
 
     @cached_property
     def plus_queries(self) -> PlusQueries | None:

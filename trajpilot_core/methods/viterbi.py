@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from trajpilot_core.methods import endpoint_traj, knn_labels, no_traj, oracle, pool_mean
+from trajpilot_core.data.cross_fitting import ATTENTION
+from trajpilot_core.methods import endpoint_traj, knn_labels, no_traj, oracle, pool_mean, retrieval_attention
 from trajpilot_core.methods.base import Answers, Method
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
     from trajpilot_core.methods.batch import WindowBatch
     from trajpilot_core.methods.sequences import Shortlist
+
+    Score = Callable[[WindowBatch], Callable[[slice], Tensor] | None]
+    """From the windows to what gives the scores of all labels, (b, H, V), for a slice of them; None where the run has
+    not trained the plain row."""
 
 SUFFIX = "_viterbi"
 
@@ -26,16 +31,15 @@ class Plain(NamedTuple):
 
     method: Method
     kind: Literal["cosine", "vote"]
-    score: "Callable[[WindowBatch], Callable[[slice], Tensor]]"
-    """From the windows to what gives the scores of all labels, (b, H, V), for a slice of them."""
+    score: "Score"
 
 
-def by_plan(plan: "Callable[[WindowBatch], Tensor]") -> "Callable[[WindowBatch], Callable[[slice], Tensor]]":
+def by_plan(plan: "Callable[[WindowBatch], Tensor | None]") -> "Score":
     """Return the cosines of all labels with a row's (B, H, E) plan."""
 
-    def score(batch: "WindowBatch") -> "Callable[[slice], Tensor]":
+    def score(batch: "WindowBatch") -> "Callable[[slice], Tensor] | None":
         plan_BHE = plan(batch)
-        return lambda rows: plan_BHE[rows] @ batch.view.data.bank.T
+        return None if plan_BHE is None else lambda rows: plan_BHE[rows] @ batch.view.data.bank.T
 
     return score
 
@@ -55,32 +59,45 @@ PLAIN: Mapping[str, Plain] = {
         Plain(oracle.METHOD, "cosine", by_plan(oracle.plan)),
         Plain(pool_mean.METHOD, "cosine", by_plan(pool_mean.plan)),
         Plain(knn_labels.METHOD, "vote", by_votes),
+        Plain(retrieval_attention.METHOD, "cosine", by_plan(retrieval_attention.plan_of(ATTENTION))),
     )
 }
 """Row -> the row that it decodes together."""
 
 
-def shortlist(batch: "WindowBatch", row: str) -> "Shortlist":
-    """Return the labels that a row's plain row holds most probable."""
+def shortlist(batch: "WindowBatch", row: str) -> "Shortlist | None":
+    """Return the labels that a row's plain row holds most probable; None where the run has not trained that."""
     from trajpilot_core.methods.sequences import shortlisted
 
     keep, n_labels = batch.joint().config.shortlist, len(batch.view.data.bank)
-    return shortlisted(batch.segments, n_labels, keep, PLAIN[row].score(batch))
+    score = PLAIN[row].score(batch)
+    return None if score is None else shortlisted(batch.segments, n_labels, keep, score)
 
 
-def answer(row: str) -> "Callable[[WindowBatch], Answers]":
+def answer(row: str) -> "Callable[[WindowBatch], Answers | None]":
     """Return how a row answers; without a vote it repeats its plain row."""
 
-    def answers(batch: "WindowBatch") -> Answers:
+    def answers(batch: "WindowBatch") -> Answers | None:
         from trajpilot_core.methods.sequences import instead, joint_answers
 
-        sequences = batch.joint()
-        found = joint_answers(sequences.fitted, shortlist(batch, row), sequences.knobs[row])
+        sequences, short = batch.joint(), shortlist(batch, row)
+        if short is None:
+            return None
+        found = joint_answers(sequences.fitted, short, sequences.knobs[row])
         if PLAIN[row].kind == "cosine":
             return found
         return instead(found, knn_labels.answer(batch), batch.candidates().found.valid.any(1))
 
     return answers
+
+
+RIVALS: Mapping[str, tuple[str, ...]] = {
+    "endpoint_traj": ("endpoint_traj", "scorer_plus"),
+    "knn_labels": ("knn_labels", "scorer_plus"),
+    "pool_mean": ("pool_mean", "scorer_plus"),
+    ATTENTION: (ATTENTION, "scorer_plus", "endpoint_traj_viterbi", "knn_labels_viterbi", "hmm_motion"),
+}
+"""Plain row -> what its decoded row is compared with; others with the plain row alone."""
 
 
 def decoded_together(row: str) -> Method:
@@ -95,7 +112,7 @@ def decoded_together(row: str) -> Method:
         role="ablation",
         models=plain.models,
         answer=answer(row),
-        against={plain.id: "", "scorer_plus": ""} if plain.sees == "end_motion" else {plain.id: ""},
+        against=dict.fromkeys(RIVALS.get(plain.id, (plain.id,)), ""),
         part_of=plain.id,
         style=replace(plain.style, dash="4 2 1 2", width=1.5),
     )

@@ -14,8 +14,8 @@ from trajpilot_core.models.blocks import TransformerBlock, table
 class TrajectoryEncoder(nn.Module):
     """Small transformer over the 16 relative motions: learned positions, mean pool, linear, unit norm.
 
-    Shapes: B batch, E text width. The buffer `scale` (6,) holds the per-channel standard deviation of the motions of
-    the fitting takes; nothing is subtracted, so zero motion stays zero (D 19).
+    Shapes: B batch, D width, E text width. The buffer `scale` (6,) holds the per-channel standard deviation of the
+    motions of the fitting takes; nothing is subtracted, so zero motion stays zero (D 19).
     """
 
     scale: Tensor
@@ -35,10 +35,15 @@ class TrajectoryEncoder(nn.Module):
 
     def forward(self, motions_B166: Tensor) -> Tensor:
         """Return (B, E) float32 of unit norm for (B, 16, 6) motions that are already divided by `scale`."""
+        return F.normalize(self.head(self.states(motions_B166)).float(), dim=-1)
+
+    def states(self, motions_B166: Tensor) -> Tensor:
+        """Return (B, D), what the head reads: it holds more of the motion than the text space has words for."""
         x_BTD = self.motion_in(motions_B166) + self.position
         for block in self.blocks:
             x_BTD, _ = block(x_BTD)
-        return F.normalize(self.head(self.norm(x_BTD).mean(dim=1)).float(), dim=-1)
+        state_BD: Tensor = self.norm(x_BTD).mean(dim=1)
+        return state_BD
 
 
 def channel_scale(motions_S166: Tensor) -> Tensor:

@@ -122,7 +122,7 @@ class CausalPredictor(nn.Module):
         mask = structured_mask(self.context, horizon - 2, device=x_BTW.device)
         for block in self.blocks:
             x_BTW, _ = block(x_BTW, mask)
-        return self._read_out(x_BTW)
+        return self.read_out(x_BTW)
 
     def roll_out(
         self, start_BCD: Tensor, goal_BCD: Tensor, endpoints_B2E: Tensor, mids_BPME: Tensor, horizon: int
@@ -141,7 +141,7 @@ class CausalPredictor(nn.Module):
         x_BPMW = x_BTW.view(len(x_BTW), plans, mids, -1)
         context_BPTW = context_BTW[:, None].expand(-1, plans, -1, -1)
         both = torch.cat([context_BPTW, x_BPMW], dim=2).flatten(0, 1)
-        return self._read_out(both).view(len(x_BTW), plans, horizon, -1)
+        return self.read_out(both).view(len(x_BTW), plans, horizon, -1)
 
     def context_tokens(
         self,
@@ -175,7 +175,7 @@ class CausalPredictor(nn.Module):
             return feature_BCD.float()
         return (feature_BCD.float() - self.feature_mean) / self.feature_scale
 
-    def _read_out(self, x_BTW: Tensor) -> Tensor:
+    def read_out(self, x_BTW: Tensor) -> Tensor:
         """(B, 2 Q + M, W) -> (B, H, E): the mean of a role's outputs, then the shared head (D 9)."""
         x_BTW = self.norm(x_BTW)
         start_B1W, goal_B1W = (part.mean(1, keepdim=True) for part in x_BTW[:, : self.context].chunk(2, dim=1))

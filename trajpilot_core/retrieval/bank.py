@@ -14,7 +14,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from schemas.training import ScorerConfig
-from trajpilot_core.data.chains import ChainModels, ModelFiles, fit_takes, load_chain_models, trajectory_latents
+from trajpilot_core.data.chains import (
+    ChainModels,
+    ModelFiles,
+    fit_takes,
+    load_chain_models,
+    trajectory_latents,
+    trajectory_states,
+)
 from trajpilot_core.data.cross_fitting import Chain, variants_of
 from trajpilot_core.data.planning import MANY_WINDOWS, SPLITS, PlanningData
 from trajpilot_core.errors import LeakError
@@ -44,6 +51,11 @@ class ChainView:
     def label_table(self) -> Tensor:
         """Return, of shape (1 + V, E), a zero row for "none", then the label bank."""
         return F.pad(self.data.bank, (0, 0, 1, 0))
+
+    @cached_property
+    def states(self) -> Tensor:
+        """Return (S, W), what the head of E_tau reads of every segment's motion."""
+        return trajectory_states(self.models.e_tau, self.data.motions)
 
     @cached_property
     def has_many_windows(self) -> bool:
@@ -105,12 +117,20 @@ def check_bank(bank: Bank, view: ChainView) -> None:
     Raises:
         LeakError: one does not.
     """
-    data = view.data
-    foreign = (data.take_split[bank.take] != TRAIN) | ~torch.isin(bank.take, fit_takes(data, view.chain))
+    check_takes(bank.take, bank.horizon, view.data, view.chain)
+
+
+def check_takes(take_N: Tensor, horizon: int, data: PlanningData, chain: Chain) -> None:
+    """Assert that the takes (N,), long, of a bank's entries are training takes that the chain was fitted on.
+
+    Raises:
+        LeakError: one is not.
+    """
+    foreign = (data.take_split[take_N] != TRAIN) | ~torch.isin(take_N, fit_takes(data, chain))
     if bool(foreign.any()):
-        take = int(bank.take[foreign.nonzero()[0, 0]])
+        take = int(take_N[foreign.nonzero()[0, 0]])
         raise LeakError(
-            f"the bank of chain {view.chain.name}, H={bank.horizon}, holds take {data.take_ids[take]}, which is dev, "
+            f"the bank of chain {chain.name}, H={horizon}, holds take {data.take_ids[take]}, which is dev, "
             "test or held out of that chain; only takes that the chain was fitted on may enter: rebuild the folds"
         )
 

@@ -12,6 +12,7 @@ from trajpilot_core.engine.select import selected_of
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.stages import (
     alignment,
+    attention,
     evaluation,
     feature_space,
     features,
@@ -33,6 +34,7 @@ REPORTED: tuple[AnyStage, ...] = (
     predictor.STAGE,
     label_effects.STAGE,
     scorer.STAGE,
+    attention.STAGE,
     evaluation.STAGE,
 )
 """All stages but the report, which shows what each of them rejected."""
@@ -48,6 +50,7 @@ FEATURE_SPACE_STAGES: dict[str, AnyStage] = {
         predictor.STAGE,
         label_effects.STAGE,
         scorer.STAGE,
+        attention.STAGE,
         evaluation.STAGE,
     )
 }

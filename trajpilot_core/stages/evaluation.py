@@ -10,12 +10,13 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
 from schemas.observation import DOF, MOTIONS
 from schemas.results import CurvePoint, DecodingChoice, GateRow, Headroom, Judgement, Metric, ShuffleScore
-from schemas.training import PLUS_PARTS
-from trajpilot_core.data.cross_fitting import noted_fitted
+from schemas.training import ATTENTION_VARIANTS, PLUS_PARTS
+from trajpilot_core.data.cross_fitting import attention_row, noted_fitted
 from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
+from trajpilot_core.stages import needs_of_attention as attention
 from trajpilot_core.stages import needs_of_trainings as part
 from trajpilot_core.training import scorer_plus_tables as plus
 
@@ -28,6 +29,8 @@ ROW_BYTES, ROW_DISK = 250, 45
 and on disk. Measured: 180 and 37."""
 FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
+ATTENTION_MODELS = "attention_models"
+"""They do, too, where there are any."""
 VERSION = 5  # raise when the numbers that this stage writes change
 
 
@@ -38,9 +41,7 @@ def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[So
 
 def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> Needs:
     """State what answering and scoring the test windows needs: the predictions of every row, and one seed's models."""
-    from trajpilot_core.methods import METHODS
-
-    n_rows = len(METHODS) - len(PLUS_PARTS) + len(cfg.plus_parts)
+    n_rows = answered_rows(sizes, cfg)
     test, scorer = sizes.windows.get("test", 0), sizes.config.scorer
     positions = sizes.positions * test // max(1, sizes.all_windows)
     rows = positions * n_rows * len(sizes.config.alignment.seeds)
@@ -48,6 +49,9 @@ def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> N
     at_once = min(part.ANSWERED_AT_ONCE, sizes.of_a_horizon("test"))
     work = part.candidate_bytes(sizes, scorer, at_once, part.ANSWERED) + part.retrieval_bytes(sizes)
     work = max(work + joint_decoding(sizes, cfg, at_once), fitting_discriminants(sizes))
+    if sizes.config.attention.variants:
+        models += attention.answering_bytes(sizes, sizes.config.attention)
+        work += attention.retrieved_answers(sizes, sizes.config.attention)
     if scorer.plus is not None:
         models += part.plus_tables(sizes, plus.KEPT) + part.plus_tables(sizes, plus.ANSWERED)
         work = max(work, part.plus_tables(sizes, plus.FITTED))
@@ -56,6 +60,15 @@ def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> N
         on_gpu = Need(part.GPU_PROCESS + models + work, ("scorer.candidates",))
         return Needs(Need(part.after_loading(sizes, part.GPU_PROCESS + scored)), on_gpu, disk)
     return Needs(Need(part.after_loading(sizes, models + work + scored), ("scorer.candidates",)), disk=disk)
+
+
+def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
+    """Return how many rows of the tables a run answers, those of other stages included."""
+    from trajpilot_core.methods import METHODS
+
+    variants = sizes.config.attention.variants
+    absent = {attention_row(variant) for variant in ATTENTION_VARIANTS if variant not in variants}
+    return sum(not absent & set(one.models) for one in METHODS) - len(PLUS_PARTS) + len(cfg.plus_parts)
 
 
 def sequence_models(sizes: CorpusSizes) -> int:
@@ -110,7 +123,7 @@ def run(work: Work[EvaluationConfig]) -> None:
         _folds(work.inputs),
         trained(work.inputs),
         growth(predictions, "oracle", cfg),
-        {name: fitted_takes(work.inputs, name) for name in FITTED},
+        {name: fitted_takes(work.inputs, name) for name in fitted_entries(work.inputs)},
     )
     steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)
@@ -151,18 +164,25 @@ def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: E
 
 
 def trained(inputs: Inputs) -> list[Judgement]:
-    """Judge predictors of every chain, and the scorers of every seed (D 51): `trained: <chain>/<model>, seed <seed>`.
+    """Judge predictors of every chain, scorers and attention of every seed (D 51): `trained: <chain>/<model>, seed N`.
 
-    Scorers are held against the floors of the chain `final`; without a curve the scorer was never fitted: undertrained.
+    All but predictors are held against the floors of the chain `final`; a scorer without a curve was never fitted:
+    undertrained.
     """
     from trajpilot_core.training.convergence import judge_trained
 
     curve = rows_of(CurvePoint, inputs.table("predictor_curves"))
     models = sorted({(row.model, row.seed) for row in curve if row.epoch > 0})
-    scored = rows_of(CurvePoint, inputs.table("scorer_curves"))
+    scored, attending = (rows_of(CurvePoint, inputs.table(name)) for name in ("scorer_curves", "attention_curves"))
     models += sorted({("final/scorer", seed) for _, seed in models} | {(row.model, row.seed) for row in scored})
-    curve += scored
+    models += sorted({(row.model, row.seed) for row in attending})
+    curve += scored + attending
     return [judge_trained(curve, model, seed).replace(check=f"trained: {model}, seed {seed}") for model, seed in models]
+
+
+def fitted_entries(inputs: Inputs) -> tuple[str, ...]:
+    """Return the entries of models that must name the takes that they were fitted on."""
+    return (*FITTED, ATTENTION_MODELS) if inputs.models(ATTENTION_MODELS).keys else FITTED
 
 
 def fitted_takes(inputs: Inputs, name: str) -> dict[str, list[str]] | None:
@@ -203,9 +223,11 @@ STAGE = Stage(
         "predictors",
         "scorers",
         "label_effects",
+        "attention_models",
         "alignment_curves",
         "predictor_curves",
         "scorer_curves",
+        "attention_curves",
     ),
     writes=(
         "predictions",

@@ -14,6 +14,7 @@ from schemas.arrow import arrow_schema, rows_of, table_of
 from schemas.observation import features_schema, motions_schema, text_bank_schema
 from schemas.results import Headroom, Prediction, ShuffleScore
 from trajpilot_core.data.chains import ModelFiles, chains_of, fit_takes, open_model_files
+from trajpilot_core.data.cross_fitting import ATTENTION
 from trajpilot_core.data.planning import SPLITS
 from trajpilot_core.evaluation import predictions
 from trajpilot_core.evaluation.predictions import predict_all
@@ -25,7 +26,7 @@ from trajpilot_core.stages.evaluation import FITTED, fitted_takes
 from trajpilot_core.training.label_effects import fit_label_effects, stored_effects
 
 torch.set_num_threads(1)
-VARIANTS = [one.id for one in METHODS]
+VARIANTS = [one.id for one in METHODS if not one.id.startswith(ATTENTION)]
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +187,7 @@ class Tables:
         }
         self.entries = {"e_tau": files.e_tau, "predictors": files.predictors, "scorers": scorers}
         self.entries["label_effects"] = models_of(effects, {})
+        self.entries["attention_models"] = models_of({}, {})
         segments = [
             {"segment_id": s, "take_id": data.take_ids[t], "label_id": data.label_ids[label]}
             for s, t, label in zip(data.segment_ids, data.segment_take.tolist(), data.labels.tolist(), strict=True)

@@ -7,14 +7,14 @@ import pyarrow.compute as pc
 import pytest
 import torch
 from egoexo_fixture import SMALL, healthy, ingest
-from planning_fixture import ALIGNMENT, PREDICTOR, SCORER
+from planning_fixture import ALIGNMENT, ATTENTION, PREDICTOR, SCORER
 from planning_world import Memory, WorldSize, planning_world, run_stage
 
 from schemas.arrow import rows_of
 from schemas.config import EvaluationConfig
 from schemas.results import Metric
 from trajpilot_core.errors import InputError, TrajPilotError
-from trajpilot_core.stages import alignment, evaluation, label_effects, predictor, scorer
+from trajpilot_core.stages import alignment, attention, evaluation, label_effects, predictor, scorer
 
 torch.set_num_threads(1)
 STAGES = {
@@ -22,6 +22,7 @@ STAGES = {
     predictor.STAGE: PREDICTOR,
     label_effects.STAGE: SCORER,
     scorer.STAGE: SCORER,
+    attention.STAGE: ATTENTION,
     evaluation.STAGE: EvaluationConfig(bootstrap=100, shuffles=2),
 }
 

@@ -15,7 +15,13 @@ from trajpilot_core.report.figures.base import Figure, Material
 from trajpilot_core.report.tables.names import row_name
 
 NAMES = {"e_tau": "trajectory encoder", "traj": "with trajectories"}
-CHOSEN_BY = {"alignment": "R@5", "predictor": "M@1", "scorer": "selection", "scorer_plus": "log likelihood"}
+CHOSEN_BY = {
+    "alignment": "R@5",
+    "predictor": "M@1",
+    "scorer": "selection",
+    "scorer_plus": "log likelihood",
+    "attention": "M@1",
+}
 """Stage or model, not row -> what chooses the epoch that is kept, on dev: the `selected` of the trainings."""
 PERCENT = ("R@5", "M@1", "selection")
 WORDS = {"selection": "M@1 behind the gate"}
@@ -31,6 +37,8 @@ def charts(material: Material) -> list[Chart]:
     for stage, rows in material.curves:
         kept = [row for row in rows if row.model.startswith("final/") and row.seed == min(r.seed for r in rows)]
         trained = [row for row in kept if row.epoch > 0]
+        if not trained:
+            continue
         losses = [row for row in trained if row.quantity == "loss" and row.split == "train"]
         drawn.append(_curves(f"{stage}: training loss", "loss", losses, (), 1.0))
         chosen = next((q for q in DEV_QUANTITIES if any(r.quantity == q and r.split == "dev" for r in trained)), None)
@@ -177,6 +185,7 @@ FIGURES = (
             ("alignment", "Training of the trajectory encoder"),
             ("predictor", "Training of the predictors"),
             ("scorer", "Training of the scorers"),
+            ("attention", "Training of retrieval attention"),
         )
     ),
 )
