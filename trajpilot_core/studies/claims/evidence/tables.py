@@ -58,7 +58,7 @@ FILES: tuple[File, ...] = (
     File("scores", ClaimScore, False, ("take_scores",)),
     File("gate", GateRow, False, ("gate",)),
     File("headroom", Headroom, False, ("headroom",)),
-    File("curves", CurvePoint, True, ("alignment_curves", "predictor_curves", "scorer_curves")),
+    File("curves", CurvePoint, True, ("alignment_curves", "predictor_curves", "scorer_curves", "attention_curves")),
     File("judgements", Judgement, True, ("judgements",)),
     File("ceilings", Ceiling, True, ("ceilings",)),
     File("leaks", LeakCheck, True, ("leaks",)),

@@ -17,6 +17,8 @@ from trajpilot_core.studies.claims.worlds.stages import stages_of
 WINDOWS_PER_S = 2700.0
 """Training windows of one epoch of a predictor of width 96."""
 WIDTH = 96
+ATTENDED_PER_S = 900.0
+"""Training windows of one epoch of retrieval attention of width 96 with 16 neighbours, of the demo, dev included."""
 SEGMENTS_PER_S = 6400.0
 """Training segments of one epoch of E_tau of width 32."""
 QUERIES_PER_S = 900.0
@@ -51,6 +53,7 @@ def cost_s(world: PlannedWorld, recipe: PipelineConfig) -> dict[str, float]:
     of_chain = {chain: fitted - (held if chain.fold is not None else 0) for chain in chains(alignment.folds)}
     models = {chain: len(CURVE_ROWS if world.kind == "curve" else variants_of(chain)) for chain in of_chain}
     trained = sum(models[chain] * n for chain, n in of_chain.items())
+    attended = len(config.attention.variants) * fitted
     windows = sum(max(0, size.segments - horizon + 1) for horizon in ClaimsConfig().horizons)
     queries = held * alignment.folds * windows * scorer.train.epochs
     scorers = 1 + len(scorer.ablations) + (scorer.plus is not None)
@@ -60,6 +63,12 @@ def cost_s(world: PlannedWorld, recipe: PipelineConfig) -> dict[str, float]:
         "feature_space_features": ENCODED_TAKE_S[size.entry] * takes,
         "alignment": sum(of_chain.values()) * size.segments * alignment.train.epochs / SEGMENTS_PER_S,
         "predictor": trained * windows * predictor.train.epochs * predictor.width / WIDTH / WINDOWS_PER_S,
+        "attention": attended
+        * windows
+        * config.attention.train.epochs
+        * config.attention.width
+        / WIDTH
+        / ATTENDED_PER_S,
         "scorer": queries * scorers / QUERIES_PER_S,
         "scorer_study": queries * sum(StudyConfig().shares) / 100 / QUERIES_PER_S,
         "evaluation": EVALUATED_TAKE_S * size.test_takes,
