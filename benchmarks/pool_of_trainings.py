@@ -46,14 +46,19 @@ def kill_one(url: str, run: str) -> str:
     away: list[dict[str, Any]] = []
 
     def is_away() -> bool:
-        away[:] = [row for row in group_rows(url, run) if row["state"] == "running" and ":" in str(row["where"])]
+        running = [row for row in group_rows(url, run) if row["state"] == "running"]
+        away[:] = [row for row in running if process_of(row).isdigit()]
         return bool(away)
 
     until(is_away)
     time.sleep(5.0)
-    where = str(away[0]["where"])
-    os.kill(int(where.rsplit(":", 1)[1]), signal.SIGKILL)
-    return where
+    os.kill(int(process_of(away[0])), signal.SIGKILL)
+    return str(away[0]["where"])
+
+
+def process_of(row: dict[str, Any]) -> str:
+    """Return the process number of a group, which may stand after its machine; something else where it has none."""
+    return str(row["where"]).rsplit(":", 1)[-1]
 
 
 def main() -> None:
