@@ -10,7 +10,7 @@ from schemas.observation import DOF, MOTIONS
 from schemas.training import AlignmentConfig, PredictorConfig, ScorerConfig, TrainConfig
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
-from trajpilot_core.training.scorer_plus_tables import FITTED, KEPT, Tables, step_bytes, table_bytes
+from trajpilot_core.training.scorer_plus_tables import FITTED, KEPT, PlusTables, step_bytes, table_bytes
 
 FLOAT, HALF, LONG, DOUBLE = 4, 2, 8, 8
 """Bytes of a number."""
@@ -342,7 +342,7 @@ def scorer_parameters(sizes: CorpusSizes, cfg: ScorerConfig) -> int:
     return width * read + cfg.layers * (12 * width * width + 13 * width) + 2 * (2 * sizes.feature_width + 2 * text)
 
 
-def plus_tables(sizes: CorpusSizes, tables: Tables) -> int:
+def plus_tables(sizes: CorpusSizes, tables: PlusTables) -> int:
     """Return the bytes of tables of Scorer+ of one chain."""
     return table_bytes(tables, sizes.labels, sizes.takes)
 

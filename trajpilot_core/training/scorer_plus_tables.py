@@ -12,7 +12,7 @@ FLOAT = 4
 """Bytes of a number."""
 
 
-class Tables(NamedTuple):
+class PlusTables(NamedTuple):
     """How many tables of each kind there are."""
 
     labels: int
@@ -21,19 +21,19 @@ class Tables(NamedTuple):
     """(T, V) float32."""
 
 
-KEPT = Tables(2, 2)
+KEPT = PlusTables(2, 2)
 """The statistics of one chain."""
-FITTED = Tables(6, 6)
+FITTED = PlusTables(6, 6)
 """In addition, while one chain's statistics are made of its effects."""
-LEARNED = Tables(5, 5)
+LEARNED = PlusTables(5, 5)
 """In addition, in a step of the training. Counted on a CPU at 3,000 and 5,000 labels."""
-ANSWERED = Tables(8, 3)
+ANSWERED = PlusTables(8, 3)
 """What is made of the statistics of one chain to answer, and what that needs meanwhile."""
 STATES = 36
 """Copies of (H, V, B) float32 that a step keeps for its gradients. Counted likewise."""
 
 
-def table_bytes(tables: Tables, labels: int, takes: int) -> int:
+def table_bytes(tables: PlusTables, labels: int, takes: int) -> int:
     """Return the bytes of tables of V `labels` and T `takes`."""
     return FLOAT * labels * (tables.labels * labels + tables.takes * takes)
 

@@ -11,6 +11,7 @@ from claims_fixture import AMONG_FIVE, CFG, INFORMED, Planted, evidence_of
 
 from schemas.claims import BASE, LIMITS
 from schemas.results import Ceiling
+from schemas.training import ATTENTION_VARIANTS
 from trajpilot_core.evaluation.ceiling import ERRORS, paired
 from trajpilot_core.studies.claims.evidence import statistics
 from trajpilot_core.studies.claims.evidence.ranking import GATE, judge_ranking, over_seeds
@@ -340,6 +341,8 @@ def test_every_control_is_printed_with_the_figure_where_the_information_is(tmp_p
 def test_the_table_of_shares_says_who_has_reached_what(tmp_path: Path) -> None:
     planted = Planted(**QUIET, levels={**Planted().levels, BASE: INFORMED | {"oracle": 20.0}})
     lines = {str(row[0]): row for row in shares_table(evidence_of(tmp_path, planted), CFG).rows}
-    assert set(lines) == {"No-Traj", "Endpoint-Traj", "Oracle", "Scorer+"}
+    attention = {name for name in lines if name.startswith("Retrieval attention")}
+    assert len(attention) == len(ATTENTION_VARIANTS)
+    assert set(lines) - attention == {"No-Traj", "Endpoint-Traj", "Oracle", "Scorer+"}
     assert [str(lines[name][-1]) for name in ("No-Traj", "Oracle")] == ["reached", "not reached"]
     assert str(lines["Oracle"][-2]) == "0.6"

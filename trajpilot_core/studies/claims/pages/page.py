@@ -13,7 +13,7 @@ from trajpilot_core.studies.claims.evidence.tables import Evidence, read_evidenc
 from trajpilot_core.studies.claims.pages import checks, drawings, judged, power, run, scorer, summary, worlds
 from trajpilot_core.studies.claims.pages.ceilings import ceilings_tables, ceilings_verdict
 from trajpilot_core.studies.claims.verdicts.entries import EntryOrders, compare_entries
-from trajpilot_core.studies.claims.verdicts.families import Answered, Compared, judge_plus, judge_square
+from trajpilot_core.studies.claims.verdicts.families import Compared, SquareAnswer, judge_plus, judge_square
 from trajpilot_core.studies.claims.verdicts.judge import Judged, judge_claims
 
 FOLDER = "claims"
@@ -33,7 +33,7 @@ class Findings(NamedTuple):
 
     claims: tuple[Judged, ...]
     plus: tuple[Compared, ...]
-    square: tuple[Answered, ...]
+    square: tuple[SquareAnswer, ...]
     entries: tuple[EntryOrders, ...]
     scorers: dict[str, Table]
 

@@ -19,7 +19,14 @@ from trajpilot_core.studies.claims.evidence.readings import (
 from trajpilot_core.studies.claims.evidence.shares import RANKED, reached_share, rows_behind
 from trajpilot_core.studies.claims.evidence.tables import Evidence
 from trajpilot_core.studies.claims.pages.ceilings import needed_rows
-from trajpilot_core.studies.claims.verdicts.families import PLUS, RIVALS, SQUARE, Answered, Compared, against_reference
+from trajpilot_core.studies.claims.verdicts.families import (
+    PLUS,
+    RIVALS,
+    SQUARE,
+    Compared,
+    SquareAnswer,
+    against_reference,
+)
 from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS
 from trajpilot_core.studies.claims.verdicts.judge import equivalence_verdict
 from trajpilot_core.studies.claims.verdicts.leak_power import smallest_leak
@@ -123,7 +130,7 @@ def plus_table(compared: Sequence[Compared], cfg: ClaimsConfig) -> Table:
     return Table("Scorer+ minus rows that decode jointly", ("minus", *COMPARED_HEADER, "verdict", "note"), lines, note)
 
 
-def square_tables(answered: Sequence[Answered], evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
+def square_tables(answered: Sequence[SquareAnswer], evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
     """Return the 2 x 2 of the retrieval attention: its levels, and its questions with all that decides them."""
     levels = tuple(
         (text, *(rate(reading(evidence, BASE, row, None, metric, cfg)) for metric in SHOWN_METRICS))
@@ -141,7 +148,7 @@ def square_tables(answered: Sequence[Answered], evidence: Evidence, cfg: ClaimsC
     )
 
 
-def square_table(answered: Sequence[Answered], cfg: ClaimsConfig) -> Table:
+def square_table(answered: Sequence[SquareAnswer], cfg: ClaimsConfig) -> Table:
     """Return the questions of the 2 x 2 as the short page has them."""
     both = [answered[at : at + len(SHOWN_METRICS)] for at in range(0, len(answered), len(SHOWN_METRICS))]
     lines = tuple(
@@ -152,7 +159,7 @@ def square_table(answered: Sequence[Answered], cfg: ClaimsConfig) -> Table:
     return Table("Does retrieved motion add anything?", header, lines)
 
 
-def _word(one: Answered, cfg: ClaimsConfig) -> str:
+def _word(one: SquareAnswer, cfg: ClaimsConfig) -> str:
     """Return the verdict in M@1, and whether the two rows are equivalent."""
     equal = one.equal is not None and equivalence_verdict(one.equal, cfg) == "holds"
     return f"{one.compared.verdict}{f', equivalent within {cfg.margin:g} points' if equal else ''}"

@@ -9,7 +9,7 @@ from trajpilot_core.studies.claims.evidence.readings import METRIC_NAMES, change
 from trajpilot_core.studies.claims.evidence.shares import RANKED, reached_share
 from trajpilot_core.studies.claims.evidence.tables import CEILING, Evidence
 from trajpilot_core.studies.claims.verdicts.doubts import share_text
-from trajpilot_core.studies.claims.verdicts.families import Answered, Compared, stays_main
+from trajpilot_core.studies.claims.verdicts.families import Compared, SquareAnswer, stays_main
 from trajpilot_core.studies.claims.verdicts.judge import Judged
 from trajpilot_core.studies.claims.verdicts.words import Verdict
 
@@ -26,7 +26,7 @@ def readme_text(
     evidence: Evidence,
     claims: Sequence[Judged],
     plus: Sequence[Compared],
-    square: Sequence[Answered],
+    square: Sequence[SquareAnswer],
     cfg: ClaimsConfig,
 ) -> str:
     """Say what was found, or that nothing was run; simulated, and not comparable with the paper.

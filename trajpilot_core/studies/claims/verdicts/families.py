@@ -93,7 +93,7 @@ def stays_main(compared: Sequence[Compared]) -> Verdict:
     return conjunction([one.shown for one in compared])
 
 
-class Answered(NamedTuple):
+class SquareAnswer(NamedTuple):
     """One question of the 2 x 2 in one metric."""
 
     question: str
@@ -104,12 +104,12 @@ class Answered(NamedTuple):
     """The same difference where motion carries no information."""
 
 
-def judge_square(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Answered, ...]:
+def judge_square(evidence: Evidence, cfg: ClaimsConfig) -> tuple[SquareAnswer, ...]:
     """Answer the questions of the 2 x 2, each in both metrics."""
     found = family(evidence, list(SQUARE.values()), cfg)
     questions = [question for question in SQUARE for _ in SHOWN_METRICS]
     return tuple(
-        Answered(
+        SquareAnswer(
             question,
             one,
             _equivalence(evidence, one, cfg) if one.metric == "m1" else None,
