@@ -40,6 +40,9 @@ LOOK_S = 10.0
 """Between two looks into the store at groups that are under way, and between two versions of the table."""
 DEAF_S = 600.0
 """The server may be silent for so long, as it is while it is started again."""
+AHEAD = 4
+"""Runs that wait for a worker at a time; more are started as these begin. A server that is busy answers each request
+after seconds, and meanwhile this run would compute nothing."""
 HERE = "this run"
 
 
@@ -131,9 +134,8 @@ class Board:
         """Look at all runs, start lost ones again, show what is new."""
         self.polled = time.monotonic()
         with self.patience():
-            for row in self.rows:
-                if row.is_open and row.run_id is None and not row.here:
-                    row.run_id = self.runs.start(row.group, len(row.failures) + 1)
+            for row in self.unstarted()[: max(0, AHEAD - len(self.waiting()))]:
+                row.run_id = self.runs.start(row.group, len(row.failures) + 1)
             self.look()
             self.show()
 
@@ -175,16 +177,24 @@ class Board:
         then = "given up" if row.state == "failed" else "started again"
         LOG.warning("%-13s failed, %s: %s: %s", group.stage, then, group.label(), said)
 
+    def waiting(self) -> list[Row]:
+        """Return the groups whose runs no worker has begun."""
+        return [row for row in self.rows if row.is_open and row.run_id is not None and row.seen.stage == "waiting"]
+
+    def unstarted(self) -> list[Row]:
+        """Return the groups that have no run."""
+        return [row for row in self.rows if row.is_open and row.run_id is None and not row.here]
+
     def last_waiting(self) -> Row | None:
-        """Return the last group that no worker has begun."""
-        waiting = [row for row in self.rows if row.is_open and row.run_id is not None and row.seen.stage == "waiting"]
-        return waiting[-1] if waiting else None
+        """Return the last group that no worker has begun, started or not; one that was lost is started again first."""
+        fresh = [row for row in self.unstarted() if not row.failures]
+        return max([*self.waiting(), *fresh], key=lambda row: row.group.number, default=None)
 
     def compute_here(self, row: Row) -> None:
         """Reclaim a group from the pool and compute it, polling the others meanwhile."""
         mine = False
         with self.patience():
-            mine = row.run_id is not None and self.runs.take_back(row.run_id)
+            mine = row.run_id is None or self.runs.take_back(row.run_id)
         if not mine:
             row.seen = Seen("claimed", "Pending")
             return

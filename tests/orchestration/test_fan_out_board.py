@@ -192,3 +192,21 @@ def test_runs_that_nobody_has_begun_are_cancelled_when_the_run_breaks_off() -> N
 def test_the_amount_of_a_group_is_said_in_takes_and_video() -> None:
     many = group(3, 12).replace(shards={f"t{n}": "k" for n in range(25)}, video_s=2460.0)
     assert many.label() == "features group 3 of 12 · 25 takes, 41 min of video"
+
+
+@pytest.mark.parametrize("ahead", [4, 12])
+def test_only_a_few_runs_wait_at_a_time_so_that_this_run_begins_at_once(
+    monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    monkeypatch.setattr(fan_out, "AHEAD", ahead)
+    pool = Pool({number: ["waits"] for number in range(1, 13)})
+    started: list[int] = []
+    compute = pool.compute
+
+    def noting(group: ShardGroup, told: Callable[[int, int, str], None]) -> None:
+        started.append(len(pool.started))
+        compute(group, told)
+
+    board(pool, compute=noting)[0].follow()
+    assert started[0] == ahead
+    assert pool.here == list(range(12, 0, -1))
