@@ -85,8 +85,8 @@ class AlignmentConfig(Record):
     train: TrainConfig = TrainConfig(epochs=200, patience=20, lr=1e-3)
 
 
-class PredictorConfig(Record):
-    """The causal predictor. Source: paper, 3.4; D 1 to 16."""
+class CausalConfig(Record):
+    """Sizes, loss and training of a causal transformer over the steps of a window. Source: paper, 3.4; D 1 to 16."""
 
     width: int = Field(768, ge=16)
     """D 1."""
@@ -100,10 +100,6 @@ class PredictorConfig(Record):
     """D 1."""
     queries: int = Field(8, ge=1)
     """Compressor tokens per endpoint. Source: paper, 3.4."""
-    trajectory_dropout: float = Field(0.1, ge=0, lt=1)
-    """Probability, per sample, that all trajectory inputs are replaced by null. Source: paper, 3.4; D 13."""
-    goal_dropout: float = Field(0.0, ge=0, lt=1)
-    """Probability, per sample, that the goal is masked; 0.5 for anticipation (D 16)."""
     infonce_weight: float = Field(0.5, ge=0)
     """lambda. Source: paper, 3.4."""
     cosine_weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
@@ -117,24 +113,21 @@ class PredictorConfig(Record):
     train: TrainConfig = TrainConfig()
 
 
-class AttentionConfig(Record):
+class PredictorConfig(CausalConfig):
+    """The causal predictor. Source: paper, 3.4; D 1 to 16."""
+
+    trajectory_dropout: float = Field(0.1, ge=0, lt=1)
+    """Probability, per sample, that all trajectory inputs are replaced by null. Source: paper, 3.4; D 13."""
+    goal_dropout: float = Field(0.0, ge=0, lt=1)
+    """Probability, per sample, that the goal is masked; 0.5 for anticipation (D 16)."""
+
+
+class AttentionConfig(CausalConfig):
     """Retrieval attention: a causal predictor whose tokens read retrieved windows.
 
-    Sizes and loss are those of `PredictorConfig`. Source of the others: docs/decisions/retrieval-attention.md.
+    Source: docs/decisions/retrieval-attention.md.
     """
 
-    width: int = Field(768, ge=16)
-    """D 1."""
-    layers: int = Field(10, ge=1)
-    """D 1."""
-    heads: int = Field(12, ge=1)
-    """D 1."""
-    hidden: int = Field(3072, ge=16)
-    """D 1."""
-    dropout: float = Field(0.1, ge=0, lt=1)
-    """D 1."""
-    queries: int = Field(8, ge=1)
-    """Compressor tokens per endpoint. Source: paper, 3.4."""
     reads: int = Field(2, ge=1)
     """After each of so many last blocks the tokens read what was retrieved."""
     neighbours: int = Field(32, ge=1)
@@ -145,25 +138,8 @@ class AttentionConfig(Record):
     """Probability, per sample, that nothing was retrieved."""
     motion_dropout: float = Field(0.1, ge=0, lt=1)
     """Probability, per sample, that all motion is null: that of the query's ends, and that of the retrieved windows."""
-    infonce_weight: float = Field(0.5, ge=0)
-    """lambda. Source: paper, 3.4."""
-    cosine_weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    """Weights of Start, of the mean over the Mids, and of Goal in the cosine term (D 10)."""
-    temperature: float = Field(0.07, gt=0)
-    """Initial value, of the pooled InfoNCE (D 11)."""
-    mixed_horizons: bool = False
-    """A batch holds windows of all horizons; false: of one (D 3)."""
-    standardise: bool = True
-    """Features are standardised by what the chain is fitted on."""
     variants: tuple[AttentionVariant, ...] = ("both",)
     """Which are trained; without any the rows are absent from the tables."""
-    train: TrainConfig = TrainConfig()
-
-    @property
-    def planner(self) -> PredictorConfig:
-        """The settings of the causal predictor in it; its own dropout of trajectories and goals is not used."""
-        shared = AttentionConfig.model_fields.keys() & PredictorConfig.model_fields.keys()
-        return PredictorConfig(**{name: getattr(self, name) for name in shared})
 
     @model_validator(mode="after")
     def _reads_follow_blocks(self) -> Self:

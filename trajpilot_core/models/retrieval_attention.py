@@ -120,7 +120,7 @@ class RetrievalAttention(nn.Module):
 
     def __init__(self, cfg: AttentionConfig, shape: AttentionShape) -> None:
         super().__init__()
-        self.planner = CausalPredictor(cfg.planner, shape.planner)
+        self.planner = CausalPredictor(cfg, shape.planner)
         self.end_state_in = nn.Linear(shape.state_width, cfg.width, bias=False)
         self.label_in = nn.Linear(shape.text_width, cfg.width)
         self.latent_in = nn.Linear(shape.text_width, cfg.width, bias=False)

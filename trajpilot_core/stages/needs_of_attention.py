@@ -29,10 +29,10 @@ def attention_needs(sizes: CorpusSizes, cfg: AttentionConfig, machine: NeedsMach
     of_a_batch = sizes.windows.get("train", 0) if cfg.mixed_horizons else sizes.of_a_horizon("train")
     batch = min(cfg.train.batch, of_a_batch)
     narrow = part.FLOAT * batch * (2 * cfg.queries + sizes.longest - 2) * cfg.width
-    step = part.autocast(part.predictor_step(sizes, cfg.planner, batch), cfg.train, machine)
+    step = part.autocast(part.predictor_step(sizes, cfg, batch), cfg.train, machine)
     step += part.pool_bytes(sizes, batch) + retrieved_step(sizes, cfg, batch, machine)
     scales = (part.HALF + part.FLOAT) * sizes.segments * sizes.feature_numbers
-    answers = part.predictor_answers(sizes, cfg.planner) + retrieved_answers(sizes, cfg)
+    answers = part.predictor_answers(sizes, cfg) + retrieved_answers(sizes, cfg)
     training = tensors + part.STATES * parameters + max(part.in_turn(step, answers, narrow), scales)
     searching = part.planning_tensors(sizes) + scales + search_bytes(sizes, cfg)
     parent = part.planning_bytes(sizes) + 2 * own + near + (0 if machine.is_gpu else searching)
@@ -55,7 +55,7 @@ def attention_parameters(cfg: AttentionConfig, sizes: CorpusSizes) -> int:
     """Return the number of parameters of one model."""
     width, state = cfg.width, sizes.config.alignment.width
     projections = width * (2 * sizes.text_width + 2 * state + 2 * sizes.longest + 5)
-    return part.predictor_parameters(cfg.planner, sizes) + projections + cfg.reads * (4 * width * width + 6 * width) + 4
+    return part.predictor_parameters(cfg, sizes) + projections + cfg.reads * (4 * width * width + 6 * width) + 4
 
 
 def retrieved_step(sizes: CorpusSizes, cfg: AttentionConfig, batch: int, machine: NeedsMachine) -> int:

@@ -7,7 +7,7 @@ Shapes: S segments, F numbers of a feature, E text width, V labels, B batch, H l
 """
 
 from schemas.observation import DOF, MOTIONS
-from schemas.training import AlignmentConfig, PredictorConfig, ScorerConfig, TrainConfig
+from schemas.training import AlignmentConfig, CausalConfig, PredictorConfig, ScorerConfig, TrainConfig
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.training.scorer_plus_tables import FITTED, KEPT, PlusTables, step_bytes, table_bytes
@@ -98,7 +98,7 @@ def planning_tensors(sizes: CorpusSizes) -> int:
     )
 
 
-def predictor_parameters(cfg: PredictorConfig, sizes: CorpusSizes) -> int:
+def predictor_parameters(cfg: CausalConfig, sizes: CorpusSizes) -> int:
     """Return the number of parameters of one predictor."""
     width, text = cfg.width, sizes.text_width
     block = 4 * width * width + 2 * width * cfg.hidden + 9 * width + cfg.hidden
@@ -219,7 +219,7 @@ def predictor_needs(sizes: CorpusSizes, cfg: PredictorConfig, machine: NeedsMach
     )
 
 
-def predictor_step(sizes: CorpusSizes, cfg: PredictorConfig, batch: int) -> int:
+def predictor_step(sizes: CorpusSizes, cfg: CausalConfig, batch: int) -> int:
     """Return what a training step of the predictor keeps, the pooled loss left out."""
     context = 2 * cfg.queries
     tokens = context + sizes.longest - 2
@@ -235,7 +235,7 @@ def pool_bytes(sizes: CorpusSizes, batch: int) -> int:
     return 7 * FLOAT * pooled * min(pooled, sizes.labels, sizes.segments)
 
 
-def predictor_answers(sizes: CorpusSizes, cfg: PredictorConfig) -> int:
+def predictor_answers(sizes: CorpusSizes, cfg: CausalConfig) -> int:
     """Return what labelling dev windows takes at its peak: activations without gradients, and their cosines."""
     tokens = 2 * cfg.queries + sizes.longest - 2
     cosines = 2 * (sizes.longest - 2) * sizes.labels
