@@ -41,8 +41,8 @@ LOOK_S = 10.0
 DEAF_S = 600.0
 """The server may be silent for so long, as it is while it is started again."""
 AHEAD = 4
-"""Runs that wait for a worker at a time; more are started as these begin. A server that is busy answers each request
-after seconds, and meanwhile this run would compute nothing."""
+"""Runs that wait for a worker at a time, or one per worker where there are more; others are started as these begin. A
+server that is busy answers each request after seconds, and meanwhile this run would compute nothing."""
 HERE = "this run"
 
 
@@ -110,6 +110,8 @@ class Board:
     """Shards of a group that are committed, from a quick look."""
     progress: Progress
     table: Callable[[list[dict[str, str | int | float]]], None]
+    ahead: int = AHEAD
+    """Runs that wait for a worker at a time."""
     polled: float = 0.0
     looked: float = 0.0
     answered: float = field(default_factory=time.monotonic)
@@ -134,7 +136,7 @@ class Board:
         """Look at all runs, start lost ones again, show what is new."""
         self.polled = time.monotonic()
         with self.patience():
-            for row in self.unstarted()[: max(0, AHEAD - len(self.waiting()))]:
+            for row in self.unstarted()[: max(0, self.ahead - len(self.waiting()))]:
                 row.run_id = self.runs.start(row.group, len(row.failures) + 1)
             self.look()
             self.show()
@@ -250,7 +252,7 @@ def fan_out(config: PipelineConfig, run: RunOptions, progress: Progress) -> Else
         with get_client(sync_client=True) as client:
             workers = workers_online(client, group_deployment(stage, work.resolved.config))
         groups = share_out(work, job, pending, target_s, workers)
-        return spread(work, job, pending, groups, config, progress) if groups else pending
+        return spread(work, job, pending, groups, config, progress, max(AHEAD, workers)) if groups else pending
 
     return elsewhere
 
@@ -262,6 +264,7 @@ def spread(
     groups: tuple[ShardGroup, ...],
     config: PipelineConfig,
     progress: Progress,
+    ahead: int,
 ) -> tuple[Source, ...]:
     """Have groups computed by the pool and by this run; return what is left to this run alone.
 
@@ -289,6 +292,7 @@ def spread(
             made=lambda group: made(job.folder, group),
             progress=progress,
             table=Table(client, stage),
+            ahead=ahead,
         )
         board.follow()
     reasons = {row.group.number: "; ".join(row.failures) for row in board.rows if row.failures}

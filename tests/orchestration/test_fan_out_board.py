@@ -195,10 +195,7 @@ def test_the_amount_of_a_group_is_said_in_takes_and_video() -> None:
 
 
 @pytest.mark.parametrize("ahead", [4, 12])
-def test_only_a_few_runs_wait_at_a_time_so_that_this_run_begins_at_once(
-    monkeypatch: pytest.MonkeyPatch, ahead: int
-) -> None:
-    monkeypatch.setattr(fan_out, "AHEAD", ahead)
+def test_only_a_few_runs_wait_at_a_time_so_that_this_run_begins_at_once(ahead: int) -> None:
     pool = Pool({number: ["waits"] for number in range(1, 13)})
     started: list[int] = []
     compute = pool.compute
@@ -207,6 +204,6 @@ def test_only_a_few_runs_wait_at_a_time_so_that_this_run_begins_at_once(
         started.append(len(pool.started))
         compute(group, told)
 
-    board(pool, compute=noting)[0].follow()
+    board(pool, compute=noting, ahead=ahead)[0].follow()
     assert started[0] == ahead
     assert pool.here == list(range(12, 0, -1))
