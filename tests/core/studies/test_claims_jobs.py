@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from deployments.recipes import claims
-from schemas.claims import BASE, ENTRIES, MAIN, ClaimsConfig, sweep_worlds, world_names
+from schemas.claims import BASE, ENTRIES, MAIN, NO_INFORMATION, ClaimsConfig, sweep_worlds, world_names
 from schemas.config import PipelineConfig
 from schemas.training import TrainConfig
 from trajpilot_core.errors import InputError, WorldError
@@ -66,6 +66,13 @@ def test_the_entries_are_the_same_takes_with_one_recipe() -> None:
     assert [world.world.entry for world in worlds] == ["video", "frames", "latents"]
     assert len({world.world.replace(entry="latents", name="x").digest() for world in worlds}) == 1
     assert len({config_of(world, claims()).digest() for world in worlds}) == 1
+
+
+def test_the_variants_of_retrieval_attention_are_trained_where_the_square_reads_them() -> None:
+    variants = {name: config_of(make(name, 3, CFG), claims()).attention.variants for name in (*MAIN, *ENTRIES)}
+    whole = claims().attention.variants
+    assert {name for name, trained in variants.items() if trained == whole} == {BASE, NO_INFORMATION}
+    assert {trained for name, trained in variants.items() if name not in (BASE, NO_INFORMATION)} == {("both",)}
 
 
 def test_a_stored_world_is_held_against_the_dated_one() -> None:

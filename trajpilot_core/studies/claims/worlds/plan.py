@@ -28,6 +28,8 @@ CHANGES: Mapping[str, dict[str, float]] = {
     NO_INFORMATION: {"kappa": 0.0, "style": 0.0},
 }
 """What differs from the settings of `base`."""
+SQUARE_WORLDS = (BASE, NO_INFORMATION)
+"""Worlds of the 2 x 2 of retrieval attention, where each of its variants is trained; elsewhere only the main row is."""
 
 
 class PlannedWorld(NamedTuple):
@@ -93,10 +95,13 @@ def config_of(world: PlannedWorld, recipe: PipelineConfig) -> PipelineConfig:
 
     On the learning curve no scorer learns, so there is one chain, which leaves out a single take.
     """
+    attention = recipe.attention
+    if world.name not in SQUARE_WORLDS:
+        attention = attention.replace(variants=tuple(one for one in attention.variants if one == "both"))
     alignment = recipe.alignment.replace(seeds=(world.seed,), fold_seed=world.seed)
     if world.kind == "curve":
         alignment = alignment.replace(folds=1, fold_share=None, holdout_share=1e-9)
-    return recipe.replace(alignment=alignment)
+    return recipe.replace(alignment=alignment, attention=attention)
 
 
 def options_of(world: PlannedWorld, root: Path, device: str) -> RunOptions:
