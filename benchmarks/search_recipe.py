@@ -1,26 +1,33 @@
 """Search the recipe of a learned row: one seeded random search, scored on dev; test data are not opened.
 
-    python -m benchmarks.search_recipe --root <root> --data <corpus> --row predictor [--trials 12] [--minutes 4]
+    python -m benchmarks.search_recipe --root <root> --row predictor [--data <corpus>] [--trials 12] [--minutes 4]
 
-Brings the stages before the row up to date, runs every trial as an ordinary execution of the row's stage below the
-root (a killed search goes on where it was), prints the table of trials and writes it as JSON and Markdown. The chosen
-trial is left as the output that counts. Minutes are those of one training on one thread, by the cost model of
-`trajpilot_core/studies/recipe_search.py`; a trial trains every model of its stage, `--workers` at a time.
+Without `--data` the corpus is the development world, which no claim uses: by latents, 1,000 training takes and 500 test
+takes that nothing opens. Brings the stages before the row up to date, runs every trial as an ordinary execution of the
+row's stage below the root (a killed search goes on where it was), prints the table of trials and writes it as JSON and
+Markdown. The chosen trial is left as the output that counts. Minutes are those of one training on one thread, by the
+cost model of `trajpilot_core/studies/recipe_search.py`; a trial trains every model of its stage, `--workers` at a time.
+For all rows but the scorer there is one chain, which is fitted on all training takes: nothing reads the models of the
+folds.
 """
 
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
+from benchmarks.latents_agree import DEVELOPMENT_SEED, development_world
 from deployments.recipes import RECIPES, recipe
 from schemas.config import RunOptions
 from schemas.search import SearchConfig, SearchedRow
 from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.report.committed import committed_under
-from trajpilot_core.stages import STAGES
+from trajpilot_core.simworld.feature_space import describe_world
+from trajpilot_core.stages import FEATURE_SPACE_STAGES, STAGES
 from trajpilot_core.studies.recipe_search import search, trials_table
 
 
@@ -29,7 +36,8 @@ def arguments() -> argparse.Namespace:
     cfg = SearchConfig()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search_recipe", description=__doc__)
     parser.add_argument("--root", required=True, help="of the search; no other run may use it meanwhile")
-    parser.add_argument("--data", required=True, help="folder of the corpus")
+    parser.add_argument("--data", help="folder of a corpus; default: the development world, drawn below the root")
+    parser.add_argument("--takes", type=int, default=1500, help="of the development world; a third are closed")
     parser.add_argument("--row", required=True, choices=get_args(SearchedRow))
     parser.add_argument("--recipe", default="claims", choices=sorted(RECIPES), help="what the trials differ from")
     parser.add_argument("--trials", type=int, default=cfg.trials)
@@ -44,16 +52,22 @@ def arguments() -> argparse.Namespace:
 def run(options: argparse.Namespace) -> None:
     """Search, print the table and write it."""
     cfg = SearchConfig(seed=options.seed, trials=options.trials, minutes=options.minutes)
-    base = recipe(options.recipe)
+    base, data, stages = recipe(options.recipe), options.data, STAGES
+    if data is None:
+        data, stages = f"{options.root}/world", FEATURE_SPACE_STAGES
+        describe_world(development_world(DEVELOPMENT_SEED, options.takes), Path(data))
+    if options.row != "scorer":
+        alone = base.alignment.replace(folds=1, fold_share=None, holdout_share=1e-9)
+        base = base.replace(alignment=alone)
     where = RunOptions(
         root=options.root,
-        data_root=options.data,
+        data_root=data,
         workers=options.workers,
         max_reject_ratio=options.max_reject_ratio,
     )
-    for name in list(STAGES)[: list(STAGES).index(options.row)]:
-        said(f"{name}: {execute(STAGES[name], base, where, STAGES).message()}")
-    rows = search(options.row, cfg, base, where, STAGES, said)
+    for name in needed(stages, options.row):
+        said(f"{name}: {execute(stages[name], base, where, stages).message()}")
+    rows = search(options.row, cfg, base, where, stages, said)
     table = trials_table(options.row, rows, cfg, committed_under(base, where).warning())
     print(table)
     out = options.out or Path(options.root) / "search"
@@ -61,6 +75,18 @@ def run(options: argparse.Namespace) -> None:
     found = {"search": cfg.content(), "recipe": options.recipe, "trials": [row.content() for row in rows]}
     (out / f"{options.row}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     (out / f"{options.row}.md").write_text(table, encoding="utf-8")
+
+
+def needed(stages: Mapping[str, AnyStage], row: str) -> list[str]:
+    """Return the stages that a stage reads from, through others too, in order."""
+    writers = {entry: name for name, stage in stages.items() for entry in stage.writes}
+    found, asked = set[str](), [row]
+    while asked:
+        for entry in stages[asked.pop()].reads:
+            if entry in writers and writers[entry] not in found:
+                found.add(writers[entry])
+                asked.append(writers[entry])
+    return [name for name in stages if name in found and name != row]
 
 
 def said(line: str) -> None:

@@ -9,8 +9,8 @@ from pydantic import Field, JsonValue
 
 from schemas.base import Record
 
-SearchedRow = Literal["alignment", "predictor", "scorer"]
-"""Stage whose recipe is searched; the three predictors share one."""
+SearchedRow = Literal["alignment", "predictor", "scorer", "attention"]
+"""Stage whose recipe is searched; the three predictors share one, and so do the variants of retrieval attention."""
 
 
 class SearchSpace(Record):
@@ -59,6 +59,12 @@ class SearchConfig(Record):
     )
     alignment: SearchSpace = SearchSpace(width=(16, 32, 64, 128), temperature=(0.05, 0.07, 0.1, 0.2))
     scorer: SearchSpace = SearchSpace(width=(32, 64, 96, 128))
+    attention: SearchSpace = SearchSpace(
+        width=(48, 64, 96, 128),
+        temperature=(0.05, 0.07, 0.1, 0.2),
+        infonce_weight=(0.2, 0.5, 1.0, 2.0),
+        mixed_horizons=(False, True),
+    )
 
 
 class TrialRow(Record):

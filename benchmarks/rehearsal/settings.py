@@ -57,6 +57,12 @@ def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
             "64 candidates, real text width; few queries, width 32, one epoch",
         ),
         Part(
+            "scorer_plus",
+            ("label_effects", "scorer"),
+            with_plus(wide),
+            "real labels, takes and text width; few queries, one epoch",
+        ),
+        Part(
             "narrow",
             ("text_bank", "alignment", "predictor", "label_effects", "scorer"),
             narrow,
@@ -74,13 +80,6 @@ def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
             "evaluation", ("evaluation",), narrow, "all test windows; narrow text, 8 candidates, no Scorer+", "narrow"
         ),
         Part("report", ("report",), narrow, "no frames", "narrow"),
-        Part(
-            "scorer_plus",
-            ("label_effects", "scorer"),
-            with_plus(narrow),
-            "real labels and takes; text of 64, few queries, one epoch",
-            "narrow",
-        ),
     )
 
 
@@ -111,7 +110,7 @@ def wide_text(recipe: PipelineConfig) -> PipelineConfig:
 
 
 def with_plus(config: PipelineConfig) -> PipelineConfig:
-    """Return settings under which Scorer+ is fitted on few queries; its V x V tables are real, at any width of text."""
+    """Return settings under which Scorer+ is fitted on few queries; its V x V tables are real."""
     plus = PipelineConfig().scorer.plus
     assert plus is not None
     horizons = config.ingest.max_horizon - config.ingest.min_horizon + 1

@@ -48,7 +48,7 @@ def permuted_answers(batch: "WindowBatch") -> Answers:
     from trajpilot_core.training.scorer import queries_of
 
     strangers = batch.candidates().strangers
-    queries = queries_of(batch.view, strangers, batch.ready().config)
+    queries = queries_of(batch.view, strangers, batch.ready().config, with_truth=False)
     return scorer_answers(batch.view, strangers, queries, batch.ready().paper)
 
 

@@ -32,7 +32,7 @@ from trajpilot_core.models.label_chain import (
     label_moves,
     probable_labels,
 )
-from trajpilot_core.models.ranking import LOGIT_CHUNK, best
+from trajpilot_core.models.ranking import best, rows_at_once
 from trajpilot_core.training.label_effects import endpoint_vectors
 from trajpilot_core.training.scorer_plus_statistics import follow_counts
 
@@ -99,7 +99,7 @@ def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: SequenceMode
     fitted, horizon = sequences.fitted, segments_BH.shape[1]
     discriminant = fitted.looks_and_motion if moving else fitted.looks
     parts = []
-    for segments in torch.split(segments_BH, windows_at_once(horizon, len(data.bank))):
+    for segments in torch.split(segments_BH, windows_at_once(horizon, data.bank)):
         vectors_B2C = endpoint_vectors(data, ends_of(segments))
         log_B2V = discriminant.log_likelihood(vectors_B2C if moving else vectors_B2C[..., : data.features.shape[-1]])
         posterior_BHV = chain_marginals(fitted.moves, log_B2V[:, 0], log_B2V[:, 1], horizon)
@@ -114,17 +114,17 @@ def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: SequenceMode
     return joined(parts)
 
 
-def shortlisted(segments_BH: Tensor, n_labels: int, keep: int, score: Callable[[slice], Tensor]) -> Shortlist:
+def shortlisted(segments_BH: Tensor, bank_VE: Tensor, keep: int, score: Callable[[slice], Tensor]) -> Shortlist:
     """Keep the best labels of every step; scores of all labels stand in memory for a part of the windows at a time.
 
     Args:
         segments_BH: windows.
-        n_labels: V.
+        bank_VE: (V, E) label embeddings.
         keep: P.
         score: from some of the windows to the row's scores of all labels, (b, H, V).
     """
     labels, scores = [], []
-    for rows in slices(len(segments_BH), windows_at_once(segments_BH.shape[1], n_labels)):
+    for rows in slices(len(segments_BH), windows_at_once(segments_BH.shape[1], bank_VE)):
         score_BHV = score(rows)
         labels.append(probable_labels(score_BHV, keep))
         scores.append(score_BHV.gather(2, labels[-1]))
@@ -178,9 +178,9 @@ def joined(parts: list[Answers]) -> Answers:
     )
 
 
-def windows_at_once(horizon: int, n_labels: int) -> int:
+def windows_at_once(horizon: int, bank_VE: Tensor) -> int:
     """Return how many windows are read together, so that a table of all their labels stays small."""
-    return max(1, LOGIT_CHUNK // (horizon * n_labels))
+    return max(1, rows_at_once(len(bank_VE), bank_VE.device) // horizon)
 
 
 def slices(n: int, size: int) -> Iterator[slice]:

@@ -69,9 +69,9 @@ def shortlist(batch: "WindowBatch", row: str) -> "Shortlist | None":
     """Return the labels that a row's plain row holds most probable; None where the run has not trained that."""
     from trajpilot_core.methods.sequences import shortlisted
 
-    keep, n_labels = batch.joint().config.shortlist, len(batch.view.data.bank)
+    keep = batch.joint().config.shortlist
     score = PLAIN[row].score(batch)
-    return None if score is None else shortlisted(batch.segments, n_labels, keep, score)
+    return None if score is None else shortlisted(batch.segments, batch.view.data.bank, keep, score)
 
 
 def answer(row: str) -> "Callable[[WindowBatch], Answers | None]":

@@ -7,7 +7,15 @@ import torch
 from torch import Tensor
 
 LOGIT_CHUNK = 1 << 25
-"""Logits held at once."""
+"""Logits held at once on a GPU."""
+CACHED_CHUNK = 1 << 22
+"""Logits held at once on a CPU: few enough for its caches."""
+
+
+def rows_at_once(n_labels: int, device: torch.device) -> int:
+    """Return of how many embeddings, or steps, the scores of all labels are held at once."""
+    chunk = CACHED_CHUNK if device.type == "cpu" else LOGIT_CHUNK
+    return max(1, chunk // max(1, n_labels))
 
 
 def truth_ranks(plan_xE: Tensor, truth_x: Tensor, bank_VE: Tensor) -> Tensor:
@@ -20,7 +28,7 @@ def truth_ranks(plan_xE: Tensor, truth_x: Tensor, bank_VE: Tensor) -> Tensor:
     """
     truth = truth_x.expand(plan_xE.shape[:-1]).reshape(-1)
     flat_RE = plan_xE.reshape(-1, plan_xE.shape[-1])
-    step = max(1, LOGIT_CHUNK // bank_VE.shape[0])
+    step = rows_at_once(len(bank_VE), bank_VE.device)
     ranks = [ranks_of(flat_RE[r : r + step] @ bank_VE.T, truth[r : r + step]) for r in range(0, flat_RE.shape[0], step)]
     return torch.cat(ranks).reshape(plan_xE.shape[:-1]) if ranks else truth.reshape(plan_xE.shape[:-1])
 
@@ -28,9 +36,14 @@ def truth_ranks(plan_xE: Tensor, truth_x: Tensor, bank_VE: Tensor) -> Tensor:
 def ranks_of(scores_RV: Tensor, truth_R: Tensor) -> Tensor:
     """Return (R,) long: labels with a higher score than the truth, or an equal one and a smaller index."""
     own_R1 = scores_RV.gather(1, truth_R[:, None])
-    before = (scores_RV > own_R1).sum(1)
-    smaller = torch.arange(scores_RV.shape[1], device=scores_RV.device) < truth_R[:, None]
-    return before + ((scores_RV == own_R1) & smaller).sum(1)
+    # comparisons are written and summed as float32, exact below 2^24 labels: a sum of bools takes ten times as long
+    met_RV = torch.empty_like(scores_RV, dtype=torch.float32)
+    ranks_R = torch.gt(scores_RV, own_R1, out=met_RV).sum(1).long()
+    tied_R = torch.ge(scores_RV, own_R1, out=met_RV).sum(1).long() - ranks_R > 1
+    if bool(tied_R.any()):
+        smaller = torch.arange(scores_RV.shape[1], device=scores_RV.device) < truth_R[tied_R, None]
+        ranks_R[tied_R] += ((scores_RV[tied_R] == own_R1[tied_R]) & smaller).sum(1)
+    return ranks_R
 
 
 def best(scores_RV: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -58,6 +71,6 @@ def _best_in_turn(scores_RV: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 def best_labels(plan_RE: Tensor, bank_VE: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Return the `n` nearest labels of (R, E) embeddings, (R, n) indices and cosines; see `best`."""
-    step = max(1, LOGIT_CHUNK // bank_VE.shape[0])
+    step = rows_at_once(len(bank_VE), bank_VE.device)
     parts = [best(plan_RE[r : r + step] @ bank_VE.T, n) for r in range(0, plan_RE.shape[0], step)]
     return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])

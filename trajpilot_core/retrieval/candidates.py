@@ -172,6 +172,12 @@ def scores_of(
     return PlanScores(weights[0] * cosine + weights[1] * m1 + weights[2] * m5 + weights[3] * exact, m1, exact)
 
 
+def unknown_scores(like_x: Tensor) -> PlanScores:
+    """Return scores that are not known: NaN, of a shape."""
+    nan_x = torch.full_like(like_x, torch.nan, dtype=torch.float32)
+    return PlanScores(nan_x, nan_x, nan_x)
+
+
 def truth_of(data: PlanningData, segments_BH: Tensor) -> Tensor:
     """Return the (B, M) long labels of the middle steps."""
     return data.labels[segments_BH[:, 1:-1]]

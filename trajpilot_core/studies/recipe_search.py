@@ -18,7 +18,7 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.observation import MOTIONS
 from schemas.results import CurvePoint
 from schemas.search import SearchConfig, SearchedRow, SearchSpace, TrialRow
-from schemas.training import AlignmentConfig, PredictorConfig, ScorerConfig
+from schemas.training import AlignmentConfig, AttentionConfig, CausalConfig, PredictorConfig, ScorerConfig
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.engine.planning.stated import manifests_of
 from trajpilot_core.engine.sizes import CorpusSizes, sizes_of
@@ -35,11 +35,12 @@ SCORED: Mapping[SearchedRow, tuple[str, tuple[str, ...]]] = {
     "alignment": ("R@5", ("e_tau",)),
     "predictor": ("M@1", ("traj", "no_traj", "endpoint_traj")),
     "scorer": ("selection", ("scorer",)),
+    "attention": ("M@1", ("both",)),
 }
 """Stage -> the quantity by which its epochs are chosen, and the models whose mean decides."""
 FLOPS = 6
 """Multiplications and additions of a training step for each multiplication on the way forward."""
-Searched = AlignmentConfig | PredictorConfig | ScorerConfig
+Searched = AlignmentConfig | PredictorConfig | ScorerConfig | AttentionConfig
 Settings = Mapping[str, JsonValue]
 """Path in the stage's configuration -> value."""
 
@@ -157,10 +158,12 @@ def work_of(config: Searched, sizes: CorpusSizes) -> EpochWork:
     mids = sum(sizes.horizons) / max(1, len(sizes.horizons)) - 2
     align, windows, text = sizes.config.alignment, sizes.windows.get("train", 0), sizes.text_width * config.width
     fitted = 1.0 if align.folds > 1 else 1 - align.holdout_share
-    if isinstance(config, PredictorConfig):
+    if isinstance(config, CausalConfig):
         block, context = block_weights(config.width, config.hidden), 2 * config.queries
         inputs = 2 * sizes.feature_numbers * config.width + 2 * (mids + 2) * text
-        return EpochWork(round(fitted * windows), block * (config.layers * (context + mids) + context) + inputs)
+        planner = block * (config.layers * (context + mids) + context) + inputs
+        read = read_weights(config, context + mids, mids + 2, sizes) if isinstance(config, AttentionConfig) else 0.0
+        return EpochWork(round(fitted * windows), planner + read)
     if isinstance(config, AlignmentConfig):
         segments = fitted * sizes.segments * windows / max(1, sizes.all_windows)
         return EpochWork(round(segments), config.layers * MOTIONS * block_weights(config.width, config.hidden) + text)
@@ -168,6 +171,13 @@ def work_of(config: Searched, sizes: CorpusSizes) -> EpochWork:
     queries = round(windows * (held if align.folds > 1 else align.holdout_share))
     token = config.layers * block_weights(config.width, 4 * config.width) + (sizes.longest + 1) * text
     return EpochWork(min(config.max_queries, queries), (config.candidates + 2) * token)
+
+
+def read_weights(cfg: AttentionConfig, tokens: float, positions: float, sizes: CorpusSizes) -> float:
+    """Return the multiplications of a window with what it retrieves: motion in, keys and values, and what is read."""
+    retrieved, width = cfg.neighbours * positions, cfg.width
+    motion = retrieved * (sizes.text_width + sizes.config.alignment.width) * width
+    return motion + cfg.reads * 2 * width * (width * (retrieved + tokens) + tokens * retrieved)
 
 
 def block_weights(width: int, hidden: int) -> int:

@@ -15,7 +15,7 @@ from schemas.training import ScorerConfig
 from trajpilot_core.memory import in_parts
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
 from trajpilot_core.retrieval.bank import ChainView
-from trajpilot_core.retrieval.candidates import Candidates, scores_of, truth_of
+from trajpilot_core.retrieval.candidates import Candidates, scores_of, truth_of, unknown_scores
 
 NEVER = 2.0
 """Threshold that no gate probability reaches: the row is its fallback."""
@@ -75,13 +75,22 @@ def shape_of(view: ChainView) -> ScorerShape:
     return ScorerShape(query, width, view.models.traj.shape.max_horizon - 2)
 
 
-def queries_of(view: ChainView, found: Candidates, config: ScorerConfig) -> Queries:
-    """Turn the candidates of B windows of one horizon into B queries."""
+def queries_of(view: ChainView, found: Candidates, config: ScorerConfig, *, with_truth: bool = True) -> Queries:
+    """Turn the candidates of B windows of one horizon into B queries.
+
+    Args:
+        view: the chain.
+        found: the candidates.
+        config: weights of the utility.
+        with_truth: false: the plans are not held against the truth, their scores are NaN. Enough for an answer.
+    """
     data, truth_BM = view.data, truth_of(view.data, found.segments)
     missing = shape_of(view).max_mids - truth_BM.shape[1]
-    candidate = scores_of(found.plans, truth_BM[:, None], data.bank, config.utility)
     fallback_BME = found.fallback[:, 1:-1]
-    own = scores_of(fallback_BME, truth_BM, data.bank, config.utility)
+    candidate, own = unknown_scores(found.valid), unknown_scores(found.take)
+    if with_truth:
+        candidate = scores_of(found.plans, truth_BM[:, None], data.bank, config.utility)
+        own = scores_of(fallback_BME, truth_BM, data.bank, config.utility)
     mids_BKM, motion_BKM = found.pool[:, :, 1:-1], found.motion[:, :, 1:-1]
     there_BK1 = found.valid[:, :, None].long()
     return Queries(

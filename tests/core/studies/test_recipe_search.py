@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import get_args
 
 import pyarrow as pa
 import pytest
@@ -94,7 +95,7 @@ def test_a_width_keeps_the_proportion_of_the_hidden_width_and_needs_its_heads() 
         with_settings(SETTINGS.scorer, {"mixed_horizons": True})
 
 
-@pytest.mark.parametrize("row", ["alignment", "predictor", "scorer"])
+@pytest.mark.parametrize("row", get_args(SearchedRow))
 def test_epochs_follow_from_the_modelled_time_alone(row: SearchedRow) -> None:
     base = PipelineConfig()
     sizes, config = paper_sizes(base), getattr(base, row)
