@@ -44,6 +44,17 @@ class Exclusion(NamedTuple):
     """(N,) long."""
 
 
+class Hidden(NamedTuple):
+    """An exclusion with the bank in the order of its groups: a query finds its own by bisection."""
+
+    query: Tensor
+    """(Q,) long."""
+    order: Tensor
+    """(N,) long, entries by group."""
+    group: Tensor
+    """(N,) long, ascending."""
+
+
 class Rounded(NamedTuple):
     """A matrix in the coarse precision and how far it is from the exact one."""
 
@@ -110,11 +121,12 @@ def top_k(
     _check(query_QD, bank_ND)
     fast = bf16_is_fast(bank_ND.device) if low_precision is None else low_precision
     bank = _round(bank_ND, torch.bfloat16 if fast else torch.float32)
+    hidden = [Hidden(e.query, by_group.indices, by_group.values) for e in exclude for by_group in (e.bank.sort(),)]
     parts = []
     for start in range(0, query_QD.shape[0], chunk):
         rows = slice(start, start + chunk)
-        groups = tuple(Exclusion(e.query[rows], e.bank) for e in exclude)
-        parts.append(_search(query_QD[rows], bank_ND, bank, k, max(k, prefetch), groups))
+        own = tuple(one._replace(query=one.query[rows]) for one in hidden)
+        parts.append(_search(query_QD[rows], bank_ND, bank, k, max(k, prefetch), own))
     return TopK(
         torch.cat([p.index for p in parts]), torch.cat([p.cosine for p in parts]), sum(p.widened for p in parts)
     )
@@ -160,14 +172,14 @@ def exact_sums() -> Iterator[None]:
 
 
 def _search(
-    query_QD: Tensor, bank_ND: Tensor, bank: Rounded, k: int, prefetch: int, exclude: tuple[Exclusion, ...]
+    query_QD: Tensor, bank_ND: Tensor, bank: Rounded, k: int, prefetch: int, hidden: tuple[Hidden, ...]
 ) -> TopK:
     """Search one chunk of (Q, D) queries; see `top_k`."""
     query = _round(query_QD, bank.coarse.dtype)
     with exact_sums():
         scores_QN = query.coarse @ bank.coarse.T
-    for group in exclude:
-        scores_QN.masked_fill_((group.query[:, None] == group.bank) & (group.bank >= 0), -torch.inf)
+    for one in hidden:
+        _hide(scores_QN, one)
     first = scores_QN.topk(min(prefetch, scores_QN.shape[1]), dim=1)
     index, cosine = _rescore(query_QD, bank_ND, first.indices, first.values, k)
     bound = _error_bound(query, bank, first.values[:, -1])
@@ -178,11 +190,21 @@ def _search(
     if bank.coarse.dtype == torch.float32:
         again = _widened(query_QD[open_], bank_ND, scores_QN[open_], cosine[open_, -1] - bound[open_], k)
     else:
-        groups = tuple(Exclusion(group.query[open_], group.bank) for group in exclude)
-        finer = _search(query_QD[open_], bank_ND, _round(bank_ND, torch.float32), k, prefetch, groups)
+        own = tuple(one._replace(query=one.query[open_]) for one in hidden)
+        finer = _search(query_QD[open_], bank_ND, _round(bank_ND, torch.float32), k, prefetch, own)
         again = finer.index, finer.cosine
     index[open_], cosine[open_] = again
     return TopK(index, cosine, int(open_.sum()))
+
+
+def _hide(scores_QN: Tensor, hidden: Hidden) -> None:
+    """Set the scores (Q, N) of a query and the entries of its group to -inf; nobody is in group -1."""
+    first_Q = torch.searchsorted(hidden.group, hidden.query)
+    count_Q = torch.searchsorted(hidden.group, hidden.query, right=True) - first_Q
+    count_Q = count_Q.masked_fill(hidden.query < 0, 0)
+    row_E = torch.arange(len(count_Q), device=count_Q.device).repeat_interleave(count_Q)
+    place_E = torch.arange(len(row_E), device=row_E.device) - (count_Q.cumsum(0) - count_Q - first_Q)[row_E]
+    scores_QN[row_E, hidden.order[place_E]] = -torch.inf
 
 
 def _widened(query_OD: Tensor, bank_ND: Tensor, scores_ON: Tensor, least_O: Tensor, k: int) -> tuple[Tensor, Tensor]:
