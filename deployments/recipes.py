@@ -22,9 +22,9 @@ def demo() -> PipelineConfig:
     """
     base = PipelineConfig()
     aligned = TrainConfig(epochs=60, patience=15, batch=64, lr=2e-3, weight_decay=1.0)
-    predicted = TrainConfig(epochs=30, patience=15, batch=64, lr=1e-3)
+    predicted = TrainConfig(epochs=20, patience=8, batch=128, lr=2e-3)
     scored = TrainConfig(epochs=12, patience=4, batch=256, lr=1e-3)
-    attended = TrainConfig(epochs=15, patience=5, batch=64, lr=1e-3)
+    attended = TrainConfig(epochs=10, patience=4, batch=64, lr=1e-3)
     return base.replace(
         ingest=base.ingest.replace(video="full", paraphrase_table="annotations/paraphrases.csv"),
         features=base.features.replace(model="tiny", size_px=128, batch=16, resize="swscale"),
@@ -32,7 +32,9 @@ def demo() -> PipelineConfig:
         alignment=base.alignment.replace(
             width=32, layers=2, heads=4, hidden=64, dropout=0.2, folds=1, seeds=(0,), train=aligned
         ),
-        predictor=base.predictor.replace(width=128, layers=2, heads=4, hidden=256, dropout=0.3, train=predicted),
+        predictor=base.predictor.replace(
+            width=96, layers=2, heads=4, hidden=192, queries=2, dropout=0.3, train=predicted
+        ),
         scorer=base.scorer.replace(candidates=16, prefetch=32, width=64, train=scored),
         attention=base.attention.replace(
             width=96, layers=2, heads=4, hidden=192, queries=2, dropout=0.3, neighbours=16, train=attended
@@ -54,7 +56,7 @@ def claims() -> PipelineConfig:
         ingest=base.ingest.replace(central_share=0.6),
         features=base.features.replace(n_frames=4, batch=32),
         alignment=base.alignment.replace(folds=2, fold_share=0.125, train=aligned),
-        predictor=base.predictor.replace(width=96, hidden=192, queries=2, dropout=0.2, train=predicted),
+        predictor=base.predictor.replace(dropout=0.2, train=predicted),
         scorer=base.scorer.replace(candidates=32, prefetch=48, width=64, train=scored),
         attention=base.attention.replace(dropout=0.2, variants=ATTENTION_VARIANTS, train=predicted),
         evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16, 32), plus_parts=PLUS_PARTS),

@@ -209,7 +209,8 @@ def demo_world() -> WorldConfig:
         train_takes=76,
         test_takes=64,
         segments=12,
-        fps=15,
+        fps=10,
+        size_px=160,
     )
 
 

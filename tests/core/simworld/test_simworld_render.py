@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from schemas.world import demo_world, tiny_world
+from schemas.world import WorldConfig, demo_world, tiny_world
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.video import write_video
 from trajpilot_core.simworld.world.motion import head_motion, head_poses
@@ -21,6 +21,11 @@ STEP = 3
 def decoded(path: Path) -> list[np.ndarray]:
     with av.open(str(path)) as container:
         return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+
+
+def large_world() -> WorldConfig:
+    """The demo's world in pictures that are large enough, and near enough to each other, to measure motion in."""
+    return demo_world().replace(fps=15, size_px=256)
 
 
 def recovered_rotation(first: np.ndarray, second: np.ndarray, camera: np.ndarray) -> Rotation:
@@ -37,7 +42,7 @@ def recovered_rotation(first: np.ndarray, second: np.ndarray, camera: np.ndarray
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, Path]:
     """Decoded frames of one demo take, its true head rotations (N, 3, 3), the camera matrix, the file."""
-    config = demo_world().replace(train_takes=1, test_takes=1, broken="none", takes_per_capture=1)
+    config = large_world().replace(train_takes=1, test_takes=1, broken="none", takes_per_capture=1)
     world = sample_world(config)
     take = world.takes[0]
     motion = head_motion(world, take)
@@ -67,7 +72,7 @@ def test_the_rotation_between_frames_can_be_recovered_from_the_images(clip: tupl
 
 
 def test_a_pure_rotation_moves_the_picture_by_the_homography_of_that_rotation() -> None:
-    config = demo_world().replace(train_takes=1, test_takes=1, broken="none", wander=0.0, unit_translation_m=1e-7)
+    config = large_world().replace(train_takes=1, test_takes=1, broken="none", wander=0.0, unit_translation_m=1e-7)
     world = sample_world(config)
     take, camera = world.takes[0], camera_matrix(config.size_px, config.view_deg)
     motion = head_motion(world, take)
@@ -100,7 +105,7 @@ def test_the_file_holds_every_frame_evenly_with_b_frames_and_no_date(clip: tuple
         found = list(container.decode(video=0))
         times = np.array([float(frame.pts * stream.time_base) for frame in found])
         assert {1, 2, 3} <= {int(frame.pict_type) for frame in found}  # I, P, B
-    assert times == pytest.approx(np.arange(len(times)) / demo_world().fps, abs=1e-6)
+    assert times == pytest.approx(np.arange(len(times)) / large_world().fps, abs=1e-6)
 
 
 def test_equal_frames_give_equal_bytes(tmp_path: Path) -> None:
@@ -148,7 +153,7 @@ def probe(inputs: np.ndarray, target: np.ndarray, fit: np.ndarray) -> float:
 
 @pytest.mark.slow
 def test_coarse_picture_statistics_show_task_strongly_position_moderately_and_label_weakly() -> None:
-    config = demo_world().replace(broken="none", size_px=128)
+    config = large_world().replace(broken="none", size_px=128)
     world = sample_world(config)
     rows, task, position, label, fit = [], [], [], [], []
     for take in world.takes:
