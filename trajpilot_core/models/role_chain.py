@@ -38,20 +38,21 @@ class Sparse(NamedTuple):
 class _Product(torch.autograd.Function):
     """A fixed sparse matrix (R, C) times a dense one (C, x).
 
-    torch's own gradient transposes the matrix in every call, and on a GPU the host waits until it is sorted.
+    torch's own gradient transposes the matrix in every call, and on a GPU the host waits until it is sorted. It reads
+    the dense one row by row: where that lies transposed, a copy first is fifteen times faster (4,000 labels, one thread).
     """
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, transposed: Tensor, dense_Cx: Tensor) -> Tensor:
         """Return (R, x)."""
         ctx.transposed = transposed
-        product: Tensor = torch.sparse.mm(matrix, dense_Cx)
+        product: Tensor = torch.sparse.mm(matrix, dense_Cx.contiguous())
         return product
 
     @staticmethod
     def backward(ctx: Any, *grads_Rx: Tensor) -> tuple[None, None, Tensor]:
         """Return the gradient of the dense matrix, (C, x)."""
-        return None, None, torch.sparse.mm(ctx.transposed, grads_Rx[0])
+        return None, None, torch.sparse.mm(ctx.transposed, grads_Rx[0].contiguous())
 
 
 def sparse(values: Tensor) -> Sparse:

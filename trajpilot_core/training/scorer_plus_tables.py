@@ -25,9 +25,9 @@ KEPT = PlusTables(2, 2)
 """The statistics of one chain."""
 FITTED = PlusTables(6, 6)
 """In addition, while one chain's statistics are made of its effects."""
-LEARNED = PlusTables(5, 5)
-"""In addition, in a step of the training. Counted on a CPU at 3,000 and 5,000 labels."""
-ANSWERED = PlusTables(8, 3)
+LEARNED = PlusTables(6, 5)
+"""In addition, in a step of the training: five counted on a CPU at 3,000 and 5,000 labels, one that is turned round."""
+ANSWERED = PlusTables(9, 3)
 """What is made of the statistics of one chain to answer, and what that needs meanwhile."""
 STATES = 36
 """Copies of (H, V, B) float32 that a step keeps for its gradients. Counted likewise."""

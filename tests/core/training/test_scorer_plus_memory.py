@@ -28,9 +28,9 @@ def quiet(done: int, total: int, what: str) -> None:
     """Ignore progress."""
 
 
-def test_the_papers_labels_need_8_gb_and_60_000_need_270() -> None:
-    assert plus_bytes(8472, 1700, 6, 256, 8) / 1e9 == pytest.approx(8.4, abs=0.1)
-    assert plus_bytes(60_000, 1700, 6, 256, 8) / 1e9 == pytest.approx(269, abs=1)
+def test_the_papers_labels_need_9_gb_and_60_000_need_280() -> None:
+    assert plus_bytes(8472, 1700, 6, 256, 8) / 1e9 == pytest.approx(8.6, abs=0.1)
+    assert plus_bytes(60_000, 1700, 6, 256, 8) / 1e9 == pytest.approx(284, abs=1)
     assert plus_bytes(60_000, 1700, 1) / 1e9 == pytest.approx(118, abs=1)
 
 
