@@ -12,8 +12,9 @@ from compose_server import LOGIN, Served, ask
 from deployments.deploy import TAKEN, crash_automation
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-WITHIN_S = 10
-LIMIT_S = 120.0
+WITHIN_S = 20
+"""On a loaded machine the server may hear of an event ten seconds late; both runs have to be told in time."""
+LIMIT_S = 150.0
 PULLED = "prefect.flow-run.pull-step.executed"
 
 
