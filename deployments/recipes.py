@@ -22,7 +22,7 @@ def demo() -> PipelineConfig:
     """
     base = PipelineConfig()
     aligned = TrainConfig(epochs=60, patience=15, batch=64, lr=2e-3, weight_decay=1.0)
-    predicted = TrainConfig(epochs=20, patience=8, batch=128, lr=2e-3)
+    predicted = TrainConfig(epochs=25, patience=10, batch=64, lr=1e-3)
     scored = TrainConfig(epochs=12, patience=4, batch=256, lr=1e-3)
     attended = TrainConfig(epochs=10, patience=4, batch=64, lr=1e-3)
     return base.replace(
