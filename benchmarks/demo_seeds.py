@@ -8,12 +8,14 @@ chosen on them. Prints differences in M@1, plain mean over H, with 95 % interval
 import argparse
 from pathlib import Path
 
+from deployments.cli.run import DELIBERATE
 from deployments.recipes import demo
 from schemas.arrow import rows_of
 from schemas.config import RunOptions
 from schemas.results import Metric
 from schemas.world import demo_world
 from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.methods import method
 from trajpilot_core.simworld.write import write_world
@@ -22,8 +24,6 @@ from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
 
-REJECTS = 0.6
-"""Worlds are broken on purpose."""
 ORDERS: tuple[tuple[str, str], ...] = (
     ("oracle", "no_traj"),
     ("oracle", "endpoint_traj"),
@@ -43,8 +43,8 @@ def run_seed(seed: int, folder: Path, workers: int) -> list[Metric]:
     """Run every stage up to the evaluation on the demo's world of another seed; return its metrics."""
     stages, world = {stage.name: stage for stage in REPORTED}, demo_world()
     root = folder / f"s{seed}"
-    where = RunOptions(root=str(root), data_root=str(root / "world"), workers=workers, max_reject_ratio=REJECTS)
-    write_world(world.replace(seed=world.seed + seed), root / "world", workers, lambda done, total, what: None)
+    where = RunOptions(root=str(root), data_root=str(root / "world"), workers=workers, max_reject_ratio=DELIBERATE)
+    write_world(world.replace(seed=world.seed + seed), root / "world", workers, no_progress)
     for stage in REPORTED:
         print(f"seed {seed}: {stage.name}: {execute(stage, demo(), where, stages).message()}", flush=True)
     stored = open_folder(where.root, where.protocols)

@@ -23,12 +23,16 @@ from deployments.recipes import RECIPES, recipe
 from schemas.config import RunOptions
 from schemas.search import SearchConfig, SearchedRow
 from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.order import upstream
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.report.committed import committed_under
 from trajpilot_core.simworld.feature_space import describe_world
 from trajpilot_core.stages import FEATURE_SPACE_STAGES, STAGES
+from trajpilot_core.studies.claims.worlds.plan import in_one_chain
 from trajpilot_core.studies.recipe_search import search, trials_table
+
+DEVELOPMENT = "**Simulated**: the development world, by latents. It tests planners, not the pipeline."
 
 
 def arguments() -> argparse.Namespace:
@@ -57,8 +61,7 @@ def run(options: argparse.Namespace) -> None:
         data, stages = f"{options.root}/world", FEATURE_SPACE_STAGES
         describe_world(development_world(DEVELOPMENT_SEED, options.takes), Path(data))
     if options.row != "scorer":
-        alone = base.alignment.replace(folds=1, fold_share=None, holdout_share=1e-9)
-        base = base.replace(alignment=alone)
+        base = base.replace(alignment=in_one_chain(base.alignment))
     where = RunOptions(
         root=options.root,
         data_root=data,
@@ -68,7 +71,8 @@ def run(options: argparse.Namespace) -> None:
     for name in needed(stages, options.row):
         said(f"{name}: {execute(stages[name], base, where, stages).message()}")
     rows = search(options.row, cfg, base, where, stages, said)
-    table = trials_table(options.row, rows, cfg, committed_under(base, where).warning())
+    warning = DEVELOPMENT if options.data is None else committed_under(base, where).warning()
+    table = trials_table(options.row, rows, cfg, warning)
     print(table)
     out = options.out or Path(options.root) / "search"
     out.mkdir(parents=True, exist_ok=True)
@@ -79,14 +83,12 @@ def run(options: argparse.Namespace) -> None:
 
 def needed(stages: Mapping[str, AnyStage], row: str) -> list[str]:
     """Return the stages that a stage reads from, through others too, in order."""
-    writers = {entry: name for name, stage in stages.items() for entry in stage.writes}
-    found, asked = set[str](), [row]
+    reads, found, asked = upstream(stages, list(stages)), set[str](), [row]
     while asked:
-        for entry in stages[asked.pop()].reads:
-            if entry in writers and writers[entry] not in found:
-                found.add(writers[entry])
-                asked.append(writers[entry])
-    return [name for name in stages if name in found and name != row]
+        new = set(reads[asked.pop()]) - found
+        found |= new
+        asked += new
+    return [name for name in stages if name in found]
 
 
 def said(line: str) -> None:

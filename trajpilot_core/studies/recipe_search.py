@@ -18,7 +18,15 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.observation import MOTIONS
 from schemas.results import CurvePoint
 from schemas.search import SearchConfig, SearchedRow, SearchSpace, TrialRow
-from schemas.training import AlignmentConfig, AttentionConfig, CausalConfig, PredictorConfig, ScorerConfig
+from schemas.training import (
+    ATTENTION_VARIANTS,
+    AlignmentConfig,
+    AttentionConfig,
+    CausalConfig,
+    PredictorConfig,
+    ScorerConfig,
+)
+from trajpilot_core.data.cross_fitting import attention_row
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.engine.planning.stated import manifests_of
 from trajpilot_core.engine.sizes import CorpusSizes, sizes_of
@@ -35,7 +43,7 @@ SCORED: Mapping[SearchedRow, tuple[str, tuple[str, ...]]] = {
     "alignment": ("R@5", ("e_tau",)),
     "predictor": ("M@1", ("traj", "no_traj", "endpoint_traj")),
     "scorer": ("selection", ("scorer",)),
-    "attention": ("M@1", ("both",)),
+    "attention": ("M@1", tuple(attention_row(variant) for variant in ATTENTION_VARIANTS)),
 }
 """Stage -> the quantity by which its epochs are chosen, and the models whose mean decides."""
 FLOPS = 6

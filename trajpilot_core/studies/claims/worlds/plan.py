@@ -18,6 +18,7 @@ from schemas.claims import (
     world_names,
 )
 from schemas.config import PipelineConfig, RunOptions
+from schemas.training import AlignmentConfig
 from schemas.world import WorldConfig, claims_world
 from trajpilot_core.errors import InputError, WorldError
 
@@ -100,8 +101,13 @@ def config_of(world: PlannedWorld, recipe: PipelineConfig) -> PipelineConfig:
         attention = attention.replace(variants=tuple(one for one in attention.variants if one == "both"))
     alignment = recipe.alignment.replace(seeds=(world.seed,), fold_seed=world.seed)
     if world.kind == "curve":
-        alignment = alignment.replace(folds=1, fold_share=None, holdout_share=1e-9)
+        alignment = in_one_chain(alignment)
     return recipe.replace(alignment=alignment, attention=attention)
+
+
+def in_one_chain(alignment: AlignmentConfig) -> AlignmentConfig:
+    """Return settings with one chain, which leaves out a single take: where no scorer learns from held-out takes."""
+    return alignment.replace(folds=1, fold_share=None, holdout_share=1e-9)
 
 
 def options_of(world: PlannedWorld, root: Path, device: str) -> RunOptions:
