@@ -1,7 +1,8 @@
 # make demo   sets up everything, runs the full pipeline on the simulated world, says where the report lies
 # make test   the same with the test tools (requirements-dev.lock), passes the tests
 # make stack-test   the stack of docker-compose.yml as processes, with PostgreSQL and a browser
-# make soak   failing disks, 150 kills of the stages by countdown and 30 of whole runs; goes on where it was interrupted
+# make soak   tests marked campaign (failing disks, every update, a twentieth of the paper), then 150 kills of the stages
+#             by countdown and 30 of whole runs; goes on where it was interrupted
 # make rehearse   a store of the paper's size through every stage after features: docs/scale.md
 # make stack-kills  kills parts of that stack in the middle of runs and checks what recovery makes of it
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -40,7 +41,7 @@ test: $(VENV)/installed-dev
 
 # Kills the stages at their n-th write, fsync, rename or checkpoint, and whole runs at random moments; the log says what each cost.
 soak: $(VENV)/installed-dev
-	$(BIN)/pytest -m campaign -p no:xdist tests/crashes tests/core/engine/test_updates.py tests/orchestration/test_shared_trainings.py
+	$(BIN)/pytest -m campaign -p no:xdist
 	$(BIN)/python tests/crashes/soak.py --kills 150 --flows 30 --seed 0 --work runs/soak --log runs/soak/log.jsonl
 
 # The processes of docker-compose.yml with their environment, over a PostgreSQL of their own: docs/operations.md.

@@ -29,6 +29,7 @@ def run(folder: Path, part: Part, sizes: Sizes, fault: Fault | None = None) -> l
 
 
 @pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(1200)
 def test_a_twentieth_of_the_paper_runs_to_the_report_and_nothing_grows_too_fast(tmp_path: Path) -> None:
     """About a minute of CPU."""

@@ -1,4 +1,4 @@
-"""A part of `make soak`, and the proof that its checks see what they are there for. The preset is `soak`."""
+"""A first part of `make soak`, and the proof that its checks see what they are there for. The preset is `soak`."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from trajpilot_core.stages import STAGES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.campaign, pytest.mark.timeout(1800)]
 SOAK = Path(__file__).with_name("soak.py")
 
 
@@ -38,7 +38,6 @@ def test_after_a_kill_in_every_stage_nothing_is_lost_or_done_twice_and_the_bytes
     assert soak(work, "--kills", str(len(STAGES)), "--seed", "1")[2] == rows, "a soak that is done does nothing again"
 
 
-@pytest.mark.campaign
 def test_after_kill_9_of_the_command_the_same_command_ends_as_if_nothing_had_happened(work: Path) -> None:
     status, said, rows = soak(work, "--kills", "9", "--flows", "1", "--seed", "1")
     assert (status, sum(row["row"] == "flow" for row in rows)) == (0, 1), said

@@ -200,6 +200,7 @@ def test_hostile_pickles_in_place_of_all_data_are_named_and_never_run(ran: Ran, 
     assert not marker.exists()
 
 
+@pytest.mark.campaign
 def test_hostile_pickles_in_place_of_everything_are_computed_again_and_never_run(ran: Ran, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     before = {p.relative_to(ran.root): p.read_bytes() for p in ran.root.rglob("manifest.json")}

@@ -95,13 +95,11 @@ def keeps_its_word(row: PlanRow, computed: int) -> bool:
 
 
 def cases() -> list[ParameterSet]:
-    """All updates; those that another one covers in part are left to the full test, or to `make soak`."""
+    """All updates; those that another one covers, or the three at once, are left to `make soak`."""
     quick = (updates.take_renamed, updates.label_fixed, updates.split_moved)
-    as_poses = (updates.calibration_replaced, updates.timesync_replaced)  # the path of a trajectory that is replaced
-    marks = {update: (pytest.mark.slow, pytest.mark.campaign) for update in as_poses} | dict.fromkeys(quick, ())
-    return [
-        pytest.param(case, id=case.update.__name__, marks=marks.get(case.update, pytest.mark.slow)) for case in CASES
-    ]
+    marks = {updates.take_added: (pytest.mark.slow,)} | dict.fromkeys(quick, ())
+    campaign = (pytest.mark.slow, pytest.mark.campaign)
+    return [pytest.param(case, id=case.update.__name__, marks=marks.get(case.update, campaign)) for case in CASES]
 
 
 @pytest.mark.parametrize("case", cases())
@@ -152,6 +150,7 @@ def test_three_updates_at_once_compute_what_each_touches_and_their_reversal_comp
 
 
 @pytest.mark.slow
+@pytest.mark.campaign
 def test_a_video_that_comes_later_computes_its_take_and_ends_with_the_bytes_of_a_run_that_had_it(
     base: Base, tmp_path: Path, delivered: dict[str, list[str]]
 ) -> None:
