@@ -1,0 +1,63 @@
+"""Settings of the planners of other papers: sizes, losses and training, each with its original's value.
+
+Sources: "SCHEMA" is github.com/WenliangGuo/SCHEMA at 15e64be, "ViterbiPlanNet" github.com/Gigi-G/ViterbiPlanNet at
+47a698b. Where a value differs between the original's data sets, it is that of CrossTask.
+"""
+
+from pydantic import Field
+
+from schemas.base import Record
+
+
+class PlannerTraining(Record):
+    """AdamW without warm-up and without a clip, its learning rate lowered in steps."""
+
+    lr: float = Field(gt=0)
+    """Learning rate of the first epoch."""
+    batch: int = Field(256, ge=1)
+    """Windows per optimiser step."""
+    epochs: int = Field(ge=1)
+    """Epochs of the original; its optimiser steps are the most that a search may take."""
+    step_epochs: int | None = Field(40, ge=1)
+    """The learning rate is multiplied by `gamma` after every so many epochs; None: it has a rule of its own."""
+    gamma: float = Field(0.65, gt=0, le=1)
+    """Factor of each step of the learning rate."""
+    weight_decay: float = Field(0.01, ge=0)
+    """On every parameter. Default: that of torch's AdamW, which SCHEMA and ViterbiPlanNet leave as it is."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW. Default: torch's."""
+
+
+class EndpointPlannerConfig(Record):
+    """What SCHEMA and ViterbiPlanNet share: the state encoder with its contrast, the task head, a post-norm layer."""
+
+
+class PdppConfig(Record):
+    """PDPP: a diffusion over the actions of a plan. Source: PDPP, github.com/MCG-NJU/PDPP at e9fd98a, utils/args.py,
+    main_distributed.py and inference.py."""
+
+    width: int = Field(256, ge=32, multiple_of=32)
+    """Channels of the first level, and of the time's embedding. Source: PDPP, main_distributed.py."""
+    multiples: tuple[int, ...] = Field((1, 2, 4), min_length=1)
+    """Channels of each level over `width`. Source: PDPP, main_distributed.py."""
+    times: int = Field(200, ge=1)
+    """Times of the diffusion; 50 on NIV. Source: PDPP."""
+    sampling_steps: int | None = Field(10, ge=1)
+    """Steps of DDIM; None: DDPM at all times. Source: PDPP, inference.py (its checkpoints are chosen with DDPM)."""
+    end_weight: float = Field(10.0, ge=0)
+    """Weight of the first and last action in the loss; that of the others is 1. Source: PDPP, model/helpers.py."""
+    summed_windows: int = Field(32, ge=1)
+    """The loss is a sum over so many windows, whatever the batch. Source: PDPP, 256 windows on 8 GPUs."""
+    average_decay: float = Field(0.995, ge=0, lt=1)
+    """Share of the old weights in a step of the moving average. Source: PDPP."""
+    average_every: int = Field(10, ge=1)
+    """Optimiser steps between two steps of the moving average. Source: PDPP."""
+    average_start: int = Field(400, ge=0)
+    """Before this optimiser step the moving average copies. Source: PDPP."""
+    epoch_steps: int = Field(200, ge=1)
+    """Optimiser steps that the original calls an epoch; 50 on NIV. Source: PDPP."""
+    task_lr: float = Field(1e-4, gt=0)
+    """Learning rate of the task classifier. Source: PDPP, train_mlp.py."""
+    train: PlannerTraining = PlannerTraining(lr=5e-4, epochs=120, step_epochs=None, weight_decay=0.0)
+    """Linear warm-up over a sixth of all steps, then halved every quarter of them. COIN 1e-5 and 800 epochs, NIV 3e-4
+    and 130, CrossTask with the base features 8e-4 and 60. Source: PDPP, README."""
