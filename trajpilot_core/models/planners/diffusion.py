@@ -121,7 +121,7 @@ def project(x_BHC: Tensor, condition: PlanCondition, shape: PlanShape) -> Tensor
     """
     horizon = x_BHC.shape[1]
     tasks_BHK = F.one_hot(condition.tasks, shape.tasks).to(x_BHC.dtype)[:, None].expand(-1, horizon, -1)
-    start_B1D, goal_B1D = condition.ends.to(x_BHC.dtype).split(1, dim=1)
+    start_B1D, goal_B1D = condition.ends.to(x_BHC.dtype).chunk(2, dim=1)
     unseen_BMD = x_BHC.new_zeros(len(x_BHC), horizon - 2, shape.features)
     seen_BHD = torch.cat([start_B1D, unseen_BMD, goal_B1D], dim=1)
     return torch.cat([tasks_BHK, x_BHC[..., shape.of_actions], seen_BHD], dim=-1)

@@ -114,7 +114,8 @@ class TemporalUnet(nn.Module):
     def forward(self, x_BHC: Tensor, t_B: Tensor) -> Tensor:
         """Return (B, H, C): the clean plans of noisy ones at times `t_B` (long). This form defines `predict`."""
         terms = self.fixed_terms(x_BHC)
-        return self.readout(self.body(terms.first, terms.skip, self.shifts(t_B))).transpose(1, 2)
+        clean_BCH: Tensor = self.readout(self.body(terms.first, terms.skip, self.shifts(t_B)))
+        return clean_BCH.transpose(1, 2)
 
     def fixed_terms(self, x_BHC: Tensor) -> FixedTerms:
         """Return what the first block makes of plans; of those without actions, what `predict` needs.
@@ -138,9 +139,9 @@ class TemporalUnet(nn.Module):
         """
         x_BAH, own, entry = actions_BHA.transpose(1, 2), self.shape.of_actions, self.entry.first
         first_BWH = fixed.first + F.conv1d(x_BAH, entry.first.weight[:, own], padding=1)
-        skip_BWH = fixed.skip + F.conv1d(x_BAH, entry.skip.weight[:, own])
-        x_BWH = self.body(first_BWH, skip_BWH, shifts)
-        return F.conv1d(x_BWH, self.readout.weight[own], self.readout.bias[own]).transpose(1, 2)  # type: ignore[index]
+        skip_BWH = fixed.skip + F.conv1d(x_BAH, entry.skip.get_parameter("weight")[:, own])
+        weight_AW1, bias_A = (parameter[own] for parameter in self.readout.parameters())
+        return F.conv1d(self.body(first_BWH, skip_BWH, shifts), weight_AW1, bias_A).transpose(1, 2)
 
     def body(self, first_BWH: Tensor, skip_BWH: Tensor, shifts: Sequence[Tensor]) -> Tensor:
         """Return (B, W, H): everything between the first block's convolutions and the readout."""

@@ -11,14 +11,16 @@ from torch.testing import assert_close
 from benchmarks.planners import pdpp_cases as cases
 from schemas.planners import PdppConfig
 from trajpilot_core.models.planners.diffusion import project, window_noise
-from trajpilot_core.models.planners.moving_average import MovingAverage
 from trajpilot_core.models.planners.pdpp import Pdpp, learning_rate_multiplier
 from trajpilot_core.models.planners.task_classifier import TaskClassifier
 from trajpilot_core.models.planners.temporal_unet import PlanShape, TemporalUnet
 
-SHAPE, HORIZON, WINDOWS = PlanShape(tasks=3, actions=12, features=16), 4, 64
-SMALL = PdppConfig(width=32, times=50, average_decay=0.9, average_every=2, average_start=100)
-STEPS, LEARNING_RATE = 200, 3e-3
+SHAPE, HORIZON, WINDOWS = PlanShape(tasks=3, actions=12, features=256), 4, 64
+SMALL = PdppConfig(
+    width=32, multiples=(1, 2), times=50, end_weight=1.0, average_decay=0.9, average_every=2, average_start=50
+)
+"""Small enough to learn in seconds; equal weights, so that the actions between are learned as soon as the ends."""
+STEPS, LEARNING_RATE = 200, 1e-2
 
 
 class Windows(NamedTuple):
@@ -45,7 +47,7 @@ class Fit:
     def __init__(self, cfg: PdppConfig, total_steps: int) -> None:
         self.planner, self.total_steps = Pdpp(cfg, SHAPE), total_steps
         learned = [parameter for parameter in self.planner.parameters() if parameter.requires_grad]
-        self.optimizer = torch.optim.AdamW(learned, lr=LEARNING_RATE, weight_decay=0.0)
+        self.optimizer = torch.optim.AdamW(learned, lr=LEARNING_RATE, weight_decay=0.0, fused=True)
 
     def go(self, data: Windows, first: int, last: int) -> None:
         """Do the steps from `first` to `last`, without it."""
@@ -79,11 +81,11 @@ def test_64_windows_are_memorised(trained: Pdpp, n_steps: int | None) -> None:
     assert share_right(trained, n_steps) > 0.95
 
 
-def test_weights_that_were_never_averaged_are_found(trained: Pdpp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_were_never_averaged_are_found(trained: Pdpp) -> None:
     torch.manual_seed(0)
-    untrained = TemporalUnet(SHAPE, SMALL.width, SMALL.multiples)
-    monkeypatch.setattr(trained, "average", MovingAverage(untrained, 0.9, 1, 0))
-    assert share_right(trained, SMALL.sampling_steps) < 0.5
+    stale = Pdpp(SMALL, SHAPE)
+    stale.unet.load_state_dict(trained.unet.state_dict())
+    assert share_right(stale, SMALL.sampling_steps) < 0.5
 
 
 @pytest.mark.parametrize("horizon", range(3, 9))
@@ -109,8 +111,9 @@ def test_a_new_network_answers_with_its_last_bias() -> None:
     assert_close(out, unet.readout.bias.expand_as(out))
 
 
-@pytest.mark.parametrize("n_steps", [10, None])
-@pytest.mark.parametrize("sizes", [[64], [1] * 8 + [56], [63, 1], [5, 40, 19]])
+@pytest.mark.parametrize(
+    ("sizes", "n_steps"), [([64], 10), ([1] * 8 + [56], 10), ([63, 1], 10), ([5, 40, 19], 10), ([40, 24], None)]
+)
 def test_a_plan_does_not_depend_on_the_batch_of_its_window(
     trained: Pdpp, sizes: list[int], n_steps: int | None
 ) -> None:
@@ -119,7 +122,7 @@ def test_a_plan_does_not_depend_on_the_batch_of_its_window(
     whole = trained.plan(data.features, data.tasks, HORIZON, n_steps, 7, numbers)
     parts = zip(*(part.split(sizes) for part in (data.features, data.tasks, numbers)), strict=True)
     cut = [trained.plan(ends, tasks, HORIZON, n_steps, 7, own) for ends, tasks, own in parts]
-    assert_close(torch.cat(cut), whole, rtol=1e-6, atol=1e-6)
+    assert_close(torch.cat(cut), whole, rtol=0.0, atol=1e-6)
 
 
 def test_noise_is_that_of_the_window_and_the_seed() -> None:
@@ -139,7 +142,7 @@ def test_noise_is_standard_normal() -> None:
 
 def resumed(*, loses_count: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Final weights of a training in one go, and of one that was stopped after 5 of 9 steps and started again."""
-    cfg, data = SMALL.replace(average_every=2, average_start=3), windows(8)
+    cfg, data = SMALL.replace(average_start=3), windows(8)
     torch.manual_seed(1)
     whole = Fit(cfg, 9)
     whole.go(data, 0, 5)
@@ -188,7 +191,7 @@ def test_the_task_is_learned() -> None:
     torch.manual_seed(0)
     classifier = TaskClassifier(SHAPE.features, SHAPE.tasks)
     optimizer = torch.optim.AdamW(classifier.parameters(), lr=3e-3, weight_decay=0.0)
-    for _ in range(150):
+    for _ in range(30):
         optimizer.zero_grad()
         F.cross_entropy(classifier(data.features), data.tasks).backward()
         optimizer.step()

@@ -24,12 +24,18 @@ from trajpilot_core.models.planners.diffusion import (
     sample,
 )
 from trajpilot_core.models.planners.moving_average import MovingAverage
-from trajpilot_core.models.planners.pdpp import learning_rate_multiplier
+from trajpilot_core.models.planners.pdpp import Pdpp, learning_rate_multiplier
 from trajpilot_core.models.planners.temporal_unet import PlanShape, TemporalUnet
 
 THEIRS = json.loads((DATA / "planners" / "pdpp.json").read_text())
 GOLDEN = OUTSIDE / "data" / "golden_metrics.json"
 Projection = Callable[[Tensor, PlanCondition, PlanShape], Tensor]
+
+
+@pytest.fixture(scope="module")
+def planner() -> Pdpp:
+    """The small planner with weights of the formula."""
+    return cases.pdpp()
 
 
 @pytest.fixture
@@ -67,8 +73,8 @@ def test_the_schedule_is_that_of_the_original(n_times: int) -> None:
 
 
 @pytest.mark.parametrize("horizon", cases.HORIZONS)
-def test_the_network_answers_as_the_original(horizon: int) -> None:
-    out = cases.pdpp().unet(cases.rows(horizon), torch.tensor(cases.TIMES))
+def test_the_network_answers_as_the_original(planner: Pdpp, horizon: int) -> None:
+    out = planner.unet(cases.rows(horizon), torch.tensor(cases.TIMES))
     agrees(out, THEIRS[f"h{horizon}"]["network"])
 
 
@@ -95,17 +101,18 @@ def test_plans_are_projected_as_in_the_original(horizon: int) -> None:
     check_projection(project, horizon)
 
 
-def test_features_in_the_rows_between_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_in_the_rows_between_are_found(planner: Pdpp, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AssertionError):
         check_projection(with_seen_mids, 5)
     monkeypatch.setattr(diffusion, "project", with_seen_mids)
     with pytest.raises(AssertionError):
-        check_sampling(cases.pdpp().unet, 5, "ddim", 10)
+        check_sampling(planner.unet, 5, "ddim", 10)
 
 
 @pytest.mark.parametrize("horizon", cases.HORIZONS)
-def test_loss_and_gradient_are_those_of_the_original(horizon: int) -> None:
-    planner, theirs = cases.pdpp(), THEIRS[f"h{horizon}"]
+def test_loss_and_gradient_are_those_of_the_original(planner: Pdpp, horizon: int) -> None:
+    theirs = THEIRS[f"h{horizon}"]
+    planner.zero_grad()
     clean_BHA = nn.functional.one_hot(cases.labels(horizon), cases.SHAPE.actions).float()
     loss = planner.loss_at(clean_BHA, cases.condition(), torch.tensor(cases.TIMES), cases.action_draws(horizon)())
     loss.backward()
@@ -117,8 +124,8 @@ def test_loss_and_gradient_are_those_of_the_original(horizon: int) -> None:
 
 @pytest.mark.parametrize("t", cases.STEPS_COMPARED)
 @pytest.mark.parametrize("horizon", cases.HORIZONS)
-def test_a_step_of_ddpm_is_that_of_the_original(horizon: int, t: int) -> None:
-    planner, theirs = cases.pdpp(), THEIRS[f"h{horizon}"]
+def test_a_step_of_ddpm_is_that_of_the_original(planner: Pdpp, horizon: int, t: int) -> None:
+    theirs = THEIRS[f"h{horizon}"]
     projected = torch.tensor(theirs["projected"])
     noisy_BHA = projected[..., cases.SHAPE.of_actions]
     clean_BHA = planner.unet(projected, torch.full((2,), t))[..., cases.SHAPE.of_actions]
@@ -134,23 +141,22 @@ def check_sampling(unet: TemporalUnet, horizon: int, name: str, n_steps: int | N
 
 @pytest.mark.parametrize("name", cases.STEPS_OF_SAMPLING)
 @pytest.mark.parametrize("horizon", cases.HORIZONS)
-def test_plans_are_sampled_as_by_the_original(horizon: int, name: str) -> None:
-    check_sampling(cases.pdpp().unet, horizon, name, cases.STEPS_OF_SAMPLING[name])
+def test_plans_are_sampled_as_by_the_original(planner: Pdpp, horizon: int, name: str) -> None:
+    check_sampling(planner.unet, horizon, name, cases.STEPS_OF_SAMPLING[name])
 
 
 @pytest.mark.parametrize("n_steps", [1, 9, 50])
-def test_another_number_of_steps_is_found(n_steps: int) -> None:
+def test_another_number_of_steps_is_found(planner: Pdpp, n_steps: int) -> None:
     with pytest.raises(AssertionError):
-        check_sampling(cases.pdpp().unet, 5, "ddim", n_steps)
+        check_sampling(planner.unet, 5, "ddim", n_steps)
 
 
 @pytest.mark.parametrize("name", cases.STEPS_OF_SAMPLING)
-def test_a_clamp_of_the_estimate_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    unet = cases.pdpp().unet
-    unclamped = unet.predict
-    monkeypatch.setattr(unet, "predict", lambda *args: unclamped(*args).clamp(-1, 1))
+def test_a_clamp_of_the_estimate_is_found(planner: Pdpp, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    unclamped = planner.unet.predict
+    monkeypatch.setattr(planner.unet, "predict", lambda *args: unclamped(*args).clamp(-1, 1))
     with pytest.raises(AssertionError):
-        check_sampling(unet, 5, name, cases.STEPS_OF_SAMPLING[name])
+        check_sampling(planner.unet, 5, name, cases.STEPS_OF_SAMPLING[name])
 
 
 def test_the_task_classifier_answers_as_the_original() -> None:
