@@ -10,6 +10,7 @@ import torch
 from checkout import DATA
 from torch import nn
 
+from benchmarks.planners import __main__ as command
 from benchmarks.planners.fixtures import COMMAND, PARTS, document
 from benchmarks.planners.formula import fill, numbers
 from benchmarks.planners.originals import SCHEMA_RULES, load, module_of, renamed
@@ -91,3 +92,17 @@ def test_what_is_quick_is_called_several_times_and_a_call_is_reported() -> None:
     ratio = compare("x", lambda: time.sleep(LEAST_S / 20), lambda: time.sleep(LEAST_S), wanted=1.0, repeats=1)
     assert LEAST_S / 20 <= ratio.ours_s < LEAST_S / 4
     assert ratio.theirs_s >= LEAST_S
+
+
+@pytest.mark.parametrize(("theirs_s", "status"), [(4.0, 0), (2.0, 1)])
+def test_a_ratio_below_what_is_wanted_fails_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], theirs_s: float, status: int
+) -> None:
+    monkeypatch.setattr(command, "PARTS", {"x": lambda _: [Ratio("a part", 1.0, theirs_s, 3.0)]})
+    monkeypatch.setattr(sys, "argv", ["planners", "--original", "."])
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    assert command.main() == status
+    assert (
+        f"a part: ours 1.0000 s, the original {theirs_s:.4f} s, {theirs_s:.1f} times (wanted 3)"
+        in capsys.readouterr().out
+    )

@@ -1,9 +1,11 @@
 """The small planners and inputs that the fixtures and the tests share; every number comes from the formula."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.planners.formula import fill, numbers
 from schemas.planners import SchemaConfig, ViterbiPlanNetConfig
@@ -70,3 +72,30 @@ def soft_viterbi_case() -> tuple[Tensor, Tensor, Tensor]:
     """Return log emissions (B, H, A), transitions (A, A) and the direction (B, H, A) of the gradient."""
     emission, direction = numbers(WINDOWS, 5, SHAPE.actions, scale=4.0), numbers(WINDOWS, 5, SHAPE.actions, phase=1.0)
     return emission, batch(5).transition, direction
+
+
+@contextmanager
+def marked_dropout() -> Iterator[None]:
+    """Let every `nn.Dropout` in training mode return x (1 + p sin x) while this lasts.
+
+    So outputs show where each dropout stands and its probability, without a random generator.
+    """
+
+    def marked(layer: nn.Dropout, x: Tensor) -> Tensor:
+        return x * (1 + layer.p * x.sin()) if layer.training else x
+
+    dropout: Any = nn.Dropout
+    before = dropout.forward
+    dropout.forward = marked
+    try:
+        yield
+    finally:
+        dropout.forward = before
+
+
+def without_attention_dropout(planner: nn.Module) -> nn.Module:
+    """Switch off the dropout that torch's own attention draws by itself, which `marked_dropout` cannot reach."""
+    for part in planner.modules():
+        if isinstance(part, nn.MultiheadAttention):
+            part.dropout = 0.0
+    return planner

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -123,7 +124,7 @@ def settings(cfg: EndpointPlannerConfig, tasks: int) -> SimpleNamespace:
     )
 
 
-def schema_original(original: Path, cfg: SchemaConfig, shape: PlannerShape, horizon: int, ours: nn.Module) -> nn.Module:
+def schema_original(original: Path, cfg: SchemaConfig, shape: PlannerShape, horizon: int, ours: nn.Module) -> Any:
     """Return SCHEMA's own network with the weights of `ours`."""
     network = module_of(original, "SCHEMA", "procedure_model").ProcedureModel(
         shape.feature_width,
@@ -139,7 +140,7 @@ def schema_original(original: Path, cfg: SchemaConfig, shape: PlannerShape, hori
 
 def viterbi_plan_net_original(
     original: Path, cfg: ViterbiPlanNetConfig, shape: PlannerShape, horizon: int, ours: nn.Module
-) -> nn.Module:
+) -> Any:
     """Return ViterbiPlanNet's own network with the weights of `ours`."""
     network = module_of(original, "ViterbiPlanNet", "procedure_model").ProcedureModel(
         shape.feature_width, shape.text_width, cfg.width, horizon, shape.actions, settings(cfg, shape.tasks)

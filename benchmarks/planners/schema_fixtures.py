@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.planners.cases import SCHEMA_CASES, SHAPE, batch, query, schema
+from benchmarks.planners.cases import SCHEMA_CASES, SHAPE, Batch, batch, marked_dropout, query, schema
 from benchmarks.planners.originals import schema_original
 
 
@@ -23,9 +23,8 @@ def answers(original: Path, has_task_input: bool, horizon: int) -> Mapping[str, 
     decoded = theirs.state_decoder(states, sentences, task_logits)
     memory = sentences.flatten(0, 1)[:, None].expand(-1, len(states), -1)
     tokens = query(horizon, ours.cfg.width).transpose(0, 1)
-    features = given.features.clone().requires_grad_()
-    outputs, _, losses = theirs(features, given.descriptions, given.labels, given.tasks)
-    total = losses["action"] + losses["state_encode"] + losses["task"] + 0.1 * losses["state_decode"]  # as its main.py
+    with torch.no_grad():
+        outputs = theirs.forward_once(given.features, given.descriptions, given.tasks)
     return {
         "states": states,
         "sentences": sentences,
@@ -34,12 +33,19 @@ def answers(original: Path, has_task_input: bool, horizon: int) -> Mapping[str, 
         "layer": theirs.state_decoder.decoder.layers[0](tokens, memory, memory).transpose(0, 1),
         "decoded_states": decoded,
         "action_logits": outputs["action"].reshape(len(states), horizon, -1),
-        "losses": {
-            "action": losses["action"],
-            "state": losses["state_encode"],
-            "middle": losses["state_decode"],
-            "task": losses["task"],
-        },
+        "evaluation": loss(theirs, given),
+        "training": loss(theirs.train(), given),
+    }
+
+
+def loss(theirs: Any, given: Batch) -> Mapping[str, Any]:
+    features = given.features.clone().requires_grad_()
+    with marked_dropout():
+        losses = theirs(features, given.descriptions, given.labels, given.tasks)[2]
+    total = losses["action"] + losses["state_encode"] + losses["task"] + 0.1 * losses["state_decode"]  # as its main.py
+    names = {"action": "action", "state": "state_encode", "middle": "state_decode", "task": "task"}
+    return {
+        "terms": {ours: losses[name] for ours, name in names.items()},
         "total": total,
         "gradient": torch.autograd.grad(total, features)[0],
     }

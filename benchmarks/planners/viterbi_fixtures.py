@@ -6,7 +6,16 @@ from typing import Any
 
 import torch
 
-from benchmarks.planners.cases import SHAPE, VITERBI_HORIZONS, batch, soft_viterbi_case, viterbi_plan_net
+from benchmarks.planners.cases import (
+    SHAPE,
+    VITERBI_HORIZONS,
+    Batch,
+    batch,
+    marked_dropout,
+    soft_viterbi_case,
+    viterbi_plan_net,
+    without_attention_dropout,
+)
 from benchmarks.planners.originals import module_of, viterbi_plan_net_original
 
 
@@ -26,13 +35,23 @@ def layer(original: Path) -> Mapping[str, Any]:
 def network(original: Path, horizon: int) -> Mapping[str, Any]:
     ours, given = viterbi_plan_net(horizon), batch(horizon)
     theirs = viterbi_plan_net_original(original, ours.cfg, SHAPE, horizon, ours)
+    with torch.no_grad():
+        outputs = theirs.forward_once(given.features, given.descriptions, given.transition)
+    return {
+        "path": outputs["action"].reshape(len(given.features), horizon, -1),
+        "second_path": outputs["viterbi_logits"],
+        "evaluation": loss(theirs, given),
+        "training": loss(without_attention_dropout(theirs.train()), given),
+    }
+
+
+def loss(theirs: Any, given: Batch) -> Mapping[str, Any]:
     features = given.features.clone().requires_grad_()
-    outputs, _, losses = theirs(features, given.descriptions, given.labels, given.transition, given.tasks)
+    with marked_dropout():
+        losses = theirs(features, given.descriptions, given.labels, given.transition, given.tasks)[2]
     total = losses["action"] + losses["state_encode"] + losses["task"]  # as its main.py
     return {
-        "path": outputs["action"].reshape(len(features), horizon, -1),
-        "second_path": outputs["viterbi_logits"],
-        "losses": {"action": losses["action"], "state": losses["state_encode"], "task": losses["task"]},
+        "terms": {"action": losses["action"], "state": losses["state_encode"], "task": losses["task"]},
         "total": total,
         "gradient": torch.autograd.grad(total, features)[0],
     }

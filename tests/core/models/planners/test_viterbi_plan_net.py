@@ -4,35 +4,41 @@ import itertools
 
 import pytest
 import torch
-from planners_fixture import SMALL, check_close, golden, parameters, random_windows, recorded, share_memorised
+from planners_fixture import (
+    SMALL,
+    check_close,
+    check_loss,
+    golden,
+    parameters,
+    random_windows,
+    recorded,
+    share_memorised,
+)
 from torch import Tensor
 from torch.testing import assert_close
 
-from benchmarks.planners.cases import VITERBI_HORIZONS, batch, viterbi_plan_net
+from benchmarks.planners.cases import VITERBI_HORIZONS, batch, viterbi_plan_net, without_attention_dropout
 from schemas.planners import ViterbiPlanNetConfig
 from trajpilot_core.models.planners import viterbi_plan_net as module
 from trajpilot_core.models.planners.planner import PlannerShape
 from trajpilot_core.models.planners.viterbi_plan_net import ViterbiPlanNet
 
 
-def check_original(horizon: int) -> None:
-    """Compare the soft path, the second pass, the loss and its gradient with what the original answered."""
-    planner, given, want = viterbi_plan_net(horizon), batch(horizon), recorded("viterbi_plan_net.json")
-    want = want[f"network_h{horizon}"]
-    features = given.features.clone().requires_grad_()
+def check_original(planner: ViterbiPlanNet) -> None:
+    """Compare the soft path, the second pass, the losses and their gradients with what the original answered."""
+    given, want = batch(planner.horizon), recorded("viterbi_plan_net.json")[f"network_h{planner.horizon}"]
+    features = given.features
     check_close(planner.plan(features, given.descriptions, given.transition).exp(), want["path"])
     readout = planner.soft_readout(features, given.descriptions, given.transition)
     assert torch.equal(readout, torch.tensor(want["second_path"]).argmax(dim=-1))
-    loss = planner.loss(features, *given[1:])
-    check_close(torch.stack([loss.terms[term] for term in want["losses"]]), list(want["losses"].values()))
-    check_close(loss.total, want["total"])
-    check_close(torch.autograd.grad(loss.total, features)[0], want["gradient"])
+    check_loss(planner, given, want["evaluation"])
+    check_loss(without_attention_dropout(planner.train()), given, want["training"])
 
 
 @pytest.mark.parametrize("horizon", VITERBI_HORIZONS)
 def test_path_second_pass_loss_and_gradient_are_the_original_s(horizon: int) -> None:
     """Numbers of the original: `python -m benchmarks.planners.fixtures --original FOLDER` renews them."""
-    check_original(horizon)
+    check_original(viterbi_plan_net(horizon))
 
 
 def softmax_of_emissions(log_emission_BHA: Tensor, transition_AA: Tensor) -> Tensor:
@@ -42,7 +48,18 @@ def softmax_of_emissions(log_emission_BHA: Tensor, transition_AA: Tensor) -> Ten
 def test_a_softmax_over_emissions_in_place_of_the_viterbi_layer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "soft_viterbi", softmax_of_emissions)
     with pytest.raises(AssertionError, match="not close"):
-        check_original(VITERBI_HORIZONS[0])
+        check_original(viterbi_plan_net(VITERBI_HORIZONS[0]))
+
+
+def test_attention_weights_are_dropped_as_in_the_original() -> None:
+    assert viterbi_plan_net(3).ends.layers[0].self_attn.dropout == ViterbiPlanNetConfig().dropout == 0.2
+
+
+def test_a_missing_dropout_is_seen() -> None:
+    planner = viterbi_plan_net(VITERBI_HORIZONS[0])
+    planner.emission[3] = torch.nn.Identity()
+    with pytest.raises(AssertionError, match="not close"):
+        check_original(planner)
 
 
 def best_sequences(log_emission_BHA: Tensor, transition_AA: Tensor) -> Tensor:
