@@ -93,7 +93,7 @@ class DescriptionDecoder(nn.Module):
 
 
 def sine_positions(length: int, width: int) -> Tensor:
-    """Return (T, W) for T `length`, W `width`, even: sines in even, cosines in odd columns, periods to 10,000 x 2 pi."""
+    """Return (T, W) for T = length, W = width: sines in even, cosines in odd columns, periods to 10,000 x 2 pi."""
     place_T1 = torch.arange(length, dtype=torch.float32)[:, None]
     rate_P = (torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(LONGEST_PERIOD) / width)).exp()
     angle_TP = place_T1 * rate_P
