@@ -30,7 +30,7 @@ from trajpilot_core.report.committed import committed_under
 from trajpilot_core.simworld.feature_space import describe_world
 from trajpilot_core.stages import FEATURE_SPACE_STAGES, STAGES
 from trajpilot_core.studies.claims.worlds.plan import in_one_chain
-from trajpilot_core.studies.recipe_search import search, trials_table
+from trajpilot_core.studies.recipe_search import CORNERS, search, trials_table
 
 DEVELOPMENT = "**Simulated**: the development world, by latents. It tests planners, not the pipeline."
 
@@ -60,6 +60,7 @@ def run(options: argparse.Namespace) -> None:
     if data is None:
         data, stages = f"{options.root}/world", FEATURE_SPACE_STAGES
         describe_world(development_world(DEVELOPMENT_SEED, options.takes), Path(data))
+    base = base.replace(attention=base.attention.replace(variants=CORNERS))
     if options.row != "scorer":
         base = base.replace(alignment=in_one_chain(base.alignment))
     where = RunOptions(

@@ -1,7 +1,8 @@
 """Settings of the planners of other papers: sizes, losses and training, each with its original's value.
 
 Sources: "SCHEMA" is github.com/WenliangGuo/SCHEMA at 15e64be, "ViterbiPlanNet" github.com/Gigi-G/ViterbiPlanNet at
-47a698b. Where a value differs between the original's data sets, it is that of CrossTask.
+47a698b, "PDPP" github.com/MCG-NJU/PDPP at e9fd98a. Where a value differs between the original's data sets, it is that of
+CrossTask.
 """
 
 from pydantic import Field
@@ -31,10 +32,59 @@ class PlannerTraining(Record):
 class EndpointPlannerConfig(Record):
     """What SCHEMA and ViterbiPlanNet share: the state encoder with its contrast, the task head, a post-norm layer."""
 
+    width: int = Field(128, ge=2, multiple_of=2)
+    """Width of states, sentences and tokens."""
+    heads: int = Field(ge=1)
+    """Heads of every attention."""
+    layers: int = Field(ge=1)
+    """Transformer layers."""
+    mlp_ratio: int = Field(2, ge=1)
+    """Width of hidden layers over `width`."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Everywhere but in the state encoder."""
+    input_dropout: float = Field(0.4, ge=0, lt=1)
+    """State encoder: on features and on descriptions."""
+    temperature: float = Field(0.07, gt=0)
+    """Initial value of the contrast of states and descriptions; it is learned, without a clamp."""
+    state_weight: float = Field(1.0, ge=0)
+    """Weight of the contrast's loss; that of the actions is 1."""
+    task_weight: float = Field(1.0, ge=0)
+    """Weight of the task's loss."""
+
+
+class SchemaConfig(EndpointPlannerConfig):
+    """SCHEMA: states between the actions are decoded first, then the actions. Source: SCHEMA, tools/parser.py,
+    main.py, and the settings that stand in checkpoints/*/T3_log_eval.txt."""
+
+    heads: int = Field(32, ge=1)
+    """Source: SCHEMA."""
+    layers: int = Field(2, ge=1)
+    """Of each of the two decoders. Source: SCHEMA."""
+    has_task_input: bool = True
+    """The state decoder reads the task head's output; off on NIV. Source: SCHEMA."""
+    middle_weight: float = Field(0.1, ge=0)
+    """Weight of the regression of the states in between to their descriptions. Source: SCHEMA, main.py."""
+    train: PlannerTraining = PlannerTraining(lr=4e-3, epochs=500)
+    """COIN 5e-3, NIV 3e-3. Source: SCHEMA's published scripts."""
+
+
+class ViterbiPlanNetConfig(EndpointPlannerConfig):
+    """ViterbiPlanNet: emissions of all steps at once, through a differentiable Viterbi layer. Source: ViterbiPlanNet,
+    models/modules.py and README."""
+
+    heads: int = Field(1, ge=1)
+    """Source: ViterbiPlanNet."""
+    layers: int = Field(1, ge=1)
+    """Source: ViterbiPlanNet."""
+    floor: float = Field(1e-10, gt=0)
+    """Smallest transition, before rows are normalised, and smallest emission of a second pass. Source:
+    ViterbiPlanNet."""
+    train: PlannerTraining = PlannerTraining(lr=9e-4, epochs=500)
+    """Source: ViterbiPlanNet, README."""
+
 
 class PdppConfig(Record):
-    """PDPP: a diffusion over the actions of a plan. Source: PDPP, github.com/MCG-NJU/PDPP at e9fd98a, utils/args.py,
-    main_distributed.py and inference.py."""
+    """PDPP: a diffusion over the actions of a plan. Source: PDPP, utils/args.py, main_distributed.py, inference.py."""
 
     width: int = Field(256, ge=32, multiple_of=32)
     """Channels of the first level, and of the time's embedding. Source: PDPP, main_distributed.py."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.planners import pdpp_sampling
+from benchmarks.planners import pdpp_sampling, schema_forward, soft_viterbi
 
-PARTS = {"pdpp": pdpp_sampling.measure}
+PARTS = {"soft_viterbi": soft_viterbi.measure, "schema": schema_forward.measure, "pdpp": pdpp_sampling.measure}
 
 
 def main() -> int:

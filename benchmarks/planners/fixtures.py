@@ -13,12 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.planners import pdpp_fixtures
+from benchmarks.planners import pdpp_fixtures, schema_fixtures, viterbi_fixtures
+from benchmarks.planners.originals import SCHEMA_ORIGIN, VITERBI_PLAN_NET_ORIGIN
 from benchmarks.planners.pdpp_original import PDPP_ORIGIN
 
 FOLDER = Path(__file__).parents[2] / "tests" / "data" / "planners"
 COMMAND = "python -m benchmarks.planners.fixtures --original FOLDER"
 PARTS: dict[str, tuple[str, Callable[[Path], Mapping[str, Any]]]] = {
+    "schema.json": (SCHEMA_ORIGIN, schema_fixtures.fixtures),
+    "viterbi_plan_net.json": (VITERBI_PLAN_NET_ORIGIN, viterbi_fixtures.fixtures),
     "pdpp.json": (PDPP_ORIGIN, pdpp_fixtures.fixtures),
 }
 """File -> its origin, and what computes its content."""

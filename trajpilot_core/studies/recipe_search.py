@@ -19,9 +19,9 @@ from schemas.observation import MOTIONS
 from schemas.results import CurvePoint
 from schemas.search import SearchConfig, SearchedRow, SearchSpace, TrialRow
 from schemas.training import (
-    ATTENTION_VARIANTS,
     AlignmentConfig,
     AttentionConfig,
+    AttentionVariant,
     CausalConfig,
     PredictorConfig,
     ScorerConfig,
@@ -39,11 +39,14 @@ from trajpilot_core.store.reading import StageInputs
 
 IN_TRAIN = ("lr", "batch", "weight_decay", "warmup")
 """Fields of the space that are settings of the loop."""
+CORNERS: tuple[AttentionVariant, ...] = ("both", "no_motion")
+"""Variants of retrieval attention that a search trains: opposite corners of the 2 x 2, so that neither motion is
+favoured."""
 SCORED: Mapping[SearchedRow, tuple[str, tuple[str, ...]]] = {
     "alignment": ("R@5", ("e_tau",)),
     "predictor": ("M@1", ("traj", "no_traj", "endpoint_traj")),
     "scorer": ("selection", ("scorer",)),
-    "attention": ("M@1", tuple(attention_row(variant) for variant in ATTENTION_VARIANTS)),
+    "attention": ("M@1", tuple(attention_row(variant) for variant in CORNERS)),
 }
 """Stage -> the quantity by which its epochs are chosen, and the models whose mean decides."""
 FLOPS = 6

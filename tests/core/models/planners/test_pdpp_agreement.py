@@ -1,13 +1,12 @@
 """PDPP next to its original: numbers that `python -m benchmarks.planners.fixtures --original FOLDER` renews, and golden
 values. Weights, inputs and noise come from the formula (benchmarks/planners/pdpp_cases.py)."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from checkout import DATA, OUTSIDE
+from planners_fixture import check_close, golden, recorded
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -27,8 +26,7 @@ from trajpilot_core.models.planners.moving_average import MovingAverage
 from trajpilot_core.models.planners.pdpp import Pdpp, learning_rate_multiplier
 from trajpilot_core.models.planners.temporal_unet import PlanShape, TemporalUnet
 
-THEIRS = json.loads((DATA / "planners" / "pdpp.json").read_text())
-GOLDEN = OUTSIDE / "data" / "golden_metrics.json"
+THEIRS = recorded("pdpp.json")
 Projection = Callable[[Tensor, PlanCondition, PlanShape], Tensor]
 
 
@@ -39,16 +37,9 @@ def planner() -> Pdpp:
 
 
 @pytest.fixture
-def golden() -> dict[str, Any]:
+def facts() -> Any:
     """Values that were computed with the original, apart from this project."""
-    if not GOLDEN.exists():
-        pytest.skip(f"no golden values: {GOLDEN} is not there")
-    found: dict[str, Any] = json.loads(GOLDEN.read_text())["pdpp"]
-    return found
-
-
-def agrees(ours: Tensor, theirs: Any) -> None:
-    assert_close(ours, torch.tensor(theirs), rtol=1e-5, atol=1e-5)
+    return golden("pdpp")
 
 
 def parameters(shape: PlanShape) -> int:
@@ -75,18 +66,18 @@ def test_the_schedule_is_that_of_the_original(n_times: int) -> None:
 @pytest.mark.parametrize("horizon", cases.HORIZONS)
 def test_the_network_answers_as_the_original(planner: Pdpp, horizon: int) -> None:
     out = planner.unet(cases.rows(horizon), torch.tensor(cases.TIMES))
-    agrees(out, THEIRS[f"h{horizon}"]["network"])
+    check_close(out, THEIRS[f"h{horizon}"]["network"])
 
 
 @pytest.mark.parametrize("horizon", cases.HORIZONS)
 def test_noise_is_added_as_in_the_original(horizon: int) -> None:
     x_BHC = cases.rows(horizon)
     noised = NoiseSchedule(cases.CONFIG.times).noised(x_BHC, torch.tensor(cases.TIMES), cases.draws()(*x_BHC.shape))
-    agrees(noised, THEIRS[f"h{horizon}"]["noised"])
+    check_close(noised, THEIRS[f"h{horizon}"]["noised"])
 
 
 def check_projection(projection: Projection, horizon: int) -> None:
-    agrees(projection(cases.rows(horizon), cases.condition(), cases.SHAPE), THEIRS[f"h{horizon}"]["projected"])
+    check_close(projection(cases.rows(horizon), cases.condition(), cases.SHAPE), THEIRS[f"h{horizon}"]["projected"])
 
 
 def with_seen_mids(x_BHC: Tensor, condition: PlanCondition, shape: PlanShape) -> Tensor:
@@ -130,13 +121,13 @@ def test_a_step_of_ddpm_is_that_of_the_original(planner: Pdpp, horizon: int, t: 
     noisy_BHA = projected[..., cases.SHAPE.of_actions]
     clean_BHA = planner.unet(projected, torch.full((2,), t))[..., cases.SHAPE.of_actions]
     stepped = planner.schedule.ddpm_step(noisy_BHA, clean_BHA, t, cases.action_draws(horizon))
-    agrees(stepped, torch.tensor(theirs["ddpm_step"][str(t)])[..., cases.SHAPE.of_actions].tolist())
+    check_close(stepped, torch.tensor(theirs["ddpm_step"][str(t)])[..., cases.SHAPE.of_actions].tolist())
 
 
 @torch.no_grad()
 def check_sampling(unet: TemporalUnet, horizon: int, name: str, n_steps: int | None) -> None:
     schedule, noise = NoiseSchedule(cases.CONFIG.times), cases.action_draws(horizon)
-    agrees(sample(unet, schedule, cases.condition(), horizon, n_steps, noise), THEIRS[f"h{horizon}"][name])
+    check_close(sample(unet, schedule, cases.condition(), horizon, n_steps, noise), THEIRS[f"h{horizon}"][name])
 
 
 @pytest.mark.parametrize("name", cases.STEPS_OF_SAMPLING)
@@ -160,7 +151,7 @@ def test_a_clamp_of_the_estimate_is_found(planner: Pdpp, name: str, monkeypatch:
 
 
 def test_the_task_classifier_answers_as_the_original() -> None:
-    agrees(cases.classifier()(cases.condition().ends), THEIRS["classifier"])
+    check_close(cases.classifier()(cases.condition().ends), THEIRS["classifier"])
 
 
 @pytest.mark.parametrize("total", cases.TOTAL_STEPS)
@@ -190,26 +181,26 @@ def test_an_average_that_is_never_updated_is_found(monkeypatch: pytest.MonkeyPat
         check_average()
 
 
-def test_the_golden_schedule_is_met(golden: dict[str, Any]) -> None:
+def test_the_golden_schedule_is_met(facts: dict[str, Any]) -> None:
     for n_times in (200, 50):
-        betas = golden[f"cosine_betas_T{n_times}"]
+        betas = facts[f"cosine_betas_T{n_times}"]
         ours = cosine_betas(n_times)[[int(at) for at in betas]]
         assert_close(ours, torch.tensor(list(betas.values())), rtol=1e-4, atol=1e-8)
-    shares = golden["alphas_cumprod_T200"]
+    shares = facts["alphas_cumprod_T200"]
     ours = NoiseSchedule(200).alpha_bar[[int(at) for at in shares]]
     assert_close(ours, torch.tensor(list(shares.values())), rtol=1e-5, atol=1e-8)
-    assert ddim_times(200, 10) == golden["ddim_timesteps_T200"]
+    assert ddim_times(200, 10) == facts["ddim_timesteps_T200"]
 
 
-def test_the_golden_projection_is_met(golden: dict[str, Any]) -> None:
-    case = {key: torch.tensor(value) for key, value in golden["condition_projection"].items()}
+def test_the_golden_projection_is_met(facts: dict[str, Any]) -> None:
+    case = {key: torch.tensor(value) for key, value in facts["condition_projection"].items()}
     shape = PlanShape(*(int(case[key]) for key in ("class_dim", "action_dim", "obs_dim")))
     condition = PlanCondition(torch.stack([case["cond_first"], case["cond_last"]], 1), case["task_onehot"].argmax(1))
     assert_close(project(case["x"], condition, shape), case["projected"])
 
 
-def test_the_golden_loss_is_met_with_the_channels_that_a_condition_fixes(golden: dict[str, Any]) -> None:
-    case = golden["weighted_mse"]
+def test_the_golden_loss_is_met_with_the_channels_that_a_condition_fixes(facts: dict[str, Any]) -> None:
+    case = facts["weighted_mse"]
     predicted_BHC, target_BHC = torch.tensor(case["pred"]), torch.tensor(case["target"])
     own = PlanShape(2, 3, 2).of_actions
     squares_BHC = (predicted_BHC - target_BHC).square()
@@ -218,19 +209,19 @@ def test_the_golden_loss_is_met_with_the_channels_that_a_condition_fixes(golden:
     assert loss.item() == pytest.approx(case["loss_sum"], rel=1e-6)
 
 
-def test_the_golden_learning_rates_are_met(golden: dict[str, Any]) -> None:
-    for step, multiplier in golden["lr_multiplier_for_24000_steps"].items():
+def test_the_golden_learning_rates_are_met(facts: dict[str, Any]) -> None:
+    for step, multiplier in facts["lr_multiplier_for_24000_steps"].items():
         assert learning_rate_multiplier(int(step), 24_000) == pytest.approx(multiplier, rel=1e-9)
 
 
-def test_the_golden_numbers_of_parameters_are_met(golden: dict[str, Any]) -> None:
-    assert parameters(PlanShape(18, 105, 1536)) == golden["unet_params_crosstask_1659"]
-    assert parameters(PlanShape(16, 375, 1664)) == golden["unet_params_keystep_375_1664_16"]
+def test_the_golden_numbers_of_parameters_are_met(facts: dict[str, Any]) -> None:
+    assert parameters(PlanShape(18, 105, 1536)) == facts["unet_params_crosstask_1659"]
+    assert parameters(PlanShape(16, 375, 1664)) == facts["unet_params_keystep_375_1664_16"]
 
 
-def test_the_golden_lengths_of_plans_are_met(golden: dict[str, Any]) -> None:
+def test_the_golden_lengths_of_plans_are_met(facts: dict[str, Any]) -> None:
     network = TemporalUnet(PlanShape(16, 375, 1664), 32, (1, 2, 4))
-    for horizon, expected in golden["unet_output_shape_by_H"]:
+    for horizon, expected in facts["unet_output_shape_by_H"]:
         x_BHC, t_B = torch.zeros(1, horizon, network.shape.channels), torch.zeros(1, dtype=torch.long)
         if expected == "fails":
             with pytest.raises(ValueError, match="at least 3"):
