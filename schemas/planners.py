@@ -1,8 +1,8 @@
 """Settings of the planners of other papers: sizes, losses and training, each with its original's value.
 
 Sources: "SCHEMA" is github.com/WenliangGuo/SCHEMA at 15e64be, "ViterbiPlanNet" github.com/Gigi-G/ViterbiPlanNet at
-47a698b, "PDPP" github.com/MCG-NJU/PDPP at e9fd98a. Where a value differs between the original's data sets, it is that of
-CrossTask.
+47a698b, "PDPP" github.com/MCG-NJU/PDPP at e9fd98a. Where a value differs between the original's data sets, it is that
+of CrossTask.
 """
 
 from pydantic import Field

@@ -10,9 +10,9 @@ from schemas.planners import PdppConfig
 from trajpilot_core.models.planners.diffusion import PlanCondition
 from trajpilot_core.models.planners.pdpp import Pdpp
 from trajpilot_core.models.planners.task_classifier import TaskClassifier
-from trajpilot_core.models.planners.temporal_unet import PlanShape
+from trajpilot_core.models.planners.temporal_unet import PlanChannels
 
-SHAPE = PlanShape(tasks=3, actions=7, features=12)
+SHAPE = PlanChannels(tasks=3, actions=7, features=12)
 CONFIG = PdppConfig(width=32, times=50)
 HORIZONS = (3, 5)
 STEPS_OF_SAMPLING: Mapping[str, int | None] = {"ddim": 10, "ddpm": None}
@@ -22,7 +22,7 @@ STEPS_COMPARED = (0, 37)
 """Times of the single steps of DDPM that are compared."""
 SCHEDULES = {200: (0, 1, 50, 100, 198, 199), 50: (0, 1, 25, 48, 49)}
 """T -> the times that are compared."""
-PUBLISHED_SHAPES = {"crosstask": PlanShape(18, 105, 1536), "keystep": PlanShape(16, 375, 1664)}
+PUBLISHED_SHAPES = {"crosstask": PlanChannels(18, 105, 1536), "keystep": PlanChannels(16, 375, 1664)}
 """Whose numbers of parameters are compared; on `torch.device("meta")`, at the original's widths."""
 TOTAL_STEPS, COMPARED_STEPS = (24_000, 1_000, 97), 25
 """Lengths of trainings, and at how many steps of each the learning rate is compared."""
@@ -57,7 +57,7 @@ def labels(horizon: int) -> Tensor:
 
 def rows(horizon: int) -> Tensor:
     """Return noisy plans (2, H, C) that are projected onto nothing."""
-    return numbers(2, horizon, SHAPE.channels, phase=0.2)
+    return numbers(2, horizon, SHAPE.total, phase=0.2)
 
 
 def draws() -> Callable[..., Tensor]:
@@ -69,7 +69,7 @@ def draws() -> Callable[..., Tensor]:
 def action_draws(horizon: int) -> Callable[[], Tensor]:
     """Return the same source cut to the action channels."""
     source = draws()
-    return lambda: source(2, horizon, SHAPE.channels)[..., SHAPE.of_actions]
+    return lambda: source(2, horizon, SHAPE.total)[..., SHAPE.of_actions]
 
 
 def averaged_weights(layer: nn.Linear, step: int) -> None:

@@ -86,7 +86,7 @@ def loss(
 ) -> Mapping[str, Any]:
     """Return the loss of true plans at given times and noise, and the length of its gradient by our names."""
     one_hot = nn.functional.one_hot(cases.labels(horizon), cases.SHAPE.actions).float()
-    clean_BHC = torch.zeros(2, horizon, cases.SHAPE.channels)
+    clean_BHC = torch.zeros(2, horizon, cases.SHAPE.total)
     clean_BHC[..., cases.SHAPE.of_actions] = one_hot
     clean_BHC = found.helpers.condition_projection(clean_BHC, known, cases.SHAPE.actions, cases.SHAPE.tasks)
     theirs.zero_grad()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from trajpilot_core.models.planners.temporal_unet import PlanShape, TemporalUnet
+from trajpilot_core.models.planners.temporal_unet import PlanChannels, TemporalUnet
 
 PDPP_ORIGIN = "github.com/MCG-NJU/PDPP at e9fd98a43bd0ee438ef2ad80a08397ec523d95ac"
 PACKAGES = {"pdpp": "", "model": "model", "utils": "utils", "dataloader": "dataloader"}
@@ -129,7 +129,7 @@ def diffusion(found: PdppModules, unet: TemporalUnet, horizon: int, n_times: int
     Widths are (1, 2, 4) times that of `unet`.
     """
     shape = unet.shape
-    network = found.temporal.TemporalUnet(shape.channels, dim=unet.width, dim_mults=(1, 2, 4))
+    network = found.temporal.TemporalUnet(shape.total, dim=unet.width, dim_mults=(1, 2, 4))
     theirs = found.diffusion.GaussianDiffusion(
         with_weights(network, unet),
         horizon,
@@ -143,7 +143,7 @@ def diffusion(found: PdppModules, unet: TemporalUnet, horizon: int, n_times: int
     return theirs.eval()
 
 
-def condition_of(ends_B2D: Tensor, tasks_B: Tensor, shape: PlanShape, horizon: int) -> dict[Any, Tensor]:
+def condition_of(ends_B2D: Tensor, tasks_B: Tensor, shape: PlanChannels, horizon: int) -> dict[Any, Tensor]:
     """Return what is known of plans as the original has it: row -> features, `task` -> (B, H, K) one-hot."""
     one_hot = torch.nn.functional.one_hot(tasks_B, shape.tasks).float()
     return {0: ends_B2D[:, 0], horizon - 1: ends_B2D[:, 1], "task": one_hot[:, None].repeat(1, horizon, 1)}

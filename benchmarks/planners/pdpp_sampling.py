@@ -8,9 +8,9 @@ from benchmarks.planners.pdpp_original import PdppModules, condition_of, diffusi
 from benchmarks.planners.ratio import Ratio, compare
 from schemas.planners import PdppConfig
 from trajpilot_core.models.planners.pdpp import Pdpp
-from trajpilot_core.models.planners.temporal_unet import PlanShape
+from trajpilot_core.models.planners.temporal_unet import PlanChannels
 
-SHAPE, WIDTH, WINDOWS, WANTED = PlanShape(tasks=16, actions=375, features=1664), 64, 256, 1.2
+SHAPE, WIDTH, WINDOWS, WANTED = PlanChannels(tasks=16, actions=375, features=1664), 64, 256, 1.2
 CASES = (("DDIM-10", 5, 200, 10), ("DDIM-10", 8, 200, 10), ("DDPM-10", 5, 10, None), ("DDPM-10", 8, 10, None))
 """Name, H, times of the diffusion, steps. DDPM over 10 times stands for 200: each step costs the same."""
 

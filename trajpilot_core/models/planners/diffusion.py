@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trajpilot_core.models.planners.temporal_unet import PlanShape, TemporalUnet
+from trajpilot_core.models.planners.temporal_unet import PlanChannels, TemporalUnet
 
 OFFSET, LARGEST_BETA = 0.008, 0.999
 """Of the cosine schedule. Source: PDPP, model/helpers.py."""
@@ -114,7 +114,7 @@ def ddim_times(n_times: int, n_steps: int) -> list[int]:
     return [step * (n_times // n_steps) for step in range(n_steps)]
 
 
-def project(x_BHC: Tensor, condition: PlanCondition, shape: PlanShape) -> Tensor:
+def project(x_BHC: Tensor, condition: PlanCondition, shape: PlanChannels) -> Tensor:
     """Return plans (B, H, C) that keep the action channels of `x_BHC` and have everything else from the condition.
 
     Every row has the task; the features of Start and Goal stand in the first and last row, zeros in those between.
@@ -156,7 +156,7 @@ def sample(
     """
     times = list(range(len(schedule))) if n_steps is None else ddim_times(len(schedule), n_steps)
     tables = unet.shifts(torch.tensor(times, device=condition.ends.device))
-    empty_BHC = condition.ends.new_zeros(len(condition.tasks), horizon, unet.shape.channels)
+    empty_BHC = condition.ends.new_zeros(len(condition.tasks), horizon, unet.shape.total)
     fixed = unet.fixed_terms(project(empty_BHC, condition, unet.shape))
     x_BHA = noise()
     for place in reversed(range(len(times))):

@@ -17,7 +17,7 @@ from trajpilot_core.models.planners.diffusion import (
     window_noise,
 )
 from trajpilot_core.models.planners.moving_average import MovingAverage
-from trajpilot_core.models.planners.temporal_unet import PlanShape, TemporalUnet
+from trajpilot_core.models.planners.temporal_unet import PlanChannels, TemporalUnet
 
 
 class Pdpp(nn.Module):
@@ -28,7 +28,7 @@ class Pdpp(nn.Module):
     `learning_rate_multiplier`, then `after_step`.
     """
 
-    def __init__(self, cfg: PdppConfig, shape: PlanShape) -> None:
+    def __init__(self, cfg: PdppConfig, shape: PlanChannels) -> None:
         super().__init__()
         self.shape, self.end_weight, self.summed = shape, cfg.end_weight, cfg.summed_windows
         self.schedule = NoiseSchedule(cfg.times)
@@ -54,7 +54,7 @@ class Pdpp(nn.Module):
     def loss_at(self, clean_BHA: Tensor, condition: PlanCondition, t_B: Tensor, noise_BHA: Tensor) -> Tensor:
         """Return the summed loss of plans at times `t_B` (long) with that noise, a scalar."""
         noisy_BHA = self.schedule.noised(clean_BHA, t_B, noise_BHA)
-        empty_BHC = clean_BHA.new_zeros(*clean_BHA.shape[:2], self.shape.channels)
+        empty_BHC = clean_BHA.new_zeros(*clean_BHA.shape[:2], self.shape.total)
         fixed = self.unet.fixed_terms(project(empty_BHC, condition, self.shape))
         return plan_loss(self.unet.predict(noisy_BHA, fixed, self.unet.shifts(t_B)), clean_BHA, self.end_weight)
 

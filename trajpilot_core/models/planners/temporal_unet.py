@@ -16,7 +16,7 @@ GROUPS = 32
 """Of every group norm, so that every width is a multiple of it. Source: PDPP, model/helpers.py."""
 
 
-class PlanShape(NamedTuple):
+class PlanChannels(NamedTuple):
     """Channels of one row of a plan, in this order."""
 
     tasks: int
@@ -27,7 +27,7 @@ class PlanShape(NamedTuple):
     """D, of what is seen: zero but in the first and the last row."""
 
     @property
-    def channels(self) -> int:
+    def total(self) -> int:
         """C = K + A + D."""
         return self.tasks + self.actions + self.features
 
@@ -70,7 +70,7 @@ class ResidualBlock(nn.Module):
         return F.mish(self.second_norm(self.second(hidden_BOL))) + skip_BOL
 
 
-class Level(nn.Module):
+class UnetLevel(nn.Module):
     """Two residual blocks of one length. Shapes: as in `ResidualBlock`, N times of the diffusion."""
 
     def __init__(self, channels: int, out: int, time_width: int, *, is_entry: bool = False) -> None:
@@ -96,20 +96,20 @@ class TemporalUnet(nn.Module):
     The length of a level is one less than that of the level above it, so H is at least the number of levels.
     """
 
-    def __init__(self, shape: PlanShape, width: int, multiples: Sequence[int]) -> None:
+    def __init__(self, shape: PlanChannels, width: int, multiples: Sequence[int]) -> None:
         super().__init__()
         self.shape, self.width = shape, width
         widths = [width * multiple for multiple in multiples]
         deeper = list(pairwise(widths))
         self.time_in, self.time_out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-        self.entry = Level(shape.channels, widths[0], width, is_entry=True)
+        self.entry = UnetLevel(shape.total, widths[0], width, is_entry=True)
         self.shorten = nn.ModuleList(nn.Conv1d(narrow, narrow, 2) for narrow, _ in deeper)
-        self.down = nn.ModuleList(Level(narrow, wide, width) for narrow, wide in deeper)
-        self.middle = Level(widths[-1], widths[-1], width)
-        self.up = nn.ModuleList(Level(2 * wide, narrow, width) for narrow, wide in reversed(deeper))
+        self.down = nn.ModuleList(UnetLevel(narrow, wide, width) for narrow, wide in deeper)
+        self.middle = UnetLevel(widths[-1], widths[-1], width)
+        self.up = nn.ModuleList(UnetLevel(2 * wide, narrow, width) for narrow, wide in reversed(deeper))
         self.lengthen = nn.ModuleList(nn.ConvTranspose1d(narrow, narrow, 2) for narrow, _ in reversed(deeper))
         self.last, self.last_norm = zero_convolution(widths[0]), nn.GroupNorm(GROUPS, widths[0])
-        self.readout = nn.Conv1d(widths[0], shape.channels, 1)
+        self.readout = nn.Conv1d(widths[0], shape.total, 1)
 
     def forward(self, x_BHC: Tensor, t_B: Tensor) -> Tensor:
         """Return (B, H, C): the clean plans of noisy ones at times `t_B` (long). This form defines `predict`."""
@@ -160,7 +160,7 @@ class TemporalUnet(nn.Module):
         """Return the shift (N, O, 1) of every block at times `t_N` (long), in the order of `body`."""
         time_NW = F.mish(self.time_out(F.mish(self.time_in(sinusoids(t_N, self.width)))))
         levels = (self.entry, *self.down, self.middle, *self.up)
-        return [shift for level in levels if isinstance(level, Level) for shift in level.shifts(time_NW)]
+        return [shift for level in levels if isinstance(level, UnetLevel) for shift in level.shifts(time_NW)]
 
 
 def zero_convolution(width: int) -> nn.Conv1d:

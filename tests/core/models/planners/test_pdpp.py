@@ -13,9 +13,9 @@ from schemas.planners import PdppConfig
 from trajpilot_core.models.planners.diffusion import project, window_noise
 from trajpilot_core.models.planners.pdpp import Pdpp, learning_rate_multiplier
 from trajpilot_core.models.planners.task_classifier import TaskClassifier
-from trajpilot_core.models.planners.temporal_unet import PlanShape, TemporalUnet
+from trajpilot_core.models.planners.temporal_unet import PlanChannels, TemporalUnet
 
-SHAPE, HORIZON, WINDOWS = PlanShape(tasks=3, actions=12, features=256), 4, 64
+SHAPE, HORIZON, WINDOWS = PlanChannels(tasks=3, actions=12, features=256), 4, 64
 SMALL = PdppConfig(
     width=32, multiples=(1, 2), times=50, end_weight=1.0, average_decay=0.9, average_every=2, average_start=50
 )
@@ -100,7 +100,7 @@ def test_what_is_computed_once_a_window_changes_no_answer(horizon: int) -> None:
 
 
 def test_as_many_channels_as_the_network_is_wide_are_possible() -> None:
-    shape = PlanShape(tasks=4, actions=8, features=20)
+    shape = PlanChannels(tasks=4, actions=8, features=20)
     planner = Pdpp(SMALL, shape)
     scores = planner.plan(torch.randn(2, 2, 20), torch.tensor([0, 3]), 3, 2, 0, torch.arange(2))
     assert scores.shape == (2, 3, 8)
@@ -108,7 +108,7 @@ def test_as_many_channels_as_the_network_is_wide_are_possible() -> None:
 
 def test_a_new_network_answers_with_its_last_bias() -> None:
     unet = TemporalUnet(SHAPE, 32, (1, 2, 4))
-    out = unet(torch.randn(2, 5, SHAPE.channels), torch.tensor([0, 40]))
+    out = unet(torch.randn(2, 5, SHAPE.total), torch.tensor([0, 40]))
     assert_close(out, unet.readout.bias.expand_as(out))
 
 

@@ -24,10 +24,10 @@ from trajpilot_core.models.planners.diffusion import (
 )
 from trajpilot_core.models.planners.moving_average import MovingAverage
 from trajpilot_core.models.planners.pdpp import Pdpp, learning_rate_multiplier
-from trajpilot_core.models.planners.temporal_unet import PlanShape, TemporalUnet
+from trajpilot_core.models.planners.temporal_unet import PlanChannels, TemporalUnet
 
 THEIRS = recorded("pdpp.json")
-Projection = Callable[[Tensor, PlanCondition, PlanShape], Tensor]
+Projection = Callable[[Tensor, PlanCondition, PlanChannels], Tensor]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def facts() -> Any:
     return golden("pdpp")
 
 
-def parameters(shape: PlanShape) -> int:
+def parameters(shape: PlanChannels) -> int:
     cfg = PdppConfig()
     with torch.device("meta"):
         network = TemporalUnet(shape, cfg.width, cfg.multiples)
@@ -80,7 +80,7 @@ def check_projection(projection: Projection, horizon: int) -> None:
     check_close(projection(cases.rows(horizon), cases.condition(), cases.SHAPE), THEIRS[f"h{horizon}"]["projected"])
 
 
-def with_seen_mids(x_BHC: Tensor, condition: PlanCondition, shape: PlanShape) -> Tensor:
+def with_seen_mids(x_BHC: Tensor, condition: PlanCondition, shape: PlanChannels) -> Tensor:
     """A projection that leaves something to be seen in the rows between."""
     out = project(x_BHC, condition, shape)
     out[:, 1:-1, shape.of_actions.stop :] = 0.2
@@ -194,7 +194,7 @@ def test_the_golden_schedule_is_met(facts: dict[str, Any]) -> None:
 
 def test_the_golden_projection_is_met(facts: dict[str, Any]) -> None:
     case = {key: torch.tensor(value) for key, value in facts["condition_projection"].items()}
-    shape = PlanShape(*(int(case[key]) for key in ("class_dim", "action_dim", "obs_dim")))
+    shape = PlanChannels(*(int(case[key]) for key in ("class_dim", "action_dim", "obs_dim")))
     condition = PlanCondition(torch.stack([case["cond_first"], case["cond_last"]], 1), case["task_onehot"].argmax(1))
     assert_close(project(case["x"], condition, shape), case["projected"])
 
@@ -202,7 +202,7 @@ def test_the_golden_projection_is_met(facts: dict[str, Any]) -> None:
 def test_the_golden_loss_is_met_with_the_channels_that_a_condition_fixes(facts: dict[str, Any]) -> None:
     case = facts["weighted_mse"]
     predicted_BHC, target_BHC = torch.tensor(case["pred"]), torch.tensor(case["target"])
-    own = PlanShape(2, 3, 2).of_actions
+    own = PlanChannels(2, 3, 2).of_actions
     squares_BHC = (predicted_BHC - target_BHC).square()
     rest = squares_BHC.sum() - squares_BHC[..., own].sum()
     loss = plan_loss(predicted_BHC[..., own], target_BHC[..., own], PdppConfig().end_weight) + rest
@@ -215,14 +215,14 @@ def test_the_golden_learning_rates_are_met(facts: dict[str, Any]) -> None:
 
 
 def test_the_golden_numbers_of_parameters_are_met(facts: dict[str, Any]) -> None:
-    assert parameters(PlanShape(18, 105, 1536)) == facts["unet_params_crosstask_1659"]
-    assert parameters(PlanShape(16, 375, 1664)) == facts["unet_params_keystep_375_1664_16"]
+    assert parameters(PlanChannels(18, 105, 1536)) == facts["unet_params_crosstask_1659"]
+    assert parameters(PlanChannels(16, 375, 1664)) == facts["unet_params_keystep_375_1664_16"]
 
 
 def test_the_golden_lengths_of_plans_are_met(facts: dict[str, Any]) -> None:
-    network = TemporalUnet(PlanShape(16, 375, 1664), 32, (1, 2, 4))
+    network = TemporalUnet(PlanChannels(16, 375, 1664), 32, (1, 2, 4))
     for horizon, expected in facts["unet_output_shape_by_H"]:
-        x_BHC, t_B = torch.zeros(1, horizon, network.shape.channels), torch.zeros(1, dtype=torch.long)
+        x_BHC, t_B = torch.zeros(1, horizon, network.shape.total), torch.zeros(1, dtype=torch.long)
         if expected == "fails":
             with pytest.raises(ValueError, match="at least 3"):
                 network(x_BHC, t_B)
