@@ -259,7 +259,7 @@ def test_a_mask_that_allows_the_truth_never_costs_a_right_step(shape: tuple[int,
 def test_a_plan_follows_its_config() -> None:
     made = case(14, 6, 4)
     config = EGOPER_DECODING.replace(temperature=2.0, smoothing=0.3)
-    score_BHV, prior = log_scores(made.logits, 2.0), smoothed_prior(made.counts, 0.3)
+    score_BHV, prior = (made.logits.double() / 2).log_softmax(2), smoothed_prior(made.counts, 0.3)
     got = closed_plans(made.logits, made.counts, config, made.allowed)
     assert_close(got.log_posterior, log_marginals(score_BHV, prior, 2.5))
     assert torch.equal(got.decoded, viterbi(score_BHV, prior, 2.5))
