@@ -15,7 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
-from schemas.places import Place
+from schemas.places import OtherRun, Place
 from schemas.poses import OdometryConfig, Pi3Config, PoseSourceName, VideoSourceName
 from schemas.training import (
     AlignmentConfig,
@@ -61,6 +61,9 @@ class IngestConfig(Record):
     """At least this many dev captures."""
     dev_seed: int = 0
     """Captures are sorted by sha256(seed:capture), and the first ones become dev."""
+    splits_of: OtherRun | None = None
+    """Output of the stage ingest of another run: its captures are dev here if they are dev there, and only others are
+    sampled (docs/decisions/pretrained.md)."""
     min_horizon: int = Field(SHORTEST_PLAN, ge=SHORTEST_PLAN)
     """Shortest plan, Start and Goal included. Source: paper, 3.1."""
     max_horizon: int = Field(8, le=16)
@@ -266,6 +269,10 @@ class ReportConfig(Record):
     pipeline."""
     is_closed: bool = False
     """The vocabulary of atomic descriptions is closed; set by the pipeline."""
+    alignment_from: OtherRun | None = None
+    """Where E_tau comes from; None: it was trained in this run. Set by the pipeline."""
+    predictor_from: OtherRun | None = None
+    """Where the initial weights of the predictors come from; None: they were random. Set by the pipeline."""
 
 
 class PipelineConfig(Record):

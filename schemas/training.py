@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from schemas.base import Record
+from schemas.places import OtherRun
 
 Precision = Literal["auto", "fp32", "bf16"]
 Ablation = Literal["no_labels", "no_motion"]
@@ -83,6 +84,9 @@ class AlignmentConfig(Record):
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1)
     """One chain of models per seed (D 2); predictor and scorer follow."""
     train: TrainConfig = TrainConfig(epochs=200, patience=20, lr=1e-3)
+    pretrained: OtherRun | None = None
+    """Output of the stage alignment of another run, from which every E_tau is taken as it is, with its sizes, and
+    which decides the folds of its takes (docs/decisions/pretrained.md); None: they are trained here."""
 
 
 class CausalConfig(Record):
@@ -120,6 +124,9 @@ class PredictorConfig(CausalConfig):
     """Probability, per sample, that all trajectory inputs are replaced by null. Source: paper, 3.4; D 13."""
     goal_dropout: float = Field(0.0, ge=0, lt=1)
     """Probability, per sample, that the goal is masked; 0.5 for anticipation (D 16)."""
+    pretrained: OtherRun | None = None
+    """Output of the stage predictor of another run, with whose weights every training begins
+    (docs/decisions/pretrained.md); None: with random ones."""
 
 
 class AttentionConfig(CausalConfig):

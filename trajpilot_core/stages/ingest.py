@@ -21,6 +21,7 @@ from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import CutTake, Labelling, Tables, cut_take, tables_of
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.spec import CorpusSpec
+from trajpilot_core.data.imported_fits import dev_of_captures
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
@@ -44,8 +45,9 @@ def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
 
     Raises:
         InputError: the corpus root, takes.json or splits.json cannot be used, or a simulated world lies there that has
-            no files.
+            no files; or the run whose dev captures are inherited cannot be read.
     """
+    dev_of_captures(config.splits_of)
     corpus = open_corpus(data_root)
     try:
         found = spec_of(config.corpus).listing(corpus, config)
@@ -92,7 +94,8 @@ def run(work: Work[IngestConfig]) -> None:
     n_classes = spec.n_classes(config)
     if n_classes is not None:
         cut, reading, published = _closed(cut, reading, published, n_classes)
-    dev = dev_captures((c.candidate.take.capture for c in cut if c.candidate.released == "train"), config)
+    captures = (c.candidate.take.capture for c in cut if c.candidate.released == "train")
+    dev = dev_captures(captures, config, dev_of_captures(config.splits_of))
     tables = tables_of(cut, dev, config, spec.horizons)
     _check_training(tables, len(dev), config)
     rejects += _vanished_scenarios(reading, cut)
