@@ -150,8 +150,14 @@ def autocast(n_bytes: int, train: TrainConfig, machine: NeedsMachine) -> int:
 
 
 def alignment_needs(sizes: CorpusSizes, cfg: AlignmentConfig, machine: NeedsMachine) -> Needs:
-    """State what fitting every E_tau needs: one training at a time, or one per worker of a CPU."""
+    """State what fitting every E_tau needs: one training at a time, or one per worker of a CPU.
+
+    E_tau of another run are copied one by one.
+    """
     n_jobs = n_chains(cfg) * len(cfg.seeds)
+    if cfg.pretrained is not None:
+        size = FLOAT * alignment_parameters(cfg, sizes)
+        return Needs(Need(TORCH_PROCESS + 2 * size + 3 * bank_bytes(sizes)), disk=Need(n_jobs * size))
     tensors = sizes.segments * (FLOAT * MOTIONS * DOF + 2 * LONG) + bank_bytes(sizes)
     parameters = FLOAT * alignment_parameters(cfg, sizes)
     batch = min(cfg.train.batch, sizes.segments)

@@ -32,10 +32,15 @@ READS = (
 
 
 def completed(config: PipelineConfig) -> ReportConfig:
-    """Return the settings of the report with what its title says of the run: all settings, corpus, vocabulary."""
+    """Return the settings of the report with what it says of the run: all settings, corpus, vocabulary, other runs."""
     ingest = config.ingest
-    is_closed = spec_of(ingest.corpus).n_classes(ingest) is not None
-    return config.report.replace(config_digest=config.digest(), corpus=ingest.corpus, is_closed=is_closed)
+    return config.report.replace(
+        config_digest=config.digest(),
+        corpus=ingest.corpus,
+        is_closed=spec_of(ingest.corpus).n_classes(ingest) is not None,
+        alignment_from=config.alignment.pretrained,
+        predictor_from=config.predictor.pretrained,
+    )
 
 
 def sources(inputs: Inputs, cfg: ReportConfig, data_root: str) -> list[Source]:

@@ -14,6 +14,7 @@ from schemas.training import PredictorConfig, TrainConfig
 from trajpilot_core.data.planning import MANY_WINDOWS
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
 from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels
+from trajpilot_core.training.initial_weights import start_weights
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, index_batches, seeded
 from trajpilot_core.training.losses import PredictedWindows, clamp_temperature, pooled_prediction_loss
@@ -51,6 +52,7 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
     task = task_of(job_tensors(job))
     with seeded(job.seed):
         model = new_predictor(task, cfg).to(job.device)
+    start_weights(model, cfg, job.key)
     draw = mixed_batches if cfg.mixed_horizons else window_batches
     training = Training(
         name=job.name,
