@@ -60,7 +60,7 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
         facts(loaded, results, cfg),
         [*all_tables(results), *attribution_tables(results)],
         bounds,
-        limits(loaded, results, bounds),
+        limits(loaded, results, bounds, cfg),
         drawn,
         shown,
         pictures,
