@@ -104,7 +104,7 @@ def require_text_space(output: OtherOutput, models: Models, inputs: Inputs) -> i
         InputError: it is another width or another encoder.
     """
     bank = inputs.table(BANK, ["encoder", "vector"])
-    here, there = bank.schema.field("vector").type.list_size, int(models.about["text_width"])
+    here, there = int(bank.schema.field("vector").type.list_size), int(models.about["text_width"])
     if here != there:
         raise InputError(
             f"{output.setting}: the text bank here is {here} wide, E_tau of {output.named} was fitted to one of "

@@ -17,6 +17,7 @@ from other_run import (
     model_digests,
     other_root,
     output_of,
+    ready_root,
     started,
     take,
     there_world,
@@ -56,9 +57,15 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def second(other: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a run on all takes that started from it."""
-    root = tmp_path_factory.mktemp("second") / "root"
+    root = Path(shutil.copytree(ready_root(tmp_path_factory), tmp_path_factory.mktemp("second") / "root"))
     assert counts(run_world(root, whole(), started(other), until="predictor")) == TRAINED
     return root
+
+
+@pytest.fixture
+def root(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root on all takes in which everything before alignment is done."""
+    return Path(shutil.copytree(ready_root(tmp_path_factory), tmp_path / "root"))
 
 
 def opened(root: Path, name: str) -> StageInputs:
@@ -75,10 +82,10 @@ def folds_of(root: Path) -> dict[str, int]:
     return {row["take_id"]: row["fold"] for row in opened(root, "folds").table("folds").to_pylist()}
 
 
-def fails(tmp_path: Path, memory: Memory, config: PipelineConfig, until: str = "predictor") -> str:
+def fails(root: Path, memory: Memory, config: PipelineConfig) -> str:
     """Run on a world and return the error that ends it."""
     with pytest.raises(InputError) as refused:
-        run_world(tmp_path / "refused", memory, config, until=until)
+        run_world(root, memory, config, until="predictor")
     return str(refused.value)
 
 
@@ -90,26 +97,22 @@ def test_e_tau_and_its_curves_are_those_of_the_same_chain_of_the_other_run(other
     assert curves[0].equals(curves[1])
 
 
-def test_an_import_of_final_for_a_fold_would_be_seen(
-    other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_import_of_final_for_a_fold_would_be_seen(other: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault of the test above."""
     real = Models.read
     monkeypatch.setattr(Models, "read", lambda self, key: real(self, key.replace("fold0", "final")))
-    run_world(tmp_path / "root", whole(), started(other), until="alignment")
-    assert model_digests(tmp_path / "root", "alignment", "e_tau") != model_digests(other, "alignment", "e_tau")
+    run_world(root, whole(), started(other), until="alignment")
+    assert model_digests(root, "alignment", "e_tau") != model_digests(other, "alignment", "e_tau")
 
 
-def test_every_training_begins_with_the_weights_of_its_own_model_there(
-    other: Path, second: Path, tmp_path: Path
-) -> None:
+def test_every_training_begins_with_the_weights_of_its_own_model_there(other: Path, second: Path, root: Path) -> None:
     there = model_digests(other, "predictor", "predictors")
     assert model_digests(second, "predictor", "predictors") == there
     assert len(set(there.values())) == N_PREDICTORS
     alone = started(other, CHEAP)
     alone = alone.replace(predictor=alone.predictor.replace(pretrained=None))
-    run_world(tmp_path / "root", whole(), alone, until="predictor")
-    begun = model_digests(tmp_path / "root", "predictor", "predictors")
+    run_world(root, whole(), alone, until="predictor")
+    begun = model_digests(root, "predictor", "predictors")
     assert not set(begun.values()) & set(there.values()), "without the setting weights are random"
 
 
@@ -130,24 +133,23 @@ def test_models_name_the_takes_they_were_fitted_on_there_and_here(other: Path, s
     assert noted_fitted(predictors.about, CAPTURES)["final"] == [f"c{number}" for number in range(6)]
 
 
-def test_sizes_are_those_of_the_other_run_and_seeds_and_folds_those_of_this_one(other: Path, tmp_path: Path) -> None:
+def test_sizes_are_those_of_the_other_run_and_seeds_and_folds_those_of_this_one(other: Path, root: Path) -> None:
     base = SETTINGS.replace(alignment=SETTINGS.alignment.replace(width=48, folds=1, holdout_share=0.2))
-    run_world(tmp_path / "root", whole(), started(other, base), until="alignment")
-    found = alignment_config(entry(tmp_path / "root", "e_tau"))
+    run_world(root, whole(), started(other, base), until="alignment")
+    found = alignment_config(entry(root, "e_tau"))
     assert (found.width, found.train) == (THERE.alignment.width, THERE.alignment.train)
     assert (found.folds, found.holdout_share) == (1, 0.2)
 
 
-def test_the_cheap_mode_imports_final_and_holds_out_what_it_has_not_seen(other: Path, tmp_path: Path) -> None:
-    run_world(tmp_path / "root", whole(), started(other, CHEAP), until="predictor")
-    root = tmp_path / "root"
+def test_the_cheap_mode_imports_final_and_holds_out_what_it_has_not_seen(other: Path, root: Path) -> None:
+    run_world(root, whole(), started(other, CHEAP), until="predictor")
     e_tau, predictors = entry(root, "e_tau"), entry(root, "predictors")
     held = [name for name, fold in folds_of(root).items() if fold == 0]
     assert len(held) == 1
     assert held[0] in NEW
     assert e_tau.keys == ("final/s0/e_tau",)
     assert held[0] not in noted_fitted(predictors.about)["final"]
-    words = fails(tmp_path, there_world(), started(other, CHEAP))
+    words = fails(root, there_world(), started(other, CHEAP))
     assert "fold 0 has no training take here" in words
     assert "alignment.folds=2" in words
 
@@ -194,33 +196,33 @@ DEV = {"split": "dev"}
     ],
 )
 def test_models_that_have_seen_what_is_held_out_here_are_refused_by_name(
-    other: Path, tmp_path: Path, setting: str, changes: dict[str, dict[str, str]], named: str
+    other: Path, root: Path, setting: str, changes: dict[str, dict[str, str]], named: str
 ) -> None:
     config = started(other)
     if setting == "predictor":  # E_tau is trained here, with folds of its own
         config = config.replace(alignment=THERE.alignment.replace(folds=1))
-    words = fails(tmp_path, with_takes(whole(), changes), config)
+    words = fails(root, with_takes(whole(), changes), config)
     assert words.startswith(f"{setting}.pretrained: the chain final of {other}")
     assert named in words
     assert "--pretrained" in words
 
 
 def test_a_fold_whose_models_have_seen_its_takes_is_refused(
-    other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    other: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: a run whose fold0 was fitted as its final."""
     real = pretrained.fits_of
     monkeypatch.setattr(pretrained, "fits_of", lambda *a: {**(found := real(*a)), "fold0": found["final"]})
-    words = fails(tmp_path, whole(), started(other))
+    words = fails(root, whole(), started(other))
     left_out = [name for name, fold in folds_of(other).items() if fold == 0]
     assert "the chain fold0" in words
     assert all(f"{name} (fold 0 here)" in words for name in left_out)
 
 
-def test_folds_that_are_not_inherited_are_refused(other: Path, tmp_path: Path) -> None:
+def test_folds_that_are_not_inherited_are_refused(other: Path, root: Path) -> None:
     config = started(other)
     drawn = THERE.alignment.replace(fold_seed=next(seed for seed in range(1, 50) if swaps(other, seed)))
-    words = fails(tmp_path, there_world(), config.replace(alignment=drawn))
+    words = fails(root, there_world(), config.replace(alignment=drawn))
     assert words.startswith("predictor.pretrained: the chain fold")
     assert "(fold " in words
 
@@ -231,18 +233,18 @@ def swaps(other: Path, seed: int) -> bool:
     return draw_folds(list(there), THERE.alignment.replace(fold_seed=seed)) != there
 
 
-def test_what_a_run_before_the_other_one_has_seen_is_refused_too(other: Path, tmp_path: Path) -> None:
+def test_what_a_run_before_the_other_one_has_seen_is_refused_too(other: Path, root: Path, tmp_path: Path) -> None:
     between = tmp_path / "between"
     run_world(between, without(whole(), (take(0), take(1))), started(other), until="alignment")
     config = started(other)
     config = config.replace(alignment=config.alignment.replace(pretrained=output_of(between, "alignment")))
-    words = fails(tmp_path, with_takes(whole(), {take(0): DEV}), config)
+    words = fails(root, with_takes(whole(), {take(0): DEV}), config)
     assert "takes egoexo4d:0000 (dev here)" in words
     assert "captures c0 (dev here)" in words
-    run_world(tmp_path / "third", whole(), config, until="alignment")
-    noted = [noted_fitted(entry(root, "e_tau").about, ELSEWHERE) for root in (between, tmp_path / "third")]
+    run_world(root, whole(), config, until="alignment")
+    noted = [noted_fitted(entry(one, "e_tau").about, ELSEWHERE) for one in (between, root)]
     assert [found["final"] for found in noted] == [[take(0), take(1)], []]
-    assert folds_of(other).items() < folds_of(tmp_path / "third").items(), "those that were in folds before keep them"
+    assert folds_of(other).items() < folds_of(root).items(), "those that were in folds before keep them"
 
 
 @pytest.mark.parametrize(
@@ -253,29 +255,29 @@ def test_what_a_run_before_the_other_one_has_seen_is_refused_too(other: Path, tm
     ],
 )
 def test_models_that_the_other_run_lacks_are_refused(
-    other: Path, tmp_path: Path, change: Callable[..., object], words: tuple[str, ...]
+    other: Path, root: Path, change: Callable[..., object], words: tuple[str, ...]
 ) -> None:
     config = started(other)
-    said = fails(tmp_path, whole(), config.replace(alignment=change(config.alignment)))
+    said = fails(root, whole(), config.replace(alignment=change(config.alignment)))
     assert all(part in said for part in words)
 
 
-def test_another_text_space_is_refused(other: Path, tmp_path: Path) -> None:
-    words = fails(tmp_path, world(replace(SIZE, text_width=24)), started(other))
+def test_another_text_space_is_refused(other: Path, root: Path) -> None:
+    words = fails(root, world(replace(SIZE, text_width=24)), started(other))
     assert "the text bank here is 24 wide" in words
     assert "to one of 32" in words
     bank = whole().tables["text_bank"]
     at = bank.schema.get_field_index("encoder")
     renamed = bank.set_column(at, bank.schema.field(at), pa.array(["another"] * bank.num_rows))
-    words = fails(tmp_path, Memory({**whole().tables, "text_bank": renamed}), started(other))
+    words = fails(root, Memory({**whole().tables, "text_bank": renamed}), started(other))
     assert "embedded by another, those of" in words
 
 
-def test_a_longer_horizon_is_refused_and_a_shorter_one_keeps_the_places(other: Path, tmp_path: Path) -> None:
-    words = fails(tmp_path, world(replace(SIZE, max_horizon=5)), started(other))
+def test_a_longer_horizon_is_refused_and_a_shorter_one_keeps_the_places(other: Path, root: Path) -> None:
+    words = fails(root, world(replace(SIZE, max_horizon=5)), started(other))
     assert "horizon (5, 16) there, (6, 16) here; step (4, 16) there, (5, 16) here" in words
-    run_world(tmp_path / "root", world(replace(SIZE, max_horizon=3)), started(other, CHEAP), until="predictor")
-    shape = json.loads(entry(tmp_path / "root", "predictors").about["shape"])
+    run_world(root, world(replace(SIZE, max_horizon=3)), started(other, CHEAP), until="predictor")
+    shape = json.loads(entry(root, "predictors").about["shape"])
     assert shape["max_horizon"] == SIZE.max_horizon
 
 
@@ -287,13 +289,13 @@ def test_a_longer_horizon_is_refused_and_a_shorter_one_keeps_the_places(other: P
     ],
 )
 def test_a_flipped_byte_in_a_model_of_the_other_run_is_an_error(
-    other: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, stage: str, name: str, key: str
+    other: Path, root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, stage: str, name: str, key: str
 ) -> None:
     there = Path(shutil.copytree(other, tmp_path / "there"))
     config = started(there)
     flip_a_byte(file_of_model(there, stage, name, key))
     with caplog.at_level(logging.INFO, "trajpilot"):
-        words = fails(tmp_path, whole(), config)
+        words = fails(root, whole(), config)
     if stage == "predictor":  # what was imported before is said in the log
         assert f"3 E_tau come from {there}" in caplog.text
         assert f"begins with the weights of {there}" in caplog.text
@@ -301,12 +303,12 @@ def test_a_flipped_byte_in_a_model_of_the_other_run_is_an_error(
     assert "is damaged: sha256" in words
 
 
-def test_a_protocol_that_may_not_be_opened_is_refused_before_anything_is(other: Path, tmp_path: Path) -> None:
+def test_a_protocol_that_may_not_be_opened_is_refused_before_anything_is(other: Path, root: Path) -> None:
     config = started(other)
     away = config.alignment.pretrained.replace(place="s3://bucket/run")
     away_too = config.replace(alignment=config.alignment.replace(pretrained=away))
     with pytest.raises(InputError, match=r"alignment\.pretrained: .* has the protocol 's3', allowed are file"):
-        run_world(tmp_path / "root", whole(), away_too, until="alignment", protocols=("file",))
+        run_world(root, whole(), away_too, until="alignment", protocols=("file",))
 
 
 def test_an_import_needs_a_small_part_of_what_trainings_need() -> None:
