@@ -142,7 +142,7 @@ def test_sizes_are_those_of_the_other_run_and_seeds_and_folds_those_of_this_one(
 
 
 def test_the_cheap_mode_imports_final_and_holds_out_what_it_has_not_seen(other: Path, root: Path) -> None:
-    run_world(root, whole(), started(other, CHEAP), until="predictor")
+    run_world(root, whole(), started(other, CHEAP), until="scorer")
     e_tau, predictors = entry(root, "e_tau"), entry(root, "predictors")
     held = [name for name, fold in folds_of(root).items() if fold == 0]
     assert len(held) == 1
@@ -241,6 +241,8 @@ def test_what_a_run_before_the_other_one_has_seen_is_refused_too(other: Path, ro
     words = fails(root, with_takes(whole(), {take(0): DEV}), config)
     assert "takes egoexo4d:0000 (dev here)" in words
     assert "captures c0 (dev here)" in words
+    fitted = noted_fitted(entry(between, "e_tau").about)["final"]
+    assert fitted == [take(number) for number in range(2, 6)], "the leak checks know the takes of their own run only"
     run_world(root, whole(), config, until="alignment")
     noted = [noted_fitted(entry(one, "e_tau").about, ELSEWHERE) for one in (between, root)]
     assert [found["final"] for found in noted] == [[take(0), take(1)], []]
