@@ -64,14 +64,15 @@ def fits_of(output: OtherOutput, entry: str) -> dict[str, ImportedFit]:
     """Return chain -> what its models were fitted on, of an entry of models of another run.
 
     Raises:
-        InputError: the models do not say it.
+        InputError: the models of a chain do not say it.
     """
-    about, captures = output.models(entry).about, {take.take_id: take.capture for take in output.takes()}
-    fitted, elsewhere, noted = (noted_fitted(about, kind) for kind in (FITTED, ELSEWHERE, CAPTURES))
-    if not fitted:
+    models, captures = output.models(entry), {take.take_id: take.capture for take in output.takes()}
+    fitted, elsewhere, noted = (noted_fitted(models.about, kind) for kind in (FITTED, ELSEWHERE, CAPTURES))
+    silent = sorted({key.split("/")[0] for key in models.keys} - fitted.keys())
+    if silent:
         raise InputError(
-            f"{output.setting}: the models of {output.named} do not say on which takes they were fitted; train them "
-            "again with this version"
+            f"{output.setting}: the models of {output.named}, chains {', '.join(silent)}, do not say on which takes "
+            "they were fitted; train them again with this version"
         )
     return {
         chain: ImportedFit(
@@ -123,7 +124,7 @@ def refuse_leaks(
     captures = {here.capture_of[take]: split for take, split in held.items()}
     chosen_on = [take.take_id for take in output.takes() if take.split == "dev" and held.get(take.take_id) == "test"]
     for chain in chains:
-        fit = fits.get(chain.name, ImportedFit(frozenset(), frozenset()))
+        fit = fits[chain.name]
         left_out = {take: f"fold {fold}" for take, fold in fold_of.items() if fold == chain.fold}
         faults = [
             *_named("takes", {**left_out, **held}, fit.takes),

@@ -124,9 +124,15 @@ def test_files_that_are_gone_are_named(root: Path) -> None:
 def test_models_that_do_not_say_what_they_were_fitted_on_are_refused(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trajpilot_core.data.imported_fits.noted_fitted", lambda about, kind=FITTED: {})
-    with pytest.raises(InputError, match="do not say on which takes they were fitted"):
-        fits_of(open_other(output_of(root, "alignment"), "alignment"), "e_tau")
+    """Planted: a chain whose note is gone."""
+    output, real = open_other(output_of(root, "alignment"), "alignment"), noted_fitted
+
+    def without_fold0(about: dict[str, str], kind: str = FITTED) -> dict[str, list[str]]:
+        return {chain: takes for chain, takes in real(about, kind).items() if chain != "fold0"}
+
+    monkeypatch.setattr("trajpilot_core.data.imported_fits.noted_fitted", without_fold0)
+    with pytest.raises(InputError, match="chains fold0, do not say on which takes they were fitted"):
+        fits_of(output, "e_tau")
 
 
 def test_a_stage_whose_settings_name_no_run_there_fails_before_it_begins(root: Path, tmp_path: Path) -> None:
