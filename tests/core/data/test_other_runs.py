@@ -10,8 +10,9 @@ from stored_world import SETTINGS, options, run_world, stages_on
 
 from schemas.places import OtherRun
 from schemas.training import AlignmentConfig
+from trajpilot_core.data import other_runs
 from trajpilot_core.data.cross_fitting import FITTED, deal_folds, draw_folds, noted_fitted
-from trajpilot_core.data.imported_fits import dev_of_captures, fits_of, note_imported
+from trajpilot_core.data.imported_fits import dev_of_captures, fits_of, folds_for, note_imported
 from trajpilot_core.data.other_runs import open_other, outputs_that_count, starting_from
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.errors import InputError, StoreError
@@ -119,6 +120,23 @@ def test_files_that_are_gone_are_named(root: Path) -> None:
     lost.unlink()
     with pytest.raises(InputError, match=f"is damaged: 1 files are gone or of another size, e.g. .*{lost.name}"):
         open_other(asked, "alignment")
+
+
+def test_an_output_of_an_older_version_without_an_entry_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(other_runs.WANTED, "alignment", ("e_tau", "of_tomorrow"))
+    with pytest.raises(InputError, match="has no of_tomorrow: an older version wrote it"):
+        open_other(output_of(root, "alignment"), "alignment")
+
+
+def test_a_fold_that_no_take_is_left_for_is_refused(root: Path) -> None:
+    """Its models would have no takes to answer for, and nobody would see that a chain is missing."""
+    pretrained = output_of(root, "alignment")
+    rows = open_other(pretrained, "alignment").table("folds", ("take_id", "fold")).to_pylist()
+    first = [row["take_id"] for row in rows if row["fold"] == 0]
+    cfg = THERE.alignment.replace(pretrained=pretrained)
+    assert folds_for([row["take_id"] for row in rows], cfg) == {row["take_id"]: row["fold"] for row in rows}
+    with pytest.raises(InputError, match="fold 1 has no training take here: 3 of 3 keep what they are"):
+        folds_for(first, cfg)
 
 
 def test_models_that_do_not_say_what_they_were_fitted_on_are_refused(
