@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from schemas.annotation import CorpusCount, Label, ScenarioLabel, Segment, SegmentDetails, Take, Window
+from schemas.annotation import CorpusCount, Label, LabelClass, ScenarioLabel, Segment, SegmentDetails, Take, Window
 from schemas.arrow import arrow_schema, table_of
 from schemas.config import PipelineConfig, RunOptions
 from schemas.observation import DOF, MOTIONS, features_schema, motions_schema, text_bank_schema
@@ -24,7 +24,12 @@ WRITTEN = ("ingest", "trajectories", "features", "text_bank")
 SPLITS = np.array(["train", "dev", "test"])
 SHARES = (0.83, 0.10, 0.07)
 """Of the takes, as of the paper's windows."""
-EXTRAS = {"details": SegmentDetails, "scenario_labels": ScenarioLabel, "counts": CorpusCount}
+EXTRAS = {
+    "label_classes": LabelClass,
+    "details": SegmentDetails,
+    "scenario_labels": ScenarioLabel,
+    "counts": CorpusCount,
+}
 FLAT_LABELS = 0.9
 """Exponent by which labels become rarer."""
 

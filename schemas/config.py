@@ -29,6 +29,7 @@ from schemas.vjepa import VjepaModel
 
 RecipeName = Literal[
     "atomic",
+    "atomic_closed",
     "demo",
     "soak",
     "claims",
@@ -232,6 +233,9 @@ class JointDecodingConfig(Record):
 class EvaluationConfig(Record):
     """Rows, metrics and intervals."""
 
+    vocabulary: Literal["labels", "classes"] = "labels"
+    """What an answer is: a label, or the class of one (ingest's table `label_classes`), where the bank of the readout
+    holds the texts of the classes alone and nothing is trained again. Source: paper, 4.1; docs/decisions/classes.md."""
     bootstrap: int = Field(10_000, ge=100)
     """Resamples of takes."""
     confidence: float = Field(0.95, gt=0.5, lt=1)
@@ -265,7 +269,7 @@ class ReportConfig(Record):
     """Reader of the takes; the header names it, and it decides whether published numbers may be shown. Set by the
     pipeline."""
     is_closed: bool = False
-    """The vocabulary of atomic descriptions is closed; set by the pipeline."""
+    """Answers are classes, not labels; set by the pipeline."""
 
 
 class PipelineConfig(Record):

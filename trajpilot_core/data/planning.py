@@ -82,6 +82,20 @@ class PlanningData:
     """Horizon -> its windows, horizons ascending; every row of every table uses exactly these."""
     rejects: list[Reject]
     """One WINDOW_INCOMPLETE per window that lacks a feature or motions."""
+    own_labels: Tensor | None = None
+    """(S,) long, index into `own_bank`: the labels themselves, where `labels` and `bank` are of their classes."""
+    own_bank: Tensor | None = None
+    """(labels, E) float32, unit norm."""
+
+    @property
+    def read_labels(self) -> Tensor:
+        """Return (S,) long: what models read of the label of a bank's segment, as they were trained; no answer."""
+        return self.labels if self.own_labels is None else self.own_labels
+
+    @property
+    def read_bank(self) -> Tensor:
+        """Return (labels, E): the texts that `read_labels` points into."""
+        return self.bank if self.own_bank is None else self.own_bank
 
     def to(self, device: str) -> Self:
         """Return the same data with every tensor on `device` (a copy only where it is elsewhere)."""
@@ -141,6 +155,29 @@ def load_planning_data(inputs: Inputs, stage: str) -> PlanningData:
         fold=_fold_tensor(inputs.table("folds"), take_of),
         windows=windows,
         rejects=rejects,
+    )
+
+
+def in_classes(data: PlanningData, label_classes: pa.Table) -> PlanningData:
+    """Return the same data with classes in place of labels as answers; what models read of labels stays.
+
+    Args:
+        data: with labels as answers.
+        label_classes: columns label_id and class_id, the latter the id of the label whose text the class has.
+
+    Raises:
+        StoreError: a label has no class, or a class takes the text of a label that is not its own.
+    """
+    class_of = dict(zip(label_classes["label_id"].to_pylist(), label_classes["class_id"].to_pylist(), strict=True))
+    for label in data.label_ids:
+        if label not in class_of or class_of.get(class_of[label]) != class_of[label]:
+            raise StoreError(f"label {label!r} is in no class of label_classes; run ingest again")
+    kept = [i for i, label in enumerate(data.label_ids) if class_of[label] == label]
+    class_ids = tuple(data.label_ids[i] for i in kept)
+    codes = _indices([class_of[label] for label in data.label_ids], _index(class_ids), "text_bank")
+    labels = codes.to(data.labels.device)[data.labels]
+    return replace(
+        data, label_ids=class_ids, labels=labels, bank=data.bank[kept], own_labels=data.labels, own_bank=data.bank
     )
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 from torch import Tensor
 
 from schemas.arrow import arrow_schema
@@ -19,7 +20,7 @@ from schemas.rejects import Reject
 from schemas.results import DecodingChoice, Headroom, Prediction, ShuffleScore
 from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
 from trajpilot_core.data.cross_fitting import ATTENTION
-from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, load_planning_data
+from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, in_classes, load_planning_data
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.headroom import PoolSums, headroom_row, pool_sums
@@ -94,9 +95,10 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     """Predict every test window with every row and every seed.
 
     Args:
-        inputs: takes, segments, windows, motions, features, text_bank, folds, e_tau, predictors, scorers,
-            label_effects, attention_models.
-        config: shuffles, their seed, the pool sizes of the headroom table, and how steps are decoded together.
+        inputs: takes, segments, label_classes, windows, motions, features, text_bank, folds, e_tau, predictors,
+            scorers, label_effects, attention_models.
+        config: what an answer is, shuffles, their seed, the pool sizes of the headroom table, and how steps are decoded
+            together.
         device: where the models run.
         progress: called with (done, total, what) after every horizon.
 
@@ -105,6 +107,8 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
         EvaluationError: predictions that another stage brought are none of the row that they are for.
     """
     data = load_planning_data(inputs, STAGE)
+    if config.vocabulary == "classes":
+        data = in_classes(data, inputs.table("label_classes"))
     split_of = dict(zip(data.take_ids, data.take_split.tolist(), strict=True))
     rejects = [row for row in data.rejects if SPLITS[split_of[row.take]] == "test"]
     files, scorers = open_model_files(inputs), inputs.models("scorers")
@@ -122,7 +126,7 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
             shuffles.extend(part.shuffles)
             decoding.extend(part.decoding)
             yield from part.predictions
-        yield from (brought(inputs, entry) for entry in entries())
+        yield from (with_these_answers(brought(inputs, entry), entry, data) for entry in entries())
 
     return RowsResult(
         tables(), headroom, shuffles, decoding, rejects, n_out + sum(row.n_units for row in rejects), n_out
@@ -153,6 +157,35 @@ def brought(inputs: Inputs, entry: str) -> pa.Table:
         named = ", ".join(sorted(strangers))
         raise EvaluationError(f"{entry} holds predictions of {named}, but it is declared for {', '.join(sorted(own))}")
     return table.cast(SCHEMA)
+
+
+def with_these_answers(table: pa.Table, entry: str, data: PlanningData) -> pa.Table:
+    """Return the predictions of an entry, each of which was scored against the answers of `data`, on the CPU.
+
+    Raises:
+        EvaluationError: one was scored against another answer: a label where classes are scored, or a class of labels.
+    """
+    if not table.num_rows or not data.windows:
+        return table
+    first: dict[str, int] = {}
+    n = 0
+    for horizon, windows in data.windows.items():
+        first |= {window: n + horizon * i for i, window in enumerate(windows.window_ids)}
+        n += horizon * len(windows.window_ids)
+    at = np.array([first.get(window, -1) for window in table["window_id"].to_pylist()], np.int64)
+    flat = torch.cat([data.labels[windows.segments].flatten() for windows in data.windows.values()]).numpy()
+    truth = flat[(at + table["position"].to_numpy()) % n]
+    answers = pa.array(data.label_ids, pa.string())
+    given = pc.fill_null(pc.index_in(table["label_id"], value_set=answers), -1).to_numpy()
+    wrong = np.flatnonzero((at >= 0) & (truth != given))
+    if len(wrong):
+        row = table.slice(int(wrong[0]), 1).to_pylist()[0]
+        raise EvaluationError(
+            f"{entry}: {row['variant']} was scored against {row['label_id']!r} at position {row['position']} of "
+            f"{row['window_id']}, where the answer is {data.label_ids[int(truth[wrong[0]])]!r}: labels and classes do "
+            "not mix; run that stage with the vocabulary of the evaluation"
+        )
+    return table
 
 
 def predict_rows(

@@ -162,7 +162,7 @@ def load_scorers(
     config = scorer_config(models)
     ablated = {name: ReadyScorer(*load_scorer(models, seed, device, name)) for name in config.ablations}
     paper = ReadyScorer(*load_scorer(models, seed, device))
-    if config.plus is None:
+    if config.plus is None or view.data.own_labels is not None:  # Scorer+ ranks labels by tables of its own
         return Scorers(config, paper, ablated, None)
     plus = ready_plus(*load_plus(models, config.plus, seed, device), plus_source(view, config, known))
     return Scorers(config, paper, ablated, plus, {part: without_part(plus, part) for part in parts})

@@ -49,8 +49,8 @@ class ChainView:
 
     @cached_property
     def label_table(self) -> Tensor:
-        """Return, of shape (1 + V, E), a zero row for "none", then the label bank."""
-        return F.pad(self.data.bank, (0, 0, 1, 0))
+        """Return, of shape (1 + V, E), a zero row for "none", then the texts that models read of labels."""
+        return F.pad(self.data.read_bank, (0, 0, 1, 0))
 
     @cached_property
     def states(self) -> Tensor:

@@ -93,7 +93,7 @@ def fitting_discriminants(sizes: CorpusSizes) -> int:
 
 def run(work: Work[EvaluationConfig]) -> None:
     """Score every row on the test windows; see `trajpilot_core.evaluation` for the parts."""
-    from trajpilot_core.evaluation.ceiling import compare, row_scores, score_tables
+    from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores, score_tables
     from trajpilot_core.evaluation.ceiling_check import ceiling_checks
     from trajpilot_core.evaluation.checks import judge
     from trajpilot_core.evaluation.evidence import CheckInputs
@@ -127,7 +127,7 @@ def run(work: Work[EvaluationConfig]) -> None:
     )
     steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)
-    ceilings = [] if known is None else compare(predictions, known)
+    ceilings = compare(predictions, known) if isinstance(known, ExactCeilings) else []
     for name, table in score_tables(row_scores(predictions), known, ceilings).items():
         work.sink.table(name, table)
     work.sink.table("metrics", table_of(Metric, metrics))
@@ -136,14 +136,26 @@ def run(work: Work[EvaluationConfig]) -> None:
     work.sink.table("outcomes", outcome_table(predictions))
 
 
-def what_is_known(work: Work[EvaluationConfig], predictions: "Predictions") -> "ExactCeilings | None":
-    """Infer what can be known of the predicted windows; None where the corpus is no simulated one."""
+def what_is_known(work: Work[EvaluationConfig], predictions: "Predictions") -> "ExactCeilings | str | None":
+    """Infer what can be known of the predicted windows; None where the corpus is no simulated one.
+
+    A text says why a simulated one has no exact ceiling.
+    """
     from trajpilot_core.evaluation.ceiling import known_of_predictions, read_world
+    from trajpilot_core.simworld.inference.visible import unshown
 
     world = read_world(work.runtime.data_root)
     if world is None:
         return None
-    return known_of_predictions(world, predictions, work.inputs.table("segments"), work.inputs.table("windows"))
+    classes = None
+    if work.config.vocabulary == "classes":
+        ids = work.inputs.table("label_classes", ["label_id", "class_id"])
+        classes = dict(zip(ids["label_id"].to_pylist(), ids["class_id"].to_pylist(), strict=True))
+    segments, windows = (work.inputs.table(name) for name in ("segments", "windows"))
+    reason = unshown(world, segments, has_classes=classes is not None)
+    if reason is not None:
+        return reason
+    return known_of_predictions(world, predictions, segments, windows, classes)
 
 
 def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: EvaluationConfig) -> list[Metric]:
@@ -214,6 +226,7 @@ STAGE = Stage(
         "takes",
         "segments",
         "labels",
+        "label_classes",
         "windows",
         "motions",
         "features",

@@ -100,7 +100,7 @@ def queries_of(view: ChainView, found: Candidates, config: ScorerConfig, *, with
         fallback=F.pad(fallback_BME, (0, 0, 0, missing)).half(),
         plans=F.pad(found.plans, (0, 0, 0, missing)).half(),
         middle=F.pad((motion_BKM + 1) * there_BK1, (0, missing)),
-        label=F.pad((data.labels[mids_BKM] + 1) * there_BK1, (0, missing)),
+        label=F.pad((data.read_labels[mids_BKM] + 1) * there_BK1, (0, missing)),
         valid=found.valid,
         n_mids=torch.full_like(found.take, truth_BM.shape[1]),
         take=found.take,
