@@ -6,8 +6,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 import torch
-from planning_fixture import SCORER
-from rows_fixture import make_rows, predicted
+from planning_fixture import SCORER, model_files, planning_data
+from rows_fixture import predicted, scorers_of
 
 from trajpilot_core.data.chains import chains_of
 from trajpilot_core.data.planning import PlanningData, in_classes
@@ -26,7 +26,11 @@ torch.set_num_threads(1)
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    return make_rows(tmp_path_factory.mktemp("scorers"))
+    data = planning_data()
+    files = model_files(data, seeds=(0,))
+    config = SCORER.replace(ablations=(), train=SCORER.train.replace(epochs=1))
+    scorers = scorers_of(data, files, tmp_path_factory.mktemp("scorers"), config, threshold=0.5)
+    return data, files, scorers, predicted(data, files, scorers)
 
 
 def class_table(class_of: Mapping[str, str]) -> pa.Table:
