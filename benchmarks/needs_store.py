@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from schemas.annotation import CorpusCount, Label, ScenarioLabel, Segment, SegmentDetails, Take, Window
+from schemas.annotation import CorpusCount, Label, LabelClass, ScenarioLabel, Segment, SegmentDetails, Take, Window
 from schemas.arrow import arrow_schema, table_of
 from schemas.config import PipelineConfig, RunOptions
-from schemas.observation import DOF, MOTIONS, features_schema, motions_schema, text_bank_schema
+from schemas.observation import DOF, MOTIONS, descriptions_schema, features_schema, motions_schema, text_bank_schema
 from trajpilot_core.corpora.records.contents import contents_of
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.stage import Inputs, Source, Work
@@ -24,7 +24,12 @@ WRITTEN = ("ingest", "trajectories", "features", "text_bank")
 SPLITS = np.array(["train", "dev", "test"])
 SHARES = (0.83, 0.10, 0.07)
 """Of the takes, as of the paper's windows."""
-EXTRAS = {"details": SegmentDetails, "scenario_labels": ScenarioLabel, "counts": CorpusCount}
+EXTRAS = {
+    "label_classes": LabelClass,
+    "details": SegmentDetails,
+    "scenario_labels": ScenarioLabel,
+    "counts": CorpusCount,
+}
 FLAT_LABELS = 0.9
 """Exponent by which labels become rarer."""
 
@@ -168,4 +173,5 @@ def _bank(work: Work[Any], shape: StoreShape) -> None:
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), shape.text_width)
     names = pa.array(["random"] * shape.labels, pa.string())
     work.sink.table("text_bank", pa.table([labels, labels, names, column], schema=text_bank_schema(shape.text_width)))
+    work.sink.table("descriptions", descriptions_schema(shape.text_width).empty_table())
     work.sink.count(shape.labels, shape.labels)

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
 from schemas.config import CorpusName, PipelineConfig, RecipeName
+from schemas.planners import PLANNERS
 from schemas.training import ATTENTION_VARIANTS, PLUS_PARTS, TrainConfig
 from trajpilot_core.errors import InputError, NotBuiltError
 from trajpilot_core.stages import STAGES
@@ -12,6 +14,17 @@ from trajpilot_core.stages import STAGES
 def atomic() -> PipelineConfig:
     """Open-vocabulary planning on Ego-Exo4D atomic descriptions, as in the paper's section 4.2: the defaults."""
     return PipelineConfig()
+
+
+def atomic_closed() -> PipelineConfig:
+    """The same models on the 1,165 classes of atomic descriptions, read at evaluation alone, next to planners of other
+    papers that are trained on them. Source: paper, 4.2."""
+    base = atomic()
+    return base.replace(
+        text_bank=base.text_bank.replace(descriptions="template"),
+        planners=base.planners.replace(methods=PLANNERS, vocabulary="classes"),
+        evaluation=base.evaluation.replace(vocabulary="classes"),
+    )
 
 
 def demo() -> PipelineConfig:
@@ -40,6 +53,27 @@ def demo() -> PipelineConfig:
             width=96, layers=2, heads=4, hidden=192, queries=2, dropout=0.3, neighbours=16, train=attended
         ),
         evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16)),
+    )
+
+
+def demo_planners() -> PipelineConfig:
+    """The demo, and the planners of other papers on its labels: small ones, of few steps, next to a finished demo."""
+    base = demo()
+    nets = base.planners
+    few = {"batch": 64, "epochs": 40}
+    return base.replace(
+        text_bank=base.text_bank.replace(descriptions="template"),
+        planners=nets.replace(
+            methods=PLANNERS,
+            seeds=(0,),
+            rates=(1.0,),
+            most_steps=400,
+            schema_net=nets.schema_net.replace(width=64, heads=8, train=nets.schema_net.train.replace(**few)),
+            pdpp=nets.pdpp.replace(
+                width=32, times=50, epoch_steps=50, average_start=100, train=nets.pdpp.train.replace(**few)
+            ),
+            viterbi_plan_net=nets.viterbi_plan_net.replace(width=64, train=nets.viterbi_plan_net.train.replace(**few)),
+        ),
     )
 
 
@@ -82,18 +116,18 @@ def soak() -> PipelineConfig:
 
 
 def keystep() -> PipelineConfig:
-    """Closed-vocabulary planning on Ego-Exo4D Keystep. Source: paper, 4.3 and its appendix on data sets."""
-    return _of_whole_steps("egoexo4d_keystep")
+    """Closed-vocabulary planning on Ego-Exo4D Keystep. Source: paper, 4.3 and its appendices on data and adaptation."""
+    return _closed("egoexo4d_keystep", bridge_weight=0.15, decoding=KEYSTEP_DECODING)
 
 
 def goalstep() -> PipelineConfig:
     """Closed-vocabulary planning on Ego4D GoalStep. Source: as `keystep`."""
-    return _of_whole_steps("goalstep")
+    return _closed("goalstep", bridge_weight=0.0, decoding=GOALSTEP_DECODING)
 
 
 def egoper() -> PipelineConfig:
     """Closed-vocabulary planning on EgoPER. Source: as `keystep`."""
-    return _of_whole_steps("egoper")
+    return _closed("egoper", bridge_weight=0.0, decoding=EGOPER_DECODING)
 
 
 def epic_kitchens() -> PipelineConfig:
@@ -114,10 +148,20 @@ def atomic_anticipation() -> PipelineConfig:
     return base.replace(predictor=base.predictor.replace(goal_dropout=0.5))
 
 
-def _of_whole_steps(corpus: CorpusName) -> PipelineConfig:
-    """Return the main experiment on a corpus of annotated steps, each seen from its start to its end (D 45)."""
+def _closed(corpus: CorpusName, bridge_weight: float, decoding: ClosedDecodingConfig) -> PipelineConfig:
+    """Return planning with class heads on a corpus of annotated steps, each seen from its start to its end (D 45).
+
+    Scorer+ and retrieval attention, which are not the paper's, read embeddings; here plans are probabilities.
+    """
     base = _from_video(corpus)
-    return base.replace(ingest=base.ingest.replace(interval_cap_s=None))
+    return base.replace(
+        ingest=base.ingest.replace(interval_cap_s=None),
+        text_bank=base.text_bank.replace(descriptions="template"),
+        predictor=base.predictor.replace(head="classes", bridge_weight=bridge_weight),
+        scorer=base.scorer.replace(candidates=5, prefetch=8, plus=None, decoding=decoding),
+        attention=base.attention.replace(variants=()),
+        planners=base.planners.replace(methods=PLANNERS),
+    )
 
 
 def _from_video(corpus: CorpusName) -> PipelineConfig:
@@ -140,7 +184,6 @@ class Waits(NamedTuple):
     """Stage -> what has to be built before it can run."""
 
 
-HEADS = "closed-vocabulary heads and their decoding with a transition prior"
 GOAL_FREE = "start-only retrieval, scorer and metrics for anticipation"
 PROBE = "attentive probe of V-JEPA 2, into which the predictor's embedding goes"
 OUTCOME = "binary head over the predictor, on an E_tau that was trained on atomic descriptions"
@@ -152,9 +195,6 @@ def _from(first: str, *parts: str) -> dict[str, tuple[str, ...]]:
 
 
 MISSING: dict[RecipeName, Waits] = {
-    "keystep": Waits("closed-vocabulary planning on Ego-Exo4D Keystep", _from("predictor", HEADS)),
-    "goalstep": Waits("closed-vocabulary planning on Ego4D GoalStep", _from("predictor", HEADS)),
-    "egoper": Waits("closed-vocabulary planning on EgoPER", _from("predictor", HEADS)),
     "atomic_anticipation": Waits("goal-free anticipation on Ego-Exo4D atomic descriptions", _from("scorer", GOAL_FREE)),
     "epic_kitchens": Waits("anticipation on EPIC-KITCHENS-100", _from("predictor", PROBE, GOAL_FREE)),
     "basketball": Waits("shot outcome on Ego-Exo4D basketball", _from("alignment", OUTCOME, GOAL_FREE)),
@@ -163,7 +203,9 @@ MISSING: dict[RecipeName, Waits] = {
 
 RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "atomic": atomic,
+    "atomic_closed": atomic_closed,
     "demo": demo,
+    "demo_planners": demo_planners,
     "soak": soak,
     "claims": claims,
     "keystep": keystep,

@@ -82,6 +82,18 @@ class Label(Record):
     n_test: int
 
 
+class LabelClass(Record):
+    """The class of one label: an answer of the closed vocabulary (docs/decisions/classes.md)."""
+
+    label_id: str
+    class_id: str
+    """Id of the label whose text the class has; the label's own where it is a class of its own."""
+    class_text: str
+    """Text of the class's most frequent training label; of equally frequent ones the first in order."""
+    n_train: int
+    """Training segments of the label, as in `Label`."""
+
+
 class Window(Record):
     """One planning window: H consecutive segments of one run of one take."""
 

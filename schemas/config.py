@@ -15,7 +15,8 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
-from schemas.places import Place
+from schemas.places import OtherRun, Place
+from schemas.planners import PlannersConfig
 from schemas.poses import OdometryConfig, Pi3Config, PoseSourceName, VideoSourceName
 from schemas.training import (
     AlignmentConfig,
@@ -29,7 +30,9 @@ from schemas.vjepa import VjepaModel
 
 RecipeName = Literal[
     "atomic",
+    "atomic_closed",
     "demo",
+    "demo_planners",
     "soak",
     "claims",
     "keystep",
@@ -61,6 +64,9 @@ class IngestConfig(Record):
     """At least this many dev captures."""
     dev_seed: int = 0
     """Captures are sorted by sha256(seed:capture), and the first ones become dev."""
+    splits_of: OtherRun | None = None
+    """Output of the stage ingest of another run: its captures are dev here if they are dev there, and only others are
+    sampled (docs/decisions/pretrained.md)."""
     min_horizon: int = Field(SHORTEST_PLAN, ge=SHORTEST_PLAN)
     """Shortest plan, Start and Goal included. Source: paper, 3.1."""
     max_horizon: int = Field(8, le=16)
@@ -212,6 +218,11 @@ class TextConfig(Record):
     """Width of the bag-of-words projection."""
     batch: int = Field(64, ge=1)
     """Texts per encoder call."""
+    descriptions: Literal["none", "template", "file"] = "none"
+    """Sentences about the state before and after each label, which the planners SCHEMA and ViterbiPlanNet read: made by
+    a template, or those of a language model in `descriptions_file`."""
+    descriptions_file: Place | None = None
+    """JSON: label -> {"before": [three sentences], "after": [three sentences]}."""
 
 
 class JointDecodingConfig(Record):
@@ -232,6 +243,9 @@ class JointDecodingConfig(Record):
 class EvaluationConfig(Record):
     """Rows, metrics and intervals."""
 
+    vocabulary: Literal["labels", "classes"] = "labels"
+    """What an answer is: a label, or the class of one (ingest's table `label_classes`), where the bank of the readout
+    holds the texts of the classes alone and nothing is trained again. Source: paper, 4.1; docs/decisions/classes.md."""
     bootstrap: int = Field(10_000, ge=100)
     """Resamples of takes."""
     confidence: float = Field(0.95, gt=0.5, lt=1)
@@ -265,7 +279,11 @@ class ReportConfig(Record):
     """Reader of the takes; the header names it, and it decides whether published numbers may be shown. Set by the
     pipeline."""
     is_closed: bool = False
-    """The vocabulary of atomic descriptions is closed; set by the pipeline."""
+    """Answers are classes, not labels; set by the pipeline."""
+    alignment_from: OtherRun | None = None
+    """Where E_tau comes from; None: it was trained in this run. Set by the pipeline."""
+    predictor_from: OtherRun | None = None
+    """Where the initial weights of the predictors come from; None: they were random. Set by the pipeline."""
 
 
 class PipelineConfig(Record):
@@ -279,6 +297,7 @@ class PipelineConfig(Record):
     predictor: PredictorConfig = PredictorConfig()
     scorer: ScorerConfig = ScorerConfig()
     attention: AttentionConfig = AttentionConfig()
+    planners: PlannersConfig = PlannersConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     report: ReportConfig = ReportConfig()
 

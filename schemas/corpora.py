@@ -14,12 +14,11 @@ Relevance = Literal["essential", "optional", "irrelevant", "unsure"]
 
 
 class AtomicConfig(Record):
-    """Ego-Exo4D atomic descriptions: which vocabulary."""
+    """Ego-Exo4D atomic descriptions: into how many classes their labels go."""
 
-    vocabulary: Literal["open", "closed"] = "open"
-    """open: normalised texts; closed: classes of (verb, noun). Source: paper, 4.1."""
     classes: int = Field(1165, ge=2)
-    """Closed vocabulary: the number of classes aimed at. Source: paper, 4.1; rule: D 24."""
+    """The number of classes of (verb, noun) aimed at, which `evaluation.vocabulary` may score. Source: paper, 4.1;
+    rule: D 24."""
 
 
 class KeystepConfig(Record):

@@ -50,6 +50,17 @@ class TextVector(Record):
     encoder: str
 
 
+class StateDescription(Record):
+    """One sentence about the state before or after a label; the column `vector` holds float32 of unit norm."""
+
+    label_id: str
+    place: int
+    """0 to 2: before; 3 to 5: after."""
+    text: str
+    provider: str
+    """`template`, or the digest of the file that it came from."""
+
+
 def motions_schema(mixed: tuple[str, ...] = ()) -> pa.Schema:
     """Arrow schema of the motions table; `mixed` names the sources that it was asked to hold together."""
     schema = arrow_schema(HeadMotions, motions=pa.list_(pa.float32(), MOTIONS * DOF))
@@ -60,6 +71,11 @@ def features_schema(width: int, tokens: int = 1) -> pa.Schema:
     """Arrow schema of the features table for vectors of `width` numbers, `tokens` equal parts each (metadata)."""
     schema = arrow_schema(Feature, vector=pa.list_(pa.float16(), width))
     return schema if tokens == 1 else schema.with_metadata({"tokens": str(tokens)})
+
+
+def descriptions_schema(width: int) -> pa.Schema:
+    """Arrow schema of the descriptions for vectors of `width` numbers."""
+    return arrow_schema(StateDescription, vector=pa.list_(pa.float32(), width))
 
 
 def text_bank_schema(width: int) -> pa.Schema:

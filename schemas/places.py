@@ -3,8 +3,10 @@
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
+
+from schemas.base import Record
 
 LOGIN_INSIDE = "login_inside"
 """Type of the validation error; code that prints it leaves the value out."""
@@ -32,3 +34,12 @@ Place = Annotated[
     str, AfterValidator(without_login), WithJsonSchema({"type": "string", "pattern": f"^(?!.*({LOGIN}))"})
 ]
 """An address; forms and servers refuse one with a login before they store it."""
+
+
+class OtherRun(Record):
+    """One output of a stage of another run, which is read there."""
+
+    place: Place = Field(min_length=1)
+    """Root of the other run: a folder, written out in full, or an address."""
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Of the output's manifest: `sha256sum ROOT/artifacts/STAGE/KEY/manifest.json`."""

@@ -8,8 +8,12 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from schemas.base import Record
+from schemas.closed import ClosedDecodingConfig
+from schemas.places import OtherRun
 
 Precision = Literal["auto", "fp32", "bf16"]
+HeadKind = Literal["open", "classes"]
+"""How the predictor's embeddings become labels: by cosine with the label bank, or by a classifier."""
 Ablation = Literal["no_labels", "no_motion"]
 """What a further scorer is trained without: the candidates' labels, or their trajectories and the plans made with
 them."""
@@ -47,8 +51,8 @@ class TrainConfig(Record):
     """AdamW."""
     warmup: float = Field(0.05, ge=0, le=1)
     """Share of the steps with rising learning rate."""
-    clip: float = Field(1.0, gt=0)
-    """Largest gradient norm."""
+    clip: float | None = Field(1.0, gt=0)
+    """Largest gradient norm; None: any."""
     precision: Precision = "auto"
     """auto: bf16 autocast where the device is fast in it, else fp32."""
     checkpoint_every: int = Field(1, ge=1)
@@ -83,6 +87,9 @@ class AlignmentConfig(Record):
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1)
     """One chain of models per seed (D 2); predictor and scorer follow."""
     train: TrainConfig = TrainConfig(epochs=200, patience=20, lr=1e-3)
+    pretrained: OtherRun | None = None
+    """Output of the stage alignment of another run, from which every E_tau is taken as it is, with its sizes, and
+    which decides the folds of its takes (docs/decisions/pretrained.md); None: they are trained here."""
 
 
 class CausalConfig(Record):
@@ -114,12 +121,21 @@ class CausalConfig(Record):
 
 
 class PredictorConfig(CausalConfig):
-    """The causal predictor. Source: paper, 3.4; D 1 to 16."""
+    """The causal predictor. Source: paper, 3.4; D 1 to 16; with a class head, its appendix on closed vocabularies."""
+
+    head: HeadKind = "open"
+    """open: labels are ranked by the cosine of their text embedding; classes: by a classifier on the predicted
+    embedding, for corpora of a closed vocabulary (D 34)."""
+    bridge_weight: float = Field(0.0, ge=0)
+    """lambda_bridge: weight of the open predictor's loss next to the cross-entropy of the class head."""
 
     trajectory_dropout: float = Field(0.1, ge=0, lt=1)
     """Probability, per sample, that all trajectory inputs are replaced by null. Source: paper, 3.4; D 13."""
     goal_dropout: float = Field(0.0, ge=0, lt=1)
     """Probability, per sample, that the goal is masked; 0.5 for anticipation (D 16)."""
+    pretrained: OtherRun | None = None
+    """Output of the stage predictor of another run, with whose weights every training begins
+    (docs/decisions/pretrained.md); None: with random ones."""
 
 
 class AttentionConfig(CausalConfig):
@@ -259,6 +275,8 @@ class ScorerConfig(Record):
     ablations: tuple[Ablation, ...] = ("no_labels", "no_motion")
     """Further scorers that are trained without the candidates' labels, and without their trajectories and the plans
     made with them."""
+    decoding: ClosedDecodingConfig = ClosedDecodingConfig()
+    """How the scores of a class head become labels, here and in the evaluation; without such a head it is not read."""
     plus: ScorerPlusConfig | None = ScorerPlusConfig()
     """The better scorer; None: off."""
     train: TrainConfig = TrainConfig(epochs=30, patience=6)

@@ -21,6 +21,7 @@ from schemas.arrow import arrow_schema, table_of
 from schemas.config import FeatureConfig, IngestConfig, TrajectoryConfig
 from schemas.observation import DOF, MOTIONS, features_schema, motions_schema
 from schemas.vjepa import VJEPA_SIZES
+from trajpilot_core.corpora.records.closed_vocabulary import label_classes
 from trajpilot_core.corpora.records.contents import contents_of
 from trajpilot_core.corpora.records.labels import label_rows
 from trajpilot_core.corpora.records.windows import window_rows
@@ -61,7 +62,9 @@ def write_tables(work: Work[IngestConfig], sizes: Sizes) -> None:
     texts = [segments.column(name).to_pylist() for name in ("label_id", "label", "split")]
     work.sink.table("takes", takes)
     work.sink.table("segments", segments)
-    work.sink.table("labels", table_of(Label, label_rows(zip(*texts, strict=True))))
+    labels = table_of(Label, label_rows(zip(*texts, strict=True)))
+    work.sink.table("labels", labels)
+    work.sink.table("label_classes", label_classes(labels, None)[0])
     windows = windows_table(segments, (work.config.min_horizon, work.config.max_horizon))
     work.sink.table("windows", windows)
     work.sink.table("take_contents", contents_of(takes, segments, windows))

@@ -37,6 +37,12 @@ IgnoreNeeds = Annotated[
 CompileModels = Annotated[
     bool, typer.Option("--compile-models", help="On a GPU, compile the steps of small models (not measured).")
 ]
+Pretrained = Annotated[
+    str | None,
+    typer.Option(
+        "--pretrained", help="Root of a finished run: its dev captures, folds and E_tau, and initial predictors."
+    ),
+]
 MaxRejects = Annotated[float, typer.Option("--max-rejects", help="Share of damaged rows at which a stage fails.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, or cuda:1 and so on.")]
 SUGGESTED = 3

@@ -15,6 +15,7 @@ from deployments.cli.options import (
     IgnoreNeeds,
     MaxRejects,
     Only,
+    Pretrained,
     Recipe,
     Root,
     Set,
@@ -22,12 +23,14 @@ from deployments.cli.options import (
     check_corpus,
     configure,
     local_root,
+    located,
     run_options,
 )
 from deployments.recipes import check_built, recipes_of
 from schemas.config import IngestConfig, PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from trajpilot_core.corpora.registry import corpus_of_layout
+from trajpilot_core.data.other_runs import starting_from
 from trajpilot_core.engine.last_run import remember_run
 from trajpilot_core.simworld.presets import PRESETS
 from trajpilot_core.stages import selected
@@ -59,9 +62,12 @@ def run(
     checkpoint_s: CheckpointS = 60.0,
     ignore_needs: IgnoreNeeds = False,
     compile_models: CompileModels = False,
+    pretrained: Pretrained = None,
 ) -> None:
     """Run the pipeline on your own download; what is fresh is reused."""
     config = configure(recipe, set_)
+    if pretrained is not None:
+        config = starting_from(config, located(pretrained))
     options = run_options(
         root=str(local_root(root)),
         data_root=check_corpus(data),

@@ -144,8 +144,8 @@ def test_a_deployed_run_of_a_stage_that_is_not_built_ends_before_anything_runs(t
     from deployments.deployed import full_pipeline, predictor
 
     for flow, asked in ((full_pipeline, {}), (predictor, {}), (full_pipeline, {"only": ["ingest", "predictor"]})):
-        with pytest.raises(NotBuiltError, match="closed-vocabulary heads"):
-            flow.fn(run=RunOptions(recipe="keystep", root=str(tmp_path), **asked))
+        with pytest.raises(NotBuiltError, match="attentive probe"):
+            flow.fn(run=RunOptions(recipe="epic_kitchens", root=str(tmp_path), **asked))
     assert not list(tmp_path.iterdir())
 
 
@@ -261,7 +261,7 @@ def test_poses_and_texts_are_computed_where_their_source_and_encoder_can_be(decl
         "egoper",
         "epic_kitchens",
     }
-    on_simulated_worlds = {"demo", "soak", "claims"}
+    on_simulated_worlds = {"demo", "demo_planners", "soak", "claims"}
     for name in RECIPES:
         wanted = "trajpilot-cpu" if name in on_simulated_worlds else "trajpilot-gpu"
         assert pools_by_recipe(recipe(name))["TRAJPILOT_POOL_TEXT_BANK"] == wanted, name

@@ -60,7 +60,7 @@ class CorpusSpec:
     unit: str = "descriptions"
     """What is counted, for messages."""
     n_classes: Callable[[IngestConfig], int | None] = lambda config: None
-    """Number of classes into which free texts are put where the settings ask for a closed vocabulary, else None."""
+    """Number of classes aimed at where labels are free texts; None: every label is a class of its own."""
     layout: str | None = None
     """WorldConfig.layout in which a simulated world is written for its reader (simworld/layouts); None: in none."""
     has_goal: bool = True

@@ -20,7 +20,11 @@ ATTENTION = "retrieval_attention"
 """Row of retrieval attention that is given everything."""
 
 FITTED = "fitted_takes/"
-"""What is said of models, by chain: the takes that they were fitted on, a JSON list."""
+"""What is said of models, by chain: the takes that they were fitted on, a JSON list. Of models of another run, those
+that are takes here, too."""
+ELSEWHERE, CAPTURES = "fitted_elsewhere/", "fitted_captures/"
+"""What is said in addition of models that came from another run or began there: the takes that they were fitted on and
+that are none here, and the captures of all."""
 
 
 class Chain(NamedTuple):
@@ -72,15 +76,20 @@ def fitted_on(fold_of: Mapping[str, int], chain: Chain) -> list[str]:
     return sorted(take for take, fold in fold_of.items() if chain.fold is None or fold != chain.fold)
 
 
-def note_fitted(chain: str, takes: Sequence[str]) -> dict[str, str]:
-    """Return what is said of models that were fitted on these takes: one line for their chain."""
-    return {f"{FITTED}{chain}": json.dumps(sorted(takes))}
+def note_fitted(chain: str, takes: Iterable[str], kind: str = FITTED) -> dict[str, str]:
+    """Return what is said of models that were fitted on these takes: one line for their chain; `kind` as below."""
+    return {f"{kind}{chain}": json.dumps(sorted(takes))}
 
 
-def noted_fitted(about: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return chain -> takes that its models were fitted on, from what is said of them; empty where nothing is."""
-    found = {name.removeprefix(FITTED): takes for name, takes in sorted(about.items()) if name.startswith(FITTED)}
-    return {chain: list(json.loads(takes)) for chain, takes in found.items()}
+def noted_fitted(about: Mapping[str, str], kind: str = FITTED) -> dict[str, list[str]]:
+    """Return chain -> takes that its models were fitted on, from what is said of them; empty where nothing is.
+
+    Args:
+        about: what is said.
+        kind: FITTED, or ELSEWHERE or CAPTURES for those.
+    """
+    found = {name.removeprefix(kind): names for name, names in sorted(about.items()) if name.startswith(kind)}
+    return {chain: list(json.loads(names)) for chain, names in found.items()}
 
 
 def draw_folds(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, int]:
@@ -93,15 +102,27 @@ def draw_folds(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, in
     Raises:
         InputError: too few training takes for that.
     """
-    order = sorted(train_takes, key=lambda take: hashlib.sha256(f"{cfg.fold_seed}:{take}".encode()).hexdigest())
-    if len(order) < max(2, cfg.folds):
+    if len(train_takes) < max(2, cfg.folds):
         remedy = "add takes, or lower alignment.folds with --set" if cfg.folds > 2 else "add training takes"
-        raise InputError(f"{len(order)} training takes cannot be dealt out to {max(2, cfg.folds)} parts; {remedy}")
+        n_takes, parts = len(train_takes), max(2, cfg.folds)
+        raise InputError(f"{n_takes} training takes cannot be dealt out to {parts} parts; {remedy}")
+    return deal_folds(train_takes, cfg, {})
+
+
+def deal_folds(train_takes: Sequence[str], cfg: AlignmentConfig, known: Mapping[str, int]) -> dict[str, int]:
+    """Return take_id -> fold for the training takes: those of `known` as it says, the others as `draw_folds` deals.
+
+    In the cheap mode fold 0 is filled up to its share of all the training takes.
+    """
+    order = sorted(train_takes, key=lambda take: hashlib.sha256(f"{cfg.fold_seed}:{take}".encode()).hexdigest())
+    new = [take for take in order if take not in known]
+    folds = {take: known[take] for take in order if take in known}
     if cfg.folds == 1:
         held = min(len(order) - 1, max(1, round(cfg.holdout_share * len(order))))
-        folds = {take: 0 if i < held else -1 for i, take in enumerate(order)}
+        missing = held - sum(fold == 0 for fold in folds.values())
+        folds |= {take: 0 if i < missing else -1 for i, take in enumerate(new)}
     else:
-        folds = {take: fold_of_rank(i, len(order), cfg) for i, take in enumerate(order)}
+        folds |= {take: fold_of_rank(i, len(new), cfg) for i, take in enumerate(new)}
     return dict(sorted(folds.items()))
 
 

@@ -5,7 +5,7 @@ H horizon (positions of a window, Start and Goal included).
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -54,6 +54,20 @@ class WindowSet:
 
 
 @dataclass(frozen=True)
+class ClosedTables:
+    """What decoding on a closed vocabulary reads beyond windows."""
+
+    segments: pa.Table
+    """All segments, in the columns `take_id`, `split`, `position`, `run` and `label_id`."""
+    allowed: Tensor
+    """(takes, V) bool, labels of the scenario of each take."""
+
+    def to(self, device: str) -> Self:
+        """Return the same with the masks on `device`."""
+        return replace(self, allowed=self.allowed.to(device))
+
+
+@dataclass(frozen=True)
 class PlanningData:
     """Everything that predictor, scorer and evaluation read; S counts the segments with feature and motions."""
 
@@ -82,10 +96,35 @@ class PlanningData:
     """Horizon -> its windows, horizons ascending; every row of every table uses exactly these."""
     rejects: list[Reject]
     """One WINDOW_INCOMPLETE per window that lacks a feature or motions."""
+    closed: ClosedTables | None = None
+    """Only where models have class heads."""
+    own_labels: Tensor | None = None
+    """(S,) long, index into `own_bank`: the labels themselves, where `labels` and `bank` are of their classes."""
+    own_bank: Tensor | None = None
+    """(labels, E) float32, unit norm."""
+
+    code_of: Mapping[str, int] | None = None
+    """Label id -> class, where `labels` are classes."""
+
+    @property
+    def codes(self) -> Mapping[str, int]:
+        """Return label id -> index into `label_ids`, of its class where those are classes."""
+        return {one: code for code, one in enumerate(self.label_ids)} if self.code_of is None else self.code_of
+
+    @property
+    def read_labels(self) -> Tensor:
+        """Return (S,) long: what models read of the label of a bank's segment, as they were trained; no answer."""
+        return self.labels if self.own_labels is None else self.own_labels
+
+    @property
+    def read_bank(self) -> Tensor:
+        """Return (labels, E): the texts that `read_labels` points into."""
+        return self.bank if self.own_bank is None else self.own_bank
 
     def to(self, device: str) -> Self:
         """Return the same data with every tensor on `device` (a copy only where it is elsewhere)."""
-        moved: dict[str, Any] = {k: value.to(device) for k, value in vars(self).items() if isinstance(value, Tensor)}
+        own = (Tensor, ClosedTables)
+        moved: dict[str, Any] = {k: value.to(device) for k, value in vars(self).items() if isinstance(value, own)}
         return replace(self, **moved, windows={h: w.to(device) for h, w in self.windows.items()})
 
 
@@ -141,6 +180,34 @@ def load_planning_data(inputs: Inputs, stage: str) -> PlanningData:
         fold=_fold_tensor(inputs.table("folds"), take_of),
         windows=windows,
         rejects=rejects,
+    )
+
+
+def in_classes(data: PlanningData, label_classes: pa.Table) -> PlanningData:
+    """Return the same data with classes in place of labels as answers; what models read of labels stays.
+
+    Args:
+        data: with labels as answers.
+        label_classes: columns label_id and class_id, the latter the id of the label whose text the class has.
+
+    Raises:
+        StoreError: a label has no class, or a class takes the text of a label that is not its own.
+    """
+    class_of = dict(zip(label_classes["label_id"].to_pylist(), label_classes["class_id"].to_pylist(), strict=True))
+    for label in data.label_ids:
+        if label not in class_of or class_of.get(class_of[label]) != class_of[label]:
+            raise StoreError(f"label {label!r} is in no class of label_classes; run ingest again")
+    kept = [i for i, label in enumerate(data.label_ids) if class_of[label] == label]
+    class_ids = tuple(data.label_ids[i] for i in kept)
+    codes = _indices([class_of[label] for label in data.label_ids], _index(class_ids), "text_bank")
+    return replace(
+        data,
+        label_ids=class_ids,
+        labels=codes.to(data.labels.device)[data.labels],
+        bank=data.bank[kept],
+        own_labels=data.labels,
+        own_bank=data.bank,
+        code_of=dict(zip(data.label_ids, codes.tolist(), strict=True)),
     )
 
 

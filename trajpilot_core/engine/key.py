@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from schemas.artifacts import Entry, Manifest
 from schemas.base import Record, canonical_json, canonical_object, fingerprint, fingerprint_of_text
 from schemas.config import PipelineConfig, RunOptions
-from trajpilot_core.engine.resolve import resolve_config
+from trajpilot_core.engine.resolve import check_other_runs, resolve_config
 from trajpilot_core.engine.stage import AnyStage, Source
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.store.files import Folder
@@ -115,9 +115,11 @@ def resolve_stage(
 
     Raises:
         StoreError: an input is not there (see `resolve_inputs`).
-        InputError: the stage's sources contradict each other, or a sharded stage has none.
+        InputError: the stage's sources contradict each other, or a sharded stage has none; or its settings name
+            another run whose address may not be opened.
     """
     own = resolve_config(stage, config, run)
+    check_other_runs(stage.section, own, run.protocols)
     inputs = resolve_inputs(folder, stage, stages, currents)
     root = "" if stage.pure_sources else run.data_root
     found = stage.sources(inputs, own, root) if stage.sources is not None else []

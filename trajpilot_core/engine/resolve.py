@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from schemas.base import Record
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TrajectoryConfig, device_fault
+from schemas.places import OtherRun
 from schemas.poses import Pi3Config
 from schemas.training import TrainConfig
 from trajpilot_core.engine.stage import Config, Stage
-from trajpilot_core.errors import InputError
+from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.store.locations import parse_location
 
 ASK_DRIVER = """
 import ctypes, json
@@ -155,3 +158,23 @@ def resolve_config(stage: Stage[Config], config: PipelineConfig, run: RunOptions
     if stage.completed is not None:
         return stage.completed(config)
     return resolve_precision(stage.settings(config), resolve_device(run.device))
+
+
+def check_other_runs(section: str, config: Record, allowed: tuple[str, ...]) -> None:
+    """Refuse settings of a stage that name another run under an address that may not be opened.
+
+    Args:
+        section: name of the settings, for the message.
+        config: the stage's own.
+        allowed: protocols that may be opened.
+
+    Raises:
+        InputError: there is such an address.
+    """
+    for name in type(config).model_fields:
+        other = getattr(config, name)
+        if isinstance(other, OtherRun):
+            try:
+                parse_location(other.place, allowed)
+            except StoreError as error:
+                raise InputError(f"{section}.{name}: {error}") from error

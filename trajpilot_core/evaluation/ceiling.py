@@ -1,7 +1,8 @@
 """Every row of the tables against the best that anybody could do with a superset of what the row sees.
 
-Exact inference on the simulated world's own generative model; a recorded corpus has none. Shapes: T takes, H horizons,
-N windows, M metrics in the order of `metrics.with_ceiling`. Source: docs/decisions/ceiling.md.
+Exact inference on the simulated world's own generative model; a recorded corpus has none, nor has a layout that does
+not show the steps of its world. Shapes: T takes, H horizons, N windows, M metrics in the order of
+`metrics.with_ceiling`. Source: docs/decisions/ceiling.md, docs/decisions/classes.md.
 """
 
 import json
@@ -58,12 +59,14 @@ class ExactCeilings:
     """(N, M) percent: what they get on average, by their own probabilities."""
     n_unproven: int
     """Sequences that are not proven the best."""
+    truth: tuple[tuple[str, ...], ...]
+    """(N,) the answers of every window, label ids or class ids: predictions of other answers are not comparable."""
 
 
 def read_world(data_root: str) -> World | None:
-    """Return the simulated world that lies at the data root; None where the corpus is a recorded one, or is not there.
+    """Return the simulated world that lies at the data root, in whatever layout; None where the corpus is recorded.
 
-    None, too, for a world in another layout than its own: other annotators, so other labels and intervals.
+    None, too, where nothing lies there.
 
     Raises:
         InputError: there is a world.json that does not describe a world.
@@ -75,19 +78,21 @@ def read_world(data_root: str) -> World | None:
     except (FileNotFoundError, InputError):
         return None
     try:
-        config = WorldConfig.model_validate(json.loads(content)["config"])
-        return sample_world(config) if config.layout == "egoexo4d" else None
+        return sample_world(WorldConfig.model_validate(json.loads(content)["config"]))
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise InputError(f"{data_root}/{WORLD_FILE} describes no world: {error}; write the world again") from error
 
 
-def known_values(world: World, segments: pa.Table, windows: pa.Table) -> ExactCeilings:
+def known_values(
+    world: World, segments: pa.Table, windows: pa.Table, classes: Mapping[str, str] | None = None
+) -> ExactCeilings:
     """State what can be known of windows of any split.
 
     Args:
         world: the world that the tables come from.
         segments: the segments table.
         windows: rows of the windows table.
+        classes: label id -> class id, where answers are classes.
 
     Raises:
         InputError: the tables are not of this world.
@@ -97,7 +102,7 @@ def known_values(world: World, segments: pa.Table, windows: pa.Table) -> ExactCe
     expected = {kind: np.zeros((n, len(with_ceiling()))) for kind in KINDS}
     n_unproven = 0
     specs = [METRICS[id_] for id_ in with_ceiling()]
-    for answer in answers(world, segments, windows):
+    for answer in answers(world, segments, windows, classes=classes):
         for m, spec in enumerate(specs):
             assert spec.reached is not None
             assert spec.expected is not None
@@ -106,11 +111,23 @@ def known_values(world: World, segments: pa.Table, windows: pa.Table) -> ExactCe
         n_unproven += int((~answer.decisions.is_proven).sum())
     horizons = windows["horizon"].to_numpy().astype(np.int64)
     ids, takes = (tuple(windows[name].to_pylist()) for name in ("window_id", "take_id"))
-    return ExactCeilings(ids, takes, horizons, values, expected, n_unproven)
+    truth = true_answers(segments, windows, classes or {})
+    return ExactCeilings(ids, takes, horizons, values, expected, n_unproven, truth)
+
+
+def true_answers(segments: pa.Table, windows: pa.Table, classes: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+    """Return for every window the label ids of its segments, or their classes, where `classes` names them."""
+    labels = zip(segments["segment_id"].to_pylist(), segments["label_id"].to_pylist(), strict=True)
+    answer = {segment: classes.get(label, label) for segment, label in labels}
+    return tuple(tuple(answer[segment] for segment in row) for row in windows["segment_ids"].to_pylist())
 
 
 def known_of_predictions(
-    world: World, predictions: Predictions, segments: pa.Table, windows: pa.Table
+    world: World,
+    predictions: Predictions,
+    segments: pa.Table,
+    windows: pa.Table,
+    classes: Mapping[str, str] | None = None,
 ) -> ExactCeilings:
     """State what can be known of the windows that were predicted.
 
@@ -119,10 +136,11 @@ def known_of_predictions(
         predictions: the blocks.
         segments: the segments table.
         windows: the windows table; windows that were not predicted are left out.
+        classes: label id -> class id, where answers are classes.
     """
     scored = sorted({index for block in predictions.blocks for index in block.windows.tolist()})
     ids = pa.array([predictions.window_ids[index] for index in scored], pa.string())
-    return known_values(world, segments, windows.filter(pc.is_in(windows["window_id"], value_set=ids)))
+    return known_values(world, segments, windows.filter(pc.is_in(windows["window_id"], value_set=ids)), classes)
 
 
 def ceiling_scores(known: ExactCeilings) -> pa.Table:
@@ -175,7 +193,8 @@ def compare(predictions: Predictions, known: ExactCeilings) -> list[Ceiling]:
         Rows per variant, then horizon (ascending, the plain mean over horizons last), then metric.
 
     Raises:
-        InputError: a predicted window is not among those of which something is known.
+        InputError: a predicted window is not among those of which something is known, or its true answers are others:
+            labels on one side and classes on the other.
         MethodError: a row that was predicted is no declared one, so that its bound is unknown.
     """
     place = {window: i for i, window in enumerate(known.window_ids)}
@@ -184,12 +203,34 @@ def compare(predictions: Predictions, known: ExactCeilings) -> list[Ceiling]:
     if (row_of[scored] < 0).any():
         window = predictions.window_ids[scored[row_of[scored] < 0][0]]
         raise InputError(f"window {window} was predicted, but is not in the windows table; run the pipeline again")
+    _check_answers(predictions, known, row_of)
     found: list[Ceiling] = []
     for variant in predictions.variants():
         kind = method(variant).ceiling
         if kind is not None:
             found += _compare_row(predictions, variant, known.values[kind], row_of)
     return found
+
+
+def _check_answers(predictions: Predictions, known: ExactCeilings, row_of: NDArray[np.int64]) -> None:
+    """Raise InputError where a predicted window has other true answers here than there; `row_of` as in `_compare_row`.
+
+    A ceiling over labels is none over classes: classes are known more often than their labels.
+    """
+    code = {name: i for i, name in enumerate(predictions.label_ids)}
+    truth = np.full((len(known.truth), max(map(len, known.truth), default=0)), -1)
+    for i, labels in enumerate(known.truth):
+        truth[i, : len(labels)] = [code.get(label, -1) for label in labels]
+    for block in predictions.blocks:
+        wrong = np.argwhere(truth[row_of[block.windows], : block.horizon] != block.labels)
+        if len(wrong):
+            window, position = wrong[0].tolist()
+            there = known.truth[row_of[block.windows[window]]][position]
+            raise InputError(
+                f"window {predictions.window_ids[block.windows[window]]}, position {position}: {block.variant} was "
+                f"scored against {predictions.label_ids[block.labels[window, position]]!r}, its ceiling against "
+                f"{there!r}: one of them is over labels and the other over classes; run evaluation again"
+            )
 
 
 def _compare_row(predictions: Predictions, variant: str, ceilings: Array, row_of: NDArray[np.int64]) -> list[Ceiling]:
@@ -260,23 +301,28 @@ def paired(sums: Array, counts: Array) -> tuple[Array, Array, Array]:
     return averages[0], averages[1], error
 
 
-def score_tables(scores: pa.Table, known: ExactCeilings | None, ceilings: Sequence[Ceiling]) -> dict[str, pa.Table]:
+def score_tables(
+    scores: pa.Table, known: ExactCeilings | str | None, ceilings: Sequence[Ceiling]
+) -> dict[str, pa.Table]:
     """Return the tables `take_scores` (of the rows, then of the ceilings, where there are any) and `ceilings`."""
-    whole = scores if known is None else pa.concat_tables([scores, ceiling_scores(known)])
+    whole = pa.concat_tables([scores, ceiling_scores(known)]) if isinstance(known, ExactCeilings) else scores
     return {"take_scores": whole, "ceilings": table_of(Ceiling, ceilings)}
 
 
-def ceilings_of(world: World, tables: Mapping[str, pa.Table], split: str) -> pa.Table:
+def ceilings_of(
+    world: World, tables: Mapping[str, pa.Table], split: str, classes: Mapping[str, str] | None = None
+) -> pa.Table:
     """Return the take scores of the ceilings on all windows of one split.
 
     Args:
         world: the world that the tables come from.
         tables: `segments` and `windows`.
         split: train, dev or test.
+        classes: label id -> class id, where answers are classes.
 
     Raises:
         InputError: the tables are not of this world.
     """
     windows = tables["windows"]
     kept: Any = pc.equal(windows["split"], split)
-    return ceiling_scores(known_values(world, tables["segments"], windows.filter(kept)))
+    return ceiling_scores(known_values(world, tables["segments"], windows.filter(kept), classes))

@@ -18,19 +18,24 @@ from trajpilot_core.simworld.inference.visible import KINDS, InputKind
 
 CALIBRATED = 4.0
 """Standard errors by which the ceilings may miss their own probabilities: six figures are looked at."""
+NO_CEILING = "ceiling: no exact ceiling for this layout"
+"""Check that stands alone where a simulated world has none; the detail is the reason."""
 ROUNDING = 1e-6
 """Points that a sum may be off."""
 
 
-def ceiling_checks(rows: Sequence[Ceiling], known: ExactCeilings | None) -> list[Judgement]:
+def ceiling_checks(rows: Sequence[Ceiling], known: ExactCeilings | str | None) -> list[Judgement]:
     """Judge every row by its binding figures, warn of the others, and check the ceilings themselves.
 
     Args:
         rows: the comparison.
-        known: what it rests on; None where the corpus is no simulated one: nothing is judged.
+        known: what it rests on; why a simulated world has no ceiling; None where the corpus is no simulated one:
+            nothing is judged.
     """
     if known is None:
         return []
+    if isinstance(known, str):
+        return [Judgement(check=NO_CEILING, verdict="not run", detail=known)]
     variants = list(dict.fromkeys(row.variant for row in rows))
     return [
         *(row_check(variant, [r for r in rows if r.variant == variant and r.binding]) for variant in variants),

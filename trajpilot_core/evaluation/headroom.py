@@ -18,9 +18,7 @@ from trajpilot_core.training.scorer import Queries
 PoolSums = dict[str, float]
 
 
-def pool_sums(
-    view: ChainView, bank: Bank, keys_BK: Tensor, found: Candidates, queries: Queries, pool: int, seed: int
-) -> PoolSums:
+def pool_sums(view: ChainView, bank: Bank, found: Candidates, queries: Queries, pool: int, seed: int) -> PoolSums:
     """Return sums over B windows of the quantities of `Headroom` for the first `pool` candidates.
 
     A window without a candidate counts as wrong in the shares and not at all in the two cosines of the pool.
@@ -28,7 +26,6 @@ def pool_sums(
     Args:
         view: the final chain.
         bank: of the windows' horizon; the random pool is drawn from it with replacement, by `seed`.
-        keys_BK: (B, 2 E) retrieval keys of the windows.
         found: their candidates.
         queries: their utilities.
         pool: candidates looked at.
@@ -41,7 +38,7 @@ def pool_sums(
     same_BPM = (view.data.labels[mids_BPM] == labels_BM[:, None]) & valid_BP[:, :, None]
     any_BPMM = (view.data.labels[mids_BPM][..., None] == labels_BM[:, None, None]) & valid_BP[:, :, None, None]
     random_entry = _random_entries(len(bank.take), len(labels_BM), pool, seed).to(labels_BM.device)
-    random_cosine = torch.einsum("bd,bpd->bp", keys_BK, bank.key[random_entry])
+    random_cosine = torch.einsum("bd,bpd->bp", found.key, bank.key[random_entry])
     best_B = queries.utility[:, :pool].argmax(dim=1, keepdim=True)
     own_BME = view.latents[found.segments[:, 1:-1]]
     random_mids = bank.segments[random_entry][:, :, 1:-1]

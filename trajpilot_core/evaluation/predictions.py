@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 from torch import Tensor
 
 from schemas.arrow import arrow_schema
@@ -19,7 +20,8 @@ from schemas.rejects import Reject
 from schemas.results import DecodingChoice, Headroom, Prediction, ShuffleScore
 from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
 from trajpilot_core.data.cross_fitting import ATTENTION
-from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, load_planning_data
+from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, in_classes, load_planning_data
+from trajpilot_core.data.transitions import with_closed_tables
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.headroom import PoolSums, headroom_row, pool_sums
@@ -29,16 +31,19 @@ from trajpilot_core.methods import METHODS, entries
 from trajpilot_core.methods.attention_models import AttentionRows, attention_rows, load_attention
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve
+from trajpilot_core.methods.planner_models import PlannerRows, PlannerTables, open_planners, planner_rows
 from trajpilot_core.methods.plans import derangement, donors_of, shuffled_plan
 from trajpilot_core.methods.sequences import SequenceModels, fit_sequences
 from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
 from trajpilot_core.methods.viterbi import PLAIN
-from trajpilot_core.models.ranking import truth_ranks
-from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, endpoint_keys
+from trajpilot_core.models.blocks import ends_of
+from trajpilot_core.models.readout import ClassReadout
+from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import truth_of
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.label_effects import ENTRY as EFFECTS
 from trajpilot_core.training.loop import one_thread
+from trajpilot_core.training.scorer_file import scorer_config
 from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
 STAGE = "evaluation"
@@ -63,6 +68,14 @@ class RowModels(NamedTuple):
     ready: Scorers
     sequences: SequenceModels
     attention: AttentionRows | None = None
+    planners: PlannerRows | None = None
+
+
+class OtherModels(NamedTuple):
+    """Models that answer rows next to the predictors and scorers, where a run has trained any."""
+
+    attention: Models | None = None
+    planners: PlannerTables | None = None
 
 
 class RowsResult(NamedTuple):
@@ -94,9 +107,10 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     """Predict every test window with every row and every seed.
 
     Args:
-        inputs: takes, segments, windows, motions, features, text_bank, folds, e_tau, predictors, scorers,
-            label_effects, attention_models.
-        config: shuffles, their seed, the pool sizes of the headroom table, and how steps are decoded together.
+        inputs: takes, segments, label_classes, scenario_labels, windows, motions, features, text_bank, descriptions,
+            folds, e_tau, predictors, scorers, label_effects, attention_models, planner_models.
+        config: what an answer is, shuffles, their seed, the pool sizes of the headroom table, and how steps are decoded
+            together.
         device: where the models run.
         progress: called with (done, total, what) after every horizon.
 
@@ -104,17 +118,20 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
         LeakError: a row sees more than it declares (while the predictions are read).
         EvaluationError: predictions that another stage brought are none of the row that they are for.
     """
+    files, scorers = open_model_files(inputs), inputs.models("scorers")
     data = load_planning_data(inputs, STAGE)
+    if config.vocabulary == "classes":
+        data = in_classes(data, inputs.table("label_classes"))
+    data = with_closed_tables(data, inputs, files.predictors)
     split_of = dict(zip(data.take_ids, data.take_split.tolist(), strict=True))
     rejects = [row for row in data.rejects if SPLITS[split_of[row.take]] == "test"]
-    files, scorers = open_model_files(inputs), inputs.models("scorers")
     headroom: list[Headroom] = []
     shuffles: list[ShuffleScore] = []
     decoding: list[DecodingChoice] = []
     n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
     known = StatisticsByChain(inputs.models(EFFECTS))
-    attention = inputs.models("attention_models")
-    parts = predict_rows(data.to(device), files, scorers, config, "test", device, progress, known, attention)
+    others = OtherModels(inputs.models("attention_models"), open_planners(inputs, data, chains_of(data)[0], device))
+    parts = predict_rows(data.to(device), files, scorers, config, "test", device, progress, known, others)
 
     def tables() -> Iterator[pa.Table]:
         for part in on_one_thread(parts, device):
@@ -122,7 +139,7 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
             shuffles.extend(part.shuffles)
             decoding.extend(part.decoding)
             yield from part.predictions
-        yield from (brought(inputs, entry) for entry in entries())
+        yield from (with_these_answers(brought(inputs, entry), entry, data) for entry in entries())
 
     return RowsResult(
         tables(), headroom, shuffles, decoding, rejects, n_out + sum(row.n_units for row in rejects), n_out
@@ -155,6 +172,35 @@ def brought(inputs: Inputs, entry: str) -> pa.Table:
     return table.cast(SCHEMA)
 
 
+def with_these_answers(table: pa.Table, entry: str, data: PlanningData) -> pa.Table:
+    """Return the predictions of an entry, each of which was scored against the answers of `data`, on the CPU.
+
+    Raises:
+        EvaluationError: one was scored against another answer: a label where classes are scored, or a class of labels.
+    """
+    if not table.num_rows or not data.windows:
+        return table
+    first: dict[str, int] = {}
+    n = 0
+    for horizon, windows in data.windows.items():
+        first |= {window: n + horizon * i for i, window in enumerate(windows.window_ids)}
+        n += horizon * len(windows.window_ids)
+    at = np.array([first.get(window, -1) for window in table["window_id"].to_pylist()], np.int64)
+    flat = torch.cat([data.labels[windows.segments].flatten() for windows in data.windows.values()]).numpy()
+    truth = flat[(at + table["position"].to_numpy()) % n]
+    answers = pa.array(data.label_ids, pa.string())
+    given = pc.fill_null(pc.index_in(table["label_id"], value_set=answers), -1).to_numpy()
+    wrong = np.flatnonzero((at >= 0) & (truth != given))
+    if len(wrong):
+        row = table.slice(int(wrong[0]), 1).to_pylist()[0]
+        raise EvaluationError(
+            f"{entry}: {row['variant']} was scored against {row['label_id']!r} at position {row['position']} of "
+            f"{row['window_id']}, where the answer is {data.label_ids[int(truth[wrong[0]])]!r}: labels and classes do "
+            "not mix; run that stage with the vocabulary of the evaluation"
+        )
+    return table
+
+
 def predict_rows(
     data: PlanningData,
     files: ModelFiles,
@@ -164,7 +210,7 @@ def predict_rows(
     device: str,
     progress: Progress,
     known: StatisticsByChain | None = None,
-    attention: Models | None = None,
+    others: OtherModels = OtherModels(),  # noqa: B008
 ) -> Iterator[RowsPart]:
     """Yield predictions, headroom and shuffles of one split, part by part; `data` lie on `device`."""
     done, total = 0, len(files.seeds) * len(data.windows)
@@ -172,15 +218,21 @@ def predict_rows(
     chain = chains_of(data)[0]
     fitted = fit_sequences(data, chain)
     for seed in files.seeds:
-        view = chain_view(data, files, chain, seed, device)
+        view = chain_view(data, files, chain, seed, device, scorer_config(scorers).decoding)
         ready = load_scorers(scorers, view, seed, device, known, config.plus_parts)
-        attending = load_attention(attention, view, seed, device)
+        attending = load_attention(others.attention, view, seed, device)
+        if attending is not None and isinstance(view.readout, ClassReadout):
+            raise EvaluationError(
+                "retrieval attention predicts embeddings, but the predictors have class heads, whose plans are "
+                "probabilities; train none of it there (--set attention.variants=[])"
+            )
         for horizon, windows in data.windows.items():
             rows = (windows.split == SPLITS.index(split)).nonzero()[:, 0]
             if not len(rows):
                 continue
             bank = build_bank(view, horizon, ready.config.key)
-            models = RowModels(ready, SequenceModels(fitted, config.joint), attention_rows(attending, view, horizon))
+            sequences, attended = SequenceModels(fitted, config.joint), attention_rows(attending, view, horizon)
+            models = RowModels(ready, sequences, attended, planner_rows(others.planners, seed, horizon, device))
             choices = decoding_choices(view, bank, models, seed)
             models = models._replace(sequences=with_choices(models.sequences, choices))
             if seed == files.seeds[0]:
@@ -210,7 +262,7 @@ def batch_of(
 ) -> WindowBatch:
     """Return windows (long of shape (B,)) of the bank's horizon with everything that rows are made from."""
     batch = retrieve(view, bank, rows, models.ready, strangers, donors, models.sequences)
-    return replace(batch, attention=models.attention)
+    return replace(batch, attention=models.attention, planners=models.planners)
 
 
 def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> None:
@@ -247,13 +299,12 @@ def predict_parts(
     for part, donors_BM in zip(batches(rows, WINDOWS_AT_ONCE), batches(donors, WINDOWS_AT_ONCE), strict=True):
         batch = batch_of(view, bank, models, part, strangers, donors_BM)
         found, queries = batch.candidates().found, batch.candidates().queries
-        keys = endpoint_keys(view, found.segments, ready.config.key, found.fallback)
         pools = [pool for pool in config.headroom_pools if pool <= ready.config.candidates and len(bank.take)]
         draw = 1_000_003 * config.seed + int(part[0])
         given = {one.id: one.answer(batch) for one in METHODS if one.answer is not None}
         yield BatchResult(
             [prediction_table(id_, a, view.data, windows, part, seed) for id_, a in given.items() if a is not None],
-            {pool: pool_sums(view, bank, keys, found, queries, pool, draw) for pool in pools},
+            {pool: pool_sums(view, bank, found, queries, pool, draw) for pool in pools},
         )
 
 
@@ -263,7 +314,8 @@ def shuffle_scores(view: ChainView, segments_NH: Tensor, seed: int, config: Eval
     scores = []
     for shuffle in range(config.shuffles):
         plan = shuffled_plan(view, segments_NH, donors_of(segments_NH, config.seed, shuffle))
-        right = truth_ranks(plan[:, 1:-1], truth, view.data.bank) == 0
+        take = view.data.segment_take[segments_NH[:, 0]]
+        right = view.readout.against(ends_of(plan), plan[:, None, 1:-1], truth, take).right[:, 0]
         scores.append(
             ShuffleScore(
                 seed=seed,

@@ -88,7 +88,7 @@ def attention_plans(rows: AttentionRows, view: ChainView, segments_BH: Tensor) -
         segments_BH: windows; their ends alone are read.
     """
     data, models = view.data, rows.models
-    tables = SegmentTables(data.features, view.latents, view.states, data.labels)
+    tables = SegmentTables(data.features, view.latents, view.states, data.read_labels)
     plans: dict[str, list[Tensor]] = {attention_row(variant): [] for variant in models.of_variant}
     for segments in torch.split(segments_BH, WINDOWS_AT_ONCE):
         keys = end_keys(models.keys, data.features, segments)
@@ -96,5 +96,5 @@ def attention_plans(rows: AttentionRows, view: ChainView, segments_BH: Tensor) -
         found = found_windows(segments, near, rows.bank.segments)
         for variant, model in models.of_variant.items():
             inputs = inputs_of(tables, found, variant)
-            plans[attention_row(variant)].append(model(*inputs, data.bank, segments.shape[1]))
+            plans[attention_row(variant)].append(model(*inputs, data.read_bank, segments.shape[1]))
     return {row: torch.cat(parts) for row, parts in plans.items()}

@@ -1,6 +1,7 @@
 """The windows that a row of the tables is asked about, and everything that rows are made from.
 
-Axes: B windows of one horizon H, M middle steps. Source: docs/decisions/scorer.md.
+Axes: B windows of one horizon H, M middle steps, P width of a plan (models/readout.py).
+Source: docs/decisions/scorer.md.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,12 +14,13 @@ from torch import Tensor
 from schemas.training import Ablation, PlusPart, ScorerConfig
 from trajpilot_core.errors import MethodError, StoreError
 from trajpilot_core.methods.attention_models import AttentionRows, attention_plans
+from trajpilot_core.methods.planner_models import PlannerRows
 from trajpilot_core.methods.plans import own_plan
 from trajpilot_core.methods.plus_parts import ReadyPlus, ready_plus, without_part
 from trajpilot_core.methods.sequences import SequenceModels
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.retrieval.bank import Bank, ChainView, no_traj_plans
-from trajpilot_core.retrieval.candidates import Candidates, find_candidates, permuted
+from trajpilot_core.retrieval.bank import Bank, ChainView
+from trajpilot_core.retrieval.candidates import Candidates, fallback_plans, find_candidates, permuted
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.scorer import Queries, queries_of
 from trajpilot_core.training.scorer_file import load_plus, load_scorer, scorer_config
@@ -66,7 +68,7 @@ class WindowBatch:
     segments: Tensor
     """(B, H) long."""
     fallback: Tensor
-    """(B, H, E), what no_traj predicts."""
+    """(B, H, P), what no_traj predicts."""
     scorers: Scorers | None = None
     retrieved: Retrieved | None = None
     """None where the windows have no head motion to retrieve by."""
@@ -76,10 +78,12 @@ class WindowBatch:
     """What rows need that decode steps together."""
     attention: AttentionRows | None = None
     """Models of retrieval attention; None: the run has trained none, or they are not asked."""
+    planners: PlannerRows | None = None
+    """Planners of other papers; likewise."""
 
     @cached_property
     def endpoint_plan(self) -> Tensor:
-        """Return (B, H, E): what is predicted under the windows' own endpoint motion alone.
+        """Return (B, H, P): what is predicted under the windows' own endpoint motion alone.
 
         Raises:
             StoreError: the chain has no such checkpoint; only the final one has it.
@@ -92,7 +96,7 @@ class WindowBatch:
 
     @cached_property
     def true_plan(self) -> Tensor:
-        """Return (B, H, E): what is predicted under the windows' own motion, middle included."""
+        """Return (B, H, P): what is predicted under the windows' own motion, middle included."""
         return own_plan(self.view, self.view.models.traj, self.segments, with_mids=True)
 
     @cached_property
@@ -162,7 +166,7 @@ def load_scorers(
     config = scorer_config(models)
     ablated = {name: ReadyScorer(*load_scorer(models, seed, device, name)) for name in config.ablations}
     paper = ReadyScorer(*load_scorer(models, seed, device))
-    if config.plus is None:
+    if config.plus is None or view.data.own_labels is not None:  # Scorer+ ranks labels by tables of its own
         return Scorers(config, paper, ablated, None)
     plus = ready_plus(*load_plus(models, config.plus, seed, device), plus_source(view, config, known))
     return Scorers(config, paper, ablated, plus, {part: without_part(plus, part) for part in parts})
@@ -199,4 +203,4 @@ def retrieve(
 
 def without_motion(view: ChainView, segments_BH: Tensor) -> WindowBatch:
     """Return windows that have no head motion: nothing can be retrieved for them."""
-    return WindowBatch(view, segments_BH, no_traj_plans(view, segments_BH))
+    return WindowBatch(view, segments_BH, fallback_plans(view, segments_BH))

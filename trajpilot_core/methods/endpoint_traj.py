@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def plan(batch: "WindowBatch") -> "Tensor":
-    """Return (B, H, E): what is predicted under the windows' own endpoint motion.
+    """Return (B, H, P): what is predicted under the windows' own endpoint motion.
 
     Raises:
         StoreError: the chain has no such checkpoint; only the final one has it.
@@ -23,7 +23,7 @@ def answer(batch: "WindowBatch") -> Answers:
     """Rank the labels by `plan`."""
     from trajpilot_core.methods.plans import rank_plan
 
-    return rank_plan(plan(batch), batch.view)
+    return rank_plan(plan(batch), batch.view, batch.segments)
 
 
 METHOD = Method(

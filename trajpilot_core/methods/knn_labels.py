@@ -25,7 +25,7 @@ def answer(batch: "WindowBatch") -> Answers:
     from trajpilot_core.methods.plans import RANKED, rank_plan
     from trajpilot_core.models.ranking import best
 
-    fallback = rank_plan(batch.fallback, batch.view)
+    fallback = rank_plan(batch.fallback, batch.view, batch.segments)
     ids, scores = best(votes(batch).flatten(0, 1), RANKED)
     some = batch.candidates().found.valid.any(1)[:, None, None]
     shape = fallback.ids.shape

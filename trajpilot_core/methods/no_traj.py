@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def plan(batch: "WindowBatch") -> "Tensor":
-    """Return (B, H, E): the fallback."""
+    """Return (B, H, P): the fallback."""
     return batch.fallback
 
 
@@ -19,7 +19,7 @@ def answer(batch: "WindowBatch") -> Answers:
     """Rank the labels by the fallback's embeddings."""
     from trajpilot_core.methods.plans import rank_plan
 
-    return rank_plan(plan(batch), batch.view)
+    return rank_plan(plan(batch), batch.view, batch.segments)
 
 
 METHOD = Method(

@@ -1,6 +1,6 @@
-"""From predicted embeddings to ranked labels, and the plans that several rows share.
+"""From plans to ranked labels, and the plans that several rows share.
 
-Axes: B windows of one horizon H, N all of them, M middle steps, R ranked answers, E text space.
+Axes: B windows of one horizon H, N all of them, M middle steps, R ranked answers, P width of a plan.
 Source: paper, 4 and its appendix; docs/decisions/paper-gaps.md (15, 29, 40, 47).
 """
 
@@ -9,39 +9,37 @@ from torch import Tensor
 
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.models.predictor import CausalPredictor
-from trajpilot_core.models.ranking import best_labels
 from trajpilot_core.retrieval.bank import ChainView
 from trajpilot_core.retrieval.candidates import Candidates, roll_out
 
 RANKED = 5
 
 
-def rank_plan(plan_BHE: Tensor, view: ChainView) -> Answers:
-    """Rank the labels by their cosine with each predicted embedding."""
-    ids, scores = best_labels(plan_BHE.flatten(0, 1), view.data.bank, RANKED)
-    shape = (*plan_BHE.shape[:2], ids.shape[1])
-    return Answers(ids.view(shape), scores.view(shape))
+def rank_plan(plan_BHP: Tensor, view: ChainView, segments_BH: Tensor) -> Answers:
+    """Rank the labels of every step of the windows' plans (models/readout.py)."""
+    ranked = view.readout.ranked(plan_BHP, view.data.segment_take[segments_BH[:, 0]], RANKED)
+    return Answers(ranked.ids, ranked.scores, decoded=ranked.decoded)
 
 
 @torch.inference_mode()
 def own_plan(view: ChainView, model: CausalPredictor, segments_BH: Tensor, with_mids: bool) -> Tensor:
-    """Return (B, H, E): the prediction under the windows' own endpoint trajectories, with or without their middles."""
+    """Return (B, H, P): the plan under the windows' own endpoint trajectories, with or without their middles."""
     latents = view.latents[segments_BH].clone()
     if not with_mids:
         latents[:, 1:-1] = 0
     features = view.data.features
-    plan: Tensor = model(features[segments_BH[:, 0]], features[segments_BH[:, -1]], latents, segments_BH.shape[1])
-    return plan
+    predicted = model(features[segments_BH[:, 0]], features[segments_BH[:, -1]], latents, segments_BH.shape[1])
+    return view.readout.plan(model, predicted)
 
 
-def with_ends(found: Candidates, plan_BME: Tensor) -> Tensor:
-    """Put (B, M, E) middles between the ends that traj predicts; the whole fallback where there is no candidate."""
-    whole = torch.cat([found.ends[:, :1], plan_BME, found.ends[:, 1:]], dim=1)
+def with_ends(found: Candidates, plan_BMP: Tensor) -> Tensor:
+    """Put (B, M, P) middles between the ends that traj predicts; the whole fallback where there is no candidate."""
+    whole = torch.cat([found.ends[:, :1], plan_BMP, found.ends[:, 1:]], dim=1)
     return torch.where(found.valid.any(1)[:, None, None], whole, found.fallback)
 
 
 def shuffled_plan(view: ChainView, segments_BH: Tensor, donors_BM: Tensor) -> Tensor:
-    """Return (B, H, E): traj under the windows' own endpoints and their donors' middles; null without a donor."""
+    """Return (B, H, P): traj under the windows' own endpoints and their donors' middles; null without a donor."""
     mids = view.latents[donors_BM.clamp_min(0)] * (donors_BM >= 0)[:, :, None]
     ends, plans = roll_out(view.models.traj, view, segments_BH, mids[:, None])
     return torch.cat([ends[:, :1], plans[:, 0], ends[:, 1:]], dim=1)

@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 def plan(batch: "WindowBatch") -> "Tensor":
-    """Return (B, H, E): the mean plan; the fallback where nothing was retrieved."""
+    """Return (B, H, P): the mean plan; the fallback where nothing was retrieved."""
     from trajpilot_core.methods.plans import with_ends
     from trajpilot_core.retrieval.candidates import pool_mean
 
     found, temperature = batch.candidates().found, batch.ready().paper.decision.pool_temperature
-    return with_ends(found, pool_mean(found, temperature))
+    return with_ends(found, pool_mean(found, temperature, batch.view.readout))
 
 
 def answer(batch: "WindowBatch") -> Answers:
     """Rank the labels by the mean plan."""
     from trajpilot_core.methods.plans import rank_plan
 
-    return rank_plan(plan(batch), batch.view)
+    return rank_plan(plan(batch), batch.view, batch.segments)
 
 
 METHOD = Method(

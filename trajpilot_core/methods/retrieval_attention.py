@@ -30,7 +30,7 @@ def answer_of(row: str) -> "Callable[[WindowBatch], Answers | None]":
         from trajpilot_core.methods.plans import rank_plan
 
         plan_BHE = plan_of(row)(batch)
-        return None if plan_BHE is None else rank_plan(plan_BHE, batch.view)
+        return None if plan_BHE is None else rank_plan(plan_BHE, batch.view, batch.segments)
 
     return answer
 

@@ -32,7 +32,7 @@ def scorer_answers(view: "ChainView", found: "Candidates", queries: "Queries", r
     opened = (gate >= threshold) & found.valid.any(1)
     here = torch.arange(len(choice), device=choice.device)
     candidate = with_ends(found, found.plans[here, choice])
-    answers = rank_plan(torch.where(opened[:, None, None], candidate, found.fallback), view)
+    answers = rank_plan(torch.where(opened[:, None, None], candidate, found.fallback), view, found.segments)
     window = torch.where(opened, found.window[here, choice], -1)
     return replace(answers, gate=gate, opened=opened, threshold=threshold, window=window)
 

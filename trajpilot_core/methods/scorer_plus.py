@@ -38,7 +38,7 @@ def plus_answers_of(
     from trajpilot_core.training.scorer_plus import plus_answers, plus_queries
 
     queries = plus_queries(plus.source, found) if queries is None else queries
-    fallback = rank_plan(found.fallback, view)
+    fallback = rank_plan(found.fallback, view, found.segments)
     parts = list(plus_answers(plus.scorer, queries, plus.known))
     ranked = [best(part.probability.flatten(0, 1), RANKED) for part in parts]
     ids, scores = (torch.cat([part[i] for part in ranked]).view(fallback.ids.shape) for i in (0, 1))

@@ -14,7 +14,8 @@ def answer(batch: "WindowBatch") -> Answers | None:
 
     if batch.donors is None:
         return None
-    return rank_plan(shuffled_plan(batch.view, batch.segments, batch.donors), batch.view)
+    plan = shuffled_plan(batch.view, batch.segments, batch.donors)
+    return rank_plan(plan, batch.view, batch.segments)
 
 
 METHOD = Method(

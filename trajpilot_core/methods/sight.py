@@ -49,6 +49,8 @@ def hidden(view: ChainView, segments_PH: Tensor, sees: Sight) -> Iterator[None]:
     mids, every = torch.unique(segments_PH[:, 1:-1]), torch.unique(segments_PH)
     moves = {"ends": every, "end_motion": mids}.get(sees, mids[:0])
     parts = [] if sees == "truth" else [(view.data.labels, every), (view.data.features, mids)]
+    if sees != "truth" and view.data.own_labels is not None:
+        parts.append((view.data.own_labels, every))
     parts += [(view.latents, moves), (view.states, moves), (view.data.motions, moves)]
     with torch.inference_mode():
         kept = [tensor[rows].clone() for tensor, rows in parts]

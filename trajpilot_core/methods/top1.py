@@ -14,7 +14,8 @@ def answer(batch: "WindowBatch") -> Answers:
     from trajpilot_core.methods.plans import rank_plan, with_ends
 
     found = batch.candidates().found
-    return replace(rank_plan(with_ends(found, found.plans[:, 0]), batch.view), window=found.window[:, 0])
+    answers = rank_plan(with_ends(found, found.plans[:, 0]), batch.view, batch.segments)
+    return replace(answers, window=found.window[:, 0])
 
 
 METHOD = Method(

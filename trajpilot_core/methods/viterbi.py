@@ -35,11 +35,11 @@ class Plain(NamedTuple):
 
 
 def by_plan(plan: "Callable[[WindowBatch], Tensor | None]") -> "Score":
-    """Return the cosines of all labels with a row's (B, H, E) plan."""
+    """Return the scores of all labels under a row's (B, H, P) plan, each step by itself."""
 
     def score(batch: "WindowBatch") -> "Callable[[slice], Tensor] | None":
-        plan_BHE = plan(batch)
-        return None if plan_BHE is None else lambda rows: plan_BHE[rows] @ batch.view.data.bank.T
+        plan_BHP = plan(batch)
+        return None if plan_BHP is None else lambda rows: batch.view.readout.scores(plan_BHP[rows])
 
     return score
 

@@ -63,6 +63,11 @@ def mean_accuracy(labels: Codes, decoded: Codes) -> Array:
     return _percent((labels == decoded).mean(axis=1))
 
 
+def mid_accuracy(labels: Codes, decoded: Codes) -> Array:
+    """Return Mid mAcc per window, (N,) percent: as `mean_accuracy`, over the positions between Start and Goal."""
+    return mean_accuracy(labels[:, 1:-1], decoded[:, 1:-1])
+
+
 def _first_seen(codes: Codes) -> NDArray[np.bool_]:
     """Return (N, H): true where a code stands for the first time in its row."""
     earlier = np.tril(np.ones((codes.shape[1], codes.shape[1]), dtype=bool), k=-1)

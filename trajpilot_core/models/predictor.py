@@ -22,6 +22,8 @@ class PredictorShape(NamedTuple):
     """Tokens per feature: 1 pooled, 8 temporal."""
     text_width: int
     max_horizon: int
+    classes: int = 0
+    """V, labels that a class head tells apart; 0: no head."""
 
     def to_json(self) -> str:
         """Return the sizes as JSON, for what holds for all predictors of an entry."""
@@ -75,7 +77,7 @@ class CausalPredictor(nn.Module):
     """Predict the text embedding of Start, every Mid and Goal from the two clips and the trajectories.
 
     Shapes: B batch, C tokens of a clip, D feature width, H horizon (Start and Goal included), M = H - 2 mids,
-    P plans per window, Q queries, T = 2 Q + M tokens, W width, E text width. The buffers `feature_mean` and
+    P plans per window, Q queries, T = 2 Q + M tokens, V classes, W width, E text width. The buffers `feature_mean` and
     `feature_scale` (D,) standardise the raw features (docs/decisions/feature-standardisation.md).
     """
 
@@ -99,6 +101,7 @@ class CausalPredictor(nn.Module):
         self.norm = nn.LayerNorm(cfg.width)
         self.head = nn.Linear(cfg.width, shape.text_width)
         self.log_temperature = nn.Parameter(torch.tensor(math.log(1.0 / cfg.temperature)))
+        self.class_head = nn.Linear(shape.text_width, shape.classes) if shape.classes else None
 
     def forward(
         self,
@@ -165,6 +168,17 @@ class CausalPredictor(nn.Module):
         steps_MW = self.step[1 : horizon - 1]
         tokens: Tensor = self.mid_in(mids_BME) + self.mid_query + steps_MW + self.horizon[horizon] + self.kind[MID]
         return tokens
+
+    def class_logits(self, predicted_xE: Tensor) -> Tensor:
+        """Return (..., V) float32: what the class head says of predicted embeddings (..., E).
+
+        Raises:
+            TypeError: the model has no class head.
+        """
+        if self.class_head is None:
+            raise TypeError("this predictor has no class head; its labels are ranked by their text embeddings")
+        logits: Tensor = self.class_head(predicted_xE.to(self.class_head.weight.dtype))
+        return logits.float()
 
     def standardise(self, feature_BCD: Tensor) -> Tensor:
         """Return raw features (B, C, D) of any float type as float32 with the fitting takes' mean and scale removed.

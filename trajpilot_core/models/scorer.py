@@ -18,6 +18,13 @@ class ScorerShape(NamedTuple):
     """E, the text space."""
     max_mids: int
     """M, middle steps of the longest horizon."""
+    classes: int = 0
+    """V of a class head, whose plans are log probabilities; 0: plans are embeddings (models/readout.py)."""
+
+    @property
+    def plan(self) -> int:
+        """P, width of a step of a plan."""
+        return self.classes or self.embed
 
 
 class ScorerInputs(NamedTuple):
@@ -25,9 +32,9 @@ class ScorerInputs(NamedTuple):
 
     query: Tensor
     fallback: Tensor
-    """Middle steps that no_traj predicts, unit norm."""
+    """Middle steps that no_traj predicts."""
     plans: Tensor
-    """Middle steps that each candidate's roll-out predicts, unit norm."""
+    """Middle steps that each candidate's roll-out predicts."""
     latents: Tensor
     """The candidates' middle trajectory latents."""
     labels: Tensor
@@ -41,10 +48,10 @@ class ScorerInputs(NamedTuple):
 class GateThenRankScorer(nn.Module):
     """Read the query, the fallback plan and K candidate plans as K + 2 tokens; answer one gate and K ranks.
 
-    Shapes: B queries, K candidates, M middle steps (padded), E text space, Q query width, D width. Candidates carry no
-    position, so permuting them permutes the ranks and leaves the gate. An ablated one lacks the layers that read the
-    candidates' labels (`no_labels`), or their trajectories and the plans under them (`no_motion`). Source: paper, 3.5
-    and appendix on the scorer; docs/decisions/scorer.md.
+    Shapes: B queries, K candidates, M middle steps (padded), E text space, P width of a plan's step, Q query width, D
+    width. Candidates carry no position, so permuting them permutes the ranks and leaves the gate. An ablated one lacks
+    the layers that read the candidates' labels (`no_labels`), or their trajectories and the plans under them
+    (`no_motion`). Source: paper, 3.5 and appendix on the scorer; docs/decisions/scorer.md.
     """
 
     def __init__(self, config: ScorerConfig, shape: ScorerShape, ablation: Ablation | None = None) -> None:
@@ -53,8 +60,8 @@ class GateThenRankScorer(nn.Module):
         n_latent = 2 * shape.embed
         self.feature_norm, self.latent_norm = nn.LayerNorm(shape.query - n_latent), nn.LayerNorm(n_latent)
         self.query_in = nn.Linear(shape.query, width)
-        self.plan_mean = nn.Linear(shape.embed, width)
-        self.plan_flat = nn.Linear(shape.max_mids * shape.embed, width)
+        self.plan_mean = nn.Linear(shape.plan, width)
+        self.plan_flat = nn.Linear(shape.max_mids * shape.plan, width)
         self.latent_in = None if ablation == "no_motion" else nn.Linear(shape.embed, width)
         self.label_in = None if ablation == "no_labels" else nn.Linear(shape.embed, width)
         self.horizon = nn.Embedding(shape.max_mids + 1, width)
@@ -96,9 +103,9 @@ class GateThenRankScorer(nn.Module):
         features, latents = query_BQ[:, :n_features], query_BQ[:, n_features:]
         return torch.cat([self.feature_norm(features), self.latent_norm(latents)], dim=1)
 
-    def _plan(self, plan_xME: Tensor, n_mids_x: Tensor) -> Tensor:
-        """Project plans (..., M, E) to (..., D): their mean over the real steps and all steps in order."""
-        flat: Tensor = self.plan_flat(plan_xME.flatten(-2)) + self.plan_mean(_mean_mids(plan_xME, n_mids_x))
+    def _plan(self, plan_xMP: Tensor, n_mids_x: Tensor) -> Tensor:
+        """Project plans (..., M, P) to (..., D): their mean over the real steps and all steps in order."""
+        flat: Tensor = self.plan_flat(plan_xMP.flatten(-2)) + self.plan_mean(_mean_mids(plan_xMP, n_mids_x))
         return flat
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from trajpilot_core.data.chains import chains_of, open_model_files
 from trajpilot_core.data.planning import load_planning_data
+from trajpilot_core.data.transitions import with_closed_tables
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import Answers
@@ -24,6 +25,7 @@ from trajpilot_core.retrieval.bank import ChainView, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import Candidates
 from trajpilot_core.training.label_effects import ENTRY as EFFECTS
 from trajpilot_core.training.loop import one_thread
+from trajpilot_core.training.scorer_file import scorer_config
 from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
 
@@ -67,8 +69,9 @@ def answer(root: TrainedRoot, clips: Clips, horizon: int, take_id: str | None, s
     if chosen not in files.seeds:
         raise InputError(f"--seed {seed}: there are models of the seeds {', '.join(map(str, files.seeds))}")
     with one_thread(device):
-        data = load_planning_data(root.inputs, "predict").to(device)
-        known = chain_view(data, files, chains_of(data)[0], chosen, device)
+        read = with_closed_tables(load_planning_data(root.inputs, "predict"), root.inputs, files.predictors)
+        data, decoding = read.to(device), scorer_config(scorers).decoding
+        known = chain_view(data, files, chains_of(data)[0], chosen, device, decoding)
         view = with_query(known, clips.features, clips.motions, horizon, take_id)
         segments = view.data.windows[horizon].segments[-1:]
         if clips.motions is None:

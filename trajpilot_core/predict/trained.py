@@ -21,11 +21,12 @@ from trajpilot_core.evaluation.paper_claims import model_of
 from trajpilot_core.stages import STAGES
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest
-from trajpilot_core.store.reading import StageInputs, read_entry_table
+from trajpilot_core.store.reading import StageInputs, read_entry_table, refuse_mixed
 
 NEEDED = (
     "takes",
     "segments",
+    "scenario_labels",
     "labels",
     "windows",
     "motions",
@@ -111,26 +112,6 @@ def open_trained(root: str, allowed: tuple[str, ...]) -> TrainedRoot:
         TrajectoryConfig.model_validate(manifests["trajectories"].config),
         FeatureConfig.model_validate(manifests["features"].config),
     )
-
-
-def refuse_mixed(inputs: StageInputs, manifests: Mapping[str, Manifest], where: str) -> None:
-    """Refuse outputs of which one was made from another version of its inputs than the one that counts now.
-
-    Args:
-        inputs: the entries that count.
-        manifests: stage -> the output that counts.
-        where: the root, for the message.
-
-    Raises:
-        StoreError: there is such an output.
-    """
-    for stage, manifest in manifests.items():
-        for name, (producer, entry) in inputs.entries.items():
-            if manifest.inputs.get(name, entry.fingerprint) != entry.fingerprint:
-                raise StoreError(
-                    f"{stage} under {where} was made from another {name!r} than the one that {producer} has written "
-                    f"since; bring the root up to date first: give the command of its last run again, --from {producer}"
-                )
 
 
 def undertrained(root: TrainedRoot, seed: int) -> frozenset[str]:

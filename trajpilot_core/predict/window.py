@@ -65,7 +65,7 @@ def with_query(
         windows=data.windows | {horizon: _with_window(data.windows[horizon], len(data.segment_ids), take)},
     )
     latents = torch.cat([view.latents, trajectory_latents(view.models.e_tau, extra)])
-    return replace(view, data=added, latents=latents)
+    return replace(view, data=added, latents=latents, readout=view.readout.with_takes(len(added.take_ids)))
 
 
 def _with_take(data: PlanningData, take_id: str | None) -> tuple[PlanningData, int]:

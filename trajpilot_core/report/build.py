@@ -9,6 +9,7 @@ from schemas.config import ReportConfig
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
+from trajpilot_core.evaluation.ceiling_check import NO_CEILING
 from trajpilot_core.report import json_report
 from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
 from trajpilot_core.report.gallery.load import draw_gallery, load_facts, video_files
@@ -51,7 +52,8 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
     steps.begin("decodes the frames of the gallery")
     pictures, rejects = _pictures(shown, files, cfg, runtime)
     steps.begin("writes the pages")
-    bounds = ceilings_of(loaded.ceilings, simulated=loaded.simulated)
+    reason = next((row.detail for row in loaded.judgements if row.check == NO_CEILING), "")
+    bounds = ceilings_of(loaded.ceilings, simulated=loaded.simulated, reason=reason)
     page = Page(
         loaded,
         results,
@@ -60,7 +62,7 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
         facts(loaded, results, cfg),
         [*all_tables(results), *attribution_tables(results)],
         bounds,
-        limits(loaded, results, bounds),
+        limits(loaded, results, bounds, cfg),
         drawn,
         shown,
         pictures,

@@ -1,5 +1,7 @@
 """The limits of a run in words, filled from its data: what the numbers do not show."""
 
+from schemas.config import ReportConfig
+from schemas.places import OtherRun
 from schemas.results import Judgement
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
 from trajpilot_core.report import health
@@ -12,17 +14,18 @@ FEW_TAKES = 40
 """Below this number of takes, intervals over takes are too narrow. Source: docs/decisions/metrics.md."""
 
 
-def limits(loaded: Loaded, results: Results, ceilings: Ceilings) -> list[str]:
+def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: ReportConfig) -> list[str]:
     """Return the sentences that this run's data call for.
 
     Args:
         loaded: the tables; every claim among its checks that does not hold becomes a sentence.
         results: the metrics.
         ceilings: what is said of the ceilings; the sentence stands here unless all are kept.
+        cfg: settings of the report, which name the run that models come from.
     """
     (_, n_takes), n_seeds, lost = loaded.scored, len(loaded.seeds), health.lost_units(loaded.rejects)
     unseen_percent = health.unseen_share(loaded.labels)
-    said = [_world(loaded.simulated)]
+    said = [_world(loaded.simulated), *_origins(cfg)]
     if loaded.planners_only:
         said.append(
             f"This world is {loaded.planners_only}: no video was drawn, decoded or encoded, and features are a fixed "
@@ -68,6 +71,20 @@ def _world(simulated: bool) -> str:
             "paper's."
         )
     return "The numbers hold for the released split that was scored and for the takes whose files were on disk."
+
+
+def _origins(cfg: ReportConfig) -> list[str]:
+    """State which models come from another run; nothing where none does."""
+    taken = {"E_tau": cfg.alignment_from, "the initial weights of the predictors": cfg.predictor_from}
+    parts = [f"{what} from {_origin(run)}" for what, run in taken.items() if run is not None]
+    if not parts:
+        return []
+    return [f"Models of another run: {' and '.join(parts)}. What that run was fitted on counts as training data here."]
+
+
+def _origin(run: OtherRun) -> str:
+    """Print which output of another run is meant."""
+    return f"{run.place} (sha256 {run.sha256[:12]})"
 
 
 def _is_open_claim(judgement: Judgement) -> bool:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from schemas.closed import ClosedDecodingConfig
 from schemas.training import ScorerConfig
 from trajpilot_core.data.chains import (
     ChainModels,
@@ -24,11 +25,15 @@ from trajpilot_core.data.chains import (
 )
 from trajpilot_core.data.cross_fitting import Chain, variants_of
 from trajpilot_core.data.planning import MANY_WINDOWS, SPLITS, PlanningData
-from trajpilot_core.errors import LeakError
+from trajpilot_core.data.transitions import fitted_bigrams
+from trajpilot_core.errors import LeakError, StoreError
 from trajpilot_core.models.blocks import ends_of
+from trajpilot_core.models.planners.decoding import smoothed_prior
+from trajpilot_core.models.readout import ClassReadout, CosineReadout, Readout
 from trajpilot_core.retrieval.search import Exclusion, TopK, top_k
 
 FORWARD_BATCH = 512
+OPEN = ClosedDecodingConfig()
 TRAIN = 0
 
 
@@ -42,6 +47,9 @@ class ChainView:
     latents: Tensor
     """(S, E) trajectory latent of every segment under the chain's own E_tau."""
 
+    readout: Readout
+    """How the predictors' plans become labels."""
+
     @cached_property
     def latent_table(self) -> Tensor:
         """Return, of shape (1 + S, E), a zero row for "none", then the latents."""
@@ -49,8 +57,8 @@ class ChainView:
 
     @cached_property
     def label_table(self) -> Tensor:
-        """Return, of shape (1 + V, E), a zero row for "none", then the label bank."""
-        return F.pad(self.data.bank, (0, 0, 1, 0))
+        """Return, of shape (1 + V, E), a zero row for "none", then the texts that models read of labels."""
+        return F.pad(self.data.read_bank, (0, 0, 1, 0))
 
     @cached_property
     def states(self) -> Tensor:
@@ -87,10 +95,39 @@ class Bank(NamedTuple):
     """(N,) long participant codes, -1 where unknown."""
 
 
-def chain_view(data: PlanningData, files: ModelFiles, chain: Chain, seed: int, device: str) -> ChainView:
-    """Load the models of one chain and seed and encode the trajectory of every segment."""
+def chain_view(
+    data: PlanningData, files: ModelFiles, chain: Chain, seed: int, device: str, decoding: ClosedDecodingConfig = OPEN
+) -> ChainView:
+    """Load the models of one chain and seed and encode the trajectory of every segment.
+
+    Args:
+        data: on `device`.
+        files: models of all chains.
+        chain: which.
+        seed: which.
+        device: where they run.
+        decoding: how the scores of class heads become labels; without such heads it is not read.
+    """
     models = load_chain_models(files, chain, seed, device)
-    return ChainView(data, chain, models, trajectory_latents(models.e_tau, data.motions))
+    latents = trajectory_latents(models.e_tau, data.motions)
+    return ChainView(data, chain, models, latents, readout_of(data, chain, models, decoding))
+
+
+def readout_of(data: PlanningData, chain: Chain, models: ChainModels, decoding: ClosedDecodingConfig) -> Readout:
+    """Return how plans become labels: by cosine, or, with class heads, under the transitions of the chain's takes.
+
+    Raises:
+        StoreError: there are class heads, and nothing was read to decode them with.
+    """
+    if models.traj.class_head is None:
+        return CosineReadout(data.bank)
+    if data.closed is None:
+        raise StoreError("the predictors have class heads; read the tables for their decoding (with_closed_tables)")
+    counts_VV = fitted_bigrams(data.closed.segments, data, chain, data.codes, len(data.label_ids))
+    prior = smoothed_prior(counts_VV.to(data.bank.device), decoding.smoothing)
+    return ClassReadout(
+        prior, decoding.weight, decoding.temperature, data.closed.allowed if decoding.is_masked else None
+    )
 
 
 def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) -> Bank:

@@ -1,6 +1,7 @@
 """Candidates of a query: retrieved middle trajectories, rolled out with the query's own endpoints.
 
-Axes: B windows of one horizon H, M = H - 2 middle steps, K candidates, E text space, V labels.
+Axes: B windows of one horizon H, M = H - 2 middle steps, K candidates, E text space, V labels, P width of a plan
+(models/readout.py).
 Source: paper, 3.5 and appendix on the scorer; docs/decisions/paper-gaps.md (25 to 30, 47).
 """
 
@@ -9,14 +10,13 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from schemas.training import ScorerConfig
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.memory import in_parts
 from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.predictor import CausalPredictor
-from trajpilot_core.models.ranking import truth_ranks
+from trajpilot_core.models.readout import Readout
 from trajpilot_core.retrieval.bank import (
     Bank,
     ChainView,
@@ -34,12 +34,14 @@ ROLL_OUT_PLANS = 2048
 
 @dataclass(frozen=True)
 class Candidates:
-    """Fallback and candidate plans of B windows of one horizon."""
+    """Fallback and candidate plans of B windows of one horizon, of width P."""
 
     horizon: int
     segments: Tensor
     take: Tensor
     """(B,) long."""
+    key: Tensor
+    """(B, 2 E) what the windows were retrieved by."""
     fallback: Tensor
     """What no_traj predicts."""
     ends: Tensor
@@ -83,8 +85,9 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
     """
     windows = view.data.windows[bank.horizon]
     segments_BH, take = windows.segments[rows], windows.take[rows]
-    fallback = _concat([no_traj_plans(view, part) for part in batches(segments_BH)], segments_BH, view)
-    keys = endpoint_keys(view, segments_BH, config.key, fallback)
+    predicted_BHE = _concat([no_traj_plans(view, part) for part in batches(segments_BH)], segments_BH, view)
+    keys = endpoint_keys(view, segments_BH, config.key, predicted_BHE)
+    fallback = view.readout.plan(view.models.no_traj, predicted_BHE)
     found = retrieve(bank, keys, take, person_codes(view.data)[take], config)
     valid = found.index >= 0
     entry = found.index.clamp_min(0)
@@ -96,7 +99,7 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
         ends, plans = roll_out(view.models.traj, view, segments_BH, mids_BKME)
     plans = plans * valid[:, :, None, None]
     return Candidates(
-        bank.horizon, segments_BH, take, fallback, ends, plans, pool_BKH, window_BK, found.cosine, motion=pool_BKH
+        bank.horizon, segments_BH, take, keys, fallback, ends, plans, pool_BKH, window_BK, found.cosine, motion=pool_BKH
     )
 
 
@@ -128,24 +131,30 @@ def roll_out(model: CausalPredictor, view: ChainView, segments_BH: Tensor, mids_
     """Predict under foreign middle trajectories and the windows' own endpoint trajectories.
 
     Returns:
-        (B, 2, E) Start and Goal, which are blind to the middles, and (B, K, M, E) middle steps, unit norm.
+        (B, 2, P) Start and Goal, which are blind to the middles, and (B, K, M, P) middle steps.
     """
-    horizon, width = segments_BH.shape[1], view.latents.shape[1]
+    horizon, width = segments_BH.shape[1], view.readout.width(view.latents.shape[1])
 
     def part(rows: slice) -> tuple[Tensor, Tensor]:
-        """Return ends (B, 2, E) and middle steps (B, K, M, E) of some windows."""
+        """Return ends (B, 2, P) and middle steps (B, K, M, P) of some windows."""
         segments = segments_BH[rows]
         first, last = segments[:, 0], segments[:, -1]
         features, own = view.data.features, view.latents[ends_of(segments)]
         out_BKHE = model.roll_out(features[first], features[last], own, mids_BKME[rows], horizon)
-        return ends_of(out_BKHE[:, 0]), out_BKHE[:, :, 1:-1]
+        out_BKHP = view.readout.plan(model, out_BKHE)
+        return ends_of(out_BKHP[:, 0]), out_BKHP[:, :, 1:-1]
 
     what = f"{mids_BKME.shape[1]} candidates of one window do not fit into the memory of {segments_BH.device}"
     most = max(1, ROLL_OUT_PLANS // mids_BKME.shape[1])
     parts = in_parts(len(segments_BH), most, part, what, "lower scorer.candidates, or choose another device")
     if not parts:
-        return mids_BKME.new_zeros(0, 2, width), mids_BKME
+        return mids_BKME.new_zeros(0, 2, width), mids_BKME.new_zeros(*mids_BKME.shape[:3], width)
     return torch.cat([ends for ends, _ in parts]), torch.cat([plans for _, plans in parts])
+
+
+def fallback_plans(view: ChainView, segments_BH: Tensor) -> Tensor:
+    """Return (B, H, P): the plans of no_traj under null trajectories."""
+    return view.readout.plan(view.models.no_traj, no_traj_plans(view, segments_BH))
 
 
 def _concat(parts: list[Tensor], segments_BH: Tensor, view: ChainView) -> Tensor:
@@ -154,22 +163,28 @@ def _concat(parts: list[Tensor], segments_BH: Tensor, view: ChainView) -> Tensor
 
 
 def scores_of(
-    plan_xME: Tensor, truth_xM: Tensor, bank_VE: Tensor, weights: tuple[float, float, float, float]
+    readout: Readout,
+    ends_B2P: Tensor,
+    mids_BKMP: Tensor,
+    truth_BM: Tensor,
+    take_B: Tensor,
+    weights: tuple[float, float, float, float],
 ) -> PlanScores:
-    """Score plans against the truth.
+    """Score K plans of each window against the truth, each score (B, K).
 
     Args:
-        plan_xME: (..., M, E) predicted middle steps, unit norm.
-        truth_xM: (..., M) long, label indices; broadcast against the plans.
-        bank_VE: (V, E) label embeddings, unit norm.
-        weights: of mean cosine, R@1, R@5 and the exact sequence.
+        readout: how plans become labels.
+        ends_B2P: Start and Goal of the plans.
+        mids_BKMP: middle steps.
+        truth_BM: long, the true labels.
+        take_B: long, the windows' takes.
+        weights: of the agreement (mean cosine, or log probability), R@1, R@5 and the exact sequence.
     """
-    truth = truth_xM.expand(plan_xME.shape[:-1])
-    rank = truth_ranks(plan_xME, truth, bank_VE)
-    cosine = (plan_xME * bank_VE[truth]).sum(-1).mean(-1)
-    m1, m5 = (rank == 0).float().mean(-1), (rank < 5).float().mean(-1)
-    exact = (rank == 0).all(-1).float()
-    return PlanScores(weights[0] * cosine + weights[1] * m1 + weights[2] * m5 + weights[3] * exact, m1, exact)
+    found = readout.against(ends_B2P, mids_BKMP, truth_BM, take_B)
+    agreement = readout.agreement(mids_BKMP, truth_BM)
+    m1, m5 = (part.float().mean(-1) for part in (found.right, found.rank < 5))
+    exact = found.right.all(-1).float()
+    return PlanScores(weights[0] * agreement + weights[1] * m1 + weights[2] * m5 + weights[3] * exact, m1, exact)
 
 
 def unknown_scores(like_x: Tensor) -> PlanScores:
@@ -188,15 +203,15 @@ def pool_weights(cosine_BK: Tensor, temperature: float) -> Tensor:
     return torch.nan_to_num((cosine_BK / temperature).softmax(dim=1), nan=0.0)
 
 
-def pool_mean(found: Candidates, temperature: float) -> Tensor:
-    """Return (B, M, E): the weighted mean of the candidate plans, unit norm; the fallback where there is none.
+def pool_mean(found: Candidates, temperature: float, readout: Readout) -> Tensor:
+    """Return (B, M, P): the weighted mean of the candidate plans; the fallback where there is none.
 
     Source: docs/decisions/paper-gaps.md (29) and docs/decisions/scorer.md.
     """
     weights = pool_weights(found.cosine, temperature)
-    mean_BME = F.normalize(torch.einsum("bk,bkme->bme", weights, found.plans), dim=-1)
+    mean_BMP = readout.mean(weights, found.plans)
     some_B11 = found.valid.any(1)[:, None, None]
-    return torch.where(some_B11, mean_BME, found.fallback[:, 1:-1])
+    return torch.where(some_B11, mean_BMP, found.fallback[:, 1:-1])
 
 
 def label_votes(found: Candidates, data: PlanningData, temperature: float) -> Tensor:

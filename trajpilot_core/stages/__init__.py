@@ -18,6 +18,7 @@ from trajpilot_core.stages import (
     features,
     ingest,
     label_effects,
+    planners,
     predictor,
     report,
     scorer,
@@ -35,6 +36,7 @@ REPORTED: tuple[AnyStage, ...] = (
     label_effects.STAGE,
     scorer.STAGE,
     attention.STAGE,
+    planners.STAGE,
     evaluation.STAGE,
 )
 """All stages but the report, which shows what each of them rejected."""
@@ -51,6 +53,7 @@ FEATURE_SPACE_STAGES: dict[str, AnyStage] = {
         label_effects.STAGE,
         scorer.STAGE,
         attention.STAGE,
+        planners.STAGE,
         evaluation.STAGE,
     )
 }

@@ -11,9 +11,11 @@ from schemas.results import CurvePoint
 from schemas.training import AlignmentConfig
 from trajpilot_core.data.contributions import Contributions, part_of
 from trajpilot_core.data.cross_fitting import E_TAU, Chain, chains, draw_folds, model_key
+from trajpilot_core.data.imported_fits import folds_for
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.needs_of_trainings import alignment_needs
+from trajpilot_core.stages.pretrained import e_tau_sources, import_e_tau, settings_of_e_tau
 
 if TYPE_CHECKING:
     from trajpilot_core.data.planning import MotionData
@@ -28,7 +30,9 @@ def trainings(cfg: AlignmentConfig) -> dict[str, tuple[Chain, int]]:
 
 
 def sources(inputs: Inputs, cfg: AlignmentConfig, data_root: str) -> list[Source]:
-    """Return one source per training: what the takes that it is fitted and measured on contribute."""
+    """Return one source per training: what the takes that it is fitted and measured on contribute, or its model."""
+    if cfg.pretrained is not None:
+        return e_tau_sources(inputs, cfg, trainings(cfg))
     takes = Contributions.read(inputs, ("segments", "motions"))
     fold_of, bank = draw_folds(takes.train, cfg), part_of(inputs, "text_bank")
     facts = {chain: {**takes.facts(fold_of, chain), "text bank": bank} for chain in chains(cfg.folds)}
@@ -36,7 +40,10 @@ def sources(inputs: Inputs, cfg: AlignmentConfig, data_root: str) -> list[Source
 
 
 def run(work: Work[AlignmentConfig]) -> None:
-    """Fit one E_tau per chain and seed on the segments of its takes, keep the best epoch on dev."""
+    """Fit one E_tau per chain and seed on the segments of its takes, keep the best epoch on dev; or import it."""
+    if work.config.pretrained is not None:
+        import_e_tau(work, trainings(work.config))
+        return
     from trajpilot_core.data.planning import load_motion_data
     from trajpilot_core.training.fit_alignment import train_alignment
     from trajpilot_core.training.jobs import SHARED, fitted_takes, hand_over, put_tensors, run_jobs
@@ -66,10 +73,10 @@ def run(work: Work[AlignmentConfig]) -> None:
 def conclude(work: Work[AlignmentConfig]) -> None:
     """Write the folds and the settings of the models, and count the segments with head motion."""
     takes = Contributions.read(work.inputs, ())
-    fold_of = draw_folds(takes.train, work.config)
+    fold_of = folds_for(takes.train, work.config)
     folds = {"take_id": pa.array(fold_of, pa.string()), "fold": pa.array(fold_of.values(), pa.int64())}
     work.sink.table("folds", pa.table(folds))
-    work.sink.models("e_tau", {"config": work.config.model_dump_json()})
+    work.sink.models("e_tau", {"config": settings_of_e_tau(work.config).model_dump_json()})
     segments, motions = (work.inputs.table(name, ["segment_id"])["segment_id"] for name in ("segments", "motions"))
     with_motion = pc.sum(pc.is_in(segments, value_set=pc.unique(motions))).as_py() or 0
     work.sink.count(with_motion, with_motion)
@@ -133,5 +140,5 @@ STAGE = Stage(
     uses_gpu=True,
     needs=alignment_needs,
     conclude=conclude,
-    outside_shards=("seeds", "folds", "holdout_share", "fold_share", "fold_seed"),
+    outside_shards=("seeds", "folds", "holdout_share", "fold_share", "fold_seed", "pretrained"),
 )

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
 from schemas.observation import DOF, MOTIONS
+from schemas.planners import PLANNERS
 from schemas.results import CurvePoint, DecodingChoice, GateRow, Headroom, Judgement, Metric, ShuffleScore
 from schemas.training import ATTENTION_VARIANTS, PLUS_PARTS
 from trajpilot_core.data.cross_fitting import attention_row, noted_fitted
@@ -29,7 +30,7 @@ ROW_BYTES, ROW_DISK = 250, 45
 and on disk. Measured: 180 and 37."""
 FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
-ATTENTION_MODELS = "attention_models"
+OPTIONAL_MODELS = ("attention_models", "planner_models")
 """They do, too, where there are any."""
 VERSION = 5  # raise when the numbers that this stage writes change
 
@@ -68,6 +69,7 @@ def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
 
     variants = sizes.config.attention.variants
     absent = {attention_row(variant) for variant in ATTENTION_VARIANTS if variant not in variants}
+    absent |= set(PLANNERS) - set(sizes.config.planners.methods)
     return sum(not absent & set(one.models) for one in METHODS) - len(PLUS_PARTS) + len(cfg.plus_parts)
 
 
@@ -93,7 +95,7 @@ def fitting_discriminants(sizes: CorpusSizes) -> int:
 
 def run(work: Work[EvaluationConfig]) -> None:
     """Score every row on the test windows; see `trajpilot_core.evaluation` for the parts."""
-    from trajpilot_core.evaluation.ceiling import compare, row_scores, score_tables
+    from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores, score_tables
     from trajpilot_core.evaluation.ceiling_check import ceiling_checks
     from trajpilot_core.evaluation.checks import judge
     from trajpilot_core.evaluation.evidence import CheckInputs
@@ -127,7 +129,7 @@ def run(work: Work[EvaluationConfig]) -> None:
     )
     steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)
-    ceilings = [] if known is None else compare(predictions, known)
+    ceilings = compare(predictions, known) if isinstance(known, ExactCeilings) else []
     for name, table in score_tables(row_scores(predictions), known, ceilings).items():
         work.sink.table(name, table)
     work.sink.table("metrics", table_of(Metric, metrics))
@@ -136,14 +138,26 @@ def run(work: Work[EvaluationConfig]) -> None:
     work.sink.table("outcomes", outcome_table(predictions))
 
 
-def what_is_known(work: Work[EvaluationConfig], predictions: "Predictions") -> "ExactCeilings | None":
-    """Infer what can be known of the predicted windows; None where the corpus is no simulated one."""
+def what_is_known(work: Work[EvaluationConfig], predictions: "Predictions") -> "ExactCeilings | str | None":
+    """Infer what can be known of the predicted windows; None where the corpus is no simulated one.
+
+    A text says why a simulated one has no exact ceiling.
+    """
     from trajpilot_core.evaluation.ceiling import known_of_predictions, read_world
+    from trajpilot_core.simworld.inference.visible import unshown
 
     world = read_world(work.runtime.data_root)
     if world is None:
         return None
-    return known_of_predictions(world, predictions, work.inputs.table("segments"), work.inputs.table("windows"))
+    classes = None
+    if work.config.vocabulary == "classes":
+        ids = work.inputs.table("label_classes", ["label_id", "class_id"])
+        classes = dict(zip(ids["label_id"].to_pylist(), ids["class_id"].to_pylist(), strict=True))
+    segments, windows = (work.inputs.table(name) for name in ("segments", "windows"))
+    reason = unshown(world, segments, has_classes=classes is not None)
+    if reason is not None:
+        return reason
+    return known_of_predictions(world, predictions, segments, windows, classes)
 
 
 def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: EvaluationConfig) -> list[Metric]:
@@ -164,12 +178,14 @@ def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: E
 
 
 def trained(inputs: Inputs) -> list[Judgement]:
-    """Judge predictors of every chain, scorers and attention of every seed (D 51): `trained: <chain>/<model>, seed N`.
+    """Judge predictors of every chain, scorers, attention and planners of every seed (D 51).
+
+    The checks are called `trained: <chain>/<model>, seed N`.
 
     All but predictors are held against the floors of the chain `final`; a scorer without a curve was never fitted:
     undertrained.
     """
-    from trajpilot_core.training.convergence import judge_trained
+    from trajpilot_core.training.convergence import judge_planner, judge_trained
 
     curve = rows_of(CurvePoint, inputs.table("predictor_curves"))
     models = sorted({(row.model, row.seed) for row in curve if row.epoch > 0})
@@ -177,12 +193,16 @@ def trained(inputs: Inputs) -> list[Judgement]:
     models += sorted({("final/scorer", seed) for _, seed in models} | {(row.model, row.seed) for row in scored})
     models += sorted({(row.model, row.seed) for row in attending})
     curve += scored + attending
-    return [judge_trained(curve, model, seed).replace(check=f"trained: {model}, seed {seed}") for model, seed in models]
+    judged = [(model, seed, judge_trained(curve, model, seed)) for model, seed in models]
+    planning = rows_of(CurvePoint, inputs.table("planners_curves"))
+    planners = sorted({(row.model.removeprefix("final/").rpartition("_h")[0], row.seed) for row in planning})
+    judged += [(f"final/{name}", seed, judge_planner(curve + planning, name, seed)) for name, seed in planners]
+    return [found.replace(check=f"trained: {model}, seed {seed}") for model, seed, found in judged]
 
 
 def fitted_entries(inputs: Inputs) -> tuple[str, ...]:
     """Return the entries of models that must name the takes that they were fitted on."""
-    return (*FITTED, ATTENTION_MODELS) if inputs.models(ATTENTION_MODELS).keys else FITTED
+    return (*FITTED, *(name for name in OPTIONAL_MODELS if inputs.models(name).keys))
 
 
 def fitted_takes(inputs: Inputs, name: str) -> dict[str, list[str]] | None:
@@ -214,6 +234,8 @@ STAGE = Stage(
         "takes",
         "segments",
         "labels",
+        "scenario_labels",
+        "label_classes",
         "windows",
         "motions",
         "features",
@@ -224,10 +246,13 @@ STAGE = Stage(
         "scorers",
         "label_effects",
         "attention_models",
+        "planner_models",
+        "descriptions",
         "alignment_curves",
         "predictor_curves",
         "scorer_curves",
         "attention_curves",
+        "planners_curves",
     ),
     writes=(
         "predictions",

@@ -19,6 +19,7 @@ from schemas.base import fingerprint
 from schemas.config import FeatureConfig, IngestConfig
 from schemas.observation import HeadMotions, features_schema, motions_schema
 from schemas.world import LatentMapConfig, WorldConfig
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes, feature_shape
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
@@ -60,8 +61,10 @@ def table_sources(inputs: Inputs, config: IngestConfig, data_root: str) -> list[
 
 
 def draw_tables(work: Work[IngestConfig]) -> None:
-    """Write takes, segments, labels, windows and motions."""
+    """Write takes, segments, labels and their classes, windows and motions."""
+    from trajpilot_core.corpora.records.closed_vocabulary import label_classes
     from trajpilot_core.corpora.records.contents import contents_of
+    from trajpilot_core.corpora.records.corpus_statistics import scenario_labels_of
     from trajpilot_core.simworld.feature_space import world_tables
     from trajpilot_core.simworld.sample import sample_world
 
@@ -70,6 +73,9 @@ def draw_tables(work: Work[IngestConfig]) -> None:
     for name, table in zip(tables._fields, tables, strict=True):
         work.sink.table(name, table)
     work.sink.table("take_contents", contents_of(tables.takes, tables.segments, tables.windows))
+    classes, _ = label_classes(tables.labels, spec_of(work.config.corpus).n_classes(work.config))
+    work.sink.table("label_classes", classes)
+    work.sink.table("scenario_labels", scenario_labels_of(tables, None))
     work.sink.table("motions", motions_table(world, tables.segments))
     work.sink.count(tables.segments.num_rows, tables.segments.num_rows)
 
@@ -211,7 +217,7 @@ def times_of(world: "World", span_s: Spans, cfg: FeatureConfig) -> NDArray[np.fl
 TABLES = Stage(
     name="feature_space",
     reads=(),
-    writes=("takes", "segments", "labels", "windows", "take_contents", "motions"),
+    writes=("takes", "segments", "labels", "label_classes", "scenario_labels", "windows", "take_contents", "motions"),
     config=IngestConfig,
     run=draw_tables,
     version=VERSION,

@@ -1,7 +1,7 @@
 """ingest: corpus files -> takes, segments, labels, planning windows. Decisions: docs/decisions/ingest.md."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from schemas.arrow import table_of
 from schemas.base import fingerprint
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
-from trajpilot_core.corpora.base import Candidate, CorpusReading, Fault, Published, Released
+from trajpilot_core.corpora.base import Candidate, CorpusReading, Fault, Released
 from trajpilot_core.corpora.formats.folders import entry_without_files
 from trajpilot_core.corpora.records.contents import contents_of
 from trajpilot_core.corpora.records.corpus_statistics import counts_of, details_of, scenario_labels_of
@@ -21,6 +21,7 @@ from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import CutTake, Labelling, Tables, cut_take, tables_of
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.spec import CorpusSpec
+from trajpilot_core.data.imported_fits import dev_of_captures
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
@@ -44,8 +45,9 @@ def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
 
     Raises:
         InputError: the corpus root, takes.json or splits.json cannot be used, or a simulated world lies there that has
-            no files.
+            no files; or the run whose dev captures are inherited cannot be read.
     """
+    dev_of_captures(config.splits_of)
     corpus = open_corpus(data_root)
     try:
         found = spec_of(config.corpus).listing(corpus, config)
@@ -78,6 +80,8 @@ def run(work: Work[IngestConfig]) -> None:
     Raises:
         InputError: the metadata cannot be used, or nothing of a split is left.
     """
+    from trajpilot_core.corpora.records.closed_vocabulary import label_classes
+
     config = work.config
     corpus = open_corpus(work.runtime.data_root)
     label_of = Labelling(_paraphrases(corpus, config), config)
@@ -88,28 +92,18 @@ def run(work: Work[IngestConfig]) -> None:
     cut, lost = _cut_all(work, corpus, reading, label_of)
     rejects += lost
     _check_left(spec, reading, [c.candidate for c in cut], rejects, config)
-    published = spec.published
-    n_classes = spec.n_classes(config)
-    if n_classes is not None:
-        cut, reading, published = _closed(cut, reading, published, n_classes)
-    dev = dev_captures((c.candidate.take.capture for c in cut if c.candidate.released == "train"), config)
+    captures = (c.candidate.take.capture for c in cut if c.candidate.released == "train")
+    dev = dev_captures(captures, config, dev_of_captures(config.splits_of))
     tables = tables_of(cut, dev, config, spec.horizons)
     _check_training(tables, len(dev), config)
     rejects += _vanished_scenarios(reading, cut)
     work.sink.table("details", details_of(cut, tables.segments))
     work.sink.table("scenario_labels", scenario_labels_of(tables, reading.allowed))
-    work.sink.table("counts", table_of(CorpusCount, counts_of(tables, reading, published)))
+    classes, collapsed = label_classes(tables.labels, spec.n_classes(config))
+    work.sink.table("label_classes", classes)
+    reading = replace(reading, counts=(*reading.counts, *collapsed))
+    work.sink.table("counts", table_of(CorpusCount, counts_of(tables, reading, spec.published)))
     _write(work, tables, rejects, reading.n_in)
-
-
-def _closed(
-    cut: list[CutTake], reading: CorpusReading, published: Mapping[str, Published], n_classes: int
-) -> tuple[list[CutTake], CorpusReading, Mapping[str, Published]]:
-    """Put classes of (verb, noun) in place of the labels; state the result, next to the paper's number."""
-    from trajpilot_core.corpora.records import closed_vocabulary
-
-    closed, counts = closed_vocabulary.collapse(cut, n_classes)
-    return closed, replace(reading, counts=(*reading.counts, *counts)), {**published, **closed_vocabulary.PUBLISHED}
 
 
 def _write(work: Work[IngestConfig], tables: Tables, rejects: list[Reject], n_in: int) -> None:
@@ -247,7 +241,17 @@ def _vanished_scenarios(reading: CorpusReading, cut: Iterable[CutTake]) -> list[
 STAGE = Stage(
     name="ingest",
     reads=(),
-    writes=("takes", "segments", "labels", "windows", "take_contents", "details", "scenario_labels", "counts"),
+    writes=(
+        "takes",
+        "segments",
+        "labels",
+        "label_classes",
+        "windows",
+        "take_contents",
+        "details",
+        "scenario_labels",
+        "counts",
+    ),
     config=IngestConfig,
     run=run,
     version=VERSION,

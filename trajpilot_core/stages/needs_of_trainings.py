@@ -24,8 +24,8 @@ HOLES = 1.6
 """Heap over what is in use, for smaller blocks. Measured: 1.5."""
 SEGMENTS_PER_CALL, ROWS_PER_CALL, WINDOWS_AT_ONCE, ANSWERED_AT_ONCE = 8192, 2048, 1024, 768
 """As in data/chains.py, training/dev_scores.py, training/scorer_queries.py and evaluation/predictions.py."""
-ROLL_OUT_PLANS, LOGIT_CHUNK = 2048, 1 << 25
-"""As in retrieval/candidates.py and models/ranking.py."""
+ROLL_OUT_PLANS, LOGIT_CHUNK, DECODED_AT_ONCE = 2048, 1 << 25, 1 << 22
+"""As in retrieval/candidates.py, models/ranking.py and models/readout.py."""
 COLLECTED, ANSWERED = 4.5, 9.0
 """Tables of candidate plans at the peak of collecting queries, and of answering every row of the tables. Measured:
 3.5, and 5.3 before the rows answer."""
@@ -54,6 +54,16 @@ def parallel(machine: NeedsMachine, n_jobs: int) -> int:
 def motion_bytes(sizes: CorpusSizes) -> int:
     """Return what reading head motion and segments takes on the host at its peak, and the tensors of both."""
     return sizes.segments * (4_200 + 3 * FLOAT * MOTIONS * DOF) + bank_bytes(sizes) * 3
+
+
+def plan_width(sizes: CorpusSizes) -> int:
+    """Return the width of a step of a plan: an embedding, or with a class head the probabilities of the labels."""
+    return sizes.labels if sizes.config.predictor.head == "classes" else sizes.text_width
+
+
+def decoding_bytes(sizes: CorpusSizes) -> int:
+    """Return what decoding the scores of class heads takes at its peak: eight tables of them in double precision."""
+    return 8 * DOUBLE * DECODED_AT_ONCE if sizes.config.predictor.head == "classes" else 0
 
 
 def bank_bytes(sizes: CorpusSizes) -> int:
@@ -103,7 +113,8 @@ def predictor_parameters(cfg: CausalConfig, sizes: CorpusSizes) -> int:
     width, text = cfg.width, sizes.text_width
     block = 4 * width * width + 2 * width * cfg.hidden + 9 * width + cfg.hidden
     tables = width * (sizes.tokens + cfg.queries + 2 * sizes.longest + 12) + 2 * sizes.feature_width
-    return (cfg.layers + 1) * block + width * (sizes.feature_width + 3 * text + 2) + tables + text
+    head = sizes.labels * (text + 1) if isinstance(cfg, PredictorConfig) and cfg.head == "classes" else 0
+    return (cfg.layers + 1) * block + width * (sizes.feature_width + 3 * text + 2) + tables + text + head
 
 
 def alignment_parameters(cfg: AlignmentConfig, sizes: CorpusSizes) -> int:
@@ -150,8 +161,14 @@ def autocast(n_bytes: int, train: TrainConfig, machine: NeedsMachine) -> int:
 
 
 def alignment_needs(sizes: CorpusSizes, cfg: AlignmentConfig, machine: NeedsMachine) -> Needs:
-    """State what fitting every E_tau needs: one training at a time, or one per worker of a CPU."""
+    """State what fitting every E_tau needs: one training at a time, or one per worker of a CPU.
+
+    E_tau of another run are copied one by one.
+    """
     n_jobs = n_chains(cfg) * len(cfg.seeds)
+    if cfg.pretrained is not None:
+        size = FLOAT * alignment_parameters(cfg, sizes)
+        return Needs(Need(TORCH_PROCESS + 2 * size + 3 * bank_bytes(sizes)), disk=Need(n_jobs * size))
     tensors = sizes.segments * (FLOAT * MOTIONS * DOF + 2 * LONG) + bank_bytes(sizes)
     parameters = FLOAT * alignment_parameters(cfg, sizes)
     batch = min(cfg.train.batch, sizes.segments)
@@ -319,17 +336,17 @@ def candidate_bytes(sizes: CorpusSizes, cfg: ScorerConfig, windows: int, times: 
         times: how many tables of the plans (windows, K, M, E) there are at the peak.
     """
     mids = sizes.longest - 2
-    plans = FLOAT * windows * cfg.candidates * mids * sizes.text_width
+    plans = FLOAT * windows * cfg.candidates * mids * plan_width(sizes)
     rolled = min(ROLL_OUT_PLANS, windows * cfg.candidates)
     model = sizes.config.predictor
     tokens = mids * (2 * model.hidden + 5 * model.width) + 3 * (2 * model.queries + mids) * model.width
     logits = 3 * FLOAT * min(LOGIT_CHUNK, windows * cfg.candidates * mids * sizes.labels)
-    return round(times * plans * holes(plans)) + FLOAT * rolled * tokens + logits
+    return round(times * plans * holes(plans)) + FLOAT * rolled * tokens + logits + decoding_bytes(sizes)
 
 
 def scorer_step(sizes: CorpusSizes, cfg: ScorerConfig, batch: int) -> int:
     """Return what a training step of the scorer keeps: five times its batch of plans, and the activations."""
-    plans = 5 * FLOAT * batch * cfg.candidates * (sizes.longest - 2) * sizes.text_width
+    plans = 5 * FLOAT * batch * cfg.candidates * (sizes.longest - 2) * plan_width(sizes)
     tokens = batch * (cfg.candidates + 2)
     attention = 3 * FLOAT * tokens * (cfg.candidates + 2) * cfg.heads * cfg.layers
     return plans + attention + kept_activations(tokens, cfg.layers + 2, cfg.width, 4 * cfg.width)
@@ -338,7 +355,7 @@ def scorer_step(sizes: CorpusSizes, cfg: ScorerConfig, batch: int) -> int:
 def scorer_parameters(sizes: CorpusSizes, cfg: ScorerConfig) -> int:
     """Return the number of parameters of the paper's scorer."""
     text, width = sizes.text_width, cfg.width
-    read = 2 * sizes.feature_width + 2 * text + (sizes.longest + 1) * text
+    read = 2 * sizes.feature_width + 4 * text + (sizes.longest - 1) * plan_width(sizes)
     return width * read + cfg.layers * (12 * width * width + 13 * width) + 2 * (2 * sizes.feature_width + 2 * text)
 
 
@@ -358,8 +375,8 @@ def query_disk(sizes: CorpusSizes, cfg: ScorerConfig) -> int:
     """Return the bytes of the queries of one seed (training/scorer_queries.py has the same count)."""
     train, dev = query_counts(sizes, cfg)
     text, steps = sizes.text_width, sizes.longest - 2
-    candidate = HALF * steps * text + 2 * LONG * steps + 1 + 2 * FLOAT
-    query = cfg.candidates * candidate + FLOAT * 2 * (sizes.feature_width + text) + HALF * steps * text
+    candidate = HALF * steps * plan_width(sizes) + 2 * LONG * steps + 1 + 2 * FLOAT
+    query = cfg.candidates * candidate + FLOAT * 2 * (sizes.feature_width + text) + HALF * steps * plan_width(sizes)
     each = query + 2 * LONG + 2 * FLOAT
     if cfg.plus is not None:
         each += 2 * 3 * sizes.longest * text + 4 * sizes.labels + FLOAT * sizes.takes + 2 * LONG * sizes.longest

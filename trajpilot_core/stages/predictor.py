@@ -1,6 +1,7 @@
 """Causal predictors: three checkpoints of the final chain, two of each fold's chain, per seed (paper, 3.4)."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -11,9 +12,11 @@ from schemas.results import CurvePoint
 from schemas.training import PredictorConfig
 from trajpilot_core.data.contributions import Contributions, folds_of, horizons_of, part_of
 from trajpilot_core.data.cross_fitting import E_TAU, VARIANTS, Chain, chains, model_key, seeds_of, variants_of
+from trajpilot_core.data.imported_fits import with_imported
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.needs_of_trainings import predictor_needs
+from trajpilot_core.stages.pretrained import initial_fits, initial_weights
 
 if TYPE_CHECKING:
     from trajpilot_core.data.cross_fitting import Chain
@@ -44,9 +47,11 @@ def sources(inputs: Inputs, cfg: PredictorConfig, data_root: str) -> list[Source
     every: dict[str, JsonValue] = {"text bank": part_of(inputs, "text_bank"), "horizons": horizons_of(inputs)}
     folds = 1 + max(fold_of.values())
     facts = {chain: {**takes.facts(fold_of, chain), **every} for chain in chains(folds)}
+    known = trainings(folds, seeds_of(e_tau))
+    begun = initial_weights(inputs, cfg, known, fold_of)
     return [
-        Source(name, facts={**facts[chain], "E_tau": e_tau[model_key(chain, seed, E_TAU)]})
-        for name, (chain, seed, _) in trainings(folds, seeds_of(e_tau)).items()
+        Source(name, facts={**facts[chain], "E_tau": e_tau[model_key(chain, seed, E_TAU)], **begun.get(name, {})})
+        for name, (chain, seed, _) in known.items()
     ]
 
 
@@ -55,18 +60,20 @@ def run(work: Work[PredictorConfig]) -> None:
     from trajpilot_core.data.chains import fold_count
     from trajpilot_core.data.planning import load_planning_data
     from trajpilot_core.training.fit_predictor import predictor_shape, task_tensors, train_predictor
+    from trajpilot_core.training.initial_weights import places_for
     from trajpilot_core.training.jobs import SHARED, fitted_takes, hand_over, put_tensors, run_jobs
 
     data = load_planning_data(work.inputs, "predictor")
     e_tau = work.inputs.models("e_tau")
-    known = trainings(fold_count(data.fold), seeds_of(e_tau.keys))
+    known, before = trainings(fold_count(data.fold), seeds_of(e_tau.keys)), initial_fits(work.config)
     jobs: list[TrainingJob] = []
     floors: dict[str, list[CurvePoint]] = {}
     shape = ""
     for (chain, seed), variants in pending_of(work.pending, known).items():
         task = make_task(data, e_tau, chain, seed, work.runtime.device)
+        task = replace(task, max_horizon=places_for(task.max_horizon, work.config))
         if not shape:
-            shape = predictor_shape(task).to_json()
+            shape = predictor_shape(task, work.config.head).to_json()
             put_tensors(work.runtime.scratch / "predictor", SHARED, task_tensors(task)[0])
         floors[model_key(chain, seed, VARIANTS[0])] = floor_rows(task, chain, seed)
         jobs += chain_jobs(task, chain, seed, variants, work)
@@ -75,7 +82,8 @@ def run(work: Work[PredictorConfig]) -> None:
         with work.sink.training(job.key) as share:
             rows = floors.get(job.key, []) + hand_over(job, "predictors", share)
             share.table("predictor_curves", table_of(CurvePoint, rows))
-            share.models("predictors", {"shape": shape, **fitted_takes(job, data.segment_take, data.take_ids)})
+            fitted = with_imported(fitted_takes(job, data.segment_take, data.take_ids), before, data.take_ids)
+            share.models("predictors", {"shape": shape, **fitted})
 
     run_jobs(jobs, train_predictor, work.runtime, ended)
 
@@ -189,4 +197,5 @@ STAGE = Stage(
     uses_gpu=True,
     needs=predictor_needs,
     conclude=conclude,
+    outside_shards=("pretrained",),
 )

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from schemas.config import PipelineConfig, ReportConfig
-from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
@@ -32,10 +31,14 @@ READS = (
 
 
 def completed(config: PipelineConfig) -> ReportConfig:
-    """Return the settings of the report with what its title says of the run: all settings, corpus, vocabulary."""
-    ingest = config.ingest
-    is_closed = spec_of(ingest.corpus).n_classes(ingest) is not None
-    return config.report.replace(config_digest=config.digest(), corpus=ingest.corpus, is_closed=is_closed)
+    """Return the settings of the report with what it says of the run: all settings, corpus, vocabulary, other runs."""
+    return config.report.replace(
+        config_digest=config.digest(),
+        corpus=config.ingest.corpus,
+        is_closed=config.evaluation.vocabulary == "classes",
+        alignment_from=config.alignment.pretrained,
+        predictor_from=config.predictor.pretrained,
+    )
 
 
 def sources(inputs: Inputs, cfg: ReportConfig, data_root: str) -> list[Source]:

@@ -1,5 +1,7 @@
 """Scorer: retrieve candidates, roll them out, and learn when to trust one and which."""
 
+from typing import TYPE_CHECKING
+
 from pydantic import JsonValue
 
 from schemas.arrow import table_of
@@ -10,7 +12,11 @@ from trajpilot_core.data.contributions import Contributions, folds_of, horizons_
 from trajpilot_core.data.cross_fitting import seeds_of
 from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.errors import InputError
 from trajpilot_core.stages.needs_of_trainings import scorer_needs
+
+if TYPE_CHECKING:
+    from trajpilot_core.store.tensors import Models
 
 VERSION = 8  # raise when the numbers that this stage writes change
 TAKES_GIVE = ("segments", "windows", "motions", "features")
@@ -32,6 +38,7 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
         "text bank": part_of(inputs, "text_bank"),
         "horizons": horizons_of(inputs),
         "label effects": part_of(inputs, "label_effects"),
+        "scenario labels": part_of(inputs, "scenario_labels"),
     }
     models = {entry: inputs.parts(entry) for entry in ("e_tau", "predictors")}
 
@@ -47,10 +54,26 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
     ]
 
 
+def check_plus(config: ScorerConfig, predictors: "Models") -> None:
+    """Refuse Scorer+ on predictors with class heads: it compares embeddings, and their plans are probabilities.
+
+    Raises:
+        InputError: both were asked for.
+    """
+    from trajpilot_core.data.chains import predictor_config
+
+    if config.plus is not None and predictor_config(predictors).head != "open":
+        raise InputError(
+            "Scorer+ reads predicted embeddings, but the predictors have class heads (predictor.head=classes), whose "
+            "plans are probabilities; switch it off with --set scorer.plus=null"
+        )
+
+
 def run(work: Work[ScorerConfig]) -> None:
     """Fit the scorers of seeds on the held-out takes of every chain."""
     from trajpilot_core.data.chains import open_model_files
     from trajpilot_core.data.planning import load_planning_data
+    from trajpilot_core.data.transitions import with_closed_tables
     from trajpilot_core.training.jobs import UNIT
     from trajpilot_core.training.loop import one_thread
     from trajpilot_core.training.scorer_file import write_scorers
@@ -58,8 +81,10 @@ def run(work: Work[ScorerConfig]) -> None:
     from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
     config, runtime = work.config, work.runtime
-    data = load_planning_data(work.inputs, "scorer").to(runtime.device)
     files = open_model_files(work.inputs)
+    data = with_closed_tables(load_planning_data(work.inputs, "scorer"), work.inputs, files.predictors)
+    data = data.to(runtime.device)
+    check_plus(config, files.predictors)
     each = epochs_of(config)
 
     def shown(done: int, total: int, what: str) -> None:
@@ -96,6 +121,7 @@ STAGE = Stage(
         "takes",
         "take_contents",
         "segments",
+        "scenario_labels",
         "windows",
         "motions",
         "features",

@@ -5,7 +5,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from schemas.config import TextConfig
-from schemas.observation import text_bank_schema
+from schemas.observation import descriptions_schema, text_bank_schema
+from trajpilot_core.encoders.text.base import TextEncoder
+from trajpilot_core.encoders.text.descriptions import SENTENCES, Descriptions, describe, descriptions_file
 from trajpilot_core.encoders.text.registry import encoder_files, load_text_encoder
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
@@ -45,8 +47,38 @@ def run(work: Work[TextConfig]) -> None:
     for at in range(0, len(texts), BATCHES * cfg.batch):
         parts.append(encoder.embed(texts[at : at + BATCHES * cfg.batch]))
         work.runtime.progress(min(at + BATCHES * cfg.batch, len(texts)), len(texts), f"labels; encoder {cfg.encoder}")
-    work.sink.table("text_bank", bank_table(labels, np.concatenate(parts), encoder.digest))
+    bank = np.concatenate(parts)
+    work.sink.table("text_bank", bank_table(labels, bank, encoder.digest))
+    work.sink.table("descriptions", descriptions_table(labels, describe(texts, cfg), encoder, bank.shape[1], cfg.batch))
     work.sink.count(labels.num_rows, labels.num_rows)
+
+
+def descriptions_table(
+    labels: pa.Table, described: Descriptions | None, encoder: TextEncoder, width: int, batch: int
+) -> pa.Table:
+    """Return the sentences of all labels and their (N, E) unit vectors, label by label; no row where there are none.
+
+    Args:
+        labels: label_id and label, in order.
+        described: sentences by label.
+        encoder: of the texts.
+        width: E.
+        batch: texts per call.
+    """
+    schema = descriptions_schema(width)
+    if described is None:
+        return schema.empty_table()
+    texts = [text for label in labels["label"].to_pylist() for text in described.of[label]]
+    vectors = np.concatenate([encoder.embed(texts[at : at + batch]) for at in range(0, len(texts), batch)])
+    each = 2 * SENTENCES
+    columns = [
+        pa.array(np.repeat(np.array(labels["label_id"].to_pylist(), dtype=object), each), pa.string()),
+        pa.array(np.tile(np.arange(each), labels.num_rows)),
+        pa.array(texts, pa.string()),
+        pa.array([described.provider] * len(texts), pa.string()),
+        pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), width),
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def bank_table(labels: pa.Table, vectors: NDArray[np.float32], encoder: str) -> pa.Table:
@@ -58,8 +90,9 @@ def bank_table(labels: pa.Table, vectors: NDArray[np.float32], encoder: str) -> 
 
 
 def sources(inputs: Inputs, cfg: TextConfig, data_root: str) -> list[Source]:
-    """Name the encoder's local files, whose digests decide the numbers."""
-    return [Source(shard="", files=encoder_files(cfg))]
+    """Name the encoder's local files, and that of the descriptions: their digests decide the numbers."""
+    own = (str(descriptions_file(cfg)),) if cfg.descriptions == "file" else ()
+    return [Source(shard="", files=tuple(sorted((*encoder_files(cfg), *own))))]
 
 
 def on_gpu(cfg: TextConfig) -> bool:
@@ -70,7 +103,7 @@ def on_gpu(cfg: TextConfig) -> bool:
 STAGE = Stage(
     name="text_bank",
     reads=("labels",),
-    writes=("text_bank",),
+    writes=("text_bank", "descriptions"),
     config=TextConfig,
     run=run,
     version=VERSION,

@@ -82,6 +82,26 @@ class StageInputs:
         return self.entries[name]
 
 
+def refuse_mixed(inputs: StageInputs, manifests: Mapping[str, Manifest], where: str) -> None:
+    """Refuse outputs of which one was made from another version of its inputs than the one that counts now.
+
+    Args:
+        inputs: the entries that count.
+        manifests: stage -> the output that counts.
+        where: the root, for the message.
+
+    Raises:
+        StoreError: there is such an output.
+    """
+    for stage, manifest in manifests.items():
+        for name, (producer, entry) in inputs.entries.items():
+            if manifest.inputs.get(name, entry.fingerprint) != entry.fingerprint:
+                raise StoreError(
+                    f"{stage} under {where} was made from another {name!r} than the one that {producer} has written "
+                    f"since; bring the root up to date first: give the command of its last run again, --from {producer}"
+                )
+
+
 def table_file(folder: Folder, stage: str, entry: Entry) -> Readable:
     """Return the one verified Parquet file of a table; for a sharded table its pack, built where it is absent.
 

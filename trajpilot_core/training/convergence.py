@@ -1,6 +1,6 @@
 """Whether a training counts as trained (docs/decisions/paper-gaps.md, D 51)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from schemas.results import CurvePoint, Judgement
 
@@ -22,12 +22,39 @@ def judge_trained(curve: Sequence[CurvePoint], model: str, seed: int) -> Judgeme
         model: `<chain>/<variant>`.
         seed: of the training.
     """
-    check = f"{model} seed {seed} is trained"
     scores = [row.value for row in _dev_rows(curve, model, seed) if row.epoch > 0]
-    if len(scores) < 4:
-        return Judgement(check=check, verdict="undertrained", detail=f"{len(scores)} epochs are too few to judge")
     chain = model.split("/")[0]
     floors = {name: row.value for name in FLOORS for row in _dev_rows(curve, f"{chain}/{name}", seed)}
+    return judge_scores(f"{model} seed {seed} is trained", scores, floors)
+
+
+def judge_planner(curve: Sequence[CurvePoint], method: str, seed: int) -> Judgement:
+    """Judge the models of a planner of one seed, one a horizon, each against the floors of its horizon.
+
+    Args:
+        curve: rows of planners_curves and predictor_curves.
+        method: whose models `final/<method>_h<H>` are.
+        seed: of the trainings.
+
+    Returns:
+        `holds` where all are trained; else what is said of the first that is not.
+    """
+    check, begins = f"{method} seed {seed} is trained", f"final/{method}_h"
+    names = {row.model for row in curve if row.seed == seed and row.model.startswith(begins) and "," not in row.model}
+    judged = []
+    for horizon, name in sorted((int(name.removeprefix(begins)), name) for name in names):
+        scores = [row.value for row in _dev_rows(curve, name, seed, "Mid mAcc")]
+        rows = [(floor, _dev_rows(curve, f"final/{floor}", seed, f"M@1 H={horizon}")) for floor in FLOORS]
+        found = judge_scores(check, scores, {floor: row.value for floor, at in rows for row in at[:1]})
+        judged.append(found.replace(detail=f"H={horizon}: {found.detail}"))
+    wrong = [one for one in judged if one.verdict != "holds"]
+    return (wrong or judged or [Judgement(check=check, verdict="undertrained", detail="no model")])[0]
+
+
+def judge_scores(check: str, scores: Sequence[float], floors: Mapping[str, float]) -> Judgement:
+    """Judge the dev scores of the epochs of one training, in order, against those of rows that need no model."""
+    if len(scores) < 4:
+        return Judgement(check=check, verdict="undertrained", detail=f"{len(scores)} epochs are too few to judge")
     cut = len(scores) - len(scores) // 4
     rise, best = max(scores[cut:]) - max(scores[:cut]), max(scores)
     of_floors = ", ".join(f"{name} {100 * value:.1f}" for name, value in floors.items())
@@ -37,7 +64,7 @@ def judge_trained(curve: Sequence[CurvePoint], model: str, seed: int) -> Judgeme
     return Judgement(check=check, verdict="holds" if trained else "undertrained", detail=detail)
 
 
-def _dev_rows(curve: Sequence[CurvePoint], model: str, seed: int) -> list[CurvePoint]:
-    """Rows of dev M@1 (mean over H) of one model and seed, by epoch."""
-    rows = [r for r in curve if (r.model, r.seed, r.split, r.quantity) == (model, seed, "dev", "M@1")]
+def _dev_rows(curve: Sequence[CurvePoint], model: str, seed: int, quantity: str = "M@1") -> list[CurvePoint]:
+    """Rows of a dev quantity of one model and seed, by epoch."""
+    rows = [r for r in curve if (r.model, r.seed, r.split, r.quantity) == (model, seed, "dev", quantity)]
     return sorted(rows, key=lambda row: row.epoch)

@@ -44,21 +44,21 @@ def mid_accuracy(answers: Mapping[int, Tensor], truth: Mapping[int, Tensor]) -> 
 
 
 def nearest_labels(
-    predict: Callable[[Tensor], Tensor], segments: Mapping[int, Tensor], bank_VE: Tensor
+    predict: Callable[[Tensor], Tensor], segments: Mapping[int, Tensor], score: Callable[[Tensor], Tensor]
 ) -> dict[int, Tensor]:
-    """Return horizon -> (N, H - 2) long, the bank's label nearest to each predicted mid.
+    """Return horizon -> (N, H - 2) long, the label of the highest score for each predicted mid.
 
     Args:
         predict: (n, H) long rows of segments -> (n, H, E) unit vectors.
         segments: horizon -> (N, H) long.
-        bank_VE: (V, E) unit vectors.
+        score: (..., E) unit vectors -> (..., V), for instance their cosines with the label bank.
     """
     found = {}
     for horizon, windows in segments.items():
 
         def part(rows: slice, windows: Tensor = windows) -> Tensor:
             """Return the labels (B, M), long, of the mids of some windows."""
-            return (predict(windows[rows])[:, 1:-1] @ bank_VE.T).argmax(-1)
+            return score(predict(windows[rows])[:, 1:-1]).argmax(-1)
 
         what = f"one window of {horizon} segments does not fit into the memory of {windows.device}"
         parts = in_parts(len(windows), ROWS_PER_CALL, part, what, "choose another device")

@@ -103,7 +103,7 @@ def train_attention(job: TrainingJob, epoch_done: EpochDone) -> None:
 
 def attention_shape(task: AttentionTask) -> AttentionShape:
     """Return the sizes that the data decide."""
-    return AttentionShape(*predictor_shape(task.plan), task.states.shape[1])
+    return AttentionShape(*predictor_shape(task.plan)[:4], task.states.shape[1])
 
 
 def new_attention(task: AttentionTask, cfg: AttentionConfig) -> RetrievalAttention:
@@ -170,7 +170,7 @@ def measurer(
             truth: dict[int, Tensor] = {}
             for horizon, rows in rows_of.items():
                 numbers = {horizon: rows.to(plan.labels.device)}
-                answers |= nearest_labels(predictor_of(part, horizon), numbers, plan.bank)
+                answers |= nearest_labels(predictor_of(part, horizon), numbers, lambda plan_xE: plan_xE @ plan.bank.T)
                 truth[horizon] = plan.labels[own.task.windows(part)[horizon][numbers[horizon]]]
             if rows_of:
                 measured |= {f"{split}/{name}": value for name, value in mid_accuracy(answers, truth).items()}

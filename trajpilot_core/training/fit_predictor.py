@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from schemas.training import PredictorConfig, TrainConfig
+from schemas.training import HeadKind, PredictorConfig, TrainConfig
 from trajpilot_core.data.planning import MANY_WINDOWS
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
 from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels
+from trajpilot_core.training.initial_weights import start_weights
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, index_batches, seeded
-from trajpilot_core.training.losses import PredictedWindows, clamp_temperature, pooled_prediction_loss
+from trajpilot_core.training.losses import PredictedWindows, clamp_temperature, class_loss, pooled_prediction_loss
 from trajpilot_core.training.train_sample import train_sample
 
 PredictorBatch = list[tuple[int, Tensor]]
@@ -51,6 +52,7 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
     task = task_of(job_tensors(job))
     with seeded(job.seed):
         model = new_predictor(task, cfg).to(job.device)
+    start_weights(model, cfg, job.key)
     draw = mixed_batches if cfg.mixed_horizons else window_batches
     training = Training(
         name=job.name,
@@ -66,17 +68,25 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
     fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
 
 
-def predictor_shape(task: PredictorTask) -> PredictorShape:
-    """Return the sizes that the data decide."""
-    return PredictorShape(task.features.shape[2], task.features.shape[1], task.bank.shape[1], task.max_horizon)
+def predictor_shape(task: PredictorTask, head: HeadKind = "open") -> PredictorShape:
+    """Return the sizes that the data decide; a class head tells the labels of the bank apart."""
+    classes = len(task.bank) if head == "classes" else 0
+    return PredictorShape(task.features.shape[2], task.features.shape[1], task.bank.shape[1], task.max_horizon, classes)
 
 
 def new_predictor(task: PredictorTask, cfg: PredictorConfig) -> CausalPredictor:
-    """Build a predictor from the global random state, with the feature scale of the fitting takes."""
-    model = CausalPredictor(cfg, predictor_shape(task))
+    """Build a predictor from the global random state, with the feature scale of the fitting takes.
+
+    A class head begins as the open readout: the cosines with the label bank, times the initial temperature's factor.
+    """
+    model = CausalPredictor(cfg, predictor_shape(task, cfg.head))
     mean, scale = feature_scales(task.features[task.fit_rows])
     model.feature_mean.copy_(mean)
     model.feature_scale.copy_(scale)
+    if model.class_head is not None:
+        with torch.no_grad():
+            model.class_head.weight.copy_(model.log_temperature.exp() * task.bank)
+            model.class_head.bias.zero_()
     return model
 
 
@@ -113,10 +123,17 @@ def mixed_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.G
 def window_loss(
     model: CausalPredictor, task: PredictorTask, cfg: PredictorConfig, variant: str, batch: PredictorBatch
 ) -> Tensor:
-    """Return L_pred of one batch, a scalar (shape ()), its horizons in one pool."""
+    """Return the loss of one batch, a scalar (shape ()), its horizons in one pool.
+
+    L_pred; with a class head the cross-entropy of all steps, plus lambda_bridge times L_pred (D 34).
+    """
     parts = [predicted_windows(model, task, cfg, variant, horizon, rows) for horizon, rows in batch]
     temperature = clamp_temperature(model.log_temperature)
-    return pooled_prediction_loss(parts, temperature, cfg.infonce_weight, len(task.bank), cfg.cosine_weights)
+    classes = None if model.class_head is None else class_loss(parts, model.class_logits)
+    if classes is not None and cfg.bridge_weight == 0:
+        return classes
+    open_loss = pooled_prediction_loss(parts, temperature, cfg.infonce_weight, len(task.bank), cfg.cosine_weights)
+    return open_loss if classes is None else classes + cfg.bridge_weight * open_loss
 
 
 def predicted_windows(
@@ -187,10 +204,14 @@ def measurer(
             out: Tensor = model(start, goal, latents, segments.shape[1])
         return out
 
+    def label_scores(predicted_xE: Tensor) -> Tensor:
+        """Return (..., V) scores of the labels for predicted embeddings (..., E)."""
+        return predicted_xE @ task.bank.T if model.class_head is None else model.class_logits(predicted_xE)
+
     def measure() -> dict[str, float]:
         found: dict[str, float] = {}
         for split, windows in scored.items():
-            scores = mid_accuracy(nearest_labels(predict, windows, task.bank), truth[split])
+            scores = mid_accuracy(nearest_labels(predict, windows, label_scores), truth[split])
             found |= {f"{split}/{name}": value for name, value in scores.items()}
         return found
 

@@ -63,6 +63,10 @@ class Training:
     """A GPU waits for the host's launches of its steps: worth compiling. All but the last batch have one shape."""
     step: Compiled[Batch, Tensor] | None = None
     """The loss as `fit` uses it."""
+    rate: Callable[[int, int, TrainConfig], float] | None = None
+    """(step, steps in all, settings) -> the rate of a step; None: `learning_rate`."""
+    stepped: Callable[[], None] | None = None
+    """Called after every step of the optimiser: what averages weights keeps them in the model, so that they resume."""
 
 
 @dataclass(frozen=True)
@@ -139,14 +143,18 @@ def run_epoch(
         raise TrainingError(f"{training.name}: nothing to train on; more takes, or a smaller holdout, are needed")
     total_steps, step = cfg.epochs * len(batches), state.epoch * len(batches)
     loss_sum = torch.zeros((), device=device)
+    rate = training.rate or learning_rate
     training.model.train()
     with naming_batch(training.name, cfg, device):
         for batch in batches:
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, total_steps, cfg)
+                group["lr"] = rate(step, total_steps, cfg)
             loss = gradients(training, cfg, optimizer, batch, device)
-            nn.utils.clip_grad_norm_(training.model.parameters(), cfg.clip)
+            if cfg.clip is not None:
+                nn.utils.clip_grad_norm_(training.model.parameters(), cfg.clip)
             optimizer.step()
+            if training.stepped is not None:
+                training.stepped()
             loss_sum += loss
             step += 1
     note_epoch(training, state, loss_sum.item() / len(batches))

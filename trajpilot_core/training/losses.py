@@ -4,7 +4,7 @@ Shapes: B batch, E text width, H horizon, U distinct ids of a batch (more on a G
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -171,6 +171,20 @@ def pooled_prediction_loss(
     n = sum(len(part.ids) for part in parts)
     cosine = [len(p.ids) / n * cosine_loss(p.predicted, p.target, p.goal_seen, weights) for p in parts]
     return torch.stack(cosine).sum() + infonce_weight * pooled
+
+
+def class_loss(parts: Sequence[PredictedWindows], class_logits: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the mean cross-entropy of a class head over all steps, Start and Goal included, a scalar (D 34).
+
+    Args:
+        parts: windows, horizon by horizon; a goal that was not seen is no target.
+        class_logits: (N, E) predicted embeddings -> (N, V).
+    """
+    logits_NV = class_logits(_joined([part.predicted.flatten(0, 1) for part in parts]))
+    ids_N = _joined([part.ids.flatten() for part in parts])
+    loss_N = F.cross_entropy(logits_NV, ids_N, reduction="none")
+    counted_N = _joined([part.counted().flatten() for part in parts])
+    return torch.where(counted_N, loss_N, 0.0).sum() / counted_N.sum()
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

@@ -1,7 +1,8 @@
 """What the scorer learns from: queries with their candidates, the utility's targets, and the losses.
 
 Axes: N queries over all horizons, B queries of a batch, K candidates, M middle steps (padded to the longest horizon),
-E text space. Source: paper, appendix on the scorer; docs/decisions/paper-gaps.md (28 to 32); docs/decisions/scorer.md.
+E text space, P width of a plan. Source: paper, appendix on the scorer; docs/decisions/paper-gaps.md (28 to 32);
+docs/decisions/scorer.md.
 """
 
 from dataclasses import dataclass, fields
@@ -13,9 +14,10 @@ from torch.nn import functional as F
 
 from schemas.training import ScorerConfig
 from trajpilot_core.memory import in_parts
+from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
 from trajpilot_core.retrieval.bank import ChainView
-from trajpilot_core.retrieval.candidates import Candidates, scores_of, truth_of, unknown_scores
+from trajpilot_core.retrieval.candidates import Candidates, PlanScores, scores_of, truth_of, unknown_scores
 
 NEVER = 2.0
 """Threshold that no gate probability reaches: the row is its fallback."""
@@ -38,9 +40,9 @@ class Queries:
     query: Tensor
     """(N, Q) float32."""
     fallback: Tensor
-    """(N, M, E) float16."""
+    """(N, M, P) float16."""
     plans: Tensor
-    """(N, K, M, E) float16."""
+    """(N, K, M, P) float16."""
     middle: Tensor
     """(N, K, M) long, row of `latents`."""
     label: Tensor
@@ -72,7 +74,8 @@ def shape_of(view: ChainView) -> ScorerShape:
     """Return the scorer's widths for the data and models of a chain."""
     width = view.latents.shape[1]
     query = 2 * view.data.features.shape[2] + 2 * width
-    return ScorerShape(query, width, view.models.traj.shape.max_horizon - 2)
+    sizes = view.models.traj.shape
+    return ScorerShape(query, width, sizes.max_horizon - 2, sizes.classes)
 
 
 def queries_of(view: ChainView, found: Candidates, config: ScorerConfig, *, with_truth: bool = True) -> Queries:
@@ -86,21 +89,23 @@ def queries_of(view: ChainView, found: Candidates, config: ScorerConfig, *, with
     """
     data, truth_BM = view.data, truth_of(view.data, found.segments)
     missing = shape_of(view).max_mids - truth_BM.shape[1]
-    fallback_BME = found.fallback[:, 1:-1]
+    fallback_BMP = found.fallback[:, 1:-1]
     candidate, own = unknown_scores(found.valid), unknown_scores(found.take)
     if with_truth:
-        candidate = scores_of(found.plans, truth_BM[:, None], data.bank, config.utility)
-        own = scores_of(fallback_BME, truth_BM, data.bank, config.utility)
+        known = truth_BM, found.take, config.utility
+        candidate = scores_of(view.readout, found.ends, found.plans, *known)
+        alone = scores_of(view.readout, ends_of(found.fallback), fallback_BMP[:, None], *known)
+        own = PlanScores(*(value[:, 0] for value in alone))
     mids_BKM, motion_BKM = found.pool[:, :, 1:-1], found.motion[:, :, 1:-1]
     there_BK1 = found.valid[:, :, None].long()
     return Queries(
         latents=view.latent_table,
         texts=view.label_table,
         query=_query_vectors(view, found.segments),
-        fallback=F.pad(fallback_BME, (0, 0, 0, missing)).half(),
+        fallback=F.pad(fallback_BMP, (0, 0, 0, missing)).half(),
         plans=F.pad(found.plans, (0, 0, 0, missing)).half(),
         middle=F.pad((motion_BKM + 1) * there_BK1, (0, missing)),
-        label=F.pad((data.labels[mids_BKM] + 1) * there_BK1, (0, missing)),
+        label=F.pad((data.read_labels[mids_BKM] + 1) * there_BK1, (0, missing)),
         valid=found.valid,
         n_mids=torch.full_like(found.take, truth_BM.shape[1]),
         take=found.take,
@@ -126,8 +131,8 @@ def inputs_at(queries: Queries, rows: Tensor) -> ScorerInputs:
         rows: long, shape (B,), numbers of the queries.
 
     Returns:
-        query (B, Q), fallback (B, M, E), plans, latents and labels (B, K, M, E), valid (B, K), n_mids (B,), all on the
-        device of the queries' tables.
+        query (B, Q), fallback (B, M, P), plans (B, K, M, P), latents and labels (B, K, M, E), valid (B, K), n_mids
+        (B,), all on the device of the queries' tables.
     """
 
     def gathered(value: Tensor) -> Tensor:

@@ -136,7 +136,7 @@ def plus_inputs(source: PlusSource, found: Candidates) -> PlusInputs:
         alike_BT = torch.zeros(len(ends_B2), len(fitted.takes), device=ends_B2.device)
         unseen_BT = ~seen_takes(source, found.take)
         return PlusInputs(found.fallback[:, None].half(), seen_B2V.half(), alike_BT.masked_fill(unseen_BT, -torch.inf))
-    middles_BME = pool_mean(found, source.config.pool_temperature)
+    middles_BME = pool_mean(found, source.config.pool_temperature, source.view.readout)
     plans = [found.fallback, torch.cat([found.ends[:, :1], middles_BME, found.ends[:, 1:]], dim=1)]
     if source.view.models.endpoint_traj is not None:
         latents_BHE = torch.zeros_like(found.fallback)

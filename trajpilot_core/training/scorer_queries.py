@@ -25,7 +25,7 @@ from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.memory import fits, free_bytes
 from trajpilot_core.models.predictor import PredictorShape
-from trajpilot_core.models.ranking import ranks_of, truth_ranks
+from trajpilot_core.models.ranking import ranks_of
 from trajpilot_core.models.scorer import ScorerShape
 from trajpilot_core.models.scorer_plus import PlusInputs
 from trajpilot_core.retrieval.bank import Bank, ChainView, build_bank, chain_view
@@ -115,11 +115,11 @@ def collect(
     parts = [*parts_of("dev", dev), *parts_of("train", draw_queries(data, chains, config.max_queries, seed))]
     models = PredictorShape.from_json(files.predictors.about["shape"])
     width = data.bank.shape[1]
-    shape = ScorerShape(2 * data.features.shape[2] + 2 * width, width, models.max_horizon - 2)
+    shape = ScorerShape(2 * data.features.shape[2] + 2 * width, width, models.max_horizon - 2, models.classes)
     collector = QueryCollector(data, shape, parts, config, seed, folder, known)
     for chain in chains:
         if chain == chains[0] or collector.wants(chain):
-            collector.add(chain_view(data, files, chain, seed, device), progress)
+            collector.add(chain_view(data, files, chain, seed, device, config.decoding), progress)
     return on_device(Collected(collector.queries("train"), collector.dev_set(), shape, collector.plus_data()), device)
 
 
@@ -241,7 +241,7 @@ class QueryCollector:
         own["middle"] = own["middle"] + self.offset[part.group.chain] * (own["middle"] > 0)
         if part.split == "dev":
             own["knn_m1"] = torch.stack([_vote_m1(found, view.data, t) for t in self.config.temperatures], 1)
-            own["pool_m1"] = torch.stack([_mean_m1(found, view.data, t) for t in self.config.temperatures], 1)
+            own["pool_m1"] = torch.stack([_mean_m1(found, view, t) for t in self.config.temperatures], 1)
         rows = [FieldRows(f"{part.split}/{name}", value, part.first, part.total) for name, value in own.items()]
         if self.config.plus is not None:
             plus = plus_queries(plus_source(view, self.config, self.known), found)
@@ -320,10 +320,10 @@ def split_rows(data: PlanningData, split: str) -> dict[int, Tensor]:
 
 
 def query_bytes(shape: ScorerShape, candidates: int) -> int:
-    """Return the bytes on disk of one query of the paper's scorer: its K plans of M x E in float16 are nearly all."""
+    """Return the bytes on disk of one query of the paper's scorer: its K plans of M x P in float16 are nearly all."""
     steps = shape.max_mids
-    of_candidate = 2 * steps * shape.embed + 2 * 8 * steps + 1 + 2 * 4  # plan, latent and label rows, valid, two scores
-    return candidates * of_candidate + 4 * shape.query + 2 * steps * shape.embed + 2 * 8 + 2 * 4
+    of_candidate = 2 * steps * shape.plan + 2 * 8 * steps + 1 + 2 * 4  # plan, latent and label rows, valid, two scores
+    return candidates * of_candidate + 4 * shape.query + 2 * steps * shape.plan + 2 * 8 + 2 * 4
 
 
 def plus_query_bytes(horizon: int, embed: int, labels: int, takes: int) -> int:
@@ -392,7 +392,8 @@ def _vote_m1(found: Candidates, data: PlanningData, temperature: float) -> Tenso
     return (ranks_of(votes_BMV.flatten(0, 1), truth_BM.flatten()) == 0).float().view(truth_BM.shape).mean(1)
 
 
-def _mean_m1(found: Candidates, data: PlanningData, temperature: float) -> Tensor:
+def _mean_m1(found: Candidates, view: ChainView, temperature: float) -> Tensor:
     """Return (B,) M@1 of Pool-Mean."""
-    rank = truth_ranks(pool_mean(found, temperature), truth_of(data, found.segments), data.bank)
-    return (rank == 0).float().mean(1)
+    mean_BKMP = pool_mean(found, temperature, view.readout)[:, None]
+    right_BKM = view.readout.against(found.ends, mean_BKMP, truth_of(view.data, found.segments), found.take).right
+    return right_BKM[:, 0].float().mean(1)

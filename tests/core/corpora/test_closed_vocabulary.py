@@ -8,8 +8,15 @@ from egoexo_fixture import SMALL, annotate, describe, healthy, ingest, pretend_p
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.annotation import Label, LabelClass
+from schemas.arrow import rows_of, table_of
+from schemas.config import IngestConfig
 from schemas.corpora import AtomicConfig
-from trajpilot_core.corpora.records.closed_vocabulary import choose_classes, verb_noun
+from schemas.world import demo_world
+from trajpilot_core.corpora.records.closed_vocabulary import choose_classes, label_classes, verb_noun
+from trajpilot_core.corpora.registry import SPECS
+from trajpilot_core.simworld.feature_space import world_tables
+from trajpilot_core.simworld.sample import sample_world
 
 words = st.sampled_from(["cuts", "cut", "picks", "up", "the", "carrots", "knife", "with", "a", "pan", "washes"])
 labels = st.lists(words, min_size=1, max_size=5).map(" ".join)
@@ -63,7 +70,65 @@ def test_every_label_has_one_kept_class_whatever_the_order(trained: dict[str, in
     assert again == classes
 
 
-def test_the_collapse_changes_labels_alone_and_its_count_stands_beside_the_papers(
+def label_row(label_id: str, label: str, n_train: int, n_dev: int = 0, n_test: int = 0) -> Label:
+    return Label(label_id=label_id, label=label, paraphrases=(label,), n_train=n_train, n_dev=n_dev, n_test=n_test)
+
+
+LABELS = table_of(
+    Label,
+    [
+        label_row("g1", "cuts the carrots", 3),
+        label_row("g2", "cuts the carrot", 3, 9),
+        label_row("g3", "cuts a carrot with a knife", 1, 0, 2),
+        label_row("g4", "washes the pan", 6),
+        label_row("g5", "rinses the pan", 1, 0, 4),
+        label_row("g6", "sings", 0, 0, 1),
+    ],
+)
+
+
+def test_a_class_takes_the_text_of_its_most_frequent_training_label_and_of_ties_the_first() -> None:
+    found, counts = label_classes(LABELS, 2)
+    rows = {row.label_id: row for row in rows_of(LabelClass, found)}
+    assert {label: row.class_id for label, row in rows.items()} == {
+        "g1": "g2",
+        "g2": "g2",
+        "g3": "g2",
+        "g4": "g4",
+        "g5": "g4",
+        "g6": "g2",
+    }
+    assert rows["g3"].class_text == "cuts the carrot", "of three training segments each, the first text in order"
+    assert [row.n_train for row in rows.values()] == [3, 3, 1, 6, 1, 0]
+    assert {one.what: (one.ours, one.paper) for one in counts} == {
+        "classes": (2, 1165),
+        "training segments that a class needs": (6, None),
+        "segments moved to the nearest class": (6, None),
+    }
+
+
+def test_a_closed_corpus_keeps_every_label_as_a_class_of_its_own_and_counts_nothing() -> None:
+    found, counts = label_classes(LABELS, None)
+    assert found["class_id"].equals(found["label_id"])
+    assert found["class_text"].to_pylist() == LABELS["label"].to_pylist()
+    assert counts == ()
+    assert {spec.name: spec.n_classes(IngestConfig()) for spec in SPECS if spec.n_classes(IngestConfig())} == {
+        "egoexo4d_atomic": 1165
+    }
+
+
+def test_the_demo_world_has_as_many_classes_as_labels_until_fewer_are_asked_for() -> None:
+    world = sample_world(demo_world().replace(entry="frames", broken="none", broken_share=0.0, train_takes=40))
+    labels = world_tables(world, IngestConfig(central_share=0.6)).labels
+    own, few = (label_classes(labels, wanted)[0] for wanted in (1165, 24))
+    assert own["class_id"].equals(own["label_id"])
+    assert len(set(own["class_id"].to_pylist())) == labels.num_rows == 72
+    n_few = len(set(few["class_id"].to_pylist()))
+    assert n_few < 72
+    assert set(few["class_id"].to_pylist()) <= set(few["label_id"].to_pylist())
+
+
+def test_ingest_writes_classes_next_to_labels_and_counts_them_beside_the_papers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
@@ -73,13 +138,17 @@ def test_the_collapse_changes_labels_alone_and_its_count_stands_beside_the_paper
         for uid in annotations:
             annotations[uid] = [annotate([describe(text, 1.0 + i) for i, text in enumerate(texts)])]
     root = corpus.write()
-    opened = ingest(root)
-    closed = ingest(root, SMALL.replace(atomic=AtomicConfig(vocabulary="closed", classes=2)))
-    assert {row["label_id"] for row in closed.rows("labels")} == {"cut carrot", "rinse pan", "wash pan"}
-    assert opened.tables["windows"].equals(closed.tables["windows"])
-    assert [row["start_s"] for row in opened.rows("segments")] == [row["start_s"] for row in closed.rows("segments")]
-    assert [(row["verb"], row["noun"]) for row in closed.rows("details")[:2]] == [("cut", "carrot"), ("cut", "carrot")]
-    found = {row["what"]: (row["ours"], row["paper"]) for row in closed.rows("counts")}
-    assert found["labels"] == (3, 1165)
+    whole = ingest(root)
+    few = ingest(root, SMALL.replace(atomic=AtomicConfig(classes=2)))
+    assert {row["label_id"]: row["class_id"] for row in few.rows("label_classes")} == {
+        "cuts the carrot": "cuts the carrot",
+        "cuts the carrots with a knife": "cuts the carrot",
+        "rinses the pan": "rinses the pan",
+        "washes the pan": "washes the pan",
+    }
+    for name in ("segments", "windows", "labels", "details"):
+        assert whole.tables[name].equals(few.tables[name]), "labels stay what they are"
+    found = {row["what"]: (row["ours"], row["paper"]) for row in few.rows("counts")}
+    assert found["classes"] == (3, 1165)
     assert found["training segments that a class needs"] == (3, None)
-    assert {row["what"]: row["paper"] for row in opened.rows("counts")}["labels"] == 8472
+    assert found["labels"] == (4, 8472)

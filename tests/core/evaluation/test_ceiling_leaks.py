@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from ceiling_fixture import STAGES, corpus, features_of, features_table, small_world, train_and_evaluate
+from ceiling_fixture import EVALUATION, STAGES, corpus, features_of, features_table, small_world, train_and_evaluate
 from planning_world import Memory
 
 from schemas.arrow import rows_of
 from schemas.results import Ceiling, Judgement, TakeScore
+from trajpilot_core.corpora.records.closed_vocabulary import label_classes
 from trajpilot_core.errors import LeakError, StoreError
 from trajpilot_core.evaluation import predictions as rows_module
 from trajpilot_core.methods import method
@@ -81,6 +82,24 @@ def test_take_scores_hold_every_row_and_the_ceilings_and_add_up_to_the_tables(cl
             assert mseq == pytest.approx(row.value if seed == 0 else row.ceiling)
             if seed == 0:
                 assert mseq == pytest.approx(table["scorer", horizon, "MSeq"])
+
+
+@pytest.mark.slow
+def test_the_same_models_scored_on_classes_lie_below_the_ceilings_of_classes(clean: Made, tmp_path: Path) -> None:
+    _, fine = clean
+    memory = Memory(dict(fine.tables), dict(fine.entries))
+    memory.table("label_classes", label_classes(memory.tables["labels"], 8)[0])
+    classes = set(memory.tables["label_classes"]["class_id"].to_pylist())
+    assert len(classes) < memory.tables["labels"].num_rows
+    train_and_evaluate(CONFIG, memory, tmp_path, [(STAGES[-1][0], EVALUATION.replace(vocabulary="classes"))])
+    lines = {check: row.verdict for check, row in verdicts(memory).items() if check.startswith("ceiling: ")}
+    assert set(lines.values()) == {"holds"}
+    rows = set(memory.tables["predictions"]["variant"].to_pylist())
+    of_labels = set(fine.tables["predictions"]["variant"].to_pylist())
+    assert of_labels - rows == {row for row in of_labels if row.startswith("scorer_plus")}, "it ranks single labels"
+    assert set(memory.tables["predictions"]["decoded_id"].to_pylist()) <= classes
+    assert pooled(memory, "no_traj").ceiling > pooled(fine, "no_traj").ceiling + 1
+    assert pooled(memory, "oracle").ceiling > pooled(fine, "oracle").ceiling
 
 
 @pytest.mark.slow

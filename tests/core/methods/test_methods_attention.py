@@ -11,7 +11,7 @@ from rows_fixture import CONFIG, predicted, quiet, scorers_of
 from schemas.training import ATTENTION_VARIANTS
 from trajpilot_core.data.cross_fitting import ATTENTION, attention_row
 from trajpilot_core.errors import LeakError
-from trajpilot_core.evaluation.predictions import predict_rows
+from trajpilot_core.evaluation.predictions import OtherModels, predict_rows
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.methods.viterbi import SUFFIX
 
@@ -52,7 +52,7 @@ def test_a_row_that_hides_that_it_reads_motion_of_the_ends_is_refused(made, row,
     monkeypatch.setattr(
         "trajpilot_core.evaluation.predictions.METHODS", [one for one in METHODS if one.id != row] + [liar]
     )
-    parts = predict_rows(*made, CONFIG, "test", "cpu", quiet, attention=attention_models(made[0]))
+    parts = predict_rows(*made, CONFIG, "test", "cpu", quiet, others=OtherModels(attention_models(made[0])))
     with pytest.raises(LeakError, match=f"id {row}$"):
         list(parts)
 

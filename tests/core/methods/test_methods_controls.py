@@ -17,7 +17,7 @@ from trajpilot_core.data.chains import chains_of, fit_takes
 from trajpilot_core.evaluation.headroom import headroom_row, pool_sums
 from trajpilot_core.methods.floors import previous_answers
 from trajpilot_core.methods.plans import derangement, donors_of, shuffled_plan
-from trajpilot_core.retrieval.bank import build_bank, endpoint_keys
+from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates
 from trajpilot_core.training.scorer import queries_of
 
@@ -142,8 +142,7 @@ def test_windows_without_a_candidate_are_wrong_and_stand_in_no_mean_cosine(made)
             plans=found.plans * kept[:, None, None, None],
         )
         queries = queries_of(view, found, SCORER)
-        keys = endpoint_keys(view, found.segments, "action", found.fallback)
-        parts = [pool_sums(view, bank, keys, found, queries, 3, 0)]
+        parts = [pool_sums(view, bank, found, queries, 3, 0)]
         return headroom_row(0, 3, 3, parts)
 
     half = len(rows) // 2

@@ -82,11 +82,21 @@ def test_it_is_scored_and_compared_with_the_reference_and_its_own_references(mad
     assert "toy" in pc.unique(made.inputs.tables["outcomes"]["variant"]).to_pylist()
 
 
+def truth_of(predicted: Predictions) -> tuple[tuple[str, ...], ...]:
+    """Return the true labels of every window that was predicted; none of one that only served as a candidate."""
+    truth: list[tuple[str, ...]] = [()] * len(predicted.window_ids)
+    for block in predicted.blocks:
+        for window, labels in zip(block.windows.tolist(), block.labels.tolist(), strict=True):
+            truth[window] = tuple(predicted.label_ids[i] for i in labels)
+    return tuple(truth)
+
+
 @pytest.mark.parametrize("bound", KNOWN)
 def test_it_is_held_against_the_ceiling_that_it_declares(made: Made, bound: Any) -> None:
     windows, n = made.predicted.window_ids, len(with_ceiling())
     values = {kind: np.full((len(windows), n), value) for kind, value in KNOWN.items()}
-    known = ExactCeilings(tuple(windows), ("t",) * len(windows), np.zeros(len(windows), np.int64), values, values, 0)
+    horizons = np.zeros(len(windows), np.int64)
+    known = ExactCeilings(tuple(windows), ("t",) * len(windows), horizons, values, values, 0, truth_of(made.predicted))
     METHODS.remove(METHOD)
     try:
         with listed(replace(METHOD, sees="ends", ceiling=bound)):

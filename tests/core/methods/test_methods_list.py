@@ -47,7 +47,7 @@ def ends_only(batch: WindowBatch) -> Answers:
     """Answer every position with what No-Traj says of the Start."""
     from trajpilot_core.methods.plans import rank_plan
 
-    return rank_plan(batch.fallback[:, :1].expand_as(batch.fallback), batch.view)
+    return rank_plan(batch.fallback[:, :1].expand_as(batch.fallback), batch.view, batch.segments)
 
 
 def by_middle_labels(batch: WindowBatch) -> Answers:

@@ -22,7 +22,8 @@ from trajpilot_core.predict.features import clip_features
 from trajpilot_core.predict.motion import Search, for_video, head_motion, mixed
 from trajpilot_core.predict.plan import plan_rows, texts_of
 from trajpilot_core.predict.run import WrittenPlan
-from trajpilot_core.predict.trained import open_trained, refuse_mixed
+from trajpilot_core.predict.trained import open_trained
+from trajpilot_core.store.reading import refuse_mixed
 
 pytestmark = pytest.mark.slow
 ROWS = ["scorer_plus", "scorer", "endpoint_traj", "no_traj"]

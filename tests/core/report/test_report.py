@@ -108,6 +108,20 @@ def test_what_dev_chose_for_joint_decoding_is_printed(kept: Kept, page: Reader) 
     assert [(row["horizon"], row["weight"]) for row in rows][:3] == [(3, 0.5), (4, 0.5), (5, 1.0)]
 
 
+def test_models_of_another_run_are_stated_among_the_limits(inputs: Tables, kept: Kept) -> None:
+    def stated(**changes: object) -> list[str]:
+        limits = json.loads(built(inputs, CFG.replace(**changes)).documents["report.json"])["limits"]
+        return [line for line in limits if "another run" in line]
+
+    e_tau = {"place": "/runs/atomic", "sha256": "a" * 64}
+    (both,) = stated(alignment_from=e_tau, predictor_from={**e_tau, "sha256": "b" * 64})
+    assert "E_tau from /runs/atomic (sha256 aaaaaaaaaaaa)" in both
+    assert "the initial weights of the predictors from /runs/atomic (sha256 bbbbbbbbbbbb)" in both
+    (alone,) = stated(alignment_from=e_tau)
+    assert "initial weights" not in alone
+    assert not any("another run" in line for line in json.loads(kept.documents["report.json"])["limits"])
+
+
 def test_equal_inputs_give_equal_bytes(inputs: Tables, kept: Kept) -> None:
     assert built(inputs, CFG).documents == kept.documents
 
@@ -190,7 +204,7 @@ def test_one_take_and_no_interval_still_make_a_report(inputs: Tables) -> None:
 
 def test_what_was_not_built_stands_below_the_main_table(page: Reader) -> None:
     text = "".join(page.text)
-    assert "not built: the closed-vocabulary planners" in text
+    assert "not built: CEM over trajectories" in text
     assert (
         text.index("All rows but ablations over all horizons")
         < text.index("not built")

@@ -200,7 +200,7 @@ def test_a_small_bank_leaves_places_empty_and_an_empty_one_leaves_the_fallback(v
     none = bank._replace(**{name: getattr(bank, name)[:0] for name in ("key", "window", "segments", "take", "person")})
     found = find_candidates(view, none, rows, SCORER)
     assert not found.valid.any()
-    assert_close(pool_mean(found, 0.1), found.fallback[:, 1:-1])
+    assert_close(pool_mean(found, 0.1, view.readout), found.fallback[:, 1:-1])
 
 
 def test_pool_mean_is_the_nearest_plan_when_cold_and_the_plain_mean_when_hot(view):
@@ -208,8 +208,8 @@ def test_pool_mean_is_the_nearest_plan_when_cold_and_the_plain_mean_when_hot(vie
     rows = (view.data.windows[4].split == 2).nonzero()[:4, 0]
     found = find_candidates(view, bank, rows, SCORER)
     found = replace(found, cosine=torch.tensor([[0.9, 0.5, 0.4, 0.3, 0.2]]).expand(4, -1))
-    assert_close(pool_mean(found, 1e-3), found.plans[:, 0])
-    assert_close(pool_mean(found, 1e6), F.normalize(found.plans.mean(1), dim=-1), atol=1e-5, rtol=1e-4)
+    assert_close(pool_mean(found, 1e-3, view.readout), found.plans[:, 0])
+    assert_close(pool_mean(found, 1e6, view.readout), F.normalize(found.plans.mean(1), dim=-1), atol=1e-5, rtol=1e-4)
 
 
 def test_votes_are_weights_of_the_retrieved_labels(view):

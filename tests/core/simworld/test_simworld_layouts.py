@@ -82,7 +82,9 @@ def test_world_json_names_every_file_and_says_that_it_was_simulated(corpus: Writ
     assert {*corpus_files(corpus.folder), "world.json"} == set(contents(corpus.folder))
     assert json.loads((corpus.folder / "world.json").read_text())["config"]["layout"] == corpus.world.config.layout
     assert is_simulated(open_corpus(str(corpus.folder)))
-    assert read_world(str(corpus.folder)) is None
+    found = read_world(str(corpus.folder))
+    assert found is not None
+    assert found.config == corpus.world.config
 
 
 @pytest.mark.parametrize("content", [None, b"", b"[]", b'{"simulated": "yes"}', b"{" * 200_000])

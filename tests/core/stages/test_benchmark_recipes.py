@@ -7,6 +7,7 @@ from layouts_fixture import court_world, small_world, written
 
 from deployments.recipes import MISSING, recipe, soak
 from schemas.config import FeatureConfig, PipelineConfig, RecipeName, RunOptions
+from schemas.planners import PlannersConfig
 from schemas.world import WorldConfig
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import Outcome, execute
@@ -27,7 +28,9 @@ FEW = 0.9
 def a_world(layout: str) -> WorldConfig:
     """A world of whole takes."""
     world = court_world() if layout == "basketball" else small_world(layout, segments=6)
-    return world.replace(broken="none", train_takes=7, test_takes=4)
+    if layout in ("keystep", "goalstep", "egoper"):  # all stages, for which windows need the motion of every segment
+        world = small_world(layout, size_px=160, segments=8 if layout == "goalstep" else 6)
+    return world.replace(broken="none", train_takes=9, test_takes=4)
 
 
 def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
@@ -36,12 +39,35 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
     write_tiny_checkpoint(weights)
     source = "odometry" if config.trajectories.source == "pi3" else config.trajectories.source
     return config.replace(
-        ingest=config.ingest.replace(video="full", dev_min=1),
+        ingest=config.ingest.replace(video="full", dev_min=3),
         trajectories=config.trajectories.replace(source=source),
         features=FeatureConfig(model="tiny", size_px=64, n_frames=4, checkpoint=str(weights), precision="fp32"),
-        text_bank=small.text_bank,
+        text_bank=small.text_bank.replace(descriptions=config.text_bank.descriptions),
         alignment=small.alignment,
-        predictor=small.predictor.replace(goal_dropout=config.predictor.goal_dropout),
+        predictor=small.predictor.replace(
+            goal_dropout=config.predictor.goal_dropout,
+            head=config.predictor.head,
+            bridge_weight=config.predictor.bridge_weight,
+        ),
+        scorer=small.scorer.replace(plus=None, decoding=config.scorer.decoding),
+        attention=config.attention.replace(variants=()),
+        planners=planners_in_small(config.planners),
+        evaluation=small.evaluation,
+        report=small.report,
+    )
+
+
+def planners_in_small(config: PlannersConfig) -> PlannersConfig:
+    """Planners of a few steps."""
+    few = {"batch": 32, "epochs": 1}
+    return config.replace(
+        seeds=(0,),
+        rates=(1.0,),
+        schema_net=config.schema_net.replace(width=16, heads=2, layers=1, train=config.schema_net.train.replace(**few)),
+        pdpp=config.pdpp.replace(
+            width=32, times=10, epoch_steps=2, average_start=1, train=config.pdpp.train.replace(**few)
+        ),
+        viterbi_plan_net=config.viterbi_plan_net.replace(width=16, train=config.viterbi_plan_net.train.replace(**few)),
     )
 
 
@@ -54,7 +80,8 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
     config = in_small(recipe(name), root)
     run = RunOptions(root=str(root), data_root=str(corpus.folder), device="cpu", workers=1, max_reject_ratio=FEW)
     done: dict[str, Outcome] = {}
-    for stage in (stage for stage in STAGES if stage not in MISSING[name].parts):
+    waiting = MISSING[name].parts if name in MISSING else {}
+    for stage in (stage for stage in STAGES if stage not in waiting):
         done[stage] = execute(STAGES[stage], config, run, STAGES)
         assert done[stage].n_out > 0, stage
     assert {"ingest", "trajectories", "features", "text_bank"} <= set(done)
@@ -66,4 +93,4 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
 
 
 def test_every_benchmark_that_waits_for_parts_has_a_world() -> None:
-    assert set(WORLDS) == set(MISSING)
+    assert set(MISSING) < set(WORLDS)

@@ -15,7 +15,7 @@ from trajpilot_core.data import chains
 from trajpilot_core.engine.needs import NeedsMachine
 from trajpilot_core.engine.sizes import paper_sizes
 from trajpilot_core.evaluation import predictions
-from trajpilot_core.models import ranking
+from trajpilot_core.models import ranking, readout
 from trajpilot_core.models.alignment import TrajectoryEncoder
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
 from trajpilot_core.models.retrieval_attention import AttentionShape, QueryEnds, RetrievalAttention, RetrievedWindows
@@ -59,6 +59,7 @@ def test_constants_and_counts_are_those_of_the_modules_that_compute() -> None:
     assert stated.WINDOWS_AT_ONCE == scorer_queries.WINDOWS_AT_ONCE
     assert stated.ANSWERED_AT_ONCE == predictions.WINDOWS_AT_ONCE
     assert (stated.ROLL_OUT_PLANS, stated.LOGIT_CHUNK) == (candidates.ROLL_OUT_PLANS, ranking.LOGIT_CHUNK)
+    assert stated.DECODED_AT_ONCE == readout.DECODED_AT_ONCE
     for folds in (1, 2, 5):
         found = chains.chains(folds)
         assert stated.n_chains(AlignmentConfig(folds=folds)) == len(found)
@@ -115,7 +116,7 @@ ATTENTION = AttentionConfig(width=96, hidden=128, layers=3, heads=4, queries=2, 
 
 def attention_model() -> RetrievalAttention:
     planner = (SIZES.feature_width, SIZES.tokens, SIZES.text_width, SIZES.longest)
-    return RetrievalAttention(ATTENTION, AttentionShape(*planner, CONFIG.alignment.width))
+    return RetrievalAttention(ATTENTION, AttentionShape(*planner[:4], CONFIG.alignment.width))
 
 
 def test_parameters_and_constants_of_retrieval_attention_are_counted_as_they_are() -> None:

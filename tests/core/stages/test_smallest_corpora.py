@@ -12,9 +12,10 @@ from planning_world import Memory, WorldSize, planning_world, run_stage
 
 from schemas.arrow import rows_of
 from schemas.config import EvaluationConfig
+from schemas.planners import PlannersConfig
 from schemas.results import Metric
 from trajpilot_core.errors import InputError, TrajPilotError
-from trajpilot_core.stages import alignment, attention, evaluation, label_effects, predictor, scorer
+from trajpilot_core.stages import alignment, attention, evaluation, label_effects, planners, predictor, scorer
 
 torch.set_num_threads(1)
 STAGES = {
@@ -23,6 +24,7 @@ STAGES = {
     label_effects.STAGE: SCORER,
     scorer.STAGE: SCORER,
     attention.STAGE: ATTENTION,
+    planners.STAGE: PlannersConfig(),
     evaluation.STAGE: EvaluationConfig(bootstrap=100, shuffles=2),
 }
 

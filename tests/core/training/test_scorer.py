@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from trajpilot_core.models.ranking import best, truth_ranks
+from trajpilot_core.models.readout import CosineReadout
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
 from trajpilot_core.retrieval.candidates import scores_of
 from trajpilot_core.training.scorer import (
@@ -88,9 +89,10 @@ def test_the_order_of_a_plans_steps_matters_and_not_only_their_mean():
 
 def test_utility_is_the_papers_sum():
     bank = torch.eye(8)
-    truth = torch.tensor([[0, 1]])
+    truth, ends, take = torch.tensor([[0, 1]]), bank[None, :2], torch.tensor([0])
     right, half = bank[torch.tensor([[[0, 1]], [[0, 2]]])].transpose(0, 1)[0]
-    scores = scores_of(torch.stack([right, half])[None], truth[:, None], bank, (0.1, 1.0, 0.5, 1.0))
+    plans = torch.stack([right, half])[None]
+    scores = scores_of(CosineReadout(bank), ends, plans, truth, take, (0.1, 1.0, 0.5, 1.0))
     # the second plan: cosine 0.5, R@1 0.5, R@5 1 (ties at cosine 0: label 1 is the first of seven), no exact sequence
     assert_close(scores.utility[0], torch.tensor([0.1 + 1 + 0.5 + 1, 0.05 + 0.5 + 0.5]))
     assert scores.m1.tolist() == [[1.0, 0.5]]

@@ -30,7 +30,7 @@ PUBLISHED = {
     TEST_TAKES: Published(312, FILTERS),
     TRAIN_SEGMENTS: Published(140413, FILTERS),
     TEST_SEGMENTS: Published(11425, FILTERS),
-    LABELS: Published(8472, "ingest.paraphrase_table, atomic.vocabulary, and the filters of segments"),
+    LABELS: Published(8472, "ingest.paraphrase_table, and the filters of segments"),
     SCENARIOS: Published(71, FILTERS),
 }
 """Source: paper, appendix on data sets."""
@@ -55,7 +55,7 @@ EGOEXO4D_ATOMIC = CorpusSpec(
     read=partial(read_release, kind=ATOMIC),
     listing=partial(list_release, kind=ATOMIC),
     published=PUBLISHED,
-    n_classes=lambda config: config.atomic.classes if config.atomic.vocabulary == "closed" else None,
+    n_classes=lambda config: config.atomic.classes,
     download=download_of(ATOMIC_FILE),
     layout="egoexo4d",
 )

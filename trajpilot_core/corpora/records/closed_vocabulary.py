@@ -2,21 +2,21 @@
 
 The paper names 1,165 classes and no rule. Ours needs no list of words by hand beyond English function words: frequent
 classes are kept, so many that their number comes nearest the one that is asked for; every other label goes to the
-class whose training texts share most words with it. No segment is lost, so windows stay the same.
+class whose training texts share most words with it. Segments keep their labels: a class is read off a label where
+answers are scored (docs/decisions/classes.md).
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from scipy import sparse
 
-from schemas.annotation import CorpusCount, Details
-from trajpilot_core.corpora.base import Published, count
-from trajpilot_core.corpora.records.corpus_statistics import LABELS
-from trajpilot_core.corpora.records.tables import CutTake
+from schemas.annotation import CorpusCount, Label, LabelClass
+from schemas.arrow import rows_of, table_of
+from trajpilot_core.corpora.base import count
 
 PARTICLES = "the a an his her their its one two some another other up down off out away back over around"
 SKIPPED = frozenset(PARTICLES.split())
@@ -32,7 +32,8 @@ PAIRS = (
 )
 IRREGULAR: dict[str, str] = dict(pair.split() for pair in PAIRS.split(", "))
 HISSES = ("sses", "shes", "ches", "xes", "zes")
-PUBLISHED = {LABELS: Published(1165, "ingest.atomic.classes and vocabulary")}
+CLASSES, PAPER_CLASSES, SETTING = "classes", 1165, "ingest.atomic.classes"
+"""`CorpusCount.what` of the number of classes, the paper's number, and the setting that aims at it."""
 VerbNoun = tuple[str, str]
 
 
@@ -114,29 +115,33 @@ def _bags(texts: Iterable[tuple[int, str, int]], n_rows: int, words: Mapping[str
     return sparse.coo_array((n.astype(np.float64), (rows, columns)), shape=(n_rows, len(words))).tocsr()
 
 
-def collapse(cut: Sequence[CutTake], wanted: int) -> tuple[list[CutTake], list[CorpusCount]]:
-    """Return the takes with classes in place of their labels, and what the collapse came to.
+def label_classes(labels: pa.Table, wanted: int | None) -> tuple[pa.Table, tuple[CorpusCount, ...]]:
+    """Return the class of every label (columns of `LabelClass`, in order of label id), and what the collapse came to.
 
     Args:
-        cut: all takes; those of the released training split decide (dev takes among them).
-        wanted: number of classes that is aimed at.
+        labels: the table of labels; the released training split decides on the classes, dev among it.
+        wanted: number of classes that is aimed at; None: every label is a class of its own, and nothing is counted.
     """
-    trained = Counter(label for take in cut if take.candidate.released == "train" for label in take.labels)
-    every = [label for take in cut for label in take.labels]
-    if not trained:
-        trained = Counter(every)
-    classes = choose_classes(trained, every, wanted)
-    moved = sum(classes.of[label] != verb_noun(label) for label in every)
-    setting = "ingest.atomic.classes"
-    counts = {"training segments that a class needs": classes.least, "segments moved to the nearest class": moved}
-    return [_relabelled(take, classes) for take in cut], [count(what, n, setting=setting) for what, n in counts.items()]
-
-
-def _relabelled(take: CutTake, classes: KeptClasses) -> CutTake:
-    names = tuple(" ".join(part for part in classes.of[label] if part) for label in take.labels)
-    own = [verb_noun(label) for label in take.labels]
-    points = tuple(
-        point._replace(details=(point.details or Details()).model_copy(update={"verb": verb, "noun": noun or None}))
-        for point, (verb, noun) in zip(take.points, own, strict=True)
+    rows = rows_of(Label, labels)
+    if wanted is None:
+        return table_of(LabelClass, [_label_class(row, row) for row in rows]), ()
+    released: Counter[str] = Counter()
+    for row in rows:
+        released[row.label] += row.n_train + row.n_dev
+    trained = {text: n for text, n in released.items() if n > 0} or dict.fromkeys(released, 1)
+    chosen = choose_classes(trained, released, wanted)
+    members: dict[VerbNoun, list[Label]] = defaultdict(list)
+    for row in rows:
+        members[chosen.of[row.label]].append(row)
+    first = {pair: min(own, key=lambda row: (-row.n_train, row.label, row.label_id)) for pair, own in members.items()}
+    moved = sum(row.n_train + row.n_dev + row.n_test for row in rows if chosen.of[row.label] != verb_noun(row.label))
+    counts = (
+        count(CLASSES, len(members), PAPER_CLASSES, SETTING),
+        count("training segments that a class needs", chosen.least, setting=SETTING),
+        count("segments moved to the nearest class", moved, setting=SETTING),
     )
-    return replace(take, points=points, labels=names, label_ids=names)
+    return table_of(LabelClass, [_label_class(row, first[chosen.of[row.label]]) for row in rows]), counts
+
+
+def _label_class(label: Label, of: Label) -> LabelClass:
+    return LabelClass(label_id=label.label_id, class_id=of.label_id, class_text=of.label, n_train=label.n_train)

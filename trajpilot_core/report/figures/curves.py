@@ -21,9 +21,10 @@ CHOSEN_BY = {
     "scorer": "selection",
     "scorer_plus": "log likelihood",
     "attention": "M@1",
+    "planners": "Mid mAcc",
 }
 """Stage or model, not row -> what chooses the epoch that is kept, on dev: the `selected` of the trainings."""
-PERCENT = ("R@5", "M@1", "selection")
+PERCENT = ("R@5", "M@1", "Mid mAcc", "selection")
 WORDS = {"selection": "M@1 behind the gate"}
 THIN = ", thin: on training takes"
 
@@ -186,6 +187,7 @@ FIGURES = (
             ("predictor", "Training of the predictors"),
             ("scorer", "Training of the scorers"),
             ("attention", "Training of retrieval attention"),
+            ("planners", "Training of planners of other papers"),
         )
     ),
 )

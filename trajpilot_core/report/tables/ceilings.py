@@ -81,15 +81,16 @@ class Ceilings:
     """The main table, and all figures; none where the state is `absent`."""
 
 
-def ceilings_of(rows: Sequence[Ceiling], *, simulated: bool) -> Ceilings:
+def ceilings_of(rows: Sequence[Ceiling], *, simulated: bool, reason: str = "") -> Ceilings:
     """Build what the page says of the ceilings.
 
     Args:
         rows: the table `ceilings`; empty for a recorded corpus, or where none were computed.
         simulated: the corpus is the simulated world.
+        reason: why the evaluation found no exact ceiling, if it said so.
     """
     if not rows:
-        return Ceilings("absent", _absent(simulated), (), "", ())
+        return Ceilings("absent", _absent(simulated, reason), (), "", ())
     tables = (
         ceiling_table("ceilings", "What can be known at most (simulated world only)", rows, KEY_METRICS),
         ceiling_table("ceilings-all", "Every row and metric against its ceiling", rows, OPEN_METRICS, whole=True),
@@ -170,8 +171,10 @@ def recovered(rows: Sequence[Ceiling]) -> str:
     )
 
 
-def _absent(simulated: bool) -> str:
+def _absent(simulated: bool, reason: str) -> str:
     """Return why there is no ceiling."""
+    if reason:
+        return f"No exact ceiling for this layout of the simulated world: {reason}. Nothing bounds the rows from above."
     if simulated:
         return "No ceiling was computed for this run: nothing here bounds the rows from above."
     return "Recorded takes have no ceiling: it needs the process that made them, which only a simulated world has."

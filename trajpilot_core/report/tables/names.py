@@ -4,8 +4,8 @@ from trajpilot_core.methods import METHODS
 from trajpilot_core.metrics import METRICS, of_table
 
 NOT_BUILT = (
-    "not built: the closed-vocabulary planners SCHEMA, PDPP and ViterbiPlanNet, CEM over trajectories, a prompted "
-    "vision-language model"
+    "not built: CEM over trajectories, a prompted vision-language model; planners of closed vocabularies (SCHEMA, "
+    "PDPP, ViterbiPlanNet) have rows where the stage planners has trained them"
 )
 """Rows that the design names and that this implementation lacks; printed below the main table."""
 OPEN_METRICS = of_table("open")

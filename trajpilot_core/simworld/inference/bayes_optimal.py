@@ -1,9 +1,11 @@
 """What can be known of the windows of a simulated world: the optimal decision of every metric, and how sure it is.
 
-Axes: W windows, H positions, V labels. Source: docs/decisions/ceiling.md.
+Answers are labels, or classes of labels where a map is given: then the probability of a class is the sum over its
+labels, and that of a sequence of classes the sum over all sequences of labels in it. Axes: W windows, H positions, V
+labels. Source: docs/decisions/ceiling.md, docs/decisions/classes.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trajpilot_core.arrays import Array, Codes, Mask
+from trajpilot_core.simworld.inference.class_decoding import best_class_sequences
 from trajpilot_core.simworld.inference.evidence import (
     Graph,
+    Messages,
     StepEvidence,
     VisibleSteps,
     evidence_of,
@@ -20,6 +24,7 @@ from trajpilot_core.simworld.inference.evidence import (
     marginal,
     messages_of,
     ranked,
+    sums_by_class,
 )
 from trajpilot_core.simworld.inference.map_decoding import Sequences, best_sequences
 from trajpilot_core.simworld.inference.visible import (
@@ -28,6 +33,7 @@ from trajpilot_core.simworld.inference.visible import (
     TakeSteps,
     WindowGroup,
     seen_by,
+    steps_of,
     take_steps,
     window_groups,
 )
@@ -37,7 +43,7 @@ TAKES_AT_ONCE = 32
 
 
 class Decisions(NamedTuple):
-    """The best answers to windows of one horizon."""
+    """The best answers to windows of one horizon; where labels have classes, these stand in place of labels."""
 
     ranking: Codes
     """(W, H, 5) labels of every step by their marginal probability, -1 where there are fewer."""
@@ -62,31 +68,67 @@ class Answered(NamedTuple):
     rows: Codes
     """(W,) places in the list of windows that was asked about."""
     truth: Codes
-    """(W, H) labels."""
+    """(W, H) labels, or classes, as in the decisions."""
     decisions: Decisions
 
 
-def decide(graph: Graph, evidence: StepEvidence, seen: VisibleSteps) -> Decisions:
-    """Make the optimal decision of every metric for windows of one shape."""
+def class_codes(label_ids: Sequence[str], classes: Mapping[str, str]) -> Codes | None:
+    """Return (V,) the class of every label, from 0 on in the order of first labels; None where no two labels share one.
+
+    Args:
+        label_ids: (V,) names of the labels in the tables; labels may share a name, and so a class.
+        classes: label id -> class; a label that is not named there is a class of its own.
+    """
+    number: dict[str, int] = {}
+    codes = np.array([number.setdefault(classes.get(name, name), len(number)) for name in label_ids], np.int64)
+    return None if len(number) == len(codes) else codes
+
+
+def decide(graph: Graph, evidence: StepEvidence, seen: VisibleSteps, classes: Codes | None = None) -> Decisions:
+    """Make the optimal decision of every metric for windows of one shape.
+
+    Args:
+        graph: of the world.
+        evidence: of the steps.
+        seen: the windows.
+        classes: (V,) as `class_codes` returns them.
+    """
     messages = messages_of(graph, evidence, seen)
     rankings, chances = [], []
     for step in seen.targets:
         probability = marginal(evidence, seen, messages, step)
+        if classes is not None:
+            probability = sums_by_class(probability, classes)
         best = ranked(probability)
         rankings.append(best)
         chances.append(np.where(best < 0, 0.0, np.take_along_axis(probability, np.maximum(best, 0), axis=1)))
     ranking, chance = np.stack(rankings, axis=1), np.stack(chances, axis=1)
     columns = np.array(seen.targets)
-    full = best_sequences(graph, evidence, seen, messages, columns)
+    full = decoded(graph, evidence, seen, messages, columns, classes)
     if len(columns) == 3:
         mid = Sequences(ranking[:, 1, :1], chance[:, 1, 0], np.ones_like(full.is_proven))
     else:
-        mid = best_sequences(graph, evidence, seen, messages, columns[1:-1])
+        mid = decoded(graph, evidence, seen, messages, columns[1:-1], classes)
     proven = np.stack([mid.is_proven, full.is_proven], axis=1)
     return Decisions(ranking, chance, mid.labels, mid.probability, full.labels, full.probability, proven)
 
 
-def answers(world: World, segments: pa.Table, windows: pa.Table, kinds: Sequence[InputKind] = KINDS) -> list[Answered]:
+def decoded(
+    graph: Graph, evidence: StepEvidence, seen: VisibleSteps, messages: Messages, columns: Codes, classes: Codes | None
+) -> Sequences:
+    """Return the most probable sequences at `columns` (M,), of labels, or of `classes` (V,)."""
+    if classes is None:
+        return best_sequences(graph, evidence, seen, messages, columns)
+    return best_class_sequences(graph, evidence, seen, messages, columns, classes)
+
+
+def answers(
+    world: World,
+    segments: pa.Table,
+    windows: pa.Table,
+    kinds: Sequence[InputKind] = KINDS,
+    classes: Mapping[str, str] | None = None,
+) -> list[Answered]:
     """Decide on windows of any split, for every kind of input.
 
     Args:
@@ -94,10 +136,12 @@ def answers(world: World, segments: pa.Table, windows: pa.Table, kinds: Sequence
         segments: the segments table; takes of which no window is asked for cost nothing.
         windows: rows with take_id and segment_ids.
         kinds: what is seen (see `visible.seen_by`).
+        classes: label id -> class, where answers are classes; steps that the tables give one name share a class anyway.
 
     Raises:
         InputError: the tables are not of this world.
     """
+    codes = class_codes(steps_of(world).label_ids(world), classes or {})
     listed = windows.select(["take_id", "segment_ids"]).to_pylist()
     graph = graph_of(world)
     wanted = pa.array(sorted({row["take_id"] for row in listed}), pa.string())
@@ -109,8 +153,9 @@ def answers(world: World, segments: pa.Table, windows: pa.Table, kinds: Sequence
         rows = np.array([i for i, row in enumerate(listed) if row["take_id"] in inside])
         evidence = evidence_of(world, graph, [take.take for take in part])
         truth = np.concatenate([[take.take.segments[step].label for step in take.step] for take in part])
+        truth = truth if codes is None else codes[truth]
         for group in window_groups(part, [listed[i]["segment_ids"] for i in rows]):
-            decided = decide_kinds(world, graph, evidence, part, group, kinds)
+            decided = decide_kinds(world, graph, evidence, part, group, kinds, codes)
             found += [Answered(kind, rows[group.rows], truth[group.segments], best) for kind, best in decided.items()]
     return found
 
@@ -122,8 +167,12 @@ def decide_kinds(
     takes: Sequence[TakeSteps],
     group: WindowGroup,
     kinds: Sequence[InputKind],
+    classes: Codes | None = None,
 ) -> dict[InputKind, Decisions]:
-    """Decide on windows of one shape for every kind of input; pixels of a moving head show no_traj its motion too."""
+    """Decide on windows of one shape for every kind of input; pixels of a moving head show no_traj its motion too.
+
+    Arguments as in `answers`; `classes` (V,) as `class_codes` returns them.
+    """
     still = world.config.enters_by_features()
     found: dict[InputKind, Decisions] = {}
     for kind in kinds:
@@ -131,5 +180,5 @@ def decide_kinds(
         if not still and kind != "oracle" and twin in found:
             found[kind] = found[twin]
         else:
-            found[kind] = decide(graph, evidence, seen_by(takes, group, kind, still))
+            found[kind] = decide(graph, evidence, seen_by(takes, group, kind, still), classes)
     return found

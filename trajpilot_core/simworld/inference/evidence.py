@@ -180,6 +180,13 @@ def marginal(evidence: StepEvidence, seen: VisibleSteps, messages: Messages, ste
     return np.asarray(labels / labels.sum(axis=1, keepdims=True))
 
 
+def sums_by_class(value: Array, classes: Codes) -> Array:
+    """Return (W, C): the (W, V) values summed within the classes (V,) of the labels, numbered from 0 without a gap."""
+    order = np.argsort(classes, kind="stable")
+    first = np.searchsorted(classes[order], np.arange(int(classes.max()) + 1))
+    return np.asarray(np.add.reduceat(value[:, order], first, axis=1))
+
+
 def ranked(probability: Array) -> Codes:
     """Return (W, 5) best labels of (W, V), ties to the smaller number; -1 where there are fewer labels.
 

@@ -10,6 +10,7 @@ Source: docs/decisions/ceiling.md.
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,6 +63,10 @@ class DecodingProblem:
     """(W,) weight of all sequences."""
 
 
+SearchAtWidth = Callable[[DecodingProblem, Array, int], tuple[Codes, Array, Array]]
+"""Problem, known (W,), width -> what `search` returns."""
+
+
 class Prefixes(NamedTuple):
     """N prefixes of some layer; windows are numbered as in the problem."""
 
@@ -82,21 +87,26 @@ def best_sequences(
 ) -> Sequences:
     """Decode jointly the steps at `columns` (M,) of every window, rising; a column that stands twice gets one label."""
     distinct, column = np.unique(columns, return_inverse=True)
-    problem = problem_of(graph, evidence, seen, messages, distinct.tolist())
-    n = len(seen.steps)
-    labels = np.zeros((n, len(distinct)), np.int64)
+    found = widening(problem_of(graph, evidence, seen, messages, distinct.tolist()), search)
+    return found._replace(labels=found.labels[:, column])
+
+
+def widening(problem: DecodingProblem, find: SearchAtWidth) -> Sequences:
+    """Search with the first of `WIDTHS`, and what that did not settle with the next one."""
+    n = len(problem.total)
+    labels = np.zeros((n, len(problem.rest)), np.int64)
     value, proven = np.zeros(n), np.zeros(n, bool)
     open_ = np.arange(n)
     for width in WIDTHS:
         part = problem if len(open_) == n else windows_of(problem, open_)
-        found, reached, left = search(part, value[open_], width)
+        found, reached, left = find(part, value[open_], width)
         better = reached > value[open_]
         labels[open_[better]], value[open_[better]] = found[better], reached[better]
         proven[open_] = left <= value[open_] * (1 + ROUNDING)
         open_ = np.flatnonzero(~proven)
         if not len(open_):
             break
-    return Sequences(labels[:, column], value / problem.total, proven)
+    return Sequences(labels, value / problem.total, proven)
 
 
 def problem_of(
@@ -222,16 +232,25 @@ def joined(parts: list[Prefixes]) -> Prefixes:
 
 def widest(prefixes: Prefixes, width: int, left: Array) -> Prefixes:
     """Keep the `width` highest bounds of every window; `left`, shape (W,), learns the highest one left out."""
-    order = np.lexsort((-prefixes.bound, prefixes.window))
-    window = prefixes.window[order]
-    first = np.searchsorted(window, window)
-    is_kept = np.arange(len(window)) - first < width
-    if is_kept.all():
-        return prefixes
+    kept = widest_rows(prefixes.window, prefixes.bound, width, left)
+    return prefixes if len(kept) == len(prefixes.window) else Prefixes._make(column[kept] for column in prefixes)
+
+
+def widest_rows(windows: Codes, bound: Array, width: int, left: Array) -> Codes:
+    """Return, rising, the rows with the `width` highest bounds of every window.
+
+    Args:
+        windows: (N,) window of every row.
+        bound: (N,).
+        width: rows kept.
+        left: (W,), learns the highest bound left out.
+    """
+    order = np.lexsort((-bound, windows))
+    window = windows[order]
+    is_kept = np.arange(len(window)) - np.searchsorted(window, window) < width
     out = order[~is_kept]
-    np.maximum.at(left, prefixes.window[out], prefixes.bound[out])
-    kept = np.sort(order[is_kept])
-    return Prefixes._make(column[kept] for column in prefixes)
+    np.maximum.at(left, windows[out], bound[out])
+    return np.sort(order[is_kept])
 
 
 def trace(problem: DecodingProblem, layers: list[Prefixes], best: Codes, is_found: Mask) -> Codes:

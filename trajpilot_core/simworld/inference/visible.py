@@ -4,6 +4,7 @@ A segment shows every step that its interval overlaps, also the neighbours of it
 and so reaches further than the motion. Source: docs/decisions/ceiling.md.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -13,9 +14,10 @@ import pyarrow as pa
 
 from schemas.world import WorldConfig
 from trajpilot_core.arrays import Array, Codes, Mask
-from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.errors import InputError
 from trajpilot_core.simworld.inference.evidence import VisibleSteps
+from trajpilot_core.simworld.layouts.base import PlacedTake, TableSteps
+from trajpilot_core.simworld.layouts.registry import layout_of
 from trajpilot_core.simworld.world.appearance import FADE_S
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
@@ -24,6 +26,8 @@ KINDS: tuple[InputKind, ...] = ("no_traj", "endpoint_traj", "oracle")
 """The rows whose inputs differ; every other row sees what one of them sees."""
 MISLABELLED = 0.01
 """Most segments whose label may differ from that of their step: an annotator may be off by more than half a step."""
+MISSPELT = 0.1
+"""Most segments of time points whose label may be that of no step, where labels have classes: texts may have typos."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +65,73 @@ def reach_s(config: WorldConfig) -> float:
     return 0.0 if config.enters_by_features() else max(1.0 / config.fps, 1.1 / config.trajectory_hz)
 
 
-def take_steps(world: World, segments: pa.Table) -> list[TakeSteps]:
-    """Lay the takes of a segments table over those of the world, in order of take id.
+def steps_of(world: World) -> TableSteps:
+    """Return how the tables of the world's layout show its steps.
 
-    A segment belongs to the true step whose time point is nearest to its own: segments may be missing from the table.
+    Raises:
+        InputError: they do not show them.
+    """
+    steps = layout_of(world.config.layout).steps
+    if isinstance(steps, str):
+        raise InputError(f"the layout {world.config.layout} does not show the steps of its world: {steps}")
+    return steps
+
+
+def unshown(world: World, segments: pa.Table, *, has_classes: bool) -> str | None:
+    """Return why the tables of a world have no exact ceiling; None where they have one.
+
+    Args:
+        world: in any layout.
+        segments: the segments table.
+        has_classes: answers are classes of labels.
 
     Raises:
         InputError: the table is not one of this world.
     """
-    truth = {take_id(take.uid): take for take in world.takes}
-    names = {label.label_id for label in world.labels}
+    steps = layout_of(world.config.layout).steps
+    if isinstance(steps, str):
+        return steps
+    names, ids = set(steps.label_ids(world)), segments["label_id"].to_pylist()
+    strangers = Counter(label for label in ids if label not in names)
+    most = MISSPELT if steps.are_points else 0.0
+    if (has_classes or not steps.are_points) and strangers.total() > most * len(ids):
+        named = ", ".join(repr(label) for label, _ in strangers.most_common(3))
+        return f"{strangers.total()} of {len(ids)} segments carry a label that no step of the world has ({named})"
+    return None if steps.are_points else _left_out(world, steps, segments, set(ids))
+
+
+def _left_out(world: World, steps: TableSteps, segments: pa.Table, kept: set[str]) -> str | None:
+    """Return which labels were performed in the takes of the table and stand nowhere in it; None for none.
+
+    What is left out by its label says something of the steps that are there; exact inference does not know it.
+    """
+    names, placed = steps.label_ids(world), steps.takes(world)
+    takes = [placed[take].take for take in _by_take(segments) if take in placed]
+    gone = sorted({names[step.label] for take in takes for step in take.segments} - kept)
+    if not gone:
+        return None
+    return f"{len(gone)} labels that were performed are left out of the tables ({', '.join(gone[:3])})"
+
+
+def take_steps(world: World, segments: pa.Table) -> list[TakeSteps]:
+    """Lay the takes of a segments table over those of the world, in order of take id.
+
+    A segment belongs to the true step whose time point is nearest to its own, or in which the middle of its interval
+    lies: segments may be missing from the table.
+
+    Raises:
+        InputError: the table is not one of this world, or its layout does not show the steps.
+    """
+    steps = steps_of(world)
+    placed, names = steps.takes(world), steps.label_ids(world)
+    known = set(names)
     found, wrong, n = [], 0, 0
     for name, rows in _by_take(segments).items():
-        if name not in truth:
+        if name not in placed:
             raise InputError(f"take {name} is not in the simulated world of world.json; run ingest on this data root")
-        found.append(_take_steps(world.config, truth[name], rows))
-        own = [world.labels[truth[name].segments[step].label].label_id for step in found[-1].step.tolist()]
-        wrong += sum(row["label_id"] in names - {label} for row, label in zip(rows, own, strict=True))
+        found.append(_take_steps(world.config, placed[name], rows, are_points=steps.are_points))
+        own = [names[placed[name].take.segments[step].label] for step in found[-1].step.tolist()]
+        wrong += sum(row["label_id"] in known - {label} for row, label in zip(rows, own, strict=True))
         n += len(rows)
     if wrong > MISLABELLED * n:
         raise InputError(
@@ -97,11 +151,19 @@ def _by_take(segments: pa.Table) -> dict[str, list[dict[str, Any]]]:
     return takes
 
 
-def _take_steps(config: WorldConfig, take: TakeTruth, rows: Sequence[Mapping[str, Any]]) -> TakeSteps:
+def _take_steps(
+    config: WorldConfig, placed: PlacedTake, rows: Sequence[Mapping[str, Any]], *, are_points: bool
+) -> TakeSteps:
     """Find the true steps of one take's segments and what their intervals overlap."""
-    anchor_s, start_s, end_s = (np.array([row[name] for row in rows]) for name in ("anchor_s", "start_s", "end_s"))
-    time_s = np.array([segment.time_s for segment in take.segments])
-    step = np.abs(anchor_s[:, None] - time_s).argmin(axis=1)
+    take = placed.take
+    anchor_s, start_s, end_s = (
+        np.array([row[name] for row in rows]) + placed.start_s for name in ("anchor_s", "start_s", "end_s")
+    )
+    if are_points:
+        time_s = np.array([segment.time_s for segment in take.segments])
+        step = np.abs(anchor_s[:, None] - time_s).argmin(axis=1)
+    else:
+        step = overlapped(take, anchor_s, anchor_s)[:, 0]
     reach = reach_s(config)
     shown = [overlapped(take, start_s - more, end_s + more) for more in (reach + FADE_S / 2, reach)]
     return TakeSteps(take, rows[0]["take_id"], tuple(row["segment_id"] for row in rows), step, *shown)

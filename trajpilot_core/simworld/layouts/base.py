@@ -1,10 +1,11 @@
 """What a layout is: where the files of a take lie, and what is written next to them."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.simworld.faults import NAMES, Faults, TakeContents
 from trajpilot_core.simworld.world.truth import TakeTruth, World, stream
 
@@ -17,6 +18,34 @@ def one_file(world: World, take: TakeTruth) -> tuple[int, ...]:
     return (take.n_frames,)
 
 
+class PlacedTake(NamedTuple):
+    """One take of the tables in the world."""
+
+    take: TakeTruth
+    start_s: float = 0.0
+    """When its video starts in the take, seconds: a layout may cut a take in several files."""
+
+
+def takes_by_uid(world: World) -> dict[str, PlacedTake]:
+    """Return the takes by the ids that readers of Ego-Exo4D give them."""
+    return {take_id(take.uid): PlacedTake(take) for take in world.takes}
+
+
+@dataclass(frozen=True)
+class TableSteps:
+    """How the tables of the layout's reader show the true steps: each by one segment, named after its label alone.
+
+    That is what exact ceilings need (docs/decisions/classes.md); steps may be absent by chance, not by their label.
+    """
+
+    label_ids: Callable[[World], Sequence[str]]
+    """(V,) label id of a step of each label; equal ones are one answer."""
+    takes: Callable[[World], Mapping[str, PlacedTake]] = takes_by_uid
+    """Take id -> what it is."""
+    are_points: bool = False
+    """A segment's anchor is a time point of an annotator; else it is the middle of an annotated interval."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """One way to write a world."""
@@ -27,6 +56,8 @@ class Layout:
     """Everything else: metadata, annotations, lists."""
     faults: Faults
     """Kinds of broken takes, one of each in a world with `broken` each."""
+    steps: TableSteps | str
+    """What exact ceilings need; or why there is none, for people."""
     tiny: Mapping[str, object] = field(default_factory=lambda: {"train_takes": 9, "test_takes": 5, "operators": 6})
     """What its preset changes of the tiny world, so that every label occurs in both splits."""
     has_poses: bool = False

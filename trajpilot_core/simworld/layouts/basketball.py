@@ -128,6 +128,7 @@ LAYOUT = Layout(
     take_files,
     rest,
     {kind: codes for kind, codes in TAKE_FAULTS.items() if kind not in OF_USED_DESCRIPTIONS},
+    "shots are mined from sentences, and a shot is no step of a procedure",
     tiny={
         "train_takes": 12,  # enough shots to balance
         "test_takes": 4,

@@ -8,8 +8,19 @@ numbers that are texts for some videos, and task folders that are capitalised fo
 from dataclasses import replace
 
 from schemas.rejects import RejectCode as Code
+from trajpilot_core.corpora.egoper.reader import take_id
+from trajpilot_core.corpora.records.labels import normalise
 from trajpilot_core.simworld.faults import Faults, Json, TakeContents
-from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, as_json, hostile, rank_of, shuffled
+from trajpilot_core.simworld.layouts.base import (
+    Layout,
+    NamedFiles,
+    PlacedTake,
+    TableSteps,
+    as_json,
+    hostile,
+    rank_of,
+    shuffled,
+)
 from trajpilot_core.simworld.layouts.spans import VIDEO_ONLY, AnnotatedSpan, Time, break_spans, spans_of
 from trajpilot_core.simworld.layouts.wording import SHARED_NAME, step_name
 from trajpilot_core.simworld.world.truth import TakeTruth, World, stream
@@ -161,10 +172,20 @@ def rest(world: World) -> NamedFiles:
             yield f"{task_folder(world, task)}/{name}.txt", "".join(f"{one}\n" for one in ids).encode()
 
 
+def label_ids(world: World) -> list[str]:
+    """Return (V,) the label ids that the reader gives to steps: normalised names, joined over the tasks."""
+    return [normalise(step_name(label)) for label in world.labels]
+
+
+def placed_takes(world: World) -> dict[str, PlacedTake]:
+    """Return the takes by the ids that the reader gives them."""
+    return {take_id(video_id(world, take)): PlacedTake(take) for take in world.takes}
+
+
 FAULTS: Faults = {
     **VIDEO_ONLY,
     "unlabelled": (Code.UNLABELLED,),
     "no_split": (Code.NO_SPLIT, Code.SPLIT_UNUSED),
     "take_malformed": (Code.RECORD_MALFORMED,),
 }
-LAYOUT = Layout(take_files, rest, FAULTS)
+LAYOUT = Layout(take_files, rest, FAULTS, TableSteps(label_ids, placed_takes))

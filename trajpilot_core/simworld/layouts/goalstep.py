@@ -5,17 +5,29 @@ cut; substeps, some of which stick out of their step; one step of each file with
 whose steps are out of order; empty summaries and addresses. There are no trajectories.
 """
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from schemas.rejects import RejectCode as Code
+from trajpilot_core.corpora.goalstep.reader import take_id
+from trajpilot_core.corpora.records.labels import normalise
 from trajpilot_core.simworld.faults import Faults, Json, TakeContents
-from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, annotated_in, as_json, hostile, rank_of, shuffled
+from trajpilot_core.simworld.layouts.base import (
+    Layout,
+    NamedFiles,
+    PlacedTake,
+    TableSteps,
+    annotated_in,
+    as_json,
+    hostile,
+    rank_of,
+    shuffled,
+)
 from trajpilot_core.simworld.layouts.spans import VIDEO_ONLY, AnnotatedSpan, break_spans, spans_of
 from trajpilot_core.simworld.layouts.wording import is_shared, step_description, step_name, thing_of
-from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, stream
+from trajpilot_core.simworld.world.truth import LabelTruth, TakeTruth, World, random_uid, stream
 
 VIDEOS, ANNOTATIONS = "v2/full_scale", "v2/annotations"
 GROUPS = f"{ANNOTATIONS}/goalstep_video_groups.tsv"
@@ -115,12 +127,35 @@ def groups_tsv(world: World) -> str:
     return "\n".join(rows) + "\n"
 
 
+def category(label: LabelTruth) -> str:
+    """Return the category of a step: what it is about, and its name."""
+    about = "Prepare" if is_shared(label) else f"Work on the {thing_of(label)}"
+    return f"{about}: {step_name(label)}"
+
+
+def label_ids(world: World) -> list[str]:
+    """Return (V,) the label ids that the reader gives to steps with its own settings: normalised categories."""
+    return [normalise(category(label)) for label in world.labels]
+
+
+def placed_takes(world: World) -> dict[str, PlacedTake]:
+    """Return the files of all takes by the ids that the reader gives them."""
+    found: dict[str, PlacedTake] = {}
+    for take in world.takes:
+        entry, uids = entry_uid(world, take), list(video_uids(world, take))
+        if len(uids) == 1:
+            uids = [entry]
+        lengths = [round(n / world.config.fps, 6) for n in parts(world, take)]
+        for uid, start_s in zip(uids, accumulate(lengths[:-1], initial=0.0), strict=True):
+            found[take_id(entry, uid)] = PlacedTake(take, start_s)
+    return found
+
+
 def step(world: World, rng: np.random.Generator, span: AnnotatedSpan, is_repeated: bool) -> Json:
     """Return one annotated step, half of the time with substeps."""
     truth = world.labels[span.label]
     thing, relevance = thing_of(truth), [name for name, _ in RELEVANCE]
-    about = "Prepare" if is_shared(truth) else f"Work on the {thing}"
-    found = described(span, f"{about}: {step_name(truth)}", step_description(truth))
+    found = described(span, category(truth), step_description(truth))
     found |= {"is_continued": is_repeated, "is_procedural": bool(rng.random() < 0.7)}
     found["is_relevant"] = relevance[int(rng.choice(len(relevance), p=[share for _, share in RELEVANCE]))]
     found["summary"] = [f"handles the {thing}"] if rng.random() < 0.35 else []
@@ -205,4 +240,4 @@ FAULTS: Faults = {
     "group_part_missing": (Code.VIDEO_MISSING,),
     "group_unknown": (Code.TAKE_UNKNOWN, Code.RECORD_MALFORMED),
 }
-LAYOUT = Layout(take_files, rest, FAULTS, parts=parts)
+LAYOUT = Layout(take_files, rest, FAULTS, TableSteps(label_ids, placed_takes), parts=parts)

@@ -7,7 +7,7 @@ touch, segments whose step is no leaf of the taxonomy, and takes of the test spl
 
 from schemas.rejects import RejectCode as Code
 from trajpilot_core.simworld.faults import TAKE_FAULTS, TEST_SPLIT, Json
-from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, annotated_in, as_json, rank_of
+from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, TableSteps, annotated_in, as_json, rank_of
 from trajpilot_core.simworld.layouts.metadata import Tree, release_files, take_files
 from trajpilot_core.simworld.layouts.spans import SEGMENT_FAULTS, AnnotatedSpan, break_spans, spans_of
 from trajpilot_core.simworld.layouts.wording import names_of, step_description, step_name
@@ -23,6 +23,12 @@ TREE = Tree(benchmark="keystep")
 def unique_ids(world: World) -> dict[str, int]:
     """Return step name -> `step_unique_id`, one for all scenarios."""
     return {name: FIRST_UNIQUE_ID + 3 * i for i, name in enumerate(names_of(world))}
+
+
+def label_ids(world: World) -> list[str]:
+    """Return (V,) the label ids that the reader gives: the first label of each task has one for all."""
+    ids = unique_ids(world)
+    return [str(ids[step_name(label)]) for label in world.labels]
 
 
 def stage_names(world: World, task: int) -> dict[int, str]:
@@ -136,6 +142,7 @@ LAYOUT = Layout(
         **SEGMENT_FAULTS,
         TEST_SPLIT: (Code.UNLABELLED, Code.NO_SPLIT),
     },
+    TableSteps(label_ids),
     tiny={},
     has_poses=True,
 )

@@ -10,6 +10,7 @@ from synthetic_results import Kept, Tables, built, report_inputs
 from schemas.arrow import rows_of, table_of
 from schemas.config import ReportConfig
 from schemas.results import Ceiling, Judgement, Metric
+from trajpilot_core.evaluation.ceiling_check import NO_CEILING
 from trajpilot_core.methods import METHODS, method, with_role
 from trajpilot_core.report.figures.horizons import horizon_charts
 from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
@@ -121,6 +122,15 @@ def test_a_recorded_corpus_has_no_ceiling_and_the_page_says_why() -> None:
     said = ceilings_of([], simulated=False)
     assert said.state == "absent"
     assert "Recorded takes have no ceiling" in said.headline
+
+
+def test_a_layout_without_exact_ceilings_says_why(inputs: Tables) -> None:
+    judgements = rows_of(Judgement, inputs.tables["judgements"])
+    said = Judgement(check=NO_CEILING, verdict="not run", detail="shots are no steps")
+    judged = table_of(Judgement, [*judgements, said])
+    page = html(built(Tables({**with_ceilings(inputs, []).tables, "judgements": judged}), CFG))
+    assert "No exact ceiling for this layout of the simulated world: shots are no steps." in page
+    assert "No ceiling was computed for this run" not in page
 
 
 def test_too_few_takes_judge_no_ceiling(rows: list[Ceiling]) -> None:

@@ -1,0 +1,152 @@
+"""Classes in place of labels: what is scored changes, what models read does not."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+import torch
+from planning_fixture import SCORER, model_files, planning_data
+from rows_fixture import predicted, scorers_of
+
+from trajpilot_core.data.chains import chains_of
+from trajpilot_core.data.planning import PlanningData, in_classes
+from trajpilot_core.errors import LeakError, StoreError
+from trajpilot_core.evaluation.prediction_arrays import EvaluationError
+from trajpilot_core.evaluation.predictions import with_these_answers
+from trajpilot_core.methods import METHODS, method
+from trajpilot_core.methods.base import Answers
+from trajpilot_core.methods.batch import WindowBatch
+from trajpilot_core.retrieval.bank import build_bank, chain_view
+from trajpilot_core.retrieval.candidates import find_candidates
+from trajpilot_core.training.scorer import queries_of
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    data = planning_data()
+    files = model_files(data, seeds=(0,))
+    config = SCORER.replace(ablations=(), train=SCORER.train.replace(epochs=1))
+    scorers = scorers_of(data, files, tmp_path_factory.mktemp("scorers"), config, threshold=0.5)
+    return data, files, scorers, predicted(data, files, scorers)
+
+
+def class_table(class_of: Mapping[str, str]) -> pa.Table:
+    return pa.table({"label_id": list(class_of), "class_id": list(class_of.values())})
+
+
+def two_by_two(data: PlanningData) -> dict[str, str]:
+    """Merge labels two by two: `l05` goes to `l04`."""
+    return {label: f"l{int(label[1:]) // 2 * 2:02d}" for label in data.label_ids}
+
+
+def test_labels_become_the_codes_of_their_classes_and_the_bank_holds_the_texts_of_classes_alone(made) -> None:
+    data = made[0]
+    class_of = two_by_two(data)
+    own = in_classes(data, class_table(class_of))
+    assert set(own.label_ids) == set(class_of.values())
+    answers = [own.label_ids[i] for i in own.labels.tolist()]
+    assert answers == [class_of[data.label_ids[i]] for i in data.labels.tolist()]
+    for name, vector in zip(own.label_ids, own.bank, strict=True):
+        assert torch.equal(vector, data.bank[data.label_ids.index(name)])
+    assert torch.equal(own.read_labels, data.labels)
+    assert torch.equal(own.read_bank, data.bank)
+    assert torch.equal(data.read_labels, data.labels), "over labels they are the same"
+
+
+def test_a_label_without_a_class_and_a_class_without_a_text_of_its_own_are_refused(made) -> None:
+    data = made[0]
+    class_of = two_by_two(data)
+    with pytest.raises(StoreError, match="is in no class of label_classes; run ingest again"):
+        in_classes(data, class_table({label: of for label, of in class_of.items() if label != data.label_ids[0]}))
+    with pytest.raises(StoreError, match="is in no class"):
+        in_classes(data, class_table({label: "walk" for label in class_of}))
+    chained = {**{label: label for label in class_of}, data.label_ids[0]: data.label_ids[1]}
+    chained[data.label_ids[1]] = data.label_ids[2]
+    with pytest.raises(StoreError, match="is in no class"):
+        in_classes(data, class_table(chained))
+
+
+def test_classes_that_merge_nothing_give_the_same_predictions_without_scorer_plus(made) -> None:
+    data, files, scorers, (before, _, _) = made
+    own = in_classes(data, class_table({label: label for label in data.label_ids}))
+    after, _, _ = predicted(own, files, scorers)
+    is_plus = pa.compute.starts_with(before["variant"], "scorer_plus")
+    assert after.equals(before.filter(pa.compute.invert(is_plus)))
+
+
+def test_rows_answer_with_classes_alone_and_the_scorer_reads_the_labels_that_it_was_trained_with(made) -> None:
+    data, files, scorers, (before, _, _) = made
+    class_of = two_by_two(data)
+    own = in_classes(data, class_table(class_of))
+    after, headroom, _ = predicted(own, files, scorers)
+    classes = set(class_of.values())
+    for column in ("label_id", "decoded_id"):
+        assert set(after[column].to_pylist()) <= classes
+    assert {name for names in after["top_ids"].to_pylist() for name in names} <= classes
+    assert headroom.num_rows
+    gates = [
+        [row["gate"] for row in table.to_pylist() if row["variant"] == "scorer" and row["gate"] is not None]
+        for table in (before, after)
+    ]
+    assert gates[0]
+    assert gates[0] == gates[1], "nothing is trained again, and nothing that the Scorer reads has changed"
+
+
+def test_what_the_scorer_reads_of_candidates_does_not_depend_on_the_answers(made) -> None:
+    data, files, _, _ = made
+    own = in_classes(data, class_table(two_by_two(data)))
+    rows = (data.windows[4].split == 2).nonzero()[:, 0][:6]
+    found = []
+    for one in (data, own):
+        view = chain_view(one, files, chains_of(one)[0], 0, "cpu")
+        queries = queries_of(view, find_candidates(view, build_bank(view, 4, "action"), rows, SCORER), SCORER)
+        found.append((queries.texts[queries.label], queries.plans, queries.fallback))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_classes_in_the_place_of_what_the_scorer_reads_would_be_found_out(made) -> None:
+    """The planted fault: the same queries with classes as the labels that models read."""
+    data, files, _, _ = made
+    own = in_classes(data, class_table(two_by_two(data)))
+    wrong = replace(own, own_labels=None, own_bank=None)
+    rows = (data.windows[4].split == 2).nonzero()[:, 0][:6]
+    texts = []
+    for one in (data, wrong):
+        view = chain_view(one, files, chains_of(one)[0], 0, "cpu")
+        queries = queries_of(view, find_candidates(view, build_bank(view, 4, "action"), rows, SCORER), SCORER)
+        texts.append(queries.texts[queries.label])
+    assert not torch.equal(*texts)
+
+
+def test_predictions_of_another_stage_over_other_answers_are_refused_both_ways(made) -> None:
+    data, files, scorers, (over_labels, _, _) = made
+    own = in_classes(data, class_table(two_by_two(data)))
+    over_classes = predicted(own, files, scorers)[0]
+    assert with_these_answers(over_labels, "toy", data) is over_labels
+    assert with_these_answers(over_classes, "toy", own) is over_classes
+    empty = over_labels.slice(0, 0)
+    assert with_these_answers(empty, "toy", data) is empty
+    for table, answers in ((over_labels, own), (over_classes, data)):
+        with pytest.raises(EvaluationError, match="labels and classes do not mix"):
+            with_these_answers(table, "toy", answers)
+
+
+def test_a_row_that_reads_the_labels_behind_the_classes_of_its_own_window_is_refused(made) -> None:
+    """The planted fault: the original labels of the middles, which no row may see, as answers."""
+    data, files, scorers, _ = made
+    own = in_classes(data, class_table({label: label for label in data.label_ids}))
+
+    def by_own_labels(batch: WindowBatch) -> Answers:
+        truth = batch.view.data.read_labels[batch.segments]
+        return Answers(truth[..., None], torch.ones(*truth.shape, 1))
+
+    liar = replace(method("no_traj"), id="toy", name="Toy", role="control", answer=by_own_labels, plans=None)
+    METHODS.append(liar)
+    try:
+        with pytest.raises(LeakError, match="'Toy' says that it sees 'ends'"):
+            predicted(own, files, scorers)
+    finally:
+        METHODS.remove(liar)

@@ -1,0 +1,85 @@
+"""The metrics of closed tables read the decoded sequence of one window, and keep the two meanings of mAcc apart."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trajpilot_core.metrics import CLOSED_METRICS, METRICS, of_table, window_values
+from trajpilot_core.metrics.base import MetricSpec
+
+LABELS = np.array([[1, 2, 3, 4], [1, 2, 3, 4], [5, 5, 6, 7]])
+DECODED = np.array([[1, 2, 3, 4], [9, 2, 3, 9], [5, 6, 5, 8]])
+RANKED = np.stack([DECODED, LABELS], axis=2)
+"""The best label of each step is the decoded one, the truth stands second."""
+
+
+def by_name(labels: np.ndarray, decoded: np.ndarray, ranked: np.ndarray) -> dict[str, list[float]]:
+    values = window_values(labels, decoded, ranked, of_table("closed"))
+    return dict(zip(of_table("closed"), values.T.tolist(), strict=True))
+
+
+def test_three_windows_worked_by_hand() -> None:
+    got = by_name(LABELS, DECODED, RANKED)
+    assert got["SR"] == [100, 0, 0]
+    assert got["Mid mAcc"] == [100, 100, 0]
+    assert got["Full mAcc"] == [100, 50, 25]
+    assert got["mIoU"] == pytest.approx([100, 40, 50])  # {2,3} of {1,2,3,4,9}; {5,6} of {5,6,7,8}
+    assert got["ED"] == [0, 2, 3]
+
+
+def test_the_metrics_of_open_recipes_are_what_they_were() -> None:
+    open_ids = ("M@1", "M@5", "MSeq", "F@1", "F@5", "FSeq")
+    assert of_table("open") == open_ids
+    assert of_table("sequence") == ("SR", "mAcc", "mIoU", "ED")
+    assert tuple(METRICS) == (*open_ids, "SR", "mAcc", "mIoU", "ED")
+    assert window_values(LABELS, DECODED, RANKED).shape == (3, 10)
+
+
+def test_closed_tables_name_no_plain_macc() -> None:
+    assert of_table("closed") == tuple(CLOSED_METRICS) == ("SR", "Mid mAcc", "Full mAcc", "mIoU", "ED")
+
+
+def reads_the_ranking(spec: MetricSpec) -> bool:
+    other = RANKED[..., ::-1]
+    return not np.array_equal(spec.values(LABELS, DECODED, RANKED), spec.values(LABELS, DECODED, other))
+
+
+def depends_on_the_batch(spec: MetricSpec) -> bool:
+    alone = np.concatenate([spec.values(LABELS[n : n + 1], DECODED[n : n + 1], RANKED[n : n + 1]) for n in range(3)])
+    return not np.allclose(spec.values(LABELS, DECODED, RANKED), alone)
+
+
+@pytest.mark.parametrize("name", CLOSED_METRICS)
+def test_a_closed_metric_reads_the_decoded_sequence_of_its_own_window(name: str) -> None:
+    assert not reads_the_ranking(CLOSED_METRICS[name])
+    assert not depends_on_the_batch(CLOSED_METRICS[name])
+
+
+def test_a_success_rate_of_the_ranking_is_seen() -> None:
+    """The planted fault: the best label of every step by itself stands for the sequence."""
+    wrong = replace(
+        CLOSED_METRICS["SR"],
+        values=lambda labels, _, rankings: 100.0 * (rankings[..., 0] == labels).all(axis=1),
+    )
+    assert reads_the_ranking(wrong)
+
+
+def test_an_overlap_of_whole_batches_is_seen() -> None:
+    """The planted fault: the sets of labels of all windows together, as released planners compute it."""
+
+    def of_the_batch(labels: np.ndarray, decoded: np.ndarray, _: np.ndarray) -> np.ndarray:
+        true, guessed = set(labels.flatten().tolist()), set(decoded.flatten().tolist())
+        return np.full(len(labels), 100.0 * len(true & guessed) / len(true | guessed))
+
+    assert depends_on_the_batch(replace(CLOSED_METRICS["mIoU"], values=of_the_batch))
+
+
+@pytest.mark.parametrize("name", CLOSED_METRICS)
+def test_the_bounds_that_a_metric_states_hold(name: str) -> None:
+    rng = np.random.default_rng(0)
+    labels, other = rng.integers(4, size=(300, 5)), rng.integers(4, size=(300, 5))
+    got = by_name(labels, np.where(rng.random((300, 1)) < 0.4, labels, other), other[..., None])
+    for larger in CLOSED_METRICS[name].at_most:
+        assert (np.array(got[name]) <= np.array(got[larger]) + 1e-9).all()
+    assert set(CLOSED_METRICS["SR"].at_most) == {"Mid mAcc", "Full mAcc", "mIoU"}

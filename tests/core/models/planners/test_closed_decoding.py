@@ -1,0 +1,299 @@
+"""Posteriors and best sequences under a transition prior: those of the enumeration of all sequences."""
+
+import itertools
+import json
+import math
+from typing import NamedTuple
+
+import pytest
+import torch
+from checkout import DATA, OUTSIDE
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.testing import assert_close
+
+from benchmarks.planners.hard_viterbi_fixtures import CASES, inputs
+from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
+from trajpilot_core.errors import InputError
+from trajpilot_core.models.planners.decoding import (
+    TransitionPrior,
+    clamped_prior,
+    closed_plans,
+    log_marginals,
+    log_scores,
+    marginals,
+    mask_coverage,
+    smoothed_prior,
+    viterbi,
+)
+
+GOLDEN = OUTSIDE / "data" / "golden_metrics.json"
+
+
+class Case(NamedTuple):
+    """A few windows of a small vocabulary."""
+
+    logits: Tensor
+    """(B, H, V)."""
+    counts: Tensor
+    """(V, V), some rows empty, most pairs unseen."""
+    allowed: Tensor
+    """(B, V) bool, at least one label a window."""
+
+
+def case(seed: int, n_labels: int, horizon: int, n_windows: int = 3) -> Case:
+    g = torch.Generator().manual_seed(seed)
+    counts_VV = torch.randint(-3, 5, (n_labels, n_labels), generator=g).clamp_min(0).float()
+    counts_VV[torch.rand(n_labels, generator=g) < 0.25] = 0
+    allowed_BV = torch.rand(n_windows, n_labels, generator=g) < 0.7
+    allowed_BV[torch.arange(n_windows), torch.randint(n_labels, (n_windows,), generator=g)] = True
+    return Case(3 * torch.randn(n_windows, horizon, n_labels, generator=g), counts_VV, allowed_BV)
+
+
+def transitions(counts_VV: Tensor, smoothing: float) -> Tensor:
+    """(V, V) log((n + s) / (N + s V)) written out; -inf where nothing was counted and nothing is added."""
+    n_labels = len(counts_VV)
+    rows = [
+        [math.log((n + smoothing) / (sum(row) + smoothing * n_labels)) if n + smoothing > 0 else -math.inf for n in row]
+        for row in counts_VV.tolist()
+    ]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def scores_of_all(score_HV: Tensor, log_VV: Tensor, weight: float) -> tuple[Tensor, Tensor]:
+    """All sequences, (V^H, H), and their scores."""
+    horizon, n_labels = score_HV.shape
+    sequences = torch.tensor(list(itertools.product(range(n_labels), repeat=horizon)))
+    scores = score_HV.double()[torch.arange(horizon), sequences].sum(1)
+    if weight > 0:
+        scores = scores + weight * log_VV[sequences[:, :-1], sequences[:, 1:]].sum(1)
+    return sequences, scores
+
+
+def posterior(sequences: Tensor, scores: Tensor, n_labels: int) -> Tensor:
+    """(H, V) marginals of all sequences."""
+    share = scores.softmax(0)
+    steps = [torch.zeros(n_labels, dtype=torch.float64).index_add_(0, labels, share) for labels in sequences.T]
+    return torch.stack(steps)
+
+
+shapes = st.tuples(st.integers(0, 2**31 - 1), st.integers(2, 6), st.integers(2, 5))
+weights = st.sampled_from([0.0, 0.05, 1.0, 2.5])
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(shapes, weights, st.sampled_from([0.0, 0.05, 0.5]), st.booleans())
+def test_posteriors_and_sequences_are_those_of_all_sequences(
+    shape: tuple[int, int, int], weight: float, smoothing: float, is_masked: bool
+) -> None:
+    made = case(*shape)
+    score_BHV = log_scores(made.logits, 1.2, made.allowed if is_masked else None)
+    prior, log_VV = smoothed_prior(made.counts, smoothing), transitions(made.counts, smoothing)
+    for score_HV in score_BHV:
+        sequences, scores = scores_of_all(score_HV, log_VV, weight)
+        if scores.max() == -torch.inf:
+            with pytest.raises(InputError, match="window 0: every sequence"):
+                log_marginals(score_HV[None], prior, weight)
+            with pytest.raises(InputError, match="window clip7: every sequence"):
+                viterbi(score_HV[None], prior, weight, ["clip7"])
+            continue
+        assert_close(marginals(score_HV[None], prior, weight)[0], posterior(sequences, scores, shape[1]))
+        found = viterbi(score_HV[None], prior, weight)[0]
+        assert_close(scores[(sequences == found).all(1)][0], scores.max())
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(shapes)
+def test_of_equal_sequences_the_one_with_the_smallest_last_labels_is_taken(shape: tuple[int, int, int]) -> None:
+    """Small whole numbers, so that many sequences score exactly the same."""
+    g = torch.Generator().manual_seed(shape[0])
+    score_BHV = torch.randint(-1, 1, (3, shape[2], shape[1]), generator=g).double()
+    is_seen_VV = torch.rand(shape[1], shape[1], generator=g) < 0.4
+    before_N, after_N = is_seen_VV.nonzero().T
+    floor_V = -torch.randint(1, 3, (shape[1],), generator=g).double()
+    seen_N = (floor_V[before_N] + torch.randint(2, before_N.shape, generator=g)).clamp_max(-0.0)
+    prior = TransitionPrior(before_N, after_N, seen_N, floor_V)
+    for score_HV, found in zip(score_BHV, viterbi(score_BHV, prior), strict=True):
+        sequences, scores = scores_of_all(score_HV, prior.dense(), 1.0)
+        equal = sequences[scores == scores.max()].flip(1).tolist()
+        assert found.flip(0).tolist() == min(equal)
+
+
+@pytest.mark.parametrize("weight", [0.3, 2.5])
+def test_a_prior_of_listed_pairs_alone_gives_what_floors_give(weight: float) -> None:
+    made = case(5, 40, 6, 8)
+    sparse = smoothed_prior(made.counts.to_sparse(), 0.5)
+    assert len(sparse.before) < 0.6 * 40**2
+    rows, columns = torch.ones(40, 40).nonzero().T
+    none_V = torch.full((40,), -torch.inf, dtype=torch.float64)
+    dense = TransitionPrior(rows, columns, transitions(made.counts, 0.5).flatten(), none_V)
+    assert_close(sparse.dense(), dense.dense())
+    score_BHV = log_scores(made.logits)
+    assert_close(log_marginals(score_BHV, sparse, weight), log_marginals(score_BHV, dense, weight))
+    assert torch.equal(viterbi(score_BHV, sparse, weight), viterbi(score_BHV, dense, weight))
+
+
+def test_a_split_of_the_windows_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sequences are equal; posteriors to 1e-12, because sums over labels are added in another order."""
+    made = case(6, 30, 8, 13)
+    prior, score_BHV = smoothed_prior(made.counts, 0.05), log_scores(made.logits, 1.0, made.allowed)
+    whole, best = marginals(score_BHV, prior, 1.5), viterbi(score_BHV, prior, 1.5)
+    for size in (1, 5):
+        parts = torch.split(score_BHV, size)
+        assert_close(torch.cat([marginals(part, prior, 1.5) for part in parts]), whole, atol=1e-12, rtol=0)
+        assert torch.equal(torch.cat([viterbi(part, prior, 1.5) for part in parts]), best)
+    monkeypatch.setattr("trajpilot_core.models.planners.decoding.rows_at_once", lambda *_: 4)
+    assert_close(marginals(score_BHV, prior, 1.5), whole, atol=1e-12, rtol=0)
+    assert torch.equal(viterbi(score_BHV, prior, 1.5), best)
+    assert viterbi(score_BHV[:0], prior, 1.5).shape == (0, 8)
+    assert marginals(score_BHV[:0], prior, 1.5).shape == (0, 8, 30)
+    with pytest.raises(InputError, match="window 9: every sequence"):
+        viterbi(score_BHV.index_fill(0, torch.tensor([9]), -torch.inf), prior, 1.5)
+
+
+def test_a_clamped_prior_is_normalised_after_the_clamp_and_a_row_without_counts_is_uniform() -> None:
+    counts_VV = torch.tensor([[0.0, 3.0, 1.0], [0.0, 0.0, 0.0], [2.0, 0.0, 0.0]])
+    raised = torch.tensor([[0.0, 0.75, 0.25], [0.0] * 3, [1.0, 0.0, 0.0]], dtype=torch.float64).clamp_min(0.01)
+    got = clamped_prior(counts_VV, 0.01).dense().exp()
+    assert_close(got, raised / raised.sum(1, keepdim=True))
+    assert_close(got[1], torch.full((3,), 1 / 3, dtype=torch.float64))
+
+
+def test_rows_of_a_smoothed_prior_sum_to_one_and_without_smoothing_unseen_pairs_are_impossible() -> None:
+    counts_VV = case(7, 9, 3).counts
+    assert_close(smoothed_prior(counts_VV, 0.05).dense().exp().sum(1), torch.ones(9, dtype=torch.float64))
+    bare = smoothed_prior(counts_VV, 0.0).dense()
+    assert torch.equal(bare > -torch.inf, counts_VV > 0)
+
+
+def test_long_sequences_of_tiny_probability_are_decoded() -> None:
+    """The originals multiply float32 probabilities: here these are all 0, and the path is label 0 throughout."""
+    counts_VV = torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+    score_HV = log_scores(torch.tensor([[20.0, 0.0, 0.1]]).expand(1, 8, 3))[0]
+    sequences, scores = scores_of_all(score_HV, transitions(counts_VV, 0.0), 1.0)
+    prior = smoothed_prior(counts_VV, 0.0)
+    assert scores.max() < math.log(torch.finfo(torch.float32).smallest_normal)
+    assert_close(scores[(sequences == viterbi(score_HV[None], prior)).all(1)][0], scores.max())
+    assert_close(marginals(score_HV[None], prior, 1.0)[0], posterior(sequences, scores, 3))
+    state_V, dense_VV = score_HV[0].float().exp(), prior.dense().float().exp()
+    for own_V in score_HV.float().exp()[1:]:
+        state_V = (state_V[:, None] * dense_VV).amax(0) * own_V
+    assert not state_V.any(), "the planted fault, probabilities in float32, must lose this sequence"
+
+
+def test_scores_far_apart_stay_finite() -> None:
+    made = case(8, 6, 5)
+    found = log_marginals(log_scores(1e4 * made.logits), smoothed_prior(made.counts, 0.5), 2.5)
+    assert found.isfinite().all()
+    assert_close(found.logsumexp(2), torch.zeros(3, 5, dtype=torch.float64))
+
+
+def test_a_negative_weight_is_refused() -> None:
+    made = case(9, 4, 3)
+    with pytest.raises(ValueError, match="above 0"):
+        viterbi(made.logits, smoothed_prior(made.counts, 0.5), -1.0)
+
+
+def test_posteriors_of_single_steps_are_seen() -> None:
+    """The planted fault: the softmax of every step by itself stands for the posterior."""
+    made = case(10, 5, 4)
+    score_BHV, log_VV = log_scores(made.logits / 3), transitions(made.counts, 0.05)
+    true = torch.stack([posterior(*scores_of_all(score_HV, log_VV, 1.5), 5) for score_HV in score_BHV])
+    assert_close(marginals(score_BHV, smoothed_prior(made.counts, 0.05), 1.5), true)
+    assert (score_BHV.softmax(2) - true).abs().max() > 0.05
+
+
+def test_transitions_turned_round_are_seen() -> None:
+    """The planted fault: the columns of the counts are read as what comes before."""
+    made = case(11, 5, 4)
+    score_BHV, log_VV = log_scores(made.logits / 3), transitions(made.counts, 0.05)
+    true = torch.stack([posterior(*scores_of_all(score_HV, log_VV, 1.5), 5) for score_HV in score_BHV])
+    assert (marginals(score_BHV, smoothed_prior(made.counts.T, 0.05), 1.5) - true).abs().max() > 0.05
+
+
+def test_a_masked_step_is_a_distribution_over_the_allowed_labels() -> None:
+    """The planted fault, a mask after the softmax, leaves the other labels' share missing.
+
+    Only the scores show it: each step loses one number, which neither posteriors nor sequences notice.
+    """
+    made = case(12, 6, 4)
+    masked = log_scores(made.logits, 1.0, made.allowed)
+    afterwards = log_scores(made.logits).masked_fill(~made.allowed[:, None], -torch.inf)
+    assert torch.equal(masked > -torch.inf, made.allowed[:, None].expand_as(masked))
+    assert_close(masked.logsumexp(2), torch.zeros(3, 4, dtype=torch.float64))
+    assert afterwards.logsumexp(2).min() < -0.05
+    prior = smoothed_prior(made.counts, 0.5)
+    assert_close(marginals(afterwards, prior, 1.5), marginals(masked, prior, 1.5))
+
+
+def test_a_window_that_may_answer_nothing_is_named() -> None:
+    made = case(13, 6, 4)
+    made.allowed[1] = False
+    with pytest.raises(InputError, match="window take3: its mask allows none of the 6 labels"):
+        log_scores(made.logits, 1.0, made.allowed, ["take1", "take3", "take5"])
+    with pytest.raises(InputError, match="window 1: "):
+        closed_plans(made.logits, made.counts, KEYSTEP_DECODING, made.allowed)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(shapes)
+def test_a_mask_that_allows_the_truth_never_costs_a_right_step(shape: tuple[int, int, int]) -> None:
+    """Without a prior; the planted fault is a mask that leaves true labels out, which its coverage says."""
+    made = case(*shape, n_windows=20)
+    labels_BH = torch.randint(shape[1], made.logits.shape[:2], generator=torch.Generator().manual_seed(shape[0]))
+    allowed_BV = made.allowed.scatter(1, labels_BH, True)
+    config = ClosedDecodingConfig(is_masked=True)
+    plain = closed_plans(made.logits, made.counts, config.replace(is_masked=False)).decoded
+    masked = closed_plans(made.logits, made.counts, config, allowed_BV).decoded
+    assert (masked == labels_BH).sum() >= (plain == labels_BH).sum()
+    assert ((masked == labels_BH) | (plain != labels_BH)).all()
+    assert_close(mask_coverage(allowed_BV, labels_BH), torch.ones(20, dtype=torch.float64))
+    hidden_BV = ~torch.zeros_like(allowed_BV).scatter(1, labels_BH, True)
+    rest = hidden_BV.any(1)
+    without = closed_plans(made.logits[rest], made.counts, config, hidden_BV[rest]).decoded
+    assert (without != labels_BH[rest]).all()
+    assert not mask_coverage(hidden_BV, labels_BH).any()
+
+
+def test_a_plan_follows_its_config() -> None:
+    made = case(14, 6, 4)
+    config = EGOPER_DECODING.replace(temperature=2.0, smoothing=0.3)
+    score_BHV, prior = (made.logits.double() / 2).log_softmax(2), smoothed_prior(made.counts, 0.3)
+    got = closed_plans(made.logits, made.counts, config, made.allowed)
+    assert_close(got.log_posterior, log_marginals(score_BHV, prior, 2.5))
+    assert torch.equal(got.decoded, viterbi(score_BHV, prior, 2.5))
+    masked = closed_plans(made.logits, made.counts, config.replace(is_masked=True), made.allowed)
+    assert torch.equal(masked.log_posterior > -torch.inf, made.allowed[:, None].expand(3, 4, 6))
+    assert made.allowed.gather(1, masked.decoded).all()
+    with pytest.raises(InputError, match="no mask is given"):
+        closed_plans(made.logits, made.counts, config.replace(is_masked=True))
+
+
+def test_the_published_settings_are_those_of_the_papers_table() -> None:
+    """Table closed_vocab_hparams; masks: D 36."""
+    got = [
+        (one.weight, one.smoothing, one.temperature, one.is_masked)
+        for one in (KEYSTEP_DECODING, GOALSTEP_DECODING, EGOPER_DECODING)
+    ]
+    assert got == [(1.5, 0.5, 1.0, True), (0.05, 0.05, 1.2, True), (2.5, 0.5, 1.0, False)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_sequences_of_the_original_are_found(name: str) -> None:
+    """Recorded from SCHEMA's `viterbi_path`; renew: `python -m benchmarks.planners.fixtures --original FOLDER`."""
+    recorded = json.loads((DATA / "planners" / "hard_viterbi.json").read_text())
+    assert "WenliangGuo/SCHEMA" in recorded["origin"]
+    assert viterbi(*inputs(name)).tolist() == recorded[name]
+
+
+def test_recorded_decoders_of_others_are_reproduced() -> None:
+    """SCHEMA's path over a transition with a row of zeros, and both normalisations of counts."""
+    if not GOLDEN.exists():
+        pytest.skip(f"{GOLDEN} is not distributed with the project")
+    decoder, normalised = json.loads(GOLDEN.read_text())["viterbi"]
+    emission_HV = torch.tensor(decoder["emission_N_by_T"], dtype=torch.float64).T
+    prior = smoothed_prior(torch.tensor(decoder["transition"], dtype=torch.float64), 0.0)
+    assert viterbi(emission_HV.log()[None], prior)[0].tolist() == decoder["schema_path"]
+    got = smoothed_prior(torch.tensor(normalised["counts"]), 0.0).dense().exp()
+    assert_close(got, torch.tensor(normalised["viterbiplannet_row_normalised"], dtype=torch.float64))

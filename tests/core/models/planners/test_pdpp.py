@@ -1,0 +1,200 @@
+"""PDPP by itself: it learns, its two forms agree, windows do not see their batch, and a training can be resumed."""
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from benchmarks.planners import pdpp_cases as cases
+from schemas.planners import PdppConfig
+from trajpilot_core.models.planners.diffusion import project, window_noise
+from trajpilot_core.models.planners.pdpp import Pdpp, learning_rate_multiplier
+from trajpilot_core.models.planners.task_classifier import TaskClassifier
+from trajpilot_core.models.planners.temporal_unet import PlanChannels, TemporalUnet
+
+SHAPE, HORIZON, WINDOWS = PlanChannels(tasks=3, actions=12, features=256), 4, 64
+SMALL = PdppConfig(
+    width=32, multiples=(1, 2), times=50, end_weight=1.0, average_decay=0.9, average_every=2, average_start=50
+)
+"""Small enough to learn in seconds; equal weights, so that the actions between are learned as soon as the ends."""
+STEPS, TOTAL_STEPS, LEARNING_RATE = 180, 240, 1e-2
+"""Stopped after three quarters of the schedule."""
+
+
+class Windows(NamedTuple):
+    """What `Pdpp.loss` reads."""
+
+    features: Tensor
+    labels: Tensor
+    tasks: Tensor
+
+
+def windows(count: int = WINDOWS) -> Windows:
+    """Windows without any rule."""
+    generator = torch.Generator().manual_seed(0)
+    return Windows(
+        torch.randn(count, 2, SHAPE.features, generator=generator),
+        torch.randint(SHAPE.actions, (count, HORIZON), generator=generator),
+        torch.randint(SHAPE.tasks, (count,), generator=generator),
+    )
+
+
+class Fit:
+    """A planner and its optimiser."""
+
+    def __init__(self, cfg: PdppConfig, total_steps: int) -> None:
+        self.planner, self.total_steps = Pdpp(cfg, SHAPE), total_steps
+        learned = [parameter for parameter in self.planner.parameters() if parameter.requires_grad]
+        self.optimizer = torch.optim.AdamW(learned, lr=LEARNING_RATE, weight_decay=0.0, fused=True)
+
+    def go(self, data: Windows, first: int, last: int) -> None:
+        """Do the steps from `first` to `last`, without it."""
+        for step in range(first, last):
+            for group in self.optimizer.param_groups:
+                group["lr"] = LEARNING_RATE * learning_rate_multiplier(step, self.total_steps)
+            self.optimizer.zero_grad()
+            self.planner.loss(*data).backward()
+            self.optimizer.step()
+            self.planner.after_step()
+
+
+@pytest.fixture(scope="module")
+def trained() -> Pdpp:
+    """A planner that has seen the same 64 windows at every step; some seconds of CPU."""
+    torch.manual_seed(0)
+    fit = Fit(SMALL, TOTAL_STEPS)
+    fit.go(windows(), 0, STEPS)
+    return fit.planner.eval()
+
+
+def share_right(planner: Pdpp, n_steps: int | None) -> float:
+    """Share of the actions of all windows that the best score names."""
+    data = windows()
+    scores_BHA = planner.plan(data.features, data.tasks, HORIZON, n_steps, 0, torch.arange(WINDOWS))
+    return (scores_BHA.argmax(-1) == data.labels).float().mean().item()
+
+
+@pytest.mark.parametrize("n_steps", [SMALL.sampling_steps, None])
+def test_64_windows_are_memorised(trained: Pdpp, n_steps: int | None) -> None:
+    assert share_right(trained, n_steps) > 0.95
+
+
+def test_weights_that_were_never_averaged_are_found(trained: Pdpp) -> None:
+    torch.manual_seed(0)
+    stale = Pdpp(SMALL, SHAPE)
+    stale.unet.load_state_dict(trained.unet.state_dict())
+    assert share_right(stale, SMALL.sampling_steps) < 0.5
+
+
+@pytest.mark.parametrize("horizon", range(3, 9))
+def test_what_is_computed_once_a_window_changes_no_answer(horizon: int) -> None:
+    unet, condition, t_B = cases.pdpp().unet, cases.condition(), torch.tensor(cases.TIMES)
+    whole_BHC = project(cases.rows(horizon), condition, cases.SHAPE)
+    empty_BHC = project(torch.zeros_like(whole_BHC), condition, cases.SHAPE)
+    own = cases.SHAPE.of_actions
+    ours = unet.predict(whole_BHC[..., own], unet.fixed_terms(empty_BHC), unet.shifts(t_B))
+    assert_close(ours, unet(whole_BHC, t_B)[..., own], rtol=1e-5, atol=1e-5)
+
+
+def test_as_many_channels_as_the_network_is_wide_are_possible() -> None:
+    shape = PlanChannels(tasks=4, actions=8, features=20)
+    planner = Pdpp(SMALL, shape)
+    scores = planner.plan(torch.randn(2, 2, 20), torch.tensor([0, 3]), 3, 2, 0, torch.arange(2))
+    assert scores.shape == (2, 3, 8)
+
+
+def test_a_new_network_answers_with_its_last_bias() -> None:
+    unet = TemporalUnet(SHAPE, 32, (1, 2, 4))
+    out = unet(torch.randn(2, 5, SHAPE.total), torch.tensor([0, 40]))
+    assert_close(out, unet.readout.bias.expand_as(out))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "n_steps"), [([64], 10), ([1] * 8 + [56], 10), ([63, 1], 10), ([5, 40, 19], 10), ([40, 24], None)]
+)
+def test_a_plan_does_not_depend_on_the_batch_of_its_window(
+    trained: Pdpp, sizes: list[int], n_steps: int | None
+) -> None:
+    """Noise is equal to the bit. Plans are within 1e-6: matrix products of other sizes add in another order."""
+    data, numbers = windows(), torch.arange(100, 100 + WINDOWS).flip(0)
+    whole = trained.plan(data.features, data.tasks, HORIZON, n_steps, 7, numbers)
+    parts = zip(*(part.split(sizes) for part in (data.features, data.tasks, numbers)), strict=True)
+    cut = [trained.plan(ends, tasks, HORIZON, n_steps, 7, own) for ends, tasks, own in parts]
+    assert_close(torch.cat(cut), whole, rtol=0.0, atol=1e-6)
+
+
+def test_noise_is_that_of_the_window_and_the_seed() -> None:
+    whole, alone = window_noise(3, [5, 6, 2**40], 4, 9), window_noise(3, [2**40], 4, 9)
+    for _ in range(3):
+        assert torch.equal(whole()[2:], alone())
+    first, other_seed = window_noise(3, [5, 6], 4, 9)(), window_noise(4, [5, 6], 4, 9)()
+    assert len({tuple(row.flatten().tolist()) for row in (*first, *other_seed)}) == 4
+
+
+def test_noise_is_standard_normal() -> None:
+    noise = window_noise(0, range(400), 5, 50)()
+    assert abs(noise.mean().item()) < 0.02
+    assert abs(noise.std().item() - 1) < 0.02
+    assert noise.dtype == torch.float32
+
+
+def resumed(*, loses_count: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Final weights of a training in one go, and of one that was stopped after 5 of 9 steps and started again."""
+    cfg, data = SMALL.replace(average_start=3), windows(8)
+    torch.manual_seed(1)
+    whole = Fit(cfg, 9)
+    whole.go(data, 0, 5)
+    kept = {name: tensor.clone() for name, tensor in whole.planner.state_dict().items()}
+    optimizer, random = whole.optimizer.state_dict(), torch.get_rng_state()
+    again = Fit(cfg, 9)
+    again.planner.load_state_dict(kept)
+    again.optimizer.load_state_dict({**optimizer, "state": {k: _copy(v) for k, v in optimizer["state"].items()}})
+    if loses_count:
+        again.planner.average.steps.zero_()
+    for fit in (whole, again):
+        torch.set_rng_state(random)
+        fit.go(data, 5, 9)
+    return whole.planner.state_dict(), again.planner.state_dict()
+
+
+def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in state.items()}
+
+
+def test_a_training_that_is_resumed_ends_with_the_same_bits() -> None:
+    whole, again = resumed(loses_count=False)
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+def test_a_moving_average_that_forgets_its_steps_is_found() -> None:
+    whole, again = resumed(loses_count=True)
+    assert not all(torch.equal(whole[name], again[name]) for name in whole if name.startswith("average.module"))
+
+
+def test_the_moving_average_is_not_trained() -> None:
+    planner = Pdpp(SMALL, SHAPE)
+    planner.loss(*windows(4)).backward()
+    assert all(parameter.grad is None for parameter in planner.average.parameters())
+
+
+def test_the_loss_does_not_depend_on_the_size_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "randn_like", torch.zeros_like)
+    planner, data = Pdpp(SMALL.replace(times=1), SHAPE), windows(4)
+    twice = Windows(*(torch.cat([part, part]) for part in data))
+    assert_close(planner.loss(*twice), planner.loss(*data))
+
+
+def test_the_task_is_learned() -> None:
+    data = windows()
+    torch.manual_seed(0)
+    classifier = TaskClassifier(SHAPE.features, SHAPE.tasks)
+    optimizer = torch.optim.AdamW(classifier.parameters(), lr=3e-3, weight_decay=0.0)
+    for _ in range(30):
+        optimizer.zero_grad()
+        F.cross_entropy(classifier(data.features), data.tasks).backward()
+        optimizer.step()
+    right = classifier(data.features).argmax(-1) == data.tasks
+    assert right.float().mean() > 0.95

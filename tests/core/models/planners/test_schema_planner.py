@@ -1,0 +1,229 @@
+"""SCHEMA: the original's numbers, its dropout, one shared memory, what reaches what, and that it learns."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from planners_fixture import (
+    SMALL,
+    check_close,
+    check_loss,
+    golden,
+    parameters,
+    random_windows,
+    recorded,
+    share_memorised,
+)
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from benchmarks.planners.cases import SCHEMA_CASES, SENTENCES, batch, query, schema
+from schemas.planners import SchemaConfig
+from trajpilot_core.models.planners.description_decoder import DecoderLayer, DescriptionDecoder, NormedAttention
+from trajpilot_core.models.planners.planner import PlannerShape
+from trajpilot_core.models.planners.schema import SchemaPlanner, middle_targets
+
+NEVER_TRAINED = 16_514
+"""Parameters of the original that nothing reads; ours has none of them."""
+DECODE = DescriptionDecoder.forward
+
+
+def check_original(planner: SchemaPlanner, name: str) -> None:
+    """Compare every part, the loss and its gradient with what the original answered."""
+    horizon, want = SCHEMA_CASES[name][1], recorded("schema.json")[name]
+    given = batch(horizon)
+    answer = planner(given.features, given.descriptions)
+    check_close(answer.encoded.states, want["states"])
+    check_close(answer.encoded.sentences, want["sentences"])
+    check_close(answer.encoded.logits, want["contrast"])
+    check_close(answer.task_logits, want["task_logits"])
+    memory_1MW = answer.encoded.sentences.flatten(0, 1)[None]
+    layer = planner.state_decoder.decoder.layers[0]
+    check_close(layer(query(horizon, planner.cfg.width), memory_1MW), want["layer"])
+    check_close(answer.states, want["decoded_states"])
+    check_close(answer.logits, want["action_logits"])
+    check_loss(planner.eval(), given, want["evaluation"])
+    check_loss(planner.train(), given, want["training"])
+
+
+@pytest.mark.parametrize("name", SCHEMA_CASES)
+def test_every_part_and_the_loss_are_the_original_s(name: str) -> None:
+    """Numbers of the original: `python -m benchmarks.planners.fixtures --original FOLDER` renews them."""
+    check_original(schema(*SCHEMA_CASES[name]), name)
+
+
+def without_inner_norm(planner: SchemaPlanner) -> None:
+    for part in planner.modules():
+        if isinstance(part, NormedAttention):
+            part.norm = nn.Identity()
+
+
+def with_swapped_norms(planner: SchemaPlanner) -> None:
+    for part in planner.modules():
+        if isinstance(part, DecoderLayer):
+            part.norms[0], part.norms[1] = part.norms[1], part.norms[0]
+
+
+def without_inner_dropout(planner: SchemaPlanner) -> None:
+    for part in planner.modules():
+        if isinstance(part, NormedAttention):
+            part.dropout = nn.Identity()
+
+
+def with_hidden_dropout_last(planner: SchemaPlanner) -> None:
+    for part in planner.modules():
+        if isinstance(part, DecoderLayer):
+            linear, activation, dropout, other = part.hidden
+            part.hidden = nn.Sequential(linear, activation, other, dropout)
+
+
+def deaf_to_the_task(planner: SchemaPlanner) -> None:
+    planner.state_decoder.task = None
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [without_inner_norm, with_swapped_norms, without_inner_dropout, with_hidden_dropout_last, deaf_to_the_task],
+)
+def test_a_planner_that_differs_from_the_original_is_seen(fault: Callable[[SchemaPlanner], None]) -> None:
+    planner = schema(*SCHEMA_CASES["with_task_h4"])
+    fault(planner)
+    with pytest.raises(AssertionError, match="not close"):
+        check_original(planner, "with_task_h4")
+
+
+def check_plan_reads_descriptions(planner: SchemaPlanner) -> None:
+    given = batch(4)
+    other = given.descriptions.clone()
+    other[1, 2] += 1.0
+    plans = [planner.plan(given.features, said, given.transition) for said in (given.descriptions, other)]
+    assert (plans[0] - plans[1]).abs().amax(dim=(1, 2)).min() > 1e-4, "a sentence changed and no plan did"
+
+
+def blank_memory(decoder: DescriptionDecoder, tokens_BTW: Tensor, sentences_ASW: Tensor, read: slice) -> Tensor:
+    return DECODE(decoder, tokens_BTW, torch.zeros_like(sentences_ASW), read)
+
+
+def test_plans_read_the_descriptions_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner = schema(True, 4)
+    check_plan_reads_descriptions(planner)
+    monkeypatch.setattr(DescriptionDecoder, "forward", blank_memory)
+    with pytest.raises(AssertionError, match="no plan did"):
+        check_plan_reads_descriptions(planner)
+    with pytest.raises(AssertionError, match="not close"):
+        check_original(planner, "with_task_h4")
+
+
+def test_the_memory_has_no_order() -> None:
+    given, order = batch(4), torch.tensor([3, 0, 6, 2, 1, 5, 4])
+    planner = schema(True, 4)
+    answer = planner(given.features, given.descriptions)
+    other = planner(given.features, given.descriptions[order])
+    assert_close(other.logits, answer.logits)
+    assert_close(other.encoded.logits, answer.encoded.logits[..., order])
+
+
+def repeated(attention: NormedAttention, x_BTW: Tensor, memory_BMW: Tensor) -> Tensor:
+    """The same attention by torch's own module, over a memory that stands there once per window."""
+    ours = attention.attention
+    theirs = nn.MultiheadAttention(x_BTW.shape[-1], ours.heads, batch_first=True)
+    theirs.in_proj_weight.data = torch.cat([ours.query.weight, ours.key_value.weight])
+    theirs.in_proj_bias.data = torch.cat([ours.query.bias, ours.key_value.bias])
+    theirs.out_proj = ours.out
+    return attention.norm(theirs(x_BTW, memory_BMW, memory_BMW, need_weights=False)[0])
+
+
+def test_a_shared_memory_with_folded_windows_equals_one_memory_per_window() -> None:
+    layer, x_BTW = schema(True, 4).action_decoder.decoder.layers[1], query(4, 16)
+    memory_1MW = torch.randn(1, 7 * SENTENCES, 16)
+    want = layer.norms[0](x_BTW + repeated(layer.own, x_BTW, x_BTW))
+    want = layer.norms[1](want + repeated(layer.memory, want, memory_1MW.expand(len(want), -1, -1)))
+    want = layer.norms[2](want + layer.hidden(want))
+    assert_close(layer(x_BTW, memory_1MW), want)
+    assert_close(layer(x_BTW, memory_1MW, slice(1, None, 2)), want[:, 1::2])
+
+
+def test_a_window_s_plan_does_not_depend_on_its_batch() -> None:
+    planner, given = schema(True, 4), batch(4)
+    whole = planner.plan(given.features, given.descriptions, given.transition)
+    single = [planner.plan(one[None], given.descriptions, given.transition) for one in given.features]
+    assert_close(torch.cat(single), whole)
+
+
+def test_attention_drops_its_output_before_its_norm_and_nothing_else() -> None:
+    attention, x_BTW = NormedAttention(16, 4, dropout=0.5).train(), query(4, 16)
+    keys_values = attention.attention.keys_values(x_BTW)
+    torch.manual_seed(0)
+    got = attention(x_BTW, keys_values)
+    torch.manual_seed(0)
+    assert torch.equal(got, attention.norm(F.dropout(attention.attention(x_BTW, keys_values), 0.5)))
+
+
+def test_attention_starts_as_torch_s_own() -> None:
+    attention, theirs = NormedAttention(64, 4, dropout=0.0).attention, nn.MultiheadAttention(64, 4)
+    for ours in (attention.query.weight, attention.key_value.weight):
+        assert ours.std().item() == pytest.approx(theirs.in_proj_weight.std().item(), rel=0.05)
+        assert ours.abs().max() <= (6 / (4 * 64)) ** 0.5
+    assert not any(layer.bias.any() for layer in (attention.query, attention.key_value, attention.out))
+
+
+def undropped(**changes: object) -> SchemaPlanner:
+    """A small SCHEMA in training mode without dropout."""
+    torch.manual_seed(0)
+    cfg = SchemaConfig(width=32, heads=4, dropout=0.0, input_dropout=0.0).replace(**changes)
+    return SchemaPlanner(cfg, SMALL, horizon=4).train()
+
+
+def test_training_tells_the_true_task_and_planning_the_recognised_one() -> None:
+    planner, windows = undropped(), random_windows()
+    other = windows._replace(tasks=(windows.tasks + 1) % SMALL.tasks)
+    assert planner.loss(*windows).terms["action"] != planner.loss(*other).terms["action"]
+    planner.eval()
+    assert planner.loss(*windows).terms["action"] == planner.loss(*other).terms["action"]
+
+
+def test_the_state_decoder_teaches_neither_the_task_head_nor_its_targets() -> None:
+    planner, windows = undropped(), random_windows()
+    answer = planner(windows.features, windows.descriptions, windows.tasks)
+    head = list(planner.task_head.parameters())
+    assert torch.autograd.grad(answer.logits.sum(), head, allow_unused=True) == (None,) * len(head)
+    assert not middle_targets(answer.encoded.sentences, windows.labels).requires_grad
+
+
+def test_without_task_input_the_state_decoder_does_not_hear_of_it() -> None:
+    planner, windows = undropped(has_task_input=False), random_windows()
+    encoded = planner.state_encoder(windows.features, windows.descriptions)
+    decoded = [planner.state_decoder(encoded.states, encoded.sentences, task) for task in torch.randn(2, 64, 3)]
+    assert torch.equal(*decoded)
+    assert torch.equal(decoded[0][:, [0, -1]], encoded.states)
+
+
+def test_the_total_weighs_the_terms_as_configured() -> None:
+    loss = undropped(state_weight=2.0, middle_weight=3.0, task_weight=5.0).loss(*random_windows())
+    weighted = sum(loss.terms[name] * weight for name, weight in (("state", 2), ("middle", 3), ("task", 5)))
+    assert_close(loss.total, loss.terms["action"] + weighted)
+
+
+def test_targets_of_the_states_in_between_are_the_recorded_ones() -> None:
+    case = golden("schema")["state_decode_target"]
+    targets = middle_targets(torch.tensor(case["prompt_features_A_by_6_by_d"]), torch.tensor(case["actions"]).long())
+    check_close(targets.flatten(0, 1), case["target_rows_batch_times_H_minus_1"])
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "horizon"),
+    [
+        ("crosstask_512_133_18_T3", (512, 768, 133, 18), 3),
+        ("keystep_1664_375_16_T3", (1664, 768, 375, 16), 3),
+        ("keystep_1664_375_16_T8", (1664, 768, 375, 16), 8),
+    ],
+)
+def test_parameters_are_as_many_as_the_original_trains(name: str, sizes: tuple[int, ...], horizon: int) -> None:
+    with torch.device("meta"):
+        planner = SchemaPlanner(SchemaConfig(), PlannerShape(*sizes), horizon)
+    assert parameters(planner) + NEVER_TRAINED == golden("schema")["params"][name]
+
+
+def test_it_memorises_64_windows() -> None:
+    assert share_memorised(undropped(layers=1), random_windows(), steps=150, lr=5e-3) > 0.95

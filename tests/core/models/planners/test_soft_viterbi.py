@@ -1,0 +1,167 @@
+"""The differentiable Viterbi layer: the posterior of a chain, its exact gradient, and memory without A x A pointers."""
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planners_fixture import check_close, golden, recorded
+from torch import Tensor
+from torch.testing import assert_close
+
+from benchmarks.planners.cases import soft_viterbi_case
+from schemas.planners import ViterbiPlanNetConfig
+from trajpilot_core.models.planners.soft_viterbi import normalised_rows, soft_viterbi
+
+FLOOR = ViterbiPlanNetConfig().floor
+Layer = Callable[[Tensor, Tensor], Tensor]
+
+
+def dense(log_emission_BHA: Tensor, transition_AA: Tensor) -> Tensor:
+    """The layer as the paper writes it: a trellis in logarithms and (B, A, A) soft back-pointers per step."""
+    alpha_BA, pointers = log_emission_BHA[:, 0], []
+    for step_BA in log_emission_BHA[:, 1:].unbind(dim=1):
+        score_BAA = alpha_BA[:, None, :] + transition_AA.T.log()  # to, from
+        pointers.append(score_BAA.softmax(dim=-1))
+        alpha_BA = step_BA + score_BAA.logsumexp(dim=-1)
+    path = [alpha_BA.softmax(dim=-1)]
+    for pointer_BAA in reversed(pointers):
+        path.append(torch.einsum("bj,bji->bi", path[-1], pointer_BAA))
+    return torch.stack(path[::-1], dim=1)
+
+
+def enumerated(log_emission_BHA: Tensor, transition_AA: Tensor) -> Tensor:
+    """The posterior of each step by summing over all A ** H sequences."""
+    horizon, actions = log_emission_BHA.shape[1:]
+    posterior = torch.zeros_like(log_emission_BHA)
+    for sequence in itertools.product(range(actions), repeat=horizon):
+        weight = log_emission_BHA[:, range(horizon), sequence].sum(dim=1).exp()
+        for before, after in itertools.pairwise(sequence):
+            weight = weight * transition_AA[before, after]
+        for step, action in enumerate(sequence):
+            posterior[:, step, action] += weight
+    return posterior / posterior.sum(dim=-1, keepdim=True)
+
+
+def chain(windows: int, horizon: int, actions: int, seed: int = 0, floor: float = FLOOR) -> tuple[Tensor, Tensor]:
+    """Emissions and transitions in double precision; many transitions never occur, and one action has no successor."""
+    generator = torch.Generator().manual_seed(seed)
+    emission = 3 * torch.randn(windows, horizon, actions, generator=generator, dtype=torch.float64)
+    counts = torch.randint(-3, 4, (actions, actions), generator=generator).clamp(min=0).double()
+    counts[-1] = 0
+    return emission, normalised_rows(counts, floor)
+
+
+def check_posterior(layer: Layer, horizon: int, actions: int, seed: int) -> None:
+    emission, transition = chain(2, horizon, actions, seed)
+    assert_close(layer(emission, transition), enumerated(emission, transition))
+
+
+@settings(max_examples=20, deadline=None)
+@given(horizon=st.integers(2, 4), actions=st.integers(2, 5), seed=st.integers(0, 1000))
+def test_the_soft_path_is_the_posterior_of_each_step(horizon: int, actions: int, seed: int) -> None:
+    check_posterior(soft_viterbi, horizon, actions, seed)
+    check_posterior(dense, horizon, actions, seed)
+
+
+def softmax_of_emissions(log_emission_BHA: Tensor, transition_AA: Tensor) -> Tensor:
+    return log_emission_BHA.softmax(dim=-1)
+
+
+def backwards_in_time(log_emission_BHA: Tensor, transition_AA: Tensor) -> Tensor:
+    return soft_viterbi(log_emission_BHA, transition_AA.T)
+
+
+def forward_only(log_emission_BHA: Tensor, transition_AA: Tensor) -> Tensor:
+    return torch.stack([soft_viterbi(log_emission_BHA[:, : 1 + t], transition_AA)[:, -1] for t in range(4)], dim=1)
+
+
+@pytest.mark.parametrize("fault", [softmax_of_emissions, backwards_in_time, forward_only])
+def test_a_layer_that_is_not_the_posterior_is_seen(fault: Layer) -> None:
+    with pytest.raises(AssertionError, match="not close"):
+        check_posterior(fault, horizon=4, actions=3, seed=0)
+
+
+def test_the_gradient_is_exact() -> None:
+    emission, transition = chain(2, 4, 4)
+    emission.requires_grad_()
+    assert torch.autograd.gradcheck(lambda leaf: soft_viterbi(leaf, transition), [emission])
+    direction = torch.randn_like(emission)
+    ours, theirs = ((layer(emission, transition) * direction).sum() for layer in (soft_viterbi, dense))
+    assert_close(torch.autograd.grad(ours, emission), torch.autograd.grad(theirs, emission))
+
+
+def kept_numbers(layer: Layer, windows: int, horizon: int, actions: int) -> int:
+    """How many numbers wait in memory for the gradient, the transitions included."""
+    kept: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes() // tensor.element_size()
+        return tensor
+
+    emission, transition = chain(windows, horizon, actions)
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        path = layer(emission.requires_grad_(), transition)
+    assert path.requires_grad
+    return sum(kept.values())
+
+
+def check_memory(layer: Layer) -> None:
+    windows, horizon, actions = 3, 6, 100
+    assert kept_numbers(layer, windows, horizon, actions) <= 8 * windows * horizon * actions + actions**2
+
+
+def test_memory_grows_with_windows_times_steps_times_actions() -> None:
+    check_memory(soft_viterbi)
+    with pytest.raises(AssertionError):
+        check_memory(dense)
+
+
+@pytest.mark.parametrize("floor", [FLOOR, 1e-5 * FLOOR])
+@pytest.mark.parametrize("scale", [0.1, 10.0, 100.0])
+def test_single_precision_neither_underflows_nor_overflows_over_long_horizons(scale: float, floor: float) -> None:
+    """A floor of 1e-15 is that of the original where a row counts 100,000 transitions."""
+    emission, transition = chain(4, 8, 30, floor=floor)
+    single, double = ((scale * emission).float().to(dtype).requires_grad_() for dtype in (torch.float32, torch.float64))
+    ours, theirs = soft_viterbi(single, transition.float()), dense(double, transition)
+    assert_close(ours.double(), theirs, atol=1e-4, rtol=1e-4)
+    gradients = [torch.autograd.grad(path.square().sum(), leaf)[0] for path, leaf in ((ours, single), (theirs, double))]
+    assert_close(gradients[0].double(), gradients[1], atol=1e-4, rtol=1e-3)
+
+
+def test_a_forbidden_action_gets_no_probability_and_the_others_theirs() -> None:
+    emission, transition = chain(2, 4, 4)
+    emission[0, 1, 2] = float("-inf")
+    path = soft_viterbi(emission, transition)
+    assert path[0, 1, 2] == 0
+    assert_close(path, enumerated(emission, transition))
+
+
+def test_a_row_without_transitions_is_uniform_and_the_others_keep_their_shares() -> None:
+    rows = normalised_rows(torch.tensor([[0.0, 2.0, 1.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), FLOOR)
+    assert_close(rows, torch.tensor([[0.0, 2 / 3, 1 / 3], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]]))
+    assert (rows > 0).all()
+
+
+def test_lower_precision_of_the_network_around_it_changes_nothing() -> None:
+    emission, transition = (part.float() for part in chain(2, 4, 4))
+    with torch.autocast("cpu", torch.bfloat16):
+        blurred = soft_viterbi(emission, transition)
+    assert torch.equal(blurred, soft_viterbi(emission, transition))
+
+
+def test_path_and_gradient_are_the_original_s() -> None:
+    """Numbers of the original: `python -m benchmarks.planners.fixtures --original FOLDER` renews them."""
+    want = recorded("viterbi_plan_net.json")["layer"]
+    emission, counts, direction = soft_viterbi_case()
+    path = soft_viterbi(emission.requires_grad_(), normalised_rows(counts, FLOOR))
+    check_close(path, want["path"])
+    check_close(torch.autograd.grad((path * direction).sum(), emission)[0], want["gradient"])
+
+
+def test_the_recorded_cyclic_case() -> None:
+    for case in golden("differentiable_viterbi_layer"):
+        transition = normalised_rows(torch.tensor(case["transition"]), FLOOR)
+        check_close(soft_viterbi(torch.tensor(case["log_emission"]), transition), case["soft_path"])

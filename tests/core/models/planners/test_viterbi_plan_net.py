@@ -1,0 +1,118 @@
+"""ViterbiPlanNet: the original's numbers, both readouts, and that it learns through the Viterbi layer."""
+
+import itertools
+
+import pytest
+import torch
+from planners_fixture import (
+    SMALL,
+    check_close,
+    check_loss,
+    golden,
+    parameters,
+    random_windows,
+    recorded,
+    share_memorised,
+)
+from torch import Tensor
+from torch.testing import assert_close
+
+from benchmarks.planners.cases import VITERBI_HORIZONS, batch, viterbi_plan_net, without_attention_dropout
+from schemas.planners import ViterbiPlanNetConfig
+from trajpilot_core.models.planners import viterbi_plan_net as module
+from trajpilot_core.models.planners.planner import PlannerShape
+from trajpilot_core.models.planners.viterbi_plan_net import ViterbiPlanNet
+
+
+def check_original(planner: ViterbiPlanNet) -> None:
+    """Compare the soft path, the second pass, the losses and their gradients with what the original answered."""
+    given, want = batch(planner.horizon), recorded("viterbi_plan_net.json")[f"network_h{planner.horizon}"]
+    features = given.features
+    check_close(planner.plan(features, given.descriptions, given.transition).exp(), want["path"])
+    readout = planner.soft_readout(features, given.descriptions, given.transition)
+    assert torch.equal(readout, torch.tensor(want["second_path"]).argmax(dim=-1))
+    check_loss(planner, given, want["evaluation"])
+    check_loss(without_attention_dropout(planner.train()), given, want["training"])
+
+
+@pytest.mark.parametrize("horizon", VITERBI_HORIZONS)
+def test_path_second_pass_loss_and_gradient_are_the_original_s(horizon: int) -> None:
+    """Numbers of the original: `python -m benchmarks.planners.fixtures --original FOLDER` renews them."""
+    check_original(viterbi_plan_net(horizon))
+
+
+def softmax_of_emissions(log_emission_BHA: Tensor, transition_AA: Tensor) -> Tensor:
+    return log_emission_BHA.softmax(dim=-1)
+
+
+def test_a_softmax_over_emissions_in_place_of_the_viterbi_layer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "soft_viterbi", softmax_of_emissions)
+    with pytest.raises(AssertionError, match="not close"):
+        check_original(viterbi_plan_net(VITERBI_HORIZONS[0]))
+
+
+def test_attention_weights_are_dropped_as_in_the_original() -> None:
+    assert viterbi_plan_net(3).ends.layers[0].self_attn.dropout == ViterbiPlanNetConfig().dropout == 0.2
+
+
+def test_a_missing_dropout_is_seen() -> None:
+    planner = viterbi_plan_net(VITERBI_HORIZONS[0])
+    planner.emission[3] = torch.nn.Identity()
+    with pytest.raises(AssertionError, match="not close"):
+        check_original(planner)
+
+
+def best_sequences(log_emission_BHA: Tensor, transition_AA: Tensor) -> Tensor:
+    """A hard Viterbi by enumeration, over transitions divided by their rows' sums; dead rows lead nowhere."""
+    horizon, actions = log_emission_BHA.shape[1:]
+    rows_AA = (transition_AA / transition_AA.sum(dim=1, keepdim=True)).nan_to_num()
+    sequences_NH = torch.tensor(list(itertools.product(range(actions), repeat=horizon)))
+    moves_N = rows_AA[sequences_NH[:, :-1], sequences_NH[:, 1:]].log().sum(dim=1)
+    emitted_BN = sum(log_emission_BHA[:, step, sequences_NH[:, step]] for step in range(horizon))
+    return sequences_NH[(emitted_BN + moves_N).argmax(dim=1)]
+
+
+def test_the_published_readout_is_a_hard_viterbi_over_the_soft_path() -> None:
+    planner, given = viterbi_plan_net(3), batch(3)
+    inputs = given.features, given.descriptions, given.transition
+    path_BHA = planner.soft_path(planner.state_encoder.encode(given.features), given.transition)
+    readout = planner.viterbi_readout(*inputs, best_sequences)
+    assert torch.equal(readout, best_sequences(path_BHA.log(), given.transition))
+    assert (given.transition[readout[:, :-1], readout[:, 1:]] > 0).all()
+
+
+def test_the_plan_reads_transitions_and_no_descriptions() -> None:
+    planner, given = viterbi_plan_net(3), batch(3)
+    plan = planner.plan(given.features, given.descriptions, given.transition)
+    assert torch.equal(planner.plan(given.features, -given.descriptions, given.transition), plan)
+    assert not torch.allclose(planner.plan(given.features, given.descriptions, given.transition.T), plan)
+
+
+def small(**changes: object) -> ViterbiPlanNet:
+    """A small ViterbiPlanNet in training mode without dropout."""
+    torch.manual_seed(0)
+    cfg = ViterbiPlanNetConfig(width=32, dropout=0.0, input_dropout=0.0).replace(**changes)
+    return ViterbiPlanNet(cfg, SMALL, horizon=4).train()
+
+
+def test_the_total_weighs_the_terms_as_configured() -> None:
+    loss = small(state_weight=2.0, task_weight=5.0).loss(*random_windows())
+    assert_close(loss.total, loss.terms["action"] + 2 * loss.terms["state"] + 5 * loss.terms["task"])
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "horizon"),
+    [
+        ("crosstask_1536_133_18_T3", (1536, 768, 133, 18), 3),
+        ("keystep_1664_375_16_T3", (1664, 768, 375, 16), 3),
+        ("keystep_1664_375_16_T8", (1664, 768, 375, 16), 8),
+    ],
+)
+def test_parameters_are_as_many_as_the_original_s(name: str, sizes: tuple[int, ...], horizon: int) -> None:
+    with torch.device("meta"):
+        planner = ViterbiPlanNet(ViterbiPlanNetConfig(), PlannerShape(*sizes), horizon)
+    assert parameters(planner) == golden("viterbiplannet")["params"][name]
+
+
+def test_it_memorises_64_windows() -> None:
+    assert share_memorised(small(), random_windows(), steps=150, lr=1e-2) > 0.95

@@ -1,0 +1,123 @@
+"""From plans to labels: cosines with the bank, or class scores decoded under a transition prior."""
+
+import itertools
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from schemas.training import PredictorConfig
+from trajpilot_core.models.planners.decoding import smoothed_prior
+from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
+from trajpilot_core.models.readout import ClassReadout, CosineReadout
+
+LABELS, HORIZON = 5, 4
+SHAPE = PredictorShape(feature_width=10, tokens=1, text_width=8, max_horizon=6, classes=LABELS)
+SMALL = PredictorConfig(width=16, layers=1, heads=2, hidden=16, queries=1, head="classes")
+
+
+def counts(seed: int = 0) -> torch.Tensor:
+    return torch.randint(0, 3, (LABELS, LABELS), generator=torch.Generator().manual_seed(seed)).float()
+
+
+def class_readout(weight: float = 1.5, allowed: torch.Tensor | None = None) -> ClassReadout:
+    return ClassReadout(smoothed_prior(counts(), 0.5), weight, 1.2, allowed)
+
+
+def plans(n: int, seed: int = 1) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (2 * torch.randn(n, HORIZON, LABELS, generator=generator)).log_softmax(-1)
+
+
+def enumerated(plan_HV: torch.Tensor, readout: ClassReadout) -> tuple[torch.Tensor, list[int]]:
+    """Posterior (H, V) and best sequence of one window, by the sum over all sequences."""
+    prior, posterior_HV, best = readout.prior.dense(), torch.zeros(HORIZON, LABELS).double(), (-torch.inf, [0])
+    for sequence in itertools.product(range(LABELS), repeat=HORIZON):
+        score = sum(float(plan_HV[t, label]) for t, label in enumerate(sequence))
+        score += readout.weight * sum(float(prior[a, b]) for a, b in itertools.pairwise(sequence))
+        best = max(best, (score, list(sequence)))
+        for t, label in enumerate(sequence):
+            posterior_HV[t, label] += torch.tensor(score).double().exp()
+    return posterior_HV / posterior_HV.sum(1, keepdim=True), best[1]
+
+
+def test_class_scores_are_decoded_as_the_enumeration_of_all_sequences_says() -> None:
+    readout, plan_BHV = class_readout(), plans(6)
+    found = readout.ranked(plan_BHV, torch.zeros(6).long(), LABELS)
+    assert found.decoded is not None
+    for row, plan_HV in enumerate(plan_BHV):
+        posterior_HV, best = enumerated(plan_HV, readout)
+        ordered = torch.zeros(HORIZON, LABELS).scatter(1, found.ids[row], found.scores[row])
+        assert_close(ordered, posterior_HV.float(), atol=1e-5, rtol=1e-4)
+        assert found.decoded[row].tolist() == best
+
+
+def test_a_sequence_of_independent_steps_is_another_one_where_the_prior_weighs() -> None:
+    plan_BHV, take = plans(64), torch.zeros(64).long()
+    with_prior, without = (class_readout(weight).ranked(plan_BHV, take, 1).decoded for weight in (1.5, 0.0))
+    assert without is not None
+    assert torch.equal(without, plan_BHV.argmax(-1))
+    assert with_prior is not None
+    assert not torch.equal(with_prior, without)
+
+
+def test_a_label_that_the_scenario_forbids_is_never_answered_and_unknown_takes_may_answer_all() -> None:
+    allowed = torch.tensor([[True, True, False, True, False]])
+    masked = class_readout(allowed=allowed)
+    found = masked.ranked(plans(32), torch.zeros(32).long(), 3)
+    assert found.decoded is not None
+    assert allowed[0][found.decoded].all()
+    assert allowed[0][found.ids].all()
+    unknown = masked.with_takes(2).ranked(plans(32), torch.ones(32).long(), 3)
+    assert torch.equal(unknown.ids, class_readout().ranked(plans(32), torch.zeros(32).long(), 3).ids)
+
+
+def test_candidates_are_judged_by_their_decoded_whole_plans() -> None:
+    readout, plan_BHV = class_readout(), plans(6)
+    ends, take = plan_BHV[:, [0, -1]], torch.zeros(6).long()
+    mids_BKMV = torch.stack([plan_BHV[:, 1:-1], plans(6, seed=2)[:, 1:-1]], dim=1)
+    truth = torch.randint(LABELS, (6, HORIZON - 2), generator=torch.Generator().manual_seed(3))
+    found = readout.against(ends, mids_BKMV, truth, take)
+    alone = readout.ranked(plan_BHV, take, LABELS)
+    assert alone.decoded is not None
+    assert torch.equal(found.right[:, 0], alone.decoded[:, 1:-1] == truth)
+    rank = (alone.ids[:, 1:-1] == truth[..., None]).long().argmax(-1)
+    assert torch.equal(found.rank[:, 0], rank)
+    assert_close(
+        readout.agreement(mids_BKMV, truth)[:, 0], plan_BHV[:, 1:-1].gather(2, truth[..., None])[..., 0].mean(1)
+    )
+
+
+def test_a_plan_is_the_log_probability_of_the_models_own_head() -> None:
+    torch.manual_seed(0)
+    model, other = CausalPredictor(SMALL, SHAPE), CausalPredictor(SMALL, SHAPE)
+    predicted, readout = torch.randn(3, HORIZON, 8), class_readout()
+    plan = readout.plan(model, predicted)
+    assert_close(plan.exp().sum(-1), torch.ones(3, HORIZON))
+    assert_close(plan, (model.class_logits(predicted) / 1.2).log_softmax(-1))
+    assert not torch.allclose(plan, readout.plan(other, predicted))
+    assert readout.width(8) == LABELS
+    with pytest.raises(TypeError, match="no class head"):
+        CausalPredictor(SMALL.replace(head="open"), SHAPE._replace(classes=0)).class_logits(predicted)
+
+
+def test_the_mean_of_plans_is_the_mean_of_their_probabilities() -> None:
+    mids = plans(4)[:, None, 1:-1].expand(-1, 2, -1, -1)
+    weights = torch.tensor([[0.25, 0.75]]).expand(4, -1)
+    assert_close(class_readout().mean(weights, mids), mids[:, 0])
+    bank = torch.eye(LABELS)
+    cosine = CosineReadout(bank).mean(weights, bank[torch.tensor([[[0], [1]]])].expand(4, -1, -1, -1))
+    assert_close(cosine.norm(dim=-1), torch.ones(4, 1))
+
+
+def test_windows_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    readout, plan_BHV, take = class_readout(), plans(9), torch.zeros(9).long()
+    whole = readout.ranked(plan_BHV, take, 2)
+    monkeypatch.setattr("trajpilot_core.models.readout.DECODED_AT_ONCE", 2 * HORIZON * LABELS)
+    parts = readout.ranked(plan_BHV, take, 2)
+    assert torch.equal(whole.ids, parts.ids)
+    assert whole.decoded is not None
+    assert parts.decoded is not None
+    assert torch.equal(whole.decoded, parts.decoded)
+    nothing = readout.ranked(plan_BHV[:0], take[:0], 2)
+    assert nothing.ids.shape == (0, HORIZON, 2)

@@ -1,0 +1,111 @@
+"""Class heads from training to the rows of the tables: on a small world whose labels are a closed vocabulary."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from planning_world import Memory, WorldSize, planning_world, run_stage
+
+from schemas.closed import ClosedDecodingConfig
+from schemas.config import EvaluationConfig
+from schemas.planners import PlannersConfig
+from schemas.training import AlignmentConfig, AttentionConfig, PredictorConfig, ScorerConfig, TrainConfig
+from trajpilot_core.engine.stage import no_progress
+from trajpilot_core.errors import InputError
+from trajpilot_core.evaluation.predictions import predict_all
+from trajpilot_core.stages import STAGES
+
+SIZE = WorldSize(tasks=2, steps=4, alternatives=2, train=24, dev=4, test=4, max_horizon=4, segments=6)
+TRAIN = TrainConfig(epochs=12, patience=None, lr=3e-3, batch=32, precision="fp32")
+ALIGN = AlignmentConfig(width=16, layers=1, heads=2, hidden=16, folds=1, seeds=(0,), train=TRAIN)
+PREDICT = PredictorConfig(
+    width=32, layers=1, heads=2, hidden=32, queries=2, head="classes", bridge_weight=0.15, train=TRAIN
+)
+DECODING = ClosedDecodingConfig(weight=1.0, smoothing=0.5, is_masked=True)
+SCORE = ScorerConfig(
+    candidates=4,
+    prefetch=6,
+    width=16,
+    heads=2,
+    layers=1,
+    ablations=("no_labels",),
+    plus=None,
+    decoding=DECODING,
+    train=TRAIN.replace(epochs=3),
+)
+EVALUATE = EvaluationConfig(shuffles=2, headroom_pools=(1, 4))
+
+
+def trained(folder: Path, predict: PredictorConfig = PREDICT) -> Memory:
+    memory = planning_world(SIZE)
+    run_stage(STAGES["alignment"], ALIGN, memory, folder / "alignment")
+    run_stage(STAGES["predictor"], predict, memory, folder / "predictor")
+    run_stage(STAGES["label_effects"], SCORE, memory, folder / "label_effects")
+    return memory
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
+    """A world with everything trained."""
+    folder = tmp_path_factory.mktemp("closed")
+    memory = trained(folder)
+    run_stage(STAGES["scorer"], SCORE, memory, folder / "scorer")
+    run_stage(STAGES["attention"], AttentionConfig(variants=()), memory, folder / "attention")
+    run_stage(STAGES["planners"], PlannersConfig(), memory, folder / "planners")
+    return memory
+
+
+@pytest.fixture(scope="module")
+def predictions(memory: Memory) -> pa.Table:
+    found = predict_all(memory, EVALUATE, "cpu", no_progress)
+    return pa.concat_tables(list(found.predictions))
+
+
+def of(predictions: pa.Table, row: str) -> pa.Table:
+    return predictions.filter(pc.equal(predictions["variant"], row))
+
+
+def share_right(table: pa.Table) -> float:
+    return float(np.mean(np.array(table["decoded_id"].to_pylist()) == np.array(table["label_id"].to_pylist())))
+
+
+def test_every_row_answers_and_only_labels_that_the_scenario_allows(memory: Memory, predictions: pa.Table) -> None:
+    rows = set(predictions["variant"].to_pylist())
+    assert {"no_traj", "endpoint_traj", "oracle", "scorer", "no_traj_no_prior", "graph_only", "majority"} <= rows
+    assert not rows & {"scorer_plus", "retrieval_attention"}
+    scenario_of = {take["take_id"]: take["scenario"] for take in memory.table("takes").to_pylist()}
+    allowed = {
+        (row["scenario"], row["label_id"]) for row in memory.table("scenario_labels").to_pylist() if row["is_allowed"]
+    }
+    for row in ("no_traj", "oracle", "scorer", "no_traj_no_prior", "graph_only"):
+        for answer in of(predictions, row).to_pylist():
+            assert (scenario_of[answer["take_id"]], answer["decoded_id"]) in allowed, row
+
+
+def test_the_head_learns_and_motion_helps_the_row_that_sees_it(predictions: pa.Table) -> None:
+    majority, no_traj, oracle = (share_right(of(predictions, row)) for row in ("majority", "no_traj", "oracle"))
+    assert no_traj > majority + 0.2
+    assert oracle > majority + 0.2
+
+
+def test_a_sequence_is_decoded_under_the_prior_and_without_it_step_by_step(predictions: pa.Table) -> None:
+    together, alone = of(predictions, "no_traj").to_pylist(), of(predictions, "no_traj_no_prior").to_pylist()
+    assert all(row["decoded_id"] == row["top_ids"][0] for row in alone)
+    assert any(a["decoded_id"] != b["decoded_id"] for a, b in zip(together, alone, strict=True))
+
+
+def test_scorer_plus_is_refused_where_plans_are_probabilities(tmp_path: Path) -> None:
+    memory = trained(tmp_path, PREDICT.replace(train=TRAIN.replace(epochs=1)))
+    with pytest.raises(InputError, match=r"scorer\.plus=null"):
+        run_stage(STAGES["scorer"], ScorerConfig(candidates=4, prefetch=6, train=TRAIN), memory, tmp_path / "scorer")
+
+
+def test_the_bridge_changes_what_is_learned(tmp_path: Path) -> None:
+    short = PREDICT.replace(train=TRAIN.replace(epochs=1))
+    with_bridge, without = (
+        trained(tmp_path / str(weight), short.replace(bridge_weight=weight)).models("predictors").read("final/s0/traj")
+        for weight in (0.15, 0.0)
+    )
+    assert not np.array_equal(with_bridge["class_head.weight"], without["class_head.weight"])

@@ -1,0 +1,137 @@
+"""Planners of other papers as a stage: chosen on dev, answered in the evaluation, absent where none were trained."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from planning_world import Memory, WorldSize, planning_world, run_stage
+
+from schemas.config import EvaluationConfig
+from schemas.planners import PLANNERS, PlannersConfig, PlannerTraining
+from schemas.results import CurvePoint
+from schemas.training import AlignmentConfig, AttentionConfig, PredictorConfig, ScorerConfig, TrainConfig
+from trajpilot_core.engine.stage import no_progress
+from trajpilot_core.errors import InputError
+from trajpilot_core.evaluation.predictions import predict_all
+from trajpilot_core.stages import STAGES
+from trajpilot_core.stages.evaluation import trained
+from trajpilot_core.training.convergence import judge_planner
+
+SIZE = WorldSize(tasks=2, steps=4, alternatives=2, train=24, dev=4, test=4, max_horizon=3, segments=6)
+TRAIN = TrainConfig(epochs=4, patience=None, lr=3e-3, batch=32, precision="fp32")
+ALIGN = AlignmentConfig(width=16, layers=1, heads=2, hidden=16, folds=1, seeds=(0,), train=TRAIN)
+PREDICT = PredictorConfig(width=16, layers=1, heads=2, hidden=16, queries=2, train=TRAIN)
+SCORE = ScorerConfig(
+    candidates=4, prefetch=6, width=16, heads=2, layers=1, ablations=(), plus=None, train=TRAIN.replace(epochs=2)
+)
+PAPERS = PlannersConfig()
+CFG = PAPERS.replace(
+    methods=PLANNERS,
+    seeds=(0,),
+    rates=(1.0,),
+    schema_net=PAPERS.schema_net.replace(
+        width=32, heads=4, layers=1, input_dropout=0.1, dropout=0.0, train=PlannerTraining(lr=3e-3, batch=32, epochs=5)
+    ),
+    pdpp=PAPERS.pdpp.replace(
+        width=32,
+        times=10,
+        epoch_steps=5,
+        average_start=10,
+        train=PlannerTraining(lr=1e-3, batch=32, epochs=4, step_epochs=None),
+    ),
+    viterbi_plan_net=PAPERS.viterbi_plan_net.replace(
+        width=32, input_dropout=0.1, dropout=0.0, train=PlannerTraining(lr=3e-3, batch=32, epochs=25)
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
+    """A small world with our models and the planners."""
+    folder, memory = tmp_path_factory.mktemp("planners"), planning_world(SIZE)
+    run_stage(STAGES["alignment"], ALIGN, memory, folder / "alignment")
+    run_stage(STAGES["predictor"], PREDICT, memory, folder / "predictor")
+    run_stage(STAGES["label_effects"], SCORE, memory, folder / "label_effects")
+    run_stage(STAGES["scorer"], SCORE, memory, folder / "scorer")
+    run_stage(STAGES["attention"], AttentionConfig(variants=()), memory, folder / "attention")
+    run_stage(STAGES["planners"], CFG, memory, folder / "planners")
+    return memory
+
+
+@pytest.fixture(scope="module")
+def predictions(memory: Memory) -> pa.Table:
+    found = predict_all(memory, EvaluationConfig(shuffles=2, headroom_pools=(1,)), "cpu", no_progress)
+    return pa.concat_tables(list(found.predictions))
+
+
+def of(predictions: pa.Table, row: str) -> pa.Table:
+    return predictions.filter(pc.equal(predictions["variant"], row))
+
+
+def right(predictions: pa.Table, row: str) -> float:
+    table = of(predictions, row)
+    mid = np.array(table["position"].to_pylist()) % (np.array(table["horizon"].to_pylist()) - 1) > 0
+    same = np.array(table["decoded_id"].to_pylist()) == np.array(table["label_id"].to_pylist())
+    return float(same[mid].mean())
+
+
+def test_every_planner_answers_the_windows_that_our_rows_answer_and_one_that_was_trained_is_right(
+    predictions: pa.Table,
+) -> None:
+    """That each of them learns is shown in tests/core/models/planners; here few steps are made."""
+    ours = of(predictions, "no_traj")["window_id"].to_pylist()
+    for row in PLANNERS:
+        assert of(predictions, row)["window_id"].to_pylist() == ours
+    assert right(predictions, "viterbi_plan_net") > right(predictions, "majority") + 0.15
+
+
+def test_a_mask_lets_only_labels_of_the_scenario_through(memory: Memory, predictions: pa.Table) -> None:
+    scenario_of = {take["take_id"]: take["scenario"] for take in memory.table("takes").to_pylist()}
+    rows = memory.table("scenario_labels").to_pylist()
+    allowed = {(row["scenario"], row["label_id"]) for row in rows if row["is_allowed"]}
+    for row in PLANNERS:
+        for answer in of(predictions, f"{row}_masked").to_pylist():
+            assert (scenario_of[answer["take_id"]], answer["decoded_id"]) in allowed, row
+
+
+def test_the_learning_rate_that_dev_prefers_is_kept_and_all_curves_are(memory: Memory, tmp_path: Path) -> None:
+    own = Memory(tables=dict(memory.tables), entries=dict(memory.entries))
+    run_stage(STAGES["planners"], CFG.replace(methods=("viterbi_plan_net",), rates=(1e-4, 1.0, 0.1)), own, tmp_path)
+    dev = [r for r in own.table("planners_curves").to_pylist() if (r["split"], r["quantity"]) == ("dev", "Mid mAcc")]
+    best = {name: max(row["value"] for row in dev if row["model"] == name) for name in {row["model"] for row in dev}}
+    kept = "final/viterbi_plan_net_h3"
+    assert set(best) == {kept, f"{kept}, rate x0.0001", f"{kept}, rate x0.1"}
+    assert best[kept] == max(best.values())
+    assert best[f"{kept}, rate x0.0001"] < best[kept]
+
+
+def test_a_planner_is_judged_against_the_floors_of_its_own_horizon(memory: Memory) -> None:
+    checks = {one.check: one for one in trained(memory)}
+    assert {f"trained: final/{method}, seed 0" for method in PLANNERS} <= set(checks)
+    flat = [
+        CurvePoint(model="final/schema_h3", seed=0, epoch=e, split="dev", quantity="Mid mAcc", value=0.2)
+        for e in range(1, 9)
+    ]
+    floors = [
+        CurvePoint(model=f"final/{name}", seed=0, epoch=0, split="dev", quantity=f"M@1 H={h}", value=value)
+        for name in ("majority", "previous")
+        for h, value in ((3, 0.3), (4, 0.1))
+    ]
+    assert judge_planner(flat + floors, "schema", 0).verdict == "undertrained"
+    low = [point.replace(quantity="M@1 H=3", value=0.1) for point in floors if point.quantity == "M@1 H=3"]
+    assert judge_planner(flat + low, "schema", 0).verdict == "holds"
+
+
+def test_without_planners_the_stage_is_empty_and_without_descriptions_it_says_what_to_set(
+    memory: Memory, tmp_path: Path
+) -> None:
+    none = Memory(tables=dict(memory.tables), entries=dict(memory.entries))
+    run_stage(STAGES["planners"], PlannersConfig(), none, tmp_path / "none")
+    assert none.models("planner_models").keys == ()
+    assert none.table("planners_curves").num_rows == 0
+    bare = Memory(tables=dict(memory.tables), entries=dict(memory.entries))
+    bare.table("descriptions", memory.table("descriptions").slice(0, 0))
+    with pytest.raises(InputError, match=r"text_bank\.descriptions=template"):
+        run_stage(STAGES["planners"], CFG, bare, tmp_path / "bare")

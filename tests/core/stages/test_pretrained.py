@@ -1,0 +1,321 @@
+"""A run that starts from another one: what it takes over, and what it refuses; the other run was trained here."""
+
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from other_run import (
+    NEW,
+    THERE,
+    file_of_model,
+    flip_a_byte,
+    model_digests,
+    other_root,
+    output_of,
+    ready_root,
+    started,
+    take,
+    there_world,
+    whole,
+    with_takes,
+    without,
+)
+from planning_world import Memory
+from stored_world import SETTINGS, SIZE, counts, options, run_world, stages_on, world
+
+from schemas.config import PipelineConfig
+from trajpilot_core.data.chains import alignment_config
+from trajpilot_core.data.cross_fitting import CAPTURES, ELSEWHERE, draw_folds, noted_fitted
+from trajpilot_core.engine.key import resolve_inputs
+from trajpilot_core.engine.needs import NeedsMachine
+from trajpilot_core.engine.planning.plan import plan
+from trajpilot_core.engine.sizes import paper_sizes
+from trajpilot_core.errors import InputError
+from trajpilot_core.stages import STAGES, pretrained
+from trajpilot_core.stages.needs_of_trainings import alignment_needs
+from trajpilot_core.store.files import LocalFolder
+from trajpilot_core.store.reading import StageInputs
+from trajpilot_core.store.tensors import Models
+
+N_E_TAU, N_PREDICTORS = 3, 7
+TRAINED = {"alignment": (0, N_E_TAU), "predictor": (0, N_PREDICTORS)}
+REUSED = {"alignment": (N_E_TAU, 0), "predictor": (N_PREDICTORS, 0)}
+CHEAP = SETTINGS.replace(alignment=SETTINGS.alignment.replace(folds=1))
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a run on all takes but two."""
+    return other_root(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def second(other: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a run on all takes that started from it."""
+    root = Path(shutil.copytree(ready_root(tmp_path_factory), tmp_path_factory.mktemp("second") / "root"))
+    assert counts(run_world(root, whole(), started(other), until="predictor")) == TRAINED
+    return root
+
+
+@pytest.fixture
+def root(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root on all takes in which everything before alignment is done."""
+    return Path(shutil.copytree(ready_root(tmp_path_factory), tmp_path / "root"))
+
+
+def opened(root: Path, name: str) -> StageInputs:
+    """An entry of a run."""
+    return resolve_inputs(LocalFolder(str(root)), replace(STAGES["report"], reads=(name,)), STAGES)
+
+
+def entry(root: Path, name: str) -> Models:
+    return opened(root, name).models(name)
+
+
+def folds_of(root: Path) -> dict[str, int]:
+    """Training take -> fold."""
+    return {row["take_id"]: row["fold"] for row in opened(root, "folds").table("folds").to_pylist()}
+
+
+def fails(root: Path, memory: Memory, config: PipelineConfig) -> str:
+    """Run on a world and return the error that ends it."""
+    with pytest.raises(InputError) as refused:
+        run_world(root, memory, config, until="predictor")
+    return str(refused.value)
+
+
+def test_e_tau_and_its_curves_are_those_of_the_same_chain_of_the_other_run(other: Path, second: Path) -> None:
+    there = model_digests(other, "alignment", "e_tau")
+    assert model_digests(second, "alignment", "e_tau") == there
+    assert len(set(there.values())) == N_E_TAU
+    curves = [opened(root, "alignment_curves").table("alignment_curves") for root in (other, second)]
+    assert curves[0].equals(curves[1])
+
+
+def test_an_import_of_final_for_a_fold_would_be_seen(other: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault of the test above."""
+    real = Models.read
+    monkeypatch.setattr(Models, "read", lambda self, key: real(self, key.replace("fold0", "final")))
+    run_world(root, whole(), started(other), until="alignment")
+    assert model_digests(root, "alignment", "e_tau") != model_digests(other, "alignment", "e_tau")
+
+
+def test_every_training_begins_with_the_weights_of_its_own_model_there(other: Path, second: Path, root: Path) -> None:
+    there = model_digests(other, "predictor", "predictors")
+    assert model_digests(second, "predictor", "predictors") == there
+    assert len(set(there.values())) == N_PREDICTORS
+    alone = started(other, CHEAP)
+    alone = alone.replace(predictor=alone.predictor.replace(pretrained=None))
+    run_world(root, whole(), alone, until="predictor")
+    begun = model_digests(root, "predictor", "predictors")
+    assert not set(begun.values()) & set(there.values()), "without the setting weights are random"
+
+
+def test_takes_keep_their_folds_and_new_ones_are_dealt_out(other: Path, second: Path) -> None:
+    there, here = folds_of(other), folds_of(second)
+    assert there.items() < here.items()
+    assert {here[name] for name in NEW} == {0, 1}
+
+
+def test_models_name_the_takes_they_were_fitted_on_there_and_here(other: Path, second: Path) -> None:
+    fold_of, e_tau, predictors = folds_of(second), entry(second, "e_tau"), entry(second, "predictors")
+    before = noted_fitted(entry(other, "e_tau").about)
+    assert noted_fitted(e_tau.about) == before
+    for chain, takes in noted_fitted(predictors.about).items():
+        left_out = None if chain == "final" else int(chain.removeprefix("fold"))
+        assert takes == [name for name, fold in fold_of.items() if fold != left_out]
+    assert noted_fitted(e_tau.about, ELSEWHERE) == {chain: [] for chain in before}
+    assert noted_fitted(predictors.about, CAPTURES)["final"] == [f"c{number}" for number in range(6)]
+
+
+def test_sizes_are_those_of_the_other_run_and_seeds_and_folds_those_of_this_one(other: Path, root: Path) -> None:
+    base = SETTINGS.replace(alignment=SETTINGS.alignment.replace(width=48, folds=1, holdout_share=0.2))
+    run_world(root, whole(), started(other, base), until="alignment")
+    found = alignment_config(entry(root, "e_tau"))
+    assert (found.width, found.train) == (THERE.alignment.width, THERE.alignment.train)
+    assert (found.folds, found.holdout_share) == (1, 0.2)
+
+
+def test_the_cheap_mode_imports_final_and_holds_out_what_it_has_not_seen(other: Path, root: Path) -> None:
+    run_world(root, whole(), started(other, CHEAP), until="scorer")
+    e_tau, predictors = entry(root, "e_tau"), entry(root, "predictors")
+    held = [name for name, fold in folds_of(root).items() if fold == 0]
+    assert len(held) == 1
+    assert held[0] in NEW
+    assert e_tau.keys == ("final/s0/e_tau",)
+    assert held[0] not in noted_fitted(predictors.about)["final"]
+    words = fails(root, there_world(), started(other, CHEAP))
+    assert "fold 0 has no training take here" in words
+    assert "alignment.folds=2" in words
+
+
+def test_nothing_is_done_twice_and_a_moved_run_is_the_same_run(other: Path, second: Path, tmp_path: Path) -> None:
+    root, moved = (Path(shutil.copytree(one, tmp_path / one.parent.name)) for one in (second, other))
+    again = run_world(root, whole(), started(other), until="predictor")
+    assert all(outcome.cached for outcome in again.values())
+    config = started(moved).replace(ingest=started(other).ingest)
+    rows = {row.stage: row for row in plan(stages_on(whole()), config, options(root))}
+    assert "pretrained.place" in rows["alignment"].why
+    assert (rows["alignment"].state, rows["alignment"].compute) == ("stale", 0)
+    assert counts(run_world(root, whole(), started(moved), until="predictor")) == REUSED
+
+
+def test_other_models_there_are_other_trainings_here(other: Path, second: Path, tmp_path: Path) -> None:
+    root, there = (Path(shutil.copytree(one, tmp_path / one.parent.name)) for one in (second, other))
+    config = started(other)
+    random = config.replace(predictor=config.predictor.replace(pretrained=None))
+    rows = {row.stage: row for row in plan(stages_on(whole()), random, options(root))}
+    assert (rows["predictor"].compute, rows["predictor"].reused) == (N_PREDICTORS, 0)
+    faster = THERE.alignment.replace(train=THERE.alignment.train.replace(lr=0.1))
+    run_world(there, there_world(), THERE.replace(alignment=faster), until="alignment")
+    again = config.replace(alignment=config.alignment.replace(pretrained=output_of(there, "alignment")))
+    assert counts(run_world(root, whole(), again, until="alignment")) == {"alignment": (0, N_E_TAU)}
+
+
+DEV = {"split": "dev"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "changes", "named"),
+    [
+        ("alignment", {take(0): DEV, take(1): DEV}, "takes egoexo4d:0000 (dev here), egoexo4d:0001 (dev here)"),
+        ("predictor", {take(0): DEV, take(1): DEV}, "takes egoexo4d:0000 (dev here), egoexo4d:0001 (dev here)"),
+        ("alignment", {take(0): {"split": "test"}}, "takes egoexo4d:0000 (test here)"),
+        ("alignment", {NEW[0]: {**DEV, "capture": "c3"}}, "captures c3 (dev here)"),
+        ("predictor", {take(11): {"capture": "c3"}}, "captures c3 (test here)"),
+        (
+            "alignment",
+            {take(8): {"split": "test"}},
+            "dev takes (its epochs were chosen on them) egoexo4d:0008 (test here)",
+        ),
+    ],
+)
+def test_models_that_have_seen_what_is_held_out_here_are_refused_by_name(
+    other: Path, root: Path, setting: str, changes: dict[str, dict[str, str]], named: str
+) -> None:
+    config = started(other)
+    if setting == "predictor":  # E_tau is trained here, with folds of its own
+        config = config.replace(alignment=THERE.alignment.replace(folds=1))
+    words = fails(root, with_takes(whole(), changes), config)
+    assert words.startswith(f"{setting}.pretrained: the chain final of {other}")
+    assert named in words
+    assert "--pretrained" in words
+
+
+def test_a_fold_whose_models_have_seen_its_takes_is_refused(
+    other: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a run whose fold0 was fitted as its final."""
+    real = pretrained.fits_of
+    monkeypatch.setattr(pretrained, "fits_of", lambda *a: {**(found := real(*a)), "fold0": found["final"]})
+    words = fails(root, whole(), started(other))
+    left_out = [name for name, fold in folds_of(other).items() if fold == 0]
+    assert "the chain fold0" in words
+    assert all(f"{name} (fold 0 here)" in words for name in left_out)
+
+
+def test_folds_that_are_not_inherited_are_refused(other: Path, root: Path) -> None:
+    config = started(other)
+    drawn = THERE.alignment.replace(fold_seed=next(seed for seed in range(1, 50) if swaps(other, seed)))
+    words = fails(root, there_world(), config.replace(alignment=drawn))
+    assert words.startswith("predictor.pretrained: the chain fold")
+    assert "(fold " in words
+
+
+def swaps(other: Path, seed: int) -> bool:
+    """Whether folds of another seed differ."""
+    there = folds_of(other)
+    return draw_folds(list(there), THERE.alignment.replace(fold_seed=seed)) != there
+
+
+def test_what_a_run_before_the_other_one_has_seen_is_refused_too(other: Path, root: Path, tmp_path: Path) -> None:
+    between = tmp_path / "between"
+    run_world(between, without(whole(), (take(0), take(1))), started(other), until="alignment")
+    config = started(other)
+    config = config.replace(alignment=config.alignment.replace(pretrained=output_of(between, "alignment")))
+    words = fails(root, with_takes(whole(), {take(0): DEV}), config)
+    assert "takes egoexo4d:0000 (dev here)" in words
+    assert "captures c0 (dev here)" in words
+    fitted = noted_fitted(entry(between, "e_tau").about)["final"]
+    assert fitted == [take(number) for number in range(2, 6)], "the leak checks know the takes of their own run only"
+    run_world(root, whole(), config, until="alignment")
+    noted = [noted_fitted(entry(one, "e_tau").about, ELSEWHERE) for one in (between, root)]
+    assert [found["final"] for found in noted] == [[take(0), take(1)], []]
+    assert folds_of(other).items() < folds_of(root).items(), "those that were in folds before keep them"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda c: c.replace(seeds=(0, 5)), ("lacks final/s5/e_tau", "it has the seeds 0", "alignment.seeds")),
+        (lambda c: c.replace(folds=3), ("has 2 folds and alignment.folds is 3", "set alignment.folds=2, or 1")),
+    ],
+)
+def test_models_that_the_other_run_lacks_are_refused(
+    other: Path, root: Path, change: Callable[..., object], words: tuple[str, ...]
+) -> None:
+    config = started(other)
+    said = fails(root, whole(), config.replace(alignment=change(config.alignment)))
+    assert all(part in said for part in words)
+
+
+def test_another_text_space_is_refused(other: Path, root: Path) -> None:
+    words = fails(root, world(replace(SIZE, text_width=24)), started(other))
+    assert "the text bank here is 24 wide" in words
+    assert "to one of 32" in words
+    bank = whole().tables["text_bank"]
+    at = bank.schema.get_field_index("encoder")
+    renamed = bank.set_column(at, bank.schema.field(at), pa.array(["another"] * bank.num_rows))
+    words = fails(root, Memory({**whole().tables, "text_bank": renamed}), started(other))
+    assert "embedded by another, those of" in words
+
+
+def test_a_longer_horizon_is_refused_and_a_shorter_one_keeps_the_places(other: Path, root: Path) -> None:
+    words = fails(root, world(replace(SIZE, max_horizon=5)), started(other))
+    assert "horizon (5, 16) there, (6, 16) here; step (4, 16) there, (5, 16) here" in words
+    run_world(root, world(replace(SIZE, max_horizon=3)), started(other, CHEAP), until="predictor")
+    shape = json.loads(entry(root, "predictors").about["shape"])
+    assert shape["max_horizon"] == SIZE.max_horizon
+
+
+@pytest.mark.parametrize(
+    ("stage", "name", "key"),
+    [
+        ("alignment", "e_tau", "fold1/s0/e_tau"),
+        ("predictor", "predictors", "final/s0/endpoint_traj"),
+    ],
+)
+def test_a_flipped_byte_in_a_model_of_the_other_run_is_an_error(
+    other: Path, root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, stage: str, name: str, key: str
+) -> None:
+    there = Path(shutil.copytree(other, tmp_path / "there"))
+    config = started(there)
+    flip_a_byte(file_of_model(there, stage, name, key))
+    with caplog.at_level(logging.INFO, "trajpilot"):
+        words = fails(root, whole(), config)
+    if stage == "predictor":  # what was imported before is said in the log
+        assert f"3 E_tau come from {there}" in caplog.text
+        assert f"begins with the weights of {there}" in caplog.text
+    assert words.startswith(f"{stage}.pretrained: ")
+    assert "is damaged: sha256" in words
+
+
+def test_a_protocol_that_may_not_be_opened_is_refused_before_anything_is(other: Path, root: Path) -> None:
+    config = started(other)
+    away = config.alignment.pretrained.replace(place="s3://bucket/run")
+    away_too = config.replace(alignment=config.alignment.replace(pretrained=away))
+    with pytest.raises(InputError, match=r"alignment\.pretrained: .* has the protocol 's3', allowed are file"):
+        run_world(root, whole(), away_too, until="alignment", protocols=("file",))
+
+
+def test_an_import_needs_a_small_part_of_what_trainings_need() -> None:
+    sizes, machine = paper_sizes(PipelineConfig()), NeedsMachine("cpu", 2)
+    trained = PipelineConfig().alignment
+    imported = trained.replace(pretrained={"place": "/elsewhere", "sha256": "0" * 64})
+    needs = [alignment_needs(sizes, cfg, machine).host.bytes for cfg in (imported, trained)]
+    assert needs[0] < needs[1] / 2

@@ -1,0 +1,83 @@
+"""The weights that a training begins with: all of the other run's but a class head, of equal shapes and meaning."""
+
+import numpy as np
+import pytest
+import torch
+from other_run import other_root, started
+
+from schemas.training import PredictorConfig
+from trajpilot_core.data.other_runs import OtherOutput, open_other
+from trajpilot_core.errors import InputError
+from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
+from trajpilot_core.store.tensors import Models
+from trajpilot_core.training.initial_weights import places_for, put_weights, start_weights
+
+
+@pytest.fixture(scope="module")
+def cfg(tmp_path_factory: pytest.TempPathFactory) -> PredictorConfig:
+    """Settings of a predictor that begins with a run's."""
+    return started(other_root(tmp_path_factory)).predictor
+
+
+def opened(cfg: PredictorConfig) -> OtherOutput:
+    assert cfg.pretrained is not None
+    return open_other(cfg.pretrained, "predictor")
+
+
+def built(cfg: PredictorConfig, width: int = 32) -> CausalPredictor:
+    return CausalPredictor(cfg, PredictorShape(width, 1, 32, 4))
+
+
+def test_parameters_and_the_scale_of_features_are_those_of_the_other_model(cfg: PredictorConfig) -> None:
+    model, there = built(cfg), opened(cfg).models("predictors").read("final/s0/traj")
+    start_weights(model, cfg, "final/s0/traj")
+    state = model.state_dict()
+    assert state.keys() == there.keys()
+    assert all(np.array_equal(state[name].numpy(), there[name]) for name in there)
+    assert not torch.equal(model.feature_scale, torch.ones(32))
+
+
+def test_without_another_run_nothing_changes(cfg: PredictorConfig) -> None:
+    alone = cfg.replace(pretrained=None)
+    model = built(alone)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    start_weights(model, alone, "final/s0/traj")
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert (places_for(3, alone), places_for(3, cfg), places_for(9, cfg)) == (3, 4, 9)
+
+
+def test_only_a_class_head_may_be_absent_there() -> None:
+    state = {"head.weight": torch.zeros(2, 3), "class_head.weight": torch.ones(5, 3)}
+    put_weights(state, {"head.weight": np.full((2, 3), 7.0, np.float32)}, "x")
+    assert torch.equal(state["head.weight"], torch.full((2, 3), 7.0))
+    assert torch.equal(state["class_head.weight"], torch.ones(5, 3))
+    whole = {"head.weight": np.zeros((2, 3)), "class_head.weight": np.zeros((5, 3))}
+    for wrong, named in (
+        ({"class_head.weight": np.zeros((4, 3))}, r"class_head.weight \(4, 3\) there, \(5, 3\) here"),
+        ({"more": np.zeros(1)}, r"more \(1,\) there, absent here"),
+        ({"head.weight": np.zeros(6)}, r"head.weight \(6,\) there, \(2, 3\) here"),
+    ):
+        with pytest.raises(InputError, match=named):
+            put_weights(state, {**whole, **wrong}, "x")
+    with pytest.raises(InputError, match=r"head.weight absent there, \(2, 3\) here"):
+        put_weights(state, {}, "x")
+
+
+def test_another_feature_width_names_both_shapes(cfg: PredictorConfig) -> None:
+    with pytest.raises(InputError, match=r"feature_mean \(32,\) there, \(48,\) here") as refused:
+        start_weights(built(cfg, 48), cfg, "final/s0/traj")
+    assert str(refused.value).startswith("predictor.pretrained: final/s0/traj of ")
+
+
+@pytest.mark.parametrize(("name", "value"), [("heads", 4), ("standardise", False)])
+def test_settings_that_no_shape_shows_are_compared(cfg: PredictorConfig, name: str, value: object) -> None:
+    other = cfg.replace(**{name: value})
+    with pytest.raises(InputError, match=f"predictor.{name} is {value} here and {getattr(cfg, name)} there"):
+        start_weights(built(other), other, "final/s0/traj")
+
+
+def test_settings_of_another_version_are_refused(cfg: PredictorConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = Models({"config": '{"of_tomorrow": 1}'}, (), lambda key: {})
+    monkeypatch.setattr(OtherOutput, "models", lambda self, entry: newer)
+    with pytest.raises(InputError, match="are of another version of this project"):
+        start_weights(built(cfg), cfg, "final/s0/traj")

@@ -1,0 +1,227 @@
+"""What models of another run were fitted on, what a run that imports them inherits, and when it may not have them.
+
+Imports no torch. Reasons: docs/decisions/pretrained.md.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Self
+
+from schemas.places import OtherRun
+from schemas.training import AlignmentConfig
+from trajpilot_core.data.cross_fitting import (
+    CAPTURES,
+    ELSEWHERE,
+    FINAL,
+    FITTED,
+    Chain,
+    deal_folds,
+    draw_folds,
+    note_fitted,
+    noted_fitted,
+    seeds_of,
+)
+from trajpilot_core.data.other_runs import SHOWN, OtherOutput, open_other
+from trajpilot_core.engine.stage import Inputs
+from trajpilot_core.errors import InputError
+
+
+class ImportedFit(NamedTuple):
+    """What the models of one chain of another run were fitted on, there or in a run before it."""
+
+    takes: frozenset[str]
+    captures: frozenset[str]
+
+
+class TakesHere(NamedTuple):
+    """The takes of this run."""
+
+    split_of: Mapping[str, str]
+    """Take -> train, dev or test."""
+    capture_of: Mapping[str, str]
+
+    @classmethod
+    def read(cls, inputs: Inputs) -> Self:
+        """Read them from the table `takes`."""
+        rows = inputs.table("takes", ["take_id", "split", "capture"]).to_pylist()
+        return cls(*({row["take_id"]: row[column] for row in rows} for column in ("split", "capture")))
+
+    @property
+    def train(self) -> list[str]:
+        """Training takes, sorted."""
+        return sorted(take for take, split in self.split_of.items() if split == "train")
+
+
+def dev_of_captures(run: OtherRun | None) -> dict[str, bool]:
+    """Return capture -> whether another run holds it out as dev; empty where there is no other run."""
+    if run is None:
+        return {}
+    takes = open_other(run, "ingest").takes()
+    dev = {take.capture for take in takes if take.split == "dev"}
+    return {take.capture: take.capture in dev for take in takes}
+
+
+def fits_of(output: OtherOutput, entry: str) -> dict[str, ImportedFit]:
+    """Return chain -> what its models were fitted on, of an entry of models of another run.
+
+    Raises:
+        InputError: the models of a chain do not say it.
+    """
+    models, captures = output.models(entry), {take.take_id: take.capture for take in output.takes()}
+    fitted, elsewhere, noted = (noted_fitted(models.about, kind) for kind in (FITTED, ELSEWHERE, CAPTURES))
+    silent = sorted({key.split("/")[0] for key in models.keys} - fitted.keys())
+    if silent:
+        raise InputError(
+            f"{output.setting}: the models of {output.named}, chains {', '.join(silent)}, do not say on which takes "
+            "they were fitted; train them again with this version"
+        )
+    return {
+        chain: ImportedFit(
+            frozenset([*takes, *elsewhere.get(chain, ())]),
+            frozenset([*(captures[take] for take in takes if take in captures), *noted.get(chain, ())]),
+        )
+        for chain, takes in fitted.items()
+    }
+
+
+def require_models(output: OtherOutput, entry: str, wanted: Iterable[str]) -> None:
+    """Refuse another run that lacks models.
+
+    Raises:
+        InputError: names them, and the seeds and chains that are there.
+    """
+    held = output.digests(entry)
+    missing = [key for key in wanted if key not in held]
+    if missing:
+        seeds = ", ".join(map(str, seeds_of(held)))
+        chains = ", ".join(sorted({key.split("/")[0] for key in held}))
+        raise InputError(
+            f"{output.setting}: {output.named} lacks {shown(missing)}; it has the seeds {seeds} and the chains "
+            f"{chains}: set alignment.seeds and alignment.folds to what is there"
+        )
+
+
+def refuse_leaks(
+    output: OtherOutput,
+    fits: Mapping[str, ImportedFit],
+    chains: Iterable[Chain],
+    here: TakesHere,
+    fold_of: Mapping[str, int],
+) -> None:
+    """Refuse models that were fitted on what is held out here.
+
+    Args:
+        output: of the other run.
+        fits: chain -> what its models were fitted on.
+        chains: the chains of this run.
+        here: its takes.
+        fold_of: training take -> its fold here.
+
+    Raises:
+        InputError: a chain was fitted on takes or captures that are dev or test here, or on takes that it leaves out
+            here, or its epochs were chosen on takes that are test here; names them.
+    """
+    held = {take: split for take, split in here.split_of.items() if split != "train"}
+    captures = {here.capture_of[take]: split for take, split in held.items()}
+    chosen_on = [take.take_id for take in output.takes() if take.split == "dev" and held.get(take.take_id) == "test"]
+    for chain in chains:
+        fit = fits[chain.name]
+        left_out = {take: f"fold {fold}" for take, fold in fold_of.items() if fold == chain.fold}
+        faults = [
+            *_named("takes", {**left_out, **held}, fit.takes),
+            *_named("captures", captures, fit.captures),
+            *_named("dev takes (its epochs were chosen on them)", held, chosen_on),
+        ]
+        if faults:
+            raise InputError(
+                f"{output.setting}: the chain {chain.name} of {output.named} has seen what this run holds out: "
+                f"{'; '.join(faults)}; inherit dev captures and folds from that run (ingest.splits_of, "
+                "alignment.pretrained: `trajpilot run --pretrained` sets all), or start from one that has not seen them"
+            )
+
+
+def _named(what: str, held: Mapping[str, str], seen: Collection[str]) -> list[str]:
+    """Name what is held out and was seen, with the reason why it is held out."""
+    both = sorted(name for name in seen if name in held)
+    return [f"{what} {shown([f'{name} ({held[name]} here)' for name in both])}"] if both else []
+
+
+def shown(names: Sequence[str]) -> str:
+    """Return a few of the names, and how many there are besides."""
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def note_imported(
+    chain: str, fits: Mapping[str, ImportedFit], here: Collection[str], own: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return what is said of models of a chain that came from another run, or began there, as three lists.
+
+    Args:
+        chain: its name.
+        fits: chain -> what its models were fitted on there; without any, only `own` is said.
+        here: takes of this run.
+        own: those that it was fitted on here.
+    """
+    if not fits:
+        return note_fitted(chain, own)
+    takes, captures = fits[chain]
+    return {
+        **note_fitted(chain, takes.intersection(here).union(own)),
+        **note_fitted(chain, takes.difference(here), ELSEWHERE),
+        **note_fitted(chain, captures, CAPTURES),
+    }
+
+
+def with_imported(about: Mapping[str, str], fits: Mapping[str, ImportedFit], here: Collection[str]) -> dict[str, str]:
+    """Return what is said of models that were fitted here (`about`) and began with those of another run; as above."""
+    said: dict[str, str] = {}
+    for chain, own in noted_fitted(about).items():
+        said |= note_imported(chain, fits, here, own)
+    return said
+
+
+def folds_for(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, int]:
+    """Return training take -> fold: as another run has it where E_tau comes from there, else as `draw_folds` deals.
+
+    Raises:
+        InputError: too few training takes, or folds that do not go with those of the other run.
+    """
+    if cfg.pretrained is None:
+        return draw_folds(train_takes, cfg)
+    output = open_other(cfg.pretrained, "alignment")
+    rows = output.table("folds", ("take_id", "fold")).to_pylist()
+    there = {row["take_id"]: row["fold"] for row in rows}
+    n_there = 1 + max(there.values())
+    if cfg.folds not in (1, n_there):
+        raise InputError(
+            f"{output.setting}: {output.named} has {n_there} folds and alignment.folds is {cfg.folds}: the models of a "
+            f"fold are those of the same fold there; set alignment.folds={n_there}, or 1 for the cheap mode"
+        )
+    fits = fits_of(output, "e_tau")
+    known = {take: fold for take in train_takes if (fold := _known_fold(take, there, fits, cfg.folds)) is not None}
+    folds = deal_folds(train_takes, cfg, known)
+    empty = sorted({*range(cfg.folds)} - {*folds.values()})
+    if empty:
+        other = f"set alignment.folds={n_there if cfg.folds == 1 else 1}, or " if n_there > 1 else ""
+        raise InputError(
+            f"{output.setting}: fold {', '.join(map(str, empty))} has no training take here: {len(known)} of "
+            f"{len(train_takes)} keep what they are in {output.named}, and the others do not fill it; {other}add "
+            "training takes on which its models were not fitted"
+        )
+    return folds
+
+
+def _known_fold(take: str, there: Mapping[str, int], fits: Mapping[str, ImportedFit], folds: int) -> int | None:
+    """Return the fold that a take keeps, None where the other run does not know it.
+
+    In the cheap mode what its `final` was fitted on is fitted, whatever fold it was in there. A take that a run before
+    the other one had in a fold is left out where the models have not seen it.
+    """
+    seen = take in fits[FINAL.name].takes
+    if take not in there and not seen:
+        return None
+    if folds == 1:
+        return -1 if seen else 0
+    if take in there:
+        return there[take]
+    return next((fold for fold in range(folds) if take not in fits[f"fold{fold}"].takes), -1)

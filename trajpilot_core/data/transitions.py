@@ -1,0 +1,158 @@
+"""What the tables of ingest say of a closed vocabulary: which label follows which, and which a scenario allows.
+
+A label's code is its class; several labels may share one. Shapes: V classes, G scenarios, B windows.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor
+
+from trajpilot_core.arrays import Codes
+from trajpilot_core.data.chains import fit_takes, predictor_config
+from trajpilot_core.data.cross_fitting import Chain
+from trajpilot_core.data.planning import ClosedTables, PlanningData
+from trajpilot_core.engine.stage import Inputs
+from trajpilot_core.errors import LeakError, StoreError
+from trajpilot_core.store.tensors import Models
+
+
+def fitted_bigrams(
+    segments: pa.Table, data: PlanningData, chain: Chain, codes: Mapping[str, int], n_classes: int
+) -> Tensor:
+    """Count which class follows which in the takes that a chain is fitted on: training, without dev and its own fold.
+
+    Args:
+        segments: table of all segments.
+        data: its takes, splits and folds.
+        chain: the chain.
+        codes: label id -> class.
+        n_classes: V.
+
+    Returns:
+        As `label_bigrams`, on the device of `data`.
+    """
+    takes = {data.take_ids[take] for take in fit_takes(data, chain).tolist()}
+    return label_bigrams(segments, takes, codes, n_classes).to(data.labels.device)
+
+
+def label_bigrams(segments: pa.Table, takes: Collection[str], codes: Mapping[str, int], n_classes: int) -> Tensor:
+    """Count which class follows which: each pair of segments that stand next to each other in a run, once.
+
+    Pairs are counted in the annotations, not in windows: also in runs too short for a window, and where a segment has
+    no feature or no motion.
+
+    Args:
+        segments: table of segments; `take_id`, `split`, `position`, `run` and `label_id` are read.
+        takes: ids of the takes that count.
+        codes: label id -> class.
+        n_classes: V.
+
+    Returns:
+        (V, V) float32, sparse and coalesced: how often the column's class follows the row's.
+
+    Raises:
+        LeakError: one of the takes is not of the training split.
+        StoreError: a label has no class.
+    """
+    counted = segments.filter(pc.is_in(segments["take_id"], value_set=pa.array(sorted(takes), pa.string())))
+    _require_training(counted)
+    counted = counted.sort_by([("take_id", "ascending"), ("position", "ascending")])
+    take_S = counted["take_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    run_S, position_S = (counted[name].to_numpy() for name in ("run", "position"))
+    class_S = _classes(counted["label_id"].to_pylist(), codes)
+    is_next = (take_S[1:] == take_S[:-1]) & (run_S[1:] == run_S[:-1]) & (position_S[1:] == position_S[:-1] + 1)
+    pairs_2P = torch.from_numpy(np.stack([class_S[:-1][is_next], class_S[1:][is_next]]))
+    one_P = torch.ones(pairs_2P.shape[1])
+    return torch.sparse_coo_tensor(pairs_2P, one_P, (n_classes, n_classes), check_invariants=False).coalesce()
+
+
+def _require_training(segments: pa.Table) -> None:
+    """Check that all segments are of training takes."""
+    other = segments.filter(pc.not_equal(segments["split"], "train"))
+    if other.num_rows:
+        take, split = other["take_id"][0].as_py(), other["split"][0].as_py()
+        raise LeakError(
+            f"transitions would be counted in {take}, a take of {split}; only training takes may say what follows what"
+        )
+
+
+def _classes(label_ids: Sequence[str], codes: Mapping[str, int]) -> Codes:
+    """Return the class of each label, (N,)."""
+    unknown = next((label_id for label_id in label_ids if label_id not in codes), None)
+    if unknown is not None:
+        raise StoreError(
+            f"label {unknown!r} has no class: the tables are of different runs, or the table of classes lacks it; run "
+            "the pipeline again"
+        )
+    return np.fromiter((codes[label_id] for label_id in label_ids), np.int64, len(label_ids))
+
+
+class ScenarioMasks(NamedTuple):
+    """Which classes each scenario allows."""
+
+    scenarios: tuple[str, ...]
+    """Sorted, G of them."""
+    allowed: Tensor
+    """(G, V) bool."""
+    of_take: Tensor
+    """(takes,) long, index into `scenarios`."""
+
+    def of_windows(self, take_B: Tensor) -> Tensor:
+        """Return (B, V) bool: the classes that windows of takes (B,) may answer."""
+        return self.allowed[self.of_take[take_B]]
+
+
+def scenario_masks(
+    scenario_labels: pa.Table, takes: pa.Table, take_ids: Sequence[str], codes: Mapping[str, int], n_classes: int
+) -> ScenarioMasks:
+    """Read which classes the scenario of each take allows; only `is_allowed` decides, never where a label was counted.
+
+    Args:
+        scenario_labels: table of scenarios and labels.
+        takes: table of takes.
+        take_ids: the takes that are asked about, in the order of their codes.
+        codes: label id -> class; a class is allowed where one of its labels is.
+        n_classes: V.
+
+    Raises:
+        StoreError: a label has no class, or a take is not in `takes`.
+    """
+    scenario_of = dict(zip(takes["take_id"].to_pylist(), takes["scenario"].to_pylist(), strict=True))
+    unknown = next((take for take in take_ids if take not in scenario_of), None)
+    if unknown is not None:
+        raise StoreError(f"{unknown!r} is not in takes: the tables are of different runs; run the pipeline again")
+    scenarios = tuple(sorted(set(scenario_of.values())))
+    place = {scenario: at for at, scenario in enumerate(scenarios)}
+    rows = scenario_labels.filter(scenario_labels["is_allowed"])
+    rows = rows.filter(pc.is_in(rows["scenario"], value_set=pa.array(scenarios, pa.string())))
+    allowed_GV = torch.zeros(len(scenarios), n_classes, dtype=torch.bool)
+    row_N = torch.tensor([place[scenario] for scenario in rows["scenario"].to_pylist()], dtype=torch.long)
+    allowed_GV[row_N, torch.from_numpy(_classes(rows["label_id"].to_pylist(), codes))] = True
+    of_take = torch.tensor([place[scenario_of[take]] for take in take_ids], dtype=torch.long)
+    return ScenarioMasks(scenarios, allowed_GV, of_take)
+
+
+def with_closed_tables(data: PlanningData, inputs: Inputs, predictors: Models) -> PlanningData:
+    """Return the data with what decoding on a closed vocabulary reads; unchanged where no predictor has a class head.
+
+    Args:
+        data: of the same inputs.
+        inputs: `segments`, `takes` and `scenario_labels` are read.
+        predictors: what is said of them says whether they have class heads.
+
+    Raises:
+        StoreError: tables that do not belong together.
+    """
+    if predictor_config(predictors).head == "open":
+        return data
+    takes, n_labels = inputs.table("takes", ["take_id", "scenario"]), len(data.label_ids)
+    masks = scenario_masks(inputs.table("scenario_labels"), takes, data.take_ids, data.codes, n_labels)
+    every = torch.arange(len(data.take_ids))
+    segments = inputs.table("segments", ["take_id", "split", "position", "run", "label_id"])
+    return replace(data, closed=ClosedTables(segments, masks.of_windows(every)))

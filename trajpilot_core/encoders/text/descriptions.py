@@ -1,0 +1,86 @@
+"""Sentences about the state before and after every label, which two planners of other papers read.
+
+Source: SCHEMA (Niu et al., ICLR 2024), whose sentences a language model wrote; the template is ours, needs nothing, and
+tells a planner little more than the label. Each sentence says whether it is about before or after.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from schemas.config import TextConfig
+from trajpilot_core.errors import InputError
+
+SIDES = ("before", "after")
+SENTENCES = 3
+"""Of each side."""
+TEMPLATES: Mapping[str, tuple[str, str, str]] = {
+    "before": (
+        "before: {} is about to begin",
+        "before: nobody has done this yet: {}",
+        "before: what {} needs is ready",
+    ),
+    "after": ("after: {} is done", "after: somebody has just done this: {}", "after: what {} leaves is there"),
+}
+
+
+class Descriptions(NamedTuple):
+    """Sentences of labels."""
+
+    of: Mapping[str, tuple[str, ...]]
+    """Label -> its sentences, those before it first."""
+    provider: str
+    """`template`, or the digest of a file."""
+
+
+def describe(labels: Sequence[str], cfg: TextConfig) -> Descriptions | None:
+    """Return the sentences of every label; None where none are asked for.
+
+    Raises:
+        InputError: the file is missing, is no such JSON, or lacks a label.
+    """
+    if cfg.descriptions == "none":
+        return None
+    if cfg.descriptions == "template":
+        made = {label: tuple(text.format(label) for side in SIDES for text in TEMPLATES[side]) for label in labels}
+        return Descriptions(made, "template")
+    path = descriptions_file(cfg)
+    content = path.read_bytes()
+    return Descriptions(sentences_of(content, labels, path), hashlib.sha256(content).hexdigest())
+
+
+def descriptions_file(cfg: TextConfig) -> Path:
+    """Return the absolute path of the file with the sentences.
+
+    Raises:
+        InputError: it is not named, or is not there.
+    """
+    if cfg.descriptions_file is None or not Path(cfg.descriptions_file).is_file():
+        raise InputError(
+            f"text_bank.descriptions_file is {cfg.descriptions_file!r}, no file of sentences; name one with --set, or "
+            "use the template (--set text_bank.descriptions=template)"
+        )
+    return Path(cfg.descriptions_file).absolute()
+
+
+def sentences_of(content: bytes, labels: Sequence[str], path: Path) -> dict[str, tuple[str, ...]]:
+    """Read the sentences of the labels out of a file.
+
+    Raises:
+        InputError: it is no such JSON, or lacks a label.
+    """
+    shape = f'a label -> {{"before": [{SENTENCES} sentences], "after": [{SENTENCES} sentences]}}'
+    try:
+        known = json.loads(content)
+    except ValueError as error:
+        raise InputError(f"{path} is no JSON: {error}; write {shape}") from error
+    found: dict[str, tuple[str, ...]] = {}
+    for label in labels:
+        entry = known.get(label) if isinstance(known, dict) else None
+        sides = [entry.get(side) if isinstance(entry, dict) else None for side in SIDES]
+        if not all(isinstance(s, list) and len(s) == SENTENCES and all(isinstance(x, str) for x in s) for s in sides):
+            raise InputError(f"{path} has no sentences for {label!r}; it needs {shape}, for every label of the corpus")
+        found[label] = tuple(f"{side} {text}" for side, texts in zip(SIDES, sides, strict=True) for text in texts or ())
+    return found

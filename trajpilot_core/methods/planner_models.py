@@ -1,0 +1,107 @@
+"""The planners of other papers that a run has trained, and what they say of windows.
+
+Axes: B windows of one horizon H, A actions. Source: docs/decisions/planners.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from schemas.planners import PlannerName, PlannersConfig
+from trajpilot_core.data.chains import frozen
+from trajpilot_core.data.cross_fitting import Chain, model_key
+from trajpilot_core.data.planning import PlanningData
+from trajpilot_core.engine.stage import Inputs
+from trajpilot_core.models.planners.decoding import TransitionPrior, clamped_prior
+from trajpilot_core.models.planners.matched import DecodedPlan, MatchedPlanner, PlannerInputs, decode
+from trajpilot_core.models.planners.planner import PlannerShape
+from trajpilot_core.store.tensors import Models
+from trajpilot_core.training.fit_planners import AT_ONCE, variant_of
+from trajpilot_core.training.planner_task import PlannerTask, masks_of, planner_task
+
+
+@dataclass(frozen=True)
+class PlannerTables:
+    """What planners read, whatever the seed and the horizon."""
+
+    models: Models
+    config: PlannersConfig
+    task: PlannerTask
+    allowed: Tensor
+    """(takes, A) bool, labels of the scenario of each take."""
+    prior: TransitionPrior
+    chain: Chain
+
+
+class PlannerRows(NamedTuple):
+    """The planners of one seed and horizon."""
+
+    tables: PlannerTables
+    of_method: Mapping[PlannerName, MatchedPlanner]
+    seed: int
+
+
+def open_planners(inputs: Inputs, data: PlanningData, chain: Chain, device: str) -> PlannerTables | None:
+    """Open what the stage `planners` has left; None where it has trained nothing, or on another vocabulary.
+
+    Args:
+        inputs: planner_models, descriptions, scenario_labels, segments and takes are read.
+        data: on the CPU.
+        chain: the final one.
+        device: where the planners run.
+    """
+    models = inputs.models("planner_models")
+    if not models.keys:
+        return None
+    config = PlannersConfig.model_validate_json(models.about["config"])
+    if (config.vocabulary == "classes") != (data.code_of is not None):
+        return None
+    task = planner_task(inputs, data, chain)
+    task = replace(task, descriptions=task.descriptions.to(device), transition=task.transition.to(device))
+    allowed = masks_of(inputs, data).of_windows(torch.arange(len(data.take_ids))).to(device)
+    prior = clamped_prior(task.transition, config.transition_floor)
+    return PlannerTables(models, config, task, allowed, prior, chain)
+
+
+def planner_rows(tables: PlannerTables | None, seed: int, horizon: int, device: str) -> PlannerRows | None:
+    """Build the planners of one seed and horizon, in evaluation mode; None where there are none."""
+    if tables is None:
+        return None
+    shape = PlannerShape.from_json(tables.models.about["shape"])
+    found: dict[PlannerName, MatchedPlanner] = {}
+    for method in tables.config.methods:
+        key = model_key(tables.chain, seed, variant_of(method, horizon))
+        if key in tables.models.keys:
+            model = MatchedPlanner(method, tables.config, shape, horizon)
+            found[method] = frozen(model, tables.models, key, device)
+    return PlannerRows(tables, found, seed) if found else None
+
+
+@torch.inference_mode()
+def planned(
+    rows: PlannerRows, method: PlannerName, data: PlanningData, segments_BH: Tensor, *, masked: bool
+) -> DecodedPlan | None:
+    """Return what a planner answers; None where it was not trained.
+
+    Args:
+        rows: of the windows' horizon.
+        method: which.
+        data: where features are read.
+        segments_BH: windows; the features of their ends are read, and the scenario of their take where `masked`.
+        masked: only labels of the scenario are answered.
+    """
+    model = rows.of_method.get(method)
+    if model is None:
+        return None
+    tables, parts = rows.tables, []
+    for segments in torch.split(segments_BH, AT_ONCE):
+        ends_B2D = data.features[segments[:, [0, -1]]].float().mean(2).half()
+        inputs = PlannerInputs(ends_B2D, segments[:, 0], tables.task.descriptions, tables.task.transition)
+        allowed = tables.allowed[data.segment_take[segments[:, 0]]] if masked else None
+        parts.append(decode(method, model.plan(inputs, rows.seed), tables.prior, allowed))
+    if not parts:
+        return None
+    return DecodedPlan(torch.cat([one.scores for one in parts]), torch.cat([one.decoded for one in parts]))

@@ -1,0 +1,101 @@
+"""SCHEMA, PDPP and ViterbiPlanNet, retrained on our features and windows; each also with the masks of the scenarios.
+
+Rows of closed vocabularies: they are absent where the stage `planners` has trained nothing. Source: paper, 4.1;
+docs/decisions/planners.md. Axes: B windows of one horizon H, A actions, R ranked answers.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from schemas.planners import PlannerName
+from trajpilot_core.methods.base import Answers, Method, RowStyle
+
+if TYPE_CHECKING:
+    from trajpilot_core.methods.batch import WindowBatch
+
+MASKED = "_masked"
+
+
+class Named(NamedTuple):
+    """How a planner is printed and drawn."""
+
+    id: PlannerName
+    name: str
+    knows: str
+    style: RowStyle
+
+
+def answer_of(method: PlannerName, *, masked: bool) -> "Callable[[WindowBatch], Answers | None]":
+    """Return how a planner answers: its own decoding, and the ranking that goes with it."""
+
+    def answer(batch: "WindowBatch") -> Answers | None:
+        from trajpilot_core.methods.planner_models import planned
+        from trajpilot_core.methods.plans import RANKED
+        from trajpilot_core.models.ranking import best
+
+        if batch.planners is None:
+            return None
+        found = planned(batch.planners, method, batch.view.data, batch.segments, masked=masked)
+        if found is None:
+            return None
+        ids, scores = best(found.scores.flatten(0, 1), RANKED)
+        shape = (*batch.segments.shape, ids.shape[1])
+        return Answers(ids.view(shape), scores.view(shape).float(), decoded=found.decoded)
+
+    return answer
+
+
+PLANNERS = (
+    Named(
+        "schema",
+        "SCHEMA",
+        "features of Start and Goal, sentences about states, transitions of the training takes",
+        RowStyle("triangle", "#7b3f00", "#d9a066"),
+    ),
+    Named(
+        "pdpp",
+        "PDPP",
+        "features of Start and Goal; a plan is one sample of a diffusion",
+        RowStyle("square", "#4a4e9a", "#a3a6e8"),
+    ),
+    Named(
+        "viterbi_plan_net",
+        "ViterbiPlanNet",
+        "features of Start and Goal, transitions of the training takes inside the model",
+        RowStyle("diamond", "#2f6f3e", "#86c794"),
+    ),
+)
+
+
+def row(one: Named) -> Method:
+    """Return the row of a planner as its original decodes."""
+    return Method(
+        id=one.id,
+        name=one.name,
+        knows=one.knows,
+        sees="ends",
+        ceiling="no_traj",
+        role="main",
+        models=(one.id,),
+        answer=answer_of(one.id, masked=False),
+        against={"no_traj_no_prior": "beyond our predictor without transitions", "graph_only": "beyond the graph"},
+        style=one.style,
+    )
+
+
+def masked_row(one: Named) -> Method:
+    """Return the same planner, which answers only labels that the scenario of the take has in training."""
+    return replace(
+        row(one),
+        id=f"{one.id}{MASKED}",
+        name=f"{one.name}, masked",
+        knows=f"as {one.name}, and the scenario of the take: only its labels are answered",
+        role="ablation",
+        part_of=one.id,
+        answer=answer_of(one.id, masked=True),
+        style=replace(one.style, dash="5 2"),
+    )
+
+
+ROWS: list[Method] = [make(one) for make in (row, masked_row) for one in PLANNERS]

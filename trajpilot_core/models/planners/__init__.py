@@ -1,0 +1,1 @@
+"""Planners of other papers, written anew: closed vocabularies, one model a horizon."""

@@ -1,0 +1,311 @@
+"""Decoding on a closed vocabulary: exact posteriors of every step, and the best sequence, under a transition prior.
+
+The score of a sequence is what its labels score step by step, plus a weight times the log probabilities of its
+transitions. Seen pairs are listed and all other pairs of a row share a floor, so that a step costs B x (N + V), not
+B x V^2. Everything is computed in logarithms and float64: probabilities of long sequences underflow.
+
+Shapes: B windows, H steps, V labels, N pairs of labels that were seen.
+Source: Rabiner, Proc. IEEE 77 (1989), for the recursions; D 35 of docs/decisions/paper-gaps.md for the score.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from schemas.closed import ClosedDecodingConfig
+from trajpilot_core.errors import InputError
+from trajpilot_core.models.ranking import rows_at_once
+
+
+class TransitionPrior(NamedTuple):
+    """log P(label | label before it), of which `floor` is exceeded by the listed pairs only."""
+
+    before: Tensor
+    """(N,) long."""
+    after: Tensor
+    """(N,) long."""
+    seen: Tensor
+    """(N,) float64, log probability of each listed pair, at least the floor of `before`."""
+    floor: Tensor
+    """(V,) float64, log probability of each other pair after a label; -inf: impossible."""
+
+    def weighted(self, weight: float) -> "TransitionPrior":
+        """Return the prior with all logarithms multiplied by `weight`.
+
+        Raises:
+            ValueError: it is not above 0: a floor would exceed what is listed.
+        """
+        if not weight > 0:
+            raise ValueError(f"a weight of transitions of {weight}: it must be above 0")
+        return self._replace(seen=weight * self.seen, floor=weight * self.floor)
+
+    def dense(self) -> Tensor:
+        """Return all log probabilities (V, V), from the row's label to the column's."""
+        table_VV = self.floor[:, None].repeat(1, len(self.floor))
+        table_VV[self.before, self.after] = self.seen
+        return table_VV
+
+
+def smoothed_prior(counts_VV: Tensor, smoothing: float) -> TransitionPrior:
+    """Return log((n + s) / (N + s V)).
+
+    Without smoothing, pairs that were never seen are impossible, and after a label without counts everything is.
+
+    Args:
+        counts_VV: how often the column's label follows the row's, dense or sparse.
+        smoothing: s, at least 0.
+    """
+    before_N, after_N, count_N = _pairs(counts_VV)
+    total_V = _row_sums(before_N, count_N, len(counts_VV)) + smoothing * len(counts_VV)
+    log_total_V = total_V.log()
+    floor_V = math.log(smoothing) - log_total_V if smoothing > 0 else torch.full_like(total_V, -torch.inf)
+    return TransitionPrior(before_N, after_N, (count_N + smoothing).log() - log_total_V[before_N], floor_V)
+
+
+def clamped_prior(counts_VV: Tensor, least: float = 1e-10) -> TransitionPrior:
+    """Return shares of the row that are raised to `least` and normalised again; rows without counts become uniform.
+
+    Source: ViterbiPlanNet (github.com/Gigi-G/ViterbiPlanNet, 47a698b), its differentiable layer.
+
+    Args:
+        counts_VV: how often the column's label follows the row's, dense or sparse.
+        least: smallest share, above 0.
+    """
+    before_N, after_N, count_N = _pairs(counts_VV)
+    n_labels = len(counts_VV)
+    share_N = (count_N / _row_sums(before_N, count_N, n_labels)[before_N]).clamp_min(least)
+    n_unseen_V = n_labels - _row_sums(before_N, torch.ones_like(count_N), n_labels)
+    log_total_V = (_row_sums(before_N, share_N, n_labels) + least * n_unseen_V).log()
+    return TransitionPrior(before_N, after_N, share_N.log() - log_total_V[before_N], math.log(least) - log_total_V)
+
+
+def _pairs(counts_VV: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return row, column and count of every pair that was counted, each (N,)."""
+    entries = counts_VV.to_sparse().coalesce()
+    count_N = entries.values().double()
+    is_seen_N = count_N > 0
+    before_N, after_N = entries.indices()[:, is_seen_N]
+    return before_N, after_N, count_N[is_seen_N]
+
+
+def _row_sums(row_N: Tensor, values_N: Tensor, n_rows: int) -> Tensor:
+    return values_N.new_zeros(n_rows).index_add_(0, row_N, values_N)
+
+
+def log_scores(
+    logits_BHV: Tensor,
+    temperature: float = 1.0,
+    allowed_BV: Tensor | None = None,
+    window_ids: Sequence[str] | None = None,
+) -> Tensor:
+    """Return (B, H, V) float64: log softmax(logits / temperature) over the labels that a window may answer.
+
+    Args:
+        logits_BHV: scores of all labels.
+        temperature: above 0.
+        allowed_BV: bool, the labels that may be answered; the others get -inf before the softmax, so that the allowed
+            ones share all of the probability. None: all labels.
+        window_ids: names of the windows, for errors; None: they are numbered.
+
+    Raises:
+        InputError: a window has no label that may be answered.
+    """
+    if allowed_BV is not None:
+        for at in (~allowed_BV.any(1)).nonzero()[:1, 0].tolist():
+            raise InputError(
+                f"window {_names(window_ids, len(allowed_BV))[at]}: its mask allows none of the {allowed_BV.shape[1]} "
+                "labels; give its scenario the labels that stand there in training, or set is_masked=False"
+            )
+        logits_BHV = logits_BHV.masked_fill(~allowed_BV[:, None], -torch.inf)
+    return (logits_BHV.double() / temperature).log_softmax(2)
+
+
+def _names(window_ids: Sequence[str] | None, n: int) -> Sequence[str]:
+    """Return how errors call n windows."""
+    return window_ids if window_ids is not None else [str(at) for at in range(n)]
+
+
+def marginals(
+    log_score_BHV: Tensor, prior: TransitionPrior, weight: float, window_ids: Sequence[str] | None = None
+) -> Tensor:
+    """Return (B, H, V) float64: the posterior of every step's label, all sequences summed out; see `log_marginals`."""
+    return log_marginals(log_score_BHV, prior, weight, window_ids).exp()
+
+
+def log_marginals(
+    log_score_BHV: Tensor, prior: TransitionPrior, weight: float, window_ids: Sequence[str] | None = None
+) -> Tensor:
+    """Return (B, H, V) float64: log posterior of every step's label, by forward and backward recursion.
+
+    Args:
+        log_score_BHV: what every label scores at every step, -inf where it may not stand.
+        prior: of the transitions.
+        weight: factor of its logarithms, at least 0; at 0 every step stands by itself and nothing is impossible.
+        window_ids: names of the windows, for errors; None: they are numbered.
+
+    Raises:
+        InputError: no sequence of a window is possible.
+    """
+    if weight == 0:
+        return log_score_BHV.double().log_softmax(2)
+    moves, names = prior.weighted(weight), _names(window_ids, len(log_score_BHV))
+    excess_N = moves.seen + (-(moves.floor[moves.before] - moves.seen).clamp_max(0.0).exp()).log1p()
+    parts = [_log_marginals(own_HVB, moves, excess_N, names[at:]) for at, own_HVB in _parts(log_score_BHV, prior)]
+    return torch.cat(parts)
+
+
+def _parts(log_score_BHV: Tensor, prior: TransitionPrior) -> Iterator[tuple[int, Tensor]]:
+    """Cut the windows so that a score for each pair and window stays small: first window, and (H, V, B) float64."""
+    n = rows_at_once(len(prior.before) + len(prior.floor), log_score_BHV.device)
+    for at in range(0, max(1, len(log_score_BHV)), n):
+        yield at, log_score_BHV[at : at + n].double().permute(1, 2, 0).contiguous()
+
+
+def _log_marginals(own_HVB: Tensor, moves: TransitionPrior, excess_N: Tensor, names: Sequence[str]) -> Tensor:
+    """Return (B, H, V) of a part of the windows."""
+    forward = [own_HVB[0]]
+    for own_VB in own_HVB[1:]:
+        forward.append(own_VB + _forth(moves, excess_N, forward[-1]))
+    _require_a_sequence(forward[-1], names)
+    backward_VB, out = torch.zeros_like(forward[0]), [forward[-1]]
+    for t in range(len(forward) - 2, -1, -1):
+        backward_VB = _back(moves, excess_N, backward_VB + own_HVB[t + 1])
+        out.append(forward[t] + backward_VB)
+    return torch.stack(out[::-1]).log_softmax(1).permute(2, 0, 1)
+
+
+def _forth(moves: TransitionPrior, excess_N: Tensor, state_VB: Tensor) -> Tensor:
+    """Return (V, B): log of the mass that reaches each label from (V, B) log masses.
+
+    Every pair passes the floor, and a seen one its `excess` above it: a sum of positive terms, which cancels nothing.
+    """
+    by_floor_1B = (state_VB + moves.floor[:, None]).logsumexp(0, keepdim=True)
+    return torch.logaddexp(by_floor_1B, _log_sums(state_VB[moves.before] + excess_N[:, None], moves.after, state_VB))
+
+
+def _back(moves: TransitionPrior, excess_N: Tensor, value_VB: Tensor) -> Tensor:
+    """Return (V, B): log of what (V, B) log values are worth before the transition."""
+    by_floor_VB = moves.floor[:, None] + value_VB.logsumexp(0, keepdim=True)
+    return torch.logaddexp(by_floor_VB, _log_sums(value_VB[moves.after] + excess_N[:, None], moves.before, value_VB))
+
+
+def _log_sums(values_NB: Tensor, to_N: Tensor, like_VB: Tensor) -> Tensor:
+    """Return (V, B): log of the sum of exp(values) by label, each sum scaled by its own largest term."""
+    top_VB = _largest(values_NB, to_N, torch.full_like(like_VB, -torch.inf))
+    base_VB = top_VB.masked_fill(top_VB == -torch.inf, 0.0)
+    at_NB = to_N[:, None].expand_as(values_NB)
+    sums_VB = torch.zeros_like(like_VB).scatter_add_(0, at_NB, (values_NB - base_VB[to_N]).exp())
+    return sums_VB.log() + base_VB
+
+
+def _largest(values_NB: Tensor, to_N: Tensor, least_VB: Tensor) -> Tensor:
+    """Return (V, B): the largest of the values that belong to each label, and of `least_VB`, which it overwrites."""
+    return least_VB.scatter_reduce_(0, to_N[:, None].expand_as(values_NB), values_NB, "amax")
+
+
+def viterbi(
+    log_score_BHV: Tensor, prior: TransitionPrior, weight: float = 1.0, window_ids: Sequence[str] | None = None
+) -> Tensor:
+    """Return (B, H) long: the sequence of the highest score.
+
+    Of equal sequences the one with the smallest last label is taken, then the smallest label before it, and so on.
+
+    Args:
+        log_score_BHV: what every label scores at every step, -inf where it may not stand.
+        prior: of the transitions.
+        weight: factor of its logarithms, at least 0; at 0 every step stands by itself and nothing is impossible.
+        window_ids: names of the windows, for errors; None: they are numbered.
+
+    Raises:
+        InputError: no sequence of a window is possible.
+    """
+    if weight == 0:
+        return log_score_BHV.argmax(2)  # the first of equal scores, as torch promises
+    moves, names = prior.weighted(weight), _names(window_ids, len(log_score_BHV))
+    order_N = moves.after.argsort()
+    moves = TransitionPrior(moves.before[order_N], moves.after[order_N], moves.seen[order_N], moves.floor)
+    return torch.cat([_best(own_HVB, moves, names[at:]) for at, own_HVB in _parts(log_score_BHV, prior)])
+
+
+def _best(own_HVB: Tensor, moves: TransitionPrior, names: Sequence[str]) -> Tensor:
+    """Return (B, H) long of a part of the windows.
+
+    The best way to a label is the better of its listed predecessors and of the floors of all labels: a floor never
+    exceeds what is listed, so that none has to be left out of the second. Where it came from is looked up afterwards,
+    for the labels of the sequence alone. The pairs of `moves` stand in order of `after`.
+    """
+    best = [own_HVB[0]]
+    for own_VB in own_HVB[1:]:
+        by_floor_VB = (best[-1] + moves.floor[:, None]).amax(0).repeat(len(own_VB), 1)
+        best.append(own_VB + _largest(best[-1][moves.before] + moves.seen[:, None], moves.after, by_floor_VB))
+    _require_a_sequence(best[-1], names)
+    labels = [best[-1].argmax(0)]
+    for best_VB in best[-2::-1]:
+        labels.append((best_VB.T + _into(moves, labels[-1])).argmax(1))
+    return torch.stack(labels[::-1], dim=1)
+
+
+def _into(moves: TransitionPrior, label_B: Tensor) -> Tensor:
+    """Return (B, V): log probabilities from every label to those of `label_B`; pairs stand in order of `after`."""
+    first_B, behind_B = (torch.searchsorted(moves.after, label_B, right=right) for right in (False, True))
+    n_B = behind_B - first_B
+    row_X = torch.arange(len(label_B), device=label_B.device).repeat_interleave(n_B)
+    pair_X = torch.arange(len(row_X), device=label_B.device) + (behind_B - n_B.cumsum(0))[row_X]
+    into_BV = moves.floor.repeat(len(label_B), 1)
+    into_BV[row_X, moves.before[pair_X]] = moves.seen[pair_X]
+    return into_BV
+
+
+def _require_a_sequence(last_VB: Tensor, names: Sequence[str]) -> None:
+    """Check that each window can end in some label, from the scores of the last step."""
+    for at in (last_VB == -torch.inf).all(0).nonzero()[:1, 0].tolist():
+        raise InputError(
+            f"window {names[at]}: every sequence of its labels has a transition of probability 0; set smoothing above "
+            "0, or weight=0 to decode every step by itself"
+        )
+
+
+class ClosedPlans(NamedTuple):
+    """What B windows are answered with."""
+
+    log_posterior: Tensor
+    """(B, H, V) float64, which the rankings follow; -inf for labels that a mask leaves out."""
+    decoded: Tensor
+    """(B, H) long, the best sequence as a whole."""
+
+
+def closed_plans(
+    logits_BHV: Tensor,
+    counts_VV: Tensor,
+    config: ClosedDecodingConfig,
+    allowed_BV: Tensor | None = None,
+    window_ids: Sequence[str] | None = None,
+) -> ClosedPlans:
+    """Decode logits: rankings by the posterior of every step, sequences as a whole, both under the same scores.
+
+    Args:
+        logits_BHV: of a head or a planner.
+        counts_VV: how often the column's label follows the row's in the takes that the model was fitted on.
+        config: weights and switches.
+        allowed_BV: bool, the labels that a window's scenario allows; read where the config asks for masks.
+        window_ids: names of the windows, for errors; None: they are numbered.
+
+    Raises:
+        InputError: masks are asked for and absent, or a window has no possible answer.
+    """
+    if config.is_masked and allowed_BV is None:
+        raise InputError("is_masked is set, but no mask is given: pass allowed_BV, or set is_masked=False")
+    score_BHV = log_scores(logits_BHV, config.temperature, allowed_BV if config.is_masked else None, window_ids)
+    prior = smoothed_prior(counts_VV, config.smoothing)
+    return ClosedPlans(
+        log_marginals(score_BHV, prior, config.weight, window_ids),
+        viterbi(score_BHV, prior, config.weight, window_ids),
+    )
+
+
+def mask_coverage(allowed_BV: Tensor, labels_BH: Tensor) -> Tensor:
+    """Return (B,) float64: the share of the true labels, (B, H) long, that the masks let through."""
+    return allowed_BV.gather(1, labels_BH).double().mean(1)

@@ -1,0 +1,126 @@
+"""The planners of other papers behind one interface, on the features that our own rows read.
+
+The originals read two features of the borders of the first and of the last step; here Start and Goal have one feature
+each, its tokens averaged, standardised by the takes that the planner was fitted on. Source: docs/decisions/planners.md.
+
+Axes: B windows of one horizon H, D feature width, A actions, S sentences per action, E text width.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from schemas.planners import PlannerName, PlannersConfig
+from trajpilot_core.models.planners.decoding import TransitionPrior, log_scores, marginals, viterbi
+from trajpilot_core.models.planners.pdpp import Pdpp
+from trajpilot_core.models.planners.planner import PlannerShape
+from trajpilot_core.models.planners.schema import SchemaPlanner
+from trajpilot_core.models.planners.task_classifier import TaskClassifier
+from trajpilot_core.models.planners.temporal_unet import PlanChannels
+from trajpilot_core.models.planners.viterbi_plan_net import ViterbiPlanNet
+
+
+class PlannerInputs(NamedTuple):
+    """What a planner reads, the same for all windows of a batch but for the features."""
+
+    features: Tensor
+    """(B, 2, D) raw features of Start and Goal."""
+    windows: Tensor
+    """(B,) long, numbers of the windows: PDPP's noise depends on them."""
+    descriptions: Tensor
+    """(A, S, E)."""
+    transition: Tensor
+    """(A, A) counts of what follows what in the takes that are fitted."""
+
+
+class MatchedPlanner(nn.Module):
+    """One planner for one horizon."""
+
+    feature_mean: Tensor
+    feature_scale: Tensor
+
+    def __init__(self, method: PlannerName, cfg: PlannersConfig, shape: PlannerShape, horizon: int) -> None:
+        super().__init__()
+        self.cfg, self.method, self.shape, self.horizon = cfg, method, shape, horizon
+        self.register_buffer("feature_mean", torch.zeros(shape.feature_width))
+        self.register_buffer("feature_scale", torch.ones(shape.feature_width))
+        self.net: SchemaPlanner | ViterbiPlanNet | Pdpp
+        self.task: TaskClassifier | None = None
+        if method == "schema":
+            self.net = SchemaPlanner(cfg.schema_net, shape, horizon)
+        elif method == "viterbi_plan_net":
+            self.net = ViterbiPlanNet(cfg.viterbi_plan_net, shape, horizon)
+        else:
+            self.net = Pdpp(cfg.pdpp, PlanChannels(shape.tasks, shape.actions, shape.feature_width))
+            self.task = TaskClassifier(shape.feature_width, shape.tasks)
+
+    def ends(self, features_B2D: Tensor) -> Tensor:
+        """Return the features (B, 2, D) of Start and Goal, standardised."""
+        return (features_B2D.float() - self.feature_mean) / self.feature_scale
+
+    def loss(self, inputs: PlannerInputs, labels_BH: Tensor, tasks_B: Tensor) -> Tensor:
+        """Return the planner's own loss of a batch, a scalar.
+
+        PDPP's classifier of the task shares no weight with it and is trained in the same steps.
+        """
+        ends_B2D = self.ends(inputs.features)
+        if isinstance(self.net, Pdpp):
+            assert self.task is not None
+            return self.net.loss(ends_B2D, labels_BH, tasks_B) + F.cross_entropy(self.task(ends_B2D), tasks_B)
+        return self.net.loss(ends_B2D, inputs.descriptions, inputs.transition, labels_BH, tasks_B).total
+
+    def after_step(self) -> None:
+        """Let averages of weights follow a step of the optimiser."""
+        if isinstance(self.net, Pdpp):
+            self.net.after_step()
+
+    @torch.no_grad()
+    def plan(self, inputs: PlannerInputs, seed: int, n_steps: int | None = None) -> Tensor:
+        """Return (B, H, A), what the planner says of every action at every step, before it decodes.
+
+        Log probabilities of SCHEMA, the log of ViterbiPlanNet's soft path, the raw channels of a sample of PDPP.
+
+        Args:
+            inputs: of the windows.
+            seed: of PDPP's sampling.
+            n_steps: of PDPP's sampling; None: those of the settings.
+        """
+        ends_B2D = self.ends(inputs.features)
+        if isinstance(self.net, Pdpp):
+            assert self.task is not None
+            tasks_B, steps = self.task(ends_B2D).argmax(1), self.cfg.pdpp.sampling_steps if n_steps is None else n_steps
+            return self.net.plan(ends_B2D, tasks_B, self.horizon, steps, seed, inputs.windows)
+        return self.net.plan(ends_B2D, inputs.descriptions, inputs.transition)
+
+
+class DecodedPlan(NamedTuple):
+    """What a planner answers."""
+
+    scores: Tensor
+    """(B, H, A) that rank the actions of every step."""
+    decoded: Tensor
+    """(B, H) long, the sequence."""
+
+
+def decode(
+    method: PlannerName, plan_BHA: Tensor, prior: TransitionPrior, allowed_BA: Tensor | None = None
+) -> DecodedPlan:
+    """Decode as the original does; a mask forbids actions before anything is decoded.
+
+    SCHEMA: Viterbi under the transitions, ranked by the exact posterior under the same scores. ViterbiPlanNet: the soft
+    path as emission of a Viterbi under the same transitions, ranked by the soft path. PDPP: the best channel.
+
+    Args:
+        method: whose plan it is.
+        plan_BHA: as `MatchedPlanner.plan` returns it.
+        prior: transitions of the takes that it was fitted on.
+        allowed_BA: bool, the actions that may be answered; None: all.
+    """
+    if method == "pdpp":
+        scores_BHA = plan_BHA if allowed_BA is None else plan_BHA.masked_fill(~allowed_BA[:, None], -torch.inf)
+        return DecodedPlan(scores_BHA, scores_BHA.argmax(dim=2))
+    own_BHA = log_scores(plan_BHA, 1.0, allowed_BA)
+    decoded_BH = viterbi(own_BHA, prior, 1.0)
+    return DecodedPlan(marginals(own_BHA, prior, 1.0) if method == "schema" else own_BHA, decoded_BH)

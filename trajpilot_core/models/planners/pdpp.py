@@ -1,0 +1,94 @@
+"""PDPP: a plan is sampled by a diffusion that is conditioned on Start, Goal and the task.
+
+Source: PDPP (github.com/MCG-NJU/PDPP at e9fd98a): main_distributed.py, utils/training.py, model/helpers.py.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from schemas.planners import PdppConfig
+from trajpilot_core.models.planners.diffusion import (
+    NoiseSchedule,
+    PlanCondition,
+    plan_loss,
+    project,
+    sample,
+    window_noise,
+)
+from trajpilot_core.models.planners.moving_average import MovingAverage
+from trajpilot_core.models.planners.temporal_unet import PlanChannels, TemporalUnet
+
+
+class Pdpp(nn.Module):
+    """The network that is trained and the average of its weights, which plans.
+
+    Shapes: B windows, H steps, K tasks, A actions, D feature width. Nothing in it depends on H, but the original trains
+    one model a horizon. How it is trained: `loss`, then a step of the optimiser with its learning rate times
+    `learning_rate_multiplier`, then `after_step`.
+    """
+
+    def __init__(self, cfg: PdppConfig, shape: PlanChannels) -> None:
+        super().__init__()
+        self.shape, self.end_weight, self.summed = shape, cfg.end_weight, cfg.summed_windows
+        self.schedule = NoiseSchedule(cfg.times)
+        self.unet = TemporalUnet(shape, cfg.width, cfg.multiples)
+        self.average = MovingAverage(self.unet, cfg.average_decay, cfg.average_every, cfg.average_start)
+
+    def loss(self, features_B2D: Tensor, labels_BH: Tensor, tasks_B: Tensor) -> Tensor:
+        """Return the scalar loss at random times and with random noise, both of torch's global state.
+
+        It is the sum over windows scaled to `PdppConfig.summed_windows` of them, so that its gradient does not depend
+        on the size of the batch: the original sums over 32 windows on each of 8 GPUs and takes the mean of those.
+
+        Args:
+            features_B2D: features of Start and Goal, standardised.
+            labels_BH: true actions, long.
+            tasks_B: true tasks, long.
+        """
+        clean_BHA = F.one_hot(labels_BH, self.shape.actions).to(features_B2D.dtype)
+        t_B = torch.randint(0, len(self.schedule), (len(labels_BH),), device=labels_BH.device)
+        condition = PlanCondition(features_B2D, tasks_B)
+        return self.loss_at(clean_BHA, condition, t_B, torch.randn_like(clean_BHA)) * (self.summed / len(labels_BH))
+
+    def loss_at(self, clean_BHA: Tensor, condition: PlanCondition, t_B: Tensor, noise_BHA: Tensor) -> Tensor:
+        """Return the summed loss of plans at times `t_B` (long) with that noise, a scalar."""
+        noisy_BHA = self.schedule.noised(clean_BHA, t_B, noise_BHA)
+        empty_BHC = clean_BHA.new_zeros(*clean_BHA.shape[:2], self.shape.total)
+        fixed = self.unet.fixed_terms(project(empty_BHC, condition, self.shape))
+        return plan_loss(self.unet.predict(noisy_BHA, fixed, self.unet.shifts(t_B)), clean_BHA, self.end_weight)
+
+    def after_step(self) -> None:
+        """Let the average follow; to be called after every step of the optimiser."""
+        self.average.update(self.unet)
+
+    @torch.no_grad()
+    def plan(
+        self, features_B2D: Tensor, tasks_B: Tensor, horizon: int, n_steps: int | None, seed: int, window_B: Tensor
+    ) -> Tensor:
+        """Return scores (B, H, A): the raw action channels of one sample per window, by the averaged weights.
+
+        A window's noise depends on `seed` and its number alone; see `window_noise`.
+
+        Args:
+            features_B2D: features of Start and Goal, standardised.
+            tasks_B: the classifier's answers, long.
+            horizon: H, at least the number of levels of the network.
+            n_steps: of DDIM, `PdppConfig.sampling_steps`; None: DDPM at all times.
+            seed: of the sampling.
+            window_B: numbers of the windows, long.
+        """
+        noise = window_noise(seed, window_B.tolist(), horizon, self.shape.actions, features_B2D.device)
+        condition = PlanCondition(features_B2D, tasks_B)
+        return sample(self.average.module, self.schedule, condition, horizon, n_steps, noise)
+
+
+def learning_rate_multiplier(step: int, total_steps: int) -> float:
+    """Return what the learning rate is multiplied by at a step, counted from 0.
+
+    It rises linearly over a sixth of all steps and is halved after every further quarter of them.
+    """
+    warmup = total_steps / 6
+    if step <= warmup:
+        return step / max(1.0, warmup)
+    return float(0.5 ** ((step - warmup) // (total_steps / 4)))

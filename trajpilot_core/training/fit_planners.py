@@ -1,0 +1,199 @@
+"""Fit one planner of another paper for one horizon: several learning rates, of which dev chooses one.
+
+Shapes: N windows of the horizon H, B windows of a batch.
+Source: docs/decisions/planners.md.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from schemas.planners import PlannerName, PlannersConfig, PlannerTraining
+from schemas.results import CurvePoint
+from schemas.training import TrainConfig
+from trajpilot_core.errors import TrainingError
+from trajpilot_core.memory import in_parts
+from trajpilot_core.models.planners.decoding import clamped_prior
+from trajpilot_core.models.planners.matched import MatchedPlanner, decode
+from trajpilot_core.models.planners.pdpp import learning_rate_multiplier
+from trajpilot_core.models.predictor import feature_scales
+from trajpilot_core.training.checkpoint import TrainingProgress, read_progress
+from trajpilot_core.training.jobs import TrainingJob, job_tensors
+from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.planner_task import PlannerTask, task_of
+from trajpilot_core.training.train_sample import train_sample
+
+AT_ONCE = 512
+"""Windows that are planned at once."""
+SELECTED = "dev/Mid mAcc"
+"""By which epoch and learning rate are chosen."""
+
+
+def variant_of(method: PlannerName, horizon: int) -> str:
+    """Return the name of the training of a method and horizon."""
+    return f"{method}_h{horizon}"
+
+
+def parts_of(variant: str) -> tuple[PlannerName, int]:
+    """Return method and horizon of a training."""
+    method, _, horizon = variant.rpartition("_h")
+    return cast(PlannerName, method), int(horizon)
+
+
+def train_planner(job: TrainingJob, epoch_done: EpochDone) -> None:
+    """Fit every learning rate of the method and horizon that the job names; each leaves a checkpoint of its own."""
+    cfg = PlannersConfig.model_validate_json(job.config)
+    task = task_of(job_tensors(job))
+    for number, rate in enumerate(cfg.rates):
+
+        def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
+            epoch_done(number * epochs + epoch, len(cfg.rates) * epochs, line)
+
+        train_at(job, task, cfg, number, rate, report)
+
+
+def train_at(
+    job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, number: int, rate: float, epoch_done: EpochDone
+) -> None:
+    """Fit one learning rate; the models of all rates begin alike."""
+    method, horizon = parts_of(job.variant)
+    own, windows = settings_of(cfg, method), task.fit[horizon]
+    with seeded(job.seed):
+        model = new_planner(task, cfg, method, horizon).to(job.device)
+    each = steps_per_epoch(cfg, method, len(windows))
+    epochs = own.epochs if cfg.most_steps is None else max(1, min(own.epochs, cfg.most_steps // each))
+    train = TrainConfig(
+        epochs=epochs,
+        patience=cfg.patience,
+        batch=own.batch,
+        lr=rate * own.lr,
+        min_lr=0.0,
+        weight_decay=own.weight_decay,
+        betas=own.betas,
+        warmup=0.0,
+        clip=None,
+        precision="fp32",
+    )
+    training = Training(
+        name=f"{job.name}, rate x{rate:.2g}",
+        seed=job.seed,
+        model=model,
+        batches=lambda generator: batches_of(len(windows), own.batch, each, generator, windows.device),
+        loss=lambda rows: batch_loss(model, task, windows[rows]),
+        measure=measurer(model, task, horizon, job.seed),
+        selected=SELECTED,
+        rate=rate_of(own, each),
+        stepped=model.after_step,
+    )
+    fit(training, train, job.folder / f"rate{number}", job.device, epoch_done, job.checkpoint_s)
+
+
+def settings_of(cfg: PlannersConfig, method: PlannerName) -> PlannerTraining:
+    """Return how the original of a method is trained."""
+    own = {
+        "schema": cfg.schema_net.train,
+        "pdpp": cfg.pdpp.train,
+        "viterbi_plan_net": cfg.viterbi_plan_net.train,
+    }
+    return own[method]
+
+
+def new_planner(task: PlannerTask, cfg: PlannersConfig, method: PlannerName, horizon: int) -> MatchedPlanner:
+    """Build a planner from the global random state, with the feature scale of the fitted takes."""
+    model = MatchedPlanner(method, cfg, task.shape(), horizon)
+    mean, scale = feature_scales(task.features[task.fit_rows][:, None])
+    model.feature_mean.copy_(mean)
+    model.feature_scale.copy_(scale)
+    return model
+
+
+def steps_per_epoch(cfg: PlannersConfig, method: PlannerName, windows: int) -> int:
+    """Return how many optimiser steps an epoch has: a pass over the windows, or what PDPP calls an epoch."""
+    own = settings_of(cfg, method)
+    return cfg.pdpp.epoch_steps if method == "pdpp" else math.ceil(windows / own.batch)
+
+
+def batches_of(
+    windows: int, batch: int, n_batches: int, generator: torch.Generator, device: torch.device
+) -> list[Tensor]:
+    """Return `n_batches` batches of window numbers (b,), long: passes over all windows, each in a new order."""
+    found: list[Tensor] = []
+    while windows and len(found) < n_batches:
+        found += index_batches(windows, batch, generator, device)
+    return found[:n_batches]
+
+
+def rate_of(own: PlannerTraining, each: int) -> Callable[[int, int, TrainConfig], float]:
+    """Return the original's schedule: steps down after so many epochs, or PDPP's warm-up and halvings.
+
+    Args:
+        own: settings of the method.
+        each: optimiser steps of an epoch.
+    """
+
+    def rate(step: int, total: int, cfg: TrainConfig) -> float:
+        if own.step_epochs is None:
+            return cfg.lr * learning_rate_multiplier(step, total)
+        return float(cfg.lr * own.gamma ** (step // each // own.step_epochs))
+
+    return rate
+
+
+def batch_loss(model: MatchedPlanner, task: PlannerTask, segments_BH: Tensor) -> Tensor:
+    """Return the loss of fitted windows, a scalar."""
+    inputs = task.inputs(segments_BH, torch.arange(len(segments_BH), device=segments_BH.device))
+    return model.loss(inputs, task.labels[segments_BH], task.tasks[segments_BH[:, 0]])
+
+
+def measurer(model: MatchedPlanner, task: PlannerTask, horizon: int, seed: int) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch: accuracy of the decoded middle steps on dev, and on as many fitted windows."""
+    prior = clamped_prior(task.transition, model.cfg.transition_floor)
+    fitted, dev = task.fit[horizon], task.dev[horizon]
+    rows = train_sample({horizon: len(fitted)}, {horizon: len(dev)}, seed)[horizon]
+    scored = {"train": fitted[rows.to(fitted.device)], "dev": dev}
+
+    def accuracy(segments_NH: Tensor) -> float:
+        def part(rows: slice) -> Tensor:
+            numbers = torch.arange(len(segments_NH), device=segments_NH.device)[rows]
+            plan = model.plan(task.inputs(segments_NH[rows], numbers), seed)
+            return decode(model.method, plan, prior).decoded
+
+        what = f"one window of {horizon} segments does not fit into the memory of {segments_NH.device}"
+        decoded = torch.cat(in_parts(len(segments_NH), AT_ONCE, part, what, "choose another device"))
+        return float((decoded[:, 1:-1] == task.labels[segments_NH][:, 1:-1]).double().mean())
+
+    return lambda: {f"{split}/Mid mAcc": accuracy(windows) for split, windows in scored.items()}
+
+
+class ChosenTrial(NamedTuple):
+    """What a training of several rates leaves."""
+
+    number: int
+    """Of the learning rate that dev chose."""
+    weights: dict[str, Tensor]
+    """Of its best epoch, on the CPU."""
+    curve: list[CurvePoint]
+    """Of all learning rates."""
+
+
+def choose_trial(job: TrainingJob, cfg: PlannersConfig) -> ChosenTrial:
+    """Return the learning rate with the highest dev score, ties to the first, and the curves of all.
+
+    The curve of the chosen one has the name of the training, those of the others name their rate.
+
+    Raises:
+        TrainingError: one has not ended.
+    """
+    found: list[TrainingProgress] = []
+    for number in range(len(cfg.rates)):
+        folder = job.folder / f"rate{number}"
+        if not folder.is_dir():
+            raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {folder}; run the stage again")
+        found.append(read_progress(folder))
+    best = max(range(len(found)), key=lambda number: (found[number].best_score, -number))
+    curve = [point.replace(model=job.name) for point in found[best].curve]
+    curve += [point for number, one in enumerate(found) if number != best for point in one.curve]
+    return ChosenTrial(best, found[best].best, curve)
