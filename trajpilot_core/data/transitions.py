@@ -113,6 +113,8 @@ def scenario_masks(
 ) -> ScenarioMasks:
     """Read which classes the scenario of each take allows; only `is_allowed` decides, never where a label was counted.
 
+    A scenario of which nothing is allowed, because no training take has it, is not masked: nothing is known of it.
+
     Args:
         scenario_labels: table of scenarios and labels.
         takes: table of takes.
@@ -134,6 +136,7 @@ def scenario_masks(
     allowed_GV = torch.zeros(len(scenarios), n_classes, dtype=torch.bool)
     row_N = torch.tensor([place[scenario] for scenario in rows["scenario"].to_pylist()], dtype=torch.long)
     allowed_GV[row_N, torch.from_numpy(_classes(rows["label_id"].to_pylist(), codes))] = True
+    allowed_GV |= ~allowed_GV.any(1, keepdim=True)
     of_take = torch.tensor([place[scenario_of[take]] for take in take_ids], dtype=torch.long)
     return ScenarioMasks(scenarios, allowed_GV, of_take)
 

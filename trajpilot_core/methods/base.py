@@ -51,6 +51,8 @@ class Answers:
     """(B, H) long, the sequence that the row stands for; None: the best labels."""
     opened_scores: Literal["cosine", "probability"] = "cosine"
     """What the scores are where the gate is open, or where there is none."""
+    fallback_scores: Literal["cosine", "probability"] = "cosine"
+    """What they are where the gate is closed."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ Axes: B windows of one horizon H, N all of them, M middle steps, R ranked answer
 Source: paper, 4 and its appendix; docs/decisions/paper-gaps.md (15, 29, 40, 47).
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -18,7 +20,8 @@ RANKED = 5
 def rank_plan(plan_BHP: Tensor, view: ChainView, segments_BH: Tensor) -> Answers:
     """Rank the labels of every step of the windows' plans (models/readout.py)."""
     ranked = view.readout.ranked(plan_BHP, view.data.segment_take[segments_BH[:, 0]], RANKED)
-    return Answers(ranked.ids, ranked.scores, decoded=ranked.decoded)
+    kind: Literal["cosine", "probability"] = "cosine" if ranked.decoded is None else "probability"
+    return Answers(ranked.ids, ranked.scores, decoded=ranked.decoded, opened_scores=kind, fallback_scores=kind)
 
 
 @torch.inference_mode()

@@ -65,7 +65,7 @@ def _row(id_: str, given: Given, texts: Texts, weak: frozenset[str], decides: bo
         row=id_,
         name=row_name(id_),
         decides=decides,
-        scores="cosine" if opened is False else answers.opened_scores,
+        scores=answers.fallback_scores if opened is False else answers.opened_scores,
         gate=None if answers.gate is None else float(answers.gate[0]),
         threshold=answers.threshold,
         opened=opened,

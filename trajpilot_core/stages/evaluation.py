@@ -18,6 +18,7 @@ from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.stages import needs_of_attention as attention
+from trajpilot_core.stages import needs_of_planners as planning
 from trajpilot_core.stages import needs_of_trainings as part
 from trajpilot_core.training import scorer_plus_tables as plus
 
@@ -53,6 +54,7 @@ def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> N
     if sizes.config.attention.variants:
         models += attention.answering_bytes(sizes, sizes.config.attention)
         work += attention.retrieved_answers(sizes, sizes.config.attention)
+    models += planning.answering_bytes(sizes, sizes.config.planners)
     if scorer.plus is not None:
         models += part.plus_tables(sizes, plus.KEPT) + part.plus_tables(sizes, plus.ANSWERED)
         work = max(work, part.plus_tables(sizes, plus.FITTED))

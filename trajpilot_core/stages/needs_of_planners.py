@@ -20,13 +20,10 @@ def planners_needs(sizes: CorpusSizes, cfg: PlannersConfig, machine: NeedsMachin
     if not n_jobs:
         device = Need(part.GPU_PROCESS if machine.is_gpu else 0)
         return Needs(Need(part.TORCH_PROCESS), device, disk=Need(MB))
-    described = part.FLOAT * SENTENCES * sizes.labels * sizes.text_width
-    tensors = part.HALF * sizes.segments * sizes.feature_width + described + part.FLOAT * sizes.labels**2
-    tensors += part.LONG * (sizes.positions + 2 * sizes.segments)
+    tensors = task_bytes(sizes) + part.LONG * (sizes.positions + 2 * sizes.segments)
     numbers = max(parameters_of(sizes, cfg, method) for method in cfg.methods)
     work = max(step_bytes(sizes, cfg, method) for method in cfg.methods)
-    decoding = 8 * part.DOUBLE * AT_ONCE * sizes.longest * sizes.labels + part.DOUBLE * sizes.labels**2
-    training = tensors + part.STATES * part.FLOAT * numbers + max(work, decoding)
+    training = tensors + part.STATES * part.FLOAT * numbers + max(work, decoded_bytes(sizes))
     return part.trainings(
         machine,
         n_jobs,
@@ -35,6 +32,23 @@ def planners_needs(sizes: CorpusSizes, cfg: PlannersConfig, machine: NeedsMachin
         part.FLOAT * numbers,
         scratch=tensors,
     )
+
+
+def task_bytes(sizes: CorpusSizes) -> int:
+    """Return what planners read but windows: pooled features, sentences about labels, counts of moves."""
+    described = part.FLOAT * SENTENCES * sizes.labels * sizes.text_width
+    return part.HALF * sizes.segments * sizes.feature_width + described + part.FLOAT * sizes.labels**2
+
+
+def decoded_bytes(sizes: CorpusSizes) -> int:
+    """Return what decoding plans takes at its peak, the table of all moves among it."""
+    return 8 * part.DOUBLE * AT_ONCE * sizes.longest * sizes.labels + part.DOUBLE * sizes.labels**2
+
+
+def answering_bytes(sizes: CorpusSizes, cfg: PlannersConfig) -> int:
+    """Return what the rows of the planners take in the evaluation: those of one horizon, and their decoding."""
+    models = sum(part.FLOAT * parameters_of(sizes, cfg, method) for method in cfg.methods)
+    return models + task_bytes(sizes) + decoded_bytes(sizes) if cfg.methods else 0
 
 
 def parameters_of(sizes: CorpusSizes, cfg: PlannersConfig, method: str) -> int:
