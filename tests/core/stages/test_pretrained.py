@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from other_run import (
@@ -114,6 +115,22 @@ def test_every_training_begins_with_the_weights_of_its_own_model_there(other: Pa
     run_world(root, whole(), alone, until="predictor")
     begun = model_digests(root, "predictor", "predictors")
     assert not set(begun.values()) & set(there.values()), "without the setting weights are random"
+
+
+def test_class_heads_begin_on_the_backbone_of_an_open_run(other: Path, root: Path) -> None:
+    """What the recipes of closed vocabularies do with the models of `atomic`."""
+    base = SETTINGS.replace(
+        predictor=SETTINGS.predictor.replace(head="classes", bridge_weight=0.15),
+        scorer=SETTINGS.scorer.replace(plus=None),
+    )
+    run_world(root, whole(), started(other, base), until="scorer")
+    closed, there = entry(root, "predictors"), entry(other, "predictors")
+    for key in there.keys:
+        begun, own = there.read(key), closed.read(key)
+        head = {name for name in own if name.startswith("class_head.")}
+        assert set(own) - set(begun) == head != set()
+        assert all(np.array_equal(begun[name], own[name]) for name in begun), key
+        assert own["class_head.weight"].shape[0] == opened(root, "text_bank").table("text_bank").num_rows
 
 
 def test_takes_keep_their_folds_and_new_ones_are_dealt_out(other: Path, second: Path) -> None:
