@@ -7,7 +7,7 @@ follow. Definitions: docs/decisions/metrics.md; the paper (arXiv 2605.20388), ex
 import numpy as np
 
 from trajpilot_core.arrays import Array, Codes
-from trajpilot_core.metrics import closed, exact, overlap, recall
+from trajpilot_core.metrics import exact, overlap, recall
 from trajpilot_core.metrics.base import MetricSpec
 
 METRICS: dict[str, MetricSpec] = {
@@ -20,22 +20,17 @@ METRICS: dict[str, MetricSpec] = {
         recall.F5,
         exact.FSEQ,
         exact.SR,
-        exact.MACC,
+        exact.MID_MACC,
+        exact.FULL_MACC,
         overlap.MIOU,
         overlap.ED,
     )
 }
-"""Those of open vocabularies."""
-
-CLOSED_METRICS: dict[str, MetricSpec] = {
-    spec.id: spec for spec in (closed.SR, closed.MID_MACC, closed.FULL_MACC, closed.MIOU, closed.ED)
-}
-"""Those of the tables of closed vocabularies."""
 
 
 def of_table(table: str) -> tuple[str, ...]:
-    """Return the ids of the metrics of one printed table, `open`, `sequence` or `closed`."""
-    return tuple(spec.id for spec in (*METRICS.values(), *CLOSED_METRICS.values()) if spec.table == table)
+    """Return the ids of the metrics of one printed table, `open` or `sequence`."""
+    return tuple(spec.id for spec in METRICS.values() if spec.table == table)
 
 
 def with_ceiling() -> tuple[str, ...]:
@@ -50,7 +45,7 @@ def window_values(labels: Codes, decoded: Codes, rankings: Codes, ids: tuple[str
         labels: (N, H) true codes, H >= 3.
         decoded: (N, H) codes of the sequence that the row stands for.
         rankings: (N, H, K) ranked codes.
-        ids: of metrics of any table; None: all of `METRICS`, in their order.
+        ids: of metrics; None: all of `METRICS`, in their order.
     """
-    known, chosen = {**CLOSED_METRICS, **METRICS}, METRICS if ids is None else ids
-    return np.stack([known[id_].values(labels, decoded, rankings) for id_ in chosen], axis=1)
+    chosen = METRICS if ids is None else ids
+    return np.stack([METRICS[id_].values(labels, decoded, rankings) for id_ in chosen], axis=1)

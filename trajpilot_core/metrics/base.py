@@ -24,8 +24,8 @@ class MetricSpec:
     description: str
     values: Callable[[Codes, Codes, Codes], Array]
     """(labels (N, H), decoded (N, H), rankings (N, H, K)) -> (N,)."""
-    table: Literal["open", "sequence", "closed"]
-    """open: the paper's open-vocabulary table; sequence: decoded sequences of open recipes; closed: tables of closed
+    table: Literal["open", "sequence"]
+    """open: the paper's open-vocabulary table; sequence: decoded sequences, the paper's tables of closed
     vocabularies."""
     unit: str = "%"
     higher_is_better: bool = True

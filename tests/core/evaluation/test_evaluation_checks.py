@@ -47,7 +47,8 @@ FAULTS = {
     "identity: MSeq is at most M@1": ("MSeq", 7, +99.0),
     "identity: FSeq is at most F@1": ("FSeq", 5, +99.0),
     "identity: FSeq is at most MSeq": ("FSeq", 5, +99.0),
-    "identity: SR is at most mAcc": ("SR", 4, +99.0),
+    "identity: SR is at most Mid mAcc": ("SR", 4, +99.0),
+    "identity: SR is at most Full mAcc": ("SR", 4, +99.0),
     "identity: SR is at most mIoU": ("SR", 4, +99.0),
     "identity: ED lies between 0 and H": ("ED", 8, +8.0),
 }

@@ -1,22 +1,23 @@
-"""The metrics of closed tables read the decoded sequence of one window, and keep the two meanings of mAcc apart."""
+"""Tables of sequences read the decoded sequence of one window alone, and keep the two meanings of mAcc apart."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from trajpilot_core.metrics import CLOSED_METRICS, METRICS, of_table, window_values
+from trajpilot_core.metrics import METRICS, of_table, window_values
 from trajpilot_core.metrics.base import MetricSpec
 
 LABELS = np.array([[1, 2, 3, 4], [1, 2, 3, 4], [5, 5, 6, 7]])
 DECODED = np.array([[1, 2, 3, 4], [9, 2, 3, 9], [5, 6, 5, 8]])
 RANKED = np.stack([DECODED, LABELS], axis=2)
 """The best label of each step is the decoded one, the truth stands second."""
+SEQUENCE = of_table("sequence")
 
 
 def by_name(labels: np.ndarray, decoded: np.ndarray, ranked: np.ndarray) -> dict[str, list[float]]:
-    values = window_values(labels, decoded, ranked, of_table("closed"))
-    return dict(zip(of_table("closed"), values.T.tolist(), strict=True))
+    values = window_values(labels, decoded, ranked, SEQUENCE)
+    return dict(zip(SEQUENCE, values.T.tolist(), strict=True))
 
 
 def test_three_windows_worked_by_hand() -> None:
@@ -28,16 +29,9 @@ def test_three_windows_worked_by_hand() -> None:
     assert got["ED"] == [0, 2, 3]
 
 
-def test_the_metrics_of_open_recipes_are_what_they_were() -> None:
-    open_ids = ("M@1", "M@5", "MSeq", "F@1", "F@5", "FSeq")
-    assert of_table("open") == open_ids
-    assert of_table("sequence") == ("SR", "mAcc", "mIoU", "ED")
-    assert tuple(METRICS) == (*open_ids, "SR", "mAcc", "mIoU", "ED")
-    assert window_values(LABELS, DECODED, RANKED).shape == (3, 10)
-
-
-def test_closed_tables_name_no_plain_macc() -> None:
-    assert of_table("closed") == tuple(CLOSED_METRICS) == ("SR", "Mid mAcc", "Full mAcc", "mIoU", "ED")
+def test_no_table_names_a_plain_macc() -> None:
+    assert SEQUENCE == ("SR", "Mid mAcc", "Full mAcc", "mIoU", "ED")
+    assert tuple(METRICS) == ("M@1", "M@5", "MSeq", "F@1", "F@5", "FSeq", *SEQUENCE)
 
 
 def reads_the_ranking(spec: MetricSpec) -> bool:
@@ -50,16 +44,16 @@ def depends_on_the_batch(spec: MetricSpec) -> bool:
     return not np.allclose(spec.values(LABELS, DECODED, RANKED), alone)
 
 
-@pytest.mark.parametrize("name", CLOSED_METRICS)
-def test_a_closed_metric_reads_the_decoded_sequence_of_its_own_window(name: str) -> None:
-    assert not reads_the_ranking(CLOSED_METRICS[name])
-    assert not depends_on_the_batch(CLOSED_METRICS[name])
+@pytest.mark.parametrize("name", SEQUENCE)
+def test_it_reads_the_decoded_sequence_of_its_own_window(name: str) -> None:
+    assert not reads_the_ranking(METRICS[name])
+    assert not depends_on_the_batch(METRICS[name])
 
 
 def test_a_success_rate_of_the_ranking_is_seen() -> None:
     """The planted fault: the best label of every step by itself stands for the sequence."""
     wrong = replace(
-        CLOSED_METRICS["SR"],
+        METRICS["SR"],
         values=lambda labels, _, rankings: 100.0 * (rankings[..., 0] == labels).all(axis=1),
     )
     assert reads_the_ranking(wrong)
@@ -72,14 +66,14 @@ def test_an_overlap_of_whole_batches_is_seen() -> None:
         true, guessed = set(labels.flatten().tolist()), set(decoded.flatten().tolist())
         return np.full(len(labels), 100.0 * len(true & guessed) / len(true | guessed))
 
-    assert depends_on_the_batch(replace(CLOSED_METRICS["mIoU"], values=of_the_batch))
+    assert depends_on_the_batch(replace(METRICS["mIoU"], values=of_the_batch))
 
 
-@pytest.mark.parametrize("name", CLOSED_METRICS)
+@pytest.mark.parametrize("name", SEQUENCE)
 def test_the_bounds_that_a_metric_states_hold(name: str) -> None:
     rng = np.random.default_rng(0)
     labels, other = rng.integers(4, size=(300, 5)), rng.integers(4, size=(300, 5))
     got = by_name(labels, np.where(rng.random((300, 1)) < 0.4, labels, other), other[..., None])
-    for larger in CLOSED_METRICS[name].at_most:
+    for larger in METRICS[name].at_most:
         assert (np.array(got[name]) <= np.array(got[larger]) + 1e-9).all()
-    assert set(CLOSED_METRICS["SR"].at_most) == {"Mid mAcc", "Full mAcc", "mIoU"}
+    assert set(METRICS["SR"].at_most) == {"Mid mAcc", "Full mAcc", "mIoU"}
