@@ -17,6 +17,10 @@ GENERATED = ("claims.md", "scorer.md", "reproduction.md")
 """Pages just below docs/ that `trajpilot docs` writes, whole or in part: their lines are as long as their sentences."""
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 WALK = re.compile(r"<!-- walk: (?P<told>\d+) files -->\n(?P<text>.*?)\n\n", re.DOTALL)
+TWO_COMMANDS = re.compile(
+    r"[^\s|&;(]\s+"
+    r"(?:git clone|docker compose|trajpilot [a-z]+ --[a-z]+|prefect (?:deployment|server)|python|export)(?:\s|$)"
+)
 FILE = re.compile(r"`((?:schemas|trajpilot_core|tasks|flows|deployments|tests|docs)/[\w./-]+)`")
 
 
@@ -37,6 +41,13 @@ def too_long(text: str) -> list[int]:
         for number, line in outside_code(text)
         if len(line) > WIDTH and not line.lstrip().startswith("|") and len(LINK.sub("", line).split()) > 1
     ]
+
+
+def commands_run_together(text: str) -> list[str]:
+    """Return the lines of code in which a second command follows the first without a sign between them."""
+    code = {*range(1, text.count("\n") + 2)} - {number for number, _ in outside_code(text)}
+    lines = [line.partition(" #")[0] for number, line in enumerate(text.splitlines(), start=1) if number in code]
+    return [line for line in lines if TWO_COMMANDS.search(line)]
 
 
 def broken_links(page: Path, text: str) -> list[str]:
@@ -86,6 +97,24 @@ def test_a_page_is_wrapped_its_links_lead_somewhere_and_its_files_exist(page: Pa
     assert page in [DOCS / name for name in GENERATED] or too_long(text) == []
     assert broken_links(page, text) == []
     assert missing_files(text) == []
+    assert commands_run_together(text) == []
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        "    ego4d --benchmarks goalstep --metadata git clone\n    https://github.com/x/y",
+        "    pg_restore --clean <\n    prefect-DATE.dump docker compose up -d",
+        "    git clone https://github.com/x/scripts python\n    scripts/x.py",
+        "    ends with 1 trajpilot verify --root runs/atomic",
+    ],
+)
+def test_code_that_was_wrapped_like_text_is_seen(wrapped: str) -> None:
+    assert commands_run_together(f"Text.\n\n{wrapped}\n\nMore.\n")
+    assert (
+        commands_run_together("    cd x && python y\n    trajpilot gc --root R   # then trajpilot gc --root R --yes\n")
+        == []
+    )
 
 
 def test_every_page_is_in_the_index() -> None:
