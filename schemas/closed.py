@@ -22,6 +22,16 @@ class ClosedDecodingConfig(Record):
     """Only the labels that a window's scenario allows are answers."""
 
 
+class ClassHeadSettings(Record):
+    """What the paper's table of hyperparameters lists of a closed benchmark, and what its text adds."""
+
+    bridge_weight: float = Field(ge=0)
+    """lambda_bridge: weight of the open predictor's loss."""
+    decoding: ClosedDecodingConfig
+    candidates: int = Field(ge=1)
+    """K of the Scorer."""
+
+
 KEYSTEP_DECODING = ClosedDecodingConfig(weight=1.5, smoothing=0.5, temperature=1.0, is_masked=True)
 """Ego-Exo4D Keystep, 375 classes."""
 GOALSTEP_DECODING = ClosedDecodingConfig(weight=0.05, smoothing=0.05, temperature=1.2, is_masked=True)

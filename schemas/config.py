@@ -14,6 +14,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
+from schemas.closed import ClassHeadSettings
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
 from schemas.places import OtherRun, Place
 from schemas.planners import PlannersConfig
@@ -33,6 +34,9 @@ RecipeName = Literal[
     "atomic_closed",
     "demo",
     "demo_planners",
+    "demo_keystep",
+    "demo_goalstep",
+    "demo_egoper",
     "soak",
     "claims",
     "keystep",
@@ -280,6 +284,8 @@ class ReportConfig(Record):
     pipeline."""
     is_closed: bool = False
     """Answers are classes, not labels; set by the pipeline."""
+    heads: ClassHeadSettings | None = None
+    """How labels are ranked where class heads rank them; None: by their texts. Set by the pipeline."""
     alignment_from: OtherRun | None = None
     """Where E_tau comes from; None: it was trained in this run. Set by the pipeline."""
     predictor_from: OtherRun | None = None

@@ -24,8 +24,8 @@ EVALUATION, INGEST = "evaluation", "ingest"
 SCORES = "take_scores"
 BY_TAKE = {"motions": "trajectories", "features": "features"}
 """Tables that are compared take by take -> the stage that writes them."""
-OF_RUN = ("report: config_digest", "report: corpus", "report: is_closed")
-"""Settings of the report that repeat others."""
+OF_RUN = ("report: config_digest", "report: corpus", "report: is_closed", "report: heads")
+"""Settings of the report that repeat others, by how they begin."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,8 @@ def settings(first: Side, second: Side, stages: Mapping[str, AnyStage]) -> dict[
         if one is None or other is None:
             continue
         changed = changed_settings(one.config, other.config)
-        found |= {said: pair_ for name, pair_ in changed.items() if (said := f"{stage}: {name}") not in OF_RUN}
+        said = {f"{stage}: {name}": pair_ for name, pair_ in changed.items()}
+        found |= {name: pair_ for name, pair_ in said.items() if not name.startswith(OF_RUN)}
         if one.version != other.version:
             found[f"{stage}: code version"] = (str(one.version), str(other.version))
         for library in sorted({*one.libraries, *other.libraries}):

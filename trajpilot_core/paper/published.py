@@ -1,15 +1,40 @@
-"""The paper's open-vocabulary results as data: one CSV per printed table, one number per line, as printed.
+"""The paper's results as data: one CSV per printed table, one number per line, as printed.
 
-Source: arXiv 2605.20388. `trajpilot_core/paper/tables` holds all of its number tables; of them the report needs one.
+Source: arXiv 2605.20388. `trajpilot_core/paper/tables` holds all of its number tables; the report sets those of its own
+corpus and vocabulary next to ours.
 """
 
 import csv
+from collections.abc import Mapping
 from importlib import resources
+from typing import NamedTuple
 
 HORIZONS = (3, 4, 5, 6, 7, 8)
 ATOMIC = "atomic_results_full"
 ATOMIC_CORPUS = "egoexo4d_atomic"
 OPEN_METRICS = ("M@1", "M@5", "MSeq", "F@1", "F@5", "FSeq")
+CLOSED_FULL, CLOSED_OVERALL, CLOSED_SETTINGS = "coarse_planning_full", "coarse_planning_overall", "closed_vocab_hparams"
+"""Closed benchmarks per horizon, their means over the horizons, their hyperparameters."""
+BENCHMARKS: Mapping[str, str] = {"egoexo4d_keystep": "keystep", "goalstep": "goalstep", "egoper": "egoper"}
+"""Corpus -> what the tables of closed benchmarks call it, in their order."""
+CLOSED_ROWS = ("schema", "pdpp", "viterbi_plan_net", "no_traj", "scorer", "oracle")
+"""Rows of those tables, by our ids, in their order."""
+OURS = {"viterbiplannet": "viterbi_plan_net", "mAcc": "Mid mAcc"}
+"""Row or metric as the tables name it -> as we do, where that differs."""
+CLOSED_ATOMIC = "egoexo4d_atomic_closed"
+"""What the numbers of the running text call the 1,165 classes of atomic descriptions."""
+
+Place = int | str
+"""A horizon, or how a mean over all horizons weighs: `plain` each alike, `sample` each window alike."""
+
+
+class PublishedTable(NamedTuple):
+    """Results of the paper on one corpus and vocabulary, in our names."""
+
+    source: str
+    """Where they are printed."""
+    values: Mapping[tuple[Place, str, str], float]
+    """(place, row, metric) -> percentage; ED in steps."""
 
 
 def table_rows(file: str) -> list[dict[str, str]]:
@@ -18,6 +43,53 @@ def table_rows(file: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
-def atomic_values() -> dict[tuple[int, str, str], float]:
-    """Return (horizon, row, metric) -> percentage of open-vocabulary atomic planning, all rows of the paper."""
-    return {(int(row["horizon"]), row["row"], row["metric"]): float(row["value"]) for row in table_rows(ATOMIC)}
+def published_of(corpus: str, *, is_closed: bool) -> PublishedTable | None:
+    """Return what the paper prints of a corpus; None where it prints nothing that a planner's run could be held to.
+
+    Args:
+        corpus: IngestConfig.corpus.
+        is_closed: answers are classes of atomic descriptions, not labels.
+    """
+    if corpus in BENCHMARKS and not is_closed:
+        return _benchmark(BENCHMARKS[corpus])
+    if corpus == ATOMIC_CORPUS:
+        return _atomic_classes() if is_closed else _atomic()
+    return None
+
+
+def published_settings(corpus: str) -> dict[str, float]:
+    """Return the hyperparameters of a closed benchmark, as the paper's table names them; empty for another corpus."""
+    rows = table_rows(CLOSED_SETTINGS)
+    return {row["metric"]: float(row["value"]) for row in rows if row["row"] == BENCHMARKS.get(corpus)}
+
+
+def _atomic() -> PublishedTable:
+    rows = table_rows(ATOMIC)
+    values: dict[tuple[Place, str, str], float] = {
+        (int(row["horizon"]), row["row"], row["metric"]): float(row["value"]) for row in rows
+    }
+    return PublishedTable(
+        "arXiv 2605.20388, full per-horizon results of open-vocabulary planning on atomic actions", values
+    )
+
+
+def _atomic_classes() -> PublishedTable:
+    rows = [row for row in table_rows("text") if row["dataset"] == CLOSED_ATOMIC]
+    values: dict[tuple[Place, str, str], float] = {
+        ("sample", _ours(row["row"]), row["metric"]): float(row["value"]) for row in rows
+    }
+    return PublishedTable("arXiv 2605.20388, section 4.2, closed vocabulary, means over all windows", values)
+
+
+def _benchmark(dataset: str) -> PublishedTable:
+    values: dict[tuple[Place, str, str], float] = {}
+    for file in (CLOSED_FULL, CLOSED_OVERALL):
+        for row in table_rows(file):
+            if row["dataset"] == dataset:
+                place = int(row["horizon"]) if row["horizon"] else "plain"
+                values[place, _ours(row["row"]), _ours(row["metric"])] = float(row["value"])
+    return PublishedTable("arXiv 2605.20388, closed-vocabulary planning, per horizon and averaged", values)
+
+
+def _ours(name: str) -> str:
+    return OURS.get(name, name)

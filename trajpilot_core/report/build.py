@@ -20,6 +20,7 @@ from trajpilot_core.report.page import Page, render
 from trajpilot_core.report.tables import latex
 from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
 from trajpilot_core.report.tables.ceilings import ceilings_of
+from trajpilot_core.report.tables.closed import closed_tables, settings_table
 from trajpilot_core.report.tables.names import NOT_BUILT
 from trajpilot_core.report.tables.results import all_tables, results_of
 
@@ -54,13 +55,15 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
     steps.begin("writes the pages")
     reason = next((row.detail for row in loaded.judgements if row.check == NO_CEILING), "")
     bounds = ceilings_of(loaded.ceilings, simulated=loaded.simulated, reason=reason)
+    n_labels = loaded.labels.num_rows
     page = Page(
         loaded,
         results,
         cfg,
         f"TrajPilot on {corpus_title(loaded, cfg)}",
         facts(loaded, results, cfg),
-        [*all_tables(results), *attribution_tables(results)],
+        [*closed_tables(results, cfg, n_labels), *all_tables(results), *attribution_tables(results)],
+        settings_table(cfg, n_labels, is_simulated=loaded.simulated),
         bounds,
         limits(loaded, results, bounds, cfg),
         drawn,
@@ -108,6 +111,7 @@ def _json(page: Page) -> JsonValue:
         "facts": dict(page.facts),
         "metrics": json_report.records(loaded.metrics),
         "tables": [json_report.table_json(table) for table in page.tables],
+        "settings": None if page.settings is None else page.settings.json(),
         "ceilings": json_report.records(loaded.ceilings),
         "ceilings_say": [page.ceilings.headline, *page.ceilings.broken],
         "judgements": json_report.records(loaded.judgements),

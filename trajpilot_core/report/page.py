@@ -21,7 +21,7 @@ from trajpilot_core.report.tables.ceilings import Ceilings
 from trajpilot_core.report.tables.groups import GroupedTable
 from trajpilot_core.report.tables.names import DESCRIPTIONS, NOT_BUILT
 from trajpilot_core.report.tables.results import ResultCell, Results
-from trajpilot_core.report.tables.table import number
+from trajpilot_core.report.tables.table import Table, number
 
 SIGNS = {"holds": "✓", "fails": "✗", "undecided": "~", "undertrained": "!", "not run": "–"}
 CEILING_SIGNS = {"below": "✓", "level": "~", "open": "–", "warn": "!", "broken": "✗"}
@@ -47,6 +47,8 @@ class Page:
     title: str
     facts: Sequence[tuple[str, str]]
     tables: Sequence[GroupedTable[ResultCell]]
+    settings: Table | None
+    """Hyperparameters of class heads."""
     ceilings: Ceilings
     limits: Sequence[str]
     drawn: GalleryWindows
@@ -57,6 +59,7 @@ class Page:
 def render(page: Page) -> bytes:
     """Render the page; every text from the data is escaped, and only our own script may run."""
     loaded, results = page.loaded, page.results
+    printed = published.published_for(results, page.cfg)
     material = Material(results, loaded.ceilings, loaded.gate, loaded.headroom, loaded.curves)
     return render_offline(
         "report.html.j2",
@@ -70,8 +73,8 @@ def render(page: Page) -> bytes:
         counts=health.counts(loaded.takes, loaded.segments, loaded.windows),
         flows=health.flows(loaded.outputs, loaded.rejects),
         problems=health.problems(loaded.rejects),
-        published=published.comparisons(results, page.cfg),
-        published_source=published.SOURCE,
+        published=published.comparisons(results, printed),
+        published_source=printed.source if printed else "",
         absent_rows=absent_rows(results),
         data=path_data([example.paths for example in page.examples]),
         groups=judgement_groups(loaded.judgements),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from schemas.closed import ClassHeadSettings
 from schemas.config import PipelineConfig, ReportConfig
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
@@ -32,12 +33,17 @@ READS = (
 
 def completed(config: PipelineConfig) -> ReportConfig:
     """Return the settings of the report with what it says of the run: all settings, corpus, vocabulary, other runs."""
+    predictor, scorer = config.predictor, config.scorer
+    heads = ClassHeadSettings(
+        bridge_weight=predictor.bridge_weight, decoding=scorer.decoding, candidates=scorer.candidates
+    )
     return config.report.replace(
         config_digest=config.digest(),
         corpus=config.ingest.corpus,
         is_closed=config.evaluation.vocabulary == "classes",
+        heads=heads if predictor.head == "classes" else None,
         alignment_from=config.alignment.pretrained,
-        predictor_from=config.predictor.pretrained,
+        predictor_from=predictor.pretrained,
     )
 
 

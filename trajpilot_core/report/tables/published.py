@@ -1,31 +1,28 @@
 """The paper's own numbers next to ours, on a real corpus only.
 
-Source: arXiv 2605.20388, appendix "Full per-horizon results", open-vocabulary atomic planning on Ego-Exo4D
-(`trajpilot_core/paper/tables`); percentages, no intervals, one seed.
+Source: arXiv 2605.20388 (`trajpilot_core/paper/tables`); no intervals, one seed.
 """
 
 import math
 from dataclasses import dataclass
-from itertools import product
 
 from schemas.config import ReportConfig
 from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.methods import METHODS
-from trajpilot_core.paper.published import ATOMIC_CORPUS, HORIZONS, OPEN_METRICS, atomic_values
+from trajpilot_core.paper.published import Place, PublishedTable, published_of
+from trajpilot_core.report.tables.groups import POOLED
+from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.report.tables.results import TOO_FEW, Results
 from trajpilot_core.report.tables.table import number
-
-TASK = CORPORA[ATOMIC_CORPUS]
-"""Of which the values are published."""
-SOURCE = "arXiv 2605.20388, full per-horizon results of open-vocabulary atomic planning"
 
 
 @dataclass(frozen=True)
 class PublishedComparison:
     """One number of ours next to the published one."""
 
-    horizon: int
-    variant: str
+    place: str
+    """The horizon, or which mean of them."""
+    name: str
     metric: str
     ours: str
     interval: str
@@ -35,33 +32,41 @@ class PublishedComparison:
     """Our interval excludes the published value."""
 
 
-def published_values() -> dict[tuple[int, str, str], float]:
-    """Return (horizon, variant, metric) -> the published percentage, of the rows that this project has too."""
-    values = atomic_values()
-    theirs = {row for _, row, _ in values}
-    rows = [one.id for one in METHODS if one.id in theirs]
-    return {key: values[key] for key in product(HORIZONS, rows, OPEN_METRICS)}
+def published_for(results: Results, cfg: ReportConfig) -> PublishedTable | None:
+    """Return what the paper prints of the corpus and vocabulary of a run, of the rows that this project has too.
+
+    None for a simulated corpus, another one, or another vocabulary.
+    """
+    if cfg.corpus is None or {m.corpus for m in results.metrics} != {CORPORA[cfg.corpus].ids}:
+        return None
+    found = published_of(cfg.corpus, is_closed=cfg.is_closed)
+    if found is None:
+        return None
+    ours = {one.id for one in METHODS}
+    return found._replace(values={key: value for key, value in found.values.items() if key[1] in ours})
 
 
-def comparisons(results: Results, cfg: ReportConfig) -> list[PublishedComparison]:
-    """Set every published value next to ours; nothing for a simulated corpus, another one, or another vocabulary."""
-    if {m.corpus for m in results.metrics} != {TASK.ids} or cfg.corpus != TASK.name or cfg.is_closed:
-        return []
-    rows = []
-    for (horizon, variant, metric), value in published_values().items():
-        ours = results.get(variant, None, horizon, metric)
-        if ours is not None:
-            outside = not ours.low <= value <= ours.high
-            rows.append(
-                PublishedComparison(
-                    horizon,
-                    variant,
-                    metric,
-                    number(ours.value),
-                    f"[{number(ours.low)}, {number(ours.high)}]" if math.isfinite(ours.high) else TOO_FEW,
-                    f"{value:.2f}",
-                    number(ours.value - value, is_signed=True),
-                    outside,
-                )
-            )
-    return rows
+def comparisons(results: Results, published: PublishedTable | None) -> list[PublishedComparison]:
+    """Set every published value next to ours, where the run has one."""
+    return (
+        []
+        if published is None
+        else [row for key, value in published.values.items() if (row := _comparison(results, *key, value)) is not None]
+    )
+
+
+def _comparison(results: Results, place: Place, variant: str, metric: str, value: float) -> PublishedComparison | None:
+    """Set one published value next to ours; None where the run has none."""
+    ours = results.get(variant, None, place, metric)
+    if ours is None:
+        return None
+    return PublishedComparison(
+        POOLED[place] if isinstance(place, str) else str(place),
+        row_name(variant),
+        metric,
+        number(ours.value),
+        f"[{number(ours.low)}, {number(ours.high)}]" if math.isfinite(ours.high) else TOO_FEW,
+        f"{value:.2f}",
+        number(ours.value - value, is_signed=True),
+        not ours.low <= value <= ours.high,
+    )

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from schemas.results import Judgement, Metric
@@ -17,6 +17,7 @@ from trajpilot_core.report.tables.table import number
 TIE = 1e-9
 """Values closer than this share the bold face."""
 TRAINED = "trained: "
+EVERY_POOLING = ("none", "plain", "sample")
 TOO_FEW = "too few takes"
 
 
@@ -106,10 +107,19 @@ def build_table(
     metrics: Sequence[str],
     *,
     reference: str | None = None,
-    per_horizon: bool = True,
-    pooled: bool = True,
+    poolings: Collection[str] = EVERY_POOLING,
 ) -> GroupedTable[ResultCell]:
-    """Build one table of some variants and metrics; a row or group without numbers does not appear."""
+    """Build one table of some variants and metrics; a row or group without numbers does not appear.
+
+    Args:
+        id_: of the table.
+        title: of the table.
+        results: what is printed of a run.
+        variants: its rows.
+        metrics: its columns.
+        reference: of paired differences; None: the values themselves.
+        poolings: which figures: `none` per horizon, `plain` and `sample` over the horizons.
+    """
 
     def rows(group: Sequence[Metric]) -> list[TableRow[ResultCell]]:
         shown = in_order({m.variant for m in group})
@@ -124,11 +134,7 @@ def build_table(
             for variant in shown
         ]
 
-    chosen = (
-        m
-        for m in results.find(set(variants), reference)
-        if m.metric in metrics and (per_horizon if m.horizon is not None else pooled)
-    )
+    chosen = (m for m in results.find(set(variants), reference) if m.metric in metrics and m.pooling in poolings)
     return grouped(id_, title, metrics, chosen, rows)
 
 
@@ -150,23 +156,21 @@ def all_tables(results: Results) -> list[GroupedTable[ResultCell]]:
     parts = with_role("ablation")
     whole = [variant for variant in variants if variant not in parts]
     to_reference = f"Difference to {row_name(REFERENCE)}, paired over takes"
-    first = functools.partial(build_table, results=results, metrics=OPEN_METRICS, per_horizon=False)
+    first = functools.partial(build_table, results=results, metrics=OPEN_METRICS, poolings=("plain", "sample"))
+    each = functools.partial(build_table, results=results, metrics=OPEN_METRICS, poolings=("none",))
     tables = [
         first("overview", "All rows but ablations over all horizons", variants=whole),
         first("gain", to_reference, variants=whole, reference=REFERENCE),
         first("ablations", "Ablations over all horizons", variants=parts),
         first("gain-ablations", f"Ablations: {to_reference.lower()}", variants=parts, reference=REFERENCE),
-        build_table("horizons", "The main rows per horizon", results, main, OPEN_METRICS, pooled=False),
-        build_table(
+        each("horizons", "The main rows per horizon", variants=main),
+        each(
             "gain-horizons",
             f"Difference to {row_name(REFERENCE)} per horizon, paired over takes",
-            results,
-            against,
-            OPEN_METRICS,
+            variants=against,
             reference=REFERENCE,
-            pooled=False,
         ),
-        build_table("controls", "Ablations and controls per horizon", results, others, OPEN_METRICS, pooled=False),
+        each("controls", "Ablations and controls per horizon", variants=others),
         build_table("sequences", "Decoded sequences", results, variants, SEQUENCE_METRICS),
     ]
     for reference in plain_references():

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -14,7 +15,7 @@ from pydantic import JsonValue
 
 NOTHING = "not run"
 TOO_FEW = "(too few takes)"
-PRINTED = re.compile(r"[+−-]?\d[\d.,]*( [%\[(].*)?")
+PRINTED = re.compile(r"[+−-]?\d[\d.,]*†?( [%\[(].*)?")
 """A number, with what may follow it."""
 MARKED = ("holds", "fails")
 """Verdicts that stand out."""
@@ -36,6 +37,10 @@ LATEX = {
     "|": r"\textbar{}",
     "−": "$-$",
     "✓": "ok",
+    "†": r"\dag{}",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "λ": r"$\lambda$",
 }
 """What stands for a character that has a meaning to LaTeX."""
 
@@ -49,10 +54,14 @@ class Value(NamedTuple):
     digits: int = 1
     is_signed: bool = False
     unit: str = ""
+    is_best: bool = False
+    """It is printed bold."""
+    mark: str = ""
+    """A sign that the note explains, behind the number."""
 
     def __str__(self) -> str:
-        """Print value, unit and interval."""
-        text = number(self.value, self.digits, self.is_signed) + (f" {self.unit}" if self.unit else "")
+        """Print value, mark, unit and interval."""
+        text = number(self.value, self.digits, self.is_signed) + self.mark + (f" {self.unit}" if self.unit else "")
         if self.low is None or self.high is None:
             return text
         return f"{text} {interval(self.low, self.high, self.digits, self.is_signed)}"
@@ -69,6 +78,10 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    over: tuple[tuple[str, int], ...] = ()
+    """Titles over the header, each with the number of columns under it; none, or for all columns."""
+    rules: tuple[int, ...] = ()
+    """Rows above which LaTeX draws a line."""
 
     def markdown(self, *, is_titled: bool = True, level: int = 3) -> str:
         """Return a heading, the note and the table; without rows it says so."""
@@ -79,24 +92,52 @@ class Table:
         """Return the rows alone; a bar inside a cell is escaped."""
         if not self.rows:
             return "*Nothing was run for this table.*\n"
-        lines = [self.header, ["---"] * len(self.header), *([marked(cell) for cell in row] for row in self.rows)]
+        titles = [title for title, span in self.over for _ in range(span)] or [""] * len(self.header)
+        header = [f"{title} {name}".strip() for title, name in zip(titles, self.header, strict=True)]
+        lines = [header, ["---"] * len(header), *([marked(cell) for cell in row] for row in self.rows)]
         return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |\n" for line in lines)
 
     def html(self) -> Markup:
         """Return the table with its title as caption; every text is escaped, columns of numbers are set right."""
         right = [all(is_number(row[at]) for row in self.rows) for at in range(len(self.header))]
         attributes = [Markup(' class="num"') if is_right else Markup("") for is_right in right]
-        head = _cells("th", self.header, attributes)
+        head = Markup("</tr>\n<tr>").join([*self._over_html(), _cells("th", self.header, attributes)])
         body = Markup("").join(Markup("<tr>{}</tr>\n").format(_cells("td", row, attributes)) for row in self.rows)
         return Markup(
             '<table class="results"><caption>{}</caption>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody></table>\n'
         ).format(self.title, head, body)
 
+    def _over_html(self) -> list[Markup]:
+        """Return the line of titles over the header, if there is one."""
+        cell = Markup('<th colspan="{}" class="over">{}</th>')
+        return [Markup("").join(cell.format(span, title) for title, span in self.over)] if self.over else []
+
     def latex(self) -> str:
-        """Return the table for booktabs; every text is escaped."""
-        lines = [rf"\begin{{tabular}}{{{'l' * len(self.header)}}}", r"\toprule"]
-        lines += [_latex_line(self.header), r"\midrule", *map(_latex_line, self.rows)]
+        """Return the table for booktabs; every text is escaped, columns of numbers are set right."""
+        columns = "".join(
+            "r" if all(is_number(row[at]) for row in self.rows) else "l" for at in range(len(self.header))
+        )
+        lines = [
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            *self._over_latex(),
+            _latex_line(self.header),
+            r"\midrule",
+        ]
+        for at, row in enumerate(self.rows):
+            lines += [r"\midrule"] * (at in self.rules) + [_latex_line(row)]
         return "\n".join([f"% {latex_text(self.title)}", *lines, r"\bottomrule", r"\end{tabular}", ""])
+
+    def _over_latex(self) -> list[str]:
+        """Return the line of titles over the header with a line below each, if there is one."""
+        titles = [rf"\multicolumn{{{span}}}{{c}}{{{latex_text(title)}}}" for title, span in self.over]
+        ends = list(accumulate(span for _, span in self.over))
+        below = [
+            rf"\cmidrule(lr){{{end - span + 1}-{end}}}"
+            for (title, span), end in zip(self.over, ends, strict=True)
+            if title
+        ]
+        return [" & ".join(titles) + r" \\", " ".join(below)] if titles else []
 
     def json(self) -> JsonValue:
         """Return title, header, note and cells; a value is an object with its numbers in full precision."""
@@ -127,9 +168,14 @@ def over_horizons(title: str, rows: Mapping[str, Mapping[int, Cell]]) -> Table:
 
 
 def marked(cell: Cell) -> str:
-    """Print a cell; a verdict that holds or fails is bold."""
+    """Print a cell; a verdict that holds or fails is bold, and so is the best of a column."""
     text = str(cell)
-    return f"**{text}**" if text in MARKED else text
+    return f"**{text}**" if text in MARKED or is_best(cell) else text
+
+
+def is_best(cell: Cell) -> bool:
+    """Return whether a cell is printed as the best of its column."""
+    return isinstance(cell, Value) and cell.is_best
 
 
 def is_number(cell: Cell) -> bool:
@@ -141,13 +187,18 @@ def is_number(cell: Cell) -> bool:
 def _cells(tag: str, cells: Sequence[Cell], attributes: Sequence[Markup]) -> Markup:
     """Return the cells of one row."""
     return Markup("").join(
-        Markup("<{0}{1}>{2}</{0}>").format(tag, VERDICTS.get(str(cell), extra) if tag == "td" else extra, str(cell))
+        Markup("<{0}{1}>{2}</{0}>").format(
+            tag,
+            VERDICTS.get(str(cell), extra) if tag == "td" else extra,
+            Markup("<b>{}</b>").format(str(cell)) if is_best(cell) else str(cell),
+        )
         for cell, extra in zip(cells, attributes, strict=True)
     )
 
 
 def _latex_line(cells: Sequence[Cell]) -> str:
-    return " & ".join(latex_text(str(cell)) for cell in cells) + r" \\"
+    texts = [(latex_text(str(cell)), is_best(cell)) for cell in cells]
+    return " & ".join(rf"\textbf{{{text}}}" if best else text for text, best in texts) + r" \\"
 
 
 def _json_cell(cell: Cell) -> JsonValue:

@@ -8,11 +8,13 @@ from trajpilot_core.markdown_escape import literal
 from trajpilot_core.methods import with_role
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.page import SIGNS
+from trajpilot_core.report.tables.closed import OVERALL
 from trajpilot_core.report.tables.names import DESCRIPTIONS
 from trajpilot_core.report.tables.results import Results, build_table, results_of
 from trajpilot_core.report.tables.table import Table
 
 SHOWN = ("M@1", "MSeq")
+"""Of open vocabularies; class heads have the columns of the paper's closed table."""
 GROUPS = {"demo": "What the demo must show", "claim": "The paper’s claims, as seen here"}
 """Groups of checks; the first that ran is shown in full."""
 
@@ -28,24 +30,24 @@ def summary(committed: Committed, address: str) -> str:
     warning = committed.warning()
     parts = [f"**{warning}**"] if warning else []
     parts += [f"The whole report: {literal(address)}", "Next to it: report.json and LaTeX tables."]
-    return "\n\n".join([*parts, *_headline(results), *_checks(judgements)]) + "\n"
+    shown = OVERALL if committed.config.predictor.head == "classes" else SHOWN
+    return "\n\n".join([*parts, *_headline(results, shown), *_checks(judgements)]) + "\n"
 
 
-def _headline(results: Results) -> list[str]:
+def _headline(results: Results, shown: Sequence[str]) -> list[str]:
     """The main rows over all horizons."""
-    found = build_table("overview", "", results, with_role("main"), SHOWN, per_horizon=False)
-    groups = [group for group in found.groups if group.title == "mean of the horizons"]
-    if not groups:
+    found = build_table("overview", "", results, with_role("main"), shown, poolings=("plain",))
+    if not found.groups:
         return ["No row was scored."]
-    meaning = "; ".join(f"{name}: {DESCRIPTIONS[name]}" for name in SHOWN)
+    meaning = "; ".join(f"{name}: {DESCRIPTIONS[name]}" for name in shown)
     rows = tuple(
         (
             row.name + (" (UNDERTRAINED)" if row.is_undertrained else ""),
             *(f"{cell.text} {cell.bracketed}" for cell in row.cells),
         )
-        for row in groups[0].rows
+        for row in found.groups[0].rows
     )
-    table = Table("", ("row", *(f"{name}, %" for name in SHOWN)), rows).markdown().strip()
+    table = Table("", ("row", *(f"{name}, %" for name in shown)), rows).markdown().strip()
     return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + "."]
 
 

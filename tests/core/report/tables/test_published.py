@@ -6,8 +6,12 @@ from synthetic_results import Tables, built
 
 from schemas.arrow import rows_of
 from schemas.results import Metric
-from trajpilot_core.report.tables import published
-from trajpilot_core.report.tables.results import results_of
+from trajpilot_core.report.tables.published import comparisons, published_for
+from trajpilot_core.report.tables.results import Results, results_of
+
+
+def of(inputs: Tables) -> Results:
+    return results_of(rows_of(Metric, inputs.tables["metrics"]), [])
 
 
 def test_a_real_corpus_shows_the_published_value_beside_ours(inputs: Tables) -> None:
@@ -19,20 +23,28 @@ def test_a_real_corpus_shows_the_published_value_beside_ours(inputs: Tables) -> 
 
 def test_another_corpus_has_no_published_value(inputs: Tables) -> None:
     other = with_metrics(inputs, lambda m: m.replace(corpus="epic"))
-    assert published.comparisons(results_of(rows_of(Metric, other.tables["metrics"]), []), CFG) == []
+    assert published_for(of(other), CFG) is None
+    assert comparisons(of(other), None) == []
 
 
-@pytest.mark.parametrize("other", [{"corpus": "egoexo4d_keystep"}, {"corpus": None}, {"is_closed": True}])
+@pytest.mark.parametrize("other", [{"corpus": "egoexo4d_basketball"}, {"corpus": None}])
 def test_another_task_on_the_same_takes_has_no_published_value(inputs: Tables, other: dict[str, object]) -> None:
-    results = results_of(rows_of(Metric, real(inputs).tables["metrics"]), [])
-    assert published.comparisons(results, CFG)
-    assert published.comparisons(results, CFG.replace(**other)) == []
+    assert published_for(of(real(inputs)), CFG)
+    assert published_for(of(real(inputs)), CFG.replace(**other)) is None
+
+
+def test_another_vocabulary_has_other_published_values(inputs: Tables) -> None:
+    labels, classes = (published_for(of(real(inputs)), CFG.replace(is_closed=is_so)) for is_so in (False, True))
+    assert labels is not None
+    assert classes is not None
+    assert not set(labels.values) & set(classes.values)
 
 
 def test_the_published_table_is_whole_and_marks_values_outside_our_interval(inputs: Tables) -> None:
-    values = published.published_values()
-    assert len(values) == 6 * 3 * 6
-    assert values[3, "no_traj", "M@1"] == values[3, "no_traj", "MSeq"] == 29.38
-    rows = published.comparisons(results_of(rows_of(Metric, real(inputs).tables["metrics"]), []), CFG)
-    assert len(rows) == len(values)
+    found = published_for(of(real(inputs)), CFG)
+    assert found is not None
+    assert len(found.values) == 6 * 3 * 6
+    assert found.values[3, "no_traj", "M@1"] == found.values[3, "no_traj", "MSeq"] == 29.38
+    rows = comparisons(of(real(inputs)), found)
+    assert len(rows) == len(found.values)
     assert {row.is_outside for row in rows} == {True, False}

@@ -35,6 +35,25 @@ def test_latex_escapes_every_text() -> None:
     assert r"M@1, \%" in text
 
 
+def test_titles_over_the_header_lines_and_the_best_of_a_column_reach_every_rendering() -> None:
+    rows = (("a", Value(2.0, is_best=True), Value(1.0, mark="†")), ("b", Value(1.0), "not run"))
+    table = Table("t", ("", "SR ↑", "ED ↓"), rows, over=(("", 1), ("Keystep", 2)), rules=(1,))
+    assert "| Keystep SR ↑ | Keystep ED ↓ |" in table.markdown()
+    assert "| a | **2.0** | 1.0† |" in table.markdown()
+    html = table.html()
+    assert '<tr><th colspan="1" class="over"></th><th colspan="2" class="over">Keystep</th></tr>' in html
+    assert '<td class="num"><b>2.0</b></td><td class="num">1.0†</td>' in html
+    latex = table.latex().splitlines()
+    assert latex[1:5] == [
+        r"\begin{tabular}{lrr}",
+        r"\toprule",
+        r"\multicolumn{1}{c}{} & \multicolumn{2}{c}{Keystep} \\",
+        r"\cmidrule(lr){2-3}",
+    ]
+    assert latex[5] == r" & SR $\uparrow$ & ED $\downarrow$ \\"
+    assert latex[7:10] == [r"a & \textbf{2.0} & 1.0\dag{} \\", r"\midrule", r"b & 1.0 & not run \\"]
+
+
 def test_json_has_the_numbers_in_full_and_no_infinity() -> None:
     rows = TABLE.json()
     assert isinstance(rows, dict)
