@@ -15,6 +15,7 @@ from deployments.cli import (
     doctor,
     evidence,
     inspect,
+    paper,
     poses,
     predict,
     run,
@@ -43,6 +44,7 @@ doctor.add_to(app)
 convert.add_to(app)
 bench.add_to(app)
 compare.add_to(app)
+paper.add_to(app)
 predict.add_to(app)
 poses.add_to(app)
 

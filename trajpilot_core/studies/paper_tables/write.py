@@ -1,0 +1,59 @@
+r"""The paper's tables as files: LaTeX to \input, CSV and Parquet with intervals, all on one page of Markdown."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from schemas.arrow import rows_of, table_of
+from trajpilot_core.report.tables.table import Table, latex_text
+from trajpilot_core.studies.paper_tables.cells import PaperCell
+from trajpilot_core.studies.paper_tables.layouts import closed_tables
+
+PAGE = "tables.md"
+FOLDER = "tables"
+
+
+def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
+    """Write every table under `out` and return the files; equal cells, equal bytes.
+
+    Args:
+        cells: those that runs fill; a table without any is written, too, and says "not run".
+        out: folder; files of the same names are replaced.
+    """
+    folder, made = out / FOLDER, []
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = closed_tables(cells)
+    for label, table in tables.items():
+        rows = table_of(PaperCell, [cell for cell in cells if cell.table == label])
+        made += [folder / f"{label}.{kind}" for kind in ("tex", "csv", "parquet")]
+        made[-3].write_text(floating(label, table), encoding="utf-8")
+        made[-2].write_bytes(as_csv(rows))
+        pq.write_table(rows, made[-1])
+    page = out / PAGE
+    page.write_text("\n".join(table.markdown(level=2) for table in tables.values()), encoding="utf-8")
+    return [page, *made]
+
+
+def read_tables(out: Path) -> list[PaperCell]:
+    """Return the cells that `write_tables` wrote under a folder; none where nothing is there."""
+    return [
+        cell for path in sorted((out / FOLDER).glob("*.parquet")) for cell in rows_of(PaperCell, pq.read_table(path))
+    ]
+
+
+def floating(label: str, table: Table) -> str:
+    r"""Return a table with caption and label, ready for \input; needs booktabs."""
+    caption = latex_text(f"{table.title}. {table.note}".strip())
+    lines = [r"\begin{table*}[t]", r"\centering\scriptsize\setlength{\tabcolsep}{3pt}"]
+    lines += [rf"\caption{{{caption}}}", rf"\label{{tab:{label}}}", table.latex().strip(), r"\end{table*}", ""]
+    return "\n".join(lines)
+
+
+def as_csv(rows: pa.Table) -> bytes:
+    """Return a table as CSV."""
+    sink = pa.BufferOutputStream()
+    pacsv.write_csv(rows, sink)
+    return bytes(sink.getvalue())
