@@ -7,6 +7,7 @@ from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING,
 from schemas.config import CorpusName, PipelineConfig, RecipeName
 from schemas.planners import PLANNERS
 from schemas.training import ATTENTION_VARIANTS, PLUS_PARTS, TrainConfig
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.errors import InputError, NotBuiltError
 from trajpilot_core.stages import STAGES
 
@@ -74,6 +75,35 @@ def demo_planners() -> PipelineConfig:
             ),
             viterbi_plan_net=nets.viterbi_plan_net.replace(width=64, train=nets.viterbi_plan_net.train.replace(**few)),
         ),
+    )
+
+
+def demo_keystep() -> PipelineConfig:
+    """Closed-vocabulary planning on a simulated world in the layout of Ego-Exo4D Keystep, in the demo's sizes."""
+    return _small_closed(keystep())
+
+
+def demo_goalstep() -> PipelineConfig:
+    """The same in the layout of Ego4D GoalStep."""
+    return _small_closed(goalstep())
+
+
+def demo_egoper() -> PipelineConfig:
+    """The same in the layout of EgoPER."""
+    return _small_closed(egoper())
+
+
+def _small_closed(closed: PipelineConfig) -> PipelineConfig:
+    """Return the demo with the corpus, heads, decoding and rows of a closed benchmark; poses need no weights."""
+    small = demo_planners()
+    released = spec_of(closed.ingest.corpus).download.pose_file is not None
+    return small.replace(
+        ingest=closed.ingest.replace(video="full"),
+        trajectories=small.trajectories.replace(source="aria" if released else "odometry"),
+        predictor=small.predictor.replace(head="classes", bridge_weight=closed.predictor.bridge_weight),
+        scorer=small.scorer.replace(candidates=closed.scorer.candidates, plus=None, decoding=closed.scorer.decoding),
+        attention=closed.attention,
+        planners=small.planners.replace(most_steps=100),
     )
 
 
@@ -206,6 +236,9 @@ RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "atomic_closed": atomic_closed,
     "demo": demo,
     "demo_planners": demo_planners,
+    "demo_keystep": demo_keystep,
+    "demo_goalstep": demo_goalstep,
+    "demo_egoper": demo_egoper,
     "soak": soak,
     "claims": claims,
     "keystep": keystep,

@@ -37,7 +37,13 @@ from trajpilot_core.stages import selected
 
 DELIBERATE = 0.6
 """The simulated world holds many deliberately broken takes."""
-WORLDS = {name: "soak" if name == "soak" else "demo" for name in PRESETS if name != "claims"}
+OWN_RECIPES = {
+    "soak": "soak",
+    "tiny_keystep": "demo_keystep",
+    "tiny_goalstep": "demo_goalstep",
+    "tiny_egoper": "demo_egoper",
+}
+WORLDS = {name: OWN_RECIPES.get(name, "demo") for name in PRESETS if name != "claims"}
 """Simulated worlds, each with its recipe."""
 
 

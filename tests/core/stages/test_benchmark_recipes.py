@@ -11,9 +11,12 @@ from schemas.planners import PlannersConfig
 from schemas.world import WorldConfig
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import Outcome, execute
+from trajpilot_core.paper.published import CLOSED_FULL, CLOSED_OVERALL, CLOSED_ROWS, CLOSED_SETTINGS
 from trajpilot_core.stages import STAGES
+from trajpilot_core.studies.paper_tables.cells import CLOSED_PANEL, cells_of, read_run
 
 WORLDS: dict[RecipeName, str] = {
+    "atomic_closed": "egoexo4d",
     "keystep": "keystep",
     "goalstep": "goalstep",
     "egoper": "egoper",
@@ -52,7 +55,7 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
         scorer=small.scorer.replace(plus=None, decoding=config.scorer.decoding),
         attention=config.attention.replace(variants=()),
         planners=planners_in_small(config.planners),
-        evaluation=small.evaluation,
+        evaluation=small.evaluation.replace(vocabulary=config.evaluation.vocabulary),
         report=small.report,
     )
 
@@ -90,6 +93,11 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
     assert not any(count.paper for count in done["ingest"].counts), (
         "a simulated corpus stands beside no figure of the paper"
     )
+    if not waiting:
+        closed = cells_of([read_run(str(root))])
+        tables = {CLOSED_PANEL} if name == "atomic_closed" else {CLOSED_OVERALL, CLOSED_FULL, CLOSED_SETTINGS}
+        assert {cell.table for cell in closed} == tables
+        assert {cell.row for cell in closed if cell.n_windows} == set(CLOSED_ROWS)
 
 
 def test_every_benchmark_that_waits_for_parts_has_a_world() -> None:
