@@ -111,15 +111,18 @@ def claims() -> PipelineConfig:
     """The simulated worlds of the claims: cross-fitted, the same budget for every row, whatever the entry.
 
     It may change until `schemas.claims.RUN_DIGEST` is set, and not any more after that (docs/decisions/claims.md).
+    "searched": chosen on dev takes of the development world (docs/decisions/training.md).
     """
     base = demo()
-    aligned = TrainConfig(epochs=40, patience=12, batch=128, lr=2e-3, weight_decay=1.0)
+    aligned = TrainConfig(epochs=18, patience=None, batch=256, lr=2e-3, weight_decay=1.0, warmup=0.05)  # searched
     predicted = TrainConfig(epochs=10, patience=3, batch=128, lr=2e-3)
     scored = TrainConfig(epochs=10, patience=4, batch=256, lr=1e-3)
     return base.replace(
         ingest=base.ingest.replace(central_share=0.6),
         features=base.features.replace(n_frames=4, batch=32),
-        alignment=base.alignment.replace(folds=2, fold_share=0.125, train=aligned),
+        alignment=base.alignment.replace(
+            width=128, hidden=256, dropout=0.1, temperature=0.1, folds=2, fold_share=0.125, train=aligned
+        ),
         predictor=base.predictor.replace(dropout=0.2, train=predicted),
         scorer=base.scorer.replace(candidates=32, prefetch=48, width=64, train=scored),
         attention=base.attention.replace(dropout=0.2, variants=ATTENTION_VARIANTS, train=predicted),
