@@ -6,7 +6,7 @@ from typing import NamedTuple
 from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
 from schemas.config import CorpusName, PipelineConfig, RecipeName
 from schemas.planners import PLANNERS
-from schemas.training import ATTENTION_VARIANTS, PLUS_PARTS, TrainConfig
+from schemas.training import ATTENTION_VARIANTS, GOAL_DROPOUT, PLUS_PARTS, TrainConfig
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.errors import InputError, NotBuiltError
 from trajpilot_core.stages import STAGES
@@ -100,7 +100,11 @@ def _small_closed(closed: PipelineConfig) -> PipelineConfig:
     return small.replace(
         ingest=closed.ingest.replace(video="full"),
         trajectories=small.trajectories.replace(source="aria" if released else "odometry"),
-        predictor=small.predictor.replace(head="classes", bridge_weight=closed.predictor.bridge_weight),
+        predictor=small.predictor.replace(
+            head="classes",
+            bridge_weight=closed.predictor.bridge_weight,
+            twin_goal_dropout=closed.predictor.twin_goal_dropout,
+        ),
         scorer=small.scorer.replace(candidates=closed.scorer.candidates, plus=None, decoding=closed.scorer.decoding),
         attention=closed.attention,
         planners=small.planners.replace(most_steps=100),
@@ -178,19 +182,20 @@ def basketball() -> PipelineConfig:
 def atomic_anticipation() -> PipelineConfig:
     """Goal-free anticipation on atomic descriptions: the predictor learns with half of its goals masked (D 16)."""
     base = atomic()
-    return base.replace(predictor=base.predictor.replace(goal_dropout=0.5))
+    return base.replace(predictor=base.predictor.replace(goal_dropout=GOAL_DROPOUT))
 
 
 def _closed(corpus: CorpusName, bridge_weight: float, decoding: ClosedDecodingConfig) -> PipelineConfig:
     """Return planning with class heads on a corpus of annotated steps, each seen from its start to its end (D 45).
 
-    Scorer+ and retrieval attention, which are not the paper's, read embeddings; here plans are probabilities.
+    Scorer+ and retrieval attention, which are not the paper's, read embeddings; here plans are probabilities. Rows
+    without goal dropout are the main ones; twins with it are trained for a second set (D 42).
     """
     base = _from_video(corpus)
     return base.replace(
         ingest=base.ingest.replace(interval_cap_s=None),
         text_bank=base.text_bank.replace(descriptions="template"),
-        predictor=base.predictor.replace(head="classes", bridge_weight=bridge_weight),
+        predictor=base.predictor.replace(head="classes", bridge_weight=bridge_weight, twin_goal_dropout=GOAL_DROPOUT),
         scorer=base.scorer.replace(candidates=5, prefetch=8, plus=None, decoding=decoding),
         attention=base.attention.replace(variants=()),
         planners=base.planners.replace(methods=PLANNERS),

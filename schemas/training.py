@@ -14,6 +14,8 @@ from schemas.places import OtherRun
 Precision = Literal["auto", "fp32", "bf16"]
 HeadKind = Literal["open", "classes"]
 """How the predictor's embeddings become labels: by cosine with the label bank, or by a classifier."""
+GOAL_DROPOUT = 0.5
+"""Probability that the goal of a sample is masked, where there is goal dropout. Source: paper, p_goal; D 16."""
 Ablation = Literal["no_labels", "no_motion"]
 """What a further scorer is trained without: the candidates' labels, or their trajectories and the plans made with
 them."""
@@ -132,10 +134,22 @@ class PredictorConfig(CausalConfig):
     trajectory_dropout: float = Field(0.1, ge=0, lt=1)
     """Probability, per sample, that all trajectory inputs are replaced by null. Source: paper, 3.4; D 13."""
     goal_dropout: float = Field(0.0, ge=0, lt=1)
-    """Probability, per sample, that the goal is masked; 0.5 for anticipation (D 16)."""
+    """Probability, per sample, that the goal is masked (D 16), of every predictor that is no twin."""
+    twin_goal_dropout: float | None = Field(None, gt=0, lt=1)
+    """The same probability, of goal-dropout twins: traj and no_traj of the final chain, trained once more with it
+    (D 42); None: there are none."""
     pretrained: OtherRun | None = None
     """Output of the stage predictor of another run, with whose weights every training begins
     (docs/decisions/pretrained.md); None: with random ones."""
+
+    @model_validator(mode="after")
+    def _twins_differ(self) -> Self:
+        if self.twin_goal_dropout is not None and self.goal_dropout > 0:
+            raise ValueError(
+                f"goal_dropout is {self.goal_dropout} and twin_goal_dropout {self.twin_goal_dropout}: twins stand next "
+                "to predictors without goal dropout; set goal_dropout to 0 or twin_goal_dropout to null"
+            )
+        return self
 
 
 class AttentionConfig(CausalConfig):

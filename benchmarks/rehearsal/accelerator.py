@@ -17,7 +17,7 @@ from benchmarks.rehearsal.settings import TEXT_WIDTH
 from benchmarks.rehearsal.sizes import DEV_SHARE, TEST_SHARE, Sizes
 from schemas.config import PipelineConfig
 from schemas.vjepa import VJEPA_SIZES
-from trajpilot_core.data.chains import Chain, chains, variants_of
+from trajpilot_core.data.cross_fitting import Chain, chains, trained_variants
 from trajpilot_core.methods import METHODS
 from trajpilot_core.models.alignment import TrajectoryEncoder
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
@@ -202,7 +202,7 @@ def of_predictor(config: PipelineConfig, sizes: Sizes) -> Need:
             each += windows(sizes, h, fitted_share(config, chain)) / cfg.train.batch * step.operations
             dev = windows(sizes, h, DEV_SHARE)
             each += dev / cfg.train.batch * step.operations / 3 + dev * (h - 2) * 2 * sizes.labels * TEXT_WIDTH
-        models = seeds * len(variants_of(chain))
+        models = seeds * len(trained_variants(chain, cfg))
         total, trainings = total + models * cfg.train.epochs * each, trainings + models
     width = VJEPA_SIZES[config.features.model].width
     held = max(step.kept for step in steps.values()) + ADAM * parameters(config)

@@ -9,13 +9,17 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from schemas.training import AlignmentConfig, AttentionVariant
+from schemas.training import AlignmentConfig, AttentionVariant, PredictorConfig
 from trajpilot_core.errors import InputError
 
 E_TAU = "e_tau"
 """Variant of the trajectory encoder of a chain."""
 VARIANTS = ("traj", "no_traj", "endpoint_traj")
 """Predictor checkpoints of the final chain."""
+TWINNED = ("traj", "no_traj")
+"""Those of which a run may train a goal-dropout twin: the same once more, with goals masked at random (D 42)."""
+TWIN = "_goal_dropout"
+"""Ends the names of twins, and the keys of their models."""
 ATTENTION = "retrieval_attention"
 """Row of retrieval attention that is given everything."""
 
@@ -49,6 +53,32 @@ def chains(folds: int) -> tuple[Chain, ...]:
 def variants_of(chain: Chain) -> tuple[str, ...]:
     """Return the predictor checkpoints that a chain has; endpoint_traj is a row of the tables, so only final has it."""
     return VARIANTS if chain.name == FINAL.name else VARIANTS[:2]
+
+
+def twins_of(chain: Chain, cfg: PredictorConfig) -> tuple[str, ...]:
+    """Return the goal-dropout twins that a chain has; they answer rows of the tables, so only final has any."""
+    is_asked = cfg.twin_goal_dropout is not None and chain.name == FINAL.name
+    return tuple(twin_of(variant) for variant in TWINNED) if is_asked else ()
+
+
+def trained_variants(chain: Chain, cfg: PredictorConfig) -> tuple[str, ...]:
+    """Return every predictor that is trained in a chain: its checkpoints, and their goal-dropout twins."""
+    return (*variants_of(chain), *twins_of(chain, cfg))
+
+
+def twin_of(variant: str) -> str:
+    """Return the name of a variant's goal-dropout twin."""
+    return f"{variant}{TWIN}"
+
+
+def original_of(name: str) -> str:
+    """Return the variant of which a twin is the goal-dropout twin; any other as it is. Of the key of a model, too."""
+    return name.removesuffix(TWIN)
+
+
+def is_twin(name: str) -> bool:
+    """Return whether a variant, or the model of a key, is a goal-dropout twin."""
+    return name.endswith(TWIN)
 
 
 def attention_row(variant: AttentionVariant) -> str:

@@ -16,8 +16,10 @@ from trajpilot_core.data.cross_fitting import (
     Chain,
     deal_folds,
     draw_folds,
+    is_twin,
     note_fitted,
     noted_fitted,
+    original_of,
     seeds_of,
 )
 from trajpilot_core.data.other_runs import SHOWN, OtherOutput, open_other
@@ -81,6 +83,18 @@ def fits_of(output: OtherOutput, entry: str) -> dict[str, ImportedFit]:
         )
         for chain, takes in fitted.items()
     }
+
+
+def first_weights(key: str, held: Collection[str]) -> str:
+    """Return the key of the model of another run with whose weights a training begins: that of its own key.
+
+    A goal-dropout twin that the other run has not trained begins as its original there.
+
+    Args:
+        key: of the training.
+        held: keys of the models of the other run.
+    """
+    return original_of(key) if is_twin(key) and key not in held else key
 
 
 def require_models(output: OtherOutput, entry: str, wanted: Iterable[str]) -> None:

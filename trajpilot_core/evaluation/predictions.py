@@ -38,7 +38,7 @@ from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
 from trajpilot_core.methods.viterbi import PLAIN
 from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.readout import ClassReadout
-from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view
+from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, goal_dropout_view
 from trajpilot_core.retrieval.candidates import truth_of
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.label_effects import ENTRY as EFFECTS
@@ -69,6 +69,7 @@ class RowModels(NamedTuple):
     sequences: SequenceModels
     attention: AttentionRows | None = None
     planners: PlannerRows | None = None
+    goal_dropout: ChainView | None = None
 
 
 class OtherModels(NamedTuple):
@@ -221,6 +222,7 @@ def predict_rows(
         view = chain_view(data, files, chain, seed, device, scorer_config(scorers).decoding)
         ready = load_scorers(scorers, view, seed, device, known, config.plus_parts)
         attending = load_attention(others.attention, view, seed, device)
+        twins = goal_dropout_view(view, files, seed, device)
         if attending is not None and isinstance(view.readout, ClassReadout):
             raise EvaluationError(
                 "retrieval attention predicts embeddings, but the predictors have class heads, whose plans are "
@@ -232,7 +234,8 @@ def predict_rows(
                 continue
             bank = build_bank(view, horizon, ready.config.key)
             sequences, attended = SequenceModels(fitted, config.joint), attention_rows(attending, view, horizon)
-            models = RowModels(ready, sequences, attended, planner_rows(others.planners, seed, horizon, device))
+            planning = planner_rows(others.planners, seed, horizon, device)
+            models = RowModels(ready, sequences, attended, planning, twins)
             choices = decoding_choices(view, bank, models, seed)
             models = models._replace(sequences=with_choices(models.sequences, choices))
             if seed == files.seeds[0]:
@@ -262,7 +265,7 @@ def batch_of(
 ) -> WindowBatch:
     """Return windows (long of shape (B,)) of the bank's horizon with everything that rows are made from."""
     batch = retrieve(view, bank, rows, models.ready, strangers, donors, models.sequences)
-    return replace(batch, attention=models.attention, planners=models.planners)
+    return replace(batch, attention=models.attention, planners=models.planners, goal_dropout=models.goal_dropout)
 
 
 def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> None:

@@ -80,6 +80,8 @@ class WindowBatch:
     """Models of retrieval attention; None: the run has trained none, or they are not asked."""
     planners: PlannerRows | None = None
     """Planners of other papers; likewise."""
+    goal_dropout: ChainView | None = None
+    """The final chain with the goal-dropout twins of its predictors; None: likewise."""
 
     @cached_property
     def endpoint_plan(self) -> Tensor:

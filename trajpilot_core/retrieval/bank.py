@@ -5,7 +5,7 @@ Axes: N windows, H positions, E text space, S segments. Source: paper, 3.5; docs
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -20,10 +20,11 @@ from trajpilot_core.data.chains import (
     ModelFiles,
     fit_takes,
     load_chain_models,
+    load_predictor,
     trajectory_latents,
     trajectory_states,
 )
-from trajpilot_core.data.cross_fitting import Chain, variants_of
+from trajpilot_core.data.cross_fitting import TWINNED, Chain, model_key, twin_of, variants_of
 from trajpilot_core.data.planning import MANY_WINDOWS, SPLITS, PlanningData
 from trajpilot_core.data.transitions import fitted_bigrams
 from trajpilot_core.errors import LeakError, StoreError
@@ -111,6 +112,24 @@ def chain_view(
     models = load_chain_models(files, chain, seed, device)
     latents = trajectory_latents(models.e_tau, data.motions)
     return ChainView(data, chain, models, latents, readout_of(data, chain, models, decoding))
+
+
+def goal_dropout_view(view: ChainView, files: ModelFiles, seed: int, device: str) -> ChainView | None:
+    """Return a chain with the goal-dropout twins in the place of its traj and no_traj; None where it has none.
+
+    Everything else is shared with `view`, whose decoding of class scores stays.
+
+    Args:
+        view: the chain.
+        files: models of all chains.
+        seed: which models.
+        device: where they run.
+    """
+    chain, held = view.chain, files.predictors.keys
+    if not all(model_key(chain, seed, twin_of(variant)) in held for variant in TWINNED):
+        return None
+    traj, no_traj = (load_predictor(files.predictors, chain, seed, twin_of(v), device) for v in TWINNED)
+    return replace(view, models=replace(view.models, traj=traj, no_traj=no_traj, endpoint_traj=None))
 
 
 def readout_of(data: PlanningData, chain: Chain, models: ChainModels, decoding: ClosedDecodingConfig) -> Readout:

@@ -12,7 +12,7 @@ from schemas.observation import DOF, MOTIONS
 from schemas.planners import PLANNERS
 from schemas.results import CurvePoint, DecodingChoice, GateRow, Headroom, Judgement, Metric, ShuffleScore
 from schemas.training import ATTENTION_VARIANTS, PLUS_PARTS
-from trajpilot_core.data.cross_fitting import attention_row, noted_fitted
+from trajpilot_core.data.cross_fitting import FINAL, TWINNED, attention_row, noted_fitted, twin_of, twins_of
 from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.sizes import CorpusSizes
@@ -54,7 +54,7 @@ def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> N
     if sizes.config.attention.variants:
         models += attention.answering_bytes(sizes, sizes.config.attention)
         work += attention.retrieved_answers(sizes, sizes.config.attention)
-    models += planning.answering_bytes(sizes, sizes.config.planners)
+    models += planning.answering_bytes(sizes, sizes.config.planners) + part.twin_bytes(sizes)
     if scorer.plus is not None:
         models += part.plus_tables(sizes, plus.KEPT) + part.plus_tables(sizes, plus.ANSWERED)
         work = max(work, part.plus_tables(sizes, plus.FITTED))
@@ -72,6 +72,7 @@ def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
     variants = sizes.config.attention.variants
     absent = {attention_row(variant) for variant in ATTENTION_VARIANTS if variant not in variants}
     absent |= set(PLANNERS) - set(sizes.config.planners.methods)
+    absent |= {twin_of(variant) for variant in TWINNED} - set(twins_of(FINAL, sizes.config.predictor))
     return sum(not absent & set(one.models) for one in METHODS) - len(PLUS_PARTS) + len(cfg.plus_parts)
 
 

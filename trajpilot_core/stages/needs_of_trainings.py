@@ -8,6 +8,7 @@ Shapes: S segments, F numbers of a feature, E text width, V labels, B batch, H l
 
 from schemas.observation import DOF, MOTIONS
 from schemas.training import AlignmentConfig, CausalConfig, PredictorConfig, ScorerConfig, TrainConfig
+from trajpilot_core.data.cross_fitting import FINAL, twins_of
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.training.scorer_plus_tables import FITTED, KEPT, PlusTables, step_bytes, table_bytes
@@ -38,7 +39,7 @@ STATES = 4
 BF16_SHARE = 0.6
 """Activations under autocast over those of fp32, by counting what a block keeps: 22 W + 4 hidden bytes of 40 W + 8."""
 FINAL_VARIANTS, FOLD_VARIANTS = 3, 2
-"""Predictors of the final chain, and of the chain of a fold."""
+"""Predictors of the final chain, goal-dropout twins aside, and of the chain of a fold."""
 
 
 def n_chains(cfg: AlignmentConfig) -> int:
@@ -216,7 +217,7 @@ def trainings(machine: NeedsMachine, n_jobs: int, parent: Need, training: Need, 
 def predictor_needs(sizes: CorpusSizes, cfg: PredictorConfig, machine: NeedsMachine) -> Needs:
     """State what fitting every predictor needs; it follows the chains and seeds of alignment."""
     folds, seeds = n_chains(sizes.config.alignment) - 1, len(sizes.config.alignment.seeds)
-    n_jobs = seeds * (FINAL_VARIANTS + folds * FOLD_VARIANTS)
+    n_jobs = seeds * (FINAL_VARIANTS + len(twins_of(FINAL, cfg)) + folds * FOLD_VARIANTS)
     own = latent_bytes(sizes) + LONG * (sizes.positions + sizes.segments)
     tensors = feature_bytes(sizes) + LONG * sizes.segments + bank_bytes(sizes) + own
     parameters = FLOAT * predictor_parameters(cfg, sizes)
@@ -313,6 +314,12 @@ def view_bytes(sizes: CorpusSizes) -> int:
     """Return the frozen models of a chain, and its latents with the copies that tables of them are."""
     parameters = predictor_parameters(sizes.config.predictor, sizes)
     return FINAL_VARIANTS * FLOAT * parameters + 3 * latent_bytes(sizes)
+
+
+def twin_bytes(sizes: CorpusSizes) -> int:
+    """Return the goal-dropout twins of a chain, which answer rows next to its models; 0 without any."""
+    cfg = sizes.config.predictor
+    return len(twins_of(FINAL, cfg)) * FLOAT * predictor_parameters(cfg, sizes)
 
 
 def query_latents(sizes: CorpusSizes, train: int) -> int:

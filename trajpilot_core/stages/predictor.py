@@ -1,4 +1,5 @@
-"""Causal predictors: three checkpoints of the final chain, two of each fold's chain, per seed (paper, 3.4)."""
+"""Causal predictors, per seed: three checkpoints of the final chain, two of each fold's, and goal-dropout twins of the
+final traj and no_traj where they are asked for (paper, 3.4; docs/decisions/closed-vocabulary.md)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,16 @@ from schemas.arrow import table_of
 from schemas.results import CurvePoint
 from schemas.training import PredictorConfig
 from trajpilot_core.data.contributions import Contributions, folds_of, horizons_of, part_of
-from trajpilot_core.data.cross_fitting import E_TAU, VARIANTS, Chain, chains, model_key, seeds_of, variants_of
+from trajpilot_core.data.cross_fitting import (
+    E_TAU,
+    VARIANTS,
+    Chain,
+    chains,
+    is_twin,
+    model_key,
+    seeds_of,
+    trained_variants,
+)
 from trajpilot_core.data.imported_fits import with_imported
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import TrainingError
@@ -30,13 +40,13 @@ TAKES_GIVE = ("segments", "windows", "motions", "features")
 """Entries that trainings read of each take."""
 
 
-def trainings(folds: int, seeds: Iterable[int]) -> dict[str, tuple[Chain, int, str]]:
+def trainings(folds: int, seeds: Iterable[int], cfg: PredictorConfig) -> dict[str, tuple[Chain, int, str]]:
     """Return training -> its chain, seed and variant."""
     return {
         model_key(chain, seed, variant): (chain, seed, variant)
         for chain in chains(folds)
         for seed in seeds
-        for variant in variants_of(chain)
+        for variant in trained_variants(chain, cfg)
     }
 
 
@@ -47,12 +57,15 @@ def sources(inputs: Inputs, cfg: PredictorConfig, data_root: str) -> list[Source
     every: dict[str, JsonValue] = {"text bank": part_of(inputs, "text_bank"), "horizons": horizons_of(inputs)}
     folds = 1 + max(fold_of.values())
     facts = {chain: {**takes.facts(fold_of, chain), **every} for chain in chains(folds)}
-    known = trainings(folds, seeds_of(e_tau))
+    known = trainings(folds, seeds_of(e_tau), cfg)
     begun = initial_weights(inputs, cfg, known, fold_of)
-    return [
-        Source(name, facts={**facts[chain], "E_tau": e_tau[model_key(chain, seed, E_TAU)], **begun.get(name, {})})
-        for name, (chain, seed, _) in known.items()
-    ]
+
+    def facts_of(name: str) -> dict[str, JsonValue]:
+        chain, seed, variant = known[name]
+        masked: dict[str, JsonValue] = {"goal dropout": cfg.twin_goal_dropout} if is_twin(variant) else {}
+        return {**facts[chain], "E_tau": e_tau[model_key(chain, seed, E_TAU)], **begun.get(name, {}), **masked}
+
+    return [Source(name, facts=facts_of(name)) for name in known]
 
 
 def run(work: Work[PredictorConfig]) -> None:
@@ -65,7 +78,8 @@ def run(work: Work[PredictorConfig]) -> None:
 
     data = load_planning_data(work.inputs, "predictor")
     e_tau = work.inputs.models("e_tau")
-    known, before = trainings(fold_count(data.fold), seeds_of(e_tau.keys)), initial_fits(work.config)
+    known = trainings(fold_count(data.fold), seeds_of(e_tau.keys), work.config)
+    before = initial_fits(work.config)
     jobs: list[TrainingJob] = []
     floors: dict[str, list[CurvePoint]] = {}
     shape = ""
@@ -197,5 +211,5 @@ STAGE = Stage(
     uses_gpu=True,
     needs=predictor_needs,
     conclude=conclude,
-    outside_shards=("pretrained",),
+    outside_shards=("pretrained", "twin_goal_dropout"),
 )

@@ -14,6 +14,7 @@ from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.imported_fits import (
     ImportedFit,
     TakesHere,
+    first_weights,
     fits_of,
     folds_for,
     note_imported,
@@ -137,11 +138,12 @@ def initial_weights(
     if cfg.pretrained is None:
         return {}
     output = open_other(cfg.pretrained, "predictor")
-    require_models(output, PREDICTORS, wanted)
+    digests = output.digests(PREDICTORS)
+    first = {name: first_weights(name, digests) for name in wanted}
+    require_models(output, PREDICTORS, first.values())
     chains = dict.fromkeys(chain for chain, *_ in wanted.values())
     refuse_leaks(output, fits_of(output, PREDICTORS), chains, TakesHere.read(inputs), fold_of)
-    digests = output.digests(PREDICTORS)
-    return {name: {"initial weights": digests[name]} for name in wanted}
+    return {name: {"initial weights": digests[key]} for name, key in first.items()}
 
 
 def initial_fits(cfg: PredictorConfig) -> dict[str, ImportedFit]:

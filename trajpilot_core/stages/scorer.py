@@ -9,7 +9,7 @@ from schemas.base import fingerprint
 from schemas.results import CurvePoint
 from schemas.training import ScorerConfig
 from trajpilot_core.data.contributions import Contributions, folds_of, horizons_of, part_of
-from trajpilot_core.data.cross_fitting import seeds_of
+from trajpilot_core.data.cross_fitting import is_twin, seeds_of
 from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError
@@ -43,7 +43,9 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
     models = {entry: inputs.parts(entry) for entry in ("e_tau", "predictors")}
 
     def of_seed(entry: str, seed: int) -> JsonValue:
-        return {key: digest for key, digest in models[entry].items() if f"/s{seed}/" in key}
+        """Return those that its queries come from; goal-dropout twins answer rows of the tables alone."""
+        held = models[entry].items()
+        return {key: digest for key, digest in held if f"/s{seed}/" in key and not is_twin(key)}
 
     return [
         Source(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from schemas.training import HeadKind, PredictorConfig, TrainConfig
+from trajpilot_core.data.cross_fitting import is_twin, original_of
 from trajpilot_core.data.planning import MANY_WINDOWS
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
 from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels
@@ -142,21 +143,34 @@ def predicted_windows(
     """Predict the fitted windows `rows` (B,), long, of a horizon, with dropout of trajectory and goal (D 13, 16)."""
     segments = task.fit[horizon][rows]
     latents_BHE = variant_latents(task.latents[segments], variant)
-    if variant != "no_traj":
+    if original_of(variant) != "no_traj":
         latents_BHE = latents_BHE * kept(len(rows), cfg.trajectory_dropout, latents_BHE.device)[:, None, None]
-    goal_seen_B = kept(len(rows), cfg.goal_dropout, latents_BHE.device) if cfg.goal_dropout > 0 else None
+    dropout = goal_dropout_of(cfg, variant)
+    goal_seen_B = kept(len(rows), dropout, latents_BHE.device) if dropout > 0 else None
     start_BCD, goal_BCD = task.features[segments[:, 0]], task.features[segments[:, -1]]
     predicted_BHE = model(start_BCD, goal_BCD, latents_BHE, horizon, goal_seen_B)
     ids_BH = task.labels[segments]
     return PredictedWindows(predicted_BHE, task.bank[ids_BH], ids_BH, goal_seen_B)
 
 
+def goal_dropout_of(cfg: PredictorConfig, variant: str) -> float:
+    """Return the probability with which a variant's goals are masked: that of goal-dropout twins, or of all others."""
+    if not is_twin(variant):
+        return cfg.goal_dropout
+    assert cfg.twin_goal_dropout is not None, f"{variant} is trained though no twins are asked for"
+    return cfg.twin_goal_dropout
+
+
 def variant_latents(latents_BHE: Tensor, variant: str) -> Tensor:
-    """Return the (B, H, E) trajectory input that a variant is given: traj all, endpoint_traj the ends, no_traj none."""
-    if variant == "traj":
+    """Return the (B, H, E) trajectory input that a variant is given: traj all, endpoint_traj the ends, no_traj none.
+
+    A goal-dropout twin is given what its original is.
+    """
+    given = original_of(variant)
+    if given == "traj":
         return latents_BHE
     out = torch.zeros_like(latents_BHE)
-    if variant == "endpoint_traj":
+    if given == "endpoint_traj":
         out[:, 0], out[:, -1] = latents_BHE[:, 0], latents_BHE[:, -1]
     return out
 
@@ -184,6 +198,8 @@ def measurer(
     sample: Mapping[int, Tensor] | None = None,
 ) -> Callable[[], dict[str, float]]:
     """Return the measure of an epoch: M@1 under the variant's own trajectories, per H and as their plain mean.
+
+    The goal is given, to goal-dropout twins too: their rows plan with it.
 
     Args:
         model: what is measured.

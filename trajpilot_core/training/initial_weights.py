@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from schemas.training import PredictorConfig
+from trajpilot_core.data.imported_fits import first_weights
 from trajpilot_core.data.other_runs import OtherOutput, open_other
 from trajpilot_core.errors import InputError
 from trajpilot_core.models.predictor import CausalPredictor
@@ -34,6 +35,8 @@ def places_for(horizon: int, cfg: PredictorConfig) -> int:
 def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> None:
     """Put the weights of the other run's model of this key into a model that was just built; none where none is set.
 
+    A goal-dropout twin that the other run lacks gets those of its original there (`first_weights`).
+
     Parameters and buffers alike, the scale of the features among them; a class head that the other run lacks stays as
     it was built.
 
@@ -49,7 +52,9 @@ def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> Non
         return
     output = open_other(cfg.pretrained, "predictor")
     refuse_other_settings(output, cfg)
-    put_weights(model.state_dict(), output.models(ENTRY).read(key), f"{output.setting}: {key} of {output.named}")
+    models = output.models(ENTRY)
+    first = first_weights(key, models.keys)
+    put_weights(model.state_dict(), models.read(first), f"{output.setting}: {first} of {output.named}")
 
 
 def refuse_other_settings(output: OtherOutput, cfg: PredictorConfig) -> None:

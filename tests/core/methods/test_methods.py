@@ -18,7 +18,7 @@ from trajpilot_core.data.cross_fitting import ATTENTION
 from trajpilot_core.data.planning import SPLITS
 from trajpilot_core.evaluation import predictions
 from trajpilot_core.evaluation.predictions import predict_all
-from trajpilot_core.methods import METHODS
+from trajpilot_core.methods import METHODS, goal_dropout
 from trajpilot_core.methods.closed_controls import GRAPH_ONLY, WITHOUT_PRIOR
 from trajpilot_core.methods.planners import ROWS as PLANNER_ROWS
 from trajpilot_core.methods.plans import donors_of
@@ -30,7 +30,9 @@ from trajpilot_core.training.label_effects import fit_label_effects, stored_effe
 torch.set_num_threads(1)
 CLOSED = {WITHOUT_PRIOR.id, GRAPH_ONLY.id, *(row.id for row in PLANNER_ROWS)}
 """Rows of closed vocabularies, absent here."""
-VARIANTS = [one.id for one in METHODS if not one.id.startswith(ATTENTION) and one.id not in CLOSED]
+TWINS = {goal_dropout.NO_TRAJ.id, goal_dropout.ORACLE.id}
+"""Rows of goal-dropout twins, absent, too."""
+VARIANTS = [one.id for one in METHODS if not one.id.startswith(ATTENTION) and one.id not in CLOSED | TWINS]
 
 
 @pytest.fixture(scope="module")

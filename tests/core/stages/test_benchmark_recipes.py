@@ -51,6 +51,7 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
             goal_dropout=config.predictor.goal_dropout,
             head=config.predictor.head,
             bridge_weight=config.predictor.bridge_weight,
+            twin_goal_dropout=config.predictor.twin_goal_dropout,
         ),
         scorer=small.scorer.replace(plus=None, decoding=config.scorer.decoding),
         attention=config.attention.replace(variants=()),

@@ -11,11 +11,19 @@ from planning_world import Memory, WorldSize, planning_world, run_stage
 from schemas.closed import ClosedDecodingConfig
 from schemas.config import EvaluationConfig
 from schemas.planners import PlannersConfig
-from schemas.training import AlignmentConfig, AttentionConfig, PredictorConfig, ScorerConfig, TrainConfig
+from schemas.training import (
+    GOAL_DROPOUT,
+    AlignmentConfig,
+    AttentionConfig,
+    PredictorConfig,
+    ScorerConfig,
+    TrainConfig,
+)
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.predictions import predict_all
 from trajpilot_core.stages import STAGES
+from trajpilot_core.stages.evaluation import trained as judge
 
 SIZE = WorldSize(tasks=2, steps=4, alternatives=2, train=24, dev=4, test=4, max_horizon=4, segments=6)
 TRAIN = TrainConfig(epochs=12, patience=None, lr=3e-3, batch=32, precision="fp32")
@@ -36,6 +44,8 @@ SCORE = ScorerConfig(
     train=TRAIN.replace(epochs=3),
 )
 EVALUATE = EvaluationConfig(shuffles=2, headroom_pools=(1, 4))
+DROPOUT = {"no_traj_goal_dropout": "final/no_traj_goal_dropout", "oracle_goal_dropout": "final/traj_goal_dropout"}
+"""Row of a goal-dropout twin -> its model."""
 
 
 def trained(folder: Path, predict: PredictorConfig = PREDICT) -> Memory:
@@ -48,9 +58,9 @@ def trained(folder: Path, predict: PredictorConfig = PREDICT) -> Memory:
 
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
-    """A world with everything trained."""
+    """A world with everything trained, goal-dropout twins included."""
     folder = tmp_path_factory.mktemp("closed")
-    memory = trained(folder)
+    memory = trained(folder, PREDICT.replace(twin_goal_dropout=GOAL_DROPOUT))
     run_stage(STAGES["scorer"], SCORE, memory, folder / "scorer")
     run_stage(STAGES["attention"], AttentionConfig(variants=()), memory, folder / "attention")
     run_stage(STAGES["planners"], PlannersConfig(), memory, folder / "planners")
@@ -74,12 +84,13 @@ def share_right(table: pa.Table) -> float:
 def test_every_row_answers_and_only_labels_that_the_scenario_allows(memory: Memory, predictions: pa.Table) -> None:
     rows = set(predictions["variant"].to_pylist())
     assert {"no_traj", "endpoint_traj", "oracle", "scorer", "no_traj_no_prior", "graph_only", "majority"} <= rows
+    assert set(DROPOUT) <= rows
     assert not rows & {"scorer_plus", "retrieval_attention"}
     scenario_of = {take["take_id"]: take["scenario"] for take in memory.table("takes").to_pylist()}
     allowed = {
         (row["scenario"], row["label_id"]) for row in memory.table("scenario_labels").to_pylist() if row["is_allowed"]
     }
-    for row in ("no_traj", "oracle", "scorer", "no_traj_no_prior", "graph_only"):
+    for row in ("no_traj", "oracle", "scorer", "no_traj_no_prior", "graph_only", *DROPOUT):
         for answer in of(predictions, row).to_pylist():
             assert (scenario_of[answer["take_id"]], answer["decoded_id"]) in allowed, row
 
@@ -88,6 +99,18 @@ def test_the_head_learns_and_motion_helps_the_row_that_sees_it(predictions: pa.T
     majority, no_traj, oracle = (share_right(of(predictions, row)) for row in ("majority", "no_traj", "oracle"))
     assert no_traj > majority + 0.2
     assert oracle > majority + 0.2
+
+
+def test_goal_dropout_twins_learn_are_judged_and_stand_next_to_their_originals(
+    memory: Memory, predictions: pa.Table
+) -> None:
+    judged = {one.check for one in judge(memory)}
+    for row, model in DROPOUT.items():
+        assert share_right(of(predictions, row)) > share_right(of(predictions, "majority")) + 0.2
+        assert f"trained: {model}, seed 0" in judged
+        original = of(predictions, row.removesuffix("_goal_dropout"))
+        assert of(predictions, row)["window_id"].equals(original["window_id"])
+        assert of(predictions, row)["top_scores"].to_pylist() != original["top_scores"].to_pylist()
 
 
 def test_a_sequence_is_decoded_under_the_prior_and_without_it_step_by_step(predictions: pa.Table) -> None:

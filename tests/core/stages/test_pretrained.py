@@ -31,7 +31,7 @@ from stored_world import SETTINGS, SIZE, counts, options, run_world, stages_on, 
 
 from schemas.config import PipelineConfig
 from trajpilot_core.data.chains import alignment_config
-from trajpilot_core.data.cross_fitting import CAPTURES, ELSEWHERE, draw_folds, noted_fitted
+from trajpilot_core.data.cross_fitting import CAPTURES, ELSEWHERE, draw_folds, noted_fitted, twin_of
 from trajpilot_core.engine.key import resolve_inputs
 from trajpilot_core.engine.needs import NeedsMachine
 from trajpilot_core.engine.planning.plan import plan
@@ -131,6 +131,30 @@ def test_class_heads_begin_on_the_backbone_of_an_open_run(other: Path, root: Pat
         assert set(own) - set(begun) == head != set()
         assert all(np.array_equal(begun[name], own[name]) for name in begun), key
         assert own["class_head.weight"].shape[0] == opened(root, "text_bank").table("text_bank").num_rows
+
+
+def test_a_goal_dropout_twin_begins_as_the_twin_there_or_else_as_its_original(
+    other: Path, root: Path, tmp_path: Path
+) -> None:
+    def with_twins(base: PipelineConfig) -> PipelineConfig:
+        return base.replace(predictor=base.predictor.replace(twin_goal_dropout=0.5))
+
+    def begun_with(there: Path) -> tuple[dict[str, str], dict[str, str]]:
+        """Digests of the models there, and of those that began with them; trainings change no weight."""
+        config = with_twins(started(there)).replace(ingest=started(other).ingest)
+        done = run_world(root, whole(), config, until="predictor")
+        trained.append(done["predictor"].computed)
+        return tuple(model_digests(one, "predictor", "predictors") for one in (there, root))
+
+    trained: list[int] = []
+    there, here = begun_with(other)
+    assert here == {**there, **{twin_of(key): there[key] for key in ("final/s0/traj", "final/s0/no_traj")}}
+    having = Path(shutil.copytree(other, tmp_path / "having"))
+    run_world(having, there_world(), with_twins(THERE), until="predictor")
+    there, here = begun_with(having)
+    assert here == there
+    assert len(set(here.values())) == N_PREDICTORS + 2
+    assert trained == [N_PREDICTORS + 2, 2], "what began with the same weights as before is not trained again"
 
 
 def test_takes_keep_their_folds_and_new_ones_are_dealt_out(other: Path, second: Path) -> None:

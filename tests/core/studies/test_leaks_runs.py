@@ -13,7 +13,7 @@ from planning_world import Memory
 from torch import Tensor
 
 from schemas.results import LeakCheck
-from schemas.training import ScorerConfig, TrainConfig
+from schemas.training import PredictorConfig, ScorerConfig, TrainConfig
 from trajpilot_core.data.chains import chains_of, open_model_files
 from trajpilot_core.data.cross_fitting import FITTED, Chain, note_fitted, noted_fitted
 from trajpilot_core.data.planning import PlanningData, load_planning_data
@@ -330,6 +330,16 @@ def test_a_smaller_model_in_one_row_is_found(run: Memory) -> None:
     assert leaks_choices.size_faults(planted.models("predictors"), (0,)) == found
     del planted.entries["predictors"].weights["final/s0/no_traj"]
     assert leaks_choices.size_faults(planted.models("predictors"), (0,)) == found
+
+
+def test_goal_dropout_twins_that_a_run_asks_for_are_looked_for(planted: Memory) -> None:
+    about = planted.entries["predictors"].about
+    cfg = PredictorConfig.model_validate_json(about["config"]).replace(twin_goal_dropout=0.5)
+    about["config"] = cfg.model_dump_json()
+    twins = [f"final/s0/{variant}_goal_dropout" for variant in ("traj", "no_traj")]
+    found = leaks_choices.size_faults(planted.models("predictors"), (0,))
+    assert found == [f"{key} has other tensors than the others" for key in twins]
+    assert leaks_choices.budget_check(material_of(planted)).verdict == "fails"
 
 
 def test_a_training_ends_at_its_last_epoch_or_after_its_patience() -> None:

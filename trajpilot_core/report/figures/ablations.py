@@ -7,7 +7,7 @@ from trajpilot_core.report.tables.attribution import ablations
 from trajpilot_core.report.tables.names import row_name
 
 SEVERAL = 2
-"""Parts from which on a row gets a chart; differences to a single one are a table."""
+"""Parts in this run from which on a row gets a chart; differences to a single one are a table."""
 
 
 def charts(material: Material) -> list[Chart]:
@@ -16,7 +16,7 @@ def charts(material: Material) -> list[Chart]:
     charts = []
     for whole, parts in ablations().items():
         shown = [v for v in results.variants() if v in (REFERENCE, whole, *parts)]
-        if len(parts) >= SEVERAL and set(parts) & set(shown):
+        if len(set(parts) & set(shown)) >= SEVERAL:
             name = row_name(whole)
             caption = f"M@1 of {name}, of {name} without parts, and of {row_name(REFERENCE)}"
             charts.append(rows_chart(results, shown, f"M@1 of {name} without parts", caption))

@@ -14,7 +14,11 @@ from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure, Material
 from trajpilot_core.report.tables.names import row_name
 
-NAMES = {"e_tau": "trajectory encoder", "traj": "with trajectories"}
+NAMES = {
+    "e_tau": "trajectory encoder",
+    "traj": "with trajectories",
+    "traj_goal_dropout": "with trajectories, goal dropout",
+}
 CHOSEN_BY = {
     "alignment": "R@5",
     "predictor": "M@1",

@@ -17,9 +17,10 @@ from trajpilot_core.data.chains import (
     chains_of,
     load_predictor,
     open_model_files,
+    predictor_config,
     trajectory_latents,
 )
-from trajpilot_core.data.cross_fitting import FINAL, model_key, variants_of
+from trajpilot_core.data.cross_fitting import FINAL, model_key, trained_variants
 from trajpilot_core.data.planning import SPLITS, load_motion_data
 from trajpilot_core.retrieval.bank import ChainView, chain_view
 from trajpilot_core.stages.predictor import make_task
@@ -87,7 +88,7 @@ def encoder_miss(material: LeakContext, view: ChainView, seed: int) -> Miss:
 def predictor_misses(material: LeakContext, view: ChainView, files: ModelFiles, seed: int) -> Iterator[Miss]:
     """Score the predictors of one chain on the dev windows, as their training does."""
     task = make_task(view.data, files.e_tau, view.chain, seed, CPU)
-    for variant in variants_of(view.chain):
+    for variant in trained_variants(view.chain, predictor_config(files.predictors)):
         name = f"{view.chain.name}/{variant}"
         with torch.inference_mode():
             model = load_predictor(files.predictors, view.chain, seed, variant, CPU)
@@ -107,9 +108,9 @@ def budget_check(material: LeakContext) -> LeakCheck:
     if not material.has("e_tau", "predictors", "predictor_curves"):
         return not_run(check, "this run has no predictors or no curves")
     predictors = material.inputs.models("predictors")
-    train = PredictorConfig.model_validate_json(predictors.about["config"]).train
+    cfg = predictor_config(predictors)
     seeds = alignment_config(material.inputs.models("e_tau")).seeds
-    trainings = predictor_trainings(material, train)
+    trainings = predictor_trainings(material, cfg)
     if material.has("scorers", "scorer_curves"):
         trainings += scorer_trainings(scorer_config(material.inputs.models("scorers")))
     faults = size_faults(predictors, seeds)
@@ -118,7 +119,7 @@ def budget_check(material: LeakContext) -> LeakCheck:
             scores = curve_of(material, entry, model, seed, quantity)
             faults += stop_faults(f"{model}, seed {seed}", scores, budget)
     n = len(trainings) * len(seeds)
-    return none_of(check, faults, f"{n} trainings of {len(seeds)} seeds; at most {train.epochs} epochs a predictor")
+    return none_of(check, faults, f"{n} trainings of {len(seeds)} seeds; at most {cfg.train.epochs} epochs a predictor")
 
 
 class Planned(NamedTuple):
@@ -132,12 +133,12 @@ class Planned(NamedTuple):
     train: TrainConfig
 
 
-def predictor_trainings(material: LeakContext, train: TrainConfig) -> list[Planned]:
+def predictor_trainings(material: LeakContext, cfg: PredictorConfig) -> list[Planned]:
     """Return the predictors of every chain."""
     return [
-        Planned("predictor_curves", f"{chain.name}/{variant}", "M@1", train)
+        Planned("predictor_curves", f"{chain.name}/{variant}", "M@1", cfg.train)
         for chain in chains_of(material.data)
-        for variant in variants_of(chain)
+        for variant in trained_variants(chain, cfg)
     ]
 
 
@@ -164,7 +165,8 @@ def stop_faults(name: str, scores: Sequence[float], train: TrainConfig) -> list[
 
 def size_faults(predictors: Models, seeds: Sequence[int]) -> list[str]:
     """Return which predictors of the final chain have other tensors than the first."""
-    keys = [model_key(FINAL, seed, variant) for seed in seeds for variant in variants_of(FINAL)]
+    variants = trained_variants(FINAL, predictor_config(predictors))
+    keys = [model_key(FINAL, seed, variant) for seed in seeds for variant in variants]
     sizes = [shapes_of(predictors, key) for key in keys]
     pairs = zip(keys, sizes, strict=True)
     return [f"{key} has other tensors than the others" for key, shapes in pairs if shapes != sizes[0]]

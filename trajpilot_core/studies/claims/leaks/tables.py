@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from schemas.results import LeakCheck
-from trajpilot_core.data.chains import chains_of, fitting_takes
-from trajpilot_core.data.cross_fitting import Chain, noted_fitted, variants_of
+from trajpilot_core.data.chains import chains_of, fitting_takes, predictor_config
+from trajpilot_core.data.cross_fitting import Chain, noted_fitted, trained_variants
 from trajpilot_core.data.planning import SPLITS, load_motion_data, rows_of_takes
 from trajpilot_core.models.alignment import channel_scale
 from trajpilot_core.models.predictor import feature_scales
@@ -203,7 +203,7 @@ def feature_statistics(material: LeakContext) -> list[Statistics]:
     for chain in chains_of(data):
         rows = rows_of_takes(data.segment_take, fitting_takes(data.take_split, data.fold, chain))
         mean, scale = feature_scales(data.features[rows])
-        for key in model_keys(models, chain, variants_of(chain)):
+        for key in model_keys(models, chain, trained_variants(chain, predictor_config(models))):
             stored = torch.cat(stored_buffers(models, key, ("feature_mean", "feature_scale")))
             found.append(Statistics(key, stored, torch.cat([mean, scale]), everybody, scale.repeat(2)))
     return found

@@ -10,7 +10,7 @@ from schemas.checks import StudyConfig
 from schemas.claims import CURVE_ROWS, ClaimsConfig
 from schemas.config import PipelineConfig
 from schemas.world import WorldConfig
-from trajpilot_core.data.cross_fitting import chains, variants_of
+from trajpilot_core.data.cross_fitting import chains, trained_variants
 from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, config_of
 from trajpilot_core.studies.claims.worlds.stages import stages_of
 
@@ -51,7 +51,8 @@ def cost_s(world: PlannedWorld, recipe: PipelineConfig) -> dict[str, float]:
     takes, fitted = size.train_takes + size.test_takes, size.train_takes * (1 - DEV_SHARE)
     held = fold_takes(size, config)
     of_chain = {chain: fitted - (held if chain.fold is not None else 0) for chain in chains(alignment.folds)}
-    models = {chain: len(CURVE_ROWS if world.kind == "curve" else variants_of(chain)) for chain in of_chain}
+    is_curve = world.kind == "curve"
+    models = {chain: len(CURVE_ROWS if is_curve else trained_variants(chain, predictor)) for chain in of_chain}
     trained = sum(models[chain] * n for chain, n in of_chain.items())
     attended = len(config.attention.variants) * fitted
     windows = sum(max(0, size.segments - horizon + 1) for horizon in ClaimsConfig().horizons)

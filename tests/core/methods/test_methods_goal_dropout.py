@@ -1,0 +1,94 @@
+"""Rows of goal-dropout twins: there where twins were trained, made by their weights alone, refused where they lie."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+import torch
+from planning_fixture import PREDICTOR, model_files, models_of, planning_data
+from rows_fixture import CONFIG, predicted, quiet, scorers_of
+
+from schemas.results import Judgement
+from schemas.training import GOAL_DROPOUT
+from trajpilot_core.data.chains import ModelFiles
+from trajpilot_core.data.cross_fitting import original_of
+from trajpilot_core.errors import LeakError
+from trajpilot_core.evaluation.predictions import predict_rows
+from trajpilot_core.methods import METHODS, method
+from trajpilot_core.methods.goal_dropout import NO_TRAJ, ORACLE
+from trajpilot_core.report.figures.curves import colour_of
+from trajpilot_core.report.tables.results import results_of
+
+torch.set_num_threads(1)
+ORIGINAL = {NO_TRAJ.id: "no_traj", ORACLE.id: "oracle"}
+"""Row -> the row without goal dropout."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    data = planning_data()
+    files = model_files(data, config=PREDICTOR.replace(twin_goal_dropout=GOAL_DROPOUT))
+    return data, files, scorers_of(data, files, tmp_path_factory.mktemp("scorers"), threshold=0.5)
+
+
+@pytest.fixture(scope="module")
+def table(made):
+    return predicted(*made)[0]
+
+
+def of(table: pa.Table, row: str) -> pa.Table:
+    return table.filter(pc.equal(table["variant"], row)).drop_columns(["variant"])
+
+
+def holding(files: ModelFiles, key_of) -> ModelFiles:
+    """The same files, where a key holds what `key_of` of it holds; None: nothing."""
+    there = {key: key_of(key) for key in files.predictors.keys}
+    weights = {key: files.predictors.read(held) for key, held in there.items() if held is not None}
+    return files._replace(predictors=models_of(weights, files.predictors.about))
+
+
+def test_rows_are_there_where_twins_were_trained_and_change_no_other(made, table):
+    data, files, scorers = made
+    bare = predicted(data, holding(files, lambda key: key if key == original_of(key) else None), scorers)[0]
+    rows, of_bare = (set(pc.unique(t["variant"]).to_pylist()) for t in (table, bare))
+    assert rows - of_bare == set(ORIGINAL)
+    assert table.filter(pc.invert(pc.is_in(table["variant"], value_set=pa.array(ORIGINAL)))).equals(bare)
+
+
+def test_they_answer_as_their_originals_do_but_by_the_weights_of_the_twins(made, table):
+    """The planted fault: the originals' weights where the twins' should be."""
+    data, files, scorers = made
+    for row, original in ORIGINAL.items():
+        assert of(table, row)["top_scores"].to_pylist() != of(table, original)["top_scores"].to_pylist()
+    planted = predicted(data, holding(files, original_of), scorers)[0]
+    for row, original in ORIGINAL.items():
+        assert of(planted, row).equals(of(planted, original))
+
+
+@pytest.mark.parametrize("sees", ["ends", "end_motion"])
+def test_a_twin_of_oracle_that_hides_what_motion_it_sees_is_refused(made, sees, monkeypatch):
+    liar = replace(ORACLE, sees=sees)
+    others = [one for one in METHODS if one.id != ORACLE.id]
+    monkeypatch.setattr("trajpilot_core.evaluation.predictions.METHODS", [*others, liar])
+    with pytest.raises(LeakError, match=f"id {ORACLE.id}$"):
+        list(predict_rows(*made, CONFIG, "test", "cpu", quiet))
+
+
+def test_they_are_ablations_bounded_as_their_originals_are_and_rest_on_the_twins():
+    for row, original in ORIGINAL.items():
+        one, other = method(row), method(original)
+        assert (one.sees, one.ceiling, one.metrics) == (other.sees, other.ceiling, other.metrics)
+        assert (one.role, one.part_of, one.plans, one.in_gallery) == ("ablation", original, None, False)
+        assert {original_of(model) for model in one.models} == set(other.models) != set(one.models)
+        assert colour_of(one.models[0]) == row
+
+
+def test_a_twin_that_is_not_trained_marks_its_row_and_no_other():
+    def marked(model: str) -> frozenset[str]:
+        check = Judgement(check=f"trained: final/{model}, seed 1", verdict="undertrained", detail="")
+        return results_of([], [check]).undertrained
+
+    assert marked("traj_goal_dropout") == {ORACLE.id}
+    assert marked("no_traj_goal_dropout") == {NO_TRAJ.id}
+    assert not marked("traj") & set(ORIGINAL)

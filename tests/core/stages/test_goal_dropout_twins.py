@@ -1,0 +1,185 @@
+"""Goal-dropout twins as trainings: with goals masked, of their own keys, and nothing else is trained for them."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from planning_fixture import model_files, planning_data
+from planning_world import Memory, run_stage
+from pydantic import ValidationError
+from stored_world import SETTINGS, SIZE, counts, options, run_world, stages_on, world
+
+from deployments.recipes import RECIPES
+from schemas.config import EvaluationConfig, PipelineConfig
+from schemas.training import GOAL_DROPOUT, PredictorConfig
+from trajpilot_core.data.chains import chains_of
+from trajpilot_core.data.cross_fitting import TWINNED, is_twin, original_of, twin_of
+from trajpilot_core.engine.key import resolve_inputs
+from trajpilot_core.engine.needs import NeedsMachine
+from trajpilot_core.engine.planning.plan import PlanRow, plan
+from trajpilot_core.engine.sizes import paper_sizes
+from trajpilot_core.engine.stage import AnyStage, Source
+from trajpilot_core.stages import STAGES, predictor, scorer
+from trajpilot_core.stages.evaluation import answered_rows, needs
+from trajpilot_core.stages.needs_of_trainings import predictor_needs, predictor_parameters
+from trajpilot_core.store.files import LocalFolder
+from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.training import fit_predictor
+from trajpilot_core.training.fit_predictor import new_predictor, variant_latents, window_loss
+
+TWINS = {f"final/s0/{twin_of(variant)}" for variant in TWINNED}
+CLOSED = {"keystep", "goalstep", "egoper"}
+
+
+def with_twins(dropout: float | None = GOAL_DROPOUT, base: PipelineConfig = SETTINGS) -> PipelineConfig:
+    return base.replace(predictor=base.predictor.replace(twin_goal_dropout=dropout))
+
+
+def models(root: Path) -> dict[str, str]:
+    """Key -> digest of every predictor."""
+    manifest = current_manifest(LocalFolder(str(root)), "predictor")
+    assert manifest is not None
+    return {file.key: file.sha256 for file in manifest.entries["predictors"].files if file.key}
+
+
+@pytest.fixture(scope="module")
+def memory() -> Memory:
+    return world(SIZE)
+
+
+@pytest.fixture(scope="module")
+def root(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root in which everything is trained, twins aside."""
+    root = tmp_path_factory.mktemp("without") / "root"
+    run_world(root, memory)
+    return root
+
+
+@pytest.fixture(scope="module")
+def twins(root: Path, memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, after they were switched on."""
+    copy = Path(shutil.copytree(root, tmp_path_factory.mktemp("with") / "root"))
+    done = run_world(copy, memory, with_twins())
+    assert counts(done) == {"alignment": (3, 0), "predictor": (7, 2), "label_effects": (3, 0), "scorer": (1, 0)}
+    return copy
+
+
+def planned(root: Path, stages: dict[str, AnyStage], config: PipelineConfig) -> dict[str, PlanRow]:
+    return {row.stage: row for row in plan(stages, config, options(root))}
+
+
+def test_switched_on_they_are_trained_and_nothing_else_is(root: Path, twins: Path) -> None:
+    before, after = models(root), models(twins)
+    assert before.items() < after.items()
+    assert after.keys() - before.keys() == TWINS
+    assert len(set(after.values())) == len(after)
+
+
+def test_switched_off_again_they_go_and_nothing_is_trained(root: Path, twins: Path, memory: Memory) -> None:
+    found = planned(twins, stages_on(memory), SETTINGS)
+    assert (found["predictor"].reused, found["predictor"].compute) == (7, 0)
+    copy = Path(shutil.copytree(twins, twins.parent / "off"))
+    done = run_world(copy, memory)
+    assert {name: computed for name, (_, computed) in counts(done).items()} == dict.fromkeys(counts(done), 0)
+    assert models(copy) == models(root)
+
+
+def test_another_probability_trains_the_twins_alone(twins: Path, memory: Memory) -> None:
+    row = planned(twins, stages_on(memory), with_twins(0.25))["predictor"]
+    assert (row.reused, row.compute) == (7, 2)
+
+
+def test_a_setting_that_enters_all_keys_is_seen(root: Path, memory: Memory) -> None:
+    """The planted fault: no training is reused."""
+    stages = stages_on(memory)
+    keyed = {**stages, "predictor": replace(stages["predictor"], outside_shards=("pretrained",))}
+    found = [planned(root, each, with_twins())["predictor"] for each in (stages, keyed)]
+    assert [(row.reused, row.compute) for row in found] == [(7, 2), (0, 9)]
+
+
+def test_a_scorer_rests_on_no_twin_and_one_that_did_would_be_seen(
+    root: Path, twins: Path, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rests_on(of: Path) -> list[Source]:
+        inputs = resolve_inputs(LocalFolder(str(of)), STAGES["scorer"], stages_on(memory))
+        return scorer.sources(inputs, SETTINGS.scorer, "")
+
+    assert rests_on(root) == rests_on(twins)
+    monkeypatch.setattr(scorer, "is_twin", lambda name: False)
+    assert rests_on(root) != rests_on(twins)
+
+
+def trained(memory: Memory, folder: Path) -> Memory:
+    """Train predictors and twins for an epoch, in this process."""
+    own = Memory(dict(memory.tables), dict(memory.entries))
+    short = SETTINGS.predictor.train.replace(epochs=1)
+    run_stage(STAGES["predictor"], with_twins().predictor.replace(train=short), own, folder)
+    return own
+
+
+def like_their_originals(memory: Memory) -> set[str]:
+    """Return the twins whose weights are those of their originals, to the bit."""
+    held = memory.entries["predictors"].weights
+    pairs = {key: (held[key], held[original_of(key)]) for key in held if is_twin(key)}
+    return {key for key, (a, b) in pairs.items() if all(a[name].tobytes() == b[name].tobytes() for name in a)}
+
+
+def test_a_twin_that_was_trained_without_goal_dropout_is_its_original(
+    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: no goal of a twin is masked."""
+    aligned = Memory(dict(memory.tables), {})
+    cheap = SETTINGS.alignment.replace(folds=1, train=SETTINGS.alignment.train.replace(epochs=1))
+    run_stage(STAGES["alignment"], cheap, aligned, tmp_path / "alignment")
+    honest = trained(aligned, tmp_path / "honest")
+    assert {key for key in honest.entries["predictors"].weights if is_twin(key)} == TWINS
+    assert like_their_originals(honest) == set()
+    curves = {row["model"] for row in honest.tables["predictor_curves"].to_pylist()}
+    assert curves >= {f"final/{twin_of(variant)}" for variant in TWINNED}
+    monkeypatch.setattr(fit_predictor, "goal_dropout_of", lambda cfg, variant: cfg.goal_dropout)
+    assert like_their_originals(trained(aligned, tmp_path / "planted")) == TWINS
+
+
+@pytest.mark.parametrize("variant", TWINNED)
+def test_a_twin_is_given_and_asked_what_its_original_with_goal_dropout_would_be(variant: str) -> None:
+    data = planning_data()
+    task = predictor.make_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu")
+    latents = torch.randn(2, 5, 4)
+    assert torch.equal(variant_latents(latents, twin_of(variant)), variant_latents(latents, variant))
+    cfg = PredictorConfig(width=16, layers=1, heads=2, hidden=16, queries=2, dropout=0.0)
+    model = new_predictor(task, cfg).eval()
+
+    def loss(of: PredictorConfig, name: str) -> float:
+        torch.manual_seed(1)
+        return window_loss(model, task, of, name, [(3, torch.arange(8))]).item()
+
+    half = loss(cfg.replace(twin_goal_dropout=0.5), twin_of(variant))
+    assert half == loss(cfg.replace(goal_dropout=0.5), variant)
+    assert half != loss(cfg, variant)
+    assert loss(cfg.replace(twin_goal_dropout=0.5), variant) == loss(cfg, variant)
+
+
+def test_twins_of_predictors_that_have_goal_dropout_are_refused() -> None:
+    with pytest.raises(ValidationError, match="set goal_dropout to 0 or twin_goal_dropout to null"):
+        PredictorConfig(goal_dropout=0.5, twin_goal_dropout=0.5)
+
+
+def test_the_recipes_of_closed_vocabularies_have_twins_and_no_other_has() -> None:
+    found = {name: build().predictor.twin_goal_dropout for name, build in RECIPES.items()}
+    assert {name for name, dropout in found.items() if dropout is not None} == CLOSED
+    assert {found[name] for name in CLOSED} == {GOAL_DROPOUT}
+    assert RECIPES["atomic_anticipation"]().predictor.goal_dropout == GOAL_DROPOUT
+
+
+def test_what_twins_need_is_stated() -> None:
+    """Per seed two trainings, two models on disk, two more of them where rows are answered, and two rows."""
+    sizes, machine = paper_sizes(PipelineConfig()), NeedsMachine("cuda", 1)
+    more = replace(sizes, config=with_twins(base=sizes.config))
+    of_model, cfg = 4 * predictor_parameters(sizes.config.predictor, sizes), EvaluationConfig()
+    disk = [predictor_needs(each, each.config.predictor, machine).disk.bytes for each in (sizes, more)]
+    assert disk[1] - disk[0] == len(sizes.config.alignment.seeds) * 2 * of_model
+    device = [needs(each, cfg, machine).device.bytes for each in (sizes, more)]
+    assert device[1] - device[0] == 2 * of_model
+    assert answered_rows(more, cfg) - answered_rows(sizes, cfg) == 2
