@@ -82,9 +82,15 @@ def planner_rows(tables: PlannerTables | None, seed: int, horizon: int, device: 
 
 @torch.inference_mode()
 def planned(
-    rows: PlannerRows, method: PlannerName, data: PlanningData, segments_BH: Tensor, *, masked: bool
+    rows: PlannerRows,
+    method: PlannerName,
+    data: PlanningData,
+    segments_BH: Tensor,
+    *,
+    masked: bool = False,
+    ddpm: bool = False,
 ) -> DecodedPlan | None:
-    """Return what a planner answers; None where it was not trained.
+    """Return what a planner answers; None where it was not trained, or is not asked so.
 
     Args:
         rows: of the windows' horizon.
@@ -92,16 +98,17 @@ def planned(
         data: where features are read.
         segments_BH: windows; the features of their ends are read, and the scenario of their take where `masked`.
         masked: only labels of the scenario are answered.
+        ddpm: PDPP samples at all times of its diffusion.
     """
-    model = rows.of_method.get(method)
-    if model is None:
+    model, tables = rows.of_method.get(method), rows.tables
+    if model is None or (ddpm and not tables.config.answers_ddpm):
         return None
-    tables, parts = rows.tables, []
+    parts = []
     for segments in torch.split(segments_BH, AT_ONCE):
         ends_B2D = data.features[segments[:, [0, -1]]].float().mean(2).half()
         inputs = PlannerInputs(ends_B2D, segments[:, 0], tables.task.descriptions, tables.task.transition)
         allowed = tables.allowed[data.segment_take[segments[:, 0]]] if masked else None
-        parts.append(decode(method, model.plan(inputs, rows.seed), tables.prior, allowed))
+        parts.append(decode(method, model.plan(inputs, rows.seed, ddpm=ddpm), tables.prior, allowed))
     if not parts:
         return None
     return DecodedPlan(torch.cat([one.scores for one in parts]), torch.cat([one.decoded for one in parts]))

@@ -33,7 +33,7 @@ FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
 OPTIONAL_MODELS = ("attention_models", "planner_models")
 """They do, too, where there are any."""
-VERSION = 5  # raise when the numbers that this stage writes change
+VERSION = 6  # raise when the numbers that this stage writes change
 
 
 def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
@@ -68,11 +68,13 @@ def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> N
 def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
     """Return how many rows of the tables a run answers, those of other stages included."""
     from trajpilot_core.methods import METHODS
+    from trajpilot_core.methods.planners import DDPM
 
-    variants = sizes.config.attention.variants
+    variants, planners = sizes.config.attention.variants, sizes.config.planners
     absent = {attention_row(variant) for variant in ATTENTION_VARIANTS if variant not in variants}
-    absent |= set(PLANNERS) - set(sizes.config.planners.methods)
-    return sum(not absent & set(one.models) for one in METHODS) - len(PLUS_PARTS) + len(cfg.plus_parts)
+    absent |= set(PLANNERS) - set(planners.methods)
+    rows = [one for one in METHODS if not absent & set(one.models) and (one is not DDPM or planners.answers_ddpm)]
+    return len(rows) - len(PLUS_PARTS) + len(cfg.plus_parts)
 
 
 def sequence_models(sizes: CorpusSizes) -> int:

@@ -1,6 +1,10 @@
 """Planners of other papers as a stage: chosen on dev, answered in the evaluation, absent where none were trained."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -8,15 +12,23 @@ import pyarrow.compute as pc
 import pytest
 from planning_world import Memory, WorldSize, planning_world, run_stage
 
-from schemas.config import EvaluationConfig
+from schemas.config import EvaluationConfig, PipelineConfig
 from schemas.planners import PLANNERS, PlannersConfig, PlannerTraining
 from schemas.results import CurvePoint
 from schemas.training import AlignmentConfig, AttentionConfig, PredictorConfig, ScorerConfig, TrainConfig
+from trajpilot_core.data.chains import chains_of
+from trajpilot_core.data.planning import load_planning_data
+from trajpilot_core.engine.sizes import paper_sizes
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.predictions import predict_all
+from trajpilot_core.methods import method
+from trajpilot_core.methods.base import Answers
+from trajpilot_core.methods.planner_models import open_planners, planner_rows
+from trajpilot_core.models.planners.matched import MatchedPlanner
+from trajpilot_core.models.planners.temporal_unet import TemporalUnet
 from trajpilot_core.stages import STAGES
-from trajpilot_core.stages.evaluation import trained
+from trajpilot_core.stages.evaluation import answered_rows, trained
 from trajpilot_core.training.convergence import judge_planner
 
 SIZE = WorldSize(tasks=2, steps=4, alternatives=2, train=24, dev=4, test=4, max_horizon=3, segments=6)
@@ -37,6 +49,7 @@ CFG = PAPERS.replace(
     pdpp=PAPERS.pdpp.replace(
         width=32,
         times=10,
+        sampling_steps=4,
         epoch_steps=5,
         average_start=10,
         train=PlannerTraining(lr=1e-3, batch=32, epochs=4, step_epochs=None),
@@ -94,6 +107,81 @@ def test_a_mask_lets_only_labels_of_the_scenario_through(memory: Memory, predict
     for row in PLANNERS:
         for answer in of(predictions, f"{row}_masked").to_pylist():
             assert (scenario_of[answer["take_id"]], answer["decoded_id"]) in allowed, row
+
+
+def batch_of(memory: Memory, cfg: PlannersConfig = CFG) -> Any:
+    """The test windows and the planners of the only horizon, as rows see them, under other settings of the rows."""
+    data = load_planning_data(memory, "evaluation")
+    tables = open_planners(memory, data, chains_of(data)[0], "cpu")
+    assert tables is not None
+    windows = data.windows[3]
+    return SimpleNamespace(
+        planners=planner_rows(replace(tables, config=cfg), 0, 3, "cpu"),
+        view=SimpleNamespace(data=data),
+        segments=windows.segments[windows.split == 2],
+    )
+
+
+def answer(row: str, batch: Any) -> Answers | None:
+    answers = method(row).answer
+    assert answers is not None
+    return answers(batch)
+
+
+def passes(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
+    """How often PDPP's network runs."""
+    real = TemporalUnet.predict
+    seen: list[int] = []
+
+    def counted(self: TemporalUnet, *given: Any) -> Any:
+        seen.append(1)
+        return real(self, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TemporalUnet, "predict", counted)
+        act()
+    return len(seen)
+
+
+def test_the_second_row_of_pdpp_samples_at_all_times_from_the_same_weights(
+    memory: Memory, predictions: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault, DDIM under the name of DDPM, shows in the passes of the network, and in the answers."""
+    batch = batch_of(memory)
+    assert of(predictions, "pdpp_ddpm")["window_id"].to_pylist() == of(predictions, "pdpp")["window_id"].to_pylist()
+    assert passes(monkeypatch, lambda: answer("pdpp", batch)) == 4
+    assert passes(monkeypatch, lambda: answer("pdpp_ddpm", batch)) == CFG.pdpp.times == 10
+    ddim, ddpm = (of(predictions, row)["top_scores"].to_pylist() for row in ("pdpp", "pdpp_ddpm"))
+    assert ddim != ddpm
+    real = MatchedPlanner.plan
+    monkeypatch.setattr(MatchedPlanner, "plan", lambda self, inputs, seed, *, ddpm: real(self, inputs, seed))
+    assert passes(monkeypatch, lambda: answer("pdpp_ddpm", batch)) == 4
+    faulty, first = (answer(row, batch) for row in ("pdpp_ddpm", "pdpp"))
+    assert faulty is not None
+    assert first is not None
+    assert faulty.scores.equal(first.scores)
+
+
+@pytest.mark.parametrize("changes", [{"has_ddpm_row": False}, {"pdpp": CFG.pdpp.replace(sampling_steps=None)}])
+def test_the_second_row_of_pdpp_is_there_where_it_is_asked_for_and_says_more_than_the_first(
+    memory: Memory, changes: dict[str, object]
+) -> None:
+    other = CFG.replace(**changes)
+    batch = batch_of(memory, other)
+    assert answer("pdpp", batch) is not None
+    assert answer("pdpp_ddpm", batch) is None
+    counts = [answered_rows(paper_sizes(PipelineConfig(planners=cfg)), EvaluationConfig()) for cfg in (CFG, other)]
+    assert counts[0] - counts[1] == 1
+
+
+def test_whether_the_second_row_of_pdpp_is_answered_changes_no_training() -> None:
+    """A sampling's steps, on the other hand, choose epochs on dev."""
+    stage = STAGES["planners"]
+    steps = CFG.replace(pdpp=CFG.pdpp.replace(sampling_steps=None))
+    with_row, without, other = (
+        stage.settings_of_shards(cfg.content()) for cfg in (CFG, CFG.replace(has_ddpm_row=False), steps)
+    )
+    assert with_row == without != other
 
 
 def test_the_learning_rate_that_dev_prefers_is_kept_and_all_curves_are(memory: Memory, tmp_path: Path) -> None:
