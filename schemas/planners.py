@@ -143,6 +143,9 @@ class PlannersConfig(Record):
     """PDPP answers once more from the same weights, sampled with DDPM at all its times: as many passes of the network
     as `pdpp.times`, instead of `pdpp.sampling_steps`. No training depends on it. Source: PDPP, utils/eval.py, which
     chooses its checkpoints so."""
+    samplings: int = Field(5, ge=1)
+    """Times that PDPP samples the plans of the test windows, for the spread of its accuracy; the first sampling is that
+    of its row. No training depends on it. Source: docs/decisions/planners.md."""
     schema_net: SchemaConfig = SchemaConfig()
     """SCHEMA."""
     pdpp: PdppConfig = PdppConfig()

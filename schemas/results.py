@@ -150,6 +150,20 @@ class ShuffleScore(Record):
     n_windows: int
 
 
+class SamplingScore(Record):
+    """Accuracy of one sampling of the plans of a row that samples them, in percent, over the test windows."""
+
+    variant: Variant
+    seed: int
+    """Of the training."""
+    sampling: int
+    """0: that of the row itself."""
+    horizon: int
+    m1: float
+    mseq: float
+    n_windows: int
+
+
 class DecodingChoice(Record):
     """What was chosen on dev for the joint decoding of one row within one horizon (docs/decisions/methods.md)."""
 

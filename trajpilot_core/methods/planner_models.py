@@ -22,6 +22,9 @@ from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.fit_planners import AT_ONCE, variant_of
 from trajpilot_core.training.planner_task import PlannerTask, masks_of, planner_task
 
+SEEDS_APART = 1_000_003
+"""Between the seeds of two samplings: more than there are seeds of trainings."""
+
 
 @dataclass(frozen=True)
 class PlannerTables:
@@ -89,6 +92,7 @@ def planned(
     *,
     masked: bool = False,
     ddpm: bool = False,
+    sampling: int = 0,
 ) -> DecodedPlan | None:
     """Return what a planner answers; None where it was not trained, or is not asked so.
 
@@ -99,16 +103,17 @@ def planned(
         segments_BH: windows; the features of their ends are read, and the scenario of their take where `masked`.
         masked: only labels of the scenario are answered.
         ddpm: PDPP samples at all times of its diffusion.
+        sampling: number of PDPP's sampling; its rows give the first, 0.
     """
     model, tables = rows.of_method.get(method), rows.tables
     if model is None or (ddpm and not tables.config.answers_ddpm):
         return None
-    parts = []
+    parts, seed = [], rows.seed + SEEDS_APART * sampling
     for segments in torch.split(segments_BH, AT_ONCE):
         ends_B2D = data.features[segments[:, [0, -1]]].float().mean(2).half()
         inputs = PlannerInputs(ends_B2D, segments[:, 0], tables.task.descriptions, tables.task.transition)
         allowed = tables.allowed[data.segment_take[segments[:, 0]]] if masked else None
-        parts.append(decode(method, model.plan(inputs, rows.seed, ddpm=ddpm), tables.prior, allowed))
+        parts.append(decode(method, model.plan(inputs, seed, ddpm=ddpm), tables.prior, allowed))
     if not parts:
         return None
     return DecodedPlan(torch.cat([one.scores for one in parts]), torch.cat([one.decoded for one in parts]))

@@ -114,6 +114,7 @@ def _json(page: Page) -> JsonValue:
         "gate": json_report.records(loaded.gate),
         "headroom": json_report.records(loaded.headroom),
         "shuffles": json_report.records(loaded.shuffles),
+        "samplings": json_report.records(loaded.samplings),
         "decoding": json_report.records(loaded.decoding),
         "undertrained": [*sorted(page.results.undertrained)],
         "limits": [*page.limits],

@@ -12,7 +12,17 @@ import pyarrow.compute as pc
 from schemas.annotation import LATENTS, SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import ReportConfig
-from schemas.results import Ceiling, CurvePoint, DecodingChoice, GateRow, Headroom, Judgement, Metric, ShuffleScore
+from schemas.results import (
+    Ceiling,
+    CurvePoint,
+    DecodingChoice,
+    GateRow,
+    Headroom,
+    Judgement,
+    Metric,
+    SamplingScore,
+    ShuffleScore,
+)
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs
@@ -35,6 +45,7 @@ class Loaded:
     gate: list[GateRow]
     headroom: list[Headroom]
     shuffles: list[ShuffleScore]
+    samplings: list[SamplingScore]
     decoding: list[DecodingChoice]
     curves: list[tuple[str, list[CurvePoint]]]
     rejects: dict[str, pa.Table]
@@ -82,6 +93,7 @@ def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
         rows_of(GateRow, inputs.table("gate")),
         rows_of(Headroom, inputs.table("headroom")),
         rows_of(ShuffleScore, inputs.table("shuffles")),
+        rows_of(SamplingScore, inputs.table("samplings")),
         rows_of(DecodingChoice, inputs.table("decoding")),
         [
             (s.name, rows_of(CurvePoint, inputs.table(of)))
@@ -160,6 +172,23 @@ def shuffle_sentence(rows: Sequence[ShuffleScore]) -> str:
         f"M@1 with shuffled middle trajectories, mean and range of {len(rows) // len(horizons)} shuffles: "
         + ", ".join(parts)
     )
+
+
+def sampling_sentence(rows: Sequence[SamplingScore]) -> str:
+    """State in one sentence how far the samplings of a row lie apart, each averaged over its seeds as the row is."""
+    n_samplings = len({row.sampling for row in rows})
+    if n_samplings < 2:
+        return ""
+    parts = []
+    for horizon in sorted({row.horizon for row in rows}):
+        drawn: dict[int, list[float]] = {}
+        for row in rows:
+            if row.horizon == horizon:
+                drawn.setdefault(row.sampling, []).append(row.m1)
+        values = [mean(of_seeds) for of_seeds in drawn.values()]
+        parts.append(f"H={horizon} {number(min(values))} to {number(max(values))}")
+    name = row_name(rows[0].variant)
+    return f"M@1 of {name} in {n_samplings} samplings of its plans, lowest to highest: " + ", ".join(parts)
 
 
 def decoding_sentence(rows: Sequence[DecodingChoice]) -> str:

@@ -10,7 +10,16 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
 from schemas.observation import DOF, MOTIONS
 from schemas.planners import PLANNERS
-from schemas.results import CurvePoint, DecodingChoice, GateRow, Headroom, Judgement, Metric, ShuffleScore
+from schemas.results import (
+    CurvePoint,
+    DecodingChoice,
+    GateRow,
+    Headroom,
+    Judgement,
+    Metric,
+    SamplingScore,
+    ShuffleScore,
+)
 from schemas.training import ATTENTION_VARIANTS, PLUS_PARTS
 from trajpilot_core.data.cross_fitting import attention_row, noted_fitted
 from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
@@ -114,6 +123,7 @@ def run(work: Work[EvaluationConfig]) -> None:
     work.sink.table_in_parts("predictions", collected.passing(rows.predictions), SCHEMA)
     work.sink.table("headroom", table_of(Headroom, rows.headroom))
     work.sink.table("shuffles", table_of(ShuffleScore, rows.shuffles))
+    work.sink.table("samplings", table_of(SamplingScore, rows.samplings))
     work.sink.table("decoding", table_of(DecodingChoice, rows.decoding))
     work.sink.reject(rows.rejects)
     work.sink.count(rows.n_in, rows.n_out)
@@ -265,6 +275,7 @@ STAGE = Stage(
         "judgements",
         "headroom",
         "shuffles",
+        "samplings",
         "decoding",
         "gate",
         "outcomes",

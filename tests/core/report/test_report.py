@@ -9,10 +9,11 @@ from report_page import CFG, Reader, by_latents, real, with_metrics
 from synthetic_results import Kept, Tables, built
 
 from schemas.arrow import rows_of, table_of
-from schemas.results import CurvePoint, Judgement, Metric
+from schemas.results import CurvePoint, Judgement, Metric, SamplingScore
 from trajpilot_core.methods import METHODS
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
+from trajpilot_core.report.loaded import sampling_sentence
 from trajpilot_core.report.page import GROUPS
 from trajpilot_core.report.tables.results import all_tables, results_of
 from trajpilot_core.report.tables.table import number
@@ -106,6 +107,15 @@ def test_what_dev_chose_for_joint_decoding_is_printed(kept: Kept, page: Reader) 
     assert "No-Traj + Viterbi T 0.1, weight 0.5 to 1." in text
     rows = json.loads(kept.documents["report.json"])["decoding"]
     assert [(row["horizon"], row["weight"]) for row in rows][:3] == [(3, 0.5), (4, 0.5), (5, 1.0)]
+
+
+def test_how_far_samplings_lie_apart_is_printed_as_means_over_seeds(inputs: Tables, kept: Kept, page: Reader) -> None:
+    """The range over seeds and samplings together, 20 to 26 here, would be that of trainings as well."""
+    text = " ".join("".join(page.text).split())
+    assert "M@1 of PDPP in 5 samplings of its plans, lowest to highest: H=3 21.0 to 25.0, H=4 21.0 to 25.0." in text
+    assert len(json.loads(kept.documents["report.json"])["samplings"]) == 20
+    one = [row for row in rows_of(SamplingScore, inputs.tables["samplings"]) if row.sampling == 0]
+    assert sampling_sentence(one) == sampling_sentence([]) == ""
 
 
 def test_models_of_another_run_are_stated_among_the_limits(inputs: Tables, kept: Kept) -> None:

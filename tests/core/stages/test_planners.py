@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from planning_world import Memory, WorldSize, planning_world, run_stage
+from torch import Tensor
 
 from schemas.config import EvaluationConfig, PipelineConfig
 from schemas.planners import PLANNERS, PlannersConfig, PlannerTraining
@@ -21,11 +22,12 @@ from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.engine.sizes import paper_sizes
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError
-from trajpilot_core.evaluation.predictions import predict_all
-from trajpilot_core.methods import method
+from trajpilot_core.evaluation.predictions import RowsResult, predict_all
+from trajpilot_core.evaluation.random_scores import sampling_scores
+from trajpilot_core.methods import method, planner_models
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.planner_models import open_planners, planner_rows
-from trajpilot_core.models.planners.matched import MatchedPlanner
+from trajpilot_core.models.planners.matched import MatchedPlanner, PlannerInputs
 from trajpilot_core.models.planners.temporal_unet import TemporalUnet
 from trajpilot_core.stages import STAGES
 from trajpilot_core.stages.evaluation import answered_rows, trained
@@ -74,9 +76,15 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
 
 
 @pytest.fixture(scope="module")
-def predictions(memory: Memory) -> pa.Table:
+def evaluated(memory: Memory) -> tuple[pa.Table, RowsResult]:
+    """The predictions, and what is complete once they were read."""
     found = predict_all(memory, EvaluationConfig(shuffles=2, headroom_pools=(1,)), "cpu", no_progress)
-    return pa.concat_tables(list(found.predictions))
+    return pa.concat_tables(list(found.predictions)), found
+
+
+@pytest.fixture(scope="module")
+def predictions(evaluated: tuple[pa.Table, RowsResult]) -> pa.Table:
+    return evaluated[0]
 
 
 def of(predictions: pa.Table, row: str) -> pa.Table:
@@ -174,14 +182,39 @@ def test_the_second_row_of_pdpp_is_there_where_it_is_asked_for_and_says_more_tha
     assert counts[0] - counts[1] == 1
 
 
-def test_whether_the_second_row_of_pdpp_is_answered_changes_no_training() -> None:
-    """A sampling's steps, on the other hand, choose epochs on dev."""
+def test_how_often_pdpp_samples_test_windows_changes_no_training() -> None:
+    """The steps of its sampling, on the other hand, are those by which dev chooses epochs."""
     stage = STAGES["planners"]
     steps = CFG.replace(pdpp=CFG.pdpp.replace(sampling_steps=None))
     with_row, without, other = (
-        stage.settings_of_shards(cfg.content()) for cfg in (CFG, CFG.replace(has_ddpm_row=False), steps)
+        stage.settings_of_shards(cfg.content()) for cfg in (CFG, CFG.replace(has_ddpm_row=False, samplings=1), steps)
     )
     assert with_row == without != other
+
+
+def test_samplings_of_pdpp_are_scored_and_the_first_is_that_of_its_row(
+    memory: Memory, evaluated: tuple[pa.Table, RowsResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: every sampling has the seed of the row."""
+    table, found = evaluated
+    assert [(row.variant, row.seed, row.horizon, row.sampling) for row in found.samplings] == [
+        ("pdpp", 0, 3, sampling) for sampling in range(5)
+    ]
+    assert found.samplings[0].m1 == pytest.approx(100 * right(table, "pdpp"))
+    batch, real = batch_of(memory), MatchedPlanner.plan
+    seeds: list[int] = []
+
+    def noting(self: MatchedPlanner, inputs: PlannerInputs, seed: int, *, ddpm: bool) -> Tensor:
+        seeds.append(seed)
+        return real(self, inputs, seed, ddpm=ddpm)
+
+    monkeypatch.setattr(MatchedPlanner, "plan", noting)
+    assert sampling_scores(batch.planners, batch.view.data, batch.segments) == found.samplings
+    assert (seeds[0], len(set(seeds))) == (0, 5)
+    monkeypatch.setattr(planner_models, "SEEDS_APART", 0)
+    seeds.clear()
+    sampling_scores(batch.planners, batch.view.data, batch.segments)
+    assert set(seeds) == {0}
 
 
 def test_the_learning_rate_that_dev_prefers_is_kept_and_all_curves_are(memory: Memory, tmp_path: Path) -> None:
