@@ -17,15 +17,16 @@ from torch import Tensor
 from schemas.arrow import arrow_schema
 from schemas.config import EvaluationConfig
 from schemas.rejects import Reject
-from schemas.results import DecodingChoice, Headroom, Prediction, SamplingScore, ShuffleScore
+from schemas.results import DecodingChoice, Headroom, MaskCoverage, Prediction, SamplingScore, ShuffleScore
 from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
 from trajpilot_core.data.cross_fitting import ATTENTION
 from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, in_classes, load_planning_data
-from trajpilot_core.data.transitions import with_closed_tables
+from trajpilot_core.data.transitions import masks_of, with_closed_tables
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.headroom import PoolSums, headroom_row, pool_sums
 from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows, with_choices
+from trajpilot_core.evaluation.mask_coverage import mask_coverage
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.evaluation.random_scores import sampling_scores, shuffle_scores
 from trajpilot_core.methods import METHODS, entries
@@ -89,6 +90,8 @@ class RowsResult(NamedTuple):
     samplings: list[SamplingScore]
     decoding: list[DecodingChoice]
     """What dev chose for rows that decode steps together."""
+    coverage: list[MaskCoverage]
+    """How many true labels the masks allow; none where no row is masked."""
     rejects: list[Reject]
     """Test windows that lack a feature or a trajectory."""
     n_in: int
@@ -133,6 +136,8 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
     known = StatisticsByChain(inputs.models(EFFECTS))
     others = OtherModels(inputs.models("attention_models"), open_planners(inputs, data, chains_of(data)[0], device))
+    is_masked = others.planners is not None or (data.closed is not None and scorer_config(scorers).decoding.is_masked)
+    coverage = mask_coverage(masks_of(inputs, data), data) if is_masked else []
     parts = predict_rows(data.to(device), files, scorers, config, "test", device, progress, known, others)
 
     def tables() -> Iterator[pa.Table]:
@@ -145,7 +150,7 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
         yield from (with_these_answers(brought(inputs, entry), entry, data) for entry in entries())
 
     n_in = n_out + sum(row.n_units for row in rejects)
-    return RowsResult(tables(), headroom, shuffles, samplings, decoding, rejects, n_in, n_out)
+    return RowsResult(tables(), headroom, shuffles, samplings, decoding, coverage, rejects, n_in, n_out)
 
 
 def on_one_thread(parts: Iterator[RowsPart], device: str) -> Iterator[RowsPart]:

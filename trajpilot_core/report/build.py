@@ -116,6 +116,7 @@ def _json(page: Page) -> JsonValue:
         "shuffles": json_report.records(loaded.shuffles),
         "samplings": json_report.records(loaded.samplings),
         "decoding": json_report.records(loaded.decoding),
+        "mask_coverage": json_report.records(loaded.mask_coverage),
         "undertrained": [*sorted(page.results.undertrained)],
         "limits": [*page.limits],
         "not_built": NOT_BUILT,

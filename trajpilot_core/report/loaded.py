@@ -19,6 +19,7 @@ from schemas.results import (
     GateRow,
     Headroom,
     Judgement,
+    MaskCoverage,
     Metric,
     SamplingScore,
     ShuffleScore,
@@ -47,6 +48,7 @@ class Loaded:
     shuffles: list[ShuffleScore]
     samplings: list[SamplingScore]
     decoding: list[DecodingChoice]
+    mask_coverage: list[MaskCoverage]
     curves: list[tuple[str, list[CurvePoint]]]
     rejects: dict[str, pa.Table]
     takes: pa.Table
@@ -95,6 +97,7 @@ def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
         rows_of(ShuffleScore, inputs.table("shuffles")),
         rows_of(SamplingScore, inputs.table("samplings")),
         rows_of(DecodingChoice, inputs.table("decoding")),
+        rows_of(MaskCoverage, inputs.table("mask_coverage")),
         [
             (s.name, rows_of(CurvePoint, inputs.table(of)))
             for s in stages
@@ -208,6 +211,28 @@ def decoding_sentence(rows: Sequence[DecodingChoice]) -> str:
         "Chosen on dev, by seed and horizon (report.json has each), T of the scores and weight of the transitions: "
     )
     return chosen + "; ".join(parts) if parts else ""
+
+
+def mask_sentence(rows: Sequence[MaskCoverage]) -> str:
+    """State how many true labels of the test windows the masks allow; empty where no row is masked."""
+    if not rows:
+        return ""
+
+    def share(allowed: int, of: int) -> str:
+        return number(100 * allowed / of)
+
+    allowed, steps = sum(row.n_allowed for row in rows), sum(row.n_steps for row in rows)
+    middle_allowed, middle = sum(row.n_middle_allowed for row in rows), sum(row.n_middle for row in rows)
+    each = ", ".join(f"H={row.horizon} {share(row.n_middle_allowed, row.n_middle)}" for row in rows)
+    unmasked, windows = sum(row.n_windows_unmasked for row in rows), sum(row.n_windows for row in rows)
+    rest = "; the others no masked row can answer" if allowed < steps else ""
+    if unmasked:
+        rest += f"; {unmasked:,} of {windows:,} windows are not masked: no training take has their scenario"
+    return (
+        f"The masks of the scenarios allow {middle_allowed:,} of {middle:,} true labels of middle steps of the test "
+        f"windows ({share(middle_allowed, middle)} %; {each}) and {allowed:,} of {steps:,} of all steps "
+        f"({share(allowed, steps)} %){rest}"
+    )
 
 
 def capture_note(metrics: Sequence[Metric]) -> str:

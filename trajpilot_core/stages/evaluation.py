@@ -16,6 +16,7 @@ from schemas.results import (
     GateRow,
     Headroom,
     Judgement,
+    MaskCoverage,
     Metric,
     SamplingScore,
     ShuffleScore,
@@ -125,6 +126,7 @@ def run(work: Work[EvaluationConfig]) -> None:
     work.sink.table("shuffles", table_of(ShuffleScore, rows.shuffles))
     work.sink.table("samplings", table_of(SamplingScore, rows.samplings))
     work.sink.table("decoding", table_of(DecodingChoice, rows.decoding))
+    work.sink.table("mask_coverage", table_of(MaskCoverage, rows.coverage))
     work.sink.reject(rows.rejects)
     work.sink.count(rows.n_in, rows.n_out)
     predictions = collected.predictions()
@@ -277,6 +279,7 @@ STAGE = Stage(
         "shuffles",
         "samplings",
         "decoding",
+        "mask_coverage",
         "gate",
         "outcomes",
         "take_scores",

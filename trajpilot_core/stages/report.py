@@ -18,6 +18,7 @@ READS = (
     "shuffles",
     "samplings",
     "decoding",
+    "mask_coverage",
     "gate",
     "outcomes",
     "alignment_curves",
