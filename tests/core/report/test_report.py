@@ -286,7 +286,7 @@ def test_train_scores_stand_next_to_dev_in_the_charts_of_the_trainings(inputs: T
     both = drawn(("train", "dev"))
     thin = [f"{what}, thin: on training takes" for what in ("alignment: dev R@5", "predictor: dev M@1")]
     assert set(both) >= {*thin, "scorer: dev M@1, thin: on training takes"}
-    for row in ("traj", "no_traj", "endpoint_traj"):
+    for row in ("with trajectories", "No-Traj", "Endpoint-Traj"):
         assert f"{row}: 1: 16.0" in both[thin[1]]
         assert f"{row}, training takes: 1: 28.0" in both[thin[1]]
     assert "predictor: dev M@1" in drawn(("dev",))
