@@ -10,7 +10,7 @@ from trajpilot_core.methods import METHODS, examined
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, legend_mark, line_chart
 from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, Key, keys_of
-from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
+from trajpilot_core.report.drawing.picture import Drawn, NothingAsked, NothingToDraw
 from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST
 from trajpilot_core.report.drawing.style import COLUMNS, style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
@@ -134,9 +134,12 @@ def horizon_styles(models: Iterable[str]) -> dict[int, str]:
 
 def _rows(committed: Committed, stage: str) -> list[CurvePoint]:
     """Return the epochs of a stage that are drawn."""
-    shown = shown_rows(rows_of(CurvePoint, committed.table(stage, f"{stage}_curves")))
+    rows = rows_of(CurvePoint, committed.table(stage, f"{stage}_curves"))
+    if not rows:
+        raise NothingAsked("nothing was trained")
+    shown = shown_rows(rows)
     if not shown:
-        raise NothingToDraw("nothing was trained")
+        raise NothingToDraw("nothing was trained in the chain `final`")
     return shown
 
 

@@ -51,7 +51,7 @@ def test_a_picture_that_cannot_be_made_small_enough_is_left_out_and_its_size_sai
 
 
 @pytest.mark.parametrize(
-    "error", [NothingToDraw("nothing was trained"), StoreError("damaged"), OSError("no disk"), ValueError("nan")]
+    "error", [NothingToDraw("no row was scored"), StoreError("damaged"), OSError("no disk"), ValueError("nan")]
 )
 def test_a_picture_that_cannot_be_drawn_is_a_line_with_its_reason_and_ends_nothing(
     error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
