@@ -69,6 +69,8 @@ def demo_planners() -> PipelineConfig:
             seeds=(0,),
             rates=(1.0,),
             most_steps=400,
+            has_ddpm_row=False,
+            samplings=2,
             schema_net=nets.schema_net.replace(width=64, heads=8, train=nets.schema_net.train.replace(**few)),
             pdpp=nets.pdpp.replace(
                 width=32, times=50, epoch_steps=50, average_start=100, train=nets.pdpp.train.replace(**few)
@@ -107,7 +109,7 @@ def _small_closed(closed: PipelineConfig) -> PipelineConfig:
         ),
         scorer=small.scorer.replace(candidates=closed.scorer.candidates, plus=None, decoding=closed.scorer.decoding),
         attention=closed.attention,
-        planners=small.planners.replace(most_steps=100),
+        planners=small.planners.replace(most_steps=100, has_ddpm_row=True),
     )
 
 

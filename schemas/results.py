@@ -150,6 +150,20 @@ class ShuffleScore(Record):
     n_windows: int
 
 
+class SamplingScore(Record):
+    """Accuracy of one sampling of the plans of a row that samples them, in percent, over the test windows."""
+
+    variant: Variant
+    seed: int
+    """Of the training."""
+    sampling: int
+    """0: that of the row itself."""
+    horizon: int
+    m1: float
+    mseq: float
+    n_windows: int
+
+
 class DecodingChoice(Record):
     """What was chosen on dev for the joint decoding of one row within one horizon (docs/decisions/methods.md)."""
 
@@ -164,6 +178,21 @@ class DecodingChoice(Record):
     """Of the true middle labels, mean over dev windows and steps; 0 where there are none."""
     n_windows: int
     """Dev windows; 0: nothing was chosen, the middle of the grid and the full weight stand."""
+
+
+class MaskCoverage(Record):
+    """Steps of the test windows of one horizon whose true label the mask of their scenario allows; no masked row can
+    answer the others. Source: docs/decisions/closed-vocabulary.md."""
+
+    horizon: int
+    n_windows: int
+    n_windows_unmasked: int
+    """Of takes whose scenario no training take has: there every label is allowed."""
+    n_steps: int
+    n_allowed: int
+    n_middle: int
+    """Middle steps."""
+    n_middle_allowed: int
 
 
 class CurvePoint(Record):

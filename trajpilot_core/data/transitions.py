@@ -102,6 +102,8 @@ class ScenarioMasks(NamedTuple):
     """(G, V) bool."""
     of_take: Tensor
     """(takes,) long, index into `scenarios`."""
+    is_known: Tensor
+    """(G,) bool, a training take has the scenario; the others are not masked."""
 
     def of_windows(self, take_B: Tensor) -> Tensor:
         """Return (B, V) bool: the classes that windows of takes (B,) may answer."""
@@ -136,9 +138,24 @@ def scenario_masks(
     allowed_GV = torch.zeros(len(scenarios), n_classes, dtype=torch.bool)
     row_N = torch.tensor([place[scenario] for scenario in rows["scenario"].to_pylist()], dtype=torch.long)
     allowed_GV[row_N, torch.from_numpy(_classes(rows["label_id"].to_pylist(), codes))] = True
-    allowed_GV |= ~allowed_GV.any(1, keepdim=True)
+    is_known_G = allowed_GV.any(1)
+    allowed_GV |= ~is_known_G[:, None]
     of_take = torch.tensor([place[scenario_of[take]] for take in take_ids], dtype=torch.long)
-    return ScenarioMasks(scenarios, allowed_GV, of_take)
+    return ScenarioMasks(scenarios, allowed_GV, of_take, is_known_G)
+
+
+def masks_of(inputs: Inputs, data: PlanningData) -> ScenarioMasks:
+    """Read which labels the scenario of each take of the data allows; tensors on the CPU.
+
+    Args:
+        inputs: `takes` and `scenario_labels` are read.
+        data: its takes and answers.
+
+    Raises:
+        StoreError: tables that do not belong together.
+    """
+    takes = inputs.table("takes", ["take_id", "scenario"])
+    return scenario_masks(inputs.table("scenario_labels"), takes, data.take_ids, data.codes, len(data.label_ids))
 
 
 def with_closed_tables(data: PlanningData, inputs: Inputs, predictors: Models) -> PlanningData:
@@ -154,8 +171,6 @@ def with_closed_tables(data: PlanningData, inputs: Inputs, predictors: Models) -
     """
     if predictor_config(predictors).head == "open":
         return data
-    takes, n_labels = inputs.table("takes", ["take_id", "scenario"]), len(data.label_ids)
-    masks = scenario_masks(inputs.table("scenario_labels"), takes, data.take_ids, data.codes, n_labels)
     every = torch.arange(len(data.take_ids))
     segments = inputs.table("segments", ["take_id", "split", "position", "run", "label_id"])
-    return replace(data, closed=ClosedTables(segments, masks.of_windows(every)))
+    return replace(data, closed=ClosedTables(segments, masks_of(inputs, data).of_windows(every)))

@@ -48,6 +48,11 @@ class KeyedStage:
     inputs: Mapping[str, str]
     """As the manifest lists them: entry, `file:<path>` or `shard:<name>` -> fingerprint."""
 
+    @property
+    def n_units(self) -> int:
+        """Number of shards, which may be none; 1 where the stage is not sharded."""
+        return 1 if self.resolved.stage.shard_by is None else len(self.shard_keys)
+
 
 def rejects_entry(stage: str) -> str:
     """Return the name of the rejects table that every stage writes in addition to what it declares."""

@@ -17,29 +17,29 @@ from torch import Tensor
 from schemas.arrow import arrow_schema
 from schemas.config import EvaluationConfig
 from schemas.rejects import Reject
-from schemas.results import DecodingChoice, Headroom, Prediction, ShuffleScore
+from schemas.results import DecodingChoice, Headroom, MaskCoverage, Prediction, SamplingScore, ShuffleScore
 from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
 from trajpilot_core.data.cross_fitting import ATTENTION
 from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, in_classes, load_planning_data
-from trajpilot_core.data.transitions import with_closed_tables
+from trajpilot_core.data.transitions import masks_of, with_closed_tables
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.headroom import PoolSums, headroom_row, pool_sums
 from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows, with_choices
+from trajpilot_core.evaluation.mask_coverage import mask_coverage
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
+from trajpilot_core.evaluation.random_scores import sampling_scores, shuffle_scores
 from trajpilot_core.methods import METHODS, entries
 from trajpilot_core.methods.attention_models import AttentionRows, attention_rows, load_attention
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve
 from trajpilot_core.methods.planner_models import PlannerRows, PlannerTables, open_planners, planner_rows
-from trajpilot_core.methods.plans import derangement, donors_of, shuffled_plan
+from trajpilot_core.methods.plans import derangement, donors_of
 from trajpilot_core.methods.sequences import SequenceModels, fit_sequences
 from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
 from trajpilot_core.methods.viterbi import PLAIN
-from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.readout import ClassReadout
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, goal_dropout_view
-from trajpilot_core.retrieval.candidates import truth_of
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.label_effects import ENTRY as EFFECTS
 from trajpilot_core.training.loop import one_thread
@@ -59,6 +59,7 @@ class RowsPart(NamedTuple):
     headroom: list[Headroom]
     shuffles: list[ShuffleScore]
     """Every shuffle; the first one is the row `shuffled` of the predictions."""
+    samplings: list[SamplingScore]
     decoding: list[DecodingChoice]
 
 
@@ -85,10 +86,13 @@ class RowsResult(NamedTuple):
     predictions: Iterator[pa.Table]
     """Columns of `Prediction`, predicted as they are read; what was read is not kept."""
     headroom: list[Headroom]
-    """Complete once all predictions were read, as `shuffles` and `decoding` are."""
+    """Complete once all predictions were read, as the three below are."""
     shuffles: list[ShuffleScore]
+    samplings: list[SamplingScore]
     decoding: list[DecodingChoice]
     """What dev chose for rows that decode steps together."""
+    coverage: list[MaskCoverage]
+    """How many true labels the masks allow; none where no row is masked."""
     rejects: list[Reject]
     """Test windows that lack a feature or a trajectory."""
     n_in: int
@@ -128,23 +132,26 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     rejects = [row for row in data.rejects if SPLITS[split_of[row.take]] == "test"]
     headroom: list[Headroom] = []
     shuffles: list[ShuffleScore] = []
+    samplings: list[SamplingScore] = []
     decoding: list[DecodingChoice] = []
     n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
     known = StatisticsByChain(inputs.models(EFFECTS))
     others = OtherModels(inputs.models("attention_models"), open_planners(inputs, data, chains_of(data)[0], device))
+    is_masked = others.planners is not None or (data.closed is not None and scorer_config(scorers).decoding.is_masked)
+    coverage = mask_coverage(masks_of(inputs, data), data) if is_masked else []
     parts = predict_rows(data.to(device), files, scorers, config, "test", device, progress, known, others)
 
     def tables() -> Iterator[pa.Table]:
         for part in on_one_thread(parts, device):
             headroom.extend(part.headroom)
             shuffles.extend(part.shuffles)
+            samplings.extend(part.samplings)
             decoding.extend(part.decoding)
             yield from part.predictions
         yield from (with_these_answers(brought(inputs, entry), entry, data) for entry in entries())
 
-    return RowsResult(
-        tables(), headroom, shuffles, decoding, rejects, n_out + sum(row.n_units for row in rejects), n_out
-    )
+    n_in = n_out + sum(row.n_units for row in rejects)
+    return RowsResult(tables(), headroom, shuffles, samplings, decoding, coverage, rejects, n_in, n_out)
 
 
 def on_one_thread(parts: Iterator[RowsPart], device: str) -> Iterator[RowsPart]:
@@ -242,10 +249,12 @@ def predict_rows(
                 check_rows(view, bank, models, rows)
             sums: list[dict[int, PoolSums]] = []
             for part in predict_parts(view, models, bank, rows, seed, config):
-                yield RowsPart(part.predictions, [], [], [])
+                yield RowsPart(part.predictions, [], [], [], [])
                 sums.append(part.headroom)
             headroom = [headroom_row(seed, horizon, pool, [part[pool] for part in sums]) for pool in sums[0]]
-            yield RowsPart([], headroom, shuffle_scores(view, windows.segments[rows], seed, config), choices)
+            shuffles = shuffle_scores(view, windows.segments[rows], seed, config)
+            samplings = sampling_scores(models.planners, data, windows.segments[rows])
+            yield RowsPart([], headroom, shuffles, samplings, choices)
             done += 1
             progress(done, total, f"seed {seed}, H={horizon}: {len(rows)} windows")
 
@@ -309,27 +318,6 @@ def predict_parts(
             [prediction_table(id_, a, view.data, windows, part, seed) for id_, a in given.items() if a is not None],
             {pool: pool_sums(view, bank, found, queries, pool, draw) for pool in pools},
         )
-
-
-def shuffle_scores(view: ChainView, segments_NH: Tensor, seed: int, config: EvaluationConfig) -> list[ShuffleScore]:
-    """Score every derangement of the middle trajectories of one horizon's (N, H) windows."""
-    truth = truth_of(view.data, segments_NH)
-    scores = []
-    for shuffle in range(config.shuffles):
-        plan = shuffled_plan(view, segments_NH, donors_of(segments_NH, config.seed, shuffle))
-        take = view.data.segment_take[segments_NH[:, 0]]
-        right = view.readout.against(ends_of(plan), plan[:, None, 1:-1], truth, take).right[:, 0]
-        scores.append(
-            ShuffleScore(
-                seed=seed,
-                shuffle=shuffle,
-                horizon=segments_NH.shape[1],
-                n_windows=len(segments_NH),
-                m1=100 * float(right.double().mean()),
-                mseq=100 * float(right.all(1).double().mean()),
-            )
-        )
-    return scores
 
 
 def prediction_table(

@@ -14,13 +14,17 @@ from schemas.planners import PlannerName, PlannersConfig
 from trajpilot_core.data.chains import frozen
 from trajpilot_core.data.cross_fitting import Chain, model_key
 from trajpilot_core.data.planning import PlanningData
+from trajpilot_core.data.transitions import masks_of
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.models.planners.decoding import TransitionPrior, clamped_prior
 from trajpilot_core.models.planners.matched import DecodedPlan, MatchedPlanner, PlannerInputs, decode
 from trajpilot_core.models.planners.planner import PlannerShape
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.fit_planners import AT_ONCE, variant_of
-from trajpilot_core.training.planner_task import PlannerTask, masks_of, planner_task
+from trajpilot_core.training.planner_task import PlannerTask, planner_task
+
+SEEDS_APART = 1_000_003
+"""Between the seeds of two samplings: more than there are seeds of trainings."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +86,16 @@ def planner_rows(tables: PlannerTables | None, seed: int, horizon: int, device: 
 
 @torch.inference_mode()
 def planned(
-    rows: PlannerRows, method: PlannerName, data: PlanningData, segments_BH: Tensor, *, masked: bool
+    rows: PlannerRows,
+    method: PlannerName,
+    data: PlanningData,
+    segments_BH: Tensor,
+    *,
+    masked: bool = False,
+    ddpm: bool = False,
+    sampling: int = 0,
 ) -> DecodedPlan | None:
-    """Return what a planner answers; None where it was not trained.
+    """Return what a planner answers; None where it was not trained, or is not asked so.
 
     Args:
         rows: of the windows' horizon.
@@ -92,16 +103,18 @@ def planned(
         data: where features are read.
         segments_BH: windows; the features of their ends are read, and the scenario of their take where `masked`.
         masked: only labels of the scenario are answered.
+        ddpm: PDPP samples at all times of its diffusion.
+        sampling: number of PDPP's sampling; its rows give the first, 0.
     """
-    model = rows.of_method.get(method)
-    if model is None:
+    model, tables = rows.of_method.get(method), rows.tables
+    if model is None or (ddpm and not tables.config.answers_ddpm):
         return None
-    tables, parts = rows.tables, []
+    parts, seed = [], rows.seed + SEEDS_APART * sampling
     for segments in torch.split(segments_BH, AT_ONCE):
         ends_B2D = data.features[segments[:, [0, -1]]].float().mean(2).half()
         inputs = PlannerInputs(ends_B2D, segments[:, 0], tables.task.descriptions, tables.task.transition)
         allowed = tables.allowed[data.segment_take[segments[:, 0]]] if masked else None
-        parts.append(decode(method, model.plan(inputs, rows.seed), tables.prior, allowed))
+        parts.append(decode(method, model.plan(inputs, seed, ddpm=ddpm), tables.prior, allowed))
     if not parts:
         return None
     return DecodedPlan(torch.cat([one.scores for one in parts]), torch.cat([one.decoded for one in parts]))

@@ -26,7 +26,9 @@ class Named(NamedTuple):
     style: RowStyle
 
 
-def answer_of(method: PlannerName, *, masked: bool) -> "Callable[[WindowBatch], Answers | None]":
+def answer_of(
+    method: PlannerName, *, masked: bool = False, ddpm: bool = False
+) -> "Callable[[WindowBatch], Answers | None]":
     """Return how a planner answers: its own decoding, and the ranking that goes with it."""
 
     def answer(batch: "WindowBatch") -> Answers | None:
@@ -36,7 +38,7 @@ def answer_of(method: PlannerName, *, masked: bool) -> "Callable[[WindowBatch], 
 
         if batch.planners is None:
             return None
-        found = planned(batch.planners, method, batch.view.data, batch.segments, masked=masked)
+        found = planned(batch.planners, method, batch.view.data, batch.segments, masked=masked, ddpm=ddpm)
         if found is None:
             return None
         ids, scores = best(found.scores.flatten(0, 1), RANKED)
@@ -46,26 +48,25 @@ def answer_of(method: PlannerName, *, masked: bool) -> "Callable[[WindowBatch], 
     return answer
 
 
-PLANNERS = (
-    Named(
-        "schema",
-        "SCHEMA",
-        "features of Start and Goal, sentences about states, transitions of the training takes",
-        RowStyle("triangle", "#7b3f00", "#d9a066"),
-    ),
-    Named(
-        "pdpp",
-        "PDPP",
-        "features of Start and Goal; a plan is one sample of a diffusion",
-        RowStyle("square", "#4a4e9a", "#a3a6e8"),
-    ),
-    Named(
-        "viterbi_plan_net",
-        "ViterbiPlanNet",
-        "features of Start and Goal, transitions of the training takes inside the model",
-        RowStyle("diamond", "#2f6f3e", "#86c794"),
-    ),
+SCHEMA = Named(
+    "schema",
+    "SCHEMA",
+    "features of Start and Goal, sentences about states, transitions of the training takes",
+    RowStyle("triangle", "#7b3f00", "#d9a066"),
 )
+PDPP = Named(
+    "pdpp",
+    "PDPP",
+    "features of Start and Goal; a plan is one sample of a diffusion",
+    RowStyle("square", "#4a4e9a", "#a3a6e8"),
+)
+VITERBI_PLAN_NET = Named(
+    "viterbi_plan_net",
+    "ViterbiPlanNet",
+    "features of Start and Goal, transitions of the training takes inside the model",
+    RowStyle("diamond", "#2f6f3e", "#86c794"),
+)
+PLANNERS = (SCHEMA, PDPP, VITERBI_PLAN_NET)
 
 
 def row(one: Named) -> Method:
@@ -78,7 +79,7 @@ def row(one: Named) -> Method:
         ceiling="no_traj",
         role="main",
         models=(one.id,),
-        answer=answer_of(one.id, masked=False),
+        answer=answer_of(one.id),
         against={"no_traj_no_prior": "beyond our predictor without transitions", "graph_only": "beyond the graph"},
         style=one.style,
     )
@@ -98,4 +99,15 @@ def masked_row(one: Named) -> Method:
     )
 
 
-ROWS: list[Method] = [make(one) for make in (row, masked_row) for one in PLANNERS]
+DDPM = replace(
+    row(PDPP),
+    id="pdpp_ddpm",
+    name="PDPP, DDPM",
+    knows="as PDPP; the sample is drawn with DDPM at all times of the diffusion",
+    role="ablation",
+    part_of=PDPP.id,
+    answer=answer_of(PDPP.id, ddpm=True),
+    style=replace(PDPP.style, dash="1 3"),
+)
+"""Absent where `PlannersConfig.answers_ddpm` says so."""
+ROWS: list[Method] = [*map(row, PLANNERS), *map(masked_row, PLANNERS), DDPM]

@@ -12,7 +12,18 @@ import pyarrow.compute as pc
 from schemas.annotation import LATENTS, SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import ReportConfig
-from schemas.results import Ceiling, CurvePoint, DecodingChoice, GateRow, Headroom, Judgement, Metric, ShuffleScore
+from schemas.results import (
+    Ceiling,
+    CurvePoint,
+    DecodingChoice,
+    GateRow,
+    Headroom,
+    Judgement,
+    MaskCoverage,
+    Metric,
+    SamplingScore,
+    ShuffleScore,
+)
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs
@@ -35,7 +46,9 @@ class Loaded:
     gate: list[GateRow]
     headroom: list[Headroom]
     shuffles: list[ShuffleScore]
+    samplings: list[SamplingScore]
     decoding: list[DecodingChoice]
+    mask_coverage: list[MaskCoverage]
     curves: list[tuple[str, list[CurvePoint]]]
     rejects: dict[str, pa.Table]
     takes: pa.Table
@@ -82,7 +95,9 @@ def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
         rows_of(GateRow, inputs.table("gate")),
         rows_of(Headroom, inputs.table("headroom")),
         rows_of(ShuffleScore, inputs.table("shuffles")),
+        rows_of(SamplingScore, inputs.table("samplings")),
         rows_of(DecodingChoice, inputs.table("decoding")),
+        rows_of(MaskCoverage, inputs.table("mask_coverage")),
         [
             (s.name, rows_of(CurvePoint, inputs.table(of)))
             for s in stages
@@ -162,6 +177,23 @@ def shuffle_sentence(rows: Sequence[ShuffleScore]) -> str:
     )
 
 
+def sampling_sentence(rows: Sequence[SamplingScore]) -> str:
+    """State in one sentence how far the samplings of a row lie apart, each averaged over its seeds as the row is."""
+    n_samplings = len({row.sampling for row in rows})
+    if n_samplings < 2:
+        return ""
+    parts = []
+    for horizon in sorted({row.horizon for row in rows}):
+        drawn: dict[int, list[float]] = {}
+        for row in rows:
+            if row.horizon == horizon:
+                drawn.setdefault(row.sampling, []).append(row.m1)
+        values = [mean(of_seeds) for of_seeds in drawn.values()]
+        parts.append(f"H={horizon} {number(min(values))} to {number(max(values))}")
+    name = row_name(rows[0].variant)
+    return f"M@1 of {name} in {n_samplings} samplings of its plans, lowest to highest: " + ", ".join(parts)
+
+
 def decoding_sentence(rows: Sequence[DecodingChoice]) -> str:
     """State in one sentence what dev chose for the rows that decode their steps together."""
 
@@ -179,6 +211,28 @@ def decoding_sentence(rows: Sequence[DecodingChoice]) -> str:
         "Chosen on dev, by seed and horizon (report.json has each), T of the scores and weight of the transitions: "
     )
     return chosen + "; ".join(parts) if parts else ""
+
+
+def mask_sentence(rows: Sequence[MaskCoverage]) -> str:
+    """State how many true labels of the test windows the masks allow; empty where no row is masked."""
+    if not rows:
+        return ""
+
+    def share(allowed: int, of: int) -> str:
+        return number(100 * allowed / of)
+
+    allowed, steps = sum(row.n_allowed for row in rows), sum(row.n_steps for row in rows)
+    middle_allowed, middle = sum(row.n_middle_allowed for row in rows), sum(row.n_middle for row in rows)
+    each = ", ".join(f"H={row.horizon} {share(row.n_middle_allowed, row.n_middle)}" for row in rows)
+    unmasked, windows = sum(row.n_windows_unmasked for row in rows), sum(row.n_windows for row in rows)
+    rest = "; the others no masked row can answer" if allowed < steps else ""
+    if unmasked:
+        rest += f"; {unmasked:,} of {windows:,} windows are not masked: no training take has their scenario"
+    return (
+        f"The masks of the scenarios allow {middle_allowed:,} of {middle:,} true labels of middle steps of the test "
+        f"windows ({share(middle_allowed, middle)} %; {each}) and {allowed:,} of {steps:,} of all steps "
+        f"({share(allowed, steps)} %){rest}"
+    )
 
 
 def capture_note(metrics: Sequence[Metric]) -> str:

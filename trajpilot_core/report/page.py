@@ -13,7 +13,14 @@ from trajpilot_core.report.figures.horizons import main_legend
 from trajpilot_core.report.gallery.frames import Thumbnail
 from trajpilot_core.report.gallery.paths import path_data, three_views
 from trajpilot_core.report.gallery.windows import CLASSES, Example, GalleryWindows
-from trajpilot_core.report.loaded import Loaded, capture_note, decoding_sentence, shuffle_sentence
+from trajpilot_core.report.loaded import (
+    Loaded,
+    capture_note,
+    decoding_sentence,
+    mask_sentence,
+    sampling_sentence,
+    shuffle_sentence,
+)
 from trajpilot_core.report.offline import render_offline
 from trajpilot_core.report.tables import published
 from trajpilot_core.report.tables.attribution import absent_rows
@@ -68,7 +75,9 @@ def render(page: Page) -> bytes:
         charts=report_charts(material),
         main_legend=main_legend(material),
         shuffles=shuffle_sentence(loaded.shuffles),
+        samplings=sampling_sentence(loaded.samplings),
         decoding=decoding_sentence(loaded.decoding),
+        masks=mask_sentence(loaded.mask_coverage),
         capture_note=capture_note(loaded.metrics),
         counts=health.counts(loaded.takes, loaded.segments, loaded.windows),
         flows=health.flows(loaded.outputs, loaded.rejects),

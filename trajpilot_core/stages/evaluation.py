@@ -10,7 +10,17 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
 from schemas.observation import DOF, MOTIONS
 from schemas.planners import PLANNERS
-from schemas.results import CurvePoint, DecodingChoice, GateRow, Headroom, Judgement, Metric, ShuffleScore
+from schemas.results import (
+    CurvePoint,
+    DecodingChoice,
+    GateRow,
+    Headroom,
+    Judgement,
+    MaskCoverage,
+    Metric,
+    SamplingScore,
+    ShuffleScore,
+)
 from schemas.training import ATTENTION_VARIANTS, PLUS_PARTS
 from trajpilot_core.data.cross_fitting import FINAL, TWINNED, attention_row, noted_fitted, twin_of, twins_of
 from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
@@ -33,7 +43,7 @@ FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
 OPTIONAL_MODELS = ("attention_models", "planner_models")
 """They do, too, where there are any."""
-VERSION = 6  # raise when the numbers that this stage writes change
+VERSION = 7  # raise when the numbers that this stage writes change
 
 
 def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
@@ -68,12 +78,14 @@ def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> N
 def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
     """Return how many rows of the tables a run answers, those of other stages included."""
     from trajpilot_core.methods import METHODS
+    from trajpilot_core.methods.planners import DDPM
 
-    variants = sizes.config.attention.variants
+    variants, planners = sizes.config.attention.variants, sizes.config.planners
     absent = {attention_row(variant) for variant in ATTENTION_VARIANTS if variant not in variants}
-    absent |= set(PLANNERS) - set(sizes.config.planners.methods)
+    absent |= set(PLANNERS) - set(planners.methods)
     absent |= {twin_of(variant) for variant in TWINNED} - set(twins_of(FINAL, sizes.config.predictor))
-    return sum(not absent & set(one.models) for one in METHODS) - len(PLUS_PARTS) + len(cfg.plus_parts)
+    rows = [one for one in METHODS if not absent & set(one.models) and (one is not DDPM or planners.answers_ddpm)]
+    return len(rows) - len(PLUS_PARTS) + len(cfg.plus_parts)
 
 
 def sequence_models(sizes: CorpusSizes) -> int:
@@ -113,7 +125,9 @@ def run(work: Work[EvaluationConfig]) -> None:
     work.sink.table_in_parts("predictions", collected.passing(rows.predictions), SCHEMA)
     work.sink.table("headroom", table_of(Headroom, rows.headroom))
     work.sink.table("shuffles", table_of(ShuffleScore, rows.shuffles))
+    work.sink.table("samplings", table_of(SamplingScore, rows.samplings))
     work.sink.table("decoding", table_of(DecodingChoice, rows.decoding))
+    work.sink.table("mask_coverage", table_of(MaskCoverage, rows.coverage))
     work.sink.reject(rows.rejects)
     work.sink.count(rows.n_in, rows.n_out)
     predictions = collected.predictions()
@@ -264,7 +278,9 @@ STAGE = Stage(
         "judgements",
         "headroom",
         "shuffles",
+        "samplings",
         "decoding",
+        "mask_coverage",
         "gate",
         "outcomes",
         "take_scores",

@@ -164,6 +164,6 @@ STAGE = Stage(
     uses_gpu=True,
     needs=planners_needs,
     conclude=conclude,
-    outside_shards=("seeds", "methods"),
+    outside_shards=("seeds", "methods", "has_ddpm_row", "samplings"),
     may_be_empty=True,
 )

@@ -143,7 +143,8 @@ def initial_weights(
     require_models(output, PREDICTORS, first.values())
     chains = dict.fromkeys(chain for chain, *_ in wanted.values())
     refuse_leaks(output, fits_of(output, PREDICTORS), chains, TakesHere.read(inputs), fold_of)
-    return {name: {"initial weights": digests[key]} for name, key in first.items()}
+    head: dict[str, JsonValue] = {"head": "learned factor"} if cfg.head == "classes" else {}
+    return {name: {"initial weights": digests[key], **head} for name, key in first.items()}
 
 
 def initial_fits(cfg: PredictorConfig) -> dict[str, ImportedFit]:

@@ -10,14 +10,16 @@ from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 
-VERSION = 5  # raise when what this stage writes changes
+VERSION = 6  # raise when what this stage writes changes
 READS = (
     "metrics",
     "ceilings",
     "judgements",
     "headroom",
     "shuffles",
+    "samplings",
     "decoding",
+    "mask_coverage",
     "gate",
     "outcomes",
     "alignment_curves",

@@ -53,7 +53,8 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
     task = task_of(job_tensors(job))
     with seeded(job.seed):
         model = new_predictor(task, cfg).to(job.device)
-    start_weights(model, cfg, job.key)
+    if start_weights(model, cfg, job.key):
+        begin_class_head(model, task.bank)  # with the factor that was learned there, not the initial one
     draw = mixed_batches if cfg.mixed_horizons else window_batches
     training = Training(
         name=job.name,
@@ -76,19 +77,21 @@ def predictor_shape(task: PredictorTask, head: HeadKind = "open") -> PredictorSh
 
 
 def new_predictor(task: PredictorTask, cfg: PredictorConfig) -> CausalPredictor:
-    """Build a predictor from the global random state, with the feature scale of the fitting takes.
-
-    A class head begins as the open readout: the cosines with the label bank, times the initial temperature's factor.
-    """
+    """Build a predictor from the global random state, with the feature scale of the fitting takes."""
     model = CausalPredictor(cfg, predictor_shape(task, cfg.head))
     mean, scale = feature_scales(task.features[task.fit_rows])
     model.feature_mean.copy_(mean)
     model.feature_scale.copy_(scale)
-    if model.class_head is not None:
-        with torch.no_grad():
-            model.class_head.weight.copy_(model.log_temperature.exp() * task.bank)
-            model.class_head.bias.zero_()
+    begin_class_head(model, task.bank)
     return model
+
+
+@torch.no_grad()
+def begin_class_head(model: CausalPredictor, bank_VE: Tensor) -> None:
+    """Let a class head, if there is one, begin as the open readout: cosines with the bank times the model's factor."""
+    if model.class_head is not None:
+        model.class_head.weight.copy_(model.log_temperature.exp() * bank_VE)
+        model.class_head.bias.zero_()
 
 
 def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.Generator) -> list[PredictorBatch]:

@@ -32,7 +32,7 @@ def places_for(horizon: int, cfg: PredictorConfig) -> int:
     return max(horizon, there)
 
 
-def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> None:
+def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> frozenset[str]:
     """Put the weights of the other run's model of this key into a model that was just built; none where none is set.
 
     A goal-dropout twin that the other run lacks gets those of its original there (`first_weights`).
@@ -45,16 +45,19 @@ def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> Non
         cfg: its settings.
         key: chain, seed and variant of the training.
 
+    Returns:
+        Names of the parameters of a class head that the other run lacks; none where no other run is set.
+
     Raises:
         InputError: the model there is of other sizes, or damaged.
     """
     if cfg.pretrained is None:
-        return
+        return frozenset()
     output = open_other(cfg.pretrained, "predictor")
     refuse_other_settings(output, cfg)
     models = output.models(ENTRY)
     first = first_weights(key, models.keys)
-    put_weights(model.state_dict(), models.read(first), f"{output.setting}: {first} of {output.named}")
+    return put_weights(model.state_dict(), models.read(first), f"{output.setting}: {first} of {output.named}")
 
 
 def refuse_other_settings(output: OtherOutput, cfg: PredictorConfig) -> None:
@@ -73,7 +76,7 @@ def refuse_other_settings(output: OtherOutput, cfg: PredictorConfig) -> None:
 
 
 @torch.no_grad()
-def put_weights(state: Mapping[str, Tensor], weights: Tensors, named: str) -> None:
+def put_weights(state: Mapping[str, Tensor], weights: Tensors, named: str) -> frozenset[str]:
     """Copy weights into the parameters and buffers of a model, of equal shapes.
 
     Args:
@@ -81,12 +84,15 @@ def put_weights(state: Mapping[str, Tensor], weights: Tensors, named: str) -> No
         weights: name -> array of that shape; names that begin with NEW may be absent.
         named: whose they are, for the message.
 
+    Returns:
+        Names of the parameters that weights are absent for, which stay as they are.
+
     Raises:
         InputError: names what is absent on one side or of another shape, with both shapes.
     """
     here = {name: tuple(value.shape) for name, value in state.items()}
     there = {name: value.shape for name, value in weights.items()}
-    optional = {name for name in here if name.startswith(NEW) and name not in there}
+    optional = frozenset(name for name in here if name.startswith(NEW) and name not in there)
     wrong = sorted(name for name in here | there if here.get(name) != there.get(name) and name not in optional)
     if wrong:
         sides = [(name, there.get(name, "absent"), here.get(name, "absent")) for name in wrong]
@@ -97,3 +103,4 @@ def put_weights(state: Mapping[str, Tensor], weights: Tensors, named: str) -> No
         )
     for name, value in weights.items():
         state[name].copy_(torch.tensor(value))
+    return optional

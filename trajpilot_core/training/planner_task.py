@@ -15,7 +15,7 @@ from torch import Tensor
 from trajpilot_core.data.chains import fit_takes
 from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
-from trajpilot_core.data.transitions import ScenarioMasks, fitted_bigrams, scenario_masks
+from trajpilot_core.data.transitions import fitted_bigrams, masks_of
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.models.planners.matched import PlannerInputs
@@ -85,12 +85,6 @@ def planner_task(inputs: Inputs, data: PlanningData, chain: Chain) -> PlannerTas
         dev={h: dev[h] for h in kept},
         n_tasks=len(masks.scenarios),
     )
-
-
-def masks_of(inputs: Inputs, data: PlanningData) -> ScenarioMasks:
-    """Return which labels the scenario of each take allows."""
-    takes = inputs.table("takes", ["take_id", "scenario"])
-    return scenario_masks(inputs.table("scenario_labels"), takes, data.take_ids, data.codes, len(data.label_ids))
 
 
 def read_descriptions(table: pa.Table, label_ids: tuple[str, ...]) -> Tensor:

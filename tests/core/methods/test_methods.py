@@ -281,6 +281,7 @@ def test_predict_all_agrees_with_the_rows_of_the_same_tensors(made):
     assert pa.concat_tables(result.predictions).equals(whole)
     assert table_of(Headroom, result.headroom).equals(headroom)
     assert table_of(ShuffleScore, result.shuffles).equals(shuffles)
+    assert (result.samplings, result.coverage) == ([], []), "neither samples nor masks"
     assert (result.rejects, result.n_in) == ([], result.n_out)
 
 

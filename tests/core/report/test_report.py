@@ -9,10 +9,11 @@ from report_page import CFG, Reader, by_latents, real, with_metrics
 from synthetic_results import Kept, Tables, built
 
 from schemas.arrow import rows_of, table_of
-from schemas.results import CurvePoint, Judgement, Metric
+from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric, SamplingScore
 from trajpilot_core.methods import METHODS, goal_dropout
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
+from trajpilot_core.report.loaded import mask_sentence, sampling_sentence
 from trajpilot_core.report.page import GROUPS
 from trajpilot_core.report.tables.results import all_tables, results_of
 from trajpilot_core.report.tables.table import number
@@ -106,6 +107,44 @@ def test_what_dev_chose_for_joint_decoding_is_printed(kept: Kept, page: Reader) 
     assert "No-Traj + Viterbi T 0.1, weight 0.5 to 1." in text
     rows = json.loads(kept.documents["report.json"])["decoding"]
     assert [(row["horizon"], row["weight"]) for row in rows][:3] == [(3, 0.5), (4, 0.5), (5, 1.0)]
+
+
+def test_how_far_samplings_lie_apart_is_printed_as_means_over_seeds(inputs: Tables, kept: Kept, page: Reader) -> None:
+    """The range over seeds and samplings together, 20 to 26 here, would be that of trainings as well."""
+    text = " ".join("".join(page.text).split())
+    assert "M@1 of PDPP in 5 samplings of its plans, lowest to highest: H=3 21.0 to 25.0, H=4 21.0 to 25.0." in text
+    assert len(json.loads(kept.documents["report.json"])["samplings"]) == 20
+    one = [row for row in rows_of(SamplingScore, inputs.tables["samplings"]) if row.sampling == 0]
+    assert sampling_sentence(one) == sampling_sentence([]) == ""
+
+
+def test_how_many_true_labels_the_masks_allow_is_printed_where_rows_are_masked(
+    inputs: Tables, kept: Kept, page: Reader
+) -> None:
+    rows = [
+        MaskCoverage(
+            horizon=h,
+            n_windows=20,
+            n_windows_unmasked=h - 3,
+            n_steps=20 * h,
+            n_allowed=20 * h - 6,
+            n_middle=20 * (h - 2),
+            n_middle_allowed=20 * (h - 2) - 4,
+        )
+        for h in (3, 4)
+    ]
+    masked = built(Tables({**inputs.tables, "mask_coverage": table_of(MaskCoverage, rows)}), CFG).documents
+    text = " ".join("".join(Reader(masked["report.html"].decode()).text).split())
+    assert (
+        "The masks of the scenarios allow 52 of 60 true labels of middle steps of the test windows (86.7 %; H=3 80.0, "
+        "H=4 90.0) and 128 of 140 of all steps (91.4 %); the others no masked row can answer; 1 of 40 windows are not "
+        "masked: no training take has their scenario." in text
+    )
+    assert [row["n_allowed"] for row in json.loads(masked["report.json"])["mask_coverage"]] == [54, 74]
+    whole = mask_sentence([row.replace(n_allowed=row.n_steps, n_windows_unmasked=0) for row in rows])
+    assert whole.endswith("140 of 140 of all steps (100.0 %)")
+    assert "masks of the scenarios" not in "".join(page.text)
+    assert json.loads(kept.documents["report.json"])["mask_coverage"] == []
 
 
 def test_models_of_another_run_are_stated_among_the_limits(inputs: Tables, kept: Kept) -> None:
@@ -246,7 +285,7 @@ def test_train_scores_stand_next_to_dev_in_the_charts_of_the_trainings(inputs: T
     both = drawn(("train", "dev"))
     thin = [f"{what}, thin: on training takes" for what in ("alignment: dev R@5", "predictor: dev M@1")]
     assert set(both) >= {*thin, "scorer: dev M@1, thin: on training takes"}
-    for row in ("traj", "no_traj", "endpoint_traj"):
+    for row in ("with trajectories", "No-Traj", "Endpoint-Traj"):
         assert f"{row}: 1: 16.0" in both[thin[1]]
         assert f"{row}, training takes: 1: 28.0" in both[thin[1]]
     assert "predictor: dev M@1" in drawn(("dev",))

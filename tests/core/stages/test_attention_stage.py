@@ -1,5 +1,6 @@
 """The stage of retrieval attention: its trainings as shards, and the same bytes whoever computes them."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ from trajpilot_core.data.contributions import Contributions
 from trajpilot_core.data.cross_fitting import attention_row, noted_fitted
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.engine.execution.sink import StageSink
+from trajpilot_core.engine.planning.plan import plan
+from trajpilot_core.report.committed import committed_under
+from trajpilot_core.report.drawing.picture import NotDrawn
+from trajpilot_core.report.figures import figures_of
+from trajpilot_core.report.ui.gallery import draw
 from trajpilot_core.stages import STAGES
 from trajpilot_core.stages.attention import ENTRY
 from trajpilot_core.store.files import LocalFolder
@@ -77,10 +83,34 @@ def test_what_was_trained_is_kept_when_variants_and_seeds_are_added_and_when_som
     fewer = attend(base, memory, settings("both"))
     assert (counts(fewer), fewer.removed) == ((1, 0), 5)
     assert models(base) == {"final/s0/both": before["final/s0/both"]}
-    assert counts(attend(base, memory, settings())) == (0, 1), "nothing is trained, and the entries are there"
+    assert counts(attend(base, memory, settings())) == (0, 0), "nothing is trained, and the entries are there"
     assert models(base) == {}
     assert counts(attend(base, memory)) == (2, 0)
     assert models(base) == before
+
+
+@pytest.mark.parametrize("name", ["attention", "planners"])
+def test_a_stage_that_is_asked_for_nothing_claims_no_work_and_logs_no_picture(
+    name: str, base: Path, memory: Memory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page in the UI says so in the place of the picture."""
+    nothing, run = settings(), options(base)
+    stages = {stage: one for stage, one in stages_on(memory).items() if stage in (*BEFORE, name)}
+
+    def work() -> tuple[str, int | None, int | None]:
+        (row,) = (row for row in plan(stages, nothing, run) if row.stage == name)
+        return row.state, row.compute, row.reused
+
+    assert work()[1:] == (0, 0)
+    done = execute(stages[name], nothing, run, stages)
+    assert counts(done) == counts(execute(stages[name], nothing, run, stages)) == (0, 0)
+    assert work() == ("fresh", 0, 0)
+    monkeypatch.setattr(logging.getLogger("trajpilot"), "propagate", True)
+    with caplog.at_level(logging.INFO, "trajpilot"):
+        (made,) = (draw(name, figure, committed_under(nothing, run)) for figure in figures_of(name))
+    assert isinstance(made, NotDrawn)
+    assert made.reason == "nothing was trained"
+    assert caplog.text == ""
 
 
 def changed(memory: Memory, split: str) -> Memory:

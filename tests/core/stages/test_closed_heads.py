@@ -21,7 +21,7 @@ from schemas.training import (
 )
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError
-from trajpilot_core.evaluation.predictions import predict_all
+from trajpilot_core.evaluation.predictions import RowsResult, predict_all
 from trajpilot_core.stages import STAGES
 from trajpilot_core.stages.evaluation import trained as judge
 
@@ -68,9 +68,15 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
 
 
 @pytest.fixture(scope="module")
-def predictions(memory: Memory) -> pa.Table:
+def evaluated(memory: Memory) -> tuple[pa.Table, RowsResult]:
+    """The predictions, and what is complete once they were read."""
     found = predict_all(memory, EVALUATE, "cpu", no_progress)
-    return pa.concat_tables(list(found.predictions))
+    return pa.concat_tables(list(found.predictions)), found
+
+
+@pytest.fixture(scope="module")
+def predictions(evaluated: tuple[pa.Table, RowsResult]) -> pa.Table:
+    return evaluated[0]
 
 
 def of(predictions: pa.Table, row: str) -> pa.Table:
@@ -93,6 +99,16 @@ def test_every_row_answers_and_only_labels_that_the_scenario_allows(memory: Memo
     for row in ("no_traj", "oracle", "scorer", "no_traj_no_prior", "graph_only", *DROPOUT):
         for answer in of(predictions, row).to_pylist():
             assert (scenario_of[answer["take_id"]], answer["decoded_id"]) in allowed, row
+
+
+def test_how_many_true_labels_the_masks_allow_is_counted(evaluated: tuple[pa.Table, RowsResult]) -> None:
+    table, found = evaluated
+    for row in found.coverage:
+        steps = of(table.filter(pc.equal(table["horizon"], row.horizon)), "no_traj")
+        assert (row.n_steps, row.n_windows) == (steps.num_rows, steps.num_rows // row.horizon)
+        right = np.array(steps["decoded_id"].to_pylist()) == np.array(steps["label_id"].to_pylist())
+        assert right.sum() <= row.n_allowed <= row.n_steps
+    assert [row.horizon for row in found.coverage] == [3, 4]
 
 
 def test_the_head_learns_and_motion_helps_the_row_that_sees_it(predictions: pa.Table) -> None:

@@ -167,9 +167,11 @@ def test_twins_of_predictors_that_have_goal_dropout_are_refused() -> None:
 
 
 def test_the_recipes_of_closed_vocabularies_have_twins_and_no_other_has() -> None:
-    found = {name: build().predictor.twin_goal_dropout for name, build in RECIPES.items()}
-    assert {name for name, dropout in found.items() if dropout is not None} == CLOSED
-    assert {found[name] for name in CLOSED} == {GOAL_DROPOUT}
+    found = {name: build().predictor for name, build in RECIPES.items()}
+    heads = {name for name, cfg in found.items() if cfg.head == "classes"}
+    assert {name for name, cfg in found.items() if cfg.twin_goal_dropout is not None} == heads
+    assert heads > CLOSED
+    assert {found[name].twin_goal_dropout for name in heads} == {GOAL_DROPOUT}
     assert RECIPES["atomic_anticipation"]().predictor.goal_dropout == GOAL_DROPOUT
 
 

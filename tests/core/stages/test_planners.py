@@ -1,22 +1,36 @@
 """Planners of other papers as a stage: chosen on dev, answered in the evaluation, absent where none were trained."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from planning_world import Memory, WorldSize, planning_world, run_stage
+from torch import Tensor
 
-from schemas.config import EvaluationConfig
+from schemas.config import EvaluationConfig, PipelineConfig
 from schemas.planners import PLANNERS, PlannersConfig, PlannerTraining
 from schemas.results import CurvePoint
 from schemas.training import AlignmentConfig, AttentionConfig, PredictorConfig, ScorerConfig, TrainConfig
+from trajpilot_core.data.chains import chains_of
+from trajpilot_core.data.planning import load_planning_data
+from trajpilot_core.engine.sizes import paper_sizes
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError
-from trajpilot_core.evaluation.predictions import predict_all
+from trajpilot_core.evaluation.predictions import RowsResult, predict_all
+from trajpilot_core.evaluation.random_scores import sampling_scores
+from trajpilot_core.methods import method, planner_models
+from trajpilot_core.methods.base import Answers
+from trajpilot_core.methods.planner_models import open_planners, planner_rows
+from trajpilot_core.models.planners.matched import MatchedPlanner, PlannerInputs
+from trajpilot_core.models.planners.temporal_unet import TemporalUnet
 from trajpilot_core.stages import STAGES
-from trajpilot_core.stages.evaluation import trained
+from trajpilot_core.stages.evaluation import answered_rows, trained
 from trajpilot_core.training.convergence import judge_planner
 
 SIZE = WorldSize(tasks=2, steps=4, alternatives=2, train=24, dev=4, test=4, max_horizon=3, segments=6)
@@ -37,6 +51,7 @@ CFG = PAPERS.replace(
     pdpp=PAPERS.pdpp.replace(
         width=32,
         times=10,
+        sampling_steps=4,
         epoch_steps=5,
         average_start=10,
         train=PlannerTraining(lr=1e-3, batch=32, epochs=4, step_epochs=None),
@@ -61,9 +76,15 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
 
 
 @pytest.fixture(scope="module")
-def predictions(memory: Memory) -> pa.Table:
+def evaluated(memory: Memory) -> tuple[pa.Table, RowsResult]:
+    """The predictions, and what is complete once they were read."""
     found = predict_all(memory, EvaluationConfig(shuffles=2, headroom_pools=(1,)), "cpu", no_progress)
-    return pa.concat_tables(list(found.predictions))
+    return pa.concat_tables(list(found.predictions)), found
+
+
+@pytest.fixture(scope="module")
+def predictions(evaluated: tuple[pa.Table, RowsResult]) -> pa.Table:
+    return evaluated[0]
 
 
 def of(predictions: pa.Table, row: str) -> pa.Table:
@@ -94,6 +115,107 @@ def test_a_mask_lets_only_labels_of_the_scenario_through(memory: Memory, predict
     for row in PLANNERS:
         for answer in of(predictions, f"{row}_masked").to_pylist():
             assert (scenario_of[answer["take_id"]], answer["decoded_id"]) in allowed, row
+
+
+def batch_of(memory: Memory, cfg: PlannersConfig = CFG) -> Any:
+    """The test windows and the planners of the only horizon, as rows see them, under other settings of the rows."""
+    data = load_planning_data(memory, "evaluation")
+    tables = open_planners(memory, data, chains_of(data)[0], "cpu")
+    assert tables is not None
+    windows = data.windows[3]
+    return SimpleNamespace(
+        planners=planner_rows(replace(tables, config=cfg), 0, 3, "cpu"),
+        view=SimpleNamespace(data=data),
+        segments=windows.segments[windows.split == 2],
+    )
+
+
+def answer(row: str, batch: Any) -> Answers | None:
+    answers = method(row).answer
+    assert answers is not None
+    return answers(batch)
+
+
+def passes(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
+    """How often PDPP's network runs."""
+    real = TemporalUnet.predict
+    seen: list[int] = []
+
+    def counted(self: TemporalUnet, *given: Any) -> Any:
+        seen.append(1)
+        return real(self, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TemporalUnet, "predict", counted)
+        act()
+    return len(seen)
+
+
+def test_the_second_row_of_pdpp_samples_at_all_times_from_the_same_weights(
+    memory: Memory, predictions: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault, DDIM under the name of DDPM, shows in the passes of the network, and in the answers."""
+    batch = batch_of(memory)
+    assert of(predictions, "pdpp_ddpm")["window_id"].to_pylist() == of(predictions, "pdpp")["window_id"].to_pylist()
+    assert passes(monkeypatch, lambda: answer("pdpp", batch)) == 4
+    assert passes(monkeypatch, lambda: answer("pdpp_ddpm", batch)) == CFG.pdpp.times == 10
+    ddim, ddpm = (of(predictions, row)["top_scores"].to_pylist() for row in ("pdpp", "pdpp_ddpm"))
+    assert ddim != ddpm
+    real = MatchedPlanner.plan
+    monkeypatch.setattr(MatchedPlanner, "plan", lambda self, inputs, seed, *, ddpm: real(self, inputs, seed))
+    assert passes(monkeypatch, lambda: answer("pdpp_ddpm", batch)) == 4
+    faulty, first = (answer(row, batch) for row in ("pdpp_ddpm", "pdpp"))
+    assert faulty is not None
+    assert first is not None
+    assert faulty.scores.equal(first.scores)
+
+
+@pytest.mark.parametrize("changes", [{"has_ddpm_row": False}, {"pdpp": CFG.pdpp.replace(sampling_steps=None)}])
+def test_the_second_row_of_pdpp_is_there_where_it_is_asked_for_and_says_more_than_the_first(
+    memory: Memory, changes: dict[str, object]
+) -> None:
+    other = CFG.replace(**changes)
+    batch = batch_of(memory, other)
+    assert answer("pdpp", batch) is not None
+    assert answer("pdpp_ddpm", batch) is None
+    counts = [answered_rows(paper_sizes(PipelineConfig(planners=cfg)), EvaluationConfig()) for cfg in (CFG, other)]
+    assert counts[0] - counts[1] == 1
+
+
+def test_how_often_pdpp_samples_test_windows_changes_no_training() -> None:
+    """The steps of its sampling, on the other hand, are those by which dev chooses epochs."""
+    stage = STAGES["planners"]
+    steps = CFG.replace(pdpp=CFG.pdpp.replace(sampling_steps=None))
+    with_row, without, other = (
+        stage.settings_of_shards(cfg.content()) for cfg in (CFG, CFG.replace(has_ddpm_row=False, samplings=1), steps)
+    )
+    assert with_row == without != other
+
+
+def test_samplings_of_pdpp_are_scored_and_the_first_is_that_of_its_row(
+    memory: Memory, evaluated: tuple[pa.Table, RowsResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: every sampling has the seed of the row."""
+    table, found = evaluated
+    assert [(row.variant, row.seed, row.horizon, row.sampling) for row in found.samplings] == [
+        ("pdpp", 0, 3, sampling) for sampling in range(5)
+    ]
+    assert [(row.horizon, row.n_allowed > 0) for row in found.coverage] == [(3, True)], "of the masked planners"
+    assert found.samplings[0].m1 == pytest.approx(100 * right(table, "pdpp"))
+    batch, real = batch_of(memory), MatchedPlanner.plan
+    seeds: list[int] = []
+
+    def noting(self: MatchedPlanner, inputs: PlannerInputs, seed: int, *, ddpm: bool) -> Tensor:
+        seeds.append(seed)
+        return real(self, inputs, seed, ddpm=ddpm)
+
+    monkeypatch.setattr(MatchedPlanner, "plan", noting)
+    assert sampling_scores(batch.planners, batch.view.data, batch.segments) == found.samplings
+    assert (seeds[0], len(set(seeds))) == (0, 5)
+    monkeypatch.setattr(planner_models, "SEEDS_APART", 0)
+    seeds.clear()
+    sampling_scores(batch.planners, batch.view.data, batch.segments)
+    assert set(seeds) == {0}
 
 
 def test_the_learning_rate_that_dev_prefers_is_kept_and_all_curves_are(memory: Memory, tmp_path: Path) -> None:

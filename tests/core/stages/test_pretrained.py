@@ -118,7 +118,11 @@ def test_every_training_begins_with_the_weights_of_its_own_model_there(other: Pa
 
 
 def test_class_heads_begin_on_the_backbone_of_an_open_run(other: Path, root: Path) -> None:
-    """What the recipes of closed vocabularies do with the models of `atomic`."""
+    """What the recipes of closed vocabularies do with the models of `atomic`.
+
+    The head begins as the open readout under the factor that was learned there: its rows are labels of norm 1, times
+    that factor. The planted fault, the factor that a new model has, is another number.
+    """
     base = SETTINGS.replace(
         predictor=SETTINGS.predictor.replace(head="classes", bridge_weight=0.15),
         scorer=SETTINGS.scorer.replace(plus=None),
@@ -131,6 +135,10 @@ def test_class_heads_begin_on_the_backbone_of_an_open_run(other: Path, root: Pat
         assert set(own) - set(begun) == head != set()
         assert all(np.array_equal(begun[name], own[name]) for name in begun), key
         assert own["class_head.weight"].shape[0] == opened(root, "text_bank").table("text_bank").num_rows
+        norms, learned = np.linalg.norm(own["class_head.weight"], axis=1), np.exp(begun["log_temperature"])
+        assert norms == pytest.approx(learned, rel=1e-5), key
+        assert norms != pytest.approx(1 / base.predictor.temperature, rel=1e-3), "the planted fault"
+        assert np.abs(own["class_head.bias"]).max() < 1e-20
 
 
 def test_a_goal_dropout_twin_begins_as_the_twin_there_or_else_as_its_original(

@@ -30,7 +30,7 @@ def built(cfg: PredictorConfig, width: int = 32) -> CausalPredictor:
 
 def test_parameters_and_the_scale_of_features_are_those_of_the_other_model(cfg: PredictorConfig) -> None:
     model, there = built(cfg), opened(cfg).models("predictors").read("final/s0/traj")
-    start_weights(model, cfg, "final/s0/traj")
+    assert start_weights(model, cfg, "final/s0/traj") == frozenset()
     state = model.state_dict()
     assert state.keys() == there.keys()
     assert all(np.array_equal(state[name].numpy(), there[name]) for name in there)
@@ -41,14 +41,14 @@ def test_without_another_run_nothing_changes(cfg: PredictorConfig) -> None:
     alone = cfg.replace(pretrained=None)
     model = built(alone)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    start_weights(model, alone, "final/s0/traj")
+    assert start_weights(model, alone, "final/s0/traj") == frozenset()
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert (places_for(3, alone), places_for(3, cfg), places_for(9, cfg)) == (3, 4, 9)
 
 
 def test_only_a_class_head_may_be_absent_there() -> None:
     state = {"head.weight": torch.zeros(2, 3), "class_head.weight": torch.ones(5, 3)}
-    put_weights(state, {"head.weight": np.full((2, 3), 7.0, np.float32)}, "x")
+    assert put_weights(state, {"head.weight": np.full((2, 3), 7.0, np.float32)}, "x") == {"class_head.weight"}
     assert torch.equal(state["head.weight"], torch.full((2, 3), 7.0))
     assert torch.equal(state["class_head.weight"], torch.ones(5, 3))
     whole = {"head.weight": np.zeros((2, 3)), "class_head.weight": np.zeros((5, 3))}

@@ -90,13 +90,13 @@ def _execute(
     if found is not None and not forced:
         check_ratio(found, run.max_reject_ratio)
         point_to(folder, stage.name, found.key)
-        return _outcome(folder, stage, found, max(1, len(work.shard_keys)), 0, removed, clock)
+        return _outcome(folder, stage, found, work.n_units, 0, removed, clock)
     unusable = found is None and folder.size(manifest_path(stage.name, work.key)) is not None
     manifest, reused = compute(
         work, ComputeContext(folder, inventory, digest_of, config, run, progress, forced, elsewhere)
     )
     check_ratio(manifest, run.max_reject_ratio)
-    computed = max(1, len(work.shard_keys)) - reused
+    computed = work.n_units - reused
     run_record = _run_record(manifest, reused, computed, removed, clock)
     write_notes(folder, resolved, manifest.key, digest_of)
     manifest = commit_manifest(folder, manifest, run_record, replace=forced or unusable)

@@ -163,7 +163,7 @@ def _ready(context: PlanContext, stage: AnyStage) -> PlanRow:
     """Compare a stage whose inputs are there with its output."""
     current, damage = _current(context, stage)
     if current is not None and stage.name not in context.run.force and _same(context, stage, current):
-        return _fresh(current)
+        return _fresh(stage, current)
     state: Freshness = "missing" if current is None and not damage else "stale"
     try:
         resolved = resolve_stage(context.folder, stage, context.config, context.run, context.stages, context.current)
@@ -177,7 +177,7 @@ def _ready(context: PlanContext, stage: AnyStage) -> PlanRow:
     forced = _forced(context, stage)
     same = not forced and not unread and current is not None and current.key == work.key
     if same and current is not None and _is_whole(context.folder, stage, current):
-        return _fresh(current)
+        return _fresh(stage, current)
     causes = damage or ["never ran"]
     if current is not None:
         causes = reasons(context.folder, current, work, digest_of, context.writer)
@@ -212,8 +212,8 @@ def _is_whole(folder: Folder, stage: AnyStage, current: Manifest) -> bool:
     return not lacking_entries(current, stage.writes) and not missing_files(folder, stage.name, current)
 
 
-def _fresh(current: Manifest) -> PlanRow:
-    n_shards = sum(name.startswith("shard:") for name in current.inputs)
+def _fresh(stage: AnyStage, current: Manifest) -> PlanRow:
+    n_units = 1 if stage.shard_by is None else sum(name.startswith("shard:") for name in current.inputs)
     lost = units_lost(current.rejected)
     return PlanRow(
         current.stage,
@@ -222,7 +222,7 @@ def _fresh(current: Manifest) -> PlanRow:
         0,
         "exactly",
         0,
-        max(1, n_shards),
+        n_units,
         lost,
         cost=NOTHING,
         current=current,
@@ -233,12 +233,13 @@ def _stale(
     context: PlanContext, work: KeyedStage, current: Manifest | None, state: Freshness, unread: set[str], why: list[str]
 ) -> PlanRow:
     """Count what a stage that is not fresh would reuse and compute."""
-    name, n_units = work.resolved.stage.name, max(1, len(work.shard_keys))
+    name, n_units = work.resolved.stage.name, work.n_units
     forced = name in context.run.force
     done, lost = (0, 0) if forced else _done(context.folder, work, unread)
     removed = removed_shards(current, work)
     if done == n_units:
-        why = [*why, "a run only puts it together again" if work.shard_keys else "an output of before fits"]
+        is_whole = work.resolved.stage.shard_by is None
+        why = [*why, "an output of before fits" if is_whole else "a run only puts it together again"]
     cost = estimate(context.folder, name, current, n_units - done, removed)
     bound: CountBound = "at most" if unread and not forced and _has_outputs(context.folder, name) else "exactly"
     text = "; ".join(why)
@@ -254,7 +255,7 @@ def _done(folder: Folder, work: KeyedStage, unread: set[str]) -> tuple[int, int]
     """Return the units that are there already, and the rows that were lost in them."""
     found = None if unread else usable_manifest(folder, work)
     if found is not None:
-        return max(1, len(work.shard_keys)), units_lost(found.rejected)
+        return work.n_units, units_lost(found.rejected)
     if work.resolved.stage.shard_by is None:
         return 0, 0
     touched = {source.shard for source in work.resolved.sources if not unread.isdisjoint(source.files)}

@@ -306,6 +306,6 @@ def closed_plans(
     )
 
 
-def mask_coverage(allowed_BV: Tensor, labels_BH: Tensor) -> Tensor:
-    """Return (B,) float64: the share of the true labels, (B, H) long, that the masks let through."""
-    return allowed_BV.gather(1, labels_BH).double().mean(1)
+def truths_allowed(allowed_BV: Tensor, labels_BH: Tensor) -> Tensor:
+    """Return (B, H) bool: which of the true labels, long, the masks of their windows let through."""
+    return allowed_BV.gather(1, labels_BH)

@@ -77,7 +77,7 @@ class MatchedPlanner(nn.Module):
             self.net.after_step()
 
     @torch.no_grad()
-    def plan(self, inputs: PlannerInputs, seed: int, n_steps: int | None = None) -> Tensor:
+    def plan(self, inputs: PlannerInputs, seed: int, *, ddpm: bool = False) -> Tensor:
         """Return (B, H, A), what the planner says of every action at every step, before it decodes.
 
         Log probabilities of SCHEMA, the log of ViterbiPlanNet's soft path, the raw channels of a sample of PDPP.
@@ -85,12 +85,12 @@ class MatchedPlanner(nn.Module):
         Args:
             inputs: of the windows.
             seed: of PDPP's sampling.
-            n_steps: of PDPP's sampling; None: those of the settings.
+            ddpm: PDPP samples with DDPM at all times, whatever its settings say; the others sample nothing.
         """
         ends_B2D = self.ends(inputs.features)
         if isinstance(self.net, Pdpp):
             assert self.task is not None
-            tasks_B, steps = self.task(ends_B2D).argmax(1), self.cfg.pdpp.sampling_steps if n_steps is None else n_steps
+            tasks_B, steps = self.task(ends_B2D).argmax(1), None if ddpm else self.cfg.pdpp.sampling_steps
             return self.net.plan(ends_B2D, tasks_B, self.horizon, steps, seed, inputs.windows)
         return self.net.plan(ends_B2D, inputs.descriptions, inputs.transition)
 

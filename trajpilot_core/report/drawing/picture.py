@@ -15,6 +15,10 @@ class NothingToDraw(TrajPilotError):
     """A picture has nothing to show; the message says why."""
 
 
+class NothingAsked(NothingToDraw):
+    """The stage was asked for nothing: a page says so in the place of the picture, and the log says nothing."""
+
+
 class Drawn(NamedTuple):
     """A drawing."""
 

@@ -3,6 +3,10 @@
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import Method, RowStyle
 
+SHORTEST, BETWEEN, LONGEST = "shortest", "between", "longest"
+"""Styles of lines of one row at several horizons, next to the colour of the row."""
+DASHES = {SHORTEST: "1 3", BETWEEN: "6 3"}
+
 
 def mark_of(variant: str) -> str:
     """Return the mark of a row's points; a line that stands for no row has circles."""
@@ -33,8 +37,8 @@ def picture_rules() -> str:
 
 
 def line_rules() -> list[str]:
-    """Return dashes and widths of the rows' lines; full lines of the usual width need none."""
-    rules = []
+    """Return dashes and widths of the rows' lines, and dashes of horizons; full lines of the usual width need none."""
+    rules = [f".{name} polyline {{ stroke-dasharray: {dash}; }}" for name, dash in DASHES.items()]
     for one in METHODS:
         dash = f"stroke-dasharray: {one.style.dash};" if one.style.dash else ""
         width = f"stroke-width: {one.style.width};" if one.style.width != RowStyle.width else ""

@@ -10,7 +10,9 @@ from trajpilot_core.report.drawing.legend import Key
 from trajpilot_core.report.drawing.svg import element
 
 GAP, TITLE, KEY, KEY_WIDTH, BANNER = 16, 26, 22, 190, 34
-"""Pixels between charts, above a chart, of an entry of the legend (height and width), and of the line above all."""
+"""Pixels between charts, above a chart, of a legend's entry (height, least width), and of the line above all."""
+SWATCH, CHARACTER = 36, 6.8
+"""Pixels before the name of an entry of the legend, and of one of its characters."""
 
 
 class Panel(NamedTuple):
@@ -35,10 +37,12 @@ def sheet(panels: Sequence[Panel], keys: Sequence[Key], style: Markup, columns: 
     width = columns * (WIDTH + GAP) + GAP
     above = BANNER if banner else 0
     top = above + rows * (TITLE + HEIGHT + GAP)
-    per_line = width // KEY_WIDTH
+    key_width = max([KEY_WIDTH, *(round(SWATCH + CHARACTER * len(key.name)) + GAP for key in keys)])
+    per_line = max(1, width // key_width)
     height = top + KEY * -(-len(keys) // per_line) + GAP
     parts = [_panel(panel, index % columns, index // columns, above) for index, panel in enumerate(panels)]
-    parts += [_key(key, index % per_line, top + KEY * (index // per_line)) for index, key in enumerate(keys)]
+    places = [divmod(index, per_line) for index in range(len(keys))]
+    parts += [_key(key, key_width * at, top + KEY * line) for key, (line, at) in zip(keys, places, strict=True)]
     parts += [_banner(banner, width)] if banner else []
     return standalone(width, height, style, parts)
 
@@ -73,8 +77,8 @@ def _placed(drawing: Markup, x: float, y: float, width: int, height: int) -> Mar
     return frame + drawing[len("<svg ") :]
 
 
-def _key(key: Key, column: int, y: int) -> Markup:
+def _key(key: Key, right: int, y: int) -> Markup:
     """Place one entry of the legend."""
-    x = GAP + column * KEY_WIDTH
-    text = element("text", key.name, class_="key", x=x + 36, y=y + 14)
+    x = GAP + right
+    text = element("text", key.name, class_="key", x=x + SWATCH, y=y + 14)
     return _placed(key.swatch, x, y + 4, 30, 12) + text

@@ -1,14 +1,17 @@
 """Training curves: loss and the score that chooses the epoch, on dev and on training takes. Never a test figure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from schemas.arrow import rows_of
+from schemas.planners import PLANNERS
 from schemas.results import CurvePoint
 from trajpilot_core.methods import METHODS, examined
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, legend_mark, line_chart
 from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, Key, keys_of
-from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
+from trajpilot_core.report.drawing.picture import Drawn, NothingAsked, NothingToDraw
+from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST
 from trajpilot_core.report.drawing.style import COLUMNS, style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure, Material
@@ -31,27 +34,47 @@ CHOSEN_BY = {
 PERCENT = ("R@5", "M@1", "Mid mAcc", "selection")
 WORDS = {"selection": "M@1 behind the gate"}
 THIN = ", thin: on training takes"
+MOST_POINTS = 160
+"""Of a line: a chart is 320 pixels wide, and a picture must fit into Prefect's database."""
+OF_PLANNERS = " Of the learning rates the chosen one; of the horizons the shortest, the longest and one between."
+
+
+class DrawnModel(NamedTuple):
+    """A model whose curves are drawn."""
+
+    model: str
+    name: str
+    """As printed."""
+    style: str
+    kept: int
+    """Epoch that was kept."""
 
 
 def charts(material: Material) -> list[Chart]:
     """Draw, per stage, the training loss and the score that selects the epoch, chain `final`, first seed.
 
-    The score is that of dev; the thin lines are the same score of a sample of what was learned from.
+    The score is that of dev; the thin lines are the same score of a sample of what was learned from. Every planner of
+    another paper has charts of its own: their losses do not compare.
     """
     drawn = []
     for stage, rows in material.curves:
-        kept = [row for row in rows if row.model.startswith("final/") and row.seed == min(r.seed for r in rows)]
-        trained = [row for row in kept if row.epoch > 0]
-        if not trained:
-            continue
-        losses = [row for row in trained if row.quantity == "loss" and row.split == "train"]
-        drawn.append(_curves(f"{stage}: training loss", "loss", losses, (), 1.0))
-        chosen = next((q for q in DEV_QUANTITIES if any(r.quantity == q and r.split == "dev" for r in trained)), None)
+        shown = shown_rows(rows)
+        for planner in dict.fromkeys(planner_of(model)[0] for model in models_of(shown)):
+            own = [row for row in shown if planner_of(row.model)[0] == planner]
+            drawn += _charts(row_name(planner) if planner else stage, own)
+    return drawn
+
+
+def _charts(title: str, trained: Sequence[CurvePoint]) -> list[Chart]:
+    """Draw the loss, and the score where one was measured on dev."""
+    losses = [row for row in trained if row.quantity == "loss" and row.split == "train"]
+    drawn = [_curves(f"{title}: training loss", "loss", losses, (), 1.0)]
+    chosen = next((q for q in DEV_QUANTITIES if any(r.quantity == q and r.split == "dev" for r in trained)), None)
+    if chosen:
         scores = [row for row in trained if row.quantity == chosen]
-        if chosen:
-            of_dev, fitted = ([row for row in scores if row.split == split] for split in ("dev", "train"))
-            title = f"{stage}: dev {chosen}" + (THIN if fitted else "")
-            drawn.append(_curves(title, f"{chosen}, %", of_dev, fitted, 100.0))
+        of_dev, fitted = ([row for row in scores if row.split == split] for split in ("dev", "train"))
+        caption = f"{title}: dev {chosen}" + (THIN if fitted else "")
+        drawn.append(_curves(caption, f"{chosen}, %", of_dev, fitted, 100.0))
     return drawn
 
 
@@ -66,44 +89,83 @@ def _curves(title: str, y_label: str, rows: Sequence[CurvePoint], fitted: Sequen
 
 def _by_model(rows: Sequence[CurvePoint], factor: float, of: str = "") -> list[Series]:
     """Return a line per model; `of` is added to its name, not to its colour."""
-    series = []
-    for model in sorted({row.model for row in rows}):
-        name = model.removeprefix("final/")
-        points = tuple(
-            Point(float(r.epoch), *[factor * r.value] * 3)
-            for r in sorted((r for r in rows if r.model == model), key=lambda r: r.epoch)
-        )
-        series.append(Series(f"{name}{of}", colour_of(name), points, "none"))
-    return series
+    return [
+        Series(f"{_name(model)}{of}", line, _points([row for row in rows if row.model == model], factor), "none")
+        for model, line in _styles(models_of(rows)).items()
+    ]
+
+
+def _points(rows: Sequence[CurvePoint], factor: float) -> tuple[Point, ...]:
+    """Return the points of a line by epoch: about MOST_POINTS of them at most, the last one included."""
+    ordered = sorted(rows, key=lambda row: row.epoch)
+    kept = ordered[:: -max(1, round(len(ordered) / MOST_POINTS))]
+    return tuple(Point(float(row.epoch), *[factor * row.value] * 3) for row in reversed(kept))
+
+
+def shown_rows(rows: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Return the epochs that are drawn: of the chain `final` and the first seed.
+
+    Of a planner's learning rates only the chosen one, whose model is not called after its rate
+    (`training.fit_planners.choose_trial`); of its horizons the shortest, the longest and one between.
+    """
+    final = [row for row in rows if row.model.startswith("final/") and "," not in row.model and row.epoch > 0]
+    drawn = horizon_styles(models_of(final))
+    kept = [row for row in final if planner_of(row.model)[1] in (0, *drawn)]
+    first = min((row.seed for row in kept), default=0)
+    return [row for row in kept if row.seed == first]
+
+
+def models_of(rows: Sequence[CurvePoint]) -> list[str]:
+    """Return the models of some rows, sorted; planners as in the tables, each by horizon."""
+    order = ("", *PLANNERS)
+    places = {row.model: (order.index(planner_of(row.model)[0]), planner_of(row.model)[1]) for row in rows}
+    return sorted(places, key=lambda model: (places[model], model))
+
+
+def planner_of(model: str) -> tuple[str, int]:
+    """Return row and horizon of a model of a planner of another paper; of any other an empty text and 0."""
+    row, _, horizon = short(model).rpartition("_h")
+    return (row, int(horizon)) if row in PLANNERS and horizon.isdigit() else ("", 0)
+
+
+def horizon_styles(models: Iterable[str]) -> dict[int, str]:
+    """Return the horizons of planners that are drawn -> style of their lines: shortest, longest, one between."""
+    horizons = sorted({planner_of(model)[1] for model in models} - {0})
+    if not horizons:
+        return {}
+    return {horizons[0]: SHORTEST, horizons[len(horizons) // 2]: BETWEEN, horizons[-1]: LONGEST}
 
 
 def _rows(committed: Committed, stage: str) -> list[CurvePoint]:
-    """Epochs of the chain `final`, first seed."""
+    """Return the epochs of a stage that are drawn."""
     rows = rows_of(CurvePoint, committed.table(stage, f"{stage}_curves"))
-    trained = [row for row in rows if row.model.startswith("final/") and row.epoch > 0]
-    if not trained:
-        raise NothingToDraw("nothing was trained")
-    first = min(row.seed for row in trained)
-    return [row for row in trained if row.seed == first]
+    if not rows:
+        raise NothingAsked("nothing was trained")
+    shown = shown_rows(rows)
+    if not shown:
+        raise NothingToDraw("nothing was trained in the chain `final`")
+    return shown
 
 
 def _drawn(committed: Committed, stage: str, rows: Sequence[CurvePoint]) -> Drawn:
     """Draw loss and score for every group of models that share them."""
-    models = sorted({row.model for row in rows})
-    groups: dict[str, list[str]] = {}
-    for model in models:
-        groups.setdefault(CHOSEN_BY.get(short(model), CHOSEN_BY[stage]), []).append(model)
+    groups: dict[tuple[str, str], list[DrawnModel]] = {}
+    for model, line in _styles(models_of(rows)).items():
+        planner, quantity = planner_of(model)[0], CHOSEN_BY.get(short(model), CHOSEN_BY[stage])
+        one = DrawnModel(model, _name(model), line, chosen_epoch(rows, model, quantity))
+        groups.setdefault((planner, quantity), []).append(one)
     panels, keys = [], []
-    for quantity, members in groups.items():
-        kept = {model: chosen_epoch(rows, model, quantity) for model in members}
-        panels += [_loss(rows, kept), _score(rows, kept, quantity)]
-        keys += [Key(f"{_name(model)}: epoch {kept[model]}", legend_mark(_style(model), "circle")) for model in members]
+    for (planner, quantity), members in groups.items():
+        whose = f"{row_name(planner)}: " if planner else ""
+        panels += [_loss(rows, members, whose), _score(rows, members, quantity, whose)]
+        keys += [Key(f"{one.name}: epoch {one.kept}", legend_mark(one.style, "circle")) for one in members]
     content = sheet(panels, keys, style(), COLUMNS, committed.warning())
     seed = rows[0].seed
     return Drawn(
         content,
         f"Loss on the training takes, and the score on dev takes that chooses the epoch. The dot and the legend give "
-        f"the epoch that was kept. Chain `final`, seed {seed}. A loss on dev is not computed; no test take is used.",
+        f"the epoch that was kept. Chain `final`, seed {seed}. A loss on dev is not computed; no test take is used."
+        + (OF_PLANNERS if any(planner for planner, _ in groups) else ""),
     )
 
 
@@ -127,47 +189,52 @@ def colour_of(name: str) -> str:
 
 
 def _name(model: str) -> str:
+    planner, horizon = planner_of(model)
     name = short(model)
-    return NAMES.get(name, row_name(name))
+    return f"{row_name(planner)}, H={horizon}" if planner else NAMES.get(name, row_name(name))
 
 
-def _style(model: str) -> str:
-    return colour_of(short(model))
+def _styles(models: Sequence[str]) -> dict[str, str]:
+    """Return model -> style of its line: the colour of its row, and of a planner the dashes of its horizon."""
+    dashes = horizon_styles(models)
+    planners = {model: planner_of(model) for model in models}
+    return {
+        model: f"{planner} {dashes[horizon]}" if planner else colour_of(short(model))
+        for model, (planner, horizon) in planners.items()
+    }
 
 
 def _is(row: CurvePoint, model: str, split: str, quantity: str) -> bool:
     return (row.model, row.split, row.quantity) == (model, split, quantity)
 
 
-def _loss(rows: Sequence[CurvePoint], kept: dict[str, int]) -> Panel:
+def _loss(rows: Sequence[CurvePoint], shown: Sequence[DrawnModel], whose: str) -> Panel:
     """Draw the training loss."""
-    lines = [line for model in kept for line in _lines(rows, model, "train", "loss", kept[model], 1.0)]
-    return Panel("Training loss", line_chart(_axes("Training loss", lines), lines))
+    lines = [line for one in shown for line in _lines(rows, one, "train", "loss", 1.0)]
+    title = f"{whose}Training loss"
+    return Panel(title, line_chart(_axes(title, lines), lines))
 
 
-def _score(rows: Sequence[CurvePoint], kept: dict[str, int], quantity: str) -> Panel:
+def _score(rows: Sequence[CurvePoint], shown: Sequence[DrawnModel], quantity: str, whose: str) -> Panel:
     """Draw the score that chooses the epoch, on dev, and on train where it is measured there (thin)."""
     factor = 100.0 if quantity in PERCENT else 1.0
     unit = "%" if quantity in PERCENT else "nats"
-    lines = [line for model in kept for line in _lines(rows, model, "dev", quantity, kept[model], factor)]
-    train = [line for model in kept for line in _lines(rows, model, "train", quantity, None, factor)]
-    title = f"{WORDS.get(quantity, quantity)}, {unit}, on dev takes" + (THIN if train else "")
+    lines = [line for one in shown for line in _lines(rows, one, "dev", quantity, factor)]
+    train = [line for one in shown for line in _lines(rows, one, "train", quantity, factor)[:1]]
+    title = f"{whose}{WORDS.get(quantity, quantity)}, {unit}, dev" + (" (thin: training)" if train else "")
     axes = _axes(title, lines, from_zero=quantity in PERCENT)
     return Panel(title, line_chart(axes, lines, thin=train))
 
 
-def _lines(
-    rows: Sequence[CurvePoint], model: str, split: str, quantity: str, kept: int | None, factor: float
-) -> list[Series]:
-    """Return a model's line and the point of the epoch that was kept; nothing where it was not measured."""
-    found = sorted((row for row in rows if _is(row, model, split, quantity)), key=lambda row: row.epoch)
-    points = tuple(Point(float(row.epoch), *[factor * row.value] * 3) for row in found)
-    if not points:
+def _lines(rows: Sequence[CurvePoint], one: DrawnModel, split: str, quantity: str, factor: float) -> list[Series]:
+    """Return a model's line, then the point of the epoch that was kept; nothing where it was not measured."""
+    found = [row for row in rows if _is(row, one.model, split, quantity)]
+    if not found:
         return []
-    name = f"{_name(model)}, {split}"
-    line = Series(name, _style(model), points, "none", has_band=False)
-    mark = tuple(point for point in points if point.x == kept)
-    return [line, Series(f"{name}, kept", _style(model), mark, "circle", has_band=False)] if mark else [line]
+    name = f"{one.name}, {split}"
+    line = Series(name, one.style, _points(found, factor), "none", has_band=False)
+    mark = _points([row for row in found if row.epoch == one.kept], factor)
+    return [line, Series(f"{name}, kept", one.style, mark, "circle", has_band=False)] if mark else [line]
 
 
 def _axes(title: str, lines: Sequence[Series], *, from_zero: bool = False) -> Axes:

@@ -4,19 +4,24 @@ import logging
 
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.picture import NotDrawn, NothingToDraw, Picture, fitted
+from trajpilot_core.report.drawing.picture import NotDrawn, NothingAsked, NothingToDraw, Picture, fitted
 from trajpilot_core.report.figures.base import Figure
 
 LOG = logging.getLogger("trajpilot")
 
 
 def draw(stage: str, figure: Figure, committed: Committed) -> Picture | NotDrawn:
-    """Draw a picture of a stage that has committed; one that cannot be drawn is named and logged with its reason."""
+    """Draw a picture of a stage that has committed; one that cannot be drawn is named and logged with its reason.
+
+    That of a stage that was asked for nothing is not logged.
+    """
     made: Picture | NotDrawn
     try:
         if figure.draw is None:
             raise NothingToDraw("it is a figure of the report alone")
         made = fitted(figure.name, figure.title, figure.draw(committed))
+    except NothingAsked as empty:
+        return NotDrawn(figure.name, figure.title, str(empty))
     except (TrajPilotError, OSError, ValueError) as error:  # nothing to show, damage, a disk, numbers without a scale
         made = NotDrawn(figure.name, figure.title, str(error) or type(error).__name__)
     if isinstance(made, NotDrawn):

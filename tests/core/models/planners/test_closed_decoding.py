@@ -23,8 +23,8 @@ from trajpilot_core.models.planners.decoding import (
     log_marginals,
     log_scores,
     marginals,
-    mask_coverage,
     smoothed_prior,
+    truths_allowed,
     viterbi,
 )
 
@@ -239,7 +239,7 @@ def test_a_window_that_may_answer_nothing_is_named() -> None:
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(shapes)
 def test_a_mask_that_allows_the_truth_never_costs_a_right_step(shape: tuple[int, int, int]) -> None:
-    """Without a prior; the planted fault is a mask that leaves true labels out, which its coverage says."""
+    """Without a prior; the planted fault is a mask that leaves true labels out, which `truths_allowed` says."""
     made = case(*shape, n_windows=20)
     labels_BH = torch.randint(shape[1], made.logits.shape[:2], generator=torch.Generator().manual_seed(shape[0]))
     allowed_BV = made.allowed.scatter(1, labels_BH, True)
@@ -248,12 +248,12 @@ def test_a_mask_that_allows_the_truth_never_costs_a_right_step(shape: tuple[int,
     masked = closed_plans(made.logits, made.counts, config, allowed_BV).decoded
     assert (masked == labels_BH).sum() >= (plain == labels_BH).sum()
     assert ((masked == labels_BH) | (plain != labels_BH)).all()
-    assert_close(mask_coverage(allowed_BV, labels_BH), torch.ones(20, dtype=torch.float64))
+    assert truths_allowed(allowed_BV, labels_BH).all()
     hidden_BV = ~torch.zeros_like(allowed_BV).scatter(1, labels_BH, True)
     rest = hidden_BV.any(1)
     without = closed_plans(made.logits[rest], made.counts, config, hidden_BV[rest]).decoded
     assert (without != labels_BH[rest]).all()
-    assert not mask_coverage(hidden_BV, labels_BH).any()
+    assert not truths_allowed(hidden_BV, labels_BH).any()
 
 
 def test_a_plan_follows_its_config() -> None:

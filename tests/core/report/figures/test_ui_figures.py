@@ -1,14 +1,19 @@
 """Pictures of committed outputs: what they may weigh and show, and what becomes of one that cannot be drawn."""
 
+import base64
 import logging
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pyarrow as pa
 import pytest
 from checkout import CHECKOUT
 
+from schemas.arrow import table_of
 from schemas.config import PipelineConfig, ReportConfig, RunOptions
+from schemas.planners import PLANNERS
 from schemas.results import CurvePoint
 from trajpilot_core.engine.progress import CountedSteps, portion
 from trajpilot_core.errors import StoreError
@@ -17,12 +22,14 @@ from trajpilot_core.report.committed import committed_under
 from trajpilot_core.report.drawing.bars import MOST_ROWS, Bar, bar_chart
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart
 from trajpilot_core.report.drawing.picture import MOST_BYTES, Drawn, NotDrawn, NothingToDraw, Picture, fitted
+from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST
 from trajpilot_core.report.drawing.style import style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
-from trajpilot_core.report.figures import FIGURES, figures_of
-from trajpilot_core.report.figures.base import Figure
+from trajpilot_core.report.figures import FIGURES, curves, figures_of, report_charts
+from trajpilot_core.report.figures.base import Figure, Material
 from trajpilot_core.report.figures.clips import clips
 from trajpilot_core.report.figures.curves import CHOSEN_BY, chosen_epoch
+from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.ui.gallery import draw
 
 COMMITTED: Any = object()
@@ -44,7 +51,7 @@ def test_a_picture_that_cannot_be_made_small_enough_is_left_out_and_its_size_sai
 
 
 @pytest.mark.parametrize(
-    "error", [NothingToDraw("nothing was trained"), StoreError("damaged"), OSError("no disk"), ValueError("nan")]
+    "error", [NothingToDraw("no row was scored"), StoreError("damaged"), OSError("no disk"), ValueError("nan")]
 )
 def test_a_picture_that_cannot_be_drawn_is_a_line_with_its_reason_and_ends_nothing(
     error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -124,6 +131,88 @@ def test_the_epoch_that_is_marked_is_the_first_with_the_best_dev_score() -> None
         chosen_epoch(rows, "final/traj", "R@5")
 
 
+def planner_curves(epochs: int, horizons: tuple[int, ...] = (3, 4, 5, 6, 7, 8)) -> list[CurvePoint]:
+    """Curves of every planner, horizon and learning rate; the chosen rate has no name, the last epoch is the best."""
+    models = [f"final/{method}_h{h}{rate}" for method in PLANNERS for h in horizons for rate in ("", ", rate x3")]
+    quantities = (("train", "loss"), ("train", "Mid mAcc"), ("dev", "Mid mAcc"))
+    return [
+        CurvePoint(model=model, seed=0, epoch=epoch, split=split, quantity=quantity, value=1 / (2 + epochs - epoch))  # type: ignore[arg-type]
+        for model in models
+        for split, quantity in quantities
+        for epoch in range(1, epochs + 1)
+    ]
+
+
+class Curves:
+    """A committed table of the curves of planners."""
+
+    def __init__(self, rows: list[CurvePoint]) -> None:
+        self.rows = rows
+
+    def table(self, stage: str, name: str) -> pa.Table:
+        assert (stage, name) == ("planners", "planners_curves")
+        return table_of(CurvePoint, self.rows)
+
+    def warning(self) -> str:
+        return ""
+
+
+def drawn_planners(rows: list[CurvePoint]) -> Picture | NotDrawn:
+    (figure,) = figures_of("planners")
+    committed: Any = Curves(rows)
+    return draw("planners", figure, committed)
+
+
+def svg_of(picture: Picture | NotDrawn) -> str:
+    assert isinstance(picture, Picture), picture
+    return base64.b64decode(picture.uri.split(",", 1)[1]).decode()
+
+
+def test_planners_have_their_names_and_colours_in_the_picture_of_their_training() -> None:
+    """A pair of panels each; of six horizons three, told apart by dashes; curves of other learning rates nowhere."""
+    text = svg_of(drawn_planners(planner_curves(9)))
+    titles = re.findall(r'class="title"[^>]*>([^<]*)<', text)
+    names = ("SCHEMA", "PDPP", "ViterbiPlanNet")
+    shown = ("Training loss", "Mid mAcc, %, dev (thin: training)")
+    assert titles == [f"{name}: {what}" for name in names for what in shown]
+    keys = re.findall(r'class="key"[^>]*>([^<]*)<', text)
+    assert keys == [f"{name}, H={h}: epoch 9" for name in names for h in (3, 6, 8)]
+    assert "rate x" not in text
+    assert not any(f"{method}_h" in text for method in PLANNERS)
+    for method in PLANNERS:
+        assert all(f'class="line {method} {dash}"' in text for dash in (SHORTEST, BETWEEN, LONGEST)), method
+    assert f".{SHORTEST} polyline {{ stroke-dasharray:" in text
+
+
+def test_one_horizon_is_a_full_line_and_a_rate_that_was_not_chosen_would_be_seen() -> None:
+    """The planted fault: a training that was not kept, under a name without its rate."""
+    rows = planner_curves(9, (5,))
+    text = svg_of(drawn_planners(rows))
+    assert 'class="line schema longest"' in text
+    assert "shortest" not in text.split("</style>")[1]
+    faulty = [row.replace(model=row.model.replace("5, rate x3", "6")) for row in rows]
+    assert "SCHEMA, H=6" in svg_of(drawn_planners(faulty))
+
+
+def test_the_picture_of_as_many_epochs_as_the_originals_train_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault, a point for every epoch, is too large for Prefect's database."""
+    rows = planner_curves(500, (3, 6, 8))
+    assert isinstance(drawn_planners(rows), Picture)
+    monkeypatch.setattr(curves, "MOST_POINTS", 500)
+    assert isinstance(drawn_planners(rows), NotDrawn)
+
+
+def test_planners_have_charts_of_their_own_in_the_report() -> None:
+    material = Material(results_of([], []), [], [], [], [("planners", planner_curves(4))])
+    drawn = report_charts(material)["training"]
+    assert [chart.caption for chart in drawn] == [
+        f"{name}: {what}"
+        for name in ("SCHEMA", "PDPP", "ViterbiPlanNet")
+        for what in ("training loss", "dev Mid mAcc, thin: on training takes")
+    ]
+    assert [key.name for key in drawn[0].legend] == ["SCHEMA, H=3", "SCHEMA, H=6", "SCHEMA, H=8"]
+
+
 def test_the_curves_show_the_scores_by_which_the_trainings_choose() -> None:
     folder = CHECKOUT / "trajpilot_core" / "training"
     files = {
@@ -134,6 +223,7 @@ def test_the_curves_show_the_scores_by_which_the_trainings_choose() -> None:
     }
     for name, file in files.items():
         assert f'selected="dev/{CHOSEN_BY[name]}"' in (folder / f"{file}.py").read_text()
+    assert f'SELECTED = "dev/{CHOSEN_BY["planners"]}"' in (folder / "fit_planners.py").read_text()
 
 
 def test_work_of_several_parts_only_moves_forward() -> None:
