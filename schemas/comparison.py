@@ -29,7 +29,7 @@ class PlannerWorldsConfig(Record):
     within: float = Field(5.0, gt=0)
     """Points of M@1 that a planner may lie below its exact ceiling in the deterministic world."""
     deterministic_cap_s: float = Field(240.0, gt=0)
-    """Seconds of one thread that the trainings of a planner may take there, all horizons and measures on dev included."""
+    """Seconds of one thread that all trainings of a planner may take there, their measures on dev included."""
     claims_cap_s: float = Field(1080.0, gt=0)
     """The same in the development world and in each of those of the claims."""
     pilot_seed: int = Field(901, ge=0)
