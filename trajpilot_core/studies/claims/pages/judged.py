@@ -76,10 +76,10 @@ def not_built_text(judged: tuple[Judged, ...]) -> str:
 
     The page of everything says why.
     """
-    others = [row.claim for row in judged if row.claim.elsewhere]
+    others = [row.claim.elsewhere for row in judged if row.claim.elsewhere]
     n = sum(not row.findings for row in judged) - len(others)
-    lacking = f"{n} of the paper's {len(judged)} claims are not judged: they need parts that are not built, or pixels."
-    return " ".join([lacking, *(f"Judged in {claim.elsewhere}: '{claim.text}'." for claim in others)])
+    there = f"; {len(others)} in {', '.join(dict.fromkeys(others))}" if others else ""
+    return f"{n} of the paper's {len(judged)} claims are not judged (parts not built, or pixels){there}."
 
 
 def _exact_figure(finding: JudgedStatement) -> str:
