@@ -14,8 +14,9 @@ import numpy as np
 
 from deployments.recipes import claims
 from schemas.checks import GeometryConfig, LeakConfig
+from schemas.comparison import DEVELOPMENT_SEED, development_world
 from schemas.config import FeatureConfig, PipelineConfig
-from schemas.world import LatentMapConfig, WorldConfig, claims_world
+from schemas.world import LatentMapConfig, WorldConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.corpora.records.tables import Tables
@@ -25,18 +26,6 @@ from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.stages.feature_space import latent_maker, motions_table, still_features
 from trajpilot_core.studies.latents_agreement import Reading, readings, segment_facts
-
-TESTED = 3
-"""One take in this many is tested."""
-DEVELOPMENT_SEED = 900
-"""Of the world that settings are chosen on; none that a claim uses."""
-
-
-def development_world(seed: int, takes: int) -> WorldConfig:
-    """Return a world of the claims' settings that enters by features."""
-    test = takes // TESTED
-    whole = {"broken": "none", "broken_share": 0.0, "train_takes": takes - test, "test_takes": test}
-    return claims_world().replace(seed=seed, entry="latents", **whole)
 
 
 def by_latents(world: World, tables: Tables, cfg: FeatureConfig) -> Array:

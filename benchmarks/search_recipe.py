@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
-from benchmarks.latents_agree import DEVELOPMENT_SEED, development_world
 from deployments.recipes import RECIPES, recipe
+from schemas.comparison import DEVELOPMENT_SEED, development_world
 from schemas.config import RunOptions
 from schemas.search import SearchConfig, SearchedRow
 from trajpilot_core.engine.execution.execute import execute

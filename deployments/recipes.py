@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
+from schemas.comparison import WorldPart
 from schemas.config import CorpusName, PipelineConfig, RecipeName
-from schemas.planners import PLANNERS
+from schemas.planners import PLANNERS, PlannerTraining
 from schemas.training import ATTENTION_VARIANTS, GOAL_DROPOUT, PLUS_PARTS, TrainConfig
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.errors import InputError, NotBuiltError
@@ -58,24 +59,28 @@ def demo() -> PipelineConfig:
 
 
 def demo_planners() -> PipelineConfig:
-    """The demo, and the planners of other papers on its labels: small ones, of few steps, next to a finished demo."""
+    """The demo, and the planners of other papers on its labels: small ones, of few steps, next to a finished demo.
+
+    Rates and dropouts are those of `planners_in_worlds`.
+    """
     base = demo()
     nets = base.planners
-    few = {"batch": 64, "epochs": 40}
+    net, flow, soft = nets.schema_net, nets.pdpp, nets.viterbi_plan_net
     return base.replace(
         text_bank=base.text_bank.replace(descriptions="template"),
         planners=nets.replace(
             methods=PLANNERS,
             seeds=(0,),
             rates=(1.0,),
-            most_steps=400,
             has_ddpm_row=False,
             samplings=2,
-            schema_net=nets.schema_net.replace(width=64, heads=8, train=nets.schema_net.train.replace(**few)),
-            pdpp=nets.pdpp.replace(
-                width=32, times=50, epoch_steps=50, average_start=100, train=nets.pdpp.train.replace(**few)
+            schema_net=net.replace(
+                width=64, heads=4, input_dropout=0.1, dropout=0.1, train=_paced(net.train, 2e-3, 64, 25)
             ),
-            viterbi_plan_net=nets.viterbi_plan_net.replace(width=64, train=nets.viterbi_plan_net.train.replace(**few)),
+            pdpp=flow.replace(
+                width=32, times=50, epoch_steps=50, average_start=100, train=_paced(flow.train, 1.5e-3, 64, 10)
+            ),
+            viterbi_plan_net=soft.replace(width=64, input_dropout=0.1, train=_paced(soft.train, soft.train.lr, 64, 40)),
         ),
     )
 
@@ -134,6 +139,41 @@ def claims() -> PipelineConfig:
         attention=base.attention.replace(dropout=0.2, variants=ATTENTION_VARIANTS, train=predicted),
         evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16, 32), plus_parts=PLUS_PARTS),
     )
+
+
+def planners_in_worlds(part: WorldPart) -> PipelineConfig:
+    """The recipe of the claims, and the planners of other papers next to it (benchmarks/planner_worlds.py).
+
+    Their epochs take about equal seconds of one thread, below the cap of the part. Seconds were measured, and rates and
+    dropouts chosen on dev, in the pilot (docs/decisions/planners.md).
+    """
+    base = claims()
+    nets = base.planners
+    is_small = part in ("pilot", "deterministic")
+    schema, pdpp, viterbi = (20, 6, 90) if is_small else (30, 30, 60)
+    batch = 64 if is_small else 256
+    net, flow, soft = nets.schema_net, nets.pdpp, nets.viterbi_plan_net
+    return base.replace(
+        text_bank=base.text_bank.replace(descriptions="template"),
+        planners=nets.replace(
+            methods=PLANNERS,
+            rates=(1.0,),
+            schema_net=net.replace(
+                width=64, heads=4, input_dropout=0.1, dropout=0.1, train=_paced(net.train, 2e-3, batch, schema)
+            ),
+            pdpp=flow.replace(width=32, times=50, train=_paced(flow.train, 1.5e-3, batch, pdpp)),
+            viterbi_plan_net=soft.replace(
+                width=64, input_dropout=0.1, train=_paced(soft.train, soft.train.lr, batch, viterbi)
+            ),
+        ),
+    )
+
+
+def _paced(train: PlannerTraining, lr: float, batch: int, epochs: int) -> PlannerTraining:
+    """Return a training of other length: its rate falls after the same share of the epochs as the original's."""
+    steps = train.step_epochs
+    kept = None if steps is None else max(1, round(steps * epochs / train.epochs))
+    return train.replace(lr=lr, batch=batch, epochs=epochs, step_epochs=kept)
 
 
 def soak() -> PipelineConfig:

@@ -1,4 +1,4 @@
-"""The pages under docs/ that are rendered from committed tables: claims, scorer, reproduction."""
+"""The pages under docs/ that are rendered from committed tables: claims, scorer, reproduction, comparison."""
 
 from pathlib import Path
 
@@ -6,10 +6,11 @@ from schemas.claims import ClaimsConfig
 from trajpilot_core.studies.claims.evidence.tables import read_evidence
 from trajpilot_core.studies.claims.pages.page import FOLDER, render
 from trajpilot_core.studies.paper_audit.page import NAME, renew_reproduction
+from trajpilot_core.studies.planner_worlds import page as comparison
 
 
 def write_pages(docs: Path, cfg: ClaimsConfig | None = None) -> list[Path]:
-    """Render every page from the tables under `docs`/claims and return what was written; equal tables, equal bytes.
+    """Render every page from the tables under `docs` and return what was written; equal tables, equal bytes.
 
     Args:
         docs: folder of the documentation. Pages of text with computed blocks are renewed where they are there.
@@ -19,6 +20,8 @@ def write_pages(docs: Path, cfg: ClaimsConfig | None = None) -> list[Path]:
     if (docs / NAME).is_file():
         evidence = read_evidence(docs / FOLDER, cfg.horizons)
         made[NAME] = renew_reproduction((docs / NAME).read_text(), evidence, cfg).encode()
+    if (docs / comparison.NAME).is_file():
+        made |= comparison.render_comparison(docs, cfg)
     for name, content in made.items():
         (docs / name).parent.mkdir(parents=True, exist_ok=True)
         (docs / name).write_bytes(content)

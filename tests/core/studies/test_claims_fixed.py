@@ -18,13 +18,13 @@ from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, Claim
 from trajpilot_core.studies.claims.worlds import collect
 from trajpilot_core.studies.claims.worlds.collect import digest_of, require_fixed
 
-STATEMENTS = "c0fa574da4e6339d506dd106e6eaaa89049535df2936d7a8baa9458e5d676347"
+STATEMENTS = "05733436f4566bc8f86ca521c6b7ec7593f259e26126adf0cd8dbd4cd7d5b034"
 """Digest of `hypotheses.CLAIMS`: what is claimed, with its worlds, rows, signs and kinds."""
 
 
 def statements_digest(claims_of: Sequence[Claim]) -> str:
     """Return the digest of every claim with its statements."""
-    return fingerprint([[c.key, c.text, [list(s) for s in c.statements], c.not_built] for c in claims_of])
+    return fingerprint([[c.key, c.text, [list(s) for s in c.statements], c.not_built, c.elsewhere] for c in claims_of])
 
 
 def longer() -> PipelineConfig:

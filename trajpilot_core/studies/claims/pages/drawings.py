@@ -71,7 +71,7 @@ def rows_over_horizons(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:
             for row in (*with_role("main"), *BOUNDS)
         }
         axes = Axes(f"{METRIC_NAMES[metric]} over the horizon", STEPS, f"{METRIC_NAMES[metric]}, %", _ticks(cfg))
-        found.append(Drawing("rows", axes, _lines(read)))
+        found.append(Drawing("rows", axes, lines(read)))
     return found
 
 
@@ -100,7 +100,7 @@ def _over_worlds(
     evidence: Evidence, worlds: Mapping[str, float], rows: Sequence[str], metric: str, cfg: ClaimsConfig
 ) -> tuple[Series, ...]:
     """Return a line per row over worlds, each at its place on the axis."""
-    return _lines(
+    return lines(
         {row: [(x, reading(evidence, world, row, None, metric, cfg)) for world, x in worlds.items()] for row in rows}
     )
 
@@ -108,7 +108,7 @@ def _over_worlds(
 def _line_per_seed(points: Sequence[tuple[int, float, float]], mark: str = "circle") -> tuple[Series, ...]:
     """Return a line for every seed of (seed, x, y)."""
     return tuple(
-        _bare(f"seed {seed}", SEED_STYLES[seed % len(SEED_STYLES)], ((x, y) for s, x, y in points if s == seed), mark)
+        bare(f"seed {seed}", SEED_STYLES[seed % len(SEED_STYLES)], ((x, y) for s, x, y in points if s == seed), mark)
         for seed in sorted({seed for seed, _, _ in points})
     )
 
@@ -132,7 +132,7 @@ def curves(evidence: Evidence) -> list[Drawing]:
     return found
 
 
-def _lines(read: Mapping[str, Iterable[tuple[float, Estimate | None]]]) -> tuple[Series, ...]:
+def lines(read: Mapping[str, Iterable[tuple[float, Estimate | None]]]) -> tuple[Series, ...]:
     """Return a line per row that has points; ceilings are dashed, without marks and bands."""
     found = []
     for row, figures in read.items():
@@ -152,7 +152,7 @@ def _point(x: float, figure: Estimate) -> Point:
     return Point(float(x), figure.value, low, high, has_interval=is_known)
 
 
-def _bare(title: str, line: str, points: Iterable[tuple[float, float]], mark: str = "circle") -> Series:
+def bare(title: str, line: str, points: Iterable[tuple[float, float]], mark: str = "circle") -> Series:
     """Return a line without intervals, from left to right."""
     held = sorted((float(x), y) for x, y in points if math.isfinite(y))
     return Series(title, line, tuple(Point(x, y, y, y, has_interval=False) for x, y in held), mark, has_band=False)

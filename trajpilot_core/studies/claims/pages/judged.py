@@ -6,7 +6,7 @@ from trajpilot_core.studies.claims.evidence.readings import change, horizons, na
 from trajpilot_core.studies.claims.evidence.shares import reached_share, rows_behind
 from trajpilot_core.studies.claims.evidence.statistics import Equivalence
 from trajpilot_core.studies.claims.evidence.tables import Evidence
-from trajpilot_core.studies.claims.verdicts.hypotheses import RULES, StatementKind, StatementRole
+from trajpilot_core.studies.claims.verdicts.hypotheses import RULES, Claim, StatementKind, StatementRole
 from trajpilot_core.studies.claims.verdicts.judge import Judged, JudgedStatement
 from trajpilot_core.studies.claims.verdicts.words import Verdict
 
@@ -72,9 +72,14 @@ def shares_text(row: Judged, evidence: Evidence, cfg: ClaimsConfig) -> str:
 
 
 def not_built_text(judged: tuple[Judged, ...]) -> str:
-    """Count the claims of the paper that nothing here can judge; the page of everything says why."""
-    n = sum(not row.findings for row in judged)
-    return f"{n} of the paper's {len(judged)} claims are not judged: they need parts that are not built, or pixels."
+    """Count the claims of the paper that nothing here can judge, and name the pages that judge others.
+
+    The page of everything says why.
+    """
+    others = [row.claim.elsewhere for row in judged if row.claim.elsewhere]
+    n = sum(not row.findings for row in judged) - len(others)
+    there = f"; {len(others)} in {', '.join(dict.fromkeys(others))}" if others else ""
+    return f"{n} of the paper's {len(judged)} claims are not judged (parts not built, or pixels){there}."
 
 
 def _exact_figure(finding: JudgedStatement) -> str:
@@ -97,8 +102,13 @@ def statements_table(judged: tuple[Judged, ...]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for row in judged:
         rows += [(row.claim.text, *_statement_cells(finding)) for finding in row.findings]
-        rows += [] if row.findings else [(row.claim.text, *[""] * 8, "not built", row.claim.not_built)]
+        rows += [] if row.findings else [(row.claim.text, *[""] * 8, *_why_absent(row.claim))]
     return Table("Every statement", header, tuple(rows))
+
+
+def _why_absent(claim: Claim) -> tuple[str, str]:
+    """Return the verdict and the note of a claim without statements."""
+    return ("judged elsewhere", claim.elsewhere) if claim.elsewhere else ("not built", claim.not_built)
 
 
 def _of_kinds(judged: tuple[Judged, ...], *kinds: StatementKind) -> list[JudgedStatement]:

@@ -58,6 +58,8 @@ class Claim(NamedTuple):
     """Parts that this implementation lacks."""
     no_control: str = ""
     """Why no world must break it; empty where one must, or where nothing is built."""
+    elsewhere: str = ""
+    """Page that judges it, from tables of its own; it has no statements here then."""
 
 
 def _equal(row: str, reference: str, text: str, sign: int = 1) -> Statement:
@@ -162,7 +164,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim("cem", "Planning by the cross-entropy method is below No-Traj", (), "needs the latent predictor"),
     Claim("text", "Text adds nothing on top of the trajectory", (), "needs the latent predictor"),
-    Claim("planners", "Planners that see endpoints only collapse with H", (), "needs SCHEMA, PDPP and ViterbiPlanNet"),
+    Claim("planners", "Planners that see endpoints only collapse with H", elsewhere="docs/comparison.md"),
     Claim("rgb_poses", "Poses estimated from RGB video serve as well", (), "needs a second source of trajectories"),
 )
 """Rows of the claims table, in order."""

@@ -16,6 +16,7 @@ from schemas.claims import LIMITS, ClaimsConfig, ClaimScore, ClaimsJob, ClaimsRu
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import LatentMapConfig
 from trajpilot_core.engine.planning.plan import plan
+from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest, read_run_record
@@ -156,7 +157,7 @@ def with_reasons(jobs: Sequence[ClaimsJob], reported: Sequence[ClaimsJob]) -> tu
 def gather(world: PlannedWorld, recipe: PipelineConfig, runs: WorldsRoot) -> Gathered:
     """Read what the up-to-date stages of one world have written."""
     config, options = config_of(world, recipe), options_of(world, Path(runs.root), runs.device)
-    fresh = fresh_stages(world, config, options)
+    fresh = fresh_stages(stages_of(world), config, options)
     folder = open_folder(options.root, options.protocols) if fresh else None
     jobs = [_world_job(world, Path(options.root), bool(fresh))]
     rows: dict[str, list[pl.DataFrame]] = {}
@@ -184,11 +185,11 @@ def _times(record: RunRecord | None) -> dict[str, object]:
     return {"started": record.started, "seconds": None if record.reused else round(record.seconds, 1)}
 
 
-def fresh_stages(world: PlannedWorld, config: PipelineConfig, options: RunOptions) -> frozenset[str]:
-    """Return the stages whose output belongs to this configuration."""
+def fresh_stages(stages: Mapping[str, AnyStage], config: PipelineConfig, options: RunOptions) -> frozenset[str]:
+    """Return those of the stages whose output belongs to this configuration."""
     if not Path(options.root).is_dir():
         return frozenset()
-    return frozenset(row.stage for row in plan(stages_of(world), config, options) if row.state == "fresh")
+    return frozenset(row.stage for row in plan(stages, config, options) if row.state == "fresh")
 
 
 def record_of(folder: Folder, stage: str) -> RunRecord | None:
