@@ -105,7 +105,7 @@ def _small_closed(closed: PipelineConfig) -> PipelineConfig:
     small = demo_planners()
     released = spec_of(closed.ingest.corpus).download.pose_file is not None
     return small.replace(
-        ingest=closed.ingest.replace(video="full"),
+        ingest=closed.ingest.replace(video="full", dev_min=5),  # windows of every horizon in dev
         trajectories=small.trajectories.replace(source="aria" if released else "odometry"),
         predictor=small.predictor.replace(
             head="classes",

@@ -6,7 +6,7 @@ Only a failed `identity`, `leak` or `demo` speaks of a fault. Source: docs/decis
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from trajpilot_core.evaluation.evidence import CheckInputs
 from trajpilot_core.evaluation.paper_claims import claim_checks
 from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions
 from trajpilot_core.evaluation.tables import gate_gains
-from trajpilot_core.methods import METHODS
+from trajpilot_core.methods import METHODS, method
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import METRICS
 
@@ -27,7 +27,7 @@ def judge(evidence: CheckInputs) -> list[Judgement]:
     """Run every check."""
     values = _values(evidence.metrics)
     return [
-        *identity_checks(values),
+        *identity_checks(values, decoded_together(evidence.predictions)),
         same_windows_check(evidence.predictions),
         gate_check(evidence.predictions),
         scored_takes_check(evidence),
@@ -66,13 +66,26 @@ def _where(key: MetricKey) -> str:
     return f"{variant}, {place}, {'all seeds' if seed is None else f'seed {seed}'}"
 
 
-def identity_checks(values: MetricValues) -> list[Judgement]:
-    """Check what the definitions of the metrics imply, in every row of the tables."""
+def decoded_together(predictions: Predictions) -> set[str]:
+    """Return the rows whose sequence is not the best label of every step: a transition prior links their steps."""
+    return {block.variant for block in predictions.blocks if not np.array_equal(block.decoded, block.rankings[:, :, 0])}
+
+
+def identity_checks(values: MetricValues, together: Collection[str] = ()) -> list[Judgement]:
+    """Check what the definitions of the metrics imply, in every row of the tables.
+
+    Args:
+        values: of every row.
+        together: rows that are not bound where one metric reads the ranking and the other the sequence.
+    """
+
+    def is_bound(variant: str, smaller: str, larger: str) -> bool:
+        return variant not in together or METRICS[smaller].reads == METRICS[larger].reads
 
     def faults(smaller: str, larger: str, equal: bool = False, horizon: int | None = None) -> list[str]:
         found = []
         for key, row in values.items():
-            if smaller not in row or larger not in row:
+            if smaller not in row or larger not in row or not is_bound(key[0], smaller, larger):
                 continue
             gap = row[smaller] - row[larger]
             wrong = abs(gap) > TOLERANCE if equal else gap > TOLERANCE
@@ -80,14 +93,20 @@ def identity_checks(values: MetricValues) -> list[Judgement]:
                 found.append(f"{_where(key)}: {smaller} {row[smaller]:.2f}, {larger} {row[larger]:.2f}")
         return found
 
-    count = f"{len(values)} rows looked at"
+    def count(smaller: str, larger: str) -> str:
+        bound = [key for key in values if is_bound(key[0], smaller, larger)]
+        free = sorted({key[0] for key in values} - {key[0] for key in bound})
+        return f"{len(bound)} rows looked at" + (f"; not {', '.join(free)}: decoded together" if free else "")
+
     ordered = [(spec.id, other) for spec in METRICS.values() for other in spec.at_most]
     return [
         _verdict(
-            "identity: with one middle step (H=3) MSeq is M@1", faults("MSeq", "M@1", equal=True, horizon=3), count
+            "identity: with one middle step (H=3) MSeq is M@1",
+            faults("MSeq", "M@1", equal=True, horizon=3),
+            count("MSeq", "M@1"),
         ),
-        *(_verdict(f"identity: {a} is at most {b}", faults(a, b), count) for a, b in ordered),
-        _verdict("identity: ED lies between 0 and H", _edit_faults(values), count),
+        *(_verdict(f"identity: {a} is at most {b}", faults(a, b), count(a, b)) for a, b in ordered),
+        _verdict("identity: ED lies between 0 and H", _edit_faults(values), f"{len(values)} rows looked at"),
     ]
 
 
@@ -102,7 +121,10 @@ def _edit_faults(values: MetricValues) -> list[str]:
 
 
 def same_windows_check(predictions: Predictions) -> Judgement:
-    """Check that all rows were scored on the identical windows with the identical truth."""
+    """Check that all rows were scored on the identical windows with the identical truth.
+
+    A row with a model for each horizon may lack one, with every seed: that is said, and is no fault.
+    """
     faults: list[str] = []
     n = 0
     for horizon in predictions.horizons():
@@ -115,11 +137,17 @@ def same_windows_check(predictions: Predictions) -> Judgement:
                 faults.append(f"{name}: {len(block.windows)} windows, {first.variant} has {len(first.windows)}")
             elif not np.array_equal(block.labels, first.labels):
                 faults.append(f"{name}: the truth differs from {first.variant}'s")
-    expected = {(v, s, h) for v in predictions.variants() for s in predictions.seeds(v) for h in predictions.horizons()}
+    there = {(block.variant, block.horizon) for block in predictions.blocks}
+    lacking = [(v, h) for v in predictions.variants() for h in predictions.horizons() if (v, h) not in there]
+    expected = {(v, s, h) for v, h in there for s in predictions.seeds(v)}
     absent = expected - {(block.variant, block.seed, block.horizon) for block in predictions.blocks}
     faults += [f"{variant}, seed {seed}: no window of H={horizon}" for variant, seed, horizon in sorted(absent)]
-    rows = len(predictions.variants())
-    return _verdict("identity: all rows are scored on the same windows", faults, f"{rows} rows on {n} windows each")
+    without = [f"{v} at H={h}" for v, h in lacking if method(v).has_model_per_horizon]
+    faults += [f"{v}: no window of H={h}" for v, h in lacking if not method(v).has_model_per_horizon]
+    said = f"{len(predictions.variants())} rows on {n} windows each"
+    if without:
+        said += f"; no model, so no mean over the horizons: {', '.join(without)}"
+    return _verdict("identity: all rows are scored on the same windows", faults, said)
 
 
 def gate_check(predictions: Predictions) -> Judgement:

@@ -185,7 +185,11 @@ def _rows(
     horizons: tuple[int, ...],
     cfg: EvaluationConfig,
 ) -> list[Metric]:
-    """Build the rows of one contrast: (H + 2) x M numbers; horizons without windows are left out."""
+    """Build the rows of one contrast: (H + 2) x M numbers.
+
+    Horizons without windows are left out, and means over the horizons where one is: they would be of other windows than
+    those of the other rows.
+    """
     held = sums.counts.sum(axis=0) > 0
     values, counts = sums.values[:, held], sums.counts[:, held]
     value = bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))
@@ -195,7 +199,7 @@ def _rows(
     per_horizon = counts.sum(axis=0)
     n_windows = [*per_horizon, per_horizon.sum(), per_horizon.sum()]
     kept = [horizon for horizon, is_held in zip(horizons, held, strict=True) if is_held]
-    places = [*((horizon, "none") for horizon in kept), (None, "plain"), (None, "sample")]
+    places = [*((horizon, "none") for horizon in kept), *([(None, "plain"), (None, "sample")] if held.all() else [])]
     return [
         Metric.model_validate(
             {

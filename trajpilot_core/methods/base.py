@@ -120,6 +120,8 @@ class Method:
     """Where it is closed the row answers with `REFERENCE`."""
     follows: str | None = None
     """What a window is called whose motion it follows; None: it follows that of no single window."""
+    has_model_per_horizon: bool = False
+    """It is absent at a horizon that it has no model for, and then has no means over the horizons."""
     in_gallery: bool = False
     """Its answers are kept window by window, for the gallery."""
     plans: int | None = None

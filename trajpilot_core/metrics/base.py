@@ -27,6 +27,9 @@ class MetricSpec:
     table: Literal["open", "sequence"]
     """open: the paper's open-vocabulary table; sequence: decoded sequences, the paper's tables of closed
     vocabularies."""
+    reads: Literal["ranking", "sequence"] = "ranking"
+    """Which answers it scores: the ranked labels of each step, or the decoded sequence. Where steps are decoded
+    together these differ, and no metric of the one bounds one of the other."""
     unit: str = "%"
     higher_is_better: bool = True
     shortest: int = 3

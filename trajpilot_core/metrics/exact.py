@@ -27,6 +27,7 @@ MSEQ = MetricSpec(
     description="windows with every middle step right",
     values=lambda labels, decoded, _: mid_exact(labels, decoded),
     table="open",
+    reads="sequence",
     at_most=("M@1",),
     reached=mid_reached,
     expected=lambda best: 100.0 * best.mid_chance,
@@ -36,6 +37,7 @@ FSEQ = MetricSpec(
     description="windows with every step right",
     values=lambda labels, decoded, _: full_exact(labels, decoded),
     table="open",
+    reads="sequence",
     at_most=("F@1", "MSeq"),
     reached=full_reached,
     expected=lambda best: 100.0 * best.full_chance,
@@ -45,6 +47,7 @@ SR = MetricSpec(
     description="success rate: every step of the decoded sequence right (FSeq)",
     values=lambda labels, decoded, _: full_exact(labels, decoded),
     table="sequence",
+    reads="sequence",
     at_most=("Mid mAcc", "Full mAcc", "mIoU"),
 )
 MID_MACC = MetricSpec(
@@ -52,10 +55,12 @@ MID_MACC = MetricSpec(
     description="middle steps of the decoded sequence that are right",
     values=lambda labels, decoded, _: mid_accuracy(labels, decoded),
     table="sequence",
+    reads="sequence",
 )
 FULL_MACC = MetricSpec(
     id="Full mAcc",
     description="all steps of the decoded sequence that are right, Start and Goal included",
     values=lambda labels, decoded, _: mean_accuracy(labels, decoded),
     table="sequence",
+    reads="sequence",
 )

@@ -8,12 +8,14 @@ MIOU = MetricSpec(
     description="overlap of the sets of true and decoded labels, per window",
     values=lambda labels, decoded, _: sequence_iou(labels, decoded),
     table="sequence",
+    reads="sequence",
 )
 ED = MetricSpec(
     id="ED",
     description="edit distance in steps, lower is better",
     values=lambda labels, decoded, _: edit_distance(labels, decoded),
     table="sequence",
+    reads="sequence",
     unit="steps",
     higher_is_better=False,
 )

@@ -11,7 +11,7 @@ from synthetic_results import evidence, judged
 
 from schemas.config import EvaluationConfig
 from schemas.results import Judgement
-from trajpilot_core.evaluation.checks import judge
+from trajpilot_core.evaluation.checks import decoded_together, identity_checks, judge
 from trajpilot_core.evaluation.evidence import CheckInputs
 from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, predictions_of
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
@@ -91,6 +91,43 @@ def test_a_row_without_one_window_is_seen(sound: CheckInputs) -> None:
 def test_a_row_without_one_horizon_is_seen(sound: CheckInputs) -> None:
     kept = tuple(b for b in sound.predictions.blocks if (b.variant, b.horizon) != ("top1", 8))
     assert verdicts(replace(sound, predictions=replace(sound.predictions, blocks=kept)))[SAME] == "fails"
+
+
+def renamed(sound: CheckInputs, row: str, other: str) -> CheckInputs:
+    """The same predictions, one row under the name of another."""
+    blocks = tuple(replace(b, variant=other) if b.variant == row else b for b in sound.predictions.blocks)
+    return replace(sound, predictions=replace(sound.predictions, blocks=blocks))
+
+
+def test_a_planner_without_a_model_for_a_horizon_is_said_and_one_without_a_seed_is_seen(sound: CheckInputs) -> None:
+    planner = renamed(sound, "top1", "schema")
+    without = tuple(b for b in planner.predictions.blocks if (b.variant, b.horizon) != ("schema", 8))
+    lacking = replace(planner, predictions=replace(planner.predictions, blocks=without))
+    (row,) = (j for j in judge(lacking) if j.check == SAME)
+    assert row.verdict == "holds"
+    assert row.detail.endswith("no model, so no mean over the horizons: schema at H=8")
+    metrics = metric_rows(lacking.predictions, "toy", take_clusters(lacking.predictions), CFG)
+    assert {m.pooling for m in metrics if m.variant == "schema"} == {"none"}
+    assert {m.pooling for m in metrics if m.variant == "no_traj"} == {"none", "plain", "sample"}
+    kept = tuple(b for b in planner.predictions.blocks if (b.variant, b.horizon, b.seed) != ("schema", 8, 1))
+    assert verdicts(replace(planner, predictions=replace(planner.predictions, blocks=kept)))[SAME] == "fails"
+
+
+def test_a_sequence_above_its_ranking_is_a_fault_only_where_each_step_stands_for_itself(sound: CheckInputs) -> None:
+    """Planted: decoded sequences that are all true. Decoded together they may be; as best labels of steps never."""
+    check, alone = "identity: MSeq is at most M@1", decoded_together(sound.predictions)
+    assert "oracle" not in alone
+    linked = replace(
+        sound.predictions,
+        blocks=tuple(replace(b, decoded=b.labels) if b.variant == "oracle" else b for b in sound.predictions.blocks),
+    )
+    assert "oracle" in decoded_together(linked)
+    values = {("oracle", 0, 5, "none"): {"MSeq": 100.0, "M@1": 40.0, "M@5": 30.0}}
+    found = {j.check: j for j in identity_checks(values, decoded_together(linked))}
+    assert found[check].verdict == "holds"
+    assert found[check].detail == "0 rows looked at; not oracle: decoded together"
+    assert found["identity: M@1 is at most M@5"].verdict == "fails", "both read the ranking"
+    assert {j.check: j.verdict for j in identity_checks(values, alone)}[check] == "fails"
 
 
 def test_another_truth_in_one_row_is_seen(sound: CheckInputs) -> None:

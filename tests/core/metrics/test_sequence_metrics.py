@@ -39,6 +39,13 @@ def reads_the_ranking(spec: MetricSpec) -> bool:
     return not np.array_equal(spec.values(LABELS, DECODED, RANKED), spec.values(LABELS, DECODED, other))
 
 
+@pytest.mark.parametrize("spec", METRICS.values(), ids=lambda spec: spec.id)
+def test_a_metric_reads_what_it_states(spec: MetricSpec) -> None:
+    wrong = np.full_like(RANKED, 99)
+    changes = not np.array_equal(spec.values(LABELS, DECODED, RANKED), spec.values(LABELS, DECODED, wrong))
+    assert changes == (spec.reads == "ranking")
+
+
 def depends_on_the_batch(spec: MetricSpec) -> bool:
     alone = np.concatenate([spec.values(LABELS[n : n + 1], DECODED[n : n + 1], RANKED[n : n + 1]) for n in range(3)])
     return not np.allclose(spec.values(LABELS, DECODED, RANKED), alone)
