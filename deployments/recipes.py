@@ -85,6 +85,17 @@ def demo_planners() -> PipelineConfig:
     )
 
 
+def demo_closed() -> PipelineConfig:
+    """The demo's models on 24 classes of its 72 labels, next to planners that are trained on these; as
+    `atomic_closed`, after a finished demo."""
+    base = demo_planners()
+    return base.replace(
+        ingest=base.ingest.replace(atomic=base.ingest.atomic.replace(classes=24)),
+        planners=base.planners.replace(vocabulary="classes"),
+        evaluation=base.evaluation.replace(vocabulary="classes"),
+    )
+
+
 def demo_keystep() -> PipelineConfig:
     """Closed-vocabulary planning on a simulated world in the layout of Ego-Exo4D Keystep, in the demo's sizes."""
     return _small_closed(keystep())
@@ -286,6 +297,7 @@ RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "atomic_closed": atomic_closed,
     "demo": demo,
     "demo_planners": demo_planners,
+    "demo_closed": demo_closed,
     "demo_keystep": demo_keystep,
     "demo_goalstep": demo_goalstep,
     "demo_egoper": demo_egoper,

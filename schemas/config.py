@@ -34,6 +34,7 @@ RecipeName = Literal[
     "atomic_closed",
     "demo",
     "demo_planners",
+    "demo_closed",
     "demo_keystep",
     "demo_goalstep",
     "demo_egoper",

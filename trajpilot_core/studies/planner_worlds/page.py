@@ -25,13 +25,17 @@ from trajpilot_core.studies.claims.evidence.readings import (
 from trajpilot_core.studies.claims.pages.drawings import picture
 from trajpilot_core.studies.claims.pages.run import when
 from trajpilot_core.studies.claims.verdicts.judge import Judged
+from trajpilot_core.studies.paper_tables.layouts import closed_tables
+from trajpilot_core.studies.paper_tables.write import read_tables
 from trajpilot_core.studies.planner_worlds.drawings import drawings_of
 from trajpilot_core.studies.planner_worlds.tables import FOLDER, PartTables, read_part
 from trajpilot_core.studies.planner_worlds.verdicts import Reached, judge_collapse, reached, trained_word
 from trajpilot_core.studies.planner_worlds.worlds import planned
 
 NAME = "comparison.md"
-SHOWN = ("SR", "mAcc", "mIoU", "ED")
+BENCHMARKS = "benchmarks"
+"""Folder of the cells that `trajpilot paper` writes."""
+SHOWN = ("SR", "Mid mAcc", "mIoU", "ED")
 """Metrics of the planners' papers that are printed, mean over H."""
 
 
@@ -57,6 +61,8 @@ def render_comparison(docs: Path, claims: ClaimsConfig | None = None) -> dict[st
     judged = judge_collapse(parts["claims"].evidence, cfg, claims)
     blocks["collapse"] = collapse_table(judged).markdown(is_titled=False)
     met = reached(parts["deterministic"].evidence, cfg.horizons, cfg.within)
+    found = closed_tables(read_tables(docs / FOLDER / BENCHMARKS))
+    blocks |= {label: table.markdown(is_titled=False) for label, table in found.items()}
     blocks["reached"] = reached_table(met, parts["deterministic"], cfg).markdown(is_titled=False)
     page = renewed((docs / NAME).read_text(encoding="utf-8"), blocks, NAME).encode()
     drawn = {
