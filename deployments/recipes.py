@@ -75,10 +75,10 @@ def demo_planners() -> PipelineConfig:
             has_ddpm_row=False,
             samplings=2,
             schema_net=net.replace(
-                width=64, heads=4, input_dropout=0.1, dropout=0.1, train=_paced(net.train, 2e-3, 64, 25)
+                width=64, heads=4, input_dropout=0.1, dropout=0.1, train=_paced(net.train, 2e-3, 64, 20)
             ),
             pdpp=flow.replace(
-                width=32, times=50, epoch_steps=50, average_start=100, train=_paced(flow.train, 1.5e-3, 64, 10)
+                width=32, times=50, epoch_steps=50, average_start=100, train=_paced(flow.train, 1.5e-3, 64, 8)
             ),
             viterbi_plan_net=soft.replace(width=64, input_dropout=0.1, train=_paced(soft.train, soft.train.lr, 64, 40)),
         ),
