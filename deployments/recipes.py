@@ -75,12 +75,20 @@ def demo_planners() -> PipelineConfig:
             has_ddpm_row=False,
             samplings=2,
             schema_net=net.replace(
-                width=64, heads=4, input_dropout=0.1, dropout=0.1, train=_paced(net.train, 2e-3, 64, 20)
+                width=64,
+                heads=4,
+                input_dropout=0.1,
+                dropout=0.1,
+                train=_as_the_original(net.train.replace(lr=2e-3), 20),
             ),
             pdpp=flow.replace(
-                width=32, times=50, epoch_steps=50, average_start=100, train=_paced(flow.train, 1.5e-3, 64, 8)
+                width=32,
+                times=50,
+                epoch_steps=50,
+                average_start=100,
+                train=_as_the_original(flow.train.replace(lr=1.5e-3), 8),
             ),
-            viterbi_plan_net=soft.replace(width=64, input_dropout=0.1, train=_paced(soft.train, soft.train.lr, 64, 40)),
+            viterbi_plan_net=soft.replace(width=64, input_dropout=0.1, train=_as_the_original(soft.train, 40)),
         ),
     )
 
@@ -161,30 +169,37 @@ def planners_in_worlds(part: WorldPart) -> PipelineConfig:
     base = claims()
     nets = base.planners
     is_small = part in ("pilot", "deterministic")
-    schema, pdpp, viterbi = (20, 6, 90) if is_small else (30, 30, 60)
-    batch = 64 if is_small else 256
+    schema, pdpp, viterbi = (20, 6, 90) if is_small else (17, 8, 120)
     net, flow, soft = nets.schema_net, nets.pdpp, nets.viterbi_plan_net
+    paced = _as_the_original if is_small else _in_thirds
     return base.replace(
         text_bank=base.text_bank.replace(descriptions="template"),
         planners=nets.replace(
             methods=PLANNERS,
             rates=(1.0,),
             schema_net=net.replace(
-                width=64, heads=4, input_dropout=0.1, dropout=0.1, train=_paced(net.train, 2e-3, batch, schema)
+                width=64,
+                heads=4,
+                input_dropout=0.1,
+                dropout=0.1,
+                train=paced(net.train.replace(lr=2e-3 if is_small else 5e-4), schema),
             ),
-            pdpp=flow.replace(width=32, times=50, train=_paced(flow.train, 1.5e-3, batch, pdpp)),
-            viterbi_plan_net=soft.replace(
-                width=64, input_dropout=0.1, train=_paced(soft.train, soft.train.lr, batch, viterbi)
-            ),
+            pdpp=flow.replace(width=32, times=50, train=paced(flow.train.replace(lr=1.5e-3), pdpp)),
+            viterbi_plan_net=soft.replace(width=64, input_dropout=0.1, train=paced(soft.train, viterbi)),
         ),
     )
 
 
-def _paced(train: PlannerTraining, lr: float, batch: int, epochs: int) -> PlannerTraining:
-    """Return a training of other length: its rate falls after the same share of the epochs as the original's."""
+def _as_the_original(train: PlannerTraining, epochs: int) -> PlannerTraining:
+    """Return a training of other length in small batches: its rate falls after the original's shares of the epochs."""
     steps = train.step_epochs
     kept = None if steps is None else max(1, round(steps * epochs / train.epochs))
-    return train.replace(lr=lr, batch=batch, epochs=epochs, step_epochs=kept)
+    return train.replace(batch=64, epochs=epochs, step_epochs=kept)
+
+
+def _in_thirds(train: PlannerTraining, epochs: int) -> PlannerTraining:
+    """Return a training of other length whose rate falls twice: the original's shares leave a short one no time."""
+    return train.replace(epochs=epochs, step_epochs=None if train.step_epochs is None else max(1, epochs // 3))
 
 
 def soak() -> PipelineConfig:

@@ -105,8 +105,9 @@ def test_files_are_equal_bytes_twice_and_give_the_cells_back(tmp_path: Path) -> 
     first, second = (write_tables(cells, tmp_path / name) for name in ("a", "b"))
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     assert sorted(read_tables(tmp_path / "a"), key=str) == sorted(cells, key=str)
-    page = (tmp_path / "a" / "tables.md").read_text()
+    page = (tmp_path / "a" / "tables.html").read_text()
     assert page.count("SIMULATED WORLDS") == 4
+    assert "Simulated worlds. Nothing here says" in page
 
 
 def test_latex_has_the_papers_columns_and_a_label(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-r"""The paper's tables as files: LaTeX to \input, CSV and Parquet with intervals, all on one page of Markdown."""
+r"""The paper's tables as files: LaTeX to \input, CSV and Parquet with intervals, and a page of all of them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,12 +8,18 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from schemas.arrow import rows_of, table_of
+from trajpilot_core.report.document import Section, render_document
 from trajpilot_core.report.tables.table import Table, latex_text
 from trajpilot_core.studies.paper_tables.cells import PaperCell
 from trajpilot_core.studies.paper_tables.layouts import closed_tables
 
-PAGE = "tables.md"
+PAGE = "tables.html"
 FOLDER = "tables"
+TITLE = "The paper's tables of closed vocabularies"
+SIMULATED = (
+    "Simulated worlds. Nothing here says anything about real recordings, or may be set next to published numbers."
+)
+RECORDED = "Our own figures on recorded takes; none of them is the paper's."
 
 
 def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
@@ -33,8 +39,15 @@ def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
         made[-2].write_bytes(as_csv(rows))
         pq.write_table(rows, made[-1])
     page = out / PAGE
-    page.write_text("\n".join(table.markdown(level=2) for table in tables.values()), encoding="utf-8")
+    page.write_bytes(render_document(TITLE, banner(cells), (), [Section("tables", "Tables", tuple(tables.values()))]))
     return [page, *made]
+
+
+def banner(cells: Sequence[PaperCell]) -> str:
+    """Return what must be read before all else."""
+    if not cells:
+        return "Nothing was run."
+    return SIMULATED if any(cell.is_simulated for cell in cells) else RECORDED
 
 
 def read_tables(out: Path) -> list[PaperCell]:

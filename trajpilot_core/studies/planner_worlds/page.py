@@ -28,6 +28,7 @@ from trajpilot_core.studies.claims.verdicts.judge import Judged
 from trajpilot_core.studies.paper_tables.layouts import closed_tables
 from trajpilot_core.studies.paper_tables.write import read_tables
 from trajpilot_core.studies.planner_worlds.drawings import drawings_of
+from trajpilot_core.studies.planner_worlds.stages import PLANNERS_STAGE
 from trajpilot_core.studies.planner_worlds.tables import FOLDER, PartTables, read_part
 from trajpilot_core.studies.planner_worlds.verdicts import Reached, judge_collapse, reached, trained_word
 from trajpilot_core.studies.planner_worlds.worlds import planned
@@ -35,7 +36,8 @@ from trajpilot_core.studies.planner_worlds.worlds import planned
 NAME = "comparison.md"
 BENCHMARKS = "benchmarks"
 """Folder of the cells that `trajpilot paper` writes."""
-SHOWN = ("SR", "Mid mAcc", "mIoU", "ED")
+NOT_TIMED = "not timed"
+SHOWN = ("SR", "Full mAcc", "mIoU", "ED")
 """Metrics of the planners' papers that are printed, mean over H."""
 
 
@@ -84,11 +86,21 @@ def of_part(part: WorldPart, cfg: PlannerWorldsConfig, claims: ClaimsConfig) -> 
 def blocks_of(part: WorldPart, tables: PartTables, of: ClaimsConfig, cfg: PlannerWorldsConfig) -> dict[str, str]:
     """Return the blocks that every part has."""
     return {
-        f"{part} run": f"Run: {when(tables.evidence.run)}.",
+        f"{part} run": f"Run: {when(tables.evidence.run)}.{jobs_text(tables)}",
         f"{part} rows": rows_table(tables, world_of(part), of).markdown(is_titled=False),
         f"{part} metrics": metrics_table(tables, world_of(part)).markdown(is_titled=False),
         f"{part} costs": costs_table(part, tables, cfg).markdown(is_titled=False),
     }
+
+
+def jobs_text(tables: PartTables) -> str:
+    """State the wall seconds of the other jobs, seed by seed; nothing where nothing was run."""
+    run, spent = tables.evidence.run, dict[str, list[str]]()
+    for job in run.jobs if run is not None else ():
+        if job.job != PLANNERS_STAGE:
+            spent.setdefault(job.job, []).append(NOT_TIMED if job.seconds is None else number(job.seconds, 0))
+    listed = "; ".join(f"{job} {', '.join(seconds)}" for job, seconds in spent.items())
+    return f" Wall seconds of the other stages: {listed}." if listed else ""
 
 
 def rows_table(tables: PartTables, world: str, of: ClaimsConfig) -> Table:
