@@ -24,7 +24,7 @@ OURS = {"viterbiplannet": "viterbi_plan_net", "mAcc": "Mid mAcc"}
 CLOSED_ATOMIC = "egoexo4d_atomic_closed"
 """What the numbers of the running text call the 1,165 classes of atomic descriptions."""
 
-Place = int | str
+TablePlace = int | str
 """A horizon, or how a mean over all horizons weighs: `plain` each alike, `sample` each window alike."""
 
 
@@ -33,7 +33,7 @@ class PublishedTable(NamedTuple):
 
     source: str
     """Where they are printed."""
-    values: Mapping[tuple[Place, str, str], float]
+    values: Mapping[tuple[TablePlace, str, str], float]
     """(place, row, metric) -> percentage; ED in steps."""
 
 
@@ -65,7 +65,7 @@ def published_settings(corpus: str) -> dict[str, float]:
 
 def _atomic() -> PublishedTable:
     rows = table_rows(ATOMIC)
-    values: dict[tuple[Place, str, str], float] = {
+    values: dict[tuple[TablePlace, str, str], float] = {
         (int(row["horizon"]), row["row"], row["metric"]): float(row["value"]) for row in rows
     }
     return PublishedTable(
@@ -75,14 +75,14 @@ def _atomic() -> PublishedTable:
 
 def _atomic_classes() -> PublishedTable:
     rows = [row for row in table_rows("text") if row["dataset"] == CLOSED_ATOMIC]
-    values: dict[tuple[Place, str, str], float] = {
+    values: dict[tuple[TablePlace, str, str], float] = {
         ("sample", _ours(row["row"]), row["metric"]): float(row["value"]) for row in rows
     }
     return PublishedTable("arXiv 2605.20388, section 4.2, closed vocabulary, means over all windows", values)
 
 
 def _benchmark(dataset: str) -> PublishedTable:
-    values: dict[tuple[Place, str, str], float] = {}
+    values: dict[tuple[TablePlace, str, str], float] = {}
     for file in (CLOSED_FULL, CLOSED_OVERALL):
         for row in table_rows(file):
             if row["dataset"] == dataset:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from schemas.config import ReportConfig
 from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.methods import METHODS
-from trajpilot_core.paper.published import Place, PublishedTable, published_of
+from trajpilot_core.paper.published import PublishedTable, TablePlace, published_of
 from trajpilot_core.report.tables.groups import POOLED
 from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.report.tables.results import TOO_FEW, Results
@@ -55,7 +55,9 @@ def comparisons(results: Results, published: PublishedTable | None) -> list[Publ
     )
 
 
-def _comparison(results: Results, place: Place, variant: str, metric: str, value: float) -> PublishedComparison | None:
+def _comparison(
+    results: Results, place: TablePlace, variant: str, metric: str, value: float
+) -> PublishedComparison | None:
     """Set one published value next to ours; None where the run has none."""
     ours = results.get(variant, None, place, metric)
     if ours is None:

@@ -30,7 +30,7 @@ PRINTED: Mapping[str, str] = {"Mid mAcc": "mAcc", "M@1": "Mid R@1", "M@5": "Mid 
 """Metric -> as these tables of the paper print it, where that differs."""
 DIGITS = 2
 UNDERTRAINED = "†"
-Found = Mapping[tuple[str, int | None, str, str], PaperCell]
+PlacedCells = Mapping[tuple[str, int | None, str, str], PaperCell]
 """(row, horizon, dataset, metric) -> cell."""
 
 
@@ -45,7 +45,7 @@ def closed_tables(cells: Sequence[PaperCell]) -> dict[str, Table]:
     return {label: _with_note(table, [cell for cell in cells if cell.table == label]) for label, table in made.items()}
 
 
-def overall_table(found: Found) -> Table:
+def overall_table(found: PlacedCells) -> Table:
     """Lay out the means over the horizons: three columns for each benchmark; Oracle stands below a line."""
     columns = tuple(product(TITLES, OVERALL))
     rows = [(row_name(row), *_cells(found, row, None, columns)) for row in CLOSED_ROWS]
@@ -58,7 +58,7 @@ def overall_table(found: Found) -> Table:
     )
 
 
-def full_table(found: Found) -> Table:
+def full_table(found: PlacedCells) -> Table:
     """Lay out every horizon: four columns for each benchmark, six rows for each horizon, 432 cells."""
     columns = tuple(product(TITLES, FULL))
     rows = [
@@ -74,7 +74,7 @@ def full_table(found: Found) -> Table:
     )
 
 
-def panel_table(found: Found) -> Table:
+def panel_table(found: PlacedCells) -> Table:
     """Lay out the right panel of the figure: classes of atomic descriptions, means over all windows."""
     columns = tuple((CLOSED_ATOMIC, metric) for metric in PANEL)
     rows = [(row_name(row), *_cells(found, row, None, columns)) for row in CLOSED_ROWS]
@@ -82,7 +82,7 @@ def panel_table(found: Found) -> Table:
     return Table(title, ("Method", *map(_head, columns)), tuple(rows), rules=(len(rows) - 1,))
 
 
-def settings_table(found: Found) -> Table:
+def settings_table(found: PlacedCells) -> Table:
     """Lay out the hyperparameters of each benchmark."""
 
     def value(dataset: str, name: str) -> str:
@@ -95,7 +95,7 @@ def settings_table(found: Found) -> Table:
     return Table("Hyperparameters of the closed benchmarks", header, rows)
 
 
-def _found(cells: Sequence[PaperCell], table: str) -> Found:
+def _found(cells: Sequence[PaperCell], table: str) -> PlacedCells:
     return {(cell.row, cell.horizon, cell.dataset, cell.metric): cell for cell in cells if cell.table == table}
 
 
@@ -108,12 +108,12 @@ def _over(n_first: int, width: int) -> tuple[tuple[str, int], ...]:
     return (("", n_first), *((title, width) for title in TITLES.values()))
 
 
-def _cells(found: Found, row: str, horizon: int | None, columns: Sequence[tuple[str, str]]) -> list[Cell]:
+def _cells(found: PlacedCells, row: str, horizon: int | None, columns: Sequence[tuple[str, str]]) -> list[Cell]:
     """Return the cells of one line; the best of those that see no truth is bold, set by code."""
     return [_cell(found, row, horizon, dataset, metric) for dataset, metric in columns]
 
 
-def _cell(found: Found, row: str, horizon: int | None, dataset: str, metric: str) -> Cell:
+def _cell(found: PlacedCells, row: str, horizon: int | None, dataset: str, metric: str) -> Cell:
     cell = found.get((row, horizon, dataset, metric))
     if cell is None:
         return NOTHING
