@@ -27,7 +27,7 @@ def judge(evidence: CheckInputs) -> list[Judgement]:
     """Run every check."""
     values = _values(evidence.metrics)
     return [
-        *identity_checks(values, decoded_together(evidence.predictions)),
+        *identity_checks(values, decoded_together(evidence.predictions, has_class_heads=evidence.has_class_heads)),
         same_windows_check(evidence.predictions),
         gate_check(evidence.predictions),
         scored_takes_check(evidence),
@@ -66,9 +66,19 @@ def _where(key: MetricKey) -> str:
     return f"{variant}, {place}, {'all seeds' if seed is None else f'seed {seed}'}"
 
 
-def decoded_together(predictions: Predictions) -> set[str]:
-    """Return the rows whose sequence is not the best label of every step: a transition prior links their steps."""
-    return {block.variant for block in predictions.blocks if not np.array_equal(block.decoded, block.rankings[:, :, 0])}
+def decoded_together(predictions: Predictions, *, has_class_heads: bool) -> set[str]:
+    """Return the rows whose sequence is not the best label of every step, because a transition prior links the steps.
+
+    Only rows of class heads and those that declare it may differ so; any other that does is bound, and found out.
+
+    Args:
+        predictions: the blocks.
+        has_class_heads: plans are class scores, which every row decodes under the prior.
+    """
+    differing = {
+        block.variant for block in predictions.blocks if not np.array_equal(block.decoded, block.rankings[:, :, 0])
+    }
+    return {variant for variant in differing if has_class_heads or method(variant).decodes_together}
 
 
 def identity_checks(values: MetricValues, together: Collection[str] = ()) -> list[Judgement]:

@@ -29,3 +29,5 @@ class CheckInputs:
     """Oracle's lead over No-Traj, longest horizon against shortest."""
     fitted: Mapping[str, FittedTakes | None] = field(default_factory=dict)
     """Model entry -> what its metadata say it was fitted on; None where they say nothing."""
+    has_class_heads: bool = False
+    """Plans are class scores, which are decoded under a transition prior."""

@@ -120,6 +120,9 @@ class Method:
     """Where it is closed the row answers with `REFERENCE`."""
     follows: str | None = None
     """What a window is called whose motion it follows; None: it follows that of no single window."""
+    decodes_together: bool = False
+    """Its sequence is the best one under transitions of its own, Start and Goal included, and need not be made of the
+    best labels of its ranking."""
     has_model_per_horizon: bool = False
     """It is absent at a horizon that it has no model for, and then has no means over the horizons."""
     in_gallery: bool = False

@@ -79,6 +79,7 @@ def row(one: Named) -> Method:
         ceiling="no_traj",
         role="main",
         models=(one.id,),
+        decodes_together=True,
         has_model_per_horizon=True,
         answer=answer_of(one.id),
         against={"no_traj_no_prior": "beyond our predictor without transitions", "graph_only": "beyond the graph"},

@@ -110,6 +110,7 @@ def fitting_discriminants(sizes: CorpusSizes) -> int:
 
 def run(work: Work[EvaluationConfig]) -> None:
     """Score every row on the test windows; see `trajpilot_core.evaluation` for the parts."""
+    from trajpilot_core.data.chains import predictor_config
     from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores, score_tables
     from trajpilot_core.evaluation.ceiling_check import ceiling_checks
     from trajpilot_core.evaluation.checks import judge
@@ -143,6 +144,7 @@ def run(work: Work[EvaluationConfig]) -> None:
         trained(work.inputs),
         growth(predictions, "oracle", cfg),
         {name: fitted_takes(work.inputs, name) for name in fitted_entries(work.inputs)},
+        predictor_config(work.inputs.models("predictors")).head == "classes",
     )
     steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)

@@ -115,19 +115,24 @@ def test_a_planner_without_a_model_for_a_horizon_is_said_and_one_without_a_seed_
 
 def test_a_sequence_above_its_ranking_is_a_fault_only_where_each_step_stands_for_itself(sound: CheckInputs) -> None:
     """Planted: decoded sequences that are all true. Decoded together they may be; as best labels of steps never."""
-    check, alone = "identity: MSeq is at most M@1", decoded_together(sound.predictions)
-    assert "oracle" not in alone
+    check = "identity: MSeq is at most M@1"
+    assert "oracle" not in decoded_together(sound.predictions, has_class_heads=True)
     linked = replace(
         sound.predictions,
         blocks=tuple(replace(b, decoded=b.labels) if b.variant == "oracle" else b for b in sound.predictions.blocks),
     )
-    assert "oracle" in decoded_together(linked)
+    heads = decoded_together(linked, has_class_heads=True)
+    assert heads == {"oracle"}
     values = {("oracle", 0, 5, "none"): {"MSeq": 100.0, "M@1": 40.0, "M@5": 30.0}}
-    found = {j.check: j for j in identity_checks(values, decoded_together(linked))}
+    found = {j.check: j for j in identity_checks(values, heads)}
     assert found[check].verdict == "holds"
     assert found[check].detail == "0 rows looked at; not oracle: decoded together"
     assert found["identity: M@1 is at most M@5"].verdict == "fails", "both read the ranking"
-    assert {j.check: j.verdict for j in identity_checks(values, alone)}[check] == "fails"
+    open_rows = decoded_together(linked, has_class_heads=False)
+    assert open_rows == set(), "by texts a row has no such sequence: a differing one is a fault, and is bound"
+    assert {j.check: j.verdict for j in identity_checks(values, open_rows)}[check] == "fails"
+    planner = renamed(replace(sound, predictions=linked), "oracle", "schema").predictions
+    assert decoded_together(planner, has_class_heads=False) == {"schema"}
 
 
 def test_another_truth_in_one_row_is_seen(sound: CheckInputs) -> None:

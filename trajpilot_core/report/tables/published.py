@@ -48,11 +48,9 @@ def published_for(results: Results, cfg: ReportConfig) -> PublishedTable | None:
 
 def comparisons(results: Results, published: PublishedTable | None) -> list[PublishedComparison]:
     """Set every published value next to ours, where the run has one."""
-    return (
-        []
-        if published is None
-        else [row for key, value in published.values.items() if (row := _comparison(results, *key, value)) is not None]
-    )
+    values = {} if published is None else published.values
+    found = [_comparison(results, *key, value) for key, value in values.items()]
+    return [row for row in found if row is not None]
 
 
 def _comparison(
