@@ -42,6 +42,7 @@ def test_a_twentieth_of_the_paper_runs_to_the_report_and_nothing_grows_too_fast(
 
 
 @pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(600)
 def test_a_planted_square_of_time_or_memory_and_a_planted_leak_are_found(tmp_path: Path) -> None:
     part = Part("planted", ("ingest", "trajectories"), narrow_text(atomic()), "")

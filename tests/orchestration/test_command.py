@@ -144,7 +144,7 @@ def test_a_mistake_is_answered_with_one_message_and_no_traceback(
     assert "Traceback" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.campaign)])
 def test_ctrl_c_ends_the_run_and_its_server_at_once_and_says_how_to_go_on(
     tmp_path: Path, number: int, empty_database: EmptyDatabase
 ) -> None:

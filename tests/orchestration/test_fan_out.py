@@ -85,6 +85,7 @@ def test_two_workers_make_the_same_bytes_and_a_killed_group_is_done_again(
     assert {row["where"] for row in rows} > {"this run"}
 
 
+@pytest.mark.campaign
 def test_poses_from_video_are_shared_out_over_the_workers_of_the_other_pool(ground: Ground, tmp_path: Path) -> None:
     from prefect.client.orchestration import get_client
 

@@ -96,8 +96,7 @@ def keeps_its_word(row: PlanRow, computed: int) -> bool:
 
 def cases() -> list[ParameterSet]:
     """All updates; those that another one covers, or the three at once, are left to `make soak`."""
-    quick = (updates.take_renamed, updates.label_fixed, updates.split_moved)
-    marks = {updates.take_added: (pytest.mark.slow,)} | dict.fromkeys(quick, ())
+    marks = {updates.take_added: (pytest.mark.slow,), updates.split_moved: ()}
     campaign = (pytest.mark.slow, pytest.mark.campaign)
     return [pytest.param(case, id=case.update.__name__, marks=marks.get(case.update, campaign)) for case in CASES]
 

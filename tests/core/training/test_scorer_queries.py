@@ -128,7 +128,7 @@ def test_the_latents_of_a_view_are_padded_once() -> None:
     assert replace(view, latents=2 * view.latents).latent_table is not view.latent_table
 
 
-@pytest.mark.parametrize("dies_at", [0, 1, 9])
+@pytest.mark.parametrize("dies_at", [1, *(pytest.param(n, marks=pytest.mark.campaign) for n in (0, 9))])
 def test_a_collection_that_was_interrupted_goes_on(
     dies_at: int, tmp_path: Path, searched: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

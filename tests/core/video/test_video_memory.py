@@ -18,6 +18,7 @@ decode.Counter = lambda seen: Counter({key: 1 << 30 for key in seen})
 
 
 @pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 def test_a_decoder_of_1408_px_frames_stays_within_its_memory_over_a_whole_take(tmp_path: Path) -> None:
     """Segments lie end to end over a file of 27 s; one that lets no frame go is seen to pass the bound."""
