@@ -12,6 +12,7 @@ from stored_world import SETTINGS, options, run_world, stages_on, world
 from schemas.config import PipelineConfig
 from schemas.results import CurvePoint
 from schemas.search import SearchConfig, SearchedRow, SearchSpace, TrialRow
+from trajpilot_core.data.cross_fitting import attention_row
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.engine.sizes import paper_sizes
 from trajpilot_core.errors import InputError, StoreError
@@ -19,6 +20,7 @@ from trajpilot_core.store.files import LocalFolder
 from trajpilot_core.store.manifest import current_key
 from trajpilot_core.studies import recipe_search
 from trajpilot_core.studies.recipe_search import (
+    CORNERS,
     chosen,
     committed,
     draw_trials,
@@ -33,15 +35,21 @@ from trajpilot_core.studies.recipe_search import (
 NONE: dict[str, tuple[()]] = {"weight_decay": (), "warmup": (), "dropout": ()}
 SMALL = SearchSpace(lr=(1e-3, 3e-3, 1e-2), batch=(32, 64), width=(16, 32), **NONE)
 CFG = SearchConfig(
-    trials=2, most_epochs=2, predictor=SMALL.replace(mixed_horizons=(False, True)), alignment=SMALL, scorer=SMALL
+    trials=2,
+    most_epochs=2,
+    predictor=SMALL.replace(mixed_horizons=(False, True)),
+    alignment=SMALL,
+    scorer=SMALL,
+    attention=SMALL,
 )
+BASE = SETTINGS.replace(attention=SETTINGS.attention.replace(variants=CORNERS))
 
 
 def searched(
     root: Path, memory: Memory, row: SearchedRow = "predictor", cfg: SearchConfig = CFG
 ) -> tuple[list[TrialRow], list[str]]:
     said: list[str] = []
-    return search(row, cfg, SETTINGS, options(root), stages_on(memory), said.append), said
+    return search(row, cfg, BASE, options(root), stages_on(memory), said.append), said
 
 
 @pytest.fixture(scope="module")
@@ -216,3 +224,13 @@ def test_the_other_rows_are_searched_too(row: SearchedRow, root: Path, memory: M
     rows, _ = searched(root, memory, row)
     assert len(rows) == 2
     assert all(0 <= value <= 1.01 for one in rows for value in (*one.dev.values(), *one.train.values()))
+
+
+def test_attention_is_searched_by_opposite_corners_of_its_square(memory: Memory, tmp_path: Path) -> None:
+    """By `both` alone a recipe would be chosen that favours the row in question."""
+    root = tmp_path / "root"
+    run_world(root, memory, BASE, until="label_effects")
+    rows, _ = searched(root, memory, "attention")
+    assert [set(one.dev) for one in rows] == [{attention_row(variant) for variant in CORNERS}] * 2
+    table = trials_table("attention", rows, CFG, "SIMULATED")
+    assert all(attention_row(variant) in table for variant in CORNERS)
