@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -10,7 +11,7 @@ from rich.markup import escape
 
 from deployments.cli.inspect import MaybeData, MaybeRecipe, asked
 from deployments.cli.needs import needs_of_run, outputs, show_needs
-from deployments.cli.options import Device, Root, Set, change, located, roots_below, run_options
+from deployments.cli.options import Device, File, Root, Set, change, located, roots_below, run_options
 from deployments.cli.tables import table_of
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
@@ -39,6 +40,7 @@ def doctor(
     data: MaybeData = None,
     root: Root = "runs",
     recipe: MaybeRecipe = None,
+    config_file: File = None,
     set_: Set = [],  # noqa: B006
     device: Device = "auto",
     corpus: MaybeCorpus = None,
@@ -50,7 +52,7 @@ def doctor(
     from trajpilot_core.doctor.weights import check_weights
 
     if corpus is not None:
-        look_at_download(corpus, located(data or root), set_)
+        look_at_download(corpus, located(data or root), set_, config_file)
     address = located(root)
     login, has_key = server_login()
     server = check_server(server_of_deployments(), login, has_key=has_key)
@@ -60,9 +62,9 @@ def doctor(
         if any(row.verdict == "bad" for row in look):
             end(show([*found, *look, *server]))  # which corpus it is about is written there
     is_named = data is not None or recall_run(address) is not None
-    config, where = change(named(recipe or "atomic"), set_), {"device": device}
+    config, where = change(named(recipe or "atomic"), set_, config_file), {"device": device}
     if is_named:
-        config, where = asked(root, data, recipe, set_, device)
+        config, where = asked(root, data, recipe, set_, device, config_file)
     options = run_options(root=address, **where)
     found += [*machine_findings(config, options), *server]
     if not is_named:
@@ -96,7 +98,7 @@ def machine_findings(config: PipelineConfig, options: RunOptions) -> "list[Healt
     ]
 
 
-def look_at_download(corpus: str, folder: str, changes: list[str]) -> NoReturn:
+def look_at_download(corpus: str, folder: str, changes: list[str], file: Path | None) -> NoReturn:
     """State what a download of a corpus should hold, what is there and how the rest is got; needs no run and no server.
 
     Raises:
@@ -107,7 +109,7 @@ def look_at_download(corpus: str, folder: str, changes: list[str]) -> NoReturn:
     if corpus not in CORPORA:
         raise InputError(f"no corpus is called {corpus!r}; the corpora are {', '.join(sorted(CORPORA))}")
     base = PipelineConfig()
-    config = change(base.replace(ingest=base.ingest.replace(corpus=corpus)), changes)
+    config = change(base.replace(ingest=base.ingest.replace(corpus=corpus)), changes, file)
     spec, download = CORPORA[corpus], CORPORA[corpus].download
     typer.echo(f"{spec.title} at {folder}")
     for lack in spec.lacks():

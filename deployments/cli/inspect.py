@@ -13,6 +13,7 @@ from rich.console import Console
 from deployments.cli.needs import show_planned
 from deployments.cli.options import (
     Device,
+    File,
     Force,
     From,
     Only,
@@ -54,11 +55,12 @@ def status(
     data: MaybeData = None,
     root: Root = "runs",
     recipe: MaybeRecipe = None,
+    config_file: File = None,
     set_: Set = [],  # noqa: B006
     device: Device = "auto",
 ) -> None:
     """Report for every stage whether it is fresh, stale or missing, and why."""
-    config, where = asked(root, data and check_corpus(data), recipe, set_, device)
+    config, where = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
     options = run_options(root=located(root), **where)
     with no_collector():
         rows = states.status(STAGES, config, options)
@@ -82,6 +84,7 @@ def plan(
     data: MaybeData = None,
     root: Root = "runs",
     recipe: MaybeRecipe = None,
+    config_file: File = None,
     set_: Set = [],  # noqa: B006
     only: Only = [],  # noqa: B006
     from_: From = None,
@@ -89,7 +92,7 @@ def plan(
     device: Device = "auto",
 ) -> None:
     """State what a run would compute, in numbers, without computing it."""
-    config, where = asked(root, data and check_corpus(data), recipe, set_, device)
+    config, where = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
     options = run_options(root=located(root), only=only, from_stage=from_, force=force, **where)
     if recipe is not None:
         check_built(recipe, selected(options))
@@ -118,7 +121,7 @@ def no_collector() -> Iterator[None]:
 
 
 def asked(
-    root: str, data: str | None, recipe: str | None, changes: list[str], device: str
+    root: str, data: str | None, recipe: str | None, changes: list[str], device: str, file: Path | None
 ) -> tuple[PipelineConfig, dict[str, str]]:
     """Return the settings and the place that a command asks about: what it says, else what the last run here had.
 
@@ -134,7 +137,7 @@ def asked(
     data_root = last.data_root if data is None and last is not None else located(data or "")
     config = base_config(last if data is None else same_data(last, data_root), recipe)
     chosen = last.device if last is not None and device == "auto" else device
-    return change(config, changes), {"data_root": data_root, "device": chosen}
+    return change(config, changes, file), {"data_root": data_root, "device": chosen}
 
 
 def same_data(last: LastRun | None, data_root: str) -> LastRun | None:

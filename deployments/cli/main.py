@@ -1,7 +1,8 @@
 """The `trajpilot` command."""
 
 import sys
-from typing import NoReturn
+from importlib import metadata
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.markup import escape
 from deployments.cli import (
     bench,
     compare,
+    config,
     convert,
     deploy,
     doctor,
@@ -44,9 +46,26 @@ doctor.add_to(app)
 convert.add_to(app)
 bench.add_to(app)
 compare.add_to(app)
+config.add_to(app)
 paper.add_to(app)
 predict.add_to(app)
 poses.add_to(app)
+
+
+def print_version(asked: bool) -> None:
+    """Print the version and end, where it is asked for."""
+    if asked:
+        typer.echo(f"trajpilot {metadata.version('trajpilot')}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=print_version)
+    ] = False,
+) -> None:
+    """From raw egocentric data sets to the tables of TrajPilot, stage by stage."""
 
 
 def main() -> None:

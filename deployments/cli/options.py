@@ -1,6 +1,8 @@
 """Options that several commands share, and how a configuration is read."""
 
 import json
+import tomllib
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,18 +11,24 @@ import typer
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from deployments.recipes import recipe
+from deployments.recipes import RECIPES, recipe
 from schemas.config import PipelineConfig, RunOptions
 from schemas.places import LOGIN_INSIDE, REFUSED, holds_login
 from trajpilot_core.command_line import shown
 from trajpilot_core.engine.last_run import NAME
+from trajpilot_core.engine.settings import flat
 from trajpilot_core.errors import InputError
+from trajpilot_core.stages import STAGES
 
 Root = Annotated[str, typer.Option("--root", help="Everything that is written lies under this folder.")]
 Data = Annotated[str, typer.Option("--data", help="Folder of the downloaded corpus.")]
-Recipe = Annotated[str, typer.Option("--recipe", help="Named experiment: atomic (the paper's main one) or demo.")]
+Recipe = Annotated[str, typer.Option("--recipe", help=f"Named experiment: {', '.join(RECIPES)}.")]
 Set = Annotated[list[str], typer.Option("--set", help="Change one thing: features.size_px=256 (repeatable).")]
-Only = Annotated[list[str], typer.Option("--only", help="Run this stage only (repeatable).")]
+File = Annotated[
+    Path | None,
+    typer.Option("--config", help="TOML file of settings, a table per group; --set comes after it.", exists=True),
+]
+Only = Annotated[list[str], typer.Option("--only", help=f"Run this stage only (repeatable): {', '.join(STAGES)}.")]
 From = Annotated[str | None, typer.Option("--from", help="Run this stage and all after it.")]
 Force = Annotated[list[str], typer.Option("--force", help="Recompute this stage (repeatable).")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes side by side.")]
@@ -45,6 +53,8 @@ Pretrained = Annotated[
 ]
 MaxRejects = Annotated[float, typer.Option("--max-rejects", help="Share of damaged rows at which a stage fails.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, or cuda:1 and so on.")]
+NO_VALUE = "null"
+"""What stands for no value in a TOML file, which has no word for it."""
 SUGGESTED = 3
 ALIKE = 0.75
 """Likeness of two names from which on one is suggested for the other: one letter in four may be wrong."""
@@ -106,30 +116,28 @@ def read_value(text: str) -> object:
         return text
 
 
-def configure(name: str, changes: list[str]) -> PipelineConfig:
-    """Return the recipe `name` with `changes` such as `features.size_px=256`.
+def configure(name: str, changes: list[str], file: Path | None = None) -> PipelineConfig:
+    """Return the recipe `name` with the settings of a file, then with `changes` such as `features.size_px=256`.
 
     Raises:
         InputError: a change names no field, or a value that the field does not allow.
     """
-    return change(recipe(name), changes)
+    return change(recipe(name), changes, file)
 
 
-def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
-    """Return `config` with changes such as `features.size_px=256`.
+def change(config: PipelineConfig, changes: list[str], file: Path | None = None) -> PipelineConfig:
+    """Return `config` with the settings of a TOML file, then with changes such as `features.size_px=256`.
 
     Raises:
-        InputError: a change names no field, no value, or one that the field does not allow.
+        InputError: the file is no TOML; a change names no field, no value, or one that the field does not allow.
     """
     values = config.model_dump()
+    for path, value in {} if file is None else settings_in(file).items():
+        place, leaf = found_in(values, path, f"{file}, {path}")
+        place[leaf] = None if value == NO_VALUE else value
     for wanted in changes:
         path, equals, text = wanted.partition("=")
-        *parents, leaf = path.split(".")
-        place: object = values
-        for parent in parents:
-            place = place.get(parent) if isinstance(place, dict) else None
-        if not isinstance(place, dict) or leaf not in place:
-            raise InputError(f"--set {wanted}: no such setting; {nearest(path, settings_of(values))}")
+        place, leaf = found_in(values, path, f"--set {wanted}")
         if not equals:
             raise InputError(f"--set {wanted}: {without_value(path, place[leaf])}")
         place[leaf] = read_value(text)
@@ -139,15 +147,38 @@ def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
         raise InputError(explain(error)) from None
 
 
-def settings_of(values: dict[str, Any], above: str = "") -> dict[str, object]:
-    """Return every setting by its whole name, such as `features.size_px`, with its value."""
-    found: dict[str, object] = {}
-    for name, value in values.items():
-        found |= settings_of(value, f"{above}{name}.") if isinstance(value, dict) and value else {above + name: value}
-    return found
+def settings_in(file: Path) -> dict[str, Any]:
+    """Return every setting that a TOML file states, by its whole name.
+
+    Raises:
+        InputError: the file cannot be read, is no TOML, or states a setting outside any table.
+    """
+    try:
+        groups = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"--config {file} cannot be read as TOML: {error}") from None
+    loose = [name for name, value in groups.items() if not isinstance(value, dict)]
+    if loose:
+        raise InputError(f"{file}: {loose[0]} stands in no table; write [features] and below it size_px = 256")
+    return flat(groups)
 
 
-def nearest(path: str, settings: dict[str, object]) -> str:
+def found_in(values: dict[str, Any], path: str, wanted: str) -> tuple[dict[str, Any], str]:
+    """Return the group that holds a setting, and the setting's name there.
+
+    Raises:
+        InputError: there is no such setting; `wanted` says who asks for it.
+    """
+    *parents, leaf = path.split(".")
+    place: object = values
+    for parent in parents:
+        place = place.get(parent) if isinstance(place, dict) else None
+    if not isinstance(place, dict) or leaf not in place:
+        raise InputError(f"{wanted}: no such setting; {nearest(path, flat(values))}")
+    return place, leaf
+
+
+def nearest(path: str, settings: Mapping[str, object]) -> str:
     """Return which settings may have been meant, nearest first: of the same last name, else those that look alike."""
     same = [name for name in settings if name.rpartition(".")[2] == path.rpartition(".")[2]]
     found = get_close_matches(path, same or settings, SUGGESTED, 0.0 if same else ALIKE)
@@ -157,7 +188,7 @@ def nearest(path: str, settings: dict[str, object]) -> str:
 def without_value(path: str, value: object) -> str:
     """State how a value is given to a setting, or to one of a group."""
     if isinstance(value, dict) and value:
-        return f"{path} is a group; write --set SETTING=VALUE for one of {', '.join(settings_of(value, f'{path}.'))}"
+        return f"{path} is a group; write --set SETTING=VALUE for one of {', '.join(flat(value, f'{path}.'))}"
     return f"no value is given; write --set {path}=VALUE (it is {json.dumps(value, default=str)} now)"
 
 

@@ -10,6 +10,7 @@ from deployments.cli.options import (
     CompileModels,
     Data,
     Device,
+    File,
     Force,
     From,
     IgnoreNeeds,
@@ -20,6 +21,7 @@ from deployments.cli.options import (
     Root,
     Set,
     Workers,
+    change,
     check_corpus,
     configure,
     local_root,
@@ -57,6 +59,7 @@ def run(
     data: Data,
     root: Root = "runs",
     recipe: Recipe = "atomic",
+    config_file: File = None,
     set_: Set = [],  # noqa: B006
     only: Only = [],  # noqa: B006
     from_: From = None,
@@ -71,7 +74,7 @@ def run(
     pretrained: Pretrained = None,
 ) -> None:
     """Run the pipeline on your own download; what is fresh is reused."""
-    config = configure(recipe, set_)
+    config = configure(recipe, set_, config_file)
     if pretrained is not None:
         config = starting_from(config, located(pretrained))
     options = run_options(
@@ -95,6 +98,7 @@ def run(
 def demo(
     root: Root = "runs/demo",
     world: str = typer.Option("demo", help=f"World to simulate: {', '.join(WORLDS)}."),
+    config_file: File = None,
     set_: Set = [],  # noqa: B006
     only: Only = [],  # noqa: B006
     from_: From = None,
@@ -107,7 +111,8 @@ def demo(
     if world not in WORLDS:
         raise typer.BadParameter(f"{world!r} is not one of {', '.join(WORLDS)}", param_hint="--world")
     simulated, recipe = PRESETS[world](), WORLDS[world]
-    config = configure(recipe, [*read_as(simulated), *set_])
+    config = configure(recipe, read_as(simulated))
+    config = change(config, set_, config_file)
     options = run_options(
         root=str(local_root(root)),
         data_root=str(local_root(root) / "world"),

@@ -14,11 +14,12 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from deployments.cli.main import app, main
-from deployments.cli.options import configure, settings_of
+from deployments.cli.options import configure
 from deployments.recipes import atomic
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.last_run import remember_run
+from trajpilot_core.engine.settings import flat
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.stages import STAGES
 from trajpilot_core.store.lock import root_lock
@@ -202,7 +203,7 @@ def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_name
 
 def test_every_setting_by_its_whole_name_can_be_set_to_what_it_is() -> None:
     plain = json.loads(atomic().model_dump_json())
-    for name, value in settings_of(plain).items():
+    for name, value in flat(plain).items():
         assert configure("atomic", [f"{name}={json.dumps(value)}"]) == atomic(), name
 
 

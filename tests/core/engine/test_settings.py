@@ -1,0 +1,55 @@
+"""Every setting is listed with its default, what is allowed and what a change makes stale."""
+
+import pytest
+
+from deployments.recipes import RECIPES
+from schemas.config import PipelineConfig
+from trajpilot_core.engine.order import upstream
+from trajpilot_core.engine.settings import Setting, flat, made_stale, settings_of
+from trajpilot_core.stages import STAGES
+
+
+def by_path(config: PipelineConfig | None = None) -> dict[str, Setting]:
+    return {one.path: one for one in settings_of(config or PipelineConfig(), STAGES)}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_setting_of_a_recipe_stands_in_the_list_with_a_line_about_it(name: str) -> None:
+    config = RECIPES[name]()
+    found = by_path(config)
+    values = {path: value for path, value in flat(config.content()).items()}
+    assert {path: one.value for path, one in found.items()} == values
+    assert [one.path for one in found.values() if not one.about or not one.allowed] == []
+
+
+def test_the_main_experiment_differs_in_nothing_from_the_defaults_and_another_in_what_it_states() -> None:
+    assert [one.path for one in by_path().values() if one.is_changed] == []
+    base = PipelineConfig()
+    found = by_path(base.replace(scorer=base.scorer.replace(candidates=32)))
+    assert [one.path for one in found.values() if one.is_changed] == ["scorer.candidates"]
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("ingest.video", "downscaled_448 | full"),
+        ("ingest.drop_unsure", "true | false"),
+        ("ingest.interval_cap_s", "number or null, above 0, s"),
+        ("ingest.dev_share", "number, above 0, below 0.5"),
+        ("alignment.seeds", "list of whole number"),
+        ("features.size_px", "whole number, at least 32, a multiple of 16, px"),
+    ],
+)
+def test_what_is_allowed_is_said_in_words(path: str, allowed: str) -> None:
+    assert by_path()[path].allowed == allowed
+
+
+def test_a_group_makes_its_stage_stale_and_all_that_read_from_it_and_no_other() -> None:
+    assert made_stale("report", STAGES) == ("report",)
+    after = upstream(STAGES, list(STAGES))
+    for group in PipelineConfig.model_fields:
+        stale = set(made_stale(group, STAGES))
+        own = {name for name, stage in STAGES.items() if stage.section == group}
+        assert own <= stale
+        for name in STAGES:
+            assert (name in stale) == (name in own or bool(stale & set(after[name]))), (group, name)

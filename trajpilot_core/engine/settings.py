@@ -1,0 +1,115 @@
+"""Every setting of the pipeline with its default, what is allowed, what it is, and the stages that it makes stale."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import JsonValue
+
+from schemas.base import Record, bounds
+from schemas.config import PipelineConfig
+from trajpilot_core.engine.key import producers
+from trajpilot_core.engine.stage import AnyStage
+
+UNITS = {"s": "s", "px": "px", "hz": "Hz", "deg": "degrees", "m": "m"}
+"""Last word of a setting's name -> its unit; what has none of these words is a number, a name or a switch."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a configuration."""
+
+    path: str
+    """As `--set` names it: `features.size_px`."""
+    value: JsonValue
+    default: JsonValue
+    """Of the paper's main experiment."""
+    allowed: str
+    """Bounds, choices or kind in words, with the unit."""
+    about: str
+    """What it is, in one line, with its source where it has one."""
+    stages: tuple[str, ...]
+    """Those that read it, and all that read from them: what has to run again, at most, when it changes."""
+
+    @property
+    def is_changed(self) -> bool:
+        """Return whether it differs from the default."""
+        return self.value != self.default
+
+
+def settings_of(config: PipelineConfig, stages: Mapping[str, AnyStage]) -> list[Setting]:
+    """Return every setting of a configuration, group by group.
+
+    A group that may be absent (`scorer.plus`) and is, counts as one setting with the value None.
+
+    Args:
+        config: whose values are shown.
+        stages: all stages by name, which say what a group makes stale.
+    """
+    defaults = flat(PipelineConfig().content())
+    found = []
+    for group in PipelineConfig.model_fields:
+        stale = made_stale(group, stages)
+        for path, record, name, value in leaves(getattr(config, group), group):
+            about = " ".join((type(record).model_fields[name].description or "").split())
+            allowed = in_words(properties(type(record))[name], name)
+            found.append(Setting(path, value, defaults.get(path), allowed, about, stale))
+    return found
+
+
+def leaves(record: Record, above: str) -> Iterator[tuple[str, Record, str, JsonValue]]:
+    """Yield path, the record that holds it, its name there and its value as JSON, of every setting below a record."""
+    values = record.content()
+    for name in type(record).model_fields:
+        inner = getattr(record, name)
+        if isinstance(inner, Record):
+            yield from leaves(inner, f"{above}.{name}")
+        else:
+            yield f"{above}.{name}", record, name, values[name]
+
+
+def flat(values: Mapping[str, JsonValue], above: str = "") -> dict[str, JsonValue]:
+    """Return every value by its whole name."""
+    found: dict[str, JsonValue] = {}
+    for name, value in values.items():
+        found |= flat(value, f"{above}{name}.") if isinstance(value, dict) and value else {above + name: value}
+    return found
+
+
+def properties(record: type[Record]) -> dict[str, Any]:
+    """Return the JSON schema of each field of a record."""
+    return dict(record.model_json_schema()["properties"])
+
+
+def in_words(schema: dict[str, Any], name: str) -> str:
+    """Say what a setting may be: its choices, or its kind with bounds, and its unit."""
+    parts = schema.get("anyOf", [schema])
+    kinds = [kind for part in parts if (kind := kind_of(part))]
+    unit = UNITS.get(name.rpartition("_")[2])
+    return ", ".join(text for text in (" or ".join(dict.fromkeys(kinds)), bounds(schema), unit) if text)
+
+
+def kind_of(schema: dict[str, Any]) -> str:
+    """Name the kind of a value, or its choices."""
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    if "const" in schema:
+        return str(schema["const"])
+    if schema.get("type") == "array":
+        inside = kind_of(schema["items"]) if isinstance(schema.get("items"), dict) else ""
+        return f"list of {inside}" if inside else "list"
+    if "$ref" in schema:
+        return "group"
+    names = {"integer": "whole number", "boolean": "true | false", "string": "text", "object": "table"}
+    kind = str(schema.get("type", ""))
+    return names.get(kind, kind)
+
+
+def made_stale(group: str, stages: Mapping[str, AnyStage]) -> tuple[str, ...]:
+    """Return the stages that have a group of settings, and every stage that reads from one of these, in order."""
+    writer = producers(stages)
+    found = {name for name, stage in stages.items() if stage.section == group}
+    for name, stage in stages.items():
+        if any(writer.get(entry) in found for entry in stage.reads):
+            found.add(name)
+    return tuple(name for name in stages if name in found)
