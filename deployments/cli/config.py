@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from deployments.cli.options import File, Recipe, Set, configure
 from deployments.cli.tables import say, table_of
-from trajpilot_core.engine.settings import Setting, flat, settings_of
+from trajpilot_core.engine.settings import ListedSetting, flat, settings_of
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES
 
@@ -74,7 +74,7 @@ def diff(
     say(console, f"{len(other) + len(gone)} settings differ; {last}.")
 
 
-def print_group(console: Console, title: str, settings: Sequence[Setting]) -> None:
+def print_group(console: Console, title: str, settings: Sequence[ListedSetting]) -> None:
     """Print the settings of one group as a table."""
     table = table_of(console, ("setting", "value", "allowed", "what it is"), title)
     for one in settings:

@@ -16,7 +16,7 @@ UNITS = {"s": "s", "px": "px", "hz": "Hz", "deg": "degrees", "m": "m"}
 
 
 @dataclass(frozen=True)
-class Setting:
+class ListedSetting:
     """One setting of a configuration."""
 
     path: str
@@ -37,7 +37,7 @@ class Setting:
         return self.value != self.default
 
 
-def settings_of(config: PipelineConfig, stages: Mapping[str, AnyStage]) -> list[Setting]:
+def settings_of(config: PipelineConfig, stages: Mapping[str, AnyStage]) -> list[ListedSetting]:
     """Return every setting of a configuration, group by group.
 
     A group that may be absent (`scorer.plus`) and is, counts as one setting with the value None.
@@ -53,7 +53,7 @@ def settings_of(config: PipelineConfig, stages: Mapping[str, AnyStage]) -> list[
         for path, record, name, value in leaves(getattr(config, group), group):
             about = " ".join((type(record).model_fields[name].description or "").split())
             allowed = in_words(properties(type(record))[name], name)
-            found.append(Setting(path, value, defaults.get(path), allowed, about, stale))
+            found.append(ListedSetting(path, value, defaults.get(path), allowed, about, stale))
     return found
 
 

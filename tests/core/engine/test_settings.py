@@ -5,11 +5,11 @@ import pytest
 from deployments.recipes import RECIPES
 from schemas.config import PipelineConfig
 from trajpilot_core.engine.order import upstream
-from trajpilot_core.engine.settings import Setting, flat, made_stale, settings_of
+from trajpilot_core.engine.settings import ListedSetting, flat, made_stale, settings_of
 from trajpilot_core.stages import STAGES
 
 
-def by_path(config: PipelineConfig | None = None) -> dict[str, Setting]:
+def by_path(config: PipelineConfig | None = None) -> dict[str, ListedSetting]:
     return {one.path: one for one in settings_of(config or PipelineConfig(), STAGES)}
 
 
