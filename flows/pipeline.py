@@ -7,6 +7,7 @@ from flows.naming import run_name
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.report import place_report
+from trajpilot_core.doctor.preflight import require_outside
 from trajpilot_core.stages import selected
 
 
@@ -16,6 +17,7 @@ def full_pipeline(config: PipelineConfig, run: RunOptions) -> dict[str, Artifact
 
     ingest -> trajectories, features, text_bank -> alignment -> predictor -> scorer -> evaluation -> report
     """
+    require_outside(config, run, selected(run))
     done = run_stages(selected(run), config, run)
     if "report" in done:
         place_report(done["report"], config, run)

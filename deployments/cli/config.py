@@ -12,7 +12,8 @@ from rich.markup import escape
 
 from deployments.cli.options import File, Recipe, Set, configure
 from deployments.cli.tables import say, table_of
-from trajpilot_core.engine.settings import ListedSetting, flat, settings_of
+from trajpilot_core.engine.planning.differences import flat
+from trajpilot_core.engine.settings import ListedSetting, settings_of
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES
 

@@ -28,7 +28,7 @@ from deployments.cli.options import (
 from deployments.cli.tables import disk, moment, number, say, show, time
 from deployments.recipes import check_built
 from deployments.recipes import recipe as named
-from schemas.config import PipelineConfig
+from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.last_run import LastRun, recall_run
 from trajpilot_core.engine.planning import plan as planning
 from trajpilot_core.engine.planning import status as states
@@ -96,6 +96,11 @@ def plan(
     options = run_options(root=located(root), only=only, from_stage=from_, force=force, **where)
     if recipe is not None:
         check_built(recipe, selected(options))
+    show_plan(config, options)
+
+
+def show_plan(config: PipelineConfig, options: RunOptions) -> None:
+    """Print what a run would compute, what its stages need, and how long it may take."""
     with no_collector():
         rows = planning.plan(STAGES, config, options)
     columns = ("stage", "state", "reused", "to compute", "removed", "rejected", "time", "disk", "why")
@@ -103,7 +108,7 @@ def plan(
     cells = [(row.stage, coloured(row.state), *numbers_of(row), text) for row, text in zip(rows, why, strict=True)]
     console = Console()
     todo = [row.stage for row in rows if row.asked and row.compute != 0]
-    show(console, columns, cells, f"plan for {root}")
+    show(console, columns, cells, f"plan for {options.root}")
     show_planned(console, todo, config, options, {row.stage: row.current for row in rows})
     say(console, total([row for row in rows if row.asked], options.root))
 
@@ -177,8 +182,11 @@ def total(rows: list[planning.PlanRow], root: str) -> str:
         cost = cost.plus(row.cost)
     unknown = [row.stage for row in todo if None in (row.cost.seconds, row.cost.bytes)]
     bound = "about" if all(row.bound == "exactly" for row in todo) else "up to"
-    known = f"in all: {bound} {time(cost.seconds)} and {disk(cost.bytes)}"
-    rest = f", and more for {', '.join(unknown)}: unknown, never ran here or waits for a stage" if unknown else ""
+    if len(unknown) == len(todo):
+        known, rest = "in all: unknown; nothing that is to be computed ever ran below this root", ""
+    else:
+        known = f"in all: {bound} {time(cost.seconds)} and {disk(cost.bytes)}"
+        rest = f", and more for {', '.join(unknown)}: unknown, never ran here or waits for a stage" if unknown else ""
     if "://" in root:
         return known + rest
     existing = next(folder for folder in (Path(root), *Path(root).parents) if folder.exists())

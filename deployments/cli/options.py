@@ -16,7 +16,7 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.places import LOGIN_INSIDE, REFUSED, holds_login
 from trajpilot_core.command_line import shown
 from trajpilot_core.engine.last_run import NAME
-from trajpilot_core.engine.settings import flat
+from trajpilot_core.engine.planning.differences import flat
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES
 

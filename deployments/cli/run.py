@@ -1,6 +1,7 @@
 """Commands that compute: `run` and `demo`. No server has to be started by hand."""
 
 from pathlib import Path
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -72,6 +73,9 @@ def run(
     ignore_needs: IgnoreNeeds = False,
     compile_models: CompileModels = False,
     pretrained: Pretrained = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Look at all that is needed, show the plan, and stop.")
+    ] = False,
 ) -> None:
     """Run the pipeline on your own download; what is fresh is reused."""
     config = configure(recipe, set_, config_file)
@@ -92,7 +96,25 @@ def run(
         compile_models=compile_models,
         max_reject_ratio=max_rejects,
     )
-    start(config, options, data, None)
+    if dry_run:
+        look_ahead(config, options)
+    else:
+        start(config, options, data, None)
+
+
+def look_ahead(config: PipelineConfig, options: RunOptions) -> NoReturn:
+    """Show what a run would be stopped by, what it would compute and need; ends with status 1 where it is stopped."""
+    check_built(options.recipe, selected(options))
+    from deployments.cli.doctor import end, show
+    from deployments.cli.inspect import show_plan
+    from trajpilot_core.doctor.checks import check_corpus, check_device
+    from trajpilot_core.doctor.preflight import preflight
+
+    found = [check_device(options.device)]
+    if found[0].verdict != "bad":
+        found += [*check_corpus(options.data_root, config.ingest), *preflight(config, options, selected(options))]
+        show_plan(config, options)
+    end(show(found))
 
 
 def demo(

@@ -212,3 +212,14 @@ def test_a_stage_whose_input_is_missing_says_which_stage_to_run(made: Made, tmp_
 
     with pytest.raises(StoreError, match="run ingest first"):
         execute(STAGES["trajectories"], made.config, made.run.replace(root=str(tmp_path / "empty")), STAGES)
+
+
+def test_weights_that_would_fail_later_stop_the_run_before_its_first_stage(made: Made, tmp_path: Path) -> None:
+    from flows.pipeline import full_pipeline
+    from trajpilot_core.errors import InputError
+
+    (tmp_path / "weights.pt").write_bytes(b"no weights")
+    config = made.config.replace(features=made.config.features.replace(checkpoint=str(tmp_path / "weights.pt")))
+    with pytest.raises(InputError, match="nothing was begun"):
+        full_pipeline(config, made.run.replace(root=str(tmp_path / "root")))
+    assert not (tmp_path / "root" / "artifacts").exists()

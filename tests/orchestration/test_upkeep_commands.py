@@ -19,7 +19,7 @@ from deployments.recipes import atomic
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.last_run import remember_run
-from trajpilot_core.engine.settings import flat
+from trajpilot_core.engine.planning.differences import flat
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.stages import STAGES
 from trajpilot_core.store.lock import root_lock

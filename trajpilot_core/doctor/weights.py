@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 from schemas.config import FeatureConfig, PipelineConfig, TextConfig
@@ -19,12 +20,17 @@ HEADS = {".pt": b"PK\x03\x04", ".pth": b"PK\x03\x04"}
 HEADER_BYTES = 100 << 20
 
 
-def check_weights(config: PipelineConfig) -> list[HealthFinding]:
-    """Look for the weights that the settings name; a pinned file is read and hashed."""
-    found = check_pose_weights(config.trajectories.pi3) if "pi3" in config.trajectories.sources() else []
-    if video_encoder_spec(config.features).has_weights:
+READERS = ("trajectories", "features", "text_bank")
+"""Stages that load weights which no other stage has made."""
+
+
+def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> list[HealthFinding]:
+    """Look for the weights that the settings of some stages name; a pinned file is read and hashed."""
+    has_pi3 = "trajectories" in stages and "pi3" in config.trajectories.sources()
+    found = check_pose_weights(config.trajectories.pi3) if has_pi3 else []
+    if "features" in stages and video_encoder_spec(config.features).has_weights:
         found.append(check_video_weights(config.features))
-    if text_encoder_spec(config.text_bank).needs_model:
+    if "text_bank" in stages and text_encoder_spec(config.text_bank).needs_model:
         found.append(check_text_weights(config.text_bank))
     return found
 

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from schemas.base import Record, bounds
 from schemas.config import PipelineConfig
 from trajpilot_core.engine.key import producers
+from trajpilot_core.engine.planning.differences import flat
 from trajpilot_core.engine.stage import AnyStage
 
 UNITS = {"s": "s", "px": "px", "hz": "Hz", "deg": "degrees", "m": "m"}
@@ -66,14 +67,6 @@ def leaves(record: Record, above: str) -> Iterator[tuple[str, Record, str, JsonV
             yield from leaves(inner, f"{above}.{name}")
         else:
             yield f"{above}.{name}", record, name, values[name]
-
-
-def flat(values: Mapping[str, JsonValue], above: str = "") -> dict[str, JsonValue]:
-    """Return every value by its whole name."""
-    found: dict[str, JsonValue] = {}
-    for name, value in values.items():
-        found |= flat(value, f"{above}{name}.") if isinstance(value, dict) and value else {above + name: value}
-    return found
 
 
 def properties(record: type[Record]) -> dict[str, Any]:

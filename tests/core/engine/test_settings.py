@@ -5,7 +5,8 @@ import pytest
 from deployments.recipes import RECIPES
 from schemas.config import PipelineConfig
 from trajpilot_core.engine.order import upstream
-from trajpilot_core.engine.settings import ListedSetting, flat, made_stale, settings_of
+from trajpilot_core.engine.planning.differences import flat
+from trajpilot_core.engine.settings import ListedSetting, made_stale, settings_of
 from trajpilot_core.stages import STAGES
 
 
