@@ -53,7 +53,12 @@ def deploy(
             "and set PREFECT_API_URL=http://127.0.0.1:4200/api"
         )
     named(recipe)
-    place = {"data_root": located(data) if data else "", "root": located(root), "recipe": recipe}
+    if not data:
+        raise InputError(
+            "no corpus is named, and every deployed run would fail: give --data DATA, as the workers see it, "
+            "or set TRAJPILOT_DATA"
+        )
+    place = {"data_root": located(data), "root": located(root), "recipe": recipe}
     if group_video_s is not None:
         place["group_video_s"] = f"{group_video_s:g}"
     run_options(**place)
@@ -64,7 +69,7 @@ def deploy(
 
     deploying.deploy(place, pools.value)
     groups = f", groups of {group_video_s:g} s of video" if group_video_s else ""
-    where = f"data {place['data_root'] or '(none)'}, root {place['root']}{groups}"
+    where = f"data {place['data_root']}, root {place['root']}{groups}"
     typer.echo(f"deployed to {server}: recipe {recipe}, {where}")
     by_hand = "   ".join(command("worker", "start", "--pool", pool, program="prefect") for pool in POOLS)
     typer.echo(f"workers:  {command('workers')}   (by hand: {by_hand})")

@@ -73,7 +73,7 @@ def status(
             number(row.rejected),
             moment(row.started),
             number(row.seconds),
-            row.plan.why,
+            "" if row.plan.state == "fresh" else row.plan.why,
         )
         for row in rows
     ]

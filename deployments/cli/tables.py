@@ -35,7 +35,8 @@ def show(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]
         table.add_row(*cells, *([escape(text)] if fits else []))
     console.print(table)
     for name, *_, text in [] if fits else rows:
-        say(console, f"{name}: {text}")
+        if text:
+            say(console, f"{name}: {text}")
 
 
 def say(console: Console, text: str) -> None:

@@ -81,6 +81,13 @@ def test_no_command_repeats_it(line: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
+def test_deploying_without_a_corpus_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
+    result = CliRunner().invoke(app, ["deploy"])
+    assert isinstance(result.exception, InputError)
+    assert "give --data DATA" in str(result.exception)
+
+
 def test_a_server_s_address_with_a_login_is_refused_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", f"http://admin:{SECRET}@127.0.0.1:4200/api")
     result = CliRunner().invoke(app, ["deploy"])

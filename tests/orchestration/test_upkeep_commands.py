@@ -67,6 +67,13 @@ def test_status_says_fresh_missing_and_why_with_and_without_saying_the_run_again
     assert (changed[0], changed[-1]) == ("stale", "max_horizon 8 -> 4")
 
 
+def test_status_gives_reasons_for_what_is_not_fresh_only(made: tuple[Path, Path]) -> None:
+    _, root = made
+    said = ask("status", "--root", root).stdout
+    assert "nothing changed" not in said
+    assert "never ran" in said
+
+
 def test_status_of_a_root_that_nobody_ran_in_asks_for_the_data(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="name the corpus with --data"):
         ask("status", "--root", tmp_path)
