@@ -1,1 +1,23 @@
-"""The work itself: plain functions over typed records. Imports no Prefect."""
+"""The work itself: plain functions over typed records. Imports no Prefect.
+
+`open` is the way in from Python: `import trajpilot_core as tp; run = tp.open("runs/demo")` (docs/python.md).
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trajpilot_core.opened import OpenRun
+
+__all__ = ["open"]
+
+
+def open(root: str | Path) -> "OpenRun":
+    """Open a finished run, read-only.
+
+    Raises:
+        InputError: nothing was computed below `root`.
+    """
+    from trajpilot_core.opened import open_run
+
+    return open_run(str(root))

@@ -17,7 +17,7 @@ from trajpilot_core.data.transitions import with_closed_tables
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import Answers
-from trajpilot_core.methods.batch import WindowBatch, load_scorers, retrieve, without_motion
+from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve, without_motion
 from trajpilot_core.methods.plans import derangement
 from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.predict.window import with_query
@@ -50,19 +50,30 @@ class Given(NamedTuple):
     """What was retrieved; None without head motion."""
 
 
+class LoadedChain(NamedTuple):
+    """Models of one seed and the corpus that they retrieve from, ready to answer any number of queries."""
+
+    seed: int
+    view: ChainView
+    scorers: Scorers
+    device: str
+
+
 def answer(root: TrainedRoot, clips: Clips, horizon: int, take_id: str | None, seed: int | None, device: str) -> Given:
-    """Answer one query.
+    """Answer one query; arguments and errors as in `load_chain` and `answer_with`."""
+    return answer_with(load_chain(root, seed, device), clips, horizon, take_id)
+
+
+def load_chain(root: TrainedRoot, seed: int | None, device: str) -> LoadedChain:
+    """Load what answers queries.
 
     Args:
         root: tables and models.
-        clips: what was measured.
-        horizon: steps of the plan.
-        take_id: the take of the corpus that the video is, or None.
         seed: of the models; None: the first.
         device: where they run.
 
     Raises:
-        InputError: the models know no such horizon or seed.
+        InputError: there are no models of this seed.
     """
     files, scorers = open_model_files(root.inputs), root.inputs.models("scorers")
     chosen = files.seeds[0] if seed is None else seed
@@ -72,15 +83,31 @@ def answer(root: TrainedRoot, clips: Clips, horizon: int, take_id: str | None, s
         read = with_closed_tables(load_planning_data(root.inputs, "predict"), root.inputs, files.predictors)
         data, decoding = read.to(device), scorer_config(scorers).decoding
         known = chain_view(data, files, chains_of(data)[0], chosen, device, decoding)
-        view = with_query(known, clips.features, clips.motions, horizon, take_id)
+        ready = load_scorers(scorers, known, chosen, device, StatisticsByChain(root.inputs.models(EFFECTS)))
+        return LoadedChain(chosen, known, ready, device)
+
+
+def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | None) -> Given:
+    """Answer one query.
+
+    Args:
+        chain: the models.
+        clips: what was measured.
+        horizon: steps of the plan.
+        take_id: the take of the corpus that the video is, or None.
+
+    Raises:
+        InputError: the models know no such horizon.
+    """
+    with one_thread(chain.device):
+        view = with_query(chain.view, clips.features, clips.motions, horizon, take_id)
         segments = view.data.windows[horizon].segments[-1:]
         if clips.motions is None:
-            return Given(chosen, view, answers_of(without_motion(view, segments), moving=False), None)
-        ready = load_scorers(scorers, known, chosen, device, StatisticsByChain(root.inputs.models(EFFECTS)))
-        bank = build_bank(known, horizon, ready.config.key)
-        row = torch.tensor([len(view.data.windows[horizon].window_ids) - 1], device=data.features.device)
-        batch = retrieve(view, bank, row, ready, derangement(len(bank.take), horizon))
-        return Given(chosen, view, answers_of(batch, moving=True), batch.candidates().found)
+            return Given(chain.seed, view, answers_of(without_motion(view, segments), moving=False), None)
+        bank = build_bank(chain.view, horizon, chain.scorers.config.key)
+        row = torch.tensor([len(view.data.windows[horizon].window_ids) - 1], device=view.data.features.device)
+        batch = retrieve(view, bank, row, chain.scorers, derangement(len(bank.take), horizon))
+        return Given(chain.seed, view, answers_of(batch, moving=True), batch.candidates().found)
 
 
 def answers_of(batch: WindowBatch, *, moving: bool) -> dict[str, Answers]:

@@ -41,7 +41,13 @@ class WrittenPlan(NamedTuple):
 
 
 def predict(query: PlanQuery, run: RunOptions, progress: Progress = no_progress) -> WrittenPlan:
-    """Answer a query with what was trained under `run.root`, and write the answer.
+    """Answer a query as `planned` does, and write the answer."""
+    plan, scene = planned(query, run, progress)
+    return WrittenPlan(plan, scene, written(plan, scene, run))
+
+
+def planned(query: PlanQuery, run: RunOptions, progress: Progress = no_progress) -> tuple[Plan, Scene]:
+    """Answer a query with what was trained under `run.root`; nothing is written below it.
 
     Args:
         query: the video and what is asked.
@@ -72,8 +78,7 @@ def predict(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
         given = answer(root, clips, query.horizon, own, query.seed, resolve_device(run.device))
         plan = plan_of(query, root, footage, moved, given, encoder)
         progress(4, STEPS, "draws the page")
-        scene = scene_of(plan, given, clips, footage, root, run.workers)
-        return WrittenPlan(plan, scene, written(plan, scene, run))
+        return plan, scene_of(plan, given, clips, footage, root, run.workers)
 
 
 def refuse_horizon(horizon: int, root: TrainedRoot) -> None:

@@ -1,6 +1,7 @@
 """A plan for a video of one's own, on the soak world: the rows of the evaluation, nothing of the video's own take."""
 
 import json
+import runpy
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from once import Worlds
 from pi3_fixture import pi3_package
 from predict_fixture import LOCAL, Ready, ready, same_as_the_evaluation
 
+import trajpilot_core as tp
 from schemas.annotation import Take
 from schemas.predict import Plan
 from trajpilot_core.errors import CheckpointError, InputError, StoreError
@@ -23,6 +25,7 @@ from trajpilot_core.predict.motion import Search, for_video, head_motion, mixed
 from trajpilot_core.predict.plan import plan_rows, texts_of
 from trajpilot_core.predict.run import WrittenPlan
 from trajpilot_core.predict.trained import open_trained
+from trajpilot_core.stages import STAGES
 from trajpilot_core.store.reading import refuse_mixed
 
 pytestmark = pytest.mark.slow
@@ -74,15 +77,17 @@ def by_segment(soak_root: Ready, table: str, column: str, ids: list[str], dtype:
     return np.array([rows[segment] for segment in ids], dtype)
 
 
+def arrays(soak_root: Ready, window: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Features and motions of the ends of a window."""
+    ends = [window["segment_ids"][0], window["segment_ids"][-1]]
+    motions = by_segment(soak_root, "motions", "motions", ends, np.float32)
+    return by_segment(soak_root, "features", "vector", ends, np.float16), motions.reshape(2, 16, 6)
+
+
 @pytest.mark.parametrize("horizon", [3, 4, 6, 7])
 def test_every_horizon_gives_the_rows_of_the_evaluation(soak_root: Ready, tested: WrittenPlan, horizon: int) -> None:
     window = soak_root.window("test", horizon)
-    ends = [window["segment_ids"][0], window["segment_ids"][-1]]
-    clips = Clips(
-        by_segment(soak_root, "features", "vector", ends, np.float16),
-        by_segment(soak_root, "motions", "motions", ends, np.float32).reshape(2, 16, 6),
-    )
-    given = answer(soak_root.trained, clips, horizon, window["take_id"], None, "cpu")
+    given = answer(soak_root.trained, Clips(*arrays(soak_root, window)), horizon, window["take_id"], None, "cpu")
     rows = plan_rows(given, texts_of(soak_root.trained), frozenset())
     assert same_as_the_evaluation(tested.plan.replace(rows=rows), soak_root, window) == ROWS
 
@@ -338,3 +343,58 @@ def test_nothing_is_left_in_the_temporary_folder(tested: WrittenPlan) -> None:
     import tempfile
 
     assert not list(Path(tempfile.gettempdir()).glob(f"{predicting.SCRATCH}*"))
+
+
+def test_from_python_the_same_plan_comes_and_nothing_is_written(soak_root: Ready, tested: WrittenPlan) -> None:
+    run, window = tp.open(soak_root.run.root), soak_root.window("test")
+    before = written_at(soak_root)
+    start, goal = soak_root.ends(window)
+    plan = run.predict(str(soak_root.video(window)), start, goal, device="cpu")
+    assert plan == tested.plan
+    features, motions = arrays(soak_root, window)
+    predictor = run.predictor()
+    assert predictor.predict(features, motions, 5, window["take_id"]) == plan.rows
+    assert [row.row for row in predictor.predict(features, None, 5, window["take_id"])] == ["no_traj"]
+    for asked, said in (
+        ((features[:1],), r"features have the shape \(1, "),
+        ((features, motions * np.nan), "motions hold numbers that are not finite"),
+        ((features, motions, 40), "--horizon 40 is not one"),
+        ((features, motions, 5, "nobody"), "no take of this corpus is called 'nobody'"),
+    ):
+        with pytest.raises(InputError, match=said):
+            predictor.predict(*asked)
+    assert written_at(soak_root) == before
+
+
+def written_at(soak_root: Ready) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in Path(soak_root.run.root).rglob("*") if path.is_file()}
+
+
+def test_from_python_every_table_and_model_is_read_and_checked(soak_root: Ready, tmp_path: Path) -> None:
+    run = tp.open(soak_root.run.root)
+    assert run.warning.startswith("SIMULATED")
+    assert run.stages().filter(run.stages()["state"] == "fresh").height == len(STAGES) - 1
+    assert run.table("predictions").to_dicts() == soak_root.predictions
+    assert all(run.table(name).height >= 0 for name in run.tables())
+    assert set(run.model("s0/traj")) == set(run.model("predictors/final/s0/traj"))
+    assert set(run.compare(run)["difference"].to_list()) == {0.0}
+    with pytest.raises(InputError, match=r"has no table 'soup'; it has .*predictions"):
+        run.table("soup")
+    with pytest.raises(InputError, match=r"0 models .* are called 'soup'; choose one of .*e_tau"):
+        run.model("soup")
+    damaged = Path(shutil.copytree(soak_root.run.root, tmp_path / "root"))
+    (file,) = damaged.rglob(Path(run.outputs["evaluation"].entries["predictions"].files[0].name).name)
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(StoreError, match="is damaged: sha256"):
+        tp.open(damaged).table("predictions")
+
+
+@pytest.mark.parametrize("script", sorted(Path("examples").glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_runs_and_says_that_its_figures_are_simulated(
+    script: Path, soak_root: Ready, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", [str(script), soak_root.run.root])
+    runpy.run_path(str(script))
+    said = capsys.readouterr().out
+    assert said.startswith("SIMULATED world")
+    assert len(said.splitlines()) > 10

@@ -1,0 +1,256 @@
+"""A finished run as a Python object, for notebooks and scripts: `import trajpilot_core as tp; run = tp.open(ROOT)`.
+
+Nothing is written below the root, and every byte that is read is checked against its digest first.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from schemas.annotation import SIMULATED
+from schemas.artifacts import Manifest
+from schemas.config import RunOptions
+from schemas.predict import Plan, PlanQuery, PlanRow
+from trajpilot_core.engine.last_run import recall_run
+from trajpilot_core.engine.planning.stated import manifests_of
+from trajpilot_core.engine.planning.status import status
+from trajpilot_core.errors import InputError
+from trajpilot_core.stages import STAGES
+from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
+from trajpilot_core.store.reading import StageInputs, read_entry_table
+from trajpilot_core.store.tensors import Models, Tensors
+
+if TYPE_CHECKING:
+    from trajpilot_core.predict.answers import LoadedChain
+    from trajpilot_core.predict.plan import Texts
+    from trajpilot_core.predict.trained import TrainedRoot
+
+READER = "opened"
+"""Who reads, in the errors of the store."""
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """The outputs that count below a root, as they were when it was opened."""
+
+    folder: Folder
+    outputs: Mapping[str, Manifest]
+    """Stage -> its output; stages that have none are absent."""
+
+    @property
+    def root(self) -> str:
+        """Where it lies."""
+        return self.folder.url
+
+    @cached_property
+    def warning(self) -> str:
+        """What has to stand next to every figure of this run; empty where its corpus was recorded."""
+        simulated = SIMULATED in self.table("takes")["corpus"].to_list()
+        return "SIMULATED world: these numbers say nothing about real data." if simulated else ""
+
+    def stages(self) -> pl.DataFrame:
+        """Return a row per stage: state and why, rows, rejected, when it was computed (UTC) and in how many seconds.
+
+        Raises:
+            InputError: nothing says what this root was last asked for.
+        """
+        last = recall_run(self.root)
+        if last is None:
+            raise InputError(f"{self.root} does not say what it was asked for; run `trajpilot run --root` there once")
+        run = RunOptions(root=self.root, data_root=last.data_root, device=last.device)
+        rows = [
+            {
+                "stage": row.plan.stage,
+                "state": row.plan.state,
+                "why": row.plan.why,
+                "rows": row.rows,
+                "rejected": row.rejected,
+                "computed": row.started,
+                "seconds": row.seconds,
+            }
+            for row in status(STAGES, last.config, run)
+        ]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def tables(self) -> dict[str, str]:
+        """Return the name of every table -> the stage that wrote it."""
+        return self._entries("table")
+
+    def table(self, name: str) -> pl.DataFrame:
+        """Read a table whole.
+
+        Raises:
+            InputError: there is no table of this name.
+            StoreError: it is damaged.
+        """
+        found = self.tables()
+        if name not in found:
+            raise InputError(f"{self.root} has no table {name!r}; it has {', '.join(sorted(found))}")
+        frame = pl.from_arrow(read_entry_table(self.folder, self.outputs[found[name]], name))
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def models(self) -> list[str]:
+        """Return the names of all models, `predictors/final/s0/traj` for one, sorted."""
+        entries = self._entries("models")
+        return sorted(f"{entry}/{key}" for entry in entries for key in self._models(entry).keys)
+
+    def model(self, name: str) -> Tensors:
+        """Read the parameters of one model: parameter name -> array of its shape, read-only.
+
+        Args:
+            name: as `models` lists it; the entry may be left out where one model alone ends so.
+
+        Raises:
+            InputError: no model is called so, or several are.
+            StoreError: it is damaged.
+        """
+        names = self.models()
+        found = [name] if name in names else [one for one in names if one.endswith(f"/{name}")]
+        if len(found) != 1:
+            said = ", ".join(found) if found else ", ".join(names) or "none"
+            raise InputError(f"{len(found)} models below {self.root} are called {name!r}; choose one of {said}")
+        entry, _, key = found[0].partition("/")
+        return self._models(entry).read(key)
+
+    def predictor(self, seed: int | None = None, device: str = "cpu") -> "Predictor":
+        """Load the models of a seed (None: the first), ready for any number of queries.
+
+        Raises:
+            InputError: there are no models of this seed.
+            StoreError: the run has not come as far as `scorer`, or its outputs do not belong together.
+        """
+        from trajpilot_core.predict.answers import load_chain
+        from trajpilot_core.predict.plan import texts_of
+
+        trained = self._trained
+        return Predictor(trained, load_chain(trained, seed, device), texts_of(trained))
+
+    def predict(
+        self, video: str, start: str, goal: str, horizon: int = 5, *, device: str = "auto", **more: object
+    ) -> Plan:
+        """Plan what happens between two clips of a video, as `trajpilot predict` does, without writing anything.
+
+        Args:
+            video: video file of a head camera.
+            start: interval of the first action, seconds of video, `12.0-15.5` for one.
+            goal: interval of the last one.
+            horizon: steps of the plan, Start and Goal included.
+            device: where the models run.
+            more: further fields of `schemas.predict.PlanQuery`: poses, trajectory, timesync, seed.
+
+        Raises:
+            InputError: the video, an interval, the horizon or a file of the query cannot be used.
+            ValidationError: a field of the query is wrong.
+        """
+        from trajpilot_core.predict.run import planned
+
+        asked = {"video": video, "start": start, "goal": goal, "horizon": horizon, **more}
+        last = recall_run(self.root)
+        run = RunOptions(root=self.root, data_root=last.data_root if last else "", device=device)
+        return planned(PlanQuery.model_validate(asked), run)[0]
+
+    def compare(self, other: "OpenRun | str") -> pl.DataFrame:
+        """Return the metrics of both runs on what both scored, in percent: first is this run, paired over takes.
+
+        Raises:
+            InputError: a run has no evaluation, or they are of different corpora.
+        """
+        from trajpilot_core.evaluation.comparison import metrics, open_side
+
+        second = other.root if isinstance(other, OpenRun) else other
+        pairing = metrics(open_side(self.root, STAGES), open_side(second, STAGES))
+        return pl.DataFrame([vars(one) for one in pairing.metrics], infer_schema_length=None)
+
+    @cached_property
+    def _trained(self) -> "TrainedRoot":
+        from trajpilot_core.predict.trained import open_trained
+
+        return open_trained(self.root, ALLOWED_PROTOCOLS)
+
+    def _entries(self, kind: str) -> dict[str, str]:
+        """Return entry -> stage, of the entries of a kind."""
+        return {
+            name: stage
+            for stage, manifest in self.outputs.items()
+            for name, entry in manifest.entries.items()
+            if entry.kind == kind
+        }
+
+    def _models(self, entry: str) -> Models:
+        stage = self._entries("models")[entry]
+        return StageInputs(self.folder, READER, {entry: (stage, self.outputs[stage].entries[entry])}).models(entry)
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """The rows of the tables on queries of one's own, with the models of one seed."""
+
+    trained: "TrainedRoot"
+    chain: "LoadedChain"
+    texts: "Texts"
+
+    def predict(
+        self,
+        features: NDArray[Any],
+        motions: NDArray[Any] | None = None,
+        horizon: int = 5,
+        take_id: str | None = None,
+    ) -> tuple[PlanRow, ...]:
+        """Answer one query; the first row is the one that decides.
+
+        Args:
+            features: (2, D) of the Start and Goal clip, as the table `features` has them.
+            motions: (2, 16, 6), as the table `motions` has them; None: only rows that need no head motion answer.
+            horizon: steps of the plan, Start and Goal included.
+            take_id: the take of this corpus that the clips are of: nothing of it is retrieved; None: of no take.
+
+        Raises:
+            InputError: arrays of another shape or with numbers that are not finite, a horizon without models, or a take
+                that this corpus lacks.
+        """
+        from trajpilot_core.predict.answers import Clips, answer_with
+        from trajpilot_core.predict.plan import plan_rows
+        from trajpilot_core.predict.trained import undertrained
+
+        data = self.chain.view.data
+        if take_id is not None and take_id not in data.take_ids:
+            raise InputError(f"no take of this corpus is called {take_id!r}; None means a video that is none of them")
+        width = data.features[0].numel()
+        checked = finite_array(features, (2, width), "features").astype(np.float16)
+        moved = None if motions is None else finite_array(motions, (2, 16, 6), "motions").astype(np.float32)
+        given = answer_with(self.chain, Clips(checked, moved), horizon, take_id)
+        return plan_rows(given, self.texts, undertrained(self.trained, given.seed))
+
+
+def finite_array(values: NDArray[Any], shape: tuple[int, ...], what: str) -> NDArray[Any]:
+    """Return an array of numbers as it is.
+
+    Raises:
+        InputError: it has another shape, or holds a number that is not finite.
+    """
+    found = np.asarray(values)
+    if found.shape != shape:
+        raise InputError(f"{what} have the shape {found.shape}; {shape} is needed")
+    if not np.isfinite(found.astype(np.float64)).all():
+        raise InputError(f"{what} hold numbers that are not finite")
+    return found
+
+
+def open_run(root: str) -> OpenRun:
+    """Open the outputs that count below a root, a folder or an address.
+
+    Raises:
+        InputError: nothing was computed there.
+    """
+    folder = open_folder(root, ALLOWED_PROTOCOLS)
+    outputs = {name: one for name, one in manifests_of(folder, STAGES).items() if one is not None}
+    if not outputs:
+        raise InputError(f"{root} holds no output of any stage; give the --root of a run")
+    return OpenRun(folder, outputs)
