@@ -56,8 +56,11 @@ def variants_of(chain: Chain) -> tuple[str, ...]:
 
 
 def twins_of(chain: Chain, cfg: PredictorConfig) -> tuple[str, ...]:
-    """Return the goal-dropout twins that a chain has; they answer rows of the tables, so only final has any."""
-    is_asked = cfg.twin_goal_dropout is not None and chain.name == FINAL.name
+    """Return the goal-dropout twins that a chain has: they answer rows of the tables, so the final chain has them.
+
+    Where they anticipate, those of the folds stand under the training queries of a scorer without a goal.
+    """
+    is_asked = cfg.twin_goal_dropout is not None and (chain.name == FINAL.name or cfg.anticipates)
     return tuple(twin_of(variant) for variant in TWINNED) if is_asked else ()
 
 

@@ -59,6 +59,13 @@ class Retrieved(NamedTuple):
     """The candidates with the trajectories of other bank windows."""
 
 
+class Anticipation(NamedTuple):
+    """What rows without a goal answer with."""
+
+    view: ChainView
+    """The final chain with its goal-dropout twins, no goal given."""
+
+
 @dataclass(frozen=True)
 class WindowBatch:
     """B windows of one horizon."""
@@ -82,6 +89,8 @@ class WindowBatch:
     """Planners of other papers; likewise."""
     goal_dropout: ChainView | None = None
     """The final chain with the goal-dropout twins of its predictors; None: likewise."""
+    anticipation: Anticipation | None = None
+    """None: the run has no twins that anticipate."""
 
     @cached_property
     def endpoint_plan(self) -> Tensor:

@@ -85,6 +85,8 @@ def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
     absent |= set(PLANNERS) - set(planners.methods)
     absent |= {twin_of(variant) for variant in TWINNED} - set(twins_of(FINAL, sizes.config.predictor))
     rows = [one for one in METHODS if not absent & set(one.models) and (one is not DDPM or planners.answers_ddpm)]
+    if not sizes.config.predictor.anticipates:
+        rows = [one for one in rows if not one.anticipates]
     return len(rows) - len(PLUS_PARTS) + len(cfg.plus_parts)
 
 

@@ -166,13 +166,14 @@ def test_twins_of_predictors_that_have_goal_dropout_are_refused() -> None:
         PredictorConfig(goal_dropout=0.5, twin_goal_dropout=0.5)
 
 
-def test_the_recipes_of_closed_vocabularies_have_twins_and_no_other_has() -> None:
+def test_recipes_of_closed_vocabularies_and_of_anticipation_have_twins_and_no_other_has() -> None:
     found = {name: build().predictor for name, build in RECIPES.items()}
     heads = {name for name, cfg in found.items() if cfg.head == "classes"}
-    assert {name for name, cfg in found.items() if cfg.twin_goal_dropout is not None} == heads
+    anticipate = {name for name, cfg in found.items() if cfg.anticipates}
+    assert anticipate == {"atomic_anticipation", "demo_anticipation"}
+    assert {name for name, cfg in found.items() if cfg.twin_goal_dropout is not None} == heads | anticipate
     assert heads > CLOSED
-    assert {found[name].twin_goal_dropout for name in heads} == {GOAL_DROPOUT}
-    assert RECIPES["atomic_anticipation"]().predictor.goal_dropout == GOAL_DROPOUT
+    assert {found[name].twin_goal_dropout for name in heads | anticipate} == {GOAL_DROPOUT}
 
 
 def test_what_twins_need_is_stated() -> None:
