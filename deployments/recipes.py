@@ -254,13 +254,16 @@ def basketball() -> PipelineConfig:
 
 def atomic_anticipation() -> PipelineConfig:
     """Anticipation on atomic descriptions: no goal is given to twins that learn with half of their goals masked (D 16,
-    42). In a root with a finished `atomic` only the twins are trained."""
+    42). In a root with a finished `atomic` only the twins and their scorer are trained."""
     return _anticipating(atomic())
 
 
 def _anticipating(base: PipelineConfig) -> PipelineConfig:
     """Return planning with rows that are given no goal next to its own."""
-    return base.replace(predictor=base.predictor.replace(twin_goal_dropout=GOAL_DROPOUT, anticipates=True))
+    return base.replace(
+        predictor=base.predictor.replace(twin_goal_dropout=GOAL_DROPOUT, anticipates=True),
+        scorer=base.scorer.replace(anticipates=True),
+    )
 
 
 def _closed(corpus: CorpusName, bridge_weight: float, decoding: ClosedDecodingConfig) -> PipelineConfig:

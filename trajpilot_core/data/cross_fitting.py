@@ -20,6 +20,8 @@ TWINNED = ("traj", "no_traj")
 """Those of which a run may train a goal-dropout twin: the same once more, with goals masked at random (D 42)."""
 TWIN = "_goal_dropout"
 """Ends the names of twins, and the keys of their models."""
+SCORER_NO_GOAL = "scorer_no_goal"
+"""Variant of the scorer that is given no goal; its queries are made by goal-dropout twins."""
 ATTENTION = "retrieval_attention"
 """Row of retrieval attention that is given everything."""
 

@@ -18,7 +18,7 @@ from schemas.arrow import arrow_schema
 from schemas.config import EvaluationConfig
 from schemas.rejects import Reject
 from schemas.results import DecodingChoice, Headroom, MaskCoverage, Prediction, SamplingScore, ShuffleScore
-from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files, predictor_config
+from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
 from trajpilot_core.data.cross_fitting import ATTENTION
 from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, in_classes, load_planning_data
 from trajpilot_core.data.transitions import masks_of, with_closed_tables
@@ -30,9 +30,10 @@ from trajpilot_core.evaluation.mask_coverage import mask_coverage
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.evaluation.random_scores import sampling_scores, shuffle_scores
 from trajpilot_core.methods import METHODS, entries
+from trajpilot_core.methods.anticipation_models import Anticipation, at_horizon, load_anticipation, retrieved
 from trajpilot_core.methods.attention_models import AttentionRows, attention_rows, load_attention
 from trajpilot_core.methods.base import Answers
-from trajpilot_core.methods.batch import Anticipation, Scorers, WindowBatch, load_scorers, retrieve
+from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve
 from trajpilot_core.methods.planner_models import PlannerRows, PlannerTables, open_planners, planner_rows
 from trajpilot_core.methods.plans import derangement, donors_of
 from trajpilot_core.methods.sequences import SequenceModels, fit_sequences
@@ -46,7 +47,6 @@ from trajpilot_core.retrieval.bank import (
     build_bank,
     chain_view,
     goal_dropout_view,
-    without_goal,
 )
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.label_effects import ENTRY as EFFECTS
@@ -239,7 +239,7 @@ def predict_rows(
         ready = load_scorers(scorers, view, seed, device, known, config.plus_parts)
         attending = load_attention(others.attention, view, seed, device)
         twins = goal_dropout_view(view, files, seed, device)
-        ahead = predictor_config(files.predictors).anticipates
+        ahead = load_anticipation(files, scorers, twins, seed, device)
         if attending is not None and isinstance(view.readout, ClassReadout):
             raise EvaluationError(
                 "retrieval attention predicts embeddings, but the predictors have class heads, whose plans are "
@@ -252,8 +252,7 @@ def predict_rows(
             bank = build_bank(view, horizon, ready.config.key)
             sequences, attended = SequenceModels(fitted, config.joint), attention_rows(attending, view, horizon)
             planning = planner_rows(others.planners, seed, horizon, device)
-            anticipation = Anticipation(without_goal(twins)) if twins is not None and ahead else None
-            models = RowModels(ready, sequences, attended, planning, twins, anticipation)
+            models = RowModels(ready, sequences, attended, planning, twins, at_horizon(ahead, horizon))
             choices = decoding_choices(view, bank, models, seed)
             models = models._replace(sequences=with_choices(models.sequences, choices))
             if seed == files.seeds[0]:
@@ -285,8 +284,13 @@ def batch_of(
 ) -> WindowBatch:
     """Return windows (long of shape (B,)) of the bank's horizon with everything that rows are made from."""
     batch = retrieve(view, bank, rows, models.ready, strangers, donors, models.sequences)
-    others = {name: getattr(models, name) for name in ("attention", "planners", "goal_dropout", "anticipation")}
-    return replace(batch, **others)
+    return replace(
+        batch,
+        attention=models.attention,
+        planners=models.planners,
+        goal_dropout=models.goal_dropout,
+        anticipation=retrieved(models.anticipation, rows),
+    )
 
 
 def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> None:

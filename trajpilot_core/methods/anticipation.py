@@ -1,4 +1,4 @@
-"""No-Traj, Oracle and their floor where no goal is given: anticipation (paper, 4.4; docs/decisions/anticipation.md).
+"""No-Traj, Scorer, Oracle and their floor where no goal is given (paper, 4.4; docs/decisions/anticipation.md).
 
 Rows of runs whose goal-dropout twins anticipate (`predictor.anticipates`); elsewhere they are absent. The predictors
 that were trained with all their goals answer without one, too: what the twins gain is against them.
@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trajpilot_core.data.cross_fitting import twin_of
+from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL, twin_of
 from trajpilot_core.methods import goal_dropout, no_traj, oracle
-from trajpilot_core.methods.base import Answers, Method, RowStyle
+from trajpilot_core.methods.base import Answers, Gate, Method, RowStyle
 
 if TYPE_CHECKING:
     from trajpilot_core.methods.batch import WindowBatch
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PREFIX = "anticipation_"
 WITHOUT_DROPOUT = "_no_dropout"
+PREDICTORS = ("traj", "no_traj", "folds/traj", "folds/no_traj")
+"""Whose twins the Scorer rests on."""
 
 
 def blind_view(batch: "WindowBatch", *, is_twin: bool) -> "ChainView | None":
@@ -56,6 +58,16 @@ def with_motion(*, is_twin: bool) -> "Callable[[WindowBatch], Answers | None]":
     return answer
 
 
+def by_scorer(batch: "WindowBatch") -> Answers | None:
+    """Answer as the Scorer does, by windows that begin alike, under the motion of Start alone."""
+    from trajpilot_core.methods.scorer import scorer_answers
+
+    models = batch.anticipation
+    if models is None or models.scorer is None or models.found is None or models.queries is None:
+        return None
+    return scorer_answers(models.view, models.found, models.queries, models.scorer)
+
+
 def majority(batch: "WindowBatch") -> Answers | None:
     """Answer every position with the most frequent middle labels of the fitted windows, as the floor of planning."""
     from trajpilot_core.methods.floors import majority_answers
@@ -86,6 +98,21 @@ ORACLE = Method(
     answer=with_motion(is_twin=True),
     against={goal_dropout.ORACLE.id: "what is lost without a goal", NO_TRAJ.id: "what the motion tells"},
     style=RowStyle("diamond", "#009e73", "#2fcf9f"),
+)
+SCORER = Method(
+    id=f"{PREFIX}scorer",
+    name="Scorer, no goal",
+    knows="Start's clip and head motion, and the middle motion of one retrieved training window that begins alike, or "
+    "the No-Traj answer without a goal where the gate stays closed",
+    sees="start_motion",
+    ceiling="endpoint_traj",
+    role="anticipation",
+    models=(*map(twin_of, PREDICTORS), SCORER_NO_GOAL),
+    answer=by_scorer,
+    against={NO_TRAJ.id: "the whole gain", ORACLE.id: "what knowing the true motion would add"},
+    gate=Gate("probability", "a retrieved trajectory was trusted", fallback=NO_TRAJ.id),
+    follows="chosen by the scorer without a goal",
+    style=RowStyle("square", "#0072b2", "#56b4e9"),
 )
 NO_TRAJ_NO_DROPOUT = replace(
     NO_TRAJ,
@@ -120,4 +147,4 @@ MAJORITY = Method(
     answer=majority,
     style=RowStyle("none", "#b4bac2", "#555d67", dash="1.5 3"),
 )
-ROWS = (NO_TRAJ, ORACLE, NO_TRAJ_NO_DROPOUT, ORACLE_NO_DROPOUT, MAJORITY)
+ROWS = (NO_TRAJ, SCORER, ORACLE, NO_TRAJ_NO_DROPOUT, ORACLE_NO_DROPOUT, MAJORITY)

@@ -86,7 +86,8 @@ class ChainView:
         """Return by name, on the CPU, what plans are made from: the latents (S, E), and the predictors' tensors."""
         found = {"latents": self.latents.cpu()}
         for variant in variants_of(self.chain):
-            held = getattr(self.models, variant).state_dict()
+            model = getattr(self.models, variant)
+            held = {} if model is None else model.state_dict()  # twins have no endpoint_traj
             found |= {f"{variant}/{name}": value.cpu() for name, value in held.items()}
         return found
 
@@ -140,6 +141,23 @@ def goal_dropout_view(view: ChainView, files: ModelFiles, seed: int, device: str
         return None
     traj, no_traj = (load_predictor(files.predictors, chain, seed, twin_of(v), device) for v in TWINNED)
     return replace(view, models=replace(view.models, traj=traj, no_traj=no_traj, endpoint_traj=None))
+
+
+def blind_chain_view(
+    data: PlanningData, files: ModelFiles, chain: Chain, seed: int, device: str, decoding: ClosedDecodingConfig = OPEN
+) -> ChainView:
+    """Return a chain with its goal-dropout twins, no goal given; arguments as in `chain_view`.
+
+    Raises:
+        StoreError: it has no twins.
+    """
+    view = goal_dropout_view(chain_view(data, files, chain, seed, device, decoding), files, seed, device)
+    if view is None:
+        raise StoreError(
+            f"chain {chain.name}, seed {seed} has no goal-dropout twins, and without a goal they answer; run the stage "
+            "predictor with predictor.anticipates=true and predictor.twin_goal_dropout"
+        )
+    return without_goal(view)
 
 
 def without_goal(view: ChainView) -> ChainView:

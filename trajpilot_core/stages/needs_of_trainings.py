@@ -279,7 +279,12 @@ def scorer_needs(sizes: CorpusSizes, cfg: ScorerConfig, machine: NeedsMachine) -
         step = step_bytes(sizes.labels, sizes.takes, min(train, cfg.plus.train.batch), sizes.longest)
         phases["scorer.plus=null"] = max(plus_tables(sizes, FITTED), step)
     lower = max(phases, key=lambda name: phases[name])
-    models = (2 + len(cfg.ablations)) * len(sizes.config.alignment.seeds) * FLOAT * scorer_parameters(sizes, cfg)
+    models = (
+        (2 + len(cfg.ablations) + cfg.anticipates)
+        * len(sizes.config.alignment.seeds)
+        * FLOAT
+        * scorer_parameters(sizes, cfg)
+    )
     peak = tensors + phases[lower]
     disks = {
         "disk": Need(models),

@@ -72,10 +72,9 @@ ROWS = tuple(field.name for field in fields(Queries) if field.name not in ("late
 
 def shape_of(view: ChainView) -> ScorerShape:
     """Return the scorer's widths for the data and models of a chain."""
-    width = view.latents.shape[1]
-    query = (2 if view.sees_goal else 1) * (view.data.features.shape[2] + width)
+    width, ends = view.latents.shape[1], 2 if view.sees_goal else 1
     sizes = view.models.traj.shape
-    return ScorerShape(query, width, sizes.max_horizon - 2, sizes.classes)
+    return ScorerShape(ends * (view.data.features.shape[2] + width), width, sizes.max_horizon - 2, sizes.classes, ends)
 
 
 def queries_of(view: ChainView, found: Candidates, config: ScorerConfig, *, with_truth: bool = True) -> Queries:

@@ -14,6 +14,7 @@ from schemas.world import WorldConfig
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.evaluation.comparison import open_side
+from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import CLOSED_FULL, CLOSED_OVERALL, CLOSED_ROWS, CLOSED_SETTINGS
 from trajpilot_core.report.tables.anticipation import anticipation_tables
 from trajpilot_core.report.tables.results import results_of
@@ -64,7 +65,7 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
             twin_goal_dropout=config.predictor.twin_goal_dropout,
             anticipates=config.predictor.anticipates,
         ),
-        scorer=small.scorer.replace(plus=None, decoding=config.scorer.decoding),
+        scorer=small.scorer.replace(plus=None, decoding=config.scorer.decoding, anticipates=config.scorer.anticipates),
         attention=config.attention.replace(variants=()),
         planners=planners_in_small(config.planners),
         evaluation=small.evaluation.replace(vocabulary=config.evaluation.vocabulary),
@@ -112,6 +113,7 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
         metrics, judgements = (side.table("evaluation", name) for name in ("metrics", "judgements"))
         results = results_of(rows_of(Metric, metrics), rows_of(Judgement, judgements))
         assert {table.id for table in anticipation_tables(results)} == ANTICIPATION
+        assert {row.id for row in METHODS if row.anticipates} <= set(results.variants())
     elif not waiting:
         closed = cells_of([read_run(str(root))])
         tables = {CLOSED_PANEL} if name == "atomic_closed" else {CLOSED_OVERALL, CLOSED_FULL, CLOSED_SETTINGS}

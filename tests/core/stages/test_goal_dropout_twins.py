@@ -91,6 +91,23 @@ def test_another_probability_trains_the_twins_alone(twins: Path, memory: Memory)
     assert (row.reused, row.compute) == (7, 2)
 
 
+def test_twins_that_anticipate_are_trained_in_every_chain_and_nothing_else_again(
+    root: Path, twins: Path, memory: Memory
+) -> None:
+    """What was trained before stays, but for twins that were selected with the goal."""
+    base = with_twins()
+    ahead = base.replace(
+        predictor=base.predictor.replace(anticipates=True), scorer=base.scorer.replace(anticipates=True)
+    )
+    for before in (root, twins):
+        found = planned(before, stages_on(memory), ahead)
+        assert (found["predictor"].reused, found["predictor"].compute) == (7, 6)
+        assert found["label_effects"].compute == 0
+    kept = base.replace(predictor=base.predictor.replace(masked_goal_target="kept"))
+    row = planned(twins, stages_on(memory), kept)["predictor"]
+    assert (row.reused, row.compute) == (7, 2)
+
+
 def test_a_setting_that_enters_all_keys_is_seen(root: Path, memory: Memory) -> None:
     """The planted fault: no training is reused."""
     stages = stages_on(memory)

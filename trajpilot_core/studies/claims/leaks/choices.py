@@ -20,7 +20,7 @@ from trajpilot_core.data.chains import (
     predictor_config,
     trajectory_latents,
 )
-from trajpilot_core.data.cross_fitting import FINAL, model_key, trained_variants
+from trajpilot_core.data.cross_fitting import FINAL, SCORER_NO_GOAL, model_key, trained_variants
 from trajpilot_core.data.planning import SPLITS, load_motion_data
 from trajpilot_core.retrieval.bank import ChainView, chain_view
 from trajpilot_core.stages.predictor import make_task
@@ -147,6 +147,8 @@ def scorer_trainings(config: ScorerConfig) -> list[Planned]:
     """Return the scorer, its ablations, and Scorer+, which has a budget of its own (three numbers are trained)."""
     variants = [variant_of(ablation) for ablation in (None, *config.ablations)]
     found = [Planned("scorer_curves", f"final/{variant}", "selection", config.train) for variant in variants]
+    if config.anticipates:
+        found.append(Planned("scorer_curves", f"final/{SCORER_NO_GOAL}", "selection", config.train))
     if config.plus is None:
         return found
     return [*found, Planned("scorer_curves", "final/scorer_plus", "log likelihood", config.plus.train)]
