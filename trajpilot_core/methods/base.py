@@ -42,7 +42,14 @@ SEEN: Mapping[Sight, Seen] = {
     "all_motion": Seen(frozenset({"start", "goal"}), frozenset(STEPS)),
 }
 """Every sight but `truth`, which hides nothing."""
-SHOWS: Mapping[InputKind, Sight] = {"no_traj": "ends", "endpoint_traj": "end_motion", "oracle": "all_motion"}
+SHOWS: Mapping[InputKind, Sight] = {
+    "no_traj": "ends",
+    "endpoint_traj": "end_motion",
+    "oracle": "all_motion",
+    "start": "start",
+    "start_motion": "start_motion",
+    "motion_to_goal": "motion_to_goal",
+}
 """Exact ceiling -> what the best decision that it stands for has seen."""
 REFERENCE = "no_traj"
 """The row that every other one is compared with, and that rows with a gate fall back on."""

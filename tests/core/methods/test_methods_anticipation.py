@@ -34,6 +34,7 @@ from trajpilot_core.report.tables.results import all_tables, results_of
 from trajpilot_core.retrieval import bank, candidates
 from trajpilot_core.retrieval.bank import ChainView, chain_view, goal_dropout_view, without_goal
 from trajpilot_core.retrieval.candidates import fallback_plans
+from trajpilot_core.simworld.inference.visible import KINDS_WITHOUT_GOAL
 from trajpilot_core.stages.predictor import make_task
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training import scorer as scorer_inputs
@@ -254,7 +255,7 @@ def test_a_row_that_hides_what_it_sees_is_refused(made, monkeypatch, row, lie):
 
 
 def test_a_row_without_a_goal_is_bounded_by_what_has_seen_as_much():
-    assert {method(row.id).ceiling for row in ROWS} == {"no_traj", "endpoint_traj", "oracle"}
+    assert {method(row.id).ceiling for row in ROWS} == set(KINDS_WITHOUT_GOAL)
     replace(NO_TRAJ, ceiling="endpoint_traj")
     with pytest.raises(MethodError, match="sees motion_to_goal, more than its ceiling endpoint_traj"):
         replace(ORACLE, ceiling="endpoint_traj")
