@@ -15,12 +15,13 @@ from deployments.recipes import RECIPES
 from schemas.config import EvaluationConfig, PipelineConfig
 from schemas.training import GOAL_DROPOUT, PredictorConfig
 from trajpilot_core.data.chains import chains_of
-from trajpilot_core.data.cross_fitting import TWINNED, is_twin, original_of, twin_of
+from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL, TWINNED, is_twin, original_of, twin_of
 from trajpilot_core.engine.key import resolve_inputs
 from trajpilot_core.engine.needs import NeedsMachine
 from trajpilot_core.engine.planning.plan import PlanRow, plan
 from trajpilot_core.engine.sizes import paper_sizes
 from trajpilot_core.engine.stage import AnyStage, Source
+from trajpilot_core.methods import METHODS
 from trajpilot_core.stages import STAGES, predictor, scorer
 from trajpilot_core.stages.evaluation import answered_rows, needs
 from trajpilot_core.stages.needs_of_trainings import predictor_needs, predictor_parameters
@@ -203,3 +204,13 @@ def test_what_twins_need_is_stated() -> None:
     device = [needs(each, cfg, machine).device.bytes for each in (sizes, more)]
     assert device[1] - device[0] == 2 * of_model
     assert answered_rows(more, cfg) - answered_rows(sizes, cfg) == 2
+    predicting = more.config.predictor.replace(anticipates=True)
+    ahead = replace(sizes, config=more.config.replace(predictor=predicting))
+    n_chains = 1 + sizes.config.alignment.folds
+    of_all = predictor_needs(ahead, ahead.config.predictor, machine).disk.bytes - disk[0]
+    assert of_all == n_chains * (disk[1] - disk[0]), "every chain has twins then"
+    unscored = [row.id for row in METHODS if row.anticipates and SCORER_NO_GOAL not in row.models]
+    assert answered_rows(ahead, cfg) - answered_rows(more, cfg) == len(unscored)
+    whole = replace(ahead, config=ahead.config.replace(scorer=ahead.config.scorer.replace(anticipates=True)))
+    assert answered_rows(whole, cfg) - answered_rows(ahead, cfg) == 1
+    assert needs(whole, cfg, machine).device.bytes > needs(ahead, cfg, machine).device.bytes
