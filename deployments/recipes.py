@@ -104,6 +104,11 @@ def demo_closed() -> PipelineConfig:
     )
 
 
+def demo_anticipation() -> PipelineConfig:
+    """The demo's models, next to twins that are given no goal; as `atomic_anticipation`, after a finished demo."""
+    return _anticipating(demo())
+
+
 def demo_keystep() -> PipelineConfig:
     """Closed-vocabulary planning on a simulated world in the layout of Ego-Exo4D Keystep, in the demo's sizes."""
     return _small_closed(keystep())
@@ -248,9 +253,17 @@ def basketball() -> PipelineConfig:
 
 
 def atomic_anticipation() -> PipelineConfig:
-    """Goal-free anticipation on atomic descriptions: the predictor learns with half of its goals masked (D 16)."""
-    base = atomic()
-    return base.replace(predictor=base.predictor.replace(goal_dropout=GOAL_DROPOUT))
+    """Anticipation on atomic descriptions: no goal is given to twins that learn with half of their goals masked (D 16,
+    42). In a root with a finished `atomic` only the twins and their scorer are trained."""
+    return _anticipating(atomic())
+
+
+def _anticipating(base: PipelineConfig) -> PipelineConfig:
+    """Return planning with rows that are given no goal next to its own."""
+    return base.replace(
+        predictor=base.predictor.replace(twin_goal_dropout=GOAL_DROPOUT, anticipates=True),
+        scorer=base.scorer.replace(anticipates=True),
+    )
 
 
 def _closed(corpus: CorpusName, bridge_weight: float, decoding: ClosedDecodingConfig) -> PipelineConfig:
@@ -301,7 +314,6 @@ def _from(first: str, *parts: str) -> dict[str, tuple[str, ...]]:
 
 
 MISSING: dict[RecipeName, Waits] = {
-    "atomic_anticipation": Waits("goal-free anticipation on Ego-Exo4D atomic descriptions", _from("scorer", GOAL_FREE)),
     "epic_kitchens": Waits("anticipation on EPIC-KITCHENS-100", _from("predictor", PROBE, GOAL_FREE)),
     "basketball": Waits("shot outcome on Ego-Exo4D basketball", _from("alignment", OUTCOME, GOAL_FREE)),
 }
@@ -313,6 +325,7 @@ RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "demo": demo,
     "demo_planners": demo_planners,
     "demo_closed": demo_closed,
+    "demo_anticipation": demo_anticipation,
     "demo_keystep": demo_keystep,
     "demo_goalstep": demo_goalstep,
     "demo_egoper": demo_egoper,

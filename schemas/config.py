@@ -35,6 +35,7 @@ RecipeName = Literal[
     "demo",
     "demo_planners",
     "demo_closed",
+    "demo_anticipation",
     "demo_keystep",
     "demo_goalstep",
     "demo_egoper",

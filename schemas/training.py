@@ -3,11 +3,11 @@
 Sources: as in `schemas/config.py`.
 """
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from schemas.base import Record
+from schemas.base import Record, without_later_defaults
 from schemas.closed import ClosedDecodingConfig
 from schemas.places import OtherRun
 
@@ -138,9 +138,18 @@ class PredictorConfig(CausalConfig):
     twin_goal_dropout: float | None = Field(None, gt=0, lt=1)
     """The same probability, of goal-dropout twins: traj and no_traj of the final chain, trained once more with it
     (D 42); None: there are none."""
+    anticipates: bool = False
+    """Twins answer without a goal, too: every chain has them, and their epochs are selected on dev with the goal
+    masked (docs/decisions/anticipation.md)."""
+    masked_goal_target: Literal["dropped", "kept"] = "dropped"
+    """Whether the label of a masked goal is a target of the loss nevertheless; dropped: it is none (D 16)."""
     pretrained: OtherRun | None = None
     """Output of the stage predictor of another run, with whose weights every training begins
     (docs/decisions/pretrained.md); None: with random ones."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_later_defaults(self, serialise(self), ("anticipates", "masked_goal_target"))
 
     @model_validator(mode="after")
     def _twins_differ(self) -> Self:
@@ -148,6 +157,11 @@ class PredictorConfig(CausalConfig):
             raise ValueError(
                 f"goal_dropout is {self.goal_dropout} and twin_goal_dropout {self.twin_goal_dropout}: twins stand next "
                 "to predictors without goal dropout; set goal_dropout to 0 or twin_goal_dropout to null"
+            )
+        if self.anticipates and (self.twin_goal_dropout is None or self.head != "open"):
+            raise ValueError(
+                f"anticipates is on, twin_goal_dropout {self.twin_goal_dropout} and head {self.head}: goal-dropout "
+                "twins anticipate, and labels are ranked by their text then; set twin_goal_dropout and head=open"
             )
         return self
 
@@ -293,4 +307,11 @@ class ScorerConfig(Record):
     """How the scores of a class head become labels, here and in the evaluation; without such a head it is not read."""
     plus: ScorerPlusConfig | None = ScorerPlusConfig()
     """The better scorer; None: off."""
+    anticipates: bool = False
+    """Fit one more scorer per seed, which is given no goal, on the goal-dropout twins (D 33); it needs
+    predictor.anticipates."""
     train: TrainConfig = TrainConfig(epochs=30, patience=6)
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_later_defaults(self, serialise(self), ("anticipates",))

@@ -261,7 +261,7 @@ def test_poses_and_texts_are_computed_where_their_source_and_encoder_can_be(decl
         "egoper",
         "epic_kitchens",
     }
-    benchmarks = {"demo_closed", "demo_keystep", "demo_goalstep", "demo_egoper"}
+    benchmarks = {"demo_closed", "demo_anticipation", "demo_keystep", "demo_goalstep", "demo_egoper"}
     on_simulated_worlds = {"demo", "demo_planners", "soak", "claims", *benchmarks}
     for name in RECIPES:
         wanted = "trajpilot-cpu" if name in on_simulated_worlds else "trajpilot-gpu"

@@ -20,6 +20,8 @@ TWINNED = ("traj", "no_traj")
 """Those of which a run may train a goal-dropout twin: the same once more, with goals masked at random (D 42)."""
 TWIN = "_goal_dropout"
 """Ends the names of twins, and the keys of their models."""
+SCORER_NO_GOAL = "scorer_no_goal"
+"""Variant of the scorer that is given no goal; its queries are made by goal-dropout twins."""
 ATTENTION = "retrieval_attention"
 """Row of retrieval attention that is given everything."""
 
@@ -56,8 +58,11 @@ def variants_of(chain: Chain) -> tuple[str, ...]:
 
 
 def twins_of(chain: Chain, cfg: PredictorConfig) -> tuple[str, ...]:
-    """Return the goal-dropout twins that a chain has; they answer rows of the tables, so only final has any."""
-    is_asked = cfg.twin_goal_dropout is not None and chain.name == FINAL.name
+    """Return the goal-dropout twins that a chain has: they answer rows of the tables, so the final chain has them.
+
+    Where they anticipate, those of the folds stand under the training queries of a scorer without a goal.
+    """
+    is_asked = cfg.twin_goal_dropout is not None and (chain.name == FINAL.name or cfg.anticipates)
     return tuple(twin_of(variant) for variant in TWINNED) if is_asked else ()
 
 

@@ -27,7 +27,7 @@ from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predict
 from trajpilot_core.methods import method
 from trajpilot_core.metrics import METRICS, window_values, with_ceiling
 from trajpilot_core.simworld.inference.bayes_optimal import answers
-from trajpilot_core.simworld.inference.visible import KINDS, InputKind
+from trajpilot_core.simworld.inference.visible import KINDS, KINDS_WITHOUT_GOAL, InputKind
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.store.corpus_files import open_corpus, read_whole
@@ -46,7 +46,7 @@ SCORES = arrow_schema(TakeScore)
 
 @dataclass(frozen=True)
 class ExactCeilings:
-    """What can be known of N windows, for every kind of input."""
+    """What can be known of N windows, for every kind of input that a row has."""
 
     window_ids: tuple[str, ...]
     take_ids: tuple[str, ...]
@@ -84,7 +84,11 @@ def read_world(data_root: str) -> World | None:
 
 
 def known_values(
-    world: World, segments: pa.Table, windows: pa.Table, classes: Mapping[str, str] | None = None
+    world: World,
+    segments: pa.Table,
+    windows: pa.Table,
+    classes: Mapping[str, str] | None = None,
+    kinds: Sequence[InputKind] = KINDS,
 ) -> ExactCeilings:
     """State what can be known of windows of any split.
 
@@ -93,16 +97,17 @@ def known_values(
         segments: the segments table.
         windows: rows of the windows table.
         classes: label id -> class id, where answers are classes.
+        kinds: what is seen.
 
     Raises:
         InputError: the tables are not of this world.
     """
     n = windows.num_rows
-    values = {kind: np.zeros((n, len(with_ceiling()))) for kind in KINDS}
-    expected = {kind: np.zeros((n, len(with_ceiling()))) for kind in KINDS}
+    values = {kind: np.zeros((n, len(with_ceiling()))) for kind in kinds}
+    expected = {kind: np.zeros((n, len(with_ceiling()))) for kind in kinds}
     n_unproven = 0
     specs = [METRICS[id_] for id_ in with_ceiling()]
-    for answer in answers(world, segments, windows, classes=classes):
+    for answer in answers(world, segments, windows, kinds, classes):
         for m, spec in enumerate(specs):
             assert spec.reached is not None
             assert spec.expected is not None
@@ -140,14 +145,16 @@ def known_of_predictions(
     """
     scored = sorted({index for block in predictions.blocks for index in block.windows.tolist()})
     ids = pa.array([predictions.window_ids[index] for index in scored], pa.string())
-    return known_values(world, segments, windows.filter(pc.is_in(windows["window_id"], value_set=ids)), classes)
+    asked = {method(variant).ceiling for variant in predictions.variants()}
+    kinds = (*KINDS, *(kind for kind in KINDS_WITHOUT_GOAL if kind in asked))
+    return known_values(world, segments, windows.filter(pc.is_in(windows["window_id"], value_set=ids)), classes, kinds)
 
 
 def ceiling_scores(known: ExactCeilings) -> pa.Table:
-    """Return the take scores of the ceilings: rows `ceiling/no_traj`, `ceiling/endpoint_traj`, `ceiling/oracle`."""
+    """Return the take scores of the ceilings: rows `ceiling/no_traj`, `ceiling/endpoint_traj`, `ceiling/oracle`, ..."""
     names, take = np.unique(np.array(known.take_ids, dtype=str), return_inverse=True)
     parts = []
-    for kind in KINDS:
+    for kind in known.values:
         for horizon in sorted(set(known.horizons.tolist())):
             here = known.horizons == horizon
             sums, counts = cluster_sums(known.values[kind][here], take[here], len(names))

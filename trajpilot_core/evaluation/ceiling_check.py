@@ -14,10 +14,10 @@ from trajpilot_core.arrays import Array
 from trajpilot_core.evaluation.bootstrap import cluster_sums
 from trajpilot_core.evaluation.ceiling import BINDING, ERRORS, ExactCeilings, paired
 from trajpilot_core.metrics import with_ceiling
-from trajpilot_core.simworld.inference.visible import KINDS, InputKind
+from trajpilot_core.simworld.inference.visible import InputKind
 
 CALIBRATED = 4.0
-"""Standard errors by which the ceilings may miss their own probabilities: six figures are looked at."""
+"""Standard errors by which the ceilings may miss their own probabilities: two figures a kind are looked at."""
 NO_CEILING = "ceiling: no exact ceiling for this layout"
 """Check that stands alone where a simulated world has none; the detail is the reason."""
 ROUNDING = 1e-6
@@ -78,7 +78,7 @@ def other_cells_check(rows: Iterable[Ceiling]) -> Judgement:
 def calibration_check(known: ExactCeilings) -> Judgement:
     """Check that the exact decisions are as often right as their probabilities say: the inference fits the world."""
     check = "ceiling: what can be known is as often right as it says"
-    measured = [line for kind in KINDS for line in _calibration(known, kind)]
+    measured = [line for kind in known.values for line in _calibration(known, kind)]
     faults = [words for words, gap, error in measured if abs(gap) > CALIBRATED * error + ROUNDING]
     unproven = f"; {known.n_unproven} best sequences are not proven and count as right" if known.n_unproven else ""
     if not all(math.isfinite(error) for _, _, error in measured):

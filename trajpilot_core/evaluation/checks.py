@@ -16,7 +16,6 @@ from trajpilot_core.evaluation.paper_claims import claim_checks
 from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions
 from trajpilot_core.evaluation.tables import gate_gains
 from trajpilot_core.methods import METHODS, method
-from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import METRICS
 
 TOLERANCE = 1e-6
@@ -104,11 +103,13 @@ def identity_checks(values: MetricValues, together: Collection[str] = ()) -> lis
         return found
 
     def count(smaller: str, larger: str) -> str:
-        bound = [key for key in values if is_bound(key[0], smaller, larger)]
-        free = sorted({key[0] for key in values} - {key[0] for key in bound})
+        asked = [key for key, row in values.items() if smaller in row and larger in row]
+        bound = [key for key in asked if is_bound(key[0], smaller, larger)]
+        free = sorted({key[0] for key in asked} - {key[0] for key in bound})
         return f"{len(bound)} rows looked at" + (f"; not {', '.join(free)}: decoded together" if free else "")
 
-    ordered = [(spec.id, other) for spec in METRICS.values() for other in spec.at_most]
+    scored = set().union(*values.values())
+    ordered = [(spec.id, other) for spec in METRICS.values() if spec.id in scored for other in spec.at_most]
     return [
         _verdict(
             "identity: with one middle step (H=3) MSeq is M@1",
@@ -163,21 +164,23 @@ def same_windows_check(predictions: Predictions) -> Judgement:
 def gate_check(predictions: Predictions) -> Judgement:
     """Check that a closed gate answers with the fallback, and overall gain = open rate x gain on the opened windows."""
     check = "identity: overall gain = open rate x gain on the opened windows"
-    fallback = {(block.seed, block.horizon): block for block in predictions.of(REFERENCE)}
     faults, rates = [], []
-    for variant in (one.id for one in METHODS if one.gate and one.id in predictions.variants()):
+    gates = {one.id: one.gate.fallback for one in METHODS if one.gate and one.id in predictions.variants()}
+    for variant, fallback in gates.items():
+        others = {(block.seed, block.horizon): block for block in predictions.of(fallback)}
         n_open, n = 0, 0
         for block in predictions.of(variant):
-            other = fallback.get((block.seed, block.horizon))
+            other = others.get((block.seed, block.horizon))
             if other is None or not np.array_equal(other.windows, block.windows):
-                faults.append(f"{_block_name(block)}: no {REFERENCE} row on the same windows")
+                faults.append(f"{_block_name(block)}: no {fallback} row on the same windows")
                 continue
             faults += _gate_faults(block, other)
             n_open, n = n_open + int((block.opened == 1).sum()), n + len(block.windows)
         rates.append(f"{variant} on {n_open} of {n} windows")
     if not rates:
         return Judgement(check=check, verdict="not run", detail="there is no row with a gate")
-    return _verdict(check, faults, f"gates opened: {', '.join(rates)}; the others repeat {REFERENCE}")
+    repeated = ", ".join(dict.fromkeys(gates.values()))
+    return _verdict(check, faults, f"gates opened: {', '.join(rates)}; the others repeat {repeated}")
 
 
 def _block_name(block: PredictionBlock) -> str:
@@ -194,7 +197,7 @@ def _gate_faults(block: PredictionBlock, other: PredictionBlock) -> list[str]:
     if (block.opened < 0).any():
         faults.append(f"{name}: {int((block.opened < 0).sum())} windows without a gate")
     if (closed & changed).any():
-        faults.append(f"{name}: {int((closed & changed).sum())} windows with a closed gate differ from {REFERENCE}")
+        faults.append(f"{name}: {int((closed & changed).sum())} windows with a closed gate differ from {other.variant}")
     opened, gain = gate_gains(block, other)
     by_parts = opened.mean() * gain[opened].mean() if opened.any() else 0.0
     if abs(gain.mean() - by_parts) > TOLERANCE:

@@ -30,6 +30,7 @@ from trajpilot_core.evaluation.mask_coverage import mask_coverage
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.evaluation.random_scores import sampling_scores, shuffle_scores
 from trajpilot_core.methods import METHODS, entries
+from trajpilot_core.methods.anticipation_models import Anticipation, at_horizon, load_anticipation, retrieved
 from trajpilot_core.methods.attention_models import AttentionRows, attention_rows, load_attention
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve
@@ -39,7 +40,14 @@ from trajpilot_core.methods.sequences import SequenceModels, fit_sequences
 from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
 from trajpilot_core.methods.viterbi import PLAIN
 from trajpilot_core.models.readout import ClassReadout
-from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, goal_dropout_view
+from trajpilot_core.retrieval.bank import (
+    Bank,
+    ChainView,
+    batches,
+    build_bank,
+    chain_view,
+    goal_dropout_view,
+)
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.label_effects import ENTRY as EFFECTS
 from trajpilot_core.training.loop import one_thread
@@ -71,6 +79,7 @@ class RowModels(NamedTuple):
     attention: AttentionRows | None = None
     planners: PlannerRows | None = None
     goal_dropout: ChainView | None = None
+    anticipation: Anticipation | None = None
 
 
 class OtherModels(NamedTuple):
@@ -230,6 +239,7 @@ def predict_rows(
         ready = load_scorers(scorers, view, seed, device, known, config.plus_parts)
         attending = load_attention(others.attention, view, seed, device)
         twins = goal_dropout_view(view, files, seed, device)
+        ahead = load_anticipation(files, scorers, twins, seed, device)
         if attending is not None and isinstance(view.readout, ClassReadout):
             raise EvaluationError(
                 "retrieval attention predicts embeddings, but the predictors have class heads, whose plans are "
@@ -242,7 +252,7 @@ def predict_rows(
             bank = build_bank(view, horizon, ready.config.key)
             sequences, attended = SequenceModels(fitted, config.joint), attention_rows(attending, view, horizon)
             planning = planner_rows(others.planners, seed, horizon, device)
-            models = RowModels(ready, sequences, attended, planning, twins)
+            models = RowModels(ready, sequences, attended, planning, twins, at_horizon(ahead, horizon))
             choices = decoding_choices(view, bank, models, seed)
             models = models._replace(sequences=with_choices(models.sequences, choices))
             if seed == files.seeds[0]:
@@ -274,7 +284,13 @@ def batch_of(
 ) -> WindowBatch:
     """Return windows (long of shape (B,)) of the bank's horizon with everything that rows are made from."""
     batch = retrieve(view, bank, rows, models.ready, strangers, donors, models.sequences)
-    return replace(batch, attention=models.attention, planners=models.planners, goal_dropout=models.goal_dropout)
+    return replace(
+        batch,
+        attention=models.attention,
+        planners=models.planners,
+        goal_dropout=models.goal_dropout,
+        anticipation=retrieved(models.anticipation, rows),
+    )
 
 
 def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> None:

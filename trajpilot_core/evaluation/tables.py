@@ -169,8 +169,10 @@ def metric_rows(predictions: Predictions, corpus: str, clusters: Clusters, cfg: 
 
 
 def scored_on(variant: str) -> set[str]:
-    """Return the metrics that a row can be scored on."""
-    return set(method(variant).metrics or METRICS)
+    """Return the metrics that a row can be scored on; those of anticipation are for rows without a goal."""
+    one = method(variant)
+    own = METRICS if one.anticipates else (id_ for id_, spec in METRICS.items() if spec.table != "anticipation")
+    return set(own if one.metrics is None else one.metrics)
 
 
 def _is_defined(row: Metric, horizons: tuple[int, ...]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from trajpilot_core.errors import MethodError
 from trajpilot_core.methods import (
+    anticipation,
     closed_controls,
     endpoint_traj,
     floors,
@@ -53,6 +54,7 @@ METHODS: list[Method] = [
     shuffled.METHOD,
     floors.PREVIOUS,
     floors.MAJORITY,
+    *anticipation.ROWS,
 ]
 
 

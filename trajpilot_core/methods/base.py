@@ -5,7 +5,7 @@ Imports no torch: pages and plans are made from these records. Axes: B windows o
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trajpilot_core.errors import MethodError
 from trajpilot_core.simworld.inference.visible import InputKind
@@ -15,20 +15,53 @@ if TYPE_CHECKING:
 
     from trajpilot_core.methods.batch import WindowBatch
 
-Role = Literal["main", "control", "ablation", "floor"]
+Role = Literal["main", "control", "ablation", "floor", "anticipation"]
 """main: the paper's rows and our method; control: what must not help, or helps without training; ablation: a row
-with a part taken away or changed; floor: untrained."""
-Sight = Literal["ends", "end_motion", "all_motion", "truth"]
-"""What a row sees of a window besides training data: the pixels of Start and Goal; their head motion too; the head
-motion of every step too; or its true labels."""
-ORDER: tuple[Sight, ...] = ("ends", "end_motion", "all_motion", "truth")
-"""Each sees what those before it see."""
-SHOWS: Mapping[InputKind, Sight] = {"no_traj": "ends", "endpoint_traj": "end_motion", "oracle": "all_motion"}
+with a part taken away or changed; floor: untrained; anticipation: no goal is given, in tables of its own."""
+Sight = Literal["start", "start_motion", "motion_to_goal", "ends", "end_motion", "all_motion", "truth"]
+"""What a row sees of a window besides training data: the pixels of Start; its head motion too; the head motion of every
+step before the Goal too; the pixels of Start and Goal; their head motion too; the head motion of every step too; or its
+true labels."""
+WindowStep = Literal["start", "mids", "goal"]
+STEPS: tuple[WindowStep, ...] = ("start", "mids", "goal")
+
+
+class Seen(NamedTuple):
+    """Of which steps a row sees what."""
+
+    pixels: frozenset[WindowStep]
+    motion: frozenset[WindowStep]
+
+
+SEEN: Mapping[Sight, Seen] = {
+    "start": Seen(frozenset({"start"}), frozenset()),
+    "start_motion": Seen(frozenset({"start"}), frozenset({"start"})),
+    "motion_to_goal": Seen(frozenset({"start"}), frozenset({"start", "mids"})),
+    "ends": Seen(frozenset({"start", "goal"}), frozenset()),
+    "end_motion": Seen(frozenset({"start", "goal"}), frozenset({"start", "goal"})),
+    "all_motion": Seen(frozenset({"start", "goal"}), frozenset(STEPS)),
+}
+"""Every sight but `truth`, which hides nothing."""
+SHOWS: Mapping[InputKind, Sight] = {
+    "no_traj": "ends",
+    "endpoint_traj": "end_motion",
+    "oracle": "all_motion",
+    "start": "start",
+    "start_motion": "start_motion",
+    "motion_to_goal": "motion_to_goal",
+}
 """Exact ceiling -> what the best decision that it stands for has seen."""
 REFERENCE = "no_traj"
 """The row that every other one is compared with, and that rows with a gate fall back on."""
 SCORER_MODELS = ("traj", "no_traj", "scorer", "folds/traj", "folds/no_traj")
 """What the Scorer rests on: its own training queries come from the chains of the folds, where there are any."""
+
+
+def covers(bound: Sight, sees: Sight) -> bool:
+    """Return whether `bound` sees at least what `sees` does."""
+    if bound == "truth" or sees == "truth":
+        return bound == "truth"
+    return all(one >= other for one, other in zip(SEEN[bound], SEEN[sees], strict=True))
 
 
 @dataclass(frozen=True)
@@ -57,14 +90,16 @@ class Answers:
 
 @dataclass(frozen=True)
 class Gate:
-    """What lets a row answer with more than `REFERENCE`, window by window, in words for people."""
+    """What lets a row answer with more than a fallback, window by window, in words for people."""
 
     measures: Literal["probability", "gain"]
     """What is held against the threshold: the probability that a candidate beats the fallback, or the expected gain."""
     open_means: str
-    """What stands where it is open; `REFERENCE` stands where it is closed."""
+    """What stands where it is open; the answer of `fallback` stands where it is closed."""
     trusts: str = ""
     """Whose motion an open gate trusts, where that is not one retrieved window."""
+    fallback: str = REFERENCE
+    """The row that answers where it is closed."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +152,7 @@ class Method:
     part_of: str | None = None
     """Of an ablation: the row whose part it takes away or changes."""
     gate: Gate | None = None
-    """Where it is closed the row answers with `REFERENCE`."""
+    """Where it is closed the row answers with the gate's fallback."""
     follows: str | None = None
     """What a window is called whose motion it follows; None: it follows that of no single window."""
     decodes_together: bool = False
@@ -139,7 +174,7 @@ class Method:
                 f"method {self.id} declares no ceiling; name the one of {', '.join(SHOWS)} that has seen at least what "
                 f"the method sees ({self.sees})"
             )
-        if self.ceiling is not None and ORDER.index(SHOWS[self.ceiling]) < ORDER.index(self.sees):
+        if self.ceiling is not None and not covers(SHOWS[self.ceiling], self.sees):
             raise MethodError(
                 f"method {self.id} sees {self.sees}, more than its ceiling {self.ceiling} ({SHOWS[self.ceiling]}); a "
                 "row is bounded by one that has seen at least as much"
@@ -148,4 +183,9 @@ class Method:
     @property
     def uses_the_truth(self) -> bool:
         """It sees the window's own middle motion or its true labels: never bold, never a method to deploy."""
-        return self.sees in ("all_motion", "truth")
+        return self.sees == "truth" or "mids" in SEEN[self.sees].motion
+
+    @property
+    def anticipates(self) -> bool:
+        """No goal is given to it."""
+        return self.role == "anticipation"

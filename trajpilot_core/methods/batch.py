@@ -13,27 +13,19 @@ from torch import Tensor
 
 from schemas.training import Ablation, PlusPart, ScorerConfig
 from trajpilot_core.errors import MethodError, StoreError
+from trajpilot_core.methods.anticipation_models import Anticipation
 from trajpilot_core.methods.attention_models import AttentionRows, attention_plans
 from trajpilot_core.methods.planner_models import PlannerRows
 from trajpilot_core.methods.plans import own_plan
 from trajpilot_core.methods.plus_parts import ReadyPlus, ready_plus, without_part
 from trajpilot_core.methods.sequences import SequenceModels
-from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.bank import Bank, ChainView
 from trajpilot_core.retrieval.candidates import Candidates, fallback_plans, find_candidates, permuted
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.scorer import Queries, queries_of
-from trajpilot_core.training.scorer_file import load_plus, load_scorer, scorer_config
-from trajpilot_core.training.scorer_fit import ScorerDecision
+from trajpilot_core.training.scorer_file import ReadyScorer, load_plus, load_scorer, scorer_config
 from trajpilot_core.training.scorer_plus import PlusQueries, plus_queries
 from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain, plus_source
-
-
-class ReadyScorer(NamedTuple):
-    """A frozen scorer and what dev decided for it."""
-
-    scorer: GateThenRankScorer
-    decision: ScorerDecision
 
 
 @dataclass(frozen=True)
@@ -82,6 +74,8 @@ class WindowBatch:
     """Planners of other papers; likewise."""
     goal_dropout: ChainView | None = None
     """The final chain with the goal-dropout twins of its predictors; None: likewise."""
+    anticipation: Anticipation | None = None
+    """None: the run has no twins that anticipate."""
 
     @cached_property
     def endpoint_plan(self) -> Tensor:

@@ -30,8 +30,8 @@ def own_plan(view: ChainView, model: CausalPredictor, segments_BH: Tensor, with_
     latents = view.latents[segments_BH].clone()
     if not with_mids:
         latents[:, 1:-1] = 0
-    features = view.data.features
-    predicted = model(features[segments_BH[:, 0]], features[segments_BH[:, -1]], latents, segments_BH.shape[1])
+    start = view.data.features[segments_BH[:, 0]]
+    predicted = model(start, view.goal_features(segments_BH), latents, segments_BH.shape[1])
     return view.readout.plan(model, predicted)
 
 

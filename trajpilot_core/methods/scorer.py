@@ -11,10 +11,11 @@ from schemas.training import Ablation
 from trajpilot_core.methods.base import SCORER_MODELS, Answers, Gate, Method, RowStyle
 
 if TYPE_CHECKING:
-    from trajpilot_core.methods.batch import ReadyScorer, WindowBatch
+    from trajpilot_core.methods.batch import WindowBatch
     from trajpilot_core.retrieval.bank import ChainView
     from trajpilot_core.retrieval.candidates import Candidates
     from trajpilot_core.training.scorer import Queries
+    from trajpilot_core.training.scorer_file import ReadyScorer
 
 DECIDE_BATCH = 512
 GATE = Gate("probability", "a retrieved trajectory was trusted")

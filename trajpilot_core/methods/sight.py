@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trajpilot_core.errors import LeakError
-from trajpilot_core.methods.base import Answers, Method, Sight
+from trajpilot_core.methods.base import SEEN, STEPS, Answers, Method, Seen, Sight, WindowStep
 from trajpilot_core.methods.batch import WindowBatch
 from trajpilot_core.retrieval.bank import TRAIN, ChainView
 
@@ -40,18 +40,30 @@ def stand_ins(view: ChainView, n: int) -> Tensor:
     return rows[(torch.arange(n, device=rows.device) * STRIDE) % len(rows)]
 
 
+def unseen_parts(view: ChainView, segments_PH: Tensor, seen: Seen) -> list[tuple[Tensor, Tensor]]:
+    """Return what (P, H) windows do not show, as (S, ...) tensors of the view and long rows of them: labels never."""
+    every, steps = torch.unique(segments_PH), {"start": slice(0, 1), "mids": slice(1, -1), "goal": slice(-1, None)}
+
+    def rows(shown: frozenset[WindowStep]) -> Tensor:
+        """Return the segments, long of shape (n,), of the steps that are not shown."""
+        hidden_steps = [segments_PH[:, steps[one]].flatten() for one in STEPS if one not in shown]
+        found: Tensor = torch.unique(torch.cat([every[:0], *hidden_steps]))
+        return found
+
+    data, looks, moves = view.data, rows(seen.pixels), rows(seen.motion)
+    parts = [(data.labels, every), (data.features, looks)]
+    if data.own_labels is not None:
+        parts.append((data.own_labels, every))
+    return [*parts, (view.latents, moves), (view.states, moves), (data.motions, moves)]
+
+
 @contextmanager
 def hidden(view: ChainView, segments_PH: Tensor, sees: Sight) -> Iterator[None]:
     """Exchange what `sees` does not show of the (P, H) windows for that of training segments, and put it back.
 
     The tensors of the view are changed in place: at paper scale a copy for every row of the tables would not fit.
     """
-    mids, every = torch.unique(segments_PH[:, 1:-1]), torch.unique(segments_PH)
-    moves = {"ends": every, "end_motion": mids}.get(sees, mids[:0])
-    parts = [] if sees == "truth" else [(view.data.labels, every), (view.data.features, mids)]
-    if sees != "truth" and view.data.own_labels is not None:
-        parts.append((view.data.own_labels, every))
-    parts += [(view.latents, moves), (view.states, moves), (view.data.motions, moves)]
+    parts = [] if sees == "truth" else unseen_parts(view, segments_PH, SEEN[sees])
     with torch.inference_mode():
         kept = [tensor[rows].clone() for tensor, rows in parts]
         for tensor, rows in parts:

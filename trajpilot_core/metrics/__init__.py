@@ -7,7 +7,7 @@ follow. Definitions: docs/decisions/metrics.md; the paper (arXiv 2605.20388), ex
 import numpy as np
 
 from trajpilot_core.arrays import Array, Codes
-from trajpilot_core.metrics import exact, overlap, recall
+from trajpilot_core.metrics import after_start, exact, overlap, recall
 from trajpilot_core.metrics.base import MetricSpec
 
 METRICS: dict[str, MetricSpec] = {
@@ -24,12 +24,15 @@ METRICS: dict[str, MetricSpec] = {
         exact.FULL_MACC,
         overlap.MIOU,
         overlap.ED,
+        after_start.A1,
+        after_start.A5,
+        after_start.ASEQ,
     )
 }
 
 
 def of_table(table: str) -> tuple[str, ...]:
-    """Return the ids of the metrics of one printed table, `open` or `sequence`."""
+    """Return the ids of the metrics of one printed table, `open`, `sequence` or `anticipation`."""
     return tuple(spec.id for spec in METRICS.values() if spec.table == table)
 
 

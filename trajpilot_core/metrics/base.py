@@ -24,9 +24,9 @@ class MetricSpec:
     description: str
     values: Callable[[Codes, Codes, Codes], Array]
     """(labels (N, H), decoded (N, H), rankings (N, H, K)) -> (N,)."""
-    table: Literal["open", "sequence"]
+    table: Literal["open", "sequence", "anticipation"]
     """open: the paper's open-vocabulary table; sequence: decoded sequences, the paper's tables of closed
-    vocabularies."""
+    vocabularies; anticipation: rows without a goal, and no other, are scored on it."""
     reads: Literal["ranking", "sequence"] = "ranking"
     """Which answers it scores: the ranked labels of each step, or the decoded sequence. Where steps are decoded
     together these differ, and no metric of the one bounds one of the other."""

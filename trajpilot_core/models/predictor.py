@@ -106,7 +106,7 @@ class CausalPredictor(nn.Module):
     def forward(
         self,
         start_BCD: Tensor,
-        goal_BCD: Tensor,
+        goal_BCD: Tensor | None,
         latents_BHE: Tensor,
         horizon: int,
         goal_seen_B: Tensor | None = None,
@@ -115,7 +115,8 @@ class CausalPredictor(nn.Module):
 
         Args:
             start_BCD: raw feature of the first segment.
-            goal_BCD: raw feature of the last segment.
+            goal_BCD: raw feature of the last segment. None: no goal is given, nothing of it is read, and all is
+                predicted as where `goal_seen_B` is false.
             latents_BHE: E_tau embeddings per position (Start, Mid_1.., Goal); zeros mean no trajectory (D 14).
             horizon: H, from 3 to the model's max_horizon.
             goal_seen_B: bool; false zeroes the goal's tokens, its trajectory included (D 16). None: all seen.
@@ -128,7 +129,7 @@ class CausalPredictor(nn.Module):
         return self.read_out(x_BTW)
 
     def roll_out(
-        self, start_BCD: Tensor, goal_BCD: Tensor, endpoints_B2E: Tensor, mids_BPME: Tensor, horizon: int
+        self, start_BCD: Tensor, goal_BCD: Tensor | None, endpoints_B2E: Tensor, mids_BPME: Tensor, horizon: int
     ) -> Tensor:
         """Return (B, P, H, E): the predictions under P candidate mid trajectories, the context encoded once per window.
 
@@ -149,16 +150,22 @@ class CausalPredictor(nn.Module):
     def context_tokens(
         self,
         start_BCD: Tensor,
-        goal_BCD: Tensor,
+        goal_BCD: Tensor | None,
         endpoints_B2E: Tensor,
         horizon: int,
         goal_seen_B: Tensor | None = None,
     ) -> Tensor:
-        """Return (B, 2 Q, W): compressed Start and Goal with their trajectories, type, step and horizon added."""
+        """Return (B, 2 Q, W): compressed Start and Goal with their trajectories, type, step and horizon added.
+
+        Without a goal its tokens are zero before type, step and horizon; its trajectory is not read either.
+        """
         start_BQW = self.compressor(self.standardise(start_BCD), START) + self.endpoint_in(endpoints_B2E[:, :1])
-        goal_BQW = self.compressor(self.standardise(goal_BCD), GOAL) + self.endpoint_in(endpoints_B2E[:, 1:])
-        if goal_seen_B is not None:
-            goal_BQW = goal_BQW * goal_seen_B[:, None, None]
+        if goal_BCD is None:
+            goal_BQW = torch.zeros_like(start_BQW)
+        else:
+            goal_BQW = self.compressor(self.standardise(goal_BCD), GOAL) + self.endpoint_in(endpoints_B2E[:, 1:])
+            if goal_seen_B is not None:
+                goal_BQW = goal_BQW * goal_seen_B[:, None, None]
         start_BQW = start_BQW + self.kind[START] + self.step[0]
         goal_BQW = goal_BQW + self.kind[GOAL] + self.step[horizon - 1]
         return torch.cat([start_BQW, goal_BQW], dim=1) + self.horizon[horizon]

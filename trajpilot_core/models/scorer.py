@@ -13,13 +13,15 @@ class ScorerShape(NamedTuple):
     """Widths that the data decide."""
 
     query: int
-    """Q: pooled Start and Goal features, then both endpoint latents, whose width is 2 E."""
+    """Q: pooled features of the given ends, then their latents, each E wide."""
     embed: int
     """E, the text space."""
     max_mids: int
     """M, middle steps of the longest horizon."""
     classes: int = 0
     """V of a class head, whose plans are log probabilities; 0: plans are embeddings (models/readout.py)."""
+    ends: int = 2
+    """Given ends: Start and Goal; 1: Start alone."""
 
     @property
     def plan(self) -> int:
@@ -57,7 +59,7 @@ class GateThenRankScorer(nn.Module):
     def __init__(self, config: ScorerConfig, shape: ScorerShape, ablation: Ablation | None = None) -> None:
         super().__init__()
         width = config.width
-        n_latent = 2 * shape.embed
+        n_latent = shape.ends * shape.embed
         self.feature_norm, self.latent_norm = nn.LayerNorm(shape.query - n_latent), nn.LayerNorm(n_latent)
         self.query_in = nn.Linear(shape.query, width)
         self.plan_mean = nn.Linear(shape.plan, width)

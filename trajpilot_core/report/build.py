@@ -18,6 +18,7 @@ from trajpilot_core.report.limits import limits
 from trajpilot_core.report.loaded import caption, corpus_title, facts, load
 from trajpilot_core.report.page import Page, render
 from trajpilot_core.report.tables import latex
+from trajpilot_core.report.tables.anticipation import anticipation_tables
 from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
 from trajpilot_core.report.tables.ceilings import ceilings_of
 from trajpilot_core.report.tables.closed import closed_tables, settings_table
@@ -62,7 +63,12 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
         cfg,
         f"TrajPilot on {corpus_title(loaded, cfg)}",
         facts(loaded, results, cfg),
-        [*closed_tables(results, cfg, n_labels), *all_tables(results), *attribution_tables(results)],
+        [
+            *closed_tables(results, cfg, n_labels),
+            *all_tables(results),
+            *anticipation_tables(results),
+            *attribution_tables(results),
+        ],
         settings_table(cfg, n_labels, is_simulated=loaded.simulated),
         bounds,
         limits(loaded, results, bounds, cfg),

@@ -1,4 +1,4 @@
-"""The retrieval bank: every training window of one horizon, indexed by what is known of its two ends.
+"""The retrieval bank: every training window of one horizon, indexed by what is known of its two ends, or of its Start.
 
 Axes: N windows, H positions, E text space, S segments. Source: paper, 3.5; docs/decisions/paper-gaps.md (25 to 28).
 """
@@ -50,6 +50,16 @@ class ChainView:
 
     readout: Readout
     """How the predictors' plans become labels."""
+    sees_goal: bool = True
+    """False: nothing of the last segment of a window is read, neither by models nor by the search."""
+
+    def goal_features(self, segments_NH: Tensor) -> Tensor | None:
+        """Return (N, C, D) raw features of the last segments of windows; None where no goal is given."""
+        return self.data.features[segments_NH[:, -1]] if self.sees_goal else None
+
+    def given_ends(self, segments_NH: Tensor) -> Tensor:
+        """Return (N, 2) long, the segments that a window is known by: Start and Goal; (N, 1), Start, without a goal."""
+        return ends_of(segments_NH) if self.sees_goal else segments_NH[:, :1]
 
     @cached_property
     def latent_table(self) -> Tensor:
@@ -76,7 +86,8 @@ class ChainView:
         """Return by name, on the CPU, what plans are made from: the latents (S, E), and the predictors' tensors."""
         found = {"latents": self.latents.cpu()}
         for variant in variants_of(self.chain):
-            held = getattr(self.models, variant).state_dict()
+            model = getattr(self.models, variant)
+            held = {} if model is None else model.state_dict()  # twins have no endpoint_traj
             found |= {f"{variant}/{name}": value.cpu() for name, value in held.items()}
         return found
 
@@ -86,7 +97,7 @@ class Bank(NamedTuple):
 
     horizon: int
     key: Tensor
-    """(N, 2 E) float32, unit norm."""
+    """(N, 2 E) float32, unit norm; (N, E) of a view without a goal."""
     window: Tensor
     """(N,) long, row of the window in its WindowSet."""
     segments: Tensor
@@ -130,6 +141,28 @@ def goal_dropout_view(view: ChainView, files: ModelFiles, seed: int, device: str
         return None
     traj, no_traj = (load_predictor(files.predictors, chain, seed, twin_of(v), device) for v in TWINNED)
     return replace(view, models=replace(view.models, traj=traj, no_traj=no_traj, endpoint_traj=None))
+
+
+def blind_chain_view(
+    data: PlanningData, files: ModelFiles, chain: Chain, seed: int, device: str, decoding: ClosedDecodingConfig = OPEN
+) -> ChainView:
+    """Return a chain with its goal-dropout twins, no goal given; arguments as in `chain_view`.
+
+    Raises:
+        StoreError: it has no twins.
+    """
+    view = goal_dropout_view(chain_view(data, files, chain, seed, device, decoding), files, seed, device)
+    if view is None:
+        raise StoreError(
+            f"chain {chain.name}, seed {seed} has no goal-dropout twins, and without a goal they answer; run the stage "
+            "predictor with predictor.anticipates=true and predictor.twin_goal_dropout"
+        )
+    return without_goal(view)
+
+
+def without_goal(view: ChainView) -> ChainView:
+    """Return the same models and data, no goal given."""
+    return replace(view, sees_goal=False)
 
 
 def readout_of(data: PlanningData, chain: Chain, models: ChainModels, decoding: ClosedDecodingConfig) -> Readout:
@@ -207,6 +240,8 @@ def endpoint_keys(
 ) -> Tensor:
     """Return the (N, 2 W) unit-norm keys of windows: both ends normalised, one after the other (D 25).
 
+    A view without a goal knows windows by their Start alone, (N, W) (D 33).
+
     Args:
         view: whose no_traj model predicts the ends for `action`.
         segments_NH: (N, H) rows of segments.
@@ -214,9 +249,10 @@ def endpoint_keys(
         plan_NHE: what no_traj predicts for them, where it is known already.
     """
     if key == "visual":
-        ends = view.data.features[ends_of(segments_NH)].float().mean(2)
+        ends = view.data.features[view.given_ends(segments_NH)].float().mean(2)
     else:
-        ends = ends_of(no_traj_plans(view, segments_NH) if plan_NHE is None else plan_NHE).float()
+        plans = no_traj_plans(view, segments_NH) if plan_NHE is None else plan_NHE
+        ends = (ends_of(plans) if view.sees_goal else plans[:, :1]).float()
     return F.normalize(F.normalize(ends, dim=-1).flatten(1), dim=-1)
 
 
@@ -225,8 +261,8 @@ def no_traj_plans(view: ChainView, segments_NH: Tensor) -> Tensor:
     """Return (N, H, E): the fallback, predicted by no_traj under null trajectories."""
     size, horizon = segments_NH.shape
     nothing = view.latents.new_zeros(size, horizon, view.latents.shape[1])
-    features = view.data.features
-    plans: Tensor = view.models.no_traj(features[segments_NH[:, 0]], features[segments_NH[:, -1]], nothing, horizon)
+    start = view.data.features[segments_NH[:, 0]]
+    plans: Tensor = view.models.no_traj(start, view.goal_features(segments_NH), nothing, horizon)
     return plans
 
 

@@ -16,6 +16,7 @@ from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.memory import in_parts
 from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.predictor import CausalPredictor
+from trajpilot_core.models.ranking import ranks_of
 from trajpilot_core.models.readout import Readout
 from trajpilot_core.retrieval.bank import (
     Bank,
@@ -138,9 +139,8 @@ def roll_out(model: CausalPredictor, view: ChainView, segments_BH: Tensor, mids_
     def part(rows: slice) -> tuple[Tensor, Tensor]:
         """Return ends (B, 2, P) and middle steps (B, K, M, P) of some windows."""
         segments = segments_BH[rows]
-        first, last = segments[:, 0], segments[:, -1]
-        features, own = view.data.features, view.latents[ends_of(segments)]
-        out_BKHE = model.roll_out(features[first], features[last], own, mids_BKME[rows], horizon)
+        start, own = view.data.features[segments[:, 0]], view.latents[ends_of(segments)]
+        out_BKHE = model.roll_out(start, view.goal_features(segments), own, mids_BKME[rows], horizon)
         out_BKHP = view.readout.plan(model, out_BKHE)
         return ends_of(out_BKHP[:, 0]), out_BKHP[:, :, 1:-1]
 
@@ -220,3 +220,17 @@ def label_votes(found: Candidates, data: PlanningData, temperature: float) -> Te
     labels_BHK = data.labels[found.pool].transpose(1, 2)
     votes = weights.new_zeros(*labels_BHK.shape[:2], len(data.bank))
     return votes.scatter_add_(2, labels_BHK, weights[:, None].expand_as(labels_BHK).contiguous())
+
+
+def vote_m1(found: Candidates, data: PlanningData, temperature: float) -> Tensor:
+    """Return (B,) M@1 of kNN-labels."""
+    truth_BM = truth_of(data, found.segments)
+    votes_BMV = label_votes(found, data, temperature)[:, 1:-1]
+    return (ranks_of(votes_BMV.flatten(0, 1), truth_BM.flatten()) == 0).float().view(truth_BM.shape).mean(1)
+
+
+def mean_m1(found: Candidates, view: ChainView, temperature: float) -> Tensor:
+    """Return (B,) M@1 of Pool-Mean."""
+    mean_BKMP = pool_mean(found, temperature, view.readout)[:, None]
+    right_BKM = view.readout.against(found.ends, mean_BKMP, truth_of(view.data, found.segments), found.take).right
+    return right_BKM[:, 0].float().mean(1)

@@ -22,7 +22,16 @@ from schemas.results import (
     ShuffleScore,
 )
 from schemas.training import ATTENTION_VARIANTS, PLUS_PARTS
-from trajpilot_core.data.cross_fitting import FINAL, TWINNED, attention_row, noted_fitted, twin_of, twins_of
+from trajpilot_core.data.cross_fitting import (
+    FINAL,
+    SCORER_NO_GOAL,
+    TWINNED,
+    attention_row,
+    noted_fitted,
+    seeds_of,
+    twin_of,
+    twins_of,
+)
 from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.sizes import CorpusSizes
@@ -61,6 +70,8 @@ def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> N
     at_once = min(part.ANSWERED_AT_ONCE, sizes.of_a_horizon("test"))
     work = part.candidate_bytes(sizes, scorer, at_once, part.ANSWERED) + part.retrieval_bytes(sizes)
     work = max(work + joint_decoding(sizes, cfg, at_once), fitting_discriminants(sizes))
+    if scorer.anticipates:
+        work += part.candidate_bytes(sizes, scorer, at_once, part.COLLECTED)
     if sizes.config.attention.variants:
         models += attention.answering_bytes(sizes, sizes.config.attention)
         work += attention.retrieved_answers(sizes, sizes.config.attention)
@@ -85,6 +96,10 @@ def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
     absent |= set(PLANNERS) - set(planners.methods)
     absent |= {twin_of(variant) for variant in TWINNED} - set(twins_of(FINAL, sizes.config.predictor))
     rows = [one for one in METHODS if not absent & set(one.models) and (one is not DDPM or planners.answers_ddpm)]
+    if not sizes.config.predictor.anticipates:
+        rows = [one for one in rows if not one.anticipates]
+    elif not sizes.config.scorer.anticipates:
+        rows = [one for one in rows if SCORER_NO_GOAL not in one.models]
     return len(rows) - len(PLUS_PARTS) + len(cfg.plus_parts)
 
 
@@ -209,7 +224,9 @@ def trained(inputs: Inputs) -> list[Judgement]:
     curve = rows_of(CurvePoint, inputs.table("predictor_curves"))
     models = sorted({(row.model, row.seed) for row in curve if row.epoch > 0})
     scored, attending = (rows_of(CurvePoint, inputs.table(name)) for name in ("scorer_curves", "attention_curves"))
-    models += sorted({("final/scorer", seed) for _, seed in models} | {(row.model, row.seed) for row in scored})
+    known = {("final/scorer", seed) for _, seed in models}
+    blind = {(f"final/{SCORER_NO_GOAL}", seed) for seed in seeds_of(blind_scorers(inputs))}
+    models += sorted(known | blind | {(row.model, row.seed) for row in scored})
     models += sorted({(row.model, row.seed) for row in attending})
     curve += scored + attending
     judged = [(model, seed, judge_trained(curve, model, seed)) for model, seed in models]
@@ -217,6 +234,11 @@ def trained(inputs: Inputs) -> list[Judgement]:
     planners = sorted({(row.model.removeprefix("final/").rpartition("_h")[0], row.seed) for row in planning})
     judged += [(f"final/{name}", seed, judge_planner(curve + planning, name, seed)) for name, seed in planners]
     return [found.replace(check=f"trained: {model}, seed {seed}") for model, seed, found in judged]
+
+
+def blind_scorers(inputs: Inputs) -> list[str]:
+    """Return the keys of the scorers that see no goal."""
+    return [key for key in inputs.models("scorers").keys if key.endswith(f"/{SCORER_NO_GOAL}")]
 
 
 def fitted_entries(inputs: Inputs) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ Shapes: S segments, F numbers of a feature, E text width, V labels, B batch, H l
 
 from schemas.observation import DOF, MOTIONS
 from schemas.training import AlignmentConfig, CausalConfig, PredictorConfig, ScorerConfig, TrainConfig
-from trajpilot_core.data.cross_fitting import FINAL, twins_of
+from trajpilot_core.data.cross_fitting import FINAL, Chain, twins_of
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.training.scorer_plus_tables import FITTED, KEPT, PlusTables, step_bytes, table_bytes
@@ -217,7 +217,8 @@ def trainings(machine: NeedsMachine, n_jobs: int, parent: Need, training: Need, 
 def predictor_needs(sizes: CorpusSizes, cfg: PredictorConfig, machine: NeedsMachine) -> Needs:
     """State what fitting every predictor needs; it follows the chains and seeds of alignment."""
     folds, seeds = n_chains(sizes.config.alignment) - 1, len(sizes.config.alignment.seeds)
-    n_jobs = seeds * (FINAL_VARIANTS + len(twins_of(FINAL, cfg)) + folds * FOLD_VARIANTS)
+    of_fold = FOLD_VARIANTS + len(twins_of(Chain("fold0", 0), cfg))
+    n_jobs = seeds * (FINAL_VARIANTS + len(twins_of(FINAL, cfg)) + folds * of_fold)
     own = latent_bytes(sizes) + LONG * (sizes.positions + sizes.segments)
     tensors = feature_bytes(sizes) + LONG * sizes.segments + bank_bytes(sizes) + own
     parameters = FLOAT * predictor_parameters(cfg, sizes)
@@ -278,7 +279,12 @@ def scorer_needs(sizes: CorpusSizes, cfg: ScorerConfig, machine: NeedsMachine) -
         step = step_bytes(sizes.labels, sizes.takes, min(train, cfg.plus.train.batch), sizes.longest)
         phases["scorer.plus=null"] = max(plus_tables(sizes, FITTED), step)
     lower = max(phases, key=lambda name: phases[name])
-    models = (2 + len(cfg.ablations)) * len(sizes.config.alignment.seeds) * FLOAT * scorer_parameters(sizes, cfg)
+    models = (
+        (2 + len(cfg.ablations) + cfg.anticipates)
+        * len(sizes.config.alignment.seeds)
+        * FLOAT
+        * scorer_parameters(sizes, cfg)
+    )
     peak = tensors + phases[lower]
     disks = {
         "disk": Need(models),

@@ -1,5 +1,5 @@
-"""Causal predictors, per seed: three checkpoints of the final chain, two of each fold's, and goal-dropout twins of the
-final traj and no_traj where they are asked for (paper, 3.4; docs/decisions/closed-vocabulary.md)."""
+"""Causal predictors, per seed: three checkpoints of the final chain, two of each fold's, and goal-dropout twins of
+traj and no_traj where they are asked for (paper, 3.4; docs/decisions/closed-vocabulary.md, anticipation.md)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -62,10 +62,23 @@ def sources(inputs: Inputs, cfg: PredictorConfig, data_root: str) -> list[Source
 
     def facts_of(name: str) -> dict[str, JsonValue]:
         chain, seed, variant = known[name]
-        masked: dict[str, JsonValue] = {"goal dropout": cfg.twin_goal_dropout} if is_twin(variant) else {}
-        return {**facts[chain], "E_tau": e_tau[model_key(chain, seed, E_TAU)], **begun.get(name, {}), **masked}
+        given = {**facts[chain], "E_tau": e_tau[model_key(chain, seed, E_TAU)], **begun.get(name, {})}
+        return {**given, **masking_facts(cfg, variant)}
 
     return [Source(name, facts=facts_of(name)) for name in known]
+
+
+def masking_facts(cfg: PredictorConfig, variant: str) -> dict[str, JsonValue]:
+    """Return what the training of a variant depends on of the settings that stand outside its key.
+
+    A setting without effect on it, or at its default, is left out: the key of a training that has it is what it was.
+    """
+    facts: dict[str, JsonValue] = {"goal dropout": cfg.twin_goal_dropout} if is_twin(variant) else {}
+    if is_twin(variant) and cfg.anticipates:
+        facts["selected"] = "without a goal"
+    if cfg.masked_goal_target != "dropped" and (is_twin(variant) or cfg.goal_dropout > 0):
+        facts["masked goal target"] = cfg.masked_goal_target
+    return facts
 
 
 def run(work: Work[PredictorConfig]) -> None:
@@ -211,5 +224,5 @@ STAGE = Stage(
     uses_gpu=True,
     needs=predictor_needs,
     conclude=conclude,
-    outside_shards=("pretrained", "twin_goal_dropout"),
+    outside_shards=("pretrained", "twin_goal_dropout", "anticipates", "masked_goal_target"),
 )

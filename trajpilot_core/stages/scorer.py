@@ -1,6 +1,6 @@
 """Scorer: retrieve candidates, roll them out, and learn when to trust one and which."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import JsonValue
 
@@ -28,8 +28,16 @@ def training_of(seed: int) -> str:
     return f"final/s{seed}"
 
 
+def training_without_goal(seed: int) -> str:
+    """Return the name of the training of the scorer of one seed that sees no goal: its queries are its own."""
+    return f"final/s{seed}/no_goal"
+
+
 def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
-    """Return one source per seed: the models of its chains, and what all training and dev takes contribute."""
+    """Return one source per seed: the models of its chains, and what all training and dev takes contribute.
+
+    Where a scorer without a goal is asked for, one more, of the goal-dropout twins.
+    """
     takes, fold_of = Contributions.read(inputs, TAKES_GIVE, ("participant", "capture")), folds_of(inputs)
     every: dict[str, JsonValue] = {
         "training takes": takes.digest(takes.train),
@@ -42,18 +50,20 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
     }
     models = {entry: inputs.parts(entry) for entry in ("e_tau", "predictors")}
 
-    def of_seed(entry: str, seed: int) -> JsonValue:
-        """Return those that its queries come from; goal-dropout twins answer rows of the tables alone."""
+    def of_seed(entry: str, seed: int, *, are_twins: bool = False) -> JsonValue:
+        """Return those that its queries come from: goal-dropout twins, or all but these."""
         held = models[entry].items()
-        return {key: digest for key, digest in held if f"/s{seed}/" in key and not is_twin(key)}
+        return {key: digest for key, digest in held if f"/s{seed}/" in key and is_twin(key) == are_twins}
 
-    return [
-        Source(
-            training_of(seed),
-            facts={**every, "E_tau": of_seed("e_tau", seed), "predictors": of_seed("predictors", seed)},
-        )
-        for seed in seeds_of(models["e_tau"])
-    ]
+    def source(name: str, seed: int, *, are_twins: bool) -> Source:
+        own = {"E_tau": of_seed("e_tau", seed), "predictors": of_seed("predictors", seed, are_twins=are_twins)}
+        return Source(name, facts={**every, **own})
+
+    seeds = seeds_of(models["e_tau"])
+    found = [source(training_of(seed), seed, are_twins=False) for seed in seeds]
+    if cfg.anticipates:
+        found += [source(training_without_goal(seed), seed, are_twins=True) for seed in seeds]
+    return found
 
 
 def check_plus(config: ScorerConfig, predictors: "Models") -> None:
@@ -71,6 +81,21 @@ def check_plus(config: ScorerConfig, predictors: "Models") -> None:
         )
 
 
+def check_twins(config: ScorerConfig, predictors: "Models") -> None:
+    """Refuse a scorer without a goal where no twins anticipate.
+
+    Raises:
+        InputError: they do not.
+    """
+    from trajpilot_core.data.chains import predictor_config
+
+    if config.anticipates and not predictor_config(predictors).anticipates:
+        raise InputError(
+            "scorer.anticipates is on, but no predictor was trained to answer without a goal; set "
+            "predictor.anticipates=true and predictor.twin_goal_dropout, or scorer.anticipates=false"
+        )
+
+
 def run(work: Work[ScorerConfig]) -> None:
     """Fit the scorers of seeds on the held-out takes of every chain."""
     from trajpilot_core.data.chains import open_model_files
@@ -78,8 +103,8 @@ def run(work: Work[ScorerConfig]) -> None:
     from trajpilot_core.data.transitions import with_closed_tables
     from trajpilot_core.training.jobs import UNIT
     from trajpilot_core.training.loop import one_thread
-    from trajpilot_core.training.scorer_file import write_scorers
-    from trajpilot_core.training.scorer_fit import epochs_of, fit_scorers
+    from trajpilot_core.training.scorer_file import write_scorer_without_goal, write_scorers
+    from trajpilot_core.training.scorer_fit import epochs_of, fit_scorer_without_goal, fit_scorers
     from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
     config, runtime = work.config, work.runtime
@@ -87,22 +112,42 @@ def run(work: Work[ScorerConfig]) -> None:
     data = with_closed_tables(load_planning_data(work.inputs, "scorer"), work.inputs, files.predictors)
     data = data.to(runtime.device)
     check_plus(config, files.predictors)
-    each = epochs_of(config)
+    check_twins(config, files.predictors)
+    asked = {source.shard for source in work.pending}
+    jobs = [Fitting(training_of(seed), seed, epochs_of(config), is_blind=False) for seed in files.seeds]
+    jobs += [Fitting(training_without_goal(seed), seed, config.train.epochs, is_blind=True) for seed in files.seeds]
+    jobs = [job for job in jobs if job.name in asked]
+    total, done = sum(job.epochs for job in jobs), 0
 
     def shown(done: int, total: int, what: str) -> None:
         runtime.progress(done, total, f"{UNIT}; {what}")
 
-    asked = {source.shard for source in work.pending}
-    seeds = [seed for seed in files.seeds if training_of(seed) in asked]
     known = StatisticsByChain(work.inputs.models("label_effects"))
     with one_thread(runtime.device):
-        for n, seed in enumerate(seeds):
-            name, progress = training_of(seed), portion(shown, n * each, len(seeds) * each)
-            folder, device = runtime.training_scratch[name], runtime.device
-            fitted = fit_scorers(data, files, config, seed, folder, device, progress, known, runtime.checkpoint_s)
+        for name, seed, epochs, is_blind in jobs:
+            progress, folder, done = portion(shown, done, total), runtime.training_scratch[name], done + epochs
+            task = data, files, config, seed, folder, runtime.device, progress
+            if is_blind:
+                blind = fit_scorer_without_goal(*task, runtime.checkpoint_s)
+                with work.sink.training(name) as share:
+                    write_scorer_without_goal(share, seed, blind)
+                    share.table("scorer_curves", table_of(CurvePoint, blind.curve))
+                continue
+            fitted = fit_scorers(*task, known, runtime.checkpoint_s)
             with work.sink.training(name) as share:
                 write_scorers(share, seed, fitted)
                 share.table("scorer_curves", table_of(CurvePoint, fitted.curves()))
+
+
+class Fitting(NamedTuple):
+    """One training of the stage."""
+
+    name: str
+    seed: int
+    epochs: int
+    """At most, of all its scorers."""
+    is_blind: bool
+    """It sees no goal."""
 
 
 def conclude(work: Work[ScorerConfig]) -> None:
@@ -144,4 +189,5 @@ STAGE = Stage(
     uses_gpu=True,
     needs=scorer_needs,
     conclude=conclude,
+    outside_shards=("anticipates",),
 )

@@ -63,7 +63,12 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
         batches=lambda generator: draw(task.fit, cfg.train.batch, generator),
         loss=lambda batch: window_loss(model, task, cfg, job.variant, batch),
         measure=measurer(
-            model, task, job.variant, dev_arithmetic(task, cfg.train, job.device), fitted_sample(task, job.seed)
+            model,
+            task,
+            job.variant,
+            dev_arithmetic(task, cfg.train, job.device),
+            fitted_sample(task, job.seed),
+            sees_goal=is_measured_with_goal(cfg, job.variant),
         ),
         selected="dev/M@1",
     )
@@ -153,7 +158,8 @@ def predicted_windows(
     start_BCD, goal_BCD = task.features[segments[:, 0]], task.features[segments[:, -1]]
     predicted_BHE = model(start_BCD, goal_BCD, latents_BHE, horizon, goal_seen_B)
     ids_BH = task.labels[segments]
-    return PredictedWindows(predicted_BHE, task.bank[ids_BH], ids_BH, goal_seen_B)
+    is_target_B = goal_seen_B if cfg.masked_goal_target == "dropped" else None
+    return PredictedWindows(predicted_BHE, task.bank[ids_BH], ids_BH, is_target_B)
 
 
 def goal_dropout_of(cfg: PredictorConfig, variant: str) -> float:
@@ -162,6 +168,11 @@ def goal_dropout_of(cfg: PredictorConfig, variant: str) -> float:
         return cfg.goal_dropout
     assert cfg.twin_goal_dropout is not None, f"{variant} is trained though no twins are asked for"
     return cfg.twin_goal_dropout
+
+
+def is_measured_with_goal(cfg: PredictorConfig, variant: str) -> bool:
+    """Return whether dev shows a variant the goal: all but twins that anticipate are selected as planners."""
+    return not (cfg.anticipates and is_twin(variant))
 
 
 def variant_latents(latents_BHE: Tensor, variant: str) -> Tensor:
@@ -199,10 +210,10 @@ def measurer(
     variant: str,
     arithmetic: AbstractContextManager[object] = nullcontext(),  # noqa: B008
     sample: Mapping[int, Tensor] | None = None,
+    *,
+    sees_goal: bool = True,
 ) -> Callable[[], dict[str, float]]:
     """Return the measure of an epoch: M@1 under the variant's own trajectories, per H and as their plain mean.
-
-    The goal is given, to goal-dropout twins too: their rows plan with it.
 
     Args:
         model: what is measured.
@@ -211,6 +222,7 @@ def measurer(
         arithmetic: of the model; the answers are fp32 and are compared with the bank in fp32.
         sample: horizon -> (n, H) long, the fitted windows that are scored next to dev (`fitted_sample`); None: dev
             alone.
+        sees_goal: false: no goal is given, neither its feature nor its trajectory.
     """
     scored = {"train": sample, "dev": task.dev} if sample else {"dev": task.dev}
     truth = {split: {h: task.labels[rows] for h, rows in windows.items()} for split, windows in scored.items()}
@@ -218,7 +230,8 @@ def measurer(
     def predict(segments: Tensor) -> Tensor:
         """Return the (N, H, E) predictions for (N, H) long rows of segments."""
         latents = variant_latents(task.latents[segments], variant)
-        start, goal = task.features[segments[:, 0]], task.features[segments[:, -1]]
+        start = task.features[segments[:, 0]]
+        goal = task.features[segments[:, -1]] if sees_goal else None
         with arithmetic:
             out: Tensor = model(start, goal, latents, segments.shape[1])
         return out

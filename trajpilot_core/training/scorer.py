@@ -72,10 +72,9 @@ ROWS = tuple(field.name for field in fields(Queries) if field.name not in ("late
 
 def shape_of(view: ChainView) -> ScorerShape:
     """Return the scorer's widths for the data and models of a chain."""
-    width = view.latents.shape[1]
-    query = 2 * view.data.features.shape[2] + 2 * width
+    width, ends = view.latents.shape[1], 2 if view.sees_goal else 1
     sizes = view.models.traj.shape
-    return ScorerShape(query, width, sizes.max_horizon - 2, sizes.classes)
+    return ScorerShape(ends * (view.data.features.shape[2] + width), width, sizes.max_horizon - 2, sizes.classes, ends)
 
 
 def queries_of(view: ChainView, found: Candidates, config: ScorerConfig, *, with_truth: bool = True) -> Queries:
@@ -117,10 +116,13 @@ def queries_of(view: ChainView, found: Candidates, config: ScorerConfig, *, with
 
 
 def _query_vectors(view: ChainView, segments_BH: Tensor) -> Tensor:
-    """Return (B, Q): pooled Start and Goal features, standardised as traj does, and both endpoint latents (D 29)."""
-    ends_B2 = segments_BH[:, [0, -1]]
-    pooled = view.models.traj.standardise(view.data.features[ends_B2].mean(2))
-    return torch.cat([pooled.flatten(1), view.latents[ends_B2].flatten(1)], dim=1)
+    """Return (B, Q): pooled Start and Goal features, standardised as traj does, and both endpoint latents (D 29).
+
+    Of a view without a goal those of Start alone (D 33).
+    """
+    ends_Bn = view.given_ends(segments_BH)
+    pooled = view.models.traj.standardise(view.data.features[ends_Bn].mean(2))
+    return torch.cat([pooled.flatten(1), view.latents[ends_Bn].flatten(1)], dim=1)
 
 
 def inputs_at(queries: Queries, rows: Tensor) -> ScorerInputs:

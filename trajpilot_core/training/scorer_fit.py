@@ -14,6 +14,7 @@ from schemas.base import Record
 from schemas.results import CurvePoint
 from schemas.training import Ablation, ScorerConfig
 from trajpilot_core.data.chains import ModelFiles
+from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.engine.progress import Progress, portion
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
@@ -127,6 +128,26 @@ def fit_scorers(
     return FittedSeed(fitted, plus)
 
 
+def fit_scorer_without_goal(
+    data: PlanningData,
+    files: ModelFiles,
+    config: ScorerConfig,
+    seed: int,
+    scratch: Path,
+    device: str,
+    progress: Progress,
+    checkpoint_s: float = 0.0,
+) -> FittedScorer:
+    """Fit the paper's scorer on queries that see no goal, made by goal-dropout twins; arguments as in `fit_scorers`.
+
+    Raises:
+        StoreError: the chains have no twins.
+    """
+    own, folder = config.replace(plus=None, ablations=()), scratch / QUERIES
+    collected = collect(data, files, own, seed, folder, device, progress, sees_goal=False)
+    return train_scorer(collected, own, None, seed, scratch, device, progress, checkpoint_s, name=SCORER_NO_GOAL)
+
+
 def epochs_of(config: ScorerConfig) -> int:
     """Return the most epochs of all trainings of one seed: Scorer+ first, then the scorer and its ablations."""
     plus = config.plus.train.epochs if config.plus is not None else 0
@@ -148,6 +169,7 @@ def train_scorer(
     progress: Progress,
     checkpoint_s: float = 0.0,
     rows: Tensor | None = None,
+    name: str | None = None,
 ) -> FittedScorer:
     """Train one scorer; without training queries its weights stay as initialised and its gate never opens.
 
@@ -161,7 +183,9 @@ def train_scorer(
         progress: called with (done, total, what).
         checkpoint_s: seconds between checkpoints; 0: one after every epoch.
         rows: long, shape (n,), the training queries that it learns from; None: all.
+        name: its variant; None: that of the ablation.
     """
+    variant = variant_of(ablation) if name is None else name
     train, dev, shape = collected.train, collected.dev, collected.shape
     with seeded(seed):
         scorer = GateThenRankScorer(config, shape, ablation).to(device)
@@ -179,7 +203,7 @@ def train_scorer(
         return scorer_loss(gate_B, rank_BK, utility[batch].to(device), opens[batch].to(device), weights, config)
 
     training = Training(
-        name=f"final/{variant_of(ablation)}",
+        name=f"final/{variant}",
         seed=seed,
         model=scorer,
         selected="dev/selection",
@@ -187,7 +211,7 @@ def train_scorer(
         measure=measurer(scorer, train, dev.queries, rows, config.train.batch, seed),
         batches=lambda generator: index_batches(len(rows), config.train.batch, generator, where),
     )
-    fitted = fit(training, config.train, scratch / variant_of(ablation), device, progress, checkpoint_s)
+    fitted = fit(training, config.train, scratch / variant, device, progress, checkpoint_s)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     share = float(opens.float().mean())
     return FittedScorer(fitted.state, shape, _decision(config, dev, len(rows), share, kept), fitted.curve)

@@ -25,11 +25,10 @@ from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.memory import fits, free_bytes
 from trajpilot_core.models.predictor import PredictorShape
-from trajpilot_core.models.ranking import ranks_of
 from trajpilot_core.models.scorer import ScorerShape
 from trajpilot_core.models.scorer_plus import PlusInputs
-from trajpilot_core.retrieval.bank import Bank, ChainView, build_bank, chain_view
-from trajpilot_core.retrieval.candidates import Candidates, find_candidates, label_votes, pool_mean, truth_of
+from trajpilot_core.retrieval.bank import Bank, ChainView, blind_chain_view, build_bank, chain_view
+from trajpilot_core.retrieval.candidates import find_candidates, mean_m1, vote_m1
 from trajpilot_core.store.lock import require_free_space
 from trajpilot_core.training.checkpoint import tensors_digest
 from trajpilot_core.training.scorer import ROWS, Queries, queries_of, shape_of
@@ -94,6 +93,8 @@ def collect(
     device: str,
     progress: Progress,
     known: StatisticsByChain | None = None,
+    *,
+    sees_goal: bool = True,
 ) -> Collected:
     """Collect the training queries of every chain and the dev queries of the final one.
 
@@ -106,20 +107,23 @@ def collect(
         device: where the models run.
         progress: called with (done, total, what).
         known: what Scorer+ takes from this data in closed form, by chain; what is fitted here is added.
+        sees_goal: false: the goal-dropout twins of the chains make the queries, and no goal is given.
 
     Raises:
-        StoreError: the disk has not enough room for the queries.
+        StoreError: the disk has not enough room for the queries, or chains lack the twins.
     """
     chains = chains_of(data)
     dev = {chains[0].name: dev_rows(data, config.max_queries)}
     parts = [*parts_of("dev", dev), *parts_of("train", draw_queries(data, chains, config.max_queries, seed))]
     models = PredictorShape.from_json(files.predictors.about["shape"])
-    width = data.bank.shape[1]
-    shape = ScorerShape(2 * data.features.shape[2] + 2 * width, width, models.max_horizon - 2, models.classes)
+    width, ends = data.bank.shape[1], 2 if sees_goal else 1
+    query = ends * (data.features.shape[2] + width)
+    shape = ScorerShape(query, width, models.max_horizon - 2, models.classes, ends)
+    view_of = chain_view if sees_goal else blind_chain_view
     collector = QueryCollector(data, shape, parts, config, seed, folder, known)
     for chain in chains:
         if chain == chains[0] or collector.wants(chain):
-            collector.add(chain_view(data, files, chain, seed, device, config.decoding), progress)
+            collector.add(view_of(data, files, chain, seed, device, config.decoding), progress)
     return on_device(Collected(collector.queries("train"), collector.dev_set(), shape, collector.plus_data()), device)
 
 
@@ -240,8 +244,8 @@ class QueryCollector:
         own = {name: getattr(queries, name) for name in ROWS}
         own["middle"] = own["middle"] + self.offset[part.group.chain] * (own["middle"] > 0)
         if part.split == "dev":
-            own["knn_m1"] = torch.stack([_vote_m1(found, view.data, t) for t in self.config.temperatures], 1)
-            own["pool_m1"] = torch.stack([_mean_m1(found, view, t) for t in self.config.temperatures], 1)
+            own["knn_m1"] = torch.stack([vote_m1(found, view.data, t) for t in self.config.temperatures], 1)
+            own["pool_m1"] = torch.stack([mean_m1(found, view, t) for t in self.config.temperatures], 1)
         rows = [FieldRows(f"{part.split}/{name}", value, part.first, part.total) for name, value in own.items()]
         if self.config.plus is not None:
             plus = plus_queries(plus_source(view, self.config, self.known), found)
@@ -383,17 +387,3 @@ def on_device(found: Collected, device: str) -> Collected:
     if data is not None:
         data = data._replace(train=moved_plus(data.train), dev=moved_plus(data.dev))
     return Collected(None if found.train is None else moved(found.train), dev, found.shape, data)
-
-
-def _vote_m1(found: Candidates, data: PlanningData, temperature: float) -> Tensor:
-    """Return (B,) M@1 of kNN-labels."""
-    truth_BM = truth_of(data, found.segments)
-    votes_BMV = label_votes(found, data, temperature)[:, 1:-1]
-    return (ranks_of(votes_BMV.flatten(0, 1), truth_BM.flatten()) == 0).float().view(truth_BM.shape).mean(1)
-
-
-def _mean_m1(found: Candidates, view: ChainView, temperature: float) -> Tensor:
-    """Return (B,) M@1 of Pool-Mean."""
-    mean_BKMP = pool_mean(found, temperature, view.readout)[:, None]
-    right_BKM = view.readout.against(found.ends, mean_BKMP, truth_of(view.data, found.segments), found.take).right
-    return right_BKM[:, 0].float().mean(1)

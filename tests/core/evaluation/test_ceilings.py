@@ -17,7 +17,9 @@ from schemas.results import Ceiling, TakeScore
 from schemas.world import WorldConfig, claims_world, demo_world
 from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.errors import InputError
+from trajpilot_core.evaluation.bootstrap import cluster_sums
 from trajpilot_core.evaluation.ceiling import (
+    ERRORS,
     ExactCeilings,
     ceiling_scores,
     ceilings_of,
@@ -30,7 +32,15 @@ from trajpilot_core.methods import METHODS, method
 from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.simworld.feature_space import describe_world, world_tables
 from trajpilot_core.simworld.inference import map_decoding
-from trajpilot_core.simworld.inference.visible import TakeSteps, overlapped, reach_s, seen_by, take_steps, window_groups
+from trajpilot_core.simworld.inference.visible import (
+    KINDS_WITHOUT_GOAL,
+    TakeSteps,
+    overlapped,
+    reach_s,
+    seen_by,
+    take_steps,
+    window_groups,
+)
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.appearance import FADE_S
 from trajpilot_core.simworld.world.truth import World
@@ -127,6 +137,25 @@ def test_pixels_of_a_still_head_hold_no_motion_and_the_oracle_sees_the_motion_of
         assert np.array_equal(seen["oracle"].look, seen["endpoint_traj"].look)
 
 
+def test_who_is_given_no_goal_is_shown_nothing_of_the_last_step_but_what_its_neighbour_shows(
+    world: World, tables: dict[str, pa.Table]
+) -> None:
+    takes = take_steps(world, tables["segments"])
+    windows = [row for row in windows_of(tables)["segment_ids"].to_pylist() if len(row) == 4]
+    for group in window_groups(takes, windows):
+        seen = {kind: seen_by(takes, group, kind, still=True) for kind in KINDS_WITHOUT_GOAL}
+        for one in seen.values():
+            start, first, second, goal = one.targets
+            assert one.look[:, start].all()
+            assert not one.look[:, second:].any(), "three steps reach no further than their neighbours"
+        start, first, second, goal = seen["motion_to_goal"].targets
+        assert not seen["start"].motion.any()
+        assert seen["start_motion"].motion[:, seen["start_motion"].targets[0]].all()
+        assert not seen["start_motion"].motion[:, seen["start_motion"].targets[2] :].any()
+        assert seen["motion_to_goal"].motion[:, [start, first, second]].all()
+        assert seen["motion_to_goal"].motion[:, goal].mean() < 0.5
+
+
 def test_segments_are_laid_over_true_steps_by_time_so_missing_ones_do_not_shift_the_rest(
     world: World, tables: dict[str, pa.Table]
 ) -> None:
@@ -181,6 +210,26 @@ def test_who_sees_more_can_be_expected_to_know_more(
     moving = known_values(both, tables["segments"], windows_of(tables))
     assert (moving.expected["no_traj"].mean(axis=0) > ends[0] + 1).all()
     assert np.array_equal(moving.values["no_traj"], moving.values["endpoint_traj"])
+
+
+def test_without_a_goal_less_can_be_known_and_who_is_shown_it_breaks_that_ceiling(
+    world: World, tables: dict[str, pa.Table], known: ExactCeilings
+) -> None:
+    """The planted leak: the best decisions with the goal, held against what Start alone can tell."""
+    windows = windows_of(tables)
+    blind = known_values(world, tables["segments"], windows, kinds=KINDS_WITHOUT_GOAL)
+    assert set(blind.values) == set(KINDS_WITHOUT_GOAL)
+    assert calibration_check(blind).verdict == "holds"
+    less = [blind.expected[kind].mean(axis=0) for kind in KINDS_WITHOUT_GOAL]
+    assert (less[0] < less[1]).all()
+    assert (less[1] < less[2]).all()
+    for kind, given in zip(less, ("no_traj", "endpoint_traj", "oracle"), strict=True):
+        assert (kind < known.expected[given].mean(axis=0)).all()
+    takes, take = np.unique(np.array(known.take_ids), return_inverse=True)
+    both = np.concatenate([known.values["no_traj"], blind.values["start"]], axis=1)
+    sums, counts = cluster_sums(both, take, len(takes))
+    leak, bound, error = paired(np.moveaxis(sums.reshape(len(takes), 2, 1, -1), 1, 0), counts[:, None])
+    assert (leak - bound > ERRORS * error).all()
 
 
 def test_take_scores_of_ceilings_are_sums_over_the_windows_of_a_take(

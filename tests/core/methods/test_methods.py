@@ -32,7 +32,9 @@ CLOSED = {WITHOUT_PRIOR.id, GRAPH_ONLY.id, *(row.id for row in PLANNER_ROWS)}
 """Rows of closed vocabularies, absent here."""
 TWINS = {goal_dropout.NO_TRAJ.id, goal_dropout.ORACLE.id}
 """Rows of goal-dropout twins, absent, too."""
-VARIANTS = [one.id for one in METHODS if not one.id.startswith(ATTENTION) and one.id not in CLOSED | TWINS]
+AHEAD = {one.id for one in METHODS if one.anticipates}
+"""Rows without a goal, absent, too."""
+VARIANTS = [one.id for one in METHODS if not one.id.startswith(ATTENTION) and one.id not in CLOSED | TWINS | AHEAD]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from trajpilot_core.data.chains import ModelFiles
 from trajpilot_core.data.cross_fitting import original_of
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation.predictions import predict_rows
-from trajpilot_core.methods import METHODS, method
+from trajpilot_core.methods import METHODS, anticipation, method
 from trajpilot_core.methods.goal_dropout import NO_TRAJ, ORACLE
 from trajpilot_core.report.figures.curves import colour_of
 from trajpilot_core.report.tables.results import results_of
@@ -84,11 +84,11 @@ def test_they_are_ablations_bounded_as_their_originals_are_and_rest_on_the_twins
         assert colour_of(one.models[0]) == row
 
 
-def test_a_twin_that_is_not_trained_marks_its_row_and_no_other():
+def test_a_twin_that_is_not_trained_marks_its_rows_and_no_other():
     def marked(model: str) -> frozenset[str]:
         check = Judgement(check=f"trained: final/{model}, seed 1", verdict="undertrained", detail="")
         return results_of([], [check]).undertrained
 
-    assert marked("traj_goal_dropout") == {ORACLE.id}
-    assert marked("no_traj_goal_dropout") == {NO_TRAJ.id}
+    assert marked("traj_goal_dropout") == {ORACLE.id, anticipation.ORACLE.id}
+    assert marked("no_traj_goal_dropout") == {NO_TRAJ.id, anticipation.NO_TRAJ.id}
     assert not marked("traj") & set(ORIGINAL)

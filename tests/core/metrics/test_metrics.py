@@ -82,6 +82,7 @@ def reference(labels: list[int], decoded: list[int], ranked: list[list[int]]) ->
             rows[i][j] = min(rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + cost)
     hits = [sum(labels[t] in ranked[t][:k] for t in mids) / len(mids) for k in (1, 5)]
     all_hits = [sum(labels[t] in ranked[t][:k] for t in range(horizon)) / horizon for k in (1, 5)]
+    later = [sum(labels[t] in ranked[t][:k] for t in range(1, horizon)) / (horizon - 1) for k in (1, 5)]
     exact = float(labels == decoded)
     return {
         "M@1": 100 * hits[0],
@@ -95,6 +96,9 @@ def reference(labels: list[int], decoded: list[int], ranked: list[list[int]]) ->
         "Full mAcc": 100 * sum(labels[t] == decoded[t] for t in range(horizon)) / horizon,
         "mIoU": 100 * len(set(labels) & set(decoded)) / len(set(labels) | set(decoded)),
         "ED": float(rows[-1][-1]),
+        "A@1": 100 * later[0],
+        "A@5": 100 * later[1],
+        "ASeq": 100 * float(labels[1:] == decoded[1:]),
     }
 
 
@@ -144,7 +148,7 @@ def test_no_value_depends_on_order_or_batch(shape: tuple[int, int, int, int], ba
 def test_bounds_hold_for_every_window(shape: tuple[int, int, int, int]) -> None:
     labels, decoded, ranked = drawn(*shape)
     got = dict(zip(NAMES, window_values(labels, decoded, ranked).T, strict=True))
-    for smaller, larger in (("M@1", "M@5"), ("F@1", "F@5"), ("FSeq", "MSeq")):
+    for smaller, larger in (("M@1", "M@5"), ("F@1", "F@5"), ("FSeq", "MSeq"), ("A@1", "A@5"), ("ASeq", "MSeq")):
         assert (got[smaller] <= got[larger] + 1e-9).all()
     for larger in ("Mid mAcc", "Full mAcc", "mIoU"):
         assert (got["SR"] <= got[larger] + 1e-9).all()

@@ -31,7 +31,7 @@ def test_three_windows_worked_by_hand() -> None:
 
 def test_no_table_names_a_plain_macc() -> None:
     assert SEQUENCE == ("SR", "Mid mAcc", "Full mAcc", "mIoU", "ED")
-    assert tuple(METRICS) == ("M@1", "M@5", "MSeq", "F@1", "F@5", "FSeq", *SEQUENCE)
+    assert tuple(METRICS) == ("M@1", "M@5", "MSeq", "F@1", "F@5", "FSeq", *SEQUENCE, "A@1", "A@5", "ASeq")
 
 
 def reads_the_ranking(spec: MetricSpec) -> bool:

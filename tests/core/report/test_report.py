@@ -10,7 +10,7 @@ from synthetic_results import Kept, Tables, built
 
 from schemas.arrow import rows_of, table_of
 from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric, SamplingScore
-from trajpilot_core.methods import METHODS, goal_dropout
+from trajpilot_core.methods import METHODS, anticipation, goal_dropout
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.loaded import mask_sentence, sampling_sentence
@@ -204,6 +204,7 @@ def test_an_undertrained_model_marks_every_row_that_rests_on_it(inputs: Tables) 
     weak = results_of(rows_of(Metric, inputs.tables["metrics"]), judgements).undertrained
     own = {"scorer", "scorer_plus", "oracle", "top1", "pool_mean", "shuffled"}
     parts = {one.id for one in METHODS if one.part_of in own} - {goal_dropout.ORACLE.id}
+    parts |= {anticipation.ORACLE_NO_DROPOUT.id}  # the same model, no goal given
     assert weak == own | parts, "and those that take a part away or change it; a goal-dropout twin is another model"
     documents = built(Tables({**inputs.tables, "judgements": table_of(Judgement, judgements)}), CFG).documents
     assert documents["report.html"].count(b"UNDERTRAINED") > 20

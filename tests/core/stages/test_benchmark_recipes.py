@@ -6,12 +6,18 @@ import pytest
 from layouts_fixture import court_world, small_world, written
 
 from deployments.recipes import MISSING, recipe, soak
+from schemas.arrow import rows_of
 from schemas.config import FeatureConfig, PipelineConfig, RecipeName, RunOptions
 from schemas.planners import PlannersConfig
+from schemas.results import Judgement, Metric
 from schemas.world import WorldConfig
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import Outcome, execute
+from trajpilot_core.evaluation.comparison import open_side
+from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import CLOSED_FULL, CLOSED_OVERALL, CLOSED_ROWS, CLOSED_SETTINGS
+from trajpilot_core.report.tables.anticipation import anticipation_tables
+from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.stages import STAGES
 from trajpilot_core.studies.paper_tables.cells import CLOSED_PANEL, cells_of, read_run
 
@@ -26,6 +32,8 @@ WORLDS: dict[RecipeName, str] = {
 }
 LIKE_KEYSTEP = ("goalstep", "egoper")
 """Run the same stages as keystep; their readers have tests of their own."""
+ANTICIPATION = {"anticipation", "goal-dropout-fullgoal", "goal-dropout-anticipation"}
+"""Tables of the report."""
 FEW = 0.9
 """Share that a stage may lose: in pictures of 64 px odometry finds few corners."""
 
@@ -55,8 +63,9 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
             head=config.predictor.head,
             bridge_weight=config.predictor.bridge_weight,
             twin_goal_dropout=config.predictor.twin_goal_dropout,
+            anticipates=config.predictor.anticipates,
         ),
-        scorer=small.scorer.replace(plus=None, decoding=config.scorer.decoding),
+        scorer=small.scorer.replace(plus=None, decoding=config.scorer.decoding, anticipates=config.scorer.anticipates),
         attention=config.attention.replace(variants=()),
         planners=planners_in_small(config.planners),
         evaluation=small.evaluation.replace(vocabulary=config.evaluation.vocabulary),
@@ -99,7 +108,13 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
     assert not any(count.paper for count in done["ingest"].counts), (
         "a simulated corpus stands beside no figure of the paper"
     )
-    if not waiting:
+    if name == "atomic_anticipation":
+        side = open_side(str(root), STAGES)
+        metrics, judgements = (side.table("evaluation", name) for name in ("metrics", "judgements"))
+        results = results_of(rows_of(Metric, metrics), rows_of(Judgement, judgements))
+        assert {table.id for table in anticipation_tables(results)} == ANTICIPATION
+        assert {row.id for row in METHODS if row.anticipates} <= set(results.variants())
+    elif not waiting:
         closed = cells_of([read_run(str(root))])
         tables = {CLOSED_PANEL} if name == "atomic_closed" else {CLOSED_OVERALL, CLOSED_FULL, CLOSED_SETTINGS}
         assert {cell.table for cell in closed} == tables

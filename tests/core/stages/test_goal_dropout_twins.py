@@ -15,12 +15,13 @@ from deployments.recipes import RECIPES
 from schemas.config import EvaluationConfig, PipelineConfig
 from schemas.training import GOAL_DROPOUT, PredictorConfig
 from trajpilot_core.data.chains import chains_of
-from trajpilot_core.data.cross_fitting import TWINNED, is_twin, original_of, twin_of
+from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL, TWINNED, is_twin, original_of, twin_of
 from trajpilot_core.engine.key import resolve_inputs
 from trajpilot_core.engine.needs import NeedsMachine
 from trajpilot_core.engine.planning.plan import PlanRow, plan
 from trajpilot_core.engine.sizes import paper_sizes
 from trajpilot_core.engine.stage import AnyStage, Source
+from trajpilot_core.methods import METHODS
 from trajpilot_core.stages import STAGES, predictor, scorer
 from trajpilot_core.stages.evaluation import answered_rows, needs
 from trajpilot_core.stages.needs_of_trainings import predictor_needs, predictor_parameters
@@ -88,6 +89,23 @@ def test_switched_off_again_they_go_and_nothing_is_trained(root: Path, twins: Pa
 
 def test_another_probability_trains_the_twins_alone(twins: Path, memory: Memory) -> None:
     row = planned(twins, stages_on(memory), with_twins(0.25))["predictor"]
+    assert (row.reused, row.compute) == (7, 2)
+
+
+def test_twins_that_anticipate_are_trained_in_every_chain_and_nothing_else_again(
+    root: Path, twins: Path, memory: Memory
+) -> None:
+    """What was trained before stays, but for twins that were selected with the goal."""
+    base = with_twins()
+    ahead = base.replace(
+        predictor=base.predictor.replace(anticipates=True), scorer=base.scorer.replace(anticipates=True)
+    )
+    for before in (root, twins):
+        found = planned(before, stages_on(memory), ahead)
+        assert (found["predictor"].reused, found["predictor"].compute) == (7, 6)
+        assert found["label_effects"].compute == 0
+    kept = base.replace(predictor=base.predictor.replace(masked_goal_target="kept"))
+    row = planned(twins, stages_on(memory), kept)["predictor"]
     assert (row.reused, row.compute) == (7, 2)
 
 
@@ -166,13 +184,14 @@ def test_twins_of_predictors_that_have_goal_dropout_are_refused() -> None:
         PredictorConfig(goal_dropout=0.5, twin_goal_dropout=0.5)
 
 
-def test_the_recipes_of_closed_vocabularies_have_twins_and_no_other_has() -> None:
+def test_recipes_of_closed_vocabularies_and_of_anticipation_have_twins_and_no_other_has() -> None:
     found = {name: build().predictor for name, build in RECIPES.items()}
     heads = {name for name, cfg in found.items() if cfg.head == "classes"}
-    assert {name for name, cfg in found.items() if cfg.twin_goal_dropout is not None} == heads
+    anticipate = {name for name, cfg in found.items() if cfg.anticipates}
+    assert anticipate == {"atomic_anticipation", "demo_anticipation"}
+    assert {name for name, cfg in found.items() if cfg.twin_goal_dropout is not None} == heads | anticipate
     assert heads > CLOSED
-    assert {found[name].twin_goal_dropout for name in heads} == {GOAL_DROPOUT}
-    assert RECIPES["atomic_anticipation"]().predictor.goal_dropout == GOAL_DROPOUT
+    assert {found[name].twin_goal_dropout for name in heads | anticipate} == {GOAL_DROPOUT}
 
 
 def test_what_twins_need_is_stated() -> None:
@@ -185,3 +204,13 @@ def test_what_twins_need_is_stated() -> None:
     device = [needs(each, cfg, machine).device.bytes for each in (sizes, more)]
     assert device[1] - device[0] == 2 * of_model
     assert answered_rows(more, cfg) - answered_rows(sizes, cfg) == 2
+    predicting = more.config.predictor.replace(anticipates=True)
+    ahead = replace(sizes, config=more.config.replace(predictor=predicting))
+    n_chains = 1 + sizes.config.alignment.folds
+    of_all = predictor_needs(ahead, ahead.config.predictor, machine).disk.bytes - disk[0]
+    assert of_all == n_chains * (disk[1] - disk[0]), "every chain has twins then"
+    unscored = [row.id for row in METHODS if row.anticipates and SCORER_NO_GOAL not in row.models]
+    assert answered_rows(ahead, cfg) - answered_rows(more, cfg) == len(unscored)
+    whole = replace(ahead, config=ahead.config.replace(scorer=ahead.config.scorer.replace(anticipates=True)))
+    assert answered_rows(whole, cfg) - answered_rows(ahead, cfg) == 1
+    assert needs(whole, cfg, machine).device.bytes > needs(ahead, cfg, machine).device.bytes

@@ -24,13 +24,16 @@ from trainings_fixture import (
 )
 
 from schemas.results import CurvePoint
-from schemas.training import ScorerPlusConfig
+from schemas.training import GOAL_DROPOUT, ScorerPlusConfig
+from trajpilot_core.data.cross_fitting import TWINNED, is_twin, twin_of
 from trajpilot_core.training.dev_scores import floor_scores
 from trajpilot_core.training.scorer import Queries
 from trajpilot_core.training.scorer_fit import train_scorer
 from trajpilot_core.training.scorer_plus_fit import PlusData, fit_plus
 
-VARIANTS = ("traj", "endpoint_traj", "no_traj")
+VARIANTS = ("traj", "endpoint_traj", "no_traj", *map(twin_of, TWINNED))
+"""Twins are shown and asked no goal: they memorise windows by their Starts."""
+AHEAD = PREDICTOR.replace(twin_goal_dropout=GOAL_DROPOUT, anticipates=True)
 LEARNED = 0.95
 """Share of right answers that counts as memorised."""
 ERRORS = 3.0
@@ -46,9 +49,12 @@ def noise(share: float, n: int) -> float:
     return ERRORS * (share * (1 - share) / n) ** 0.5
 
 
-def scored(train: Queries, dev: Queries, folder: Path, epochs: int = SCORER.train.epochs) -> list[CurvePoint]:
-    config = SCORER.replace(train=SCORER.train.replace(epochs=epochs))
-    return train_scorer(collected(train, dev), config, None, 0, folder, "cpu", quiet).curve
+def scored(
+    train: Queries, dev: Queries, folder: Path, epochs: int = SCORER.train.epochs, ends: int = 2
+) -> list[CurvePoint]:
+    config, queries = SCORER.replace(train=SCORER.train.replace(epochs=epochs)), collected(train, dev)
+    queries = queries._replace(shape=queries.shape._replace(ends=ends))
+    return train_scorer(queries, config, None, 0, folder, "cpu", quiet).curve
 
 
 def scored_plus(data: PlusData, folder: Path) -> list[CurvePoint]:
@@ -59,7 +65,8 @@ def scored_plus(data: PlusData, folder: Path) -> list[CurvePoint]:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_predictor_memorises_64_windows_that_teach_nothing_about_others(variant: str, tmp_path: Path) -> None:
-    longer = PREDICTOR.replace(train=PREDICTOR.train.replace(epochs=60))
+    epochs = 100 if is_twin(variant) else 60  # half of what a twin is shown has a goal, which it is not asked with
+    longer = AHEAD.replace(train=PREDICTOR.train.replace(epochs=epochs))
     curve = fit_predictor(memory_task(), variant, tmp_path, longer)[1]
     train, dev = (values(curve, split, "M@1") for split in ("train", "dev"))
     assert train[0] < 0.3
@@ -73,9 +80,11 @@ def test_the_trajectory_encoder_memorises_64_segments(tmp_path: Path) -> None:
     assert values(curve, "dev", "R@1")[-1] < 0.3
 
 
-def test_the_scorer_memorises_which_candidate_of_64_queries_is_right(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", [2, 1])
+def test_the_scorer_memorises_which_candidate_of_64_queries_is_right(ends: int, tmp_path: Path) -> None:
+    """With Start and Goal, and without a goal."""
     queries = scorer_queries(N, 1, is_clear=False)
-    curve = scored(queries, queries, tmp_path)
+    curve = scored(queries, queries, tmp_path, ends=ends)
     assert values(curve, "train", "fallback M@1")[-1] == 0.5
     assert values(curve, "train", "M@1")[-1] > LEARNED
 
@@ -91,7 +100,7 @@ def test_scorer_plus_learns_which_expert_of_64_queries_is_right(tmp_path: Path) 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_predictor_of_permuted_inputs_falls_to_the_majority(variant: str, tmp_path: Path) -> None:
     task = clear_task()
-    short = PREDICTOR.replace(train=PREDICTOR.train.replace(epochs=10))
+    short = AHEAD.replace(train=PREDICTOR.train.replace(epochs=10))
     labels = [{h: task.labels[rows] for h, rows in part.items()} for part in (task.fit, task.dev)]
     floor = floor_scores(*labels, len(task.bank))["majority"]["M@1"]
     clear, shuffled = (

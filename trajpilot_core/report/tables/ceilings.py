@@ -10,14 +10,14 @@ from typing import Literal, NamedTuple
 
 from schemas.results import Ceiling
 from trajpilot_core.methods import in_order, method
-from trajpilot_core.methods.base import REFERENCE, SHOWS
+from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
 from trajpilot_core.report.tables.names import OPEN_METRICS, row_name
 from trajpilot_core.report.tables.results import TOO_FEW
 from trajpilot_core.report.tables.table import number
-from trajpilot_core.simworld.inference.visible import InputKind
+from trajpilot_core.simworld.inference.visible import KINDS, InputKind
 
-INFORMATION = tuple(SHOWS)
+INFORMATION = KINDS
 """Rows that stand for all that can be seen: no motion, the endpoints' motion, all motion; per horizon only these."""
 GOAL: InputKind = "endpoint_traj"
 """The ceiling that planners can come close to: it bounds all that see no step between Start and Goal."""

@@ -148,8 +148,8 @@ def _is_best(m: Metric, group: Sequence[Metric]) -> bool:
 
 
 def all_tables(results: Results) -> list[GroupedTable[ResultCell]]:
-    """Return the tables of the report, in reading order; empty ones are left out."""
-    variants = results.variants()
+    """Return the tables of the report, in reading order, rows without a goal aside; empty ones are left out."""
+    variants = [variant for variant in results.variants() if not method(variant).anticipates]
     main = with_role("main")
     others = [variant for variant in variants if variant not in main]
     against = [variant for variant in variants if variant != REFERENCE]

@@ -29,6 +29,7 @@ from trajpilot_core.simworld.inference.evidence import (
 from trajpilot_core.simworld.inference.map_decoding import Sequences, best_sequences
 from trajpilot_core.simworld.inference.visible import (
     KINDS,
+    SAME_IN_PIXELS,
     InputKind,
     TakeSteps,
     WindowGroup,
@@ -169,15 +170,15 @@ def decide_kinds(
     kinds: Sequence[InputKind],
     classes: Codes | None = None,
 ) -> dict[InputKind, Decisions]:
-    """Decide on windows of one shape for every kind of input; pixels of a moving head show no_traj its motion too.
+    """Decide on windows of one shape for every kind of input; pixels of a moving head show its motion too.
 
     Arguments as in `answers`; `classes` (V,) as `class_codes` returns them.
     """
     still = world.config.enters_by_features()
     found: dict[InputKind, Decisions] = {}
     for kind in kinds:
-        twin = "endpoint_traj" if kind == "no_traj" else "no_traj"
-        if not still and kind != "oracle" and twin in found:
+        twin = SAME_IN_PIXELS.get(kind)
+        if not still and twin is not None and twin in found:
             found[kind] = found[twin]
         else:
             found[kind] = decide(graph, evidence, seen_by(takes, group, kind, still), classes)

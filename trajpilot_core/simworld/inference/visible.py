@@ -21,9 +21,18 @@ from trajpilot_core.simworld.layouts.registry import layout_of
 from trajpilot_core.simworld.world.appearance import FADE_S
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
-InputKind = Literal["no_traj", "endpoint_traj", "oracle"]
+InputKind = Literal["no_traj", "endpoint_traj", "oracle", "start", "start_motion", "motion_to_goal"]
 KINDS: tuple[InputKind, ...] = ("no_traj", "endpoint_traj", "oracle")
-"""The rows whose inputs differ; every other row sees what one of them sees."""
+"""The rows whose inputs differ; every other row that is given a goal sees what one of them sees."""
+KINDS_WITHOUT_GOAL: tuple[InputKind, ...] = ("start", "start_motion", "motion_to_goal")
+"""What rows see that are given no goal."""
+SAME_IN_PIXELS: Mapping[InputKind, InputKind] = {
+    "no_traj": "endpoint_traj",
+    "endpoint_traj": "no_traj",
+    "start": "start_motion",
+    "start_motion": "start",
+}
+"""Kinds that see one thing where pixels show the motion of the head."""
 MISLABELLED = 0.01
 """Most segments whose label may differ from that of their step: an annotator may be off by more than half a step."""
 MISSPELT = 0.1
@@ -199,12 +208,16 @@ def seen_by(takes: Sequence[TakeSteps], group: WindowGroup, kind: InputKind, sti
         takes: the list that the group counts segments and steps over.
         group: the windows.
         kind: no_traj: the two end segments as pixels show them; endpoint_traj: with their head motion; oracle: with the
-            head motion of all segments.
+            head motion of all segments. start: the first segment as pixels show it; start_motion: with its head motion;
+            motion_to_goal: with the head motion of all segments but the last.
         still: pixels show no head motion (worlds that enter by features).
     """
-    ends = group.segments[:, [0, -1]]
-    nothing = ends[:, :0]
-    moving = {"no_traj": nothing if still else ends, "endpoint_traj": ends, "oracle": group.segments}[kind]
+    every = group.segments
+    ends = every[:, :1] if kind in KINDS_WITHOUT_GOAL else every[:, [0, -1]]
+    if kind in ("no_traj", "start"):
+        moving = ends[:, :0] if still else ends
+    else:
+        moving = {"oracle": every, "motion_to_goal": every[:, :-1]}.get(kind, ends)
     look, motion = (np.concatenate([getattr(take, name) for take in takes]) for name in ("look", "motion"))
     first = np.concatenate([take.step for take in takes])[group.segments[:, 0]]
     shown = np.concatenate([look[ends], motion[moving]], axis=1)

@@ -20,14 +20,14 @@ from trajpilot_core.data.chains import (
     predictor_config,
     trajectory_latents,
 )
-from trajpilot_core.data.cross_fitting import FINAL, model_key, trained_variants
+from trajpilot_core.data.cross_fitting import FINAL, SCORER_NO_GOAL, model_key, trained_variants
 from trajpilot_core.data.planning import SPLITS, load_motion_data
 from trajpilot_core.retrieval.bank import ChainView, chain_view
 from trajpilot_core.stages.predictor import make_task
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.studies.claims.leaks.context import LeakContext, Miss, none_of, not_run, worst_of
 from trajpilot_core.training.dev_scores import recalls_at
-from trajpilot_core.training.fit_predictor import measurer
+from trajpilot_core.training.fit_predictor import is_measured_with_goal, measurer
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_file import scorer_config
 from trajpilot_core.training.scorer_fit import variant_of
@@ -88,11 +88,12 @@ def encoder_miss(material: LeakContext, view: ChainView, seed: int) -> Miss:
 def predictor_misses(material: LeakContext, view: ChainView, files: ModelFiles, seed: int) -> Iterator[Miss]:
     """Score the predictors of one chain on the dev windows, as their training does."""
     task = make_task(view.data, files.e_tau, view.chain, seed, CPU)
-    for variant in trained_variants(view.chain, predictor_config(files.predictors)):
+    cfg = predictor_config(files.predictors)
+    for variant in trained_variants(view.chain, cfg):
         name = f"{view.chain.name}/{variant}"
         with torch.inference_mode():
             model = load_predictor(files.predictors, view.chain, seed, variant, CPU)
-            found = measurer(model, task, variant)()["dev/M@1"]
+            found = measurer(model, task, variant, sees_goal=is_measured_with_goal(cfg, variant))()["dev/M@1"]
         yield _miss(name, seed, found, curve_of(material, "predictor_curves", name, seed, "M@1"))
 
 
@@ -146,6 +147,8 @@ def scorer_trainings(config: ScorerConfig) -> list[Planned]:
     """Return the scorer, its ablations, and Scorer+, which has a budget of its own (three numbers are trained)."""
     variants = [variant_of(ablation) for ablation in (None, *config.ablations)]
     found = [Planned("scorer_curves", f"final/{variant}", "selection", config.train) for variant in variants]
+    if config.anticipates:
+        found.append(Planned("scorer_curves", f"final/{SCORER_NO_GOAL}", "selection", config.train))
     if config.plus is None:
         return found
     return [*found, Planned("scorer_curves", "final/scorer_plus", "log likelihood", config.plus.train)]

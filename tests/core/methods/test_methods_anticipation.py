@@ -1,0 +1,346 @@
+"""Rows without a goal: there where twins anticipate, next to the others, and blind to all that the last step shows."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+import torch
+from planning_fixture import PREDICTOR, SCORER, model_files, planning_data
+from planning_world import Memory
+from rows_fixture import CONFIG, predicted, quiet, with_threshold
+from torch import Tensor
+from torch.nn import functional as F
+
+from schemas.training import GOAL_DROPOUT, PredictorConfig
+from trajpilot_core.data.chains import ModelFiles, chains_of, load_predictor
+from trajpilot_core.data.planning import PlanningData
+from trajpilot_core.errors import LeakError, MethodError
+from trajpilot_core.evaluation.checks import gate_check
+from trajpilot_core.evaluation.prediction_arrays import predictions_of
+from trajpilot_core.evaluation.predictions import predict_rows
+from trajpilot_core.evaluation.tables import metric_rows, scored_on, take_clusters
+from trajpilot_core.methods import METHODS, anticipation, method, plans
+from trajpilot_core.methods.anticipation import NO_TRAJ, ORACLE, ROWS
+from trajpilot_core.methods.anticipation_models import Anticipation, at_horizon, retrieved
+from trajpilot_core.methods.base import Answers
+from trajpilot_core.methods.batch import WindowBatch
+from trajpilot_core.methods.sight import probe_rows, same
+from trajpilot_core.metrics import of_table
+from trajpilot_core.models.scorer import GateThenRankScorer
+from trajpilot_core.report.tables.anticipation import anticipation_tables
+from trajpilot_core.report.tables.results import all_tables, results_of
+from trajpilot_core.retrieval import bank, candidates
+from trajpilot_core.retrieval.bank import ChainView, chain_view, goal_dropout_view, without_goal
+from trajpilot_core.retrieval.candidates import fallback_plans
+from trajpilot_core.simworld.inference.visible import KINDS_WITHOUT_GOAL
+from trajpilot_core.stages.predictor import make_task
+from trajpilot_core.store.tensors import Models
+from trajpilot_core.training import scorer as scorer_inputs
+from trajpilot_core.training.fit_predictor import (
+    PredictorTask,
+    is_measured_with_goal,
+    measurer,
+    new_predictor,
+    window_loss,
+)
+from trajpilot_core.training.scorer import decide
+from trajpilot_core.training.scorer_file import (
+    ReadyScorer,
+    load_scorer_without_goal,
+    write_scorer_without_goal,
+    write_scorers,
+)
+from trajpilot_core.training.scorer_fit import FittedScorer, fit_scorer_without_goal, fit_scorers
+
+torch.set_num_threads(1)
+TWINS = PREDICTOR.replace(twin_goal_dropout=GOAL_DROPOUT)
+AHEAD = TWINS.replace(anticipates=True)
+PLANNED = {"no_traj", "oracle"}
+QUERY_VECTORS = scorer_inputs._query_vectors
+TABLES = ["anticipation", "goal-dropout-fullgoal", "goal-dropout-anticipation"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Data, models, and scorers, the one without a goal among them."""
+    data, folder = planning_data(), tmp_path_factory.mktemp("scorers")
+    files, memory = model_files(data, config=AHEAD), Memory()
+    with memory.training("final/s0") as share:
+        write_scorers(share, 0, with_threshold(fit_scorers(data, files, SCORER, 0, folder / "goal", "cpu", quiet), 0.5))
+    blind = fit_scorer_without_goal(data, files, SCORER, 0, folder / "none", "cpu", quiet)
+    with memory.training("final/s0/no_goal") as share:
+        half_open = blind.decision.replace(threshold=threshold_between(blind, data, files))
+        write_scorer_without_goal(share, 0, blind._replace(decision=half_open))
+    memory.models("scorers", {"config": SCORER.replace(anticipates=True).model_dump_json()})
+    return data, files, memory.models("scorers")
+
+
+def threshold_between(blind: FittedScorer, data: PlanningData, files: ModelFiles) -> float:
+    """A threshold at which some gates open and others stay closed."""
+    scorer = GateThenRankScorer(SCORER, blind.shape)
+    scorer.load_state_dict(blind.state)
+    ready = ReadyScorer(scorer.eval(), blind.decision)
+    gates = [decide(scorer, batch.anticipation.queries, 64)[0] for batch in [batch_of_all(data, files, ready)]]
+    return float(torch.cat(gates).median())
+
+
+def batch_of_all(data: PlanningData, files: ModelFiles, scorer: ReadyScorer | None, rows: Tensor | None = None):
+    """Windows of four steps, by default of test, with all that rows without a goal answer with."""
+    view = chain_view(data, files, chains_of(data)[0], 0, "cpu")
+    rows = (data.windows[4].split == 2).nonzero()[:, 0] if rows is None else rows
+    segments = data.windows[4].segments[rows]
+    models = Anticipation(without_goal(goal_dropout_view(view, files, 0, "cpu")), SCORER, scorer)
+    found = retrieved(at_horizon(models, 4), rows)
+    return WindowBatch(view, segments, fallback_plans(view, segments), anticipation=found)
+
+
+@pytest.fixture(scope="module")
+def table(made):
+    return predicted(*made)[0]
+
+
+def windows_of(data: PlanningData, horizon: int = 4) -> Tensor:
+    """One test window of each take: no segment is the Goal of one and stands elsewhere in another."""
+    windows = data.windows[horizon]
+    return probe_rows(windows.take, (windows.split == 2).nonzero()[:, 0])
+
+
+def answers_of(data: PlanningData, files: ModelFiles, scorers: Models) -> dict[str, Answers]:
+    """What every row without a goal says of `windows_of`."""
+    batch = batch_of_all(data, files, load_scorer_without_goal(scorers, 0, "cpu"), windows_of(data))
+    return {row.id: row.answer(batch) for row in ROWS}
+
+
+def without_its_goal(data: PlanningData, how: str) -> PlanningData:
+    """The same, where the last step of each of `windows_of` shows NaN, or what a segment of another take shows."""
+    goals = data.windows[4].segments[windows_of(data)][:, -1]
+    strange = torch.arange(len(goals))
+    features, motions, labels = data.features.clone(), data.motions.clone(), data.labels.clone()
+    features[goals] = torch.nan if how == "nan" else features[strange]
+    motions[goals] = torch.nan if how == "nan" else motions[strange]
+    labels[goals] = (labels[goals] + 1) % len(data.bank)
+    return replace(data, features=features, motions=motions, labels=labels)
+
+
+def test_the_gate_falls_back_on_the_row_without_a_goal_and_opens_by_a_threshold_of_its_own(made, table):
+    found = predictions_of(table)
+    check = gate_check(found)
+    assert check.verdict == "holds"
+    assert anticipation.SCORER.id in check.detail
+    opened = {bool(o) for b in found.of(anticipation.SCORER.id) for o in (b.opened == 1).tolist()}
+    assert opened == {True, False}
+    loud = replace(anticipation.SCORER, gate=method("scorer").gate)  # planted: the goal-seeing fallback
+    listed = [loud if one is anticipation.SCORER else one for one in METHODS]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trajpilot_core.evaluation.checks.METHODS", listed)
+        assert gate_check(found).verdict == "fails"
+
+
+def test_a_window_is_known_by_its_start_alone(made):
+    data, files, _ = made
+    batch = batch_of_all(data, files, None)
+    assert batch.anticipation.found is None
+    assert anticipation.SCORER.answer(batch) is None
+    view, segments = batch.anticipation.view, batch.segments
+    width = view.latents.shape[1]
+    for key, wide in (("action", width), ("visual", data.features.shape[2])):
+        keys = bank.endpoint_keys(view, segments, key)
+        assert keys.shape == (len(segments), wide)
+        assert torch.equal(keys, bank.endpoint_keys(view, segments.roll(1, 0)[:, :1].expand(-1, 4).roll(-1, 0), key))
+    start = view.models.no_traj(data.features[segments[:, 0]], None, torch.zeros(len(segments), 4, width), 4)[:, 0]
+    assert torch.allclose(bank.endpoint_keys(view, segments, "action"), F.normalize(start, dim=-1))
+
+
+def test_rows_are_there_where_twins_anticipate_and_change_no_other(made, table):
+    data, files, scorers = made
+    about = {**files.predictors.about, "config": TWINS.model_dump_json()}
+    bare = predicted(data, files._replace(predictors=replace(files.predictors, about=about)), scorers)[0]
+    rows, of_bare = (set(pc.unique(t["variant"]).to_pylist()) for t in (table, bare))
+    assert rows - of_bare == {row.id for row in ROWS}
+    own = pa.array([row.id for row in ROWS])
+    assert table.filter(pc.invert(pc.is_in(table["variant"], value_set=own))).equals(bare)
+
+
+@pytest.mark.parametrize("how", ["nan", "another take"])
+def test_nothing_of_the_last_step_changes_a_byte_of_them(made, how):
+    data, files, scorers = made
+    whole, blind = answers_of(data, files, scorers), answers_of(without_its_goal(data, how), files, scorers)
+    for row in ROWS:
+        assert same(whole[row.id], blind[row.id]), row.id
+
+
+def seeing(function: Callable) -> Callable:
+    """The function on a view that sees the goal: the planted fault."""
+
+    def seen(*given, **named):
+        return function(
+            *(replace(one, sees_goal=True) if isinstance(one, ChainView) else one for one in given), **named
+        )
+
+    return seen
+
+
+def features_anyway(view: ChainView, segments: Tensor) -> Tensor:
+    """The goal's features, whatever the view says."""
+    return view.data.features[segments[:, -1]]
+
+
+def goal_in_the_key(view: ChainView, segments: Tensor, key: str, plan: Tensor | None = None) -> Tensor:
+    """The key of a Start, moved by what the goal looks like."""
+    own = bank.endpoint_keys(view, segments, key, plan)
+    return F.normalize(own + view.data.features[segments[:, -1]].float().mean((1, 2))[:, None].sin(), dim=-1)
+
+
+def goal_in_the_query(view: ChainView, segments: Tensor) -> Tensor:
+    """What the scorer reads of a window, moved by the goal's motion."""
+    own = QUERY_VECTORS(view, segments)
+    return torch.cat([own[:, :1] + 9 * view.latents[segments[:, -1], :1], own[:, 1:]], dim=1)
+
+
+def goal_in_the_ends(data: PlanningData, files: ModelFiles) -> Callable:
+    """`with_ends` with a Goal that the originals predict where they see it."""
+    view = chain_view(data, files, chains_of(data)[0], 0, "cpu")
+
+    def with_seen_goal(found: candidates.Candidates, plan: Tensor) -> Tensor:
+        goal = fallback_plans(view, found.segments)[:, -1:]
+        return torch.cat([found.ends[:, :1], plan, goal], dim=1)
+
+    return with_seen_goal
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "fault", "rows"),
+    [
+        pytest.param(ChainView, "goal_features", features_anyway, PLANNED | {"scorer"}, id="tokens of the predictor"),
+        pytest.param(plans, "own_plan", seeing(plans.own_plan), {"oracle"}, id="own plan"),
+        pytest.param(candidates, "fallback_plans", seeing(candidates.fallback_plans), {"no_traj"}, id="fallback"),
+        pytest.param(candidates, "no_traj_plans", seeing(candidates.no_traj_plans), {"no_traj", "scorer"}, id="gate's"),
+        pytest.param(candidates, "roll_out", seeing(candidates.roll_out), {"scorer"}, id="roll-out"),
+        pytest.param(candidates, "endpoint_keys", goal_in_the_key, {"scorer"}, id="keys of the ends"),
+        pytest.param(scorer_inputs, "_query_vectors", goal_in_the_query, {"scorer"}, id="query vectors"),
+        pytest.param(plans, "with_ends", None, {"scorer"}, id="ends of sequences"),
+    ],
+)
+def test_a_leak_of_the_goal_into_an_answer_is_seen(made, monkeypatch, where, name, fault, rows):
+    """Each planted fault changes the rows that it reaches, and no other."""
+    data, files, scorers = made
+    strange = without_its_goal(data, "another take")
+    faults = [fault or goal_in_the_ends(one, files) for one in (data, strange)]
+    answered = []
+    for one, planted in zip((data, strange), faults, strict=True):
+        monkeypatch.setattr(where, name, planted)
+        answered.append(answers_of(one, files, scorers))
+    whole, blind = answered
+    changed = {row.id for row in ROWS if not same(whole[row.id], blind[row.id])}
+    assert {id_.removeprefix("anticipation_").removesuffix("_no_dropout") for id_ in changed} == rows
+
+
+@pytest.mark.parametrize("row", [NO_TRAJ, ORACLE, anticipation.SCORER])
+def test_every_evaluation_refuses_a_row_whose_model_is_shown_the_goal(made, monkeypatch, row):
+    monkeypatch.setattr(ChainView, "goal_features", features_anyway)
+    others = [one for one in METHODS if one not in ROWS]
+    monkeypatch.setattr("trajpilot_core.evaluation.predictions.METHODS", [*others, row])
+    with pytest.raises(LeakError, match=f"id {row.id}$"):
+        list(predict_rows(*made, CONFIG, "test", "cpu", quiet))
+
+
+@pytest.mark.parametrize(("row", "lie"), [(ORACLE, "start"), (ORACLE, "start_motion"), (anticipation.SCORER, "start")])
+def test_a_row_that_hides_what_it_sees_is_refused(made, monkeypatch, row, lie):
+    others = [one for one in METHODS if one not in ROWS]
+    monkeypatch.setattr("trajpilot_core.evaluation.predictions.METHODS", [*others, replace(row, sees=lie)])
+    with pytest.raises(LeakError, match=f"id {row.id}$"):
+        list(predict_rows(*made, CONFIG, "test", "cpu", quiet))
+
+
+def test_a_row_without_a_goal_is_bounded_by_what_has_seen_as_much():
+    assert {method(row.id).ceiling for row in ROWS} == set(KINDS_WITHOUT_GOAL)
+    replace(NO_TRAJ, ceiling="endpoint_traj")
+    with pytest.raises(MethodError, match="sees motion_to_goal, more than its ceiling endpoint_traj"):
+        replace(ORACLE, ceiling="endpoint_traj")
+    assert [row.uses_the_truth for row in (NO_TRAJ, ORACLE)] == [False, True]
+
+
+def test_they_alone_are_scored_on_the_steps_after_start_and_printed_in_tables_of_their_own(table):
+    found = predictions_of(table)
+    metrics = metric_rows(found, "toy", take_clusters(found), CONFIG)
+    extra = set(of_table("anticipation"))
+    assert {row.variant for row in metrics if row.metric in extra} == {row.id for row in ROWS}
+    assert scored_on("no_traj") & extra == set()
+    results = results_of(metrics, [])
+    assert [one.id for one in anticipation_tables(results)] == TABLES
+    printed = {cell.metric.variant for one in all_tables(results) for cell in one.cells()}
+    assert printed & {row.id for row in ROWS} == set()
+    planned = results_of([row for row in metrics if not method(row.variant).anticipates], [])
+    assert anticipation_tables(planned) == []
+
+
+def test_at_three_steps_future_recall_is_the_future_sequence(table):
+    """The exact check of the paper's column; the other reading counts one step more and is another figure."""
+    found = predictions_of(table)
+    metrics = metric_rows(found, "toy", take_clusters(found), CONFIG)
+    value = {(m.variant, m.metric): m.value for m in metrics if m.horizon == 3 and m.reference is None and m.seed == 0}
+    for row in ROWS:
+        assert value[row.id, "M@1"] == value[row.id, "MSeq"]
+    assert any(value[row.id, "A@1"] != value[row.id, "ASeq"] for row in ROWS)
+
+
+def test_anticipation_needs_twins_and_an_open_head():
+    for wrong in ({}, {"twin_goal_dropout": 0.5, "head": "classes"}):
+        with pytest.raises(ValueError, match="set twin_goal_dropout and head=open"):
+            PredictorConfig(anticipates=True, **wrong)
+
+
+def test_settings_of_anticipation_at_their_defaults_leave_every_digest_as_it_was():
+    """The planted fault: a setting that differs is in the content."""
+    assert not {"anticipates", "masked_goal_target"} & PREDICTOR.content().keys()
+    assert {"anticipates", "masked_goal_target"} <= AHEAD.replace(masked_goal_target="kept").content().keys()
+    assert PredictorConfig.model_validate_json(AHEAD.model_dump_json()) == AHEAD
+
+
+@pytest.mark.parametrize("variant", ["traj_goal_dropout", "no_traj_goal_dropout"])
+def test_epochs_of_twins_that_anticipate_are_selected_without_the_goal(made, variant):
+    """The planted fault is the rule of all other predictors: dev shows them the goal."""
+    data, files, _ = made
+    task = make_task(data, files.e_tau, chains_of(data)[0], 0, "cpu")
+    windows = data.windows[4]
+    rows = probe_rows(windows.take, (windows.split == 1).nonzero()[:, 0])
+    goals, features, latents = windows.segments[rows][:, -1], task.features.clone(), task.latents.clone()
+    features[goals], latents[goals] = task.features[:1], task.latents[:1]
+    shown = replace(task, dev={4: windows.segments[rows]})
+    strange = replace(shown, features=features, latents=latents)
+    model = load_predictor(files.predictors, chains_of(data)[0], 0, variant, "cpu")
+
+    def answers(config: PredictorConfig, one: PredictorTask) -> list[Tensor]:
+        """What the measure asks the model for."""
+        asked: list[Tensor] = []
+        hook = model.register_forward_hook(lambda _, __, out: asked.append(out.clone()))
+        with torch.no_grad():
+            measurer(model, one, variant, sees_goal=is_measured_with_goal(config, variant))()
+        hook.remove()
+        return asked
+
+    assert torch.equal(answers(AHEAD, shown)[0], answers(AHEAD, strange)[0])
+    assert not torch.equal(answers(TWINS, shown)[0], answers(TWINS, strange)[0])
+    assert is_measured_with_goal(AHEAD, variant.removesuffix("_goal_dropout"))
+
+
+def test_a_masked_goal_is_a_target_where_it_is_kept_and_without_masks_nothing_changes(made):
+    data, files, _ = made
+    task = make_task(data, files.e_tau, chains_of(data)[0], 0, "cpu")
+    model = new_predictor(task, PREDICTOR).eval()
+    own = task.fit[3][:1]
+    labels = task.labels.clone()
+    labels[own[:, -1]] = (labels[own[:, -1]] + 1) % len(task.bank)
+    alone, relabelled = (replace(task, fit={3: own}, labels=one) for one in (task.labels, labels))
+
+    def loss(of: PredictorTask, goal_dropout: float, target: str) -> float:
+        torch.manual_seed(1)
+        cfg = PREDICTOR.replace(goal_dropout=goal_dropout, masked_goal_target=target, trajectory_dropout=0.0)
+        return window_loss(model, of, cfg, "traj", [(3, torch.arange(1))]).item()
+
+    masked = 1 - 1e-9
+    assert loss(alone, masked, "dropped") == loss(relabelled, masked, "dropped")
+    assert loss(alone, masked, "kept") != loss(relabelled, masked, "kept")
+    assert loss(alone, 0.0, "kept") == loss(alone, 0.0, "dropped")

@@ -1,0 +1,150 @@
+"""No-Traj, Scorer, Oracle and their floor where no goal is given (paper, 4.4; docs/decisions/anticipation.md).
+
+Rows of runs whose goal-dropout twins anticipate (`predictor.anticipates`); elsewhere they are absent. The predictors
+that were trained with all their goals answer without one, too: what the twins gain is against them.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL, twin_of
+from trajpilot_core.methods import goal_dropout, no_traj, oracle
+from trajpilot_core.methods.base import Answers, Gate, Method, RowStyle
+
+if TYPE_CHECKING:
+    from trajpilot_core.methods.batch import WindowBatch
+    from trajpilot_core.retrieval.bank import ChainView
+
+PREFIX = "anticipation_"
+WITHOUT_DROPOUT = "_no_dropout"
+PREDICTORS = ("traj", "no_traj", "folds/traj", "folds/no_traj")
+"""Whose twins the Scorer rests on."""
+
+
+def blind_view(batch: "WindowBatch", *, is_twin: bool) -> "ChainView | None":
+    """Return the chain that answers without a goal, with its twins or its originals; None where nothing anticipates."""
+    from trajpilot_core.retrieval.bank import without_goal
+
+    if batch.anticipation is None:
+        return None
+    return batch.anticipation.view if is_twin else without_goal(batch.view)
+
+
+def without_motion(*, is_twin: bool) -> "Callable[[WindowBatch], Answers | None]":
+    """Return how No-Traj answers when it sees Start alone."""
+
+    def answer(batch: "WindowBatch") -> Answers | None:
+        from trajpilot_core.methods.plans import rank_plan
+        from trajpilot_core.retrieval.candidates import fallback_plans
+
+        view = blind_view(batch, is_twin=is_twin)
+        return None if view is None else rank_plan(fallback_plans(view, batch.segments), view, batch.segments)
+
+    return answer
+
+
+def with_motion(*, is_twin: bool) -> "Callable[[WindowBatch], Answers | None]":
+    """Return how the predictor with trajectories answers under the true motion of Start and of every middle step."""
+
+    def answer(batch: "WindowBatch") -> Answers | None:
+        from trajpilot_core.methods.plans import own_plan, rank_plan
+
+        view = blind_view(batch, is_twin=is_twin)
+        if view is None:
+            return None
+        return rank_plan(own_plan(view, view.models.traj, batch.segments, with_mids=True), view, batch.segments)
+
+    return answer
+
+
+def by_scorer(batch: "WindowBatch") -> Answers | None:
+    """Answer as the Scorer does, by windows that begin alike, under the motion of Start alone."""
+    from trajpilot_core.methods.scorer import scorer_answers
+
+    models = batch.anticipation
+    if models is None or models.scorer is None or models.found is None or models.queries is None:
+        return None
+    return scorer_answers(models.view, models.found, models.queries, models.scorer)
+
+
+def majority(batch: "WindowBatch") -> Answers | None:
+    """Answer every position with the most frequent middle labels of the fitted windows, as the floor of planning."""
+    from trajpilot_core.methods.floors import majority_answers
+
+    return None if batch.anticipation is None else majority_answers(batch)
+
+
+NO_TRAJ = Method(
+    id=f"{PREFIX}no_traj",
+    name="No-Traj, no goal",
+    knows="Start's clip alone: neither a goal nor a trajectory; trained with goals masked at random",
+    sees="start",
+    ceiling="start",
+    role="anticipation",
+    models=(twin_of("no_traj"),),
+    answer=without_motion(is_twin=True),
+    against={goal_dropout.NO_TRAJ.id: "what is lost without a goal", f"{PREFIX}majority": "beyond the label alone"},
+    style=RowStyle("circle", "#5b6470", "#a9b2be", dash="2 2.5"),
+)
+ORACLE = Method(
+    id=f"{PREFIX}oracle",
+    name="Oracle, no goal",
+    knows="Start's clip, and the true head motion of Start and of every middle step: a condition, not an upper bound",
+    sees="motion_to_goal",
+    ceiling="motion_to_goal",
+    role="anticipation",
+    models=(twin_of("traj"),),
+    answer=with_motion(is_twin=True),
+    against={goal_dropout.ORACLE.id: "what is lost without a goal", NO_TRAJ.id: "what the motion tells"},
+    style=RowStyle("diamond", "#009e73", "#2fcf9f"),
+)
+SCORER = Method(
+    id=f"{PREFIX}scorer",
+    name="Scorer, no goal",
+    knows="Start's clip and head motion, and the middle motion of one retrieved training window that begins alike, or "
+    "the No-Traj answer without a goal where the gate stays closed",
+    sees="start_motion",
+    ceiling="start_motion",
+    role="anticipation",
+    models=(*map(twin_of, PREDICTORS), SCORER_NO_GOAL),
+    answer=by_scorer,
+    against={NO_TRAJ.id: "the whole gain", ORACLE.id: "what knowing the true motion would add"},
+    gate=Gate("probability", "a retrieved trajectory was trusted", fallback=NO_TRAJ.id),
+    follows="chosen by the scorer without a goal",
+    style=RowStyle("square", "#0072b2", "#56b4e9"),
+)
+NO_TRAJ_NO_DROPOUT = replace(
+    NO_TRAJ,
+    id=NO_TRAJ.id + WITHOUT_DROPOUT,
+    name="No-Traj, no goal, no dropout",
+    knows="Start's clip alone; trained with every goal, which is masked when it answers",
+    models=("no_traj",),
+    answer=without_motion(is_twin=False),
+    against={no_traj.METHOD.id: "what is lost without a goal", NO_TRAJ.id: "what training without goal dropout costs"},
+    part_of=NO_TRAJ.id,
+    style=RowStyle("circle", "#7a5c7e", "#c3a3c8", dash="6 2 1 2"),
+)
+ORACLE_NO_DROPOUT = replace(
+    ORACLE,
+    id=ORACLE.id + WITHOUT_DROPOUT,
+    name="Oracle, no goal, no dropout",
+    knows="as Oracle without a goal; trained with every goal, which is masked when it answers",
+    models=("traj",),
+    answer=with_motion(is_twin=False),
+    against={oracle.METHOD.id: "what is lost without a goal", ORACLE.id: "what training without goal dropout costs"},
+    part_of=ORACLE.id,
+    style=RowStyle("diamond", "#5f7d3a", "#a9c77e", dash="6 2 1 2"),
+)
+MAJORITY = Method(
+    id=f"{PREFIX}majority",
+    name="Majority, no goal",
+    knows="the most frequent training label; untrained floor",
+    sees="start",
+    ceiling="start",
+    role="anticipation",
+    models=(),
+    answer=majority,
+    style=RowStyle("none", "#b4bac2", "#555d67", dash="1.5 3"),
+)
+ROWS = (NO_TRAJ, SCORER, ORACLE, NO_TRAJ_NO_DROPOUT, ORACLE_NO_DROPOUT, MAJORITY)

@@ -1,0 +1,56 @@
+"""The paper's tables of anticipation, as one run fills them: no goal is given, and what goal dropout changes.
+
+Source of their layouts: arXiv 2605.20388, atomic_anticipation_full, goal_dropout_fullgoal and
+goal_dropout_anticipation_full in its appendix. Its "Future" is M@1, M@5 and MSeq here, its "Full" F@1, F@5 and FSeq;
+its overall rows are means over all windows. Definitions: docs/decisions/anticipation.md.
+"""
+
+from trajpilot_core.methods import anticipation as rows
+from trajpilot_core.methods import goal_dropout, method, no_traj, oracle, with_role
+from trajpilot_core.metrics import of_table
+from trajpilot_core.report.tables.groups import GroupedTable
+from trajpilot_core.report.tables.names import OPEN_METRICS
+from trajpilot_core.report.tables.results import ResultCell, Results, build_table
+
+FUTURE = ("M@1", "M@5", "MSeq")
+COLUMNS = (*OPEN_METRICS, *of_table("anticipation"))
+POOLINGS = ("none", "sample")
+GOAL_GIVEN = (oracle.METHOD.id, goal_dropout.ORACLE.id, no_traj.METHOD.id, goal_dropout.NO_TRAJ.id)
+"""Columns of goal_dropout_fullgoal: without and with goal dropout, the predictor with trajectories before the other."""
+GOAL_MASKED = (rows.ORACLE_NO_DROPOUT.id, rows.ORACLE.id, rows.NO_TRAJ_NO_DROPOUT.id, rows.NO_TRAJ.id)
+"""The same of goal_dropout_anticipation_full."""
+
+
+def anticipation_tables(results: Results) -> list[GroupedTable[ResultCell]]:
+    """Return the tables; none where no row of the run anticipates."""
+    if not any(method(variant).anticipates for variant in results.variants()):
+        return []
+    shown = [row for row in with_role("anticipation") if row not in (GOAL_MASKED[0], GOAL_MASKED[2])]
+    tables = (
+        build_table(
+            "anticipation",
+            "Anticipation, no goal is given: the steps between Start and Goal (M, the paper's Future), all steps (F, "
+            "its Full), the steps after Start with the place of the Goal (A)",
+            results,
+            shown,
+            COLUMNS,
+            poolings=POOLINGS,
+        ),
+        build_table(
+            "goal-dropout-fullgoal",
+            "Goal dropout, planning with the goal: the paper's Future (M)",
+            results,
+            GOAL_GIVEN,
+            FUTURE,
+            poolings=POOLINGS,
+        ),
+        build_table(
+            "goal-dropout-anticipation",
+            "Goal dropout, anticipation without the goal: the paper's Future (M)",
+            results,
+            GOAL_MASKED,
+            FUTURE,
+            poolings=POOLINGS,
+        ),
+    )
+    return [table for table in tables if table.groups]
