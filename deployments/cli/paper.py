@@ -17,9 +17,11 @@ def add_to(app: typer.Typer) -> None:
 
 
 def paper(root: Roots, out: Out = Path("paper")) -> None:
-    """Lay finished runs on closed vocabularies out as the paper's tables: LaTeX, CSV, Parquet and a page."""
+    """Lay finished runs out as the paper's tables: LaTeX, CSV, Parquet, a page, and paper.tex, which compiles."""
     from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
-    from trajpilot_core.studies.paper_tables.write import write_tables
+    from trajpilot_core.studies.paper_tables.labels import LABELS
+    from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
 
-    for path in write_tables(cells_of([read_run(one) for one in root]), out):
+    cells = cells_of([read_run(one) for one in root])
+    for path in (*write_tables(cells, out), write_document(tuple(LABELS), {}, banner(cells), out)):
         typer.echo(str(path))

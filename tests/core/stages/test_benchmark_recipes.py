@@ -13,7 +13,8 @@ from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.paper.published import CLOSED_FULL, CLOSED_OVERALL, CLOSED_ROWS, CLOSED_SETTINGS
 from trajpilot_core.stages import STAGES
-from trajpilot_core.studies.paper_tables.cells import CLOSED_PANEL, cells_of, read_run
+from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
+from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
 
 WORLDS: dict[RecipeName, str] = {
     "atomic_closed": "egoexo4d",

@@ -1,0 +1,142 @@
+"""Every label of the paper has a table: its places are those of the paper, and an empty one says why it is empty."""
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+from pdflatex import faults
+
+from schemas.arrow import table_of
+from schemas.results import Headroom, Metric
+from trajpilot_core.errors import InputError
+from trajpilot_core.methods import METHODS
+from trajpilot_core.metrics import METRICS
+from trajpilot_core.paper.published import ATOMIC, ATOMIC_CORPUS, HORIZONS, OPEN_METRICS, table_rows
+from trajpilot_core.report.tables.results import results_of
+from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING, Value
+from trajpilot_core.studies.paper_tables.base import PaperRun
+from trajpilot_core.studies.paper_tables.cells import cells_of
+from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
+from trajpilot_core.studies.paper_tables.labels.atomic import ANTICIPATION, GOAL_SEEN, TWINS
+from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
+from trajpilot_core.studies.paper_tables.labels.retrieval import HEADROOM
+from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
+
+PLACES = [*((h, "none") for h in HORIZONS), (None, "sample")]
+OURS = (*TWINS, "scorer")
+
+
+def value(row: str, horizon: int | None, metric: str) -> float:
+    return 10.0 + OURS.index(row) + (horizon or 0) / 10 + OPEN_METRICS.index(metric) / 100
+
+
+def an_atomic_run(*, simulated: bool = True, name: str = "runs/atomic") -> PaperRun:
+    """A run on atomic descriptions with the rows of planning and of goal dropout."""
+    metrics = [
+        Metric(
+            corpus="",
+            variant=row,
+            reference=None,
+            horizon=horizon,
+            pooling=pooling,
+            metric=metric,
+            seed=None,
+            value=value(row, horizon, metric),
+            low=0.0,
+            high=99.0,
+            n_takes=9,
+            n_windows=70,
+        )
+        for row, (horizon, pooling), metric in product(OURS, PLACES, OPEN_METRICS)
+    ]
+    quantities = dict.fromkeys(set(Headroom.model_fields) - {"seed", "horizon", "pool", "n_windows"}, 0.5)
+    pools = [
+        Headroom(seed=seed, horizon=5, pool=pool, n_windows=7, **quantities | {"same_step_recall": 10.0 * seed})
+        for seed, pool in product((0, 1), (1, 5))
+    ]
+    held = {("evaluation", "headroom"): table_of(Headroom, pools)}
+    return PaperRun(name, ATOMIC_CORPUS, results_of(metrics, []), {}, simulated, lambda *at: held.get(at))
+
+
+def texts(runs: list[PaperRun], label: str) -> list[list[str]]:
+    return [[str(cell) for cell in row] for row in tables_of(cells_of(runs))[label].rows]
+
+
+def test_every_published_table_of_the_paper_has_its_label() -> None:
+    files = {row["file"] for row in table_rows("index")} - {"text"}
+    assert files == set(LABELS) - {CLOSED_PANEL}
+
+
+@pytest.mark.parametrize("label", sorted(set(LABELS) - {CLOSED_PANEL, GOAL_SEEN, "goal_dropout_anticipation_full"}))
+def test_a_table_has_the_places_of_the_papers_numbers(label: str) -> None:
+    """Rows and horizons as the paper's data have them; rows of the literature are left out."""
+    published = table_rows(label)
+    literature = {"in_avit", "video_llama", "plausivl", "vjepa2_vit_g", "vjepa2.1_vit_g", "vjepa2.1_vit_G"}
+    ours = {"viterbiplannet": "viterbi_plan_net", "ground_truth": "train"}
+    wanted = {
+        (ours.get(one["row"], one["row"]), int(one["horizon"]) if one["horizon"] else None)
+        for one in published
+        if one["row"] not in literature
+    }
+    assert {(row, h) for row, h, _, _ in LABELS[label].addresses()} >= wanted
+
+
+def test_an_atomic_run_fills_planning_goal_dropout_and_headroom() -> None:
+    cells = cells_of([an_atomic_run()])
+    assert {cell.table for cell in cells} == {ATOMIC, GOAL_SEEN, HEADROOM}
+    rows = texts([an_atomic_run()], ATOMIC)
+    assert [row[2:] for row in rows[2:3]] == [[f"{value('no_traj', 3, m):.2f}" for m in OPEN_METRICS]]
+    assert texts([an_atomic_run()], HEADROOM)[:3:2] == [
+        ["top-1", "5.00", "0.50", "0.500 / 0.500"],
+        ["top-16", *[NOTHING] * 3],
+    ]
+    seen = texts([an_atomic_run()], GOAL_SEEN)
+    assert seen[0][1] == " / ".join(f"{value('oracle', 3, m):.1f}" for m in ("M@1", "M@5", "MSeq"))
+    assert seen[-1][0] == "Overall"
+
+
+def test_an_empty_cell_says_whether_it_was_not_run_or_is_not_built() -> None:
+    """Derived: from what computes a label, from the list of rows, and from that of metrics."""
+    rows = {(row[0] or "", row[1]): row[2:] for row in texts([], ATOMIC)[:5]}
+    assert rows["3", "Qwen, zero-shot"] == [NOT_BUILT] * 6
+    assert rows["", "No-Traj"] == [NOTHING] * 6
+    for label, table in LABELS.items():
+        said = {cell for row in texts([], label) for cell in row[len(table.heads) :]}
+        assert said <= {NOTHING, NOT_BUILT}
+        if table.cells is None:
+            assert said == {NOT_BUILT}
+    blind = set() if "Future R@1" in METRICS else {NOT_BUILT}
+    assert {cell for row in texts([], ANTICIPATION) for cell in row[2:]} == (blind or {NOT_BUILT, NOTHING})
+
+
+def test_a_row_that_joins_the_methods_is_no_longer_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = replace(METHODS[0], id="qwen_zs", name="A new row")
+    before = texts([], ATOMIC)[0][2:]
+    monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.METHODS", [*METHODS, other])
+    assert before == [NOT_BUILT] * 6
+    assert texts([], ATOMIC)[0][2:] == [NOTHING] * 6
+
+
+def test_the_best_row_of_each_horizon_is_bold_and_never_the_oracle() -> None:
+    table = tables_of(cells_of([an_atomic_run()]))[ATOMIC]
+    bold = {str(row[1]) for row in table.rows for cell in row[2:] if isinstance(cell, Value) and cell.is_best}
+    assert bold == {"Scorer"}
+
+
+def test_runs_that_fill_no_table_or_the_same_one_are_refused() -> None:
+    with pytest.raises(InputError, match="other is a run on epic_kitchens100 and fills no table of the paper"):
+        cells_of([replace(an_atomic_run(name="other"), dataset="epic_kitchens100")])
+    with pytest.raises(InputError, match="runs/atomic and again are both of egoexo4d_atomic"):
+        cells_of([an_atomic_run(), an_atomic_run(name="again")])
+
+
+def test_paper_tex_compiles_full_and_empty_and_every_filled_caption_says_simulated(tmp_path: Path) -> None:
+    for name, runs in (("empty", []), ("full", [an_atomic_run()])):
+        cells, out = cells_of(runs), tmp_path / name
+        write_tables(cells, out)
+        assert faults(write_document(tuple(LABELS), {}, banner(cells), out)) == []
+        for label in {cell.table for cell in cells}:
+            assert "SIMULATED" in (out / "tables" / f"{label}.tex").read_text()
+    (out / "tables" / f"{ATOMIC}.tex").write_text(r"\begin{tabular}{l}" + "W" * 200 + r"\end{tabular}")
+    assert any("Overfull" in fault for fault in faults(out / "paper.tex")), "the planted fault"
