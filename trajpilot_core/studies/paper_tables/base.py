@@ -12,6 +12,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from schemas.base import Record
+from trajpilot_core.engine.last_run import LastRun
+from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.tables.results import TIE, Results
@@ -62,6 +64,10 @@ class PaperRun:
     is_simulated: bool
     read: Callable[[str, str], pa.Table | None] = lambda stage, entry: None
     """(stage, entry) -> table of the run, None where the run has none."""
+    inputs: Inputs | None = None
+    """Everything that it committed."""
+    last: LastRun | None = None
+    """What was last asked of its root; None where that was not noted."""
 
 
 class Line(NamedTuple):

@@ -4,19 +4,24 @@ A table of several benchmarks takes one run for each; benchmarks without a run h
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
+from schemas.artifacts import Manifest
 from schemas.config import EvaluationConfig, IngestConfig
 from schemas.results import Judgement, Metric
 from schemas.training import PredictorConfig, ScorerConfig
+from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.comparison import EVALUATION, INGEST, Side, corpora_of, open_side
 from trajpilot_core.paper.published import ATOMIC_CORPUS, BENCHMARKS, CLOSED_ATOMIC
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.stages import STAGES
+from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.store.reading import StageInputs
 from trajpilot_core.studies.paper_tables.base import CellAddress, PaperCell, PaperRun
 from trajpilot_core.studies.paper_tables.labels import LABELS
 
@@ -40,10 +45,35 @@ def read_run(root: str) -> PaperRun:
     is_classes = PredictorConfig.model_validate(side.outputs["predictor"].config).head == "classes"
     settings = _settings(side) if is_classes else {}
 
-    def read(stage: str, entry: str) -> pa.Table | None:
-        return side.table(stage, entry)
+    whole = replace(side, outputs={**_next_to(side), **side.outputs})
 
-    return PaperRun(root, _dataset(side, is_classes), results, settings, SIMULATED in corpora_of(side), read)
+    def read(stage: str, entry: str) -> pa.Table | None:
+        return whole.table(stage, entry)
+
+    return PaperRun(
+        root,
+        _dataset(side, is_classes),
+        results,
+        settings,
+        SIMULATED in corpora_of(side),
+        read,
+        StageInputs(
+            side.folder, "paper", {n: (s, e) for s, one in whole.outputs.items() for n, e in one.entries.items()}
+        ),
+        recall_run(side.folder.url),
+    )
+
+
+def _next_to(side: Side) -> dict[str, Manifest]:
+    """Return those outputs that count under the root, are no part of the evaluation, and were made from what it was."""
+    made = {name: entry.fingerprint for one in side.outputs.values() for name, entry in one.entries.items()}
+    found = {}
+    for stage in sorted(set(STAGES) - set(side.outputs)):
+        manifest = current_manifest(side.folder, stage)
+        read = () if manifest is None else STAGES[stage].reads
+        if manifest is not None and all(manifest.inputs.get(name) == made.get(name, "") for name in read):
+            found[stage] = manifest
+    return found
 
 
 def _dataset(side: Side, is_classes: bool) -> str:
