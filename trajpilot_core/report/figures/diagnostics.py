@@ -22,7 +22,7 @@ QUANTITIES = {
     "standardised_l1": "l1, standardised",
     "mean_cosine": "cosine",
 }
-PAIRS = "kind of pair: 1 adjacent, 2 far, 3 same action elsewhere, 4 random elsewhere"
+PAIRS = "1 adjacent, 2 far, 3 same action, 4 random"
 STYLES = {"test": "scorer", "train": "no_traj", "chance": "previous"}
 """Rows whose colours and dashes the lines borrow; any that are easily told apart would do."""
 

@@ -44,6 +44,7 @@ COMMANDS = {
     "↓": r"$\downarrow$",
     "°": r"$^{\circ}$",
     "✓": "ok",
+    "✗": r"$\times$",
     "†": r"\dag{}",
     "‡": r"\ddag{}",
     "§": r"\S{}",

@@ -27,6 +27,7 @@ PREAMBLE = r"""\documentclass[letterpaper]{article}
 \usepackage[margin=1in]{geometry}
 \usepackage{booktabs,graphicx,multirow}
 \setlength{\emergencystretch}{3em}
+\setlength{\belowcaptionskip}{4pt}
 """
 
 

@@ -35,7 +35,7 @@ PLACES = (0.2, 0.5, 0.8)
 """Of the frames of a strip, in shares of the clip."""
 SIDE_PX = 160
 COLOURS = {"hit": "#d7efdc", "top5": "#fbeecb", "miss": "#f6d5d0", "truth": "#eceff3"}
-SIGNS = "✓ right, 5 the truth is among the best five, ✗ wrong"
+SIGNS = "Green with a tick: right; amber with a 5: the truth is among the best five; red with a cross: wrong"
 LINES = {"true": "-", "nearest": ":", "chosen": "--"}
 Strips = Mapping[tuple[str, float], Thumbnail]
 
@@ -148,10 +148,10 @@ def _answers(axis: "Axes", one: Example) -> None:
     n = one.horizon - 2
     axis.set_title(f"{one.title} (H={one.horizon}; {one.gate})", fontsize=7)
     axis.set_axis_off()
-    axis.set_xlim(-0.8, n)
+    axis.set_xlim(-0.25 * n, n)
     axis.set_ylim(len(lines), 0)
     for row, (name, steps) in enumerate(lines):
-        axis.text(-0.04, row + 0.5, name, ha="right", va="center", fontsize=6.5)
+        axis.text(-0.02 * n, row + 0.5, name, ha="right", va="center", fontsize=6.5)
         for place, step in enumerate(steps[1:-1]):
             axis.add_patch(_box(place, row, COLOURS[step.state]))
             said = f"{step.sign} {step.text}".strip()
