@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pdflatex import faults
 
+from deployments.recipes import RECIPES
 from schemas.arrow import table_of
 from schemas.results import Headroom, Metric
 from trajpilot_core.errors import InputError
@@ -17,6 +18,8 @@ from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING, Value
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
+from trajpilot_core.studies.paper_tables.commands import commands_table
+from trajpilot_core.studies.paper_tables.figures import FIGURES
 from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
 from trajpilot_core.studies.paper_tables.labels.atomic import ANTICIPATION, GOAL_SEEN, TWINS
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
@@ -99,7 +102,7 @@ def test_an_atomic_run_fills_planning_goal_dropout_and_headroom() -> None:
 def test_an_empty_cell_says_whether_it_was_not_run_or_is_not_built() -> None:
     """Derived: from what computes a label, from the list of rows, and from that of metrics."""
     rows = {(row[0] or "", row[1]): row[2:] for row in texts([], ATOMIC)[:5]}
-    assert rows["3", "Qwen, zero-shot"] == [NOT_BUILT] * 6
+    assert rows["3", "Qwen zero-shot"] == [NOT_BUILT] * 6
     assert rows["", "No-Traj"] == [NOTHING] * 6
     for label, table in LABELS.items():
         said = {cell for row in texts([], label) for cell in row[len(table.heads) :]}
@@ -129,6 +132,17 @@ def test_runs_that_fill_no_table_or_the_same_one_are_refused() -> None:
         cells_of([replace(an_atomic_run(name="other"), dataset="epic_kitchens100")])
     with pytest.raises(InputError, match="runs/atomic and again are both of egoexo4d_atomic"):
         cells_of([an_atomic_run(), an_atomic_run(name="again")])
+
+
+def test_the_list_of_commands_names_a_recipe_for_all_that_can_be_filled_and_for_nothing_else() -> None:
+    rows = {str(row[0]).strip("`"): [str(cell) for cell in row[1:]] for row in commands_table().rows}
+    assert set(rows) == {*LABELS, *(figure.label for figure in FIGURES)}
+    for label, (_, lacking, runs) in rows.items():
+        assert bool(runs) == (lacking != "all of it"), label
+    assert rows[GOAL_SEEN] == ["table", "", "`--recipe atomic --set predictor.twin_goal_dropout=0.5`"]
+    assert rows[ATOMIC][1] == "Qwen zero-shot, Qwen tuned + LLM"
+    assert all(table.recipes for table in LABELS.values() if table.cells is not None)
+    assert {name for table in LABELS.values() for name in table.recipes} <= set(RECIPES)
 
 
 def test_paper_tex_compiles_full_and_empty_and_every_filled_caption_says_simulated(tmp_path: Path) -> None:

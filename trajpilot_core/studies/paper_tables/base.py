@@ -6,12 +6,13 @@ says "not run", one that this project cannot compute "not built": nothing comput
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from schemas.base import Record
+from schemas.config import RecipeName
 from trajpilot_core.engine.last_run import LastRun
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.methods import METHODS, method
@@ -114,10 +115,10 @@ class PaperTable:
     """What the reader must know of the numbers, where a run filled any."""
     always: str = ""
     """What is said in any case."""
-    command: str = ""
-    """What fills it, as it is typed; empty where nothing does."""
-    published: tuple[str, ...] = field(default=())
-    """Files of `trajpilot_core/paper/tables` with the paper's numbers, where they are not called as the label."""
+    recipes: tuple[RecipeName, ...] = ()
+    """Experiments whose finished runs fill it; none where nothing does."""
+    changes: tuple[str, ...] = ()
+    """Settings that differ from the recipe, as `--set` reads them."""
 
     def table(self, cells: Sequence[PaperCell]) -> Table:
         """Lay cells out; those of other labels are left alone."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from schemas.config import RecipeName
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
 
@@ -62,6 +63,10 @@ class PaperFigure:
     """The paper's, without its kind."""
     draw: Callable[[FigureSource], "tuple[Drawing, str] | None"]
     """The drawing and its caption; None where no run has anything of it."""
+    tables: tuple[str, ...] = ()
+    """Labels whose cells it shows."""
+    recipes: tuple[RecipeName, ...] = ()
+    """Experiments whose finished runs it shows, where it shows no cells."""
 
 
 def can_draw() -> bool:

@@ -136,7 +136,8 @@ def _said(caption: str, panels: Sequence[CurvePanel], held: Sequence[Sequence[Pa
 
 def figure(label: str, caption: str, panels: Sequence[CurvePanel]) -> PaperFigure:
     """Return a figure of panels."""
-    return PaperFigure(label, partial(draw, panels=panels, caption=caption))
+    tables = tuple(dict.fromkeys(panel.label for panel in panels))
+    return PaperFigure(label, partial(draw, panels=panels, caption=caption), tables)
 
 
 PLANNED = ("no_traj", "oracle")

@@ -182,4 +182,4 @@ def _path(axis: "Axes", one: Example) -> None:
         axis.legend(fontsize=5, loc="best")
 
 
-FIGURE = PaperFigure(LABEL, draw)
+FIGURE = PaperFigure(LABEL, draw, recipes=("atomic",))

@@ -6,6 +6,8 @@ steps of its tables of goal dropout are the middle steps: its Future R@1 of both
 
 from functools import partial
 
+from schemas.config import RecipeName
+from schemas.training import GOAL_DROPOUT
 from trajpilot_core.paper.published import ATOMIC, ATOMIC_CORPUS, HORIZONS, OPEN_METRICS
 from trajpilot_core.studies.paper_tables.base import (
     Column,
@@ -45,7 +47,7 @@ def of_atomic(
     return [cell.replace(dataset="") for cell in found]
 
 
-def per_horizon(label: str, title: str, metrics: tuple[str, ...], command: str) -> PaperTable:
+def per_horizon(label: str, title: str, metrics: tuple[str, ...], recipe: RecipeName) -> PaperTable:
     """Return a table of the five rows of atomic actions for each horizon."""
     return PaperTable(
         label=label,
@@ -56,11 +58,13 @@ def per_horizon(label: str, title: str, metrics: tuple[str, ...], command: str) 
         cells=partial(of_atomic, table=label, metrics=metrics, rows=ATOMIC_ROWS),
         rules=rules_of(ATOMIC_ROWS),
         note=PERCENT,
-        command=command,
+        recipes=(recipe,),
     )
 
 
-def dropout(label: str, title: str, metrics: tuple[str, ...], printed: str, command: str) -> PaperTable:
+def dropout(
+    label: str, title: str, metrics: tuple[str, ...], printed: str, recipe: RecipeName, *changes: str
+) -> PaperTable:
     """Return a table of the four rows of goal dropout: a line for each horizon and one for the mean over windows."""
     rows = tuple(TWINS)
     return PaperTable(
@@ -72,7 +76,8 @@ def dropout(label: str, title: str, metrics: tuple[str, ...], printed: str, comm
         cells=partial(of_atomic, table=label, metrics=metrics, rows=rows, pooling=("none", "sample")),
         rules=(len(HORIZONS),),
         note=f"Percent, {printed}; overall: every window weighs alike.",
-        command=command,
+        recipes=(recipe,),
+        changes=changes,
     )
 
 
@@ -81,26 +86,27 @@ TABLES = (
         ATOMIC,
         "Open-vocabulary planning on atomic actions, each horizon",
         OPEN_METRICS,
-        "trajpilot paper --root runs/atomic --out paper",
+        "atomic",
     ),
     per_horizon(
         ANTICIPATION,
         "Open-vocabulary anticipation on atomic actions, each horizon",
         (*FUTURE, *FULL),
-        "trajpilot paper --root runs/atomic_anticipation --out paper",
+        "atomic_anticipation",
     ),
     dropout(
         GOAL_SEEN,
         "Goal dropout in training, planning with the goal",
         MIDDLE,
         "Future R@1 / Future R@5 / Future Seq (of the middle steps)",
-        "trajpilot paper --root runs/closed_backbone --out paper",
+        "atomic",
+        f"predictor.twin_goal_dropout={GOAL_DROPOUT:g}",
     ),
     dropout(
         GOAL_MASKED,
         "Goal dropout in training, anticipation without the goal",
         FUTURE,
         "Future R@1 / Future R@5 / Future Seq",
-        "trajpilot paper --root runs/atomic_anticipation --out paper",
+        "atomic_anticipation",
     ),
 )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import product
 
+from schemas.config import RecipeName
 from trajpilot_core.paper.published import (
     BENCHMARKS,
     CLOSED_ATOMIC,
@@ -45,7 +46,7 @@ SETTINGS: Mapping[str, str] = {
     "temperature": "Temp.",
 }
 """Hyperparameter -> as it is printed."""
-COMMAND = "trajpilot paper --root runs/keystep --root runs/goalstep --root runs/egoper --out paper"
+BENCHMARK_RECIPES: tuple[RecipeName, ...] = ("keystep", "goalstep", "egoper")
 
 
 def of_benchmark(run: PaperRun, table: str, metrics: tuple[str, ...], pooling: str) -> list[PaperCell]:
@@ -85,7 +86,7 @@ TABLES = (
         cells=partial(of_benchmark, table=CLOSED_OVERALL, metrics=OVERALL, pooling="plain"),
         rules=(len(CLOSED_ROWS) - 1,),
         note=NOTE,
-        command=COMMAND,
+        recipes=BENCHMARK_RECIPES,
     ),
     PaperTable(
         label=CLOSED_FULL,
@@ -99,7 +100,7 @@ TABLES = (
         cells=partial(of_benchmark, table=CLOSED_FULL, metrics=FULL, pooling="none"),
         rules=tuple(range(len(CLOSED_ROWS), len(CLOSED_ROWS) * len(HORIZONS), len(CLOSED_ROWS))),
         note=NOTE,
-        command=COMMAND,
+        recipes=BENCHMARK_RECIPES,
     ),
     PaperTable(
         label=CLOSED_PANEL,
@@ -112,8 +113,7 @@ TABLES = (
         cells=of_classes,
         rules=(len(CLOSED_ROWS) - 1,),
         note=NOTE,
-        command="trajpilot paper --root runs/atomic_closed --out paper",
-        published=("text",),
+        recipes=("atomic_closed",),
     ),
     PaperTable(
         label=CLOSED_SETTINGS,
@@ -123,6 +123,6 @@ TABLES = (
         columns=tuple(Column(head, (name,), digits=None) for name, head in SETTINGS.items()),
         cells=of_settings,
         of_methods=False,
-        command=COMMAND,
+        recipes=BENCHMARK_RECIPES,
     ),
 )

@@ -26,7 +26,6 @@ FRACTION = "monotonic_fraction"
 PROGRESS = {"train": "Drawn training windows", "test": "All test windows", "null": "Random order, 1/(H-2)!"}
 QUANTITY_HEADS = dict(zip(QUANTITIES, ("Mean l1 ↓", "Standardised l1 ↓", "Mean cosine ↑"), strict=True))
 STAGE = "diagnostics"
-COMMAND = "trajpilot paper --root runs/atomic --out paper"
 
 
 def of_geometry(run: PaperRun) -> list[PaperCell]:
@@ -89,7 +88,7 @@ TABLES = (
         cells=of_geometry,
         of_methods=False,
         note="Pairs are drawn, one of each kind for each drawn segment; l1 is the mean over the components.",
-        command=COMMAND,
+        recipes=("atomic",),
     ),
     PaperTable(
         label=MONOTONICITY,
@@ -100,6 +99,6 @@ TABLES = (
         cells=of_progress,
         of_methods=False,
         note="Percent of the windows. The training windows are drawn by the seed.",
-        command=COMMAND,
+        recipes=("atomic",),
     ),
 )

@@ -59,6 +59,6 @@ TABLES = (
         cells=of_headroom,
         of_methods=False,
         note="Recall in percent; means over the seeds. A pool that is larger than the run's setting was not run.",
-        command="trajpilot paper --root runs/atomic --out paper",
+        recipes=("atomic",),
     ),
 )

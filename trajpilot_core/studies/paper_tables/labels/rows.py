@@ -8,8 +8,8 @@ from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.studies.paper_tables.base import Line
 
 PRINTED: Mapping[str, str] = {
-    "qwen_zs": "Qwen, zero-shot",
-    "qwen_sft_llm": "Qwen, tuned + LLM",
+    "qwen_zs": "Qwen zero-shot",
+    "qwen_sft_llm": "Qwen tuned + LLM",
     "visual_only_probe": "Visual-only attentive probe",
     "attentive_probe": "Attentive probe",
 }
