@@ -1,8 +1,8 @@
 """What a table of the paper is: its lines, its columns, and which finished runs fill its cells.
 
 Every label is one record (`labels/`); LaTeX, CSV, Parquet, page and paper.tex follow from it. A cell that no run filled
-says "not run", one that this project cannot compute "not built": nothing computes its label, or its row is none of
-`trajpilot_core.methods`, or its metric none of `trajpilot_core.metrics`.
+says "not run", one that this project cannot compute "not built": nothing computes its label, or the stage that would is
+not there, or its row is none of `trajpilot_core.methods`, or its metric none of `trajpilot_core.metrics`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,13 +12,13 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from schemas.base import Record
-from schemas.config import RecipeName
 from trajpilot_core.engine.last_run import LastRun
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.tables.results import TIE, Results
 from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING, Cell, Table, Value
+from trajpilot_core.stages import STAGES
 
 DIGITS = 2
 UNDERTRAINED = "†"
@@ -115,7 +115,11 @@ class PaperTable:
     """What the reader must know of the numbers, where a run filled any."""
     always: str = ""
     """What is said in any case."""
-    recipes: tuple[RecipeName, ...] = ()
+    stage: str = ""
+    """The stage whose table fills it, where that is not the evaluation: without the stage nothing of it is built."""
+    built: tuple[str, ...] | None = None
+    """Its rows that this stage has; None: all."""
+    recipes: tuple[str, ...] = ()
     """Experiments whose finished runs fill it; none where nothing does."""
     changes: tuple[str, ...] = ()
     """Settings that differ from the recipe, as `--set` reads them."""
@@ -138,6 +142,7 @@ class PaperTable:
         """Return what an empty cell says."""
         row, _, _, metric = at
         known = not self.of_methods or (row in {one.id for one in METHODS} and metric in METRICS)
+        known = known and (not self.stage or self.stage in STAGES) and (self.built is None or row in self.built)
         return NOTHING if self.cells is not None and known else NOT_BUILT
 
     def _cell(self, found: PlacedCells, line: Line, column: Column) -> Cell:

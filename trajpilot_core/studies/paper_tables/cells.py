@@ -5,8 +5,7 @@ A table of several benchmarks takes one run for each; benchmarks without a run h
 
 from collections.abc import Sequence
 from dataclasses import replace
-
-import pyarrow as pa
+from pathlib import Path
 
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
@@ -20,6 +19,7 @@ from trajpilot_core.evaluation.comparison import EVALUATION, INGEST, Side, corpo
 from trajpilot_core.paper.published import ATOMIC_CORPUS, BENCHMARKS, CLOSED_ATOMIC
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.stages import STAGES
+from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import StageInputs
 from trajpilot_core.studies.paper_tables.base import CellAddress, PaperCell, PaperRun
@@ -29,39 +29,46 @@ RECIPE_HINT = "trajpilot run --recipe atomic, keystep, goalstep, egoper or atomi
 
 
 def read_run(root: str) -> PaperRun:
-    """Read the evaluation that counts under a root, or `ROOT@KEY`.
+    """Read the evaluation that counts under a root, or `ROOT@KEY`; without one, what the stages left that count.
 
     Raises:
-        InputError: there is none, or what it was made from is gone.
+        InputError: there is nothing, or what an evaluation was made from is gone.
     """
-    side = open_side(root, STAGES)
-    lacking = [stage for stage in (INGEST, "predictor", "scorer", EVALUATION) if stage not in side.outputs]
-    if lacking:
-        raise InputError(f"{root}: the output of {', '.join(lacking)} is gone; run it again")
-    metrics, judgements = side.table(EVALUATION, "metrics"), side.table(EVALUATION, "judgements")
-    assert metrics is not None
-    assert judgements is not None
-    results = results_of(rows_of(Metric, metrics), rows_of(Judgement, judgements))
-    is_classes = PredictorConfig.model_validate(side.outputs["predictor"].config).head == "classes"
-    settings = _settings(side) if is_classes else {}
-
-    whole = replace(side, outputs={**_next_to(side), **side.outputs})
-
-    def read(stage: str, entry: str) -> pa.Table | None:
-        return whole.table(stage, entry)
-
+    side = _whole(root)
+    table = side.table
+    metrics, judgements = table(EVALUATION, "metrics"), table(EVALUATION, "judgements")
+    results = results_of(
+        [] if metrics is None else rows_of(Metric, metrics),
+        [] if judgements is None else rows_of(Judgement, judgements),
+    )
+    predictor = side.outputs.get("predictor")
+    is_classes = predictor is not None and PredictorConfig.model_validate(predictor.config).head == "classes"
     return PaperRun(
         root,
         _dataset(side, is_classes),
         results,
-        settings,
+        _settings(side) if is_classes and EVALUATION in side.outputs else {},
         SIMULATED in corpora_of(side),
-        read,
+        table,
         StageInputs(
-            side.folder, "paper", {n: (s, e) for s, one in whole.outputs.items() for n, e in one.entries.items()}
+            side.folder, "paper", {n: (s, e) for s, one in side.outputs.items() for n, e in one.entries.items()}
         ),
         recall_run(side.folder.url),
     )
+
+
+def _whole(root: str) -> Side:
+    """Return an evaluation with what was made from the same; of a root without one, what counts there."""
+    if "@" not in root:
+        folder = open_folder(root if "://" in root else str(Path(root).resolve()))
+        found = {stage: manifest for stage in STAGES if (manifest := current_manifest(folder, stage)) is not None}
+        if found and EVALUATION not in found and INGEST in found:
+            return Side(root, folder, found)
+    side = open_side(root, STAGES)
+    lacking = [stage for stage in (INGEST, "predictor", "scorer", EVALUATION) if stage not in side.outputs]
+    if lacking:
+        raise InputError(f"{root}: the output of {', '.join(lacking)} is gone; run it again")
+    return replace(side, outputs={**_next_to(side), **side.outputs})
 
 
 def _next_to(side: Side) -> dict[str, Manifest]:
@@ -79,7 +86,8 @@ def _next_to(side: Side) -> dict[str, Manifest]:
 def _dataset(side: Side, is_classes: bool) -> str:
     """Return what the paper's tables call the benchmark of a run; a run of none of theirs is called by both words."""
     corpus = IngestConfig.model_validate(side.outputs[INGEST].config).corpus
-    answers = EvaluationConfig.model_validate(side.outputs[EVALUATION].config).vocabulary
+    evaluation = side.outputs.get(EVALUATION)
+    answers = "labels" if evaluation is None else EvaluationConfig.model_validate(evaluation.config).vocabulary
     if is_classes:
         return BENCHMARKS.get(corpus, f"{corpus} ranked by class heads")
     if answers == "classes":

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from schemas.config import RecipeName
 from trajpilot_core.report.tables.table import NOT_BUILT, Table
 from trajpilot_core.studies.paper_tables.base import PaperTable
 from trajpilot_core.studies.paper_tables.figures import FIGURES
@@ -51,6 +50,6 @@ def _runs_of_figure(figure: PaperFigure) -> str:
     return _typed(tuple(dict.fromkeys([*recipes, *figure.recipes])), ())
 
 
-def _typed(recipes: Sequence[RecipeName], changes: Sequence[str]) -> str:
+def _typed(recipes: Sequence[str], changes: Sequence[str]) -> str:
     changed = "".join(f" --set {change}" for change in changes)
     return "; ".join(f"`--recipe {recipe}{changed}`" for recipe in recipes)

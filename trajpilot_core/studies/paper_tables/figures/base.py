@@ -4,12 +4,11 @@ matplotlib is imported where a figure is drawn, so that all else works without i
 """
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from schemas.config import RecipeName
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 KINDS = ("svg", "pdf")
 HINT = 'the figures need matplotlib: .venv/bin/pip install ".[paper]" in the checkout; the tables are written'
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 8.0,
     "axes.spines.top": False,
@@ -33,7 +32,7 @@ STYLE = {
     "svg.hashsalt": "trajpilot",
 }
 """The font comes with matplotlib; type 42 embeds it in PDF, paths need none in SVG; a dollar in a label is a dollar."""
-METADATA = {
+METADATA: Mapping[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": "TrajPilot"},
     "pdf": {"CreationDate": None, "Creator": "TrajPilot", "Producer": "matplotlib"},
 }
@@ -65,7 +64,7 @@ class PaperFigure:
     """The drawing and its caption; None where no run has anything of it."""
     tables: tuple[str, ...] = ()
     """Labels whose cells it shows."""
-    recipes: tuple[RecipeName, ...] = ()
+    recipes: tuple[str, ...] = ()
     """Experiments whose finished runs it shows, where it shows no cells."""
 
 

@@ -7,7 +7,7 @@ latents. Rows that are not built have no line; the caption names them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import RowStyle
@@ -16,7 +16,7 @@ from trajpilot_core.report.tables.table import NOT_BUILT
 from trajpilot_core.studies.paper_tables.base import PaperCell
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure
 from trajpilot_core.studies.paper_tables.labels import LABELS
-from trajpilot_core.studies.paper_tables.labels.atomic import ANTICIPATION
+from trajpilot_core.studies.paper_tables.labels.atomic import ANTICIPATION, FUTURE, GOAL_FREE_ROWS
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL, TITLES
 from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS, printed
 
@@ -52,14 +52,15 @@ def draw(source: FigureSource, panels: Sequence[CurvePanel], caption: str) -> "t
     drawing = Drawing(figsize=(width * len(panels), height + 0.6), layout="constrained")
     drawing.suptitle(source.warning, fontsize=7, color="#9a2f1f")
     axes = drawing.subplots(1, len(panels), squeeze=False)[0]
-    handles: dict[str, object] = {}
+    handles: dict[str, Any] = {}
     for axis, panel, cells in zip(axes, panels, held, strict=True):
         axis.set_title(panel.title, fontsize=8)
         if not cells:
             axis.text(0.5, 0.5, "not run", ha="center", va="center", transform=axis.transAxes)
         made = _bars(axis, panel, cells) if panel.is_bars else _lines(axis, panel, cells)
         handles = made | handles if panel.is_bars else handles | made
-    drawing.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=6, fontsize=7)
+    shown, names = list(handles.values()), list(handles)
+    drawing.legend(handles=shown, labels=names, loc="outside lower center", ncols=6, fontsize=7)
     return drawing, _said(caption, panels, held)
 
 
@@ -73,9 +74,9 @@ def _style(row: str) -> RowStyle:
     return next((one.style for one in METHODS if one.id == row), RowStyle())
 
 
-def _lines(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[str, object]:
+def _lines(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[str, Any]:
     """Draw a line for each row, with a band where all of its points have an interval."""
-    made: dict[str, object] = {}
+    made: dict[str, Any] = {}
     for row in panel.rows:
         mine = sorted((cell for cell in cells if cell.row == row), key=lambda cell: cell.horizon or 0)
         if not mine:
@@ -102,9 +103,9 @@ def _lines(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[
     return made
 
 
-def _bars(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[str, object]:
+def _bars(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[str, Any]:
     """Draw a group of bars for each metric, with whiskers where there is an interval."""
-    made: dict[str, object] = {}
+    made: dict[str, Any] = {}
     rows = [row for row in panel.rows if any(cell.row == row for cell in cells)]
     for at, row in enumerate(rows):
         mine = {cell.metric: cell for cell in cells if cell.row == row}
@@ -154,7 +155,7 @@ FIGURES = (
     figure(
         "atomic_anticipation",
         "Anticipation on atomic actions, no goal given.",
-        tuple(CurvePanel(metric, ANTICIPATION, (metric,), ATOMIC_ROWS) for metric in ("Future R@1", "Future Seq")),
+        tuple(CurvePanel(FUTURE[metric], ANTICIPATION, (metric,), GOAL_FREE_ROWS) for metric in ("M@1", "MSeq")),
     ),
     figure(
         "cem_vs_none",

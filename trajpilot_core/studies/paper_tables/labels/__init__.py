@@ -8,11 +8,18 @@ from collections.abc import Sequence
 
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperTable
-from trajpilot_core.studies.paper_tables.labels import atomic, closed, diagnostics, others, retrieval
+from trajpilot_core.studies.paper_tables.labels import atomic, closed, diagnostics, others, retrieval, scored
 
 LABELS: dict[str, PaperTable] = {
     table.label: table
-    for table in (*closed.TABLES, *atomic.TABLES, *retrieval.TABLES, *diagnostics.TABLES, *others.TABLES)
+    for table in (
+        *closed.TABLES,
+        *atomic.TABLES,
+        *retrieval.TABLES,
+        *diagnostics.TABLES,
+        *scored.TABLES,
+        *others.TABLES,
+    )
 }
 CLOSED_LABELS: tuple[str, ...] = tuple(table.label for table in closed.TABLES)
 """Those of closed vocabularies."""

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import product
 
-from schemas.config import RecipeName
 from trajpilot_core.paper.published import (
     BENCHMARKS,
     CLOSED_ATOMIC,
@@ -46,7 +45,7 @@ SETTINGS: Mapping[str, str] = {
     "temperature": "Temp.",
 }
 """Hyperparameter -> as it is printed."""
-BENCHMARK_RECIPES: tuple[RecipeName, ...] = ("keystep", "goalstep", "egoper")
+BENCHMARK_RECIPES = ("keystep", "goalstep", "egoper")
 
 
 def of_benchmark(run: PaperRun, table: str, metrics: tuple[str, ...], pooling: str) -> list[PaperCell]:

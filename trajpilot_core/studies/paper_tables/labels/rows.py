@@ -12,6 +12,9 @@ PRINTED: Mapping[str, str] = {
     "qwen_sft_llm": "Qwen tuned + LLM",
     "visual_only_probe": "Visual-only attentive probe",
     "attentive_probe": "Attentive probe",
+    "anticipation_no_traj": "No-Traj",
+    "anticipation_scorer": "Scorer",
+    "anticipation_oracle": "Oracle",
 }
 """Rows of the paper under its ids -> as they are printed where no row of ours has the id."""
 ATOMIC_ROWS = ("qwen_zs", "qwen_sft_llm", "no_traj", "scorer", "oracle")
