@@ -21,7 +21,7 @@ from trajpilot_core.report.gallery.paths import Path as HeadPath
 from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, GalleryWindows, Plan
 from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.figures import FIGURES, curves, qualitative
-from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, write_figures
+from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, in_font, write_figures
 from trajpilot_core.studies.paper_tables.figures.selection import by_rule_of_paper, drawn_windows
 
 matplotlib = pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[paper]'")
@@ -141,6 +141,17 @@ def test_every_middle_step_has_its_colour_and_its_sign(tmp_path: Path) -> None:
     assert colours == [qualitative.COLOURS[name] for name in ("truth", "truth", "truth", "hit", "top5", "miss")]
     made, _ = write_figures([PaperFigure("q", lambda _: (drawing, ""))], source(), tmp_path)
     assert all(path.stat().st_size > 1000 for path in made)
+
+
+def test_letters_that_the_font_lacks_say_which_they_are(recwarn: pytest.WarningsRecorder, tmp_path: Path) -> None:
+    assert in_font("α é\n切") == "α é\n[U+5207]"
+    strange = replace(an_example(), truth=("切",) * len(STATES))
+    drawing = qualitative._laid_out(qualitative.ShownWindows([strange], {"w": ((1.0,), (2.0,))}, {}, ""), "")
+    write_figures([PaperFigure("q", lambda _: (drawing, ""))], source(), tmp_path)
+    assert [str(one.message) for one in recwarn if "missing from font" in str(one.message)] == []
+    drawing.suptitle("切")
+    write_figures([PaperFigure("q", lambda _: (drawing, ""))], source(), tmp_path)
+    assert any("missing from font" in str(one.message) for one in recwarn), "the planted fault"
 
 
 def test_a_frame_is_drawn_where_there_is_one() -> None:

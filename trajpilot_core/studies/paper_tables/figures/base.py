@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 KINDS = ("svg", "pdf")
 HINT = 'the figures need matplotlib: .venv/bin/pip install ".[paper]" in the checkout; the tables are written'
+FONT = "DejaVu Sans"
+"""It comes with matplotlib."""
 STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
+    "font.family": FONT,
     "font.size": 8.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -31,7 +33,7 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "path",
     "svg.hashsalt": "trajpilot",
 }
-"""The font comes with matplotlib; type 42 embeds it in PDF, paths need none in SVG; a dollar in a label is a dollar."""
+"""Type 42 embeds the font in PDF, paths need none in SVG; a dollar in a label is a dollar."""
 METADATA: Mapping[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": "TrajPilot"},
     "pdf": {"CreationDate": None, "Creator": "TrajPilot", "Producer": "matplotlib"},
@@ -71,6 +73,14 @@ class PaperFigure:
 def can_draw() -> bool:
     """Return whether matplotlib is there."""
     return importlib.util.find_spec("matplotlib") is not None
+
+
+def in_font(text: str) -> str:
+    """Return text that the font of the figures can draw; other characters stand as their code point, `[U+5207]`."""
+    from matplotlib import font_manager
+
+    known = font_manager.get_font(font_manager.findfont(FONT)).get_charmap()
+    return "".join(one if ord(one) in known or one == "\n" else f"[U+{ord(one):04X}]" for one in text)
 
 
 def write_figures(

@@ -22,7 +22,7 @@ from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
 from trajpilot_core.report.gallery.load import load_facts, video_files
 from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, GalleryWindows, examples
 from trajpilot_core.studies.paper_tables.base import PaperRun
-from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure
+from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, in_font
 from trajpilot_core.studies.paper_tables.figures.selection import by_rule_of_paper, drawn_windows
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _box(place: float, row: float, colour: str) -> "Rectangle":
 
 def _wrapped(text: str, width: int) -> str:
     """Break a text into at most three lines of about `width` characters."""
-    return "\n".join(textwrap.wrap(shortened(text, 3 * width), width)[:3])
+    return "\n".join(textwrap.wrap(shortened(in_font(text), 3 * width), width)[:3])
 
 
 def _path(axis: "Axes", one: Example) -> None:
