@@ -3,7 +3,7 @@
 A table of several benchmarks takes one run for each; benchmarks without a run have no cells.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from trajpilot_core.evaluation.comparison import EVALUATION, INGEST, Side, corpo
 from trajpilot_core.paper.published import ATOMIC_CORPUS, BENCHMARKS, CLOSED_ATOMIC
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.stages import STAGES
-from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import StageInputs
 from trajpilot_core.studies.paper_tables.base import CellAddress, PaperCell, PaperRun
@@ -61,25 +61,25 @@ def _whole(root: str) -> Side:
     """Return an evaluation with what was made from the same; of a root without one, what counts there."""
     if "@" not in root:
         folder = open_folder(root if "://" in root else str(Path(root).resolve()))
-        found = {stage: manifest for stage in STAGES if (manifest := current_manifest(folder, stage)) is not None}
-        if found and EVALUATION not in found and INGEST in found:
-            return Side(root, folder, found)
+        counts = _joined(folder, {})
+        if INGEST in counts and current_manifest(folder, EVALUATION) is None:
+            return Side(root, folder, counts)
     side = open_side(root, STAGES)
     lacking = [stage for stage in (INGEST, "predictor", "scorer", EVALUATION) if stage not in side.outputs]
     if lacking:
         raise InputError(f"{root}: the output of {', '.join(lacking)} is gone; run it again")
-    return replace(side, outputs={**_next_to(side), **side.outputs})
+    return replace(side, outputs=_joined(side.folder, side.outputs))
 
 
-def _next_to(side: Side) -> dict[str, Manifest]:
-    """Return those outputs that count under the root, are no part of the evaluation, and were made from what it was."""
-    made = {name: entry.fingerprint for one in side.outputs.values() for name, entry in one.entries.items()}
-    found = {}
-    for stage in sorted(set(STAGES) - set(side.outputs)):
-        manifest = current_manifest(side.folder, stage)
-        read = () if manifest is None else STAGES[stage].reads
-        if manifest is not None and all(manifest.inputs.get(name) == made.get(name, "") for name in read):
+def _joined(folder: Folder, outputs: Mapping[str, Manifest]) -> dict[str, Manifest]:
+    """Return outputs with those further ones that count under the root and were made from the same."""
+    found = dict(outputs)
+    made = {name: entry.fingerprint for one in found.values() for name, entry in one.entries.items()}
+    for stage in (name for name in STAGES if name not in outputs):
+        manifest = current_manifest(folder, stage)
+        if manifest is not None and all(manifest.inputs.get(n) == made.get(n, "") for n in STAGES[stage].reads):
             found[stage] = manifest
+            made |= {name: entry.fingerprint for name, entry in manifest.entries.items()}
     return found
 
 
