@@ -125,14 +125,21 @@ class PaperTable:
     """Settings that differ from the recipe, as `--set` reads them."""
 
     def table(self, cells: Sequence[PaperCell]) -> Table:
-        """Lay cells out; those of other labels are left alone."""
+        """Lay cells out; those of other labels only say whether what was run is simulated."""
         mine = [cell for cell in cells if cell.table == self.label]
         found = {(cell.row, cell.horizon, cell.dataset, cell.metric): cell for cell in mine}
         rows = tuple(
             (*line.heads, *(self._cell(found, line, column) for column in self.columns)) for line in self.lines
         )
         header = (*self.heads, *(column.head for column in self.columns))
-        return Table(self.title, header, rows, note=self._note(mine), over=self._over(), rules=self.rules)
+        return Table(
+            self.title,
+            header,
+            rows,
+            note=self._note(mine, is_simulated=any(cell.is_simulated for cell in cells)),
+            over=self._over(),
+            rules=self.rules,
+        )
 
     def addresses(self) -> list[CellAddress]:
         """Return the address of every number of the table, in reading order."""
@@ -186,10 +193,10 @@ class PaperTable:
             spans = [*spans[:-1], (title, span + 1)] if title == column.over else [*spans, (column.over, 1)]
         return tuple(spans)
 
-    def _note(self, cells: Sequence[PaperCell]) -> str:
-        """Say what the reader must know of the cells."""
+    def _note(self, cells: Sequence[PaperCell], *, is_simulated: bool) -> str:
+        """Say what the reader must know of its cells, and, cells or not, that what was run is simulated."""
         said = []
-        if any(cell.is_simulated for cell in cells):
+        if is_simulated:
             said.append("SIMULATED WORLDS in the layouts of these corpora: not comparable with published numbers.")
         if self.note and cells:
             said.append(self.note)
