@@ -16,14 +16,14 @@ PRINTED: Mapping[str, str] = {
     "anticipation_scorer": "Scorer",
     "anticipation_oracle": "Oracle",
 }
-"""Rows of the paper under its ids -> as they are printed where no row of ours has the id."""
+"""Row -> as the paper's tables print it, where our own name is longer or there is none."""
 ATOMIC_ROWS = ("qwen_zs", "qwen_sft_llm", "no_traj", "scorer", "oracle")
 """Rows of the paper's tables of atomic actions, in their order."""
 
 
 def printed(row: str) -> str:
     """Return the printed name of a row."""
-    return PRINTED.get(row, row) if row_name(row) == row else row_name(row)
+    return PRINTED.get(row, row_name(row))
 
 
 def of_methods(rows: Sequence[str]) -> tuple[Line, ...]:
