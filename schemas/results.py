@@ -286,3 +286,41 @@ class GoalProgress(Record):
     n_windows: int
     monotone: int
     """Windows in which every middle step lies closer to the Goal than the one before."""
+
+
+class PairDistance(Record):
+    """Mean distance of the drawn pairs of one kind of segments. Source: docs/decisions/diagnostics.md."""
+
+    split: Literal["train", "test"]
+    pairs: str
+    """Kind, as the paper's data call it (trajpilot_core/evaluation/segment_pairs.py)."""
+    quantity: Literal["mean_l1", "standardised_l1", "mean_cosine"]
+    """l1: mean over the components."""
+    value: float
+    low: float
+    """Of the interval over the takes of the first segments; infinite where takes are too few."""
+    high: float
+    n_pairs: int
+    n_takes: int
+
+
+class ProgressShare(Record):
+    """Share of true plans of one horizon that come closer to the goal with every middle step, in feature space.
+
+    Source: paper, appendix on goal progress; docs/decisions/diagnostics.md.
+    """
+
+    split: Literal["train", "test"]
+    """test: all windows; train: a draw."""
+    horizon: int
+    space: Literal["raw", "standardised"]
+    """Of the l1 distance."""
+    share: float
+    """Percent of the windows."""
+    low: float
+    """Infinite where takes are too few."""
+    high: float
+    chance: float
+    """Percent that fall by chance: 100 / (H - 2)!."""
+    n_windows: int
+    n_takes: int

@@ -47,6 +47,7 @@ def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
     wide, narrow = wide_text(recipe), narrow_text(recipe)
     return (
         Part("store", ("ingest", "trajectories", "features"), wide, "sampled, not read: the size is real", "store"),
+        Part("diagnostics", ("diagnostics",), wide, "as in the recipe"),
         Part("text_bank", ("text_bank",), wide, "the demo's encoder at the real width"),
         Part("alignment", ("alignment",), wide, "real widths; one chain, one seed, one epoch"),
         Part("predictor", ("predictor",), wide, "all windows; width 16, batch 64; one chain, one seed, one epoch"),

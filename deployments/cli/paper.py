@@ -1,4 +1,4 @@
-"""Command `paper`: finished runs as the paper's tables."""
+"""Command `paper`: finished runs as the paper's tables and figures."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +9,12 @@ Roots = Annotated[
     list[str], typer.Option("--root", help="Root of a finished run, or ROOT@KEY; one for each benchmark (repeatable).")
 ]
 Out = Annotated[Path, typer.Option("--out", help="Folder of the tables; files of before are replaced.")]
+PaperRule = Annotated[
+    bool,
+    typer.Option(
+        "--paper-rule", help="The qualitative figure shows what the paper's rule selects, not windows that are drawn."
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -16,10 +22,24 @@ def add_to(app: typer.Typer) -> None:
     app.command()(paper)
 
 
-def paper(root: Roots, out: Out = Path("paper")) -> None:
-    """Lay finished runs on closed vocabularies out as the paper's tables: LaTeX, CSV, Parquet and a page."""
+def paper(root: Roots, out: Out = Path("paper"), paper_rule: PaperRule = False) -> None:
+    """Lay finished runs out as the paper's tables and figures: LaTeX, CSV, Parquet, SVG, PDF, and paper.tex."""
     from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
-    from trajpilot_core.studies.paper_tables.write import write_tables
+    from trajpilot_core.studies.paper_tables.figures import FIGURES
+    from trajpilot_core.studies.paper_tables.figures.base import HINT, FigureSource, can_draw, write_figures
+    from trajpilot_core.studies.paper_tables.labels import LABELS
+    from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
 
-    for path in write_tables(cells_of([read_run(one) for one in root]), out):
+    runs = [read_run(one) for one in root]
+    cells = cells_of(runs)
+    made = write_tables(cells, out)
+    captions: dict[str, str] = {}
+    if can_draw():
+        drawn, captions = write_figures(FIGURES, FigureSource(cells, runs, paper_rule), out / "figures")
+        made += drawn
+    for path in (*made, write_document(tuple(LABELS), captions, banner(cells), out)):
         typer.echo(str(path))
+    for label, caption in captions.items():
+        typer.echo(f"{label}: {caption}")
+    if not can_draw():
+        typer.echo(HINT, err=True)

@@ -85,6 +85,7 @@ def test_every_stage_ran_and_the_report_says_that_it_is_simulated(made: Made) ->
         "ingest",
         "trajectories",
         "features",
+        "diagnostics",
         "text_bank",
         "alignment",
         "predictor",

@@ -27,6 +27,7 @@ from trajpilot_core.report.tables.attribution import absent_rows
 from trajpilot_core.report.tables.ceilings import Ceilings
 from trajpilot_core.report.tables.groups import GroupedTable
 from trajpilot_core.report.tables.names import DESCRIPTIONS, NOT_BUILT
+from trajpilot_core.report.tables.published_pool import pool_comparisons
 from trajpilot_core.report.tables.results import ResultCell, Results
 from trajpilot_core.report.tables.table import Table, number
 
@@ -82,7 +83,10 @@ def render(page: Page) -> bytes:
         counts=health.counts(loaded.takes, loaded.segments, loaded.windows),
         flows=health.flows(loaded.outputs, loaded.rejects),
         problems=health.problems(loaded.rejects),
-        published=published.comparisons(results, printed),
+        published=[
+            *published.comparisons(results, printed),
+            *pool_comparisons(loaded.gate, loaded.headroom, page.cfg, is_recorded=printed is not None),
+        ],
         published_source=printed.source if printed else "",
         absent_rows=absent_rows(results),
         data=path_data([example.paths for example in page.examples]),

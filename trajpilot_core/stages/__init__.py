@@ -13,6 +13,7 @@ from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.stages import (
     alignment,
     attention,
+    diagnostics,
     evaluation,
     feature_space,
     features,
@@ -30,6 +31,7 @@ REPORTED: tuple[AnyStage, ...] = (
     ingest.STAGE,
     trajectories.STAGE,
     features.STAGE,
+    diagnostics.STAGE,
     text_bank.STAGE,
     alignment.STAGE,
     predictor.STAGE,

@@ -19,7 +19,8 @@ from trajpilot_core.paper.published import CLOSED_FULL, CLOSED_OVERALL, CLOSED_R
 from trajpilot_core.report.tables.anticipation import anticipation_tables
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.stages import STAGES
-from trajpilot_core.studies.paper_tables.cells import CLOSED_PANEL, cells_of, read_run
+from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
+from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
 
 WORLDS: dict[RecipeName, str] = {
     "atomic_closed": "egoexo4d",

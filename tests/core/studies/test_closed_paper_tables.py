@@ -12,8 +12,10 @@ from trajpilot_core.paper.published import CLOSED_ATOMIC, CLOSED_FULL, CLOSED_OV
 from trajpilot_core.report.tables.closed import FULL, PANEL
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.tables.table import NOTHING, Value
-from trajpilot_core.studies.paper_tables.cells import CLOSED_PANEL, ClosedRun, cells_of
-from trajpilot_core.studies.paper_tables.layouts import TITLES, closed_tables
+from trajpilot_core.studies.paper_tables.base import PaperRun
+from trajpilot_core.studies.paper_tables.cells import cells_of
+from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
+from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL, TITLES
 from trajpilot_core.studies.paper_tables.write import read_tables, write_tables
 
 PLACES = [*((h, "none") for h in HORIZONS), (None, "plain"), (None, "sample")]
@@ -26,7 +28,7 @@ def number(dataset: str, row: str, horizon: int | None, metric: str) -> float:
     return 10 * place + better + (horizon or 0) / 100 + len(metric) / 1000
 
 
-def a_run(dataset: str, *, simulated: bool = True, weak: str = "", name: str = "") -> ClosedRun:
+def a_run(dataset: str, *, simulated: bool = True, weak: str = "", name: str = "") -> PaperRun:
     """A run on one benchmark with all of the paper's rows."""
     metrics = [
         Metric(
@@ -48,11 +50,11 @@ def a_run(dataset: str, *, simulated: bool = True, weak: str = "", name: str = "
     judged = [Judgement(check=f"trained: final/{weak}, seed 0", verdict="undertrained", detail="")] if weak else []
     names = ("labels", "lambda_bridge", "transition_weight", "smoothing", "temperature")
     settings = {} if dataset == CLOSED_ATOMIC else dict(zip(names, (40.0, 0.15, 1.5, 0.5, 1.0), strict=True))
-    return ClosedRun(name or f"runs/{dataset}", dataset, results_of(metrics, judged), settings, simulated)
+    return PaperRun(name or f"runs/{dataset}", dataset, results_of(metrics, judged), settings, simulated)
 
 
-def texts(runs: list[ClosedRun], label: str) -> list[list[str]]:
-    return [[str(cell) for cell in row] for row in closed_tables(cells_of(runs))[label].rows]
+def texts(runs: list[PaperRun], label: str) -> list[list[str]]:
+    return [[str(cell) for cell in row] for row in tables_of(cells_of(runs))[label].rows]
 
 
 def test_three_runs_fill_all_432_cells_each_with_its_own_number() -> None:
@@ -73,18 +75,18 @@ def test_a_benchmark_without_a_run_and_a_row_without_figures_say_that_they_were_
 
 
 def test_the_best_that_is_not_told_the_truth_is_bold_and_in_edit_distance_that_is_the_lowest() -> None:
-    table = closed_tables(cells_of([a_run("egoper")]))[CLOSED_FULL]
+    table = tables_of(cells_of([a_run("egoper")]))[CLOSED_FULL]
     for row in table.rows[:6]:
         bold = [isinstance(cell, Value) and cell.is_best for cell in row[10:]]
         assert all(bold) == any(bold) == (row[1] == method("scorer").name)
 
 
 def test_simulated_tables_say_so_and_mark_undertrained_rows() -> None:
-    table = closed_tables(cells_of([a_run("keystep", weak="scorer")]))[CLOSED_OVERALL]
+    table = tables_of(cells_of([a_run("keystep", weak="scorer")]))[CLOSED_OVERALL]
     assert table.note.startswith("SIMULATED")
     assert "†" in table.note
     assert [str(row[1]).endswith("†") for row in table.rows] == [row == "scorer" for row in CLOSED_ROWS]
-    assert "SIMULATED" not in closed_tables(cells_of([a_run("keystep", simulated=False)]))[CLOSED_OVERALL].note
+    assert "SIMULATED" not in tables_of(cells_of([a_run("keystep", simulated=False)]))[CLOSED_OVERALL].note
 
 
 def test_the_classes_of_atomic_descriptions_fill_the_panel_alone() -> None:
@@ -106,7 +108,7 @@ def test_files_are_equal_bytes_twice_and_give_the_cells_back(tmp_path: Path) -> 
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     assert sorted(read_tables(tmp_path / "a"), key=str) == sorted(cells, key=str)
     page = (tmp_path / "a" / "tables.html").read_text()
-    assert page.count("SIMULATED WORLDS") == 4
+    assert page.count("SIMULATED WORLDS") == len(LABELS), "in every caption, those of empty tables included"
     assert "Simulated worlds. Nothing here says" in page
 
 

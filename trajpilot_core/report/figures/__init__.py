@@ -11,6 +11,7 @@ from trajpilot_core.report.figures import (
     controls,
     corpus,
     curves,
+    diagnostics,
     gains,
     gate,
     head_paths,
@@ -30,6 +31,7 @@ FIGURES: tuple[Figure, ...] = (
     corpus.FIGURE,
     head_paths.FIGURE,
     clips.FIGURE,
+    diagnostics.FIGURE,
     accuracy.FIGURE,
 )
 """In the order in which they are shown."""

@@ -1,16 +1,21 @@
 r"""The tables as LaTeX (booktabs, multirow), ready for \input; the numbers are those of the HTML page.
 
-Every text is escaped: a label can neither run a command nor end a group.
+Every text is escaped: a label can neither run a command nor end a group. A table that is longer than a page goes on in
+a further one, one that is wider than a line is scaled down to it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.tables.ceilings import CeilingCell
 from trajpilot_core.report.tables.groups import GroupCell, GroupedTable, TableRow
+from trajpilot_core.report.tables.latex_text import fitted, latex_text
 from trajpilot_core.report.tables.results import ResultCell
-from trajpilot_core.report.tables.table import latex_text
+
+LINES = 52
+"""Of one part of a table: what a page of 8.5 x 11 inches has room for in footnotesize, below a caption of six lines."""
 
 
 def document(tables: Sequence[GroupedTable[ResultCell]], note: str, *, with_intervals: bool) -> str:
@@ -29,7 +34,7 @@ def document(tables: Sequence[GroupedTable[ResultCell]], note: str, *, with_inte
         return [values, ["", *map(_interval, row.cells), *filler]] if with_intervals else [values]
 
     arrows = {True: r"$\uparrow$", False: r"$\downarrow$"}
-    head = "% Needs \\usepackage{booktabs,multirow}. Written by the report stage; do not edit.\n"
+    head = "% Needs \\usepackage{booktabs,graphicx,multirow}. Written by the report stage; do not edit.\n"
     return head + "\n".join(
         _grouped(
             table,
@@ -65,27 +70,60 @@ def _grouped(
     heads: Sequence[str],
     lines: Callable[[TableRow[GroupCell]], list[list[str]]],
 ) -> str:
-    """Return one table; `lines` gives the lines of a row without their first column, which names the group."""
-    made = [
-        r"\begin{table*}[t]",
-        r"\centering",
-        r"\small",
-        rf"\caption{{{caption}}}",
-        rf"\label{{tab:{table.id}}}",
+    """Return one table, in as many parts as it needs; `lines` gives the lines of a row without their first column."""
+    body = [
+        TitledLines(latex_text(group.title), [line for row in group.rows for line in lines(row)])
+        for group in table.groups
+    ]
+    return "".join(
+        _float(part, f"{caption} (continued)" if at else caption, f"{table.id}-{at}" if at else table.id, heads)
+        for at, part in enumerate(_parts(body))
+    )
+
+
+class TitledLines(NamedTuple):
+    """Lines of cells under one title in the first column."""
+
+    title: str
+    lines: list[list[str]]
+
+
+def _parts(blocks: Sequence[TitledLines]) -> Iterator[list[TitledLines]]:
+    """Cut blocks into parts of at most LINES lines; a block is cut only where it is longer than a part."""
+    part: list[TitledLines] = []
+    for block in blocks:
+        if part and sum(len(one.lines) for one in part) + len(block.lines) > LINES:
+            yield part
+            part = []
+        pieces = [block.lines[at : at + LINES] for at in range(0, len(block.lines), LINES)]
+        for piece in pieces[:-1]:
+            yield [TitledLines(block.title, piece)]
+        part.append(TitledLines(block.title, pieces[-1]))
+    if part:
+        yield part
+
+
+def _float(blocks: Sequence[TitledLines], caption: str, label: str, heads: Sequence[str]) -> str:
+    """Return one part as a float with caption and label."""
+    tabular = [
         rf"\begin{{tabular}}{{cl{'r' * len(heads)}}}",
         r"\toprule",
         " & ".join(["", "Method", *heads]) + r" \\",
     ]
-    for group in table.groups:
-        body = [line for row in group.rows for line in lines(row)]
-        firsts = [rf"\multirow{{{len(body)}}}{{*}}{{{latex_text(group.title)}}}", *[""] * (len(body) - 1)]
-        made += [r"\midrule", *(" & ".join([first, *line]) + r" \\" for first, line in zip(firsts, body, strict=True))]
-    return "\n".join([*made, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""])
+    for title, lines in blocks:
+        firsts = [rf"\multirow{{{len(lines)}}}{{*}}{{{title}}}", *[""] * (len(lines) - 1)]
+        tabular += [
+            r"\midrule",
+            *(" & ".join([first, *line]) + r" \\" for first, line in zip(firsts, lines, strict=True)),
+        ]
+    tabular += [r"\bottomrule", r"\end{tabular}"]
+    head = [r"\begin{table*}[p]", r"\centering", r"\footnotesize", rf"\caption{{{caption}}}", rf"\label{{tab:{label}}}"]
+    return "\n".join([*head, *fitted("\n".join(tabular)), r"\end{table*}", ""])
 
 
 def _value(cell: ResultCell) -> str:
     """Print a value, bold where it is the best."""
-    text = cell.text.replace("−", "-")
+    text = cell.text.replace("−", "-").replace("–", "\\mbox{--}")
     return rf"$\mathbf{{{text}}}$" if cell.is_best else f"${text}$"
 
 

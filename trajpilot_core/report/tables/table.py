@@ -13,36 +13,16 @@ from typing import NamedTuple
 from markupsafe import Markup
 from pydantic import JsonValue
 
-NOTHING = "not run"
+from trajpilot_core.report.tables.latex_text import latex_text
+
+NOTHING, NOT_BUILT = "not run", "not built"
+"""What an empty cell says: nobody ran it, or nothing here computes it."""
 TOO_FEW = "(too few takes)"
 PRINTED = re.compile(r"[+−-]?\d[\d.,]*†?( [%\[(].*)?")
 """A number, with what may follow it."""
 MARKED = ("holds", "fails")
 """Verdicts that stand out."""
 VERDICTS = {verdict: Markup(f' class="v-{verdict}"') for verdict in MARKED}
-
-LATEX = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "−": "$-$",
-    "✓": "ok",
-    "†": r"\dag{}",
-    "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$",
-    "λ": r"$\lambda$",
-}
-"""What stands for a character that has a meaning to LaTeX."""
 
 
 class Value(NamedTuple):
@@ -181,7 +161,7 @@ def is_best(cell: Cell) -> bool:
 def is_number(cell: Cell) -> bool:
     """Return whether a cell belongs into a column of numbers; empty cells do."""
     text = str(cell)
-    return isinstance(cell, Value) or text in ("", "–", NOTHING) or PRINTED.fullmatch(text) is not None
+    return isinstance(cell, Value) or text in ("", "–", NOTHING, NOT_BUILT) or PRINTED.fullmatch(text) is not None
 
 
 def _cells(tag: str, cells: Sequence[Cell], attributes: Sequence[Markup]) -> Markup:
@@ -210,8 +190,3 @@ def _json_cell(cell: Cell) -> JsonValue:
 
 def _numbers(cell: Value) -> tuple[tuple[str, float | None], ...]:
     return (("value", cell.value), ("low", cell.low), ("high", cell.high))
-
-
-def latex_text(text: str) -> str:
-    """Return text in which no character has a meaning to LaTeX; control characters become spaces."""
-    return "".join(LATEX.get(c, c if c.isprintable() else " ") for c in text)

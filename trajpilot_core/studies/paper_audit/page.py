@@ -10,6 +10,7 @@ from trajpilot_core.report.blocks import renewed
 from trajpilot_core.studies.claims.evidence.tables import Evidence
 from trajpilot_core.studies.paper_audit import decisions
 from trajpilot_core.studies.paper_audit.ours import our_tables
+from trajpilot_core.studies.paper_tables.commands import commands_table
 
 NAME = "reproduction.md"
 NOT_OURS = "Not run: no table of the claims here (`trajpilot claims`)."
@@ -29,7 +30,8 @@ def renew_reproduction(page: str, evidence: Evidence, cfg: ClaimsConfig) -> str:
     """
     tables = our_tables(evidence, cfg)
     ours = {f"ours {number}": table.markdown() if table.rows else NOT_OURS for number, table in tables.items()}
-    return renewed(page, {**ours, "decisions": decisions_block}, NAME)
+    labels = commands_table().markdown(is_titled=False)
+    return renewed(page, {**ours, "decisions": decisions_block, "labels": labels}, NAME)
 
 
 def decisions_block(before: str) -> str:

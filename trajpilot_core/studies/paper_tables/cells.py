@@ -3,100 +3,96 @@
 A table of several benchmarks takes one run for each; benchmarks without a run have no cells.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
-from schemas.base import Record
+from schemas.artifacts import Manifest
 from schemas.config import EvaluationConfig, IngestConfig
 from schemas.results import Judgement, Metric
 from schemas.training import PredictorConfig, ScorerConfig
+from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.comparison import EVALUATION, INGEST, Side, corpora_of, open_side
-from trajpilot_core.paper.published import (
-    ATOMIC_CORPUS,
-    BENCHMARKS,
-    CLOSED_ATOMIC,
-    CLOSED_FULL,
-    CLOSED_OVERALL,
-    CLOSED_ROWS,
-    CLOSED_SETTINGS,
-)
-from trajpilot_core.report.tables.closed import FULL, OVERALL, PANEL
-from trajpilot_core.report.tables.results import Results, results_of
+from trajpilot_core.paper.published import ATOMIC_CORPUS, BENCHMARKS, CLOSED_ATOMIC
+from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.stages import STAGES
+from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.store.reading import StageInputs
+from trajpilot_core.studies.paper_tables.base import CellAddress, PaperCell, PaperRun
+from trajpilot_core.studies.paper_tables.labels import LABELS
 
-CLOSED_PANEL = "atomic_planning_closed"
-"""Right panel of the paper's figure of planning on atomic actions."""
-RECIPE_HINT = "trajpilot run --recipe keystep, goalstep, egoper or atomic_closed"
-
-
-class PaperCell(Record):
-    """One number of one of the paper's tables, as a run has it."""
-
-    table: str
-    """The paper's label, without its kind."""
-    row: str
-    """Id of a row, or of a setting."""
-    dataset: str
-    horizon: int | None
-    """None: over all horizons, as the table says."""
-    metric: str
-    value: float
-    low: float | None
-    """Of the interval over takes; None where there is none."""
-    high: float | None
-    n_takes: int | None
-    n_windows: int | None
-    is_undertrained: bool
-    is_simulated: bool
+RECIPE_HINT = "trajpilot run --recipe atomic, keystep, goalstep, egoper or atomic_closed"
 
 
-@dataclass(frozen=True)
-class ClosedRun:
-    """A finished run on a closed vocabulary."""
-
-    name: str
-    dataset: str
-    results: Results
-    settings: dict[str, float]
-    """Hyperparameters of class heads, as the paper's table names them; none for classes of atomic descriptions."""
-    is_simulated: bool
-
-
-def read_run(root: str) -> ClosedRun:
-    """Read the evaluation that counts under a root, or `ROOT@KEY`.
+def read_run(root: str) -> PaperRun:
+    """Read the evaluation that counts under a root, or `ROOT@KEY`; without one, what the stages left that count.
 
     Raises:
-        InputError: there is none, it is of no closed vocabulary of the paper, or what it was made from is gone.
+        InputError: there is nothing, or what an evaluation was made from is gone.
     """
+    side = _whole(root)
+    table = side.table
+    metrics, judgements = table(EVALUATION, "metrics"), table(EVALUATION, "judgements")
+    results = results_of(
+        [] if metrics is None else rows_of(Metric, metrics),
+        [] if judgements is None else rows_of(Judgement, judgements),
+    )
+    predictor = side.outputs.get("predictor")
+    is_classes = predictor is not None and PredictorConfig.model_validate(predictor.config).head == "classes"
+    return PaperRun(
+        root,
+        _dataset(side, is_classes),
+        results,
+        _settings(side) if is_classes and EVALUATION in side.outputs else {},
+        SIMULATED in corpora_of(side),
+        table,
+        StageInputs(
+            side.folder, "paper", {n: (s, e) for s, one in side.outputs.items() for n, e in one.entries.items()}
+        ),
+        recall_run(side.folder.url),
+    )
+
+
+def _whole(root: str) -> Side:
+    """Return an evaluation with what was made from the same; of a root without one, what counts there."""
+    if "@" not in root:
+        folder = open_folder(root if "://" in root else str(Path(root).resolve()))
+        counts = _joined(folder, {})
+        if INGEST in counts and current_manifest(folder, EVALUATION) is None:
+            return Side(root, folder, counts)
     side = open_side(root, STAGES)
     lacking = [stage for stage in (INGEST, "predictor", "scorer", EVALUATION) if stage not in side.outputs]
     if lacking:
         raise InputError(f"{root}: the output of {', '.join(lacking)} is gone; run it again")
-    dataset = _dataset(root, side)
-    metrics, judgements = side.table(EVALUATION, "metrics"), side.table(EVALUATION, "judgements")
-    assert metrics is not None
-    assert judgements is not None
-    results = results_of(rows_of(Metric, metrics), rows_of(Judgement, judgements))
-    settings = _settings(side) if dataset != CLOSED_ATOMIC else {}
-    return ClosedRun(root, dataset, results, settings, SIMULATED in corpora_of(side))
+    return replace(side, outputs=_joined(side.folder, side.outputs))
 
 
-def _dataset(root: str, side: Side) -> str:
-    """Return what the paper's tables call the benchmark of a run."""
+def _joined(folder: Folder, outputs: Mapping[str, Manifest]) -> dict[str, Manifest]:
+    """Return outputs with those further ones that count under the root and were made from the same."""
+    found = dict(outputs)
+    made = {name: entry.fingerprint for one in found.values() for name, entry in one.entries.items()}
+    for stage in (name for name in STAGES if name not in outputs):
+        manifest = current_manifest(folder, stage)
+        if manifest is not None and all(manifest.inputs.get(n) == made.get(n, "") for n in STAGES[stage].reads):
+            found[stage] = manifest
+            made |= {name: entry.fingerprint for name, entry in manifest.entries.items()}
+    return found
+
+
+def _dataset(side: Side, is_classes: bool) -> str:
+    """Return what the paper's tables call the benchmark of a run; a run of none of theirs is called by both words."""
     corpus = IngestConfig.model_validate(side.outputs[INGEST].config).corpus
-    answers = EvaluationConfig.model_validate(side.outputs[EVALUATION].config).vocabulary
-    head = PredictorConfig.model_validate(side.outputs["predictor"].config).head
-    if corpus in BENCHMARKS and head == "classes":
-        return BENCHMARKS[corpus]
-    if corpus == ATOMIC_CORPUS and answers == "classes":
-        return CLOSED_ATOMIC
-    raise InputError(
-        f"{root} is a run on {corpus} whose answers are {answers} and whose labels are ranked by the head {head!r}: no "
-        f"closed vocabulary of the paper; give roots of {RECIPE_HINT}"
-    )
+    evaluation = side.outputs.get(EVALUATION)
+    answers = "labels" if evaluation is None else EvaluationConfig.model_validate(evaluation.config).vocabulary
+    if is_classes:
+        return BENCHMARKS.get(corpus, f"{corpus} ranked by class heads")
+    if answers == "classes":
+        return CLOSED_ATOMIC if corpus == ATOMIC_CORPUS else f"{corpus} answered by classes"
+    return corpus if corpus not in BENCHMARKS.values() else f"{corpus} with an open vocabulary"
 
 
 def _settings(side: Side) -> dict[str, float]:
@@ -114,67 +110,40 @@ def _settings(side: Side) -> dict[str, float]:
     }
 
 
-def cells_of(runs: Sequence[ClosedRun]) -> list[PaperCell]:
-    """Return every cell of the closed tables that the runs fill.
+def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
+    """Return every cell of the paper's tables that the runs fill.
 
     Raises:
-        InputError: two runs of one benchmark, or simulated ones next to recorded ones.
+        InputError: a run fills none, two fill the same one, or simulated ones stand next to recorded ones.
     """
-    for at, run in enumerate(runs):
-        twin = next((other.name for other in runs[:at] if other.dataset == run.dataset), None)
-        if twin is not None:
-            raise InputError(
-                f"{twin} and {run.name} are both of {run.dataset}; a table has room for one, leave one out"
-            )
     if len({run.is_simulated for run in runs}) > 1:
         kinds = ", ".join(f"{run.name} {'simulated' if run.is_simulated else 'recorded'}" for run in runs)
         raise InputError(
             f"simulated and recorded runs share no table ({kinds}); write each kind to a folder of its own"
         )
-    return [cell for run in runs for cell in _cells(run)]
+    filled: dict[tuple[str, CellAddress], PaperRun] = {}
+    cells: list[PaperCell] = []
+    for run in runs:
+        made = [cell for table in LABELS.values() if table.cells is not None for cell in table.cells(run)]
+        if not made:
+            raise InputError(
+                f"{run.name} is a run on {run.dataset} and fills no table of the paper; give roots of {RECIPE_HINT}"
+            )
+        _claim(made, run, filled)
+        cells += made
+    return cells
 
 
-def _cells(run: ClosedRun) -> list[PaperCell]:
-    """Return the cells of one run."""
-    if run.dataset == CLOSED_ATOMIC:
-        return _measured(run, CLOSED_PANEL, PANEL, "sample")
-    settings = [
-        PaperCell(
-            table=CLOSED_SETTINGS,
-            row=run.dataset,
-            dataset="",
-            horizon=None,
-            metric=name,
-            value=value,
-            low=None,
-            high=None,
-            n_takes=None,
-            n_windows=None,
-            is_undertrained=False,
-            is_simulated=run.is_simulated,
-        )
-        for name, value in run.settings.items()
-    ]
-    return [*_measured(run, CLOSED_OVERALL, OVERALL, "plain"), *_measured(run, CLOSED_FULL, FULL, "none"), *settings]
+def _claim(cells: Sequence[PaperCell], run: PaperRun, filled: dict[tuple[str, CellAddress], PaperRun]) -> None:
+    """Note whose each cell is.
 
-
-def _measured(run: ClosedRun, table: str, metrics: Sequence[str], pooling: str) -> list[PaperCell]:
-    """Return the cells of one table that hold metrics."""
-    return [
-        PaperCell(
-            table=table,
-            row=m.variant,
-            dataset=run.dataset,
-            horizon=m.horizon,
-            metric=m.metric,
-            value=m.value,
-            low=m.low if m.low > float("-inf") else None,
-            high=m.high if m.high < float("inf") else None,
-            n_takes=m.n_takes,
-            n_windows=m.n_windows,
-            is_undertrained=m.variant in run.results.undertrained,
-            is_simulated=run.is_simulated,
-        )
-        for m in run.results.find(set(CLOSED_ROWS), None)
-        if m.pooling == pooling and m.metric in metrics
-    ]
+    Raises:
+        InputError: it is another run's already.
+    """
+    for cell in cells:
+        at = (cell.table, (cell.row, cell.horizon, cell.dataset, cell.metric))
+        twin = filled.setdefault(at, run)
+        if twin is not run:
+            raise InputError(
+                f"{twin.name} and {run.name} are both of {run.dataset}; a table has room for one, leave one out"
+            )

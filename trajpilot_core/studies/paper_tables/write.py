@@ -1,6 +1,6 @@
-r"""The paper's tables as files: LaTeX to \input, CSV and Parquet with intervals, and a page of all of them."""
+r"""The paper's tables as files: LaTeX to \input, CSV and Parquet with intervals, a page, and paper.tex of them all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,29 +9,38 @@ import pyarrow.parquet as pq
 
 from schemas.arrow import rows_of, table_of
 from trajpilot_core.report.document import Section, render_document
-from trajpilot_core.report.tables.table import Table, latex_text
-from trajpilot_core.studies.paper_tables.cells import PaperCell
-from trajpilot_core.studies.paper_tables.layouts import closed_tables
+from trajpilot_core.report.tables.latex_text import fitted, latex_text
+from trajpilot_core.report.tables.table import Table
+from trajpilot_core.studies.paper_tables.base import PaperCell
+from trajpilot_core.studies.paper_tables.labels import tables_of
 
-PAGE = "tables.html"
+PAGE, DOCUMENT = "tables.html", "paper.tex"
 FOLDER = "tables"
-TITLE = "The paper's tables of closed vocabularies"
+TITLE = "The paper's tables from finished runs"
 SIMULATED = (
     "Simulated worlds. Nothing here says anything about real recordings, or may be set next to published numbers."
 )
 RECORDED = "Our own figures on recorded takes; none of them is the paper's."
+PREAMBLE = r"""\documentclass[letterpaper]{article}
+\usepackage[T1]{fontenc}
+\usepackage{lmodern}
+\usepackage[margin=1in]{geometry}
+\usepackage{booktabs,graphicx,multirow}
+\setlength{\emergencystretch}{3em}
+\setlength{\belowcaptionskip}{4pt}
+"""
 
 
 def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
     """Write every table under `out` and return the files; equal cells, equal bytes.
 
     Args:
-        cells: those that runs fill; a table without any is written, too, and says "not run".
+        cells: those that runs fill; a table without any is written, too, and says "not run" or "not built".
         out: folder; files of the same names are replaced.
     """
     folder, made = out / FOLDER, []
     folder.mkdir(parents=True, exist_ok=True)
-    tables = closed_tables(cells)
+    tables = tables_of(cells)
     for label, table in tables.items():
         rows = table_of(PaperCell, [cell for cell in cells if cell.table == label])
         made += [folder / f"{label}.{kind}" for kind in ("tex", "csv", "parquet")]
@@ -41,6 +50,29 @@ def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
     page = out / PAGE
     page.write_bytes(render_document(TITLE, banner(cells), (), [Section("tables", "Tables", tuple(tables.values()))]))
     return [page, *made]
+
+
+def write_document(tables: Sequence[str], figures: Mapping[str, str], banner: str, out: Path) -> Path:
+    r"""Write paper.tex, which compiles in its own folder with pdflatex, and return it.
+
+    Args:
+        tables: labels, whose files lie in `tables`.
+        figures: label -> caption; their files lie in `figures`.
+        banner: what must be read before all else.
+        out: folder.
+    """
+    lines = [PREAMBLE + r"\begin{document}", rf"\section*{{{latex_text(TITLE)}}}", latex_text(banner), r"\clearpage"]
+    for label, caption in figures.items():
+        lines += [
+            r"\begin{figure}[p]\centering",
+            rf"\includegraphics[width=\linewidth,height=.8\textheight,keepaspectratio]{{figures/{label}.pdf}}",
+            rf"\caption{{{latex_text(caption)}}}\label{{fig:{label}}}",
+            r"\end{figure}\clearpage",
+        ]
+    lines += [rf"\input{{{FOLDER}/{label}.tex}}" for label in tables]
+    path = out / DOCUMENT
+    path.write_text("\n".join([*lines, r"\end{document}", ""]), encoding="utf-8")
+    return path
 
 
 def banner(cells: Sequence[PaperCell]) -> str:
@@ -58,10 +90,10 @@ def read_tables(out: Path) -> list[PaperCell]:
 
 
 def floating(label: str, table: Table) -> str:
-    r"""Return a table with caption and label, ready for \input; needs booktabs."""
+    r"""Return a table with caption and label, ready for \input; needs booktabs and graphicx."""
     caption = latex_text(f"{table.title}. {table.note}".strip())
-    lines = [r"\begin{table*}[t]", r"\centering\scriptsize\setlength{\tabcolsep}{3pt}"]
-    lines += [rf"\caption{{{caption}}}", rf"\label{{tab:{label}}}", table.latex().strip(), r"\end{table*}", ""]
+    lines = [r"\begin{table*}[!htp]", r"\centering\small\setlength{\tabcolsep}{4pt}"]
+    lines += [rf"\caption{{{caption}}}", rf"\label{{tab:{label}}}", *fitted(table.latex()), r"\end{table*}", ""]
     return "\n".join(lines)
 
 

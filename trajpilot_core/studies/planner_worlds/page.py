@@ -25,7 +25,7 @@ from trajpilot_core.studies.claims.evidence.readings import (
 from trajpilot_core.studies.claims.pages.drawings import picture
 from trajpilot_core.studies.claims.pages.run import when
 from trajpilot_core.studies.claims.verdicts.judge import Judged
-from trajpilot_core.studies.paper_tables.layouts import closed_tables
+from trajpilot_core.studies.paper_tables.labels import CLOSED_LABELS, tables_of
 from trajpilot_core.studies.paper_tables.write import read_tables
 from trajpilot_core.studies.planner_worlds.drawings import drawings_of
 from trajpilot_core.studies.planner_worlds.stages import PLANNERS_STAGE
@@ -63,7 +63,7 @@ def render_comparison(docs: Path, claims: ClaimsConfig | None = None) -> dict[st
     judged = judge_collapse(parts["claims"].evidence, cfg, claims)
     blocks["collapse"] = collapse_table(judged).markdown(is_titled=False)
     met = reached(parts["deterministic"].evidence, cfg.horizons, cfg.within)
-    found = closed_tables(read_tables(docs / FOLDER / BENCHMARKS))
+    found = tables_of(read_tables(docs / FOLDER / BENCHMARKS), CLOSED_LABELS)
     blocks |= {label: table.markdown(is_titled=False) for label, table in found.items()}
     blocks["reached"] = reached_table(met, parts["deterministic"], cfg).markdown(is_titled=False)
     page = renewed((docs / NAME).read_text(encoding="utf-8"), blocks, NAME).encode()

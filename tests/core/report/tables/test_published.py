@@ -5,8 +5,9 @@ from report_page import CFG, Reader, real, with_metrics
 from synthetic_results import Tables, built
 
 from schemas.arrow import rows_of
-from schemas.results import Metric
+from schemas.results import GateRow, Headroom, Metric
 from trajpilot_core.report.tables.published import comparisons, published_for
+from trajpilot_core.report.tables.published_pool import pool_comparisons
 from trajpilot_core.report.tables.results import Results, results_of
 
 
@@ -48,3 +49,27 @@ def test_the_published_table_is_whole_and_marks_values_outside_our_interval(inpu
     rows = comparisons(of(real(inputs)), found)
     assert len(rows) == len(found.values)
     assert {row.is_outside for row in rows} == {True, False}
+
+
+def pool(seed: int, size: int, horizon: int = 5) -> Headroom:
+    numbers = dict.fromkeys(set(Headroom.model_fields) - {"seed", "horizon", "pool", "n_windows"}, 0.5)
+    return Headroom(seed=seed, horizon=horizon, pool=size, n_windows=9, **numbers | {"same_step_recall": 10.0 * seed})
+
+
+def gate(seed: int, horizon: int | None) -> GateRow:
+    numbers = {"gain_opened": 0.0, "gain_overall": 0.0, "harmed": 0.0, "n_opened": 1, "n_windows": 9}
+    return GateRow(horizon=horizon, seed=seed, open_rate=20.0 + seed, **numbers)
+
+
+def test_gate_and_pool_stand_next_to_the_papers_on_its_recorded_corpus_alone() -> None:
+    gates = [gate(seed, h) for seed in (0, 1) for h in (3, 4, None)]
+    pools = [pool(seed, size, h) for seed in (0, 1) for size in (1, 64) for h in (4, 5)]
+    rows = pool_comparisons(gates, pools, CFG, is_recorded=True)
+    found = {(row.place, row.name, row.metric): (row.ours, row.published, row.difference) for row in rows}
+    assert found["3", "gate of the Scorer", "fallback, %"] == ("79.5", "81", "−1.5")
+    assert found["5", "pool of 1", "mid same-step recall, %"] == ("5.0", "15.36", "−10.4")
+    assert found["5", "pool of 64", "endpoint cosine, local"] == ("0.500", "0.715", "−0.215")
+    assert found["5", "best of a pool of 64", "MSeq"][:2] == ("0.5", "21.9")
+    assert len(found) == 1 + 2 * 4 + 2
+    for cfg, is_recorded in ((CFG, False), (CFG.replace(is_closed=True), True), (CFG.replace(corpus="egoper"), True)):
+        assert pool_comparisons(gates, pools, cfg, is_recorded=is_recorded) == []

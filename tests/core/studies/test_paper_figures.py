@@ -1,0 +1,184 @@
+"""The paper's figures: drawn from the tables' cells, equal bytes twice, fonts inside, pixels only where allowed."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from planning_world import Memory
+from test_paper_labels import an_atomic_run
+
+from schemas.config import PipelineConfig, ReportConfig
+from trajpilot_core.engine.last_run import LastRun
+from trajpilot_core.methods import method
+from trajpilot_core.paper.published import ATOMIC
+from trajpilot_core.report.gallery.frames import Thumbnail
+from trajpilot_core.report.gallery.paths import Path as HeadPath
+from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, GalleryWindows, Plan
+from trajpilot_core.studies.paper_tables.cells import cells_of
+from trajpilot_core.studies.paper_tables.figures import FIGURES, curves, qualitative
+from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, in_font, write_figures
+from trajpilot_core.studies.paper_tables.figures.selection import by_rule_of_paper, drawn_windows
+
+matplotlib = pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[paper]'")
+
+
+def source(*, simulated: bool = True) -> FigureSource:
+    run = an_atomic_run(simulated=simulated)
+    return FigureSource(cells_of([run]), [run])
+
+
+def outcomes(rows: dict[str, list[int]], horizon: int = 4) -> pa.Table:
+    """Row -> middle steps right in each window."""
+    return pa.Table.from_pylist(
+        [
+            {
+                "window_id": f"w{at:03}",
+                "horizon": horizon,
+                "variant": row,
+                "mid_right": right,
+                "opened": row == "scorer",
+            }
+            for row, held in rows.items()
+            for at, right in enumerate(held)
+        ]
+    )
+
+
+def test_equal_cells_give_equal_bytes_and_other_cells_do_not(tmp_path: Path) -> None:
+    made = [write_figures(FIGURES, source(), tmp_path / name)[0] for name in "ab"]
+    assert [path.name for path in made[0]] == ["atomic_planning.svg", "atomic_planning.pdf"]
+    assert [path.read_bytes() for path in made[0]] == [path.read_bytes() for path in made[1]]
+    other = source()
+    moved = [c.replace(value=c.value + 1) if c.table == ATOMIC and c.row == "scorer" else c for c in other.cells]
+    changed, _ = write_figures(FIGURES, replace(other, cells=moved), tmp_path / "c")
+    assert all(one.read_bytes() != two.read_bytes() for one, two in zip(made[0], changed, strict=True))
+
+
+def test_fonts_are_embedded_and_no_date_is_inside(tmp_path: Path) -> None:
+    made, _ = write_figures(FIGURES, source(), tmp_path)
+    for path in made:
+        content = path.read_bytes()
+        assert b"CreationDate" not in content
+        assert not re.search(rb"20\d\d-\d\d-\d\dT", content)
+    assert b"<text" not in made[0].read_bytes(), "letters are paths"
+    if (program := shutil.which("pdffonts")) is not None:
+        fonts = subprocess.run([program, str(made[1])], capture_output=True, text=True, check=True).stdout.splitlines()[
+            2:
+        ]
+        assert fonts
+        assert all(line.split()[-5] == "yes" for line in fonts), fonts
+
+
+def test_a_line_has_the_values_of_its_cells_and_the_colour_of_its_row() -> None:
+    held = source()
+    drawn = curves.FIGURES[0].draw(held)
+    assert drawn is not None
+    axis = drawn[0].axes[0]
+    wanted = [c.value for c in held.cells if (c.table, c.row, c.metric) == (ATOMIC, "scorer", "M@1")]
+    lines = {line.get_color(): line.get_ydata().tolist() for line in axis.get_lines()}
+    assert lines[method("scorer").style.light] == wanted
+    assert len(lines) == 3
+    assert "Not built: Qwen zero-shot, Qwen tuned + LLM. Not run: " in drawn[1]
+
+
+def test_simulated_runs_say_so_in_picture_and_caption_and_recorded_ones_do_not(tmp_path: Path) -> None:
+    for simulated in (True, False):
+        held = source(simulated=simulated)
+        drawing, _ = curves.FIGURES[0].draw(held) or (None, "")
+        _, captions = write_figures(FIGURES[:1], held, tmp_path)
+        assert ("SIMULATED" in drawing.get_suptitle()) == ("SIMULATED" in captions["atomic_planning"]) == simulated
+
+
+def test_a_figure_that_no_run_fills_is_left_out() -> None:
+    empty = FigureSource([], [])
+    assert [figure.draw(empty) for figure in FIGURES] == [None] * len(FIGURES)
+
+
+def test_the_rule_of_the_paper_takes_exact_scorers_over_wrong_rivals_and_prints_its_share() -> None:
+    table = outcomes({"scorer": [2, 2, 1, 2], "no_traj": [2, 1, 0, 0], "top1": [0, 0, 0, 2], "oracle": [0, 0, 0, 0]})
+    chosen = by_rule_of_paper(table, 0)
+    assert chosen.gallery.classes["success"] == ("w001", "w003")
+    assert "No-Traj, the strongest other row, in place of a vision-language one, has not" in chosen.said
+    assert "2 of 4 windows (50.0 %)" in chosen.said
+    assert "not run" in by_rule_of_paper(outcomes({"no_traj": [1]}), 0).said
+
+
+def test_the_default_is_drawn_and_says_how_many_there_were() -> None:
+    table = outcomes({"scorer": [2, 2, 1, 0], "no_traj": [2, 1, 0, 1]})
+    chosen = drawn_windows(table, ReportConfig())
+    assert {name: len(held) for name, held in chosen.gallery.classes.items()} == {
+        "success": 1,
+        "failure": 1,
+        "gate wrong": 1,
+    }
+    assert "success 2, failure 1, gate wrong 1" in chosen.said
+
+
+def an_example() -> Example:
+    steps = tuple(GalleryStep(f"step {at} $x_1$ α", state, sign) for at, (state, sign) in enumerate(STATES))
+    path = HeadPath("true", "true", np.array([[0.0, 0.0, 0.0], [1.0, 0.5, 0.0]]))
+    truth = tuple(f"truth {at}" for at in range(len(STATES)))
+    return Example(
+        "w", "t", "take", "a title", len(STATES), 1, 2, (0, 3), truth, (Plan("Scorer", steps),), "", (path,), "m"
+    )
+
+
+STATES = (("hit", "✓"), ("hit", "✓"), ("top5", "5"), ("miss", "✗"), ("hit", "✓"))
+
+
+def test_every_middle_step_has_its_colour_and_its_sign(tmp_path: Path) -> None:
+    shown = qualitative.ShownWindows([an_example()], {"w": ((1.0,), (2.0,))}, {}, "")
+    drawing = qualitative._laid_out(shown, "")
+    answers = next(axis for axis in drawing.axes if axis.get_title().startswith("a title"))
+    said = [text.get_text() for text in answers.texts]
+    assert [text[0] for text in said if text[0] in "✓5✗"] == ["✓", "5", "✗"], "Start and Goal are no middle steps"
+    colours = [matplotlib.colors.to_hex(patch.get_facecolor()) for patch in answers.patches]
+    assert colours == [qualitative.COLOURS[name] for name in ("truth", "truth", "truth", "hit", "top5", "miss")]
+    made, _ = write_figures([PaperFigure("q", lambda _: (drawing, ""))], source(), tmp_path)
+    assert all(path.stat().st_size > 1000 for path in made)
+
+
+def test_letters_that_the_font_lacks_say_which_they_are(recwarn: pytest.WarningsRecorder, tmp_path: Path) -> None:
+    assert in_font("α é\n切") == "α é\n[U+5207]"
+    strange = replace(an_example(), truth=("切",) * len(STATES))
+    drawing = qualitative._laid_out(qualitative.ShownWindows([strange], {"w": ((1.0,), (2.0,))}, {}, ""), "")
+    write_figures([PaperFigure("q", lambda _: (drawing, ""))], source(), tmp_path)
+    assert [str(one.message) for one in recwarn if "missing from font" in str(one.message)] == []
+    drawing.suptitle("切")
+    write_figures([PaperFigure("q", lambda _: (drawing, ""))], source(), tmp_path)
+    assert any("missing from font" in str(one.message) for one in recwarn), "the planted fault"
+
+
+def test_a_frame_is_drawn_where_there_is_one() -> None:
+    import base64
+
+    import cv2
+
+    coded = cv2.imencode(".jpg", np.full((8, 8, 3), 200, np.uint8))[1].tobytes()
+    frames = {("t", 1.0): Thumbnail("data:image/jpeg;base64," + base64.b64encode(coded).decode(), "")}
+    shown = qualitative.ShownWindows([an_example()], {"w": ((1.0,), (2.0,))}, frames, "")
+    axes = qualitative._laid_out(shown, "").axes
+    assert [len(axis.images) for axis in axes] == [1, 0, 0, 0]
+    assert [text.get_text() for text in axes[2].texts] == ["no frame"]
+
+
+def test_no_video_is_opened_where_report_frames_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    span = {"start_s": 1.0, "end_s": 2.0}
+    facts = Facts({}, {}, {"a": span, "b": span}, {"w": {"segment_ids": ["a", "b"]}}, {}, {})
+    opened: list[object] = []
+    monkeypatch.setattr(qualitative, "load_facts", lambda *_: facts)
+    monkeypatch.setattr(qualitative, "examples", lambda *_: [an_example()])
+    monkeypatch.setattr(qualitative, "video_files", lambda *_: {"t": "t.mp4"})
+    monkeypatch.setattr(qualitative, "thumbnails", lambda jobs, *_: (opened.extend(jobs) or {}, []))
+    last = LastRun(config=PipelineConfig(), data_root="/corpus", device="cpu")
+    run = replace(an_atomic_run(), last=last)
+    nothing = GalleryWindows({}, {})
+    said = qualitative._shown(run, Memory(), nothing, ReportConfig(frames=False)).no_frames
+    assert (said, opened) == ("No frame is shown: report.frames is off.", [])
+    qualitative._shown(run, Memory(), nothing, ReportConfig())
+    assert [job.path for job in opened] == ["/corpus/t.mp4"], "the planted fault: with frames on the video is opened"

@@ -1,0 +1,213 @@
+"""Every label of the paper has a table: its places are those of the paper, and an empty one says why it is empty."""
+
+import re
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pdflatex import faults
+
+from deployments.recipes import RECIPES
+from schemas.arrow import table_of
+from schemas.results import Headroom, Metric
+from trajpilot_core.errors import InputError
+from trajpilot_core.methods import METHODS
+from trajpilot_core.paper.published import ATOMIC, ATOMIC_CORPUS, HORIZONS, OPEN_METRICS, table_rows
+from trajpilot_core.report.tables.results import results_of
+from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING, Value
+from trajpilot_core.studies.paper_tables.base import PaperRun
+from trajpilot_core.studies.paper_tables.cells import cells_of
+from trajpilot_core.studies.paper_tables.commands import commands_table
+from trajpilot_core.studies.paper_tables.figures import FIGURES
+from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
+from trajpilot_core.studies.paper_tables.labels.atomic import ANTICIPATION, GOAL_MASKED, GOAL_SEEN, GOAL_SEEN_ROWS
+from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
+from trajpilot_core.studies.paper_tables.labels.retrieval import HEADROOM
+from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
+
+PLACES = [*((h, "none") for h in HORIZONS), (None, "sample")]
+OURS = (*GOAL_SEEN_ROWS, "scorer")
+
+
+def value(row: str, horizon: int | None, metric: str) -> float:
+    return 10.0 + OURS.index(row) + (horizon or 0) / 10 + OPEN_METRICS.index(metric) / 100
+
+
+def an_atomic_run(*, simulated: bool = True, name: str = "runs/atomic") -> PaperRun:
+    """A run on atomic descriptions with the rows of planning and of goal dropout."""
+    metrics = [
+        Metric(
+            corpus="",
+            variant=row,
+            reference=None,
+            horizon=horizon,
+            pooling=pooling,
+            metric=metric,
+            seed=None,
+            value=value(row, horizon, metric),
+            low=0.0,
+            high=99.0,
+            n_takes=9,
+            n_windows=70,
+        )
+        for row, (horizon, pooling), metric in product(OURS, PLACES, OPEN_METRICS)
+    ]
+    quantities = dict.fromkeys(set(Headroom.model_fields) - {"seed", "horizon", "pool", "n_windows"}, 0.5)
+    pools = [
+        Headroom(seed=seed, horizon=5, pool=pool, n_windows=7, **quantities | {"same_step_recall": 10.0 * seed})
+        for seed, pool in product((0, 1), (1, 5))
+    ]
+    held = {("evaluation", "headroom"): table_of(Headroom, pools)}
+    return PaperRun(name, ATOMIC_CORPUS, results_of(metrics, []), {}, simulated, lambda *at: held.get(at))
+
+
+def texts(runs: list[PaperRun], label: str) -> list[list[str]]:
+    return [[str(cell) for cell in row] for row in tables_of(cells_of(runs))[label].rows]
+
+
+def test_every_published_table_of_the_paper_has_its_label() -> None:
+    files = {row["file"] for row in table_rows("index")} - {"text"}
+    assert files == set(LABELS) - {CLOSED_PANEL}
+
+
+@pytest.mark.parametrize("label", sorted(set(LABELS) - {CLOSED_PANEL, GOAL_SEEN, GOAL_MASKED}))
+def test_a_table_has_the_places_of_the_papers_numbers(label: str) -> None:
+    """Rows and horizons as the paper's data have them; rows of the literature are left out."""
+    published = table_rows(label)
+    literature = {"in_avit", "video_llama", "plausivl", "vjepa2_vit_g", "vjepa2.1_vit_g", "vjepa2.1_vit_G"}
+    ours = {"viterbiplannet": "viterbi_plan_net", "ground_truth": "train"}
+    if label == ANTICIPATION:
+        ours = {row: f"anticipation_{row}" for row in ("no_traj", "scorer", "oracle")}
+    wanted = {
+        (ours.get(one["row"], one["row"]), int(one["horizon"]) if one["horizon"] else None)
+        for one in published
+        if one["row"] not in literature
+    }
+    assert {(row, h) for row, h, _, _ in LABELS[label].addresses()} >= wanted
+
+
+def test_an_atomic_run_fills_planning_goal_dropout_and_headroom() -> None:
+    cells = cells_of([an_atomic_run()])
+    assert {cell.table for cell in cells} == {ATOMIC, GOAL_SEEN, HEADROOM}
+    rows = texts([an_atomic_run()], ATOMIC)
+    assert [row[2:] for row in rows[2:3]] == [[f"{value('no_traj', 3, m):.2f}" for m in OPEN_METRICS]]
+    assert texts([an_atomic_run()], HEADROOM)[:3:2] == [
+        ["top-1", "5.00", "0.50", "0.500 / 0.500"],
+        ["top-16", *[NOTHING] * 3],
+    ]
+    seen = texts([an_atomic_run()], GOAL_SEEN)
+    assert seen[0][1] == " / ".join(f"{value('oracle', 3, m):.1f}" for m in ("M@1", "M@5", "MSeq"))
+    assert seen[-1][0] == "Overall"
+
+
+def test_an_empty_cell_says_whether_it_was_not_run_or_is_not_built() -> None:
+    """Derived: from what computes a label, from the list of rows, and from that of metrics."""
+    rows = {(row[0] or "", row[1]): row[2:] for row in texts([], ATOMIC)[:5]}
+    assert rows["3", "Qwen zero-shot"] == [NOT_BUILT] * 6
+    assert rows["", "No-Traj"] == [NOTHING] * 6
+    for label, table in LABELS.items():
+        said = {cell for row in texts([], label) for cell in row[len(table.heads) :]}
+        assert said <= {NOTHING, NOT_BUILT}
+        if table.cells is None:
+            assert said == {NOT_BUILT}
+
+
+def test_rows_without_a_goal_are_not_built_until_they_are_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [replace(METHODS[0], id=f"anticipation_{row}") for row in ("no_traj", "scorer", "oracle")]
+    monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.METHODS", [])
+    assert {cell for row in texts([], ANTICIPATION) for cell in row[2:]} == {NOT_BUILT}
+    monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.METHODS", rows)
+    assert {row[1]: row[2] for row in texts([], ANTICIPATION)[:5]} == {
+        "Qwen zero-shot": NOT_BUILT,
+        "Qwen tuned + LLM": NOT_BUILT,
+        "No-Traj": NOTHING,
+        "Scorer": NOTHING,
+        "Oracle": NOTHING,
+    }
+
+
+def scores(rows: list[tuple[str, int | None, float]], **where: object) -> pa.Table:
+    """A table of scores as the stages of their own write them: (row, seed, value) of every metric."""
+    names = ("mid", "full", "Verb", "Noun", "Action", "Action Acc.", "accuracy", "balanced", "made", "missed")
+    held = [
+        {
+            "row": row,
+            "seed": seed,
+            "metric": metric,
+            "value": value,
+            "low": value - 1,
+            "high": float("inf"),
+            "n_takes": 7,
+        }
+        for row, seed, value in rows
+        for metric in names
+    ]
+    return pa.Table.from_pylist([one | where for one in held])
+
+
+def test_a_stage_of_its_own_fills_its_label_by_the_mean_over_its_seeds() -> None:
+    run = replace(an_atomic_run(name="shots"), dataset="egoexo4d_basketball", results=results_of([], []))
+    held = {
+        ("outcome", "shot_scores"): scores([("no_traj", 0, 1.0), ("no_traj", None, 5.0), ("scorer", 0, 4.0)]),
+        ("probe", "probe_scores"): scores([("probe", 0, 1.0), ("probe", 1, 3.0)], subset="overall", space="challenge"),
+        ("pose_sources", "pose_scores"): scores([("files -> files", None, 9.0)], against="other"),
+    }
+    made = cells_of([replace(run, read=lambda *at: held.get(at))])
+    found = {(cell.table, cell.row, cell.metric): (cell.value, cell.low, cell.high) for cell in made}
+    assert found["basketball_shot_outcome", "no_traj", "miss_recall"] == (5.0, 4.0, None)
+    assert found["basketball_shot_outcome", "scorer", "accuracy"] == (4.0, 3.0, None)
+    assert found["ek100", "visual_only_probe", "action_accuracy"] == (2.0, None, None), "two seeds have no interval"
+    assert not any(label == "pi3_robustness" for label, _, _ in found), "differences are no cells"
+
+
+def test_a_label_is_not_built_without_its_stage_and_not_run_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.STAGES", {})
+    assert {cell for row in texts([], "ek100") for cell in row[1:]} == {NOT_BUILT}
+    monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.STAGES", {"probe": object()})
+    assert [row[1] for row in texts([], "ek100")] == [NOTHING, NOT_BUILT, NOT_BUILT, NOT_BUILT]
+
+
+def test_a_row_that_joins_the_methods_is_no_longer_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = replace(METHODS[0], id="qwen_zs", name="A new row")
+    before = texts([], ATOMIC)[0][2:]
+    monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.METHODS", [*METHODS, other])
+    assert before == [NOT_BUILT] * 6
+    assert texts([], ATOMIC)[0][2:] == [NOTHING] * 6
+
+
+def test_the_best_row_of_each_horizon_is_bold_and_never_the_oracle() -> None:
+    table = tables_of(cells_of([an_atomic_run()]))[ATOMIC]
+    bold = {str(row[1]) for row in table.rows for cell in row[2:] if isinstance(cell, Value) and cell.is_best}
+    assert bold == {"Scorer"}
+
+
+def test_runs_that_fill_no_table_or_the_same_one_are_refused() -> None:
+    with pytest.raises(InputError, match="other is a run on epic_kitchens and fills no table of the paper"):
+        cells_of([replace(an_atomic_run(name="other"), dataset="epic_kitchens")])
+    with pytest.raises(InputError, match="runs/atomic and again are both of egoexo4d_atomic"):
+        cells_of([an_atomic_run(), an_atomic_run(name="again")])
+
+
+def test_the_list_of_commands_names_a_recipe_for_all_that_can_be_filled_and_for_nothing_else() -> None:
+    rows = {str(row[0]).strip("`"): [str(cell) for cell in row[1:]] for row in commands_table().rows}
+    assert set(rows) == {*LABELS, *(figure.label for figure in FIGURES)}
+    for label, (_, lacking, runs) in rows.items():
+        assert bool(runs) == (lacking != "all of it"), label
+    assert rows[GOAL_SEEN] == ["table", "", "`--recipe atomic --set predictor.twin_goal_dropout=0.5`"]
+    assert rows[ATOMIC][1] == "Qwen zero-shot, Qwen tuned + LLM"
+    assert all(table.recipes for table in LABELS.values() if table.cells is not None)
+    typed = {name for _, _, runs in rows.values() for name in re.findall(r"--recipe (\w+)", runs)}
+    assert typed <= set(RECIPES)
+
+
+def test_paper_tex_compiles_full_and_empty_and_every_filled_caption_says_simulated(tmp_path: Path) -> None:
+    for name, runs in (("empty", []), ("full", [an_atomic_run()])):
+        cells, out = cells_of(runs), tmp_path / name
+        write_tables(cells, out)
+        assert faults(write_document(tuple(LABELS), {}, banner(cells), out)) == []
+        for label in LABELS:
+            assert ("SIMULATED" in (out / "tables" / f"{label}.tex").read_text()) == (name == "full"), label
+    (out / "tables" / f"{ATOMIC}.tex").write_text(r"\begin{tabular}{l}" + "W" * 200 + r"\end{tabular}")
+    assert any("Overfull" in fault for fault in faults(out / "paper.tex")), "the planted fault"

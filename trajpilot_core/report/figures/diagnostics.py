@@ -1,0 +1,114 @@
+"""Diagnostics in the UI: distances between kinds of pairs of segments, and how often true plans approach the goal.
+
+Published values stand in the caption of a recorded corpus of the paper, never of a simulated one.
+"""
+
+from collections.abc import Sequence
+from math import isfinite
+
+from schemas.arrow import rows_of
+from schemas.results import PairDistance, ProgressShare
+from trajpilot_core.paper.published import ATOMIC_CORPUS, table_rows
+from trajpilot_core.report.committed import Committed
+from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
+from trajpilot_core.report.drawing.legend import keys_of
+from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
+from trajpilot_core.report.drawing.style import COLUMNS, style
+from trajpilot_core.report.drawing.svg_grid import Panel, sheet
+from trajpilot_core.report.figures.base import Figure
+
+QUANTITIES = {
+    "mean_l1": "l1, raw",
+    "standardised_l1": "l1, standardised",
+    "mean_cosine": "cosine",
+}
+PAIRS = "1 adjacent, 2 far, 3 same action, 4 random"
+STYLES = {"test": "scorer", "train": "no_traj", "chance": "previous"}
+"""Rows whose colours and dashes the lines borrow; any that are easily told apart would do."""
+
+
+def diagnostics(committed: Committed) -> Drawn:
+    """Draw what the stage measured; a simulated corpus is named in the picture itself."""
+    pairs = rows_of(PairDistance, committed.table("diagnostics", "pair_distances"))
+    shares = rows_of(ProgressShare, committed.table("diagnostics", "progress_shares"))
+    if not pairs and not shares:
+        raise NothingToDraw("no pair of segments and no window of three steps or more")
+    drawn = [(title, _distances(pairs, name)) for name, title in QUANTITIES.items()]
+    panels = [
+        Panel(title, line_chart(Axes(title, PAIRS, title, (1.0, 2.0, 3.0, 4.0)), lines)) for title, lines in drawn
+    ]
+    progress = _progress([row for row in shares if row.space == "raw"])
+    title = "true plans that approach the goal, %"
+    ticks = tuple(sorted({float(row.horizon) for row in shares}))
+    panels.append(
+        Panel("Approach to the goal, raw l1", line_chart(Axes(title, "horizon H (steps)", title, ticks), progress))
+    )
+    warning = committed.warning()
+    content = sheet(panels, keys_of(progress or drawn[0][1]), style(), COLUMNS, warning)
+    return Drawn(content, _caption(pairs, shares) + ("" if warning else _published(committed)))
+
+
+def _distances(rows: Sequence[PairDistance], quantity: str) -> list[Series]:
+    """One line per split over the four kinds, in the paper's order."""
+    kinds = list(dict.fromkeys(row.pairs for row in rows))
+    return [
+        Series(
+            f"{split} takes",
+            STYLES[split],
+            tuple(
+                _point(1.0 + kinds.index(r.pairs), r.value, r.low, r.high)
+                for r in rows
+                if r.split == split and r.quantity == quantity
+            ),
+            "circle",
+        )
+        for split in ("test", "train")
+    ]
+
+
+def _progress(rows: Sequence[ProgressShare]) -> list[Series]:
+    """One line per split over the horizon, and that of random orders."""
+    lines = [
+        Series(
+            f"{split} takes",
+            STYLES[split],
+            tuple(_point(float(r.horizon), r.share, r.low, r.high) for r in rows if r.split == split),
+            "circle",
+        )
+        for split in ("test", "train")
+    ]
+    chance = tuple(Point(float(h), *[c] * 3) for h, c in sorted({row.horizon: row.chance for row in rows}.items()))
+    return [*lines, Series("random order", STYLES["chance"], chance, "none")] if rows else []
+
+
+def _point(x: float, value: float, low: float, high: float) -> Point:
+    is_known = isfinite(low) and isfinite(high)
+    return Point(x, value, low if is_known else value, high if is_known else value, has_interval=is_known)
+
+
+def _caption(pairs: Sequence[PairDistance], shares: Sequence[ProgressShare]) -> str:
+    """State what was drawn of what."""
+    counts = {
+        split: (
+            max((row.n_pairs for row in pairs if row.split == split), default=0),
+            max((row.n_windows for row in shares if row.split == split), default=0),
+        )
+        for split in ("test", "train")
+    }
+    said = "; ".join(
+        f"{split}: up to {n:,} pairs of a kind, {w:,} windows of a horizon" for split, (n, w) in counts.items()
+    )
+    return f"{said}. Bands: 95 % intervals over takes (none where there are too few)."
+
+
+def _published(committed: Committed) -> str:
+    """Return the paper's numbers, where the corpus is the one that they are of."""
+    if committed.config.ingest.corpus != ATOMIC_CORPUS:
+        return ""
+    l1 = ", ".join(row["value"] for row in table_rows("vjepa_geometry") if row["metric"] == "mean_l1")
+    cosine = ", ".join(row["value"] for row in table_rows("vjepa_geometry") if row["metric"] == "mean_cosine")
+    shares = ", ".join(row["value"] for row in table_rows("monotonicity"))
+    return f" Published: l1 {l1}; cosine {cosine}; approach {shares} % (arXiv 2605.20388, appendix)."
+
+
+FIGURE = Figure("diagnostics", "Distances between features", stages=("diagnostics",), draw=diagnostics)

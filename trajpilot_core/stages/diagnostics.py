@@ -1,0 +1,134 @@
+"""Diagnostics of the corpus, with no model but the frozen encoder: distances between segments, approach to the goal."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from schemas.arrow import table_of
+from schemas.config import DiagnosticsConfig
+from schemas.results import PairDistance, ProgressShare
+from trajpilot_core.arrays import Codes
+from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
+from trajpilot_core.engine.sizes import CorpusSizes
+from trajpilot_core.engine.stage import Inputs, Stage, Work
+
+if TYPE_CHECKING:
+    from trajpilot_core.evaluation.segment_pairs import SegmentPlaces
+
+VERSION = 1  # raise when the numbers that this stage writes change
+SPLITS = ("test", "train")
+SHORTEST = 3
+"""Horizon of the shortest window with a middle step."""
+SEGMENT, POSITION = 500, 60
+"""Bytes of a segment's ids and codes, and of one position of a window, at the peak."""
+
+
+def needs(sizes: CorpusSizes, cfg: DiagnosticsConfig, machine: NeedsMachine) -> Needs:
+    """State the features, read whole, twice while they are put together, and a part of the windows at once."""
+    from trajpilot_core.evaluation.feature_distances import CHUNK
+
+    features = 2 * 2 * sizes.segments * sizes.feature_numbers
+    parts = 4 * 4 * CHUNK * max(1, sizes.longest) * sizes.feature_numbers
+    draws = 8 * cfg.bootstrap * sizes.takes
+    host = 150 * MB + features + parts + draws + SEGMENT * sizes.segments + POSITION * sizes.positions
+    return Needs(Need(host, ("features.tokens",)), disk=Need(1 * MB))
+
+
+def run(work: Work[DiagnosticsConfig]) -> None:
+    """Measure both; a row is a segment that has a feature."""
+    from trajpilot_core.evaluation.feature_distances import (
+        PooledFeatures,
+        pair_distances,
+        progress_shares,
+        standard_deviation,
+    )
+
+    cfg, progress = work.config, work.runtime.progress
+    progress(0, 3, "parts; reads the features")
+    features = work.inputs.table("features", ["segment_id"])
+    tokens = int((features.schema.metadata or {}).get(b"tokens", b"1"))
+    ids = features["segment_id"].combine_chunks()
+    places, split = places_of(work.inputs, ids)
+    vectors = work.inputs.vectors("features", "vector")
+    rows = {name: np.flatnonzero(split == name) for name in SPLITS}
+    held = PooledFeatures(vectors, tokens, standard_deviation(vectors, tokens, rows["train"]))
+    progress(1, 3, "parts; pairs of segments")
+    pairs = pair_distances(held, places, rows, cfg)
+    progress(2, 3, "parts; approach to the goal")
+    windows = windows_of(work.inputs, ids, places.take, cfg)
+    work.sink.table("pair_distances", table_of(PairDistance, pairs))
+    work.sink.table("progress_shares", table_of(ProgressShare, progress_shares(held, windows, cfg)))
+    work.sink.count(len(ids), len(ids))
+
+
+def places_of(inputs: Inputs, ids: pa.Array) -> "tuple[SegmentPlaces, NDArray[np.str_]]":
+    """Return where segments lie, in the order of their ids, and (S,) their splits.
+
+    Args:
+        inputs: takes and segments.
+        ids: (S,) segment ids.
+    """
+    from trajpilot_core.evaluation.segment_pairs import SegmentPlaces
+
+    segments = inputs.table("segments", ["segment_id", "take_id", "run", "position", "label_id"])
+    segments = segments.take(pc.index_in(ids, value_set=segments["segment_id"].combine_chunks()))
+    takes = inputs.table("takes", ["take_id", "capture", "split"])
+    takes = takes.take(pc.index_in(segments["take_id"], value_set=takes["take_id"].combine_chunks()))
+    places = SegmentPlaces(
+        take=_codes(segments["take_id"]),
+        capture=_codes(takes["capture"]),
+        run=segments["run"].to_numpy().astype(np.int64),
+        position=segments["position"].to_numpy().astype(np.int64),
+        label=_codes(segments["label_id"]),
+    )
+    return places, takes["split"].to_numpy(zero_copy_only=False).astype(str)
+
+
+def windows_of(
+    inputs: Inputs, ids: pa.Array, take: Codes, cfg: DiagnosticsConfig
+) -> dict[tuple[str, int], tuple[Codes, Codes]]:
+    """Return (split, H) -> (N, H) rows of features and (N,) takes: all test windows, a draw of the training windows.
+
+    Windows with a segment that has no feature are left out, as they are by every row; so are those without a middle.
+
+    Args:
+        inputs: windows.
+        ids: (S,) segment ids, in the order of the features.
+        take: (S,) take of each.
+        cfg: how many training windows of each horizon are drawn.
+    """
+    table = inputs.table("windows", ["split", "horizon", "segment_ids"])
+    found: dict[tuple[str, int], tuple[Codes, Codes]] = {}
+    for horizon in sorted(pc.unique(table["horizon"]).to_pylist()):
+        for split in SPLITS if horizon >= SHORTEST else ():
+            chosen = table.filter(pc.and_(pc.equal(table["horizon"], horizon), pc.equal(table["split"], split)))
+            flat = pc.list_flatten(chosen["segment_ids"])
+            rows = pc.fill_null(pc.index_in(flat, value_set=ids), -1).to_numpy().astype(np.int64).reshape(-1, horizon)
+            rows = rows[(rows >= 0).all(axis=1)]
+            if split == "train":
+                drawn = np.random.default_rng((cfg.seed, horizon)).permutation(len(rows))[: cfg.train_windows]
+                rows = rows[np.sort(drawn)]
+            if len(rows):
+                found[split, horizon] = (rows, take[rows[:, 0]])
+    return found
+
+
+def _codes(names: pa.ChunkedArray) -> Codes:
+    """Return (S,) numbers, equal for equal names."""
+    codes: Codes = names.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes
+
+
+STAGE = Stage(
+    name="diagnostics",
+    reads=("takes", "segments", "windows", "features"),
+    writes=("pair_distances", "progress_shares"),
+    config=DiagnosticsConfig,
+    run=run,
+    version=VERSION,
+    summary="Features -> distances between kinds of pairs of segments, and how often true plans approach the goal",
+    needs=needs,
+)

@@ -1,0 +1,265 @@
+"""What a table of the paper is: its lines, its columns, and which finished runs fill its cells.
+
+Every label is one record (`labels/`); LaTeX, CSV, Parquet, page and paper.tex follow from it. A cell that no run filled
+says "not run", one that this project cannot compute "not built": nothing computes its label, or the stage that would is
+not there, or its row is none of `trajpilot_core.methods`, or its metric none of `trajpilot_core.metrics`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from schemas.base import Record
+from trajpilot_core.engine.last_run import LastRun
+from trajpilot_core.engine.stage import Inputs
+from trajpilot_core.methods import METHODS, method
+from trajpilot_core.metrics import METRICS
+from trajpilot_core.report.tables.results import TIE, Results
+from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING, Cell, Table, Value
+from trajpilot_core.stages import STAGES
+
+DIGITS = 2
+UNDERTRAINED = "†"
+JOINED = " / "
+"""Between the numbers of one printed cell."""
+
+
+class PaperCell(Record):
+    """One number of one of the paper's tables, as a run has it."""
+
+    table: str
+    """The paper's label, without its kind."""
+    row: str
+    """Id of a row, or of a setting."""
+    dataset: str
+    horizon: int | None
+    """None: over all horizons, as the table says."""
+    metric: str
+    value: float
+    low: float | None
+    """Of the interval over takes; None where there is none."""
+    high: float | None
+    n_takes: int | None
+    n_windows: int | None
+    is_undertrained: bool
+    is_simulated: bool
+
+
+CellAddress = tuple[str, int | None, str, str]
+"""(row, horizon, dataset, metric)."""
+PlacedCells = Mapping[CellAddress, PaperCell]
+
+
+@dataclass(frozen=True)
+class PaperRun:
+    """A finished run: an evaluation and what lies next to it."""
+
+    name: str
+    dataset: str
+    """What the paper's tables call its benchmark; of another corpus its own name."""
+    results: Results
+    settings: Mapping[str, float]
+    """Hyperparameters of class heads, as the paper's table names them; none for an open vocabulary."""
+    is_simulated: bool
+    read: Callable[[str, str], pa.Table | None] = lambda stage, entry: None
+    """(stage, entry) -> table of the run, None where the run has none."""
+    inputs: Inputs | None = None
+    """Everything that it committed."""
+    last: LastRun | None = None
+    """What was last asked of its root; None where that was not noted."""
+
+
+class Line(NamedTuple):
+    """One line of a table: what stands in its first columns, and what it fixes of the address of its cells."""
+
+    heads: tuple[str, ...]
+    row: str = ""
+    horizon: int | None = None
+    dataset: str = ""
+
+
+class Column(NamedTuple):
+    """One column of a table: its heading, and what it fixes of the address of its cells."""
+
+    head: str
+    metrics: tuple[str, ...]
+    """Several are printed in one cell."""
+    over: str = ""
+    """Title over it and its neighbours of the same one."""
+    dataset: str = ""
+    row: str = ""
+    horizon: int | None = None
+    digits: int | None = DIGITS
+    """None: as many as the number has."""
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """One label of the paper in the paper's column layout."""
+
+    label: str
+    title: str
+    heads: tuple[str, ...]
+    """Of the first columns, which hold texts."""
+    lines: tuple[Line, ...]
+    columns: tuple[Column, ...]
+    cells: Callable[[PaperRun], list[PaperCell]] | None = None
+    """What a run fills of it, nothing where it is another benchmark's; None: nothing here computes it."""
+    of_methods: bool = True
+    """Its rows are those of `trajpilot_core.methods`, its metrics those of `trajpilot_core.metrics`."""
+    rules: tuple[int, ...] = ()
+    """Lines above which a rule is drawn."""
+    note: str = ""
+    """What the reader must know of the numbers, where a run filled any."""
+    always: str = ""
+    """What is said in any case."""
+    stage: str = ""
+    """The stage whose table fills it, where that is not the evaluation: without the stage nothing of it is built."""
+    built: tuple[str, ...] | None = None
+    """Its rows that this stage has; None: all."""
+    recipes: tuple[str, ...] = ()
+    """Experiments whose finished runs fill it; none where nothing does."""
+    changes: tuple[str, ...] = ()
+    """Settings that differ from the recipe, as `--set` reads them."""
+
+    def table(self, cells: Sequence[PaperCell]) -> Table:
+        """Lay cells out; those of other labels only say whether what was run is simulated."""
+        mine = [cell for cell in cells if cell.table == self.label]
+        found = {(cell.row, cell.horizon, cell.dataset, cell.metric): cell for cell in mine}
+        rows = tuple(
+            (*line.heads, *(self._cell(found, line, column) for column in self.columns)) for line in self.lines
+        )
+        header = (*self.heads, *(column.head for column in self.columns))
+        return Table(
+            self.title,
+            header,
+            rows,
+            note=self._note(mine, is_simulated=any(cell.is_simulated for cell in cells)),
+            over=self._over(),
+            rules=self.rules,
+        )
+
+    def addresses(self) -> list[CellAddress]:
+        """Return the address of every number of the table, in reading order."""
+        return [at for line in self.lines for column in self.columns for at in _addresses(line, column)]
+
+    def lacks(self, at: CellAddress) -> str:
+        """Return what an empty cell says."""
+        row, _, _, metric = at
+        known = not self.of_methods or (row in {one.id for one in METHODS} and metric in METRICS)
+        known = known and (not self.stage or self.stage in STAGES) and (self.built is None or row in self.built)
+        return NOTHING if self.cells is not None and known else NOT_BUILT
+
+    def _cell(self, found: PlacedCells, line: Line, column: Column) -> Cell:
+        places = _addresses(line, column)
+        if not all(at in found for at in places):
+            return next(self.lacks(at) for at in places if at not in found)
+        if column.digits is None:
+            return JOINED.join(f"{found[at].value:g}" for at in places)
+        values = [
+            Value(
+                found[at].value,
+                digits=column.digits,
+                is_best=len(places) == 1 and self._is_best(found, at),
+                mark=UNDERTRAINED if found[at].is_undertrained else "",
+            )
+            for at in places
+        ]
+        return values[0] if len(values) == 1 else JOINED.join(map(str, values))
+
+    def _is_best(self, found: PlacedCells, at: CellAddress) -> bool:
+        """Return whether a value is the best of the rows that see no truth, set by code."""
+        row, horizon, dataset, metric = at
+        if not self.of_methods or method(row).uses_the_truth:
+            return False
+        rows = dict.fromkeys(line.row for line in self.lines if line.row)
+        rivals = [
+            found[one, horizon, dataset, metric].value
+            for one in rows
+            if (one, horizon, dataset, metric) in found and not method(one).uses_the_truth
+        ]
+        best = (max if METRICS[metric].higher_is_better else min)(rivals, default=0.0)
+        return len(rivals) > 1 and abs(found[at].value - best) <= TIE
+
+    def _over(self) -> tuple[tuple[str, int], ...]:
+        """Return the titles over the columns with the number of columns under each; nothing where there is none."""
+        if not any(column.over for column in self.columns):
+            return ()
+        spans: list[tuple[str, int]] = [("", len(self.heads))]
+        for column in self.columns:
+            title, span = spans[-1]
+            spans = [*spans[:-1], (title, span + 1)] if title == column.over else [*spans, (column.over, 1)]
+        return tuple(spans)
+
+    def _note(self, cells: Sequence[PaperCell], *, is_simulated: bool) -> str:
+        """Say what the reader must know of its cells, and, cells or not, that what was run is simulated."""
+        said = []
+        if is_simulated:
+            said.append("SIMULATED WORLDS in the layouts of these corpora: not comparable with published numbers.")
+        if self.note and cells:
+            said.append(self.note)
+        if any(cell.is_undertrained for cell in cells):
+            said.append(f"{UNDERTRAINED}: undertrained, says nothing for or against.")
+        return " ".join([*said, self.always]).strip()
+
+
+def metric_head(metric: str, printed: str = "") -> str:
+    """Print a metric with the direction in which it is better; one that is not built is taken to rise."""
+    rises = metric not in METRICS or METRICS[metric].higher_is_better
+    return f"{printed or metric} {'↑' if rises else '↓'}"
+
+
+def measured(
+    run: PaperRun, table: str, metrics: Sequence[str], pooling: Sequence[str], rows: Sequence[str]
+) -> list[PaperCell]:
+    """Return the cells of a table that are metrics of the evaluation.
+
+    Args:
+        run: whose they are.
+        table: the label.
+        metrics: its metrics.
+        pooling: `none` for the horizons, `plain` or `sample` for a mean over them; its cells have no horizon.
+        rows: ids.
+    """
+    return [
+        PaperCell(
+            table=table,
+            row=m.variant,
+            dataset=run.dataset,
+            horizon=m.horizon,
+            metric=m.metric,
+            value=m.value,
+            low=m.low if m.low > float("-inf") else None,
+            high=m.high if m.high < float("inf") else None,
+            n_takes=m.n_takes,
+            n_windows=m.n_windows,
+            is_undertrained=m.variant in run.results.undertrained,
+            is_simulated=run.is_simulated,
+        )
+        for m in run.results.find(set(rows), None)
+        if m.pooling in pooling and m.metric in metrics
+    ]
+
+
+def plain_cell(run: PaperRun, table: str, row: str, metric: str, value: float, **known: object) -> PaperCell:
+    """Return a cell that is no metric of the evaluation; `known` names what is known of it besides."""
+    fields: dict[str, object] = {
+        "dataset": "",
+        "horizon": None,
+        "low": None,
+        "high": None,
+        "n_takes": None,
+        "n_windows": None,
+        "is_undertrained": False,
+    }
+    named = {"table": table, "row": row, "metric": metric, "value": value, "is_simulated": run.is_simulated}
+    return PaperCell.model_validate(fields | named | known)
+
+
+def _addresses(line: Line, column: Column) -> list[CellAddress]:
+    """Return the addresses of the numbers of one printed cell."""
+    row, dataset = line.row or column.row, line.dataset or column.dataset
+    horizon = line.horizon if line.horizon is not None else column.horizon
+    return [(row, horizon, dataset, metric) for metric in column.metrics]

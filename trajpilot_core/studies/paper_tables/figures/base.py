@@ -1,0 +1,112 @@
+"""What a figure of the paper is, and how it becomes a file: equal numbers, equal bytes, fonts inside.
+
+matplotlib is imported where a figure is drawn, so that all else works without it.
+"""
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trajpilot_core.report.committed import WARNING
+from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+KINDS = ("svg", "pdf")
+HINT = 'the figures need matplotlib: .venv/bin/pip install ".[paper]" in the checkout; the tables are written'
+FONT = "DejaVu Sans"
+"""It comes with matplotlib."""
+STYLE: dict[Any, Any] = {
+    "font.family": FONT,
+    "font.size": 8.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e3e6ea",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "text.parse_math": False,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "trajpilot",
+}
+"""Type 42 embeds the font in PDF, paths need none in SVG; a dollar in a label is a dollar."""
+METADATA: Mapping[str, dict[str, Any]] = {
+    "svg": {"Date": None, "Creator": "TrajPilot"},
+    "pdf": {"CreationDate": None, "Creator": "TrajPilot", "Producer": "matplotlib"},
+}
+"""Nothing that differs from run to run."""
+
+
+@dataclass(frozen=True)
+class FigureSource:
+    """What figures are drawn from."""
+
+    cells: Sequence[PaperCell]
+    runs: Sequence[PaperRun]
+    by_rule_of_paper: bool = False
+    """The qualitative figure shows what the paper's rule selects, not the drawn gallery."""
+
+    @property
+    def warning(self) -> str:
+        """Return what stands in every figure of simulated runs; empty for recorded ones."""
+        return WARNING if any(run.is_simulated for run in self.runs) else ""
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """One figure of the paper."""
+
+    label: str
+    """The paper's, without its kind."""
+    draw: Callable[[FigureSource], "tuple[Drawing, str] | None"]
+    """The drawing and its caption; None where no run has anything of it."""
+    tables: tuple[str, ...] = ()
+    """Labels whose cells it shows."""
+    recipes: tuple[str, ...] = ()
+    """Experiments whose finished runs it shows, where it shows no cells."""
+
+
+def can_draw() -> bool:
+    """Return whether matplotlib is there."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def in_font(text: str) -> str:
+    """Return text that the font of the figures can draw; other characters stand as their code point, `[U+5207]`."""
+    from matplotlib import font_manager
+
+    known = font_manager.get_font(font_manager.findfont(FONT)).get_charmap()
+    return "".join(one if ord(one) in known or one == "\n" else f"[U+{ord(one):04X}]" for one in text)
+
+
+def write_figures(
+    figures: Sequence[PaperFigure], source: FigureSource, folder: Path
+) -> tuple[list[Path], dict[str, str]]:
+    """Draw figures and return their files, and label -> caption of those that were drawn.
+
+    Args:
+        figures: the wanted ones.
+        source: runs and their cells.
+        folder: where they are written; files of the same names are replaced.
+    """
+    import matplotlib
+
+    folder.mkdir(parents=True, exist_ok=True)
+    made: list[Path] = []
+    captions: dict[str, str] = {}
+    with matplotlib.rc_context(STYLE):
+        for figure in figures:
+            drawn = figure.draw(source)
+            if drawn is None:
+                continue
+            drawing, caption = drawn
+            captions[figure.label] = f"{source.warning}. {caption}" if source.warning else caption
+            for kind in KINDS:
+                path = folder / f"{figure.label}.{kind}"
+                drawing.savefig(path, format=kind, metadata=METADATA[kind])
+                made.append(path)
+    return made, captions

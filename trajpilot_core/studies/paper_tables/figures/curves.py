@@ -1,0 +1,165 @@
+"""Accuracy over the horizon and in bars, drawn from the cells of the tables: the figures cannot say anything else.
+
+Source: arXiv 2605.20388, its figures of planning and anticipation on atomic actions, and of planning in the space of
+latents. Rows that are not built have no line; the caption names them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from trajpilot_core.methods import METHODS
+from trajpilot_core.methods.base import RowStyle
+from trajpilot_core.paper.published import ATOMIC, CLOSED_ATOMIC, CLOSED_FULL, CLOSED_ROWS
+from trajpilot_core.report.tables.table import NOT_BUILT
+from trajpilot_core.studies.paper_tables.base import PaperCell
+from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure
+from trajpilot_core.studies.paper_tables.labels import LABELS
+from trajpilot_core.studies.paper_tables.labels.atomic import ANTICIPATION, FUTURE, GOAL_FREE_ROWS
+from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL, TITLES
+from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS, printed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+MARKS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "plus": "P", "none": ""}
+PANEL_IN = (2.35, 2.3)
+"""Width and height of a panel, inches."""
+
+
+@dataclass(frozen=True)
+class CurvePanel:
+    """One panel: a metric of a label over the horizon, or, in bars, metrics of all horizons together."""
+
+    title: str
+    label: str
+    metrics: tuple[str, ...]
+    rows: tuple[str, ...]
+    dataset: str = ""
+    is_bars: bool = False
+
+
+def draw(source: FigureSource, panels: Sequence[CurvePanel], caption: str) -> "tuple[Drawing, str] | None":
+    """Draw panels side by side; None where no run fills any."""
+    from matplotlib.figure import Figure as Drawing
+
+    held = [[cell for cell in source.cells if _is_of(cell, panel)] for panel in panels]
+    if not any(held):
+        return None
+    width, height = PANEL_IN
+    drawing = Drawing(figsize=(width * len(panels), height + 0.6), layout="constrained")
+    drawing.suptitle(source.warning, fontsize=7, color="#9a2f1f")
+    axes = drawing.subplots(1, len(panels), squeeze=False)[0]
+    handles: dict[str, Any] = {}
+    for axis, panel, cells in zip(axes, panels, held, strict=True):
+        axis.set_title(panel.title, fontsize=8)
+        if not cells:
+            axis.text(0.5, 0.5, "not run", ha="center", va="center", transform=axis.transAxes)
+        made = _bars(axis, panel, cells) if panel.is_bars else _lines(axis, panel, cells)
+        handles = made | handles if panel.is_bars else handles | made
+    shown, names = list(handles.values()), list(handles)
+    drawing.legend(handles=shown, labels=names, loc="outside lower center", ncols=6, fontsize=7)
+    return drawing, _said(caption, panels, held)
+
+
+def _is_of(cell: PaperCell, panel: CurvePanel) -> bool:
+    is_place = (cell.horizon is None) == panel.is_bars
+    is_own = cell.table == panel.label and cell.dataset == panel.dataset and cell.row in panel.rows
+    return is_own and is_place and cell.metric in panel.metrics
+
+
+def _style(row: str) -> RowStyle:
+    return next((one.style for one in METHODS if one.id == row), RowStyle())
+
+
+def _lines(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[str, Any]:
+    """Draw a line for each row, with a band where all of its points have an interval."""
+    made: dict[str, Any] = {}
+    for row in panel.rows:
+        mine = sorted((cell for cell in cells if cell.row == row), key=lambda cell: cell.horizon or 0)
+        if not mine:
+            continue
+        style, at = _style(row), [cell.horizon or 0 for cell in mine]
+        dashes = tuple(float(part) for part in style.dash.split()) if style.dash else (1.0, 0.0)
+        (line,) = axis.plot(
+            at,
+            [cell.value for cell in mine],
+            color=style.light,
+            marker=MARKS[style.mark],
+            markersize=3.5,
+            linewidth=style.width * 0.75,
+            dashes=dashes,
+        )
+        low, high = ([end for cell in mine if (end := getattr(cell, name)) is not None] for name in ("low", "high"))
+        if len(low) == len(high) == len(mine):
+            axis.fill_between(at, low, high, color=style.light, alpha=0.12, linewidth=0)
+        made[printed(row)] = line
+    axis.set_xticks(sorted({cell.horizon for cell in cells if cell.horizon is not None}))
+    axis.set_xlabel("horizon H (steps)")
+    axis.set_ylabel(f"{panel.metrics[0]}, %")
+    axis.set_ylim(bottom=0)
+    return made
+
+
+def _bars(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[str, Any]:
+    """Draw a group of bars for each metric, with whiskers where there is an interval."""
+    made: dict[str, Any] = {}
+    rows = [row for row in panel.rows if any(cell.row == row for cell in cells)]
+    for at, row in enumerate(rows):
+        mine = {cell.metric: cell for cell in cells if cell.row == row}
+        for place, metric in enumerate(panel.metrics):
+            if metric in mine:
+                cell, x = mine[metric], place + 0.8 * (at + 0.5) / len(rows) - 0.4
+                bar = axis.bar(x, cell.value, 0.8 / len(rows), color=_style(row).light)
+                made[printed(row)] = bar
+                if cell.low is not None and cell.high is not None:
+                    axis.vlines(x, cell.low, cell.high, color="#333333", linewidth=0.7)
+    axis.set_xticks(range(len(panel.metrics)), panel.metrics)
+    axis.set_ylabel("%")
+    return made
+
+
+def _said(caption: str, panels: Sequence[CurvePanel], held: Sequence[Sequence[PaperCell]]) -> str:
+    """Complete the caption by what the rows without a line are."""
+    absent: dict[str, list[str]] = {}
+    for panel, cells in zip(panels, held, strict=True):
+        for row in panel.rows:
+            if not any(cell.row == row for cell in cells):
+                horizon = None if panel.is_bars else 3
+                state = LABELS[panel.label].lacks((row, horizon, panel.dataset, panel.metrics[0]))
+                names = absent.setdefault(state, [])
+                names += [] if printed(row) in names else [printed(row)]
+    lacking = "".join(f" {state.capitalize()}: {', '.join(names)}." for state, names in sorted(absent.items()))
+    return f"{caption} Bands and whiskers: 95 % intervals over takes, where there are enough.{lacking}"
+
+
+def figure(label: str, caption: str, panels: Sequence[CurvePanel]) -> PaperFigure:
+    """Return a figure of panels."""
+    tables = tuple(dict.fromkeys(panel.label for panel in panels))
+    return PaperFigure(label, partial(draw, panels=panels, caption=caption), tables)
+
+
+PLANNED = ("no_traj", "oracle")
+FIGURES = (
+    figure(
+        "atomic_planning",
+        "Planning on atomic actions: open vocabulary over the horizon, and classes over all windows.",
+        (
+            CurvePanel("Open vocabulary, M@1", ATOMIC, ("M@1",), ATOMIC_ROWS),
+            CurvePanel("Open vocabulary, MSeq", ATOMIC, ("MSeq",), ATOMIC_ROWS),
+            CurvePanel("Classes", CLOSED_PANEL, ("M@1", "MSeq"), CLOSED_ROWS, CLOSED_ATOMIC, is_bars=True),
+        ),
+    ),
+    figure(
+        "atomic_anticipation",
+        "Anticipation on atomic actions, no goal given.",
+        tuple(CurvePanel(FUTURE[metric], ANTICIPATION, (metric,), GOAL_FREE_ROWS) for metric in ("M@1", "MSeq")),
+    ),
+    figure(
+        "cem_vs_none",
+        f"Success rate over the horizon on closed vocabularies; planning in the space of latents (CEM) is {NOT_BUILT}.",
+        tuple(CurvePanel(title, CLOSED_FULL, ("SR",), PLANNED, dataset) for dataset, title in TITLES.items()),
+    ),
+)

@@ -1,0 +1,185 @@
+"""The qualitative figure: Start | the truth and the answers of every row | Goal, and the head's path from above.
+
+A hit has a colour and a sign, so that neither is needed alone. Frames are licensed pixels and personal data:
+`report.frames` of the run switches them off here as in the report. Source: arXiv 2605.20388, its qualitative results.
+"""
+
+import base64
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import cv2
+import numpy as np
+
+from schemas.config import ReportConfig
+from trajpilot_core.arrays import Image
+from trajpilot_core.engine.stage import Inputs
+from trajpilot_core.paper.published import ATOMIC_CORPUS
+from trajpilot_core.report.drawing.svg import shortened
+from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery.load import load_facts, video_files
+from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, GalleryWindows, examples
+from trajpilot_core.studies.paper_tables.base import PaperRun
+from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, in_font
+from trajpilot_core.studies.paper_tables.figures.selection import by_rule_of_paper, drawn_windows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+    from matplotlib.patches import Rectangle
+
+LABEL = "qualitative_open_vocab"
+PLACES = (0.2, 0.5, 0.8)
+"""Of the frames of a strip, in shares of the clip."""
+SIDE_PX = 160
+COLOURS = {"hit": "#d7efdc", "top5": "#fbeecb", "miss": "#f6d5d0", "truth": "#eceff3"}
+SIGNS = "Green with a tick: right; amber with a 5: the truth is among the best five; red with a cross: wrong"
+LINES = {"true": "-", "nearest": ":", "chosen": "--"}
+Strips = Mapping[tuple[str, float], Thumbnail]
+
+
+@dataclass(frozen=True)
+class ShownWindows:
+    """What the figure is made of: examples, the times of their frames, and the frames or why there are none."""
+
+    examples: Sequence[Example]
+    times_s: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
+    """Window -> times of the frames of Start and of Goal."""
+    frames: Strips
+    no_frames: str
+
+
+def draw(source: FigureSource) -> "tuple[Drawing, str] | None":
+    """Draw windows of the run on atomic descriptions; None where there is none that kept its answers."""
+    run = next((run for run in source.runs if run.dataset == ATOMIC_CORPUS and _has_all(run)), None)
+    if run is None or run.inputs is None:
+        return None
+    cfg = ReportConfig() if run.last is None else run.last.config.report
+    outcomes = run.inputs.table("outcomes")
+    chosen = by_rule_of_paper(outcomes, cfg.seed) if source.by_rule_of_paper else drawn_windows(outcomes, cfg)
+    if not chosen.gallery.window_ids():
+        return None
+    shown = _shown(run, run.inputs, chosen.gallery, cfg)
+    caption = f"{chosen.said} {SIGNS}. Path of the head over the middle steps, from above."
+    return _laid_out(shown, source.warning), f"{caption} {shown.no_frames}".strip()
+
+
+def _has_all(run: PaperRun) -> bool:
+    return run.read("evaluation", "outcomes") is not None and run.read("trajectories", "motions") is not None
+
+
+def _shown(run: PaperRun, inputs: Inputs, gallery: GalleryWindows, cfg: ReportConfig) -> ShownWindows:
+    """Read what the chosen windows need, and decode their frames where that is allowed and possible."""
+    facts = load_facts(gallery, inputs)
+    shown = examples(gallery, facts)
+    times_s = {one.window_id: _times(one.window_id, facts) for one in shown}
+    if not cfg.frames:
+        return ShownWindows(shown, times_s, {}, "No frame is shown: report.frames is off.")
+    if run.last is None or "://" in run.last.data_root:
+        return ShownWindows(
+            shown, times_s, {}, "No frame is shown: where the corpus lies is not known, or not on this machine."
+        )
+    videos = video_files(gallery, inputs)
+    wanted: dict[str, set[float]] = {}
+    for one in shown:
+        wanted.setdefault(one.take_id, set()).update(*times_s[one.window_id])
+    jobs = [Wanted(t, f"{run.last.data_root}/{file}", tuple(sorted(wanted[t]))) for t, file in sorted(videos.items())]
+    frames, _ = thumbnails(jobs, SIDE_PX, 1)
+    reason = next((frame.reason for frame in frames.values() if frame.uri is None), "")
+    return ShownWindows(shown, times_s, frames, f"Absent frames: {reason}." if reason else "")
+
+
+def _times(window_id: str, facts: Facts) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the times of the frames of Start and of Goal, seconds."""
+    ids = facts.windows[window_id]["segment_ids"]
+    start, goal = (
+        tuple(one["start_s"] + share * (one["end_s"] - one["start_s"]) for share in PLACES)
+        for one in (facts.segments[ids[0]], facts.segments[ids[-1]])
+    )
+    return start, goal
+
+
+def _laid_out(shown: ShownWindows, warning: str) -> "Drawing":
+    """Lay the examples out one below the other."""
+    from matplotlib.figure import Figure as Drawing
+
+    lines = [len(one.plans) + 1 for one in shown.examples]
+    drawing = Drawing(figsize=(11.0, 0.5 + sum(0.42 * n + 0.75 for n in lines)), layout="constrained")
+    drawing.suptitle(warning, fontsize=7, color="#9a2f1f")
+    grid = drawing.add_gridspec(
+        len(lines), 4, width_ratios=(1.0, 6.2, 1.0, 1.5), height_ratios=[n + 1.5 for n in lines]
+    )
+    for at, one in enumerate(shown.examples):
+        start_s, goal_s = shown.times_s[one.window_id]
+        _strip(drawing.add_subplot(grid[at, 0]), "Start", one.truth[0], one.take_id, start_s, shown.frames)
+        _answers(drawing.add_subplot(grid[at, 1]), one)
+        _strip(drawing.add_subplot(grid[at, 2]), "Goal", one.truth[-1], one.take_id, goal_s, shown.frames)
+        _path(drawing.add_subplot(grid[at, 3]), one)
+    return drawing
+
+
+def _strip(axis: "Axes", title: str, label: str, take_id: str, times_s: Sequence[float], frames: Strips) -> None:
+    """Draw the frames of a clip one below the other, with the label that is seen."""
+    axis.set_title(f"{title}\n{_wrapped(label, 18)}", fontsize=6)
+    axis.set_axis_off()
+    pictures = [_decoded(frames[take_id, time]) for time in times_s if (take_id, time) in frames]
+    held = [picture for picture in pictures if picture is not None]
+    if held:
+        axis.imshow(np.concatenate(held), interpolation="nearest")
+    else:
+        axis.text(0.5, 0.5, "no frame", ha="center", va="center", fontsize=7, transform=axis.transAxes)
+
+
+def _decoded(frame: Thumbnail) -> Image | None:
+    """Return the pixels of a thumbnail, RGB; None where there are none."""
+    if frame.uri is None:
+        return None
+    coded = np.frombuffer(base64.b64decode(frame.uri.split(",", 1)[1]), np.uint8)
+    picture = cv2.imdecode(coded, cv2.IMREAD_COLOR)
+    return None if picture is None else np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), np.uint8)
+
+
+def _answers(axis: "Axes", one: Example) -> None:
+    """Draw the middle steps: the truth, then a line for each row; colour and sign of a cell say whether it is right."""
+    truth = tuple(GalleryStep(label, "truth", "") for label in one.truth)
+    lines = [("truth", truth), *((plan.name, plan.steps) for plan in one.plans)]
+    n = one.horizon - 2
+    axis.set_title(f"{one.title} (H={one.horizon}; {one.gate})", fontsize=7)
+    axis.set_axis_off()
+    axis.set_xlim(-0.25 * n, n)
+    axis.set_ylim(len(lines), 0)
+    for row, (name, steps) in enumerate(lines):
+        axis.text(-0.02 * n, row + 0.5, name, ha="right", va="center", fontsize=6.5)
+        for place, step in enumerate(steps[1:-1]):
+            axis.add_patch(_box(place, row, COLOURS[step.state]))
+            said = f"{step.sign} {step.text}".strip()
+            axis.text(place + 0.5, row + 0.5, _wrapped(said, max(12, 80 // n)), ha="center", va="center", fontsize=5.5)
+
+
+def _box(place: float, row: float, colour: str) -> "Rectangle":
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((place + 0.02, row + 0.06), 0.96, 0.88, facecolor=colour, edgecolor="none")
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Break a text into at most three lines of about `width` characters."""
+    return "\n".join(textwrap.wrap(shortened(in_font(text), 3 * width), width)[:3])
+
+
+def _path(axis: "Axes", one: Example) -> None:
+    """Draw the head's path over the middle steps from above: forward is up; a cross where it begins."""
+    axis.set_title(f"head path, {one.unit}", fontsize=6)
+    axis.tick_params(labelsize=5)
+    axis.set_aspect("equal", adjustable="datalim")
+    for path in one.paths:
+        forward, left, _ = path.points_m.T
+        axis.plot(-left, forward, LINES[path.kind], color="#39424e", linewidth=0.9, label=path.name)
+    axis.plot(0, 0, "+", color="#9a2f1f", markersize=6)
+    if one.paths:
+        axis.legend(fontsize=5, loc="best")
+
+
+FIGURE = PaperFigure(LABEL, draw, recipes=("atomic",))

@@ -1,0 +1,35 @@
+"""The labels of the paper, in the order in which paper.tex prints them: the only list.
+
+A new label is one record, in a file here of its own or of its family; LaTeX, CSV, Parquet, the page, paper.tex and
+docs/reproduction.md follow. A label that something here learns to fill moves out of `others.py` and gets `cells`.
+"""
+
+from collections.abc import Sequence
+
+from trajpilot_core.report.tables.table import Table
+from trajpilot_core.studies.paper_tables.base import PaperCell, PaperTable
+from trajpilot_core.studies.paper_tables.labels import atomic, closed, diagnostics, others, retrieval, scored
+
+LABELS: dict[str, PaperTable] = {
+    table.label: table
+    for table in (
+        *closed.TABLES,
+        *atomic.TABLES,
+        *retrieval.TABLES,
+        *diagnostics.TABLES,
+        *scored.TABLES,
+        *others.TABLES,
+    )
+}
+CLOSED_LABELS: tuple[str, ...] = tuple(table.label for table in closed.TABLES)
+"""Those of closed vocabularies."""
+
+
+def tables_of(cells: Sequence[PaperCell], labels: Sequence[str] | None = None) -> dict[str, Table]:
+    """Return label -> its table, whatever was run.
+
+    Args:
+        cells: those that runs fill.
+        labels: the wanted ones; None: all.
+    """
+    return {label: LABELS[label].table(cells) for label in (LABELS if labels is None else labels)}

@@ -1,0 +1,114 @@
+"""Planning and anticipation on atomic actions, open vocabulary, and goal dropout.
+
+Source: arXiv 2605.20388, its full per-horizon results and its appendix on goal dropout. The future steps of
+its tables are the middle steps: with the goal seen, Future R@1 of Oracle at H=3 is its M@1 of planning.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from schemas.training import GOAL_DROPOUT
+from trajpilot_core.paper.published import ATOMIC, ATOMIC_CORPUS, HORIZONS, OPEN_METRICS
+from trajpilot_core.studies.paper_tables.base import (
+    Column,
+    Line,
+    PaperCell,
+    PaperRun,
+    PaperTable,
+    measured,
+    metric_head,
+)
+from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS, of_each_horizon, rules_of
+
+ANTICIPATION, GOAL_SEEN, GOAL_MASKED = (
+    "atomic_anticipation_full",
+    "goal_dropout_fullgoal",
+    "goal_dropout_anticipation_full",
+)
+FUTURE = {"M@1": "Future R@1", "M@5": "Future R@5", "MSeq": "Future Seq"}
+"""Metric -> what these tables call it: the steps between Start and the place of the Goal (D 48)."""
+FULL = {"F@1": "Full R@1", "F@5": "Full R@5", "FSeq": "Full Seq"}
+GOAL_FREE_ROWS = ("qwen_zs", "qwen_sft_llm", "anticipation_no_traj", "anticipation_scorer", "anticipation_oracle")
+"""Rows without a goal, in the order of the paper's table."""
+DROPOUT = ("No-dropout Traj", "Goal-dropout Traj", "No-dropout No-Traj", "Goal-dropout No-Traj")
+"""Columns of both tables of goal dropout."""
+GOAL_SEEN_ROWS = ("oracle", "oracle_goal_dropout", "no_traj", "no_traj_goal_dropout")
+GOAL_MASKED_ROWS = (
+    "anticipation_oracle_no_dropout",
+    "anticipation_oracle",
+    "anticipation_no_traj_no_dropout",
+    "anticipation_no_traj",
+)
+"""Rows of ours in these columns."""
+PERCENT = "Percent. Bold: the best that is not told the truth."
+
+
+def of_atomic(
+    run: PaperRun, table: str, metrics: tuple[str, ...], rows: tuple[str, ...], pooling: tuple[str, ...] = ("none",)
+) -> list[PaperCell]:
+    """Return the cells that a run on atomic descriptions with an open vocabulary fills."""
+    found = measured(run, table, metrics, pooling, rows) if run.dataset == ATOMIC_CORPUS else []
+    return [cell.replace(dataset="") for cell in found]
+
+
+def per_horizon(label: str, title: str, rows: tuple[str, ...], heads: Mapping[str, str], recipe: str) -> PaperTable:
+    """Return a table of the five rows of atomic actions for each horizon; `heads` prints its metrics."""
+    return PaperTable(
+        label=label,
+        title=title,
+        heads=("H", "Method"),
+        lines=of_each_horizon(rows),
+        columns=tuple(Column(metric_head(metric, head), (metric,)) for metric, head in heads.items()),
+        cells=partial(of_atomic, table=label, metrics=tuple(heads), rows=rows),
+        rules=rules_of(rows),
+        note=PERCENT,
+        recipes=(recipe,),
+    )
+
+
+def dropout(label: str, title: str, rows: tuple[str, ...], recipe: str, *changes: str) -> PaperTable:
+    """Return a table of the four rows of goal dropout: a line for each horizon and one for the mean over windows."""
+    metrics = tuple(FUTURE)
+    return PaperTable(
+        label=label,
+        title=title,
+        heads=("H",),
+        lines=(*(Line((str(h),), horizon=h) for h in HORIZONS), Line(("Overall",))),
+        columns=tuple(Column(head, metrics, row=row, digits=1) for row, head in zip(rows, DROPOUT, strict=True)),
+        cells=partial(of_atomic, table=label, metrics=metrics, rows=rows, pooling=("none", "sample")),
+        rules=(len(HORIZONS),),
+        note=f"Percent, {' / '.join(FUTURE.values())}; overall: every window weighs alike.",
+        recipes=(recipe,),
+        changes=changes,
+    )
+
+
+TABLES = (
+    per_horizon(
+        ATOMIC,
+        "Open-vocabulary planning on atomic actions, each horizon",
+        ATOMIC_ROWS,
+        {metric: metric for metric in OPEN_METRICS},
+        "atomic",
+    ),
+    per_horizon(
+        ANTICIPATION,
+        "Open-vocabulary anticipation on atomic actions, each horizon",
+        GOAL_FREE_ROWS,
+        FUTURE | FULL,
+        "atomic_anticipation",
+    ),
+    dropout(
+        GOAL_SEEN,
+        "Goal dropout in training, planning with the goal",
+        GOAL_SEEN_ROWS,
+        "atomic",
+        f"predictor.twin_goal_dropout={GOAL_DROPOUT:g}",
+    ),
+    dropout(
+        GOAL_MASKED,
+        "Goal dropout in training, anticipation without the goal",
+        GOAL_MASKED_ROWS,
+        "atomic_anticipation",
+    ),
+)

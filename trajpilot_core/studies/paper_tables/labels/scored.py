@@ -1,0 +1,166 @@
+"""Labels that a stage of its own fills from its scores, without the evaluation: EPIC-KITCHENS-100, shots, poses.
+
+Such a table has the columns row, metric, seed, value, low, high and n_takes; a row without a seed is the mean over the
+seeds. Where the stage is not there nothing of the label is built. Source: arXiv 2605.20388; rows are called as in
+`trajpilot_core/paper/tables/<label>.csv`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import isfinite
+from statistics import mean
+from typing import Any
+
+from trajpilot_core.studies.paper_tables.base import Column, Line, PaperCell, PaperRun, PaperTable, plain_cell
+from trajpilot_core.studies.paper_tables.labels.rows import of_methods
+
+
+@dataclass(frozen=True)
+class ScoredBy:
+    """Where the scores of a label stand, and what the stage calls its rows and metrics."""
+
+    label: str
+    stage: str
+    entry: str
+    rows: Mapping[str, str]
+    """Row of the paper -> of the stage."""
+    metrics: Mapping[str, str]
+    """Metric of the paper's data -> of the stage."""
+    dataset: str = ""
+    where: Mapping[str, object] = field(default_factory=dict)
+    """Column -> the value that it must have."""
+
+
+def of_scores(run: PaperRun, scored: ScoredBy) -> list[PaperCell]:
+    """Return the cells that a run fills: means over the seeds, with their interval where the stage gives one."""
+    table = run.read(scored.stage, scored.entry)
+    if table is None:
+        return []
+    kept = [row for row in table.to_pylist() if all(row[name] == value for name, value in scored.where.items())]
+    cells = []
+    for row, its_row in scored.rows.items():
+        for metric, its_metric in scored.metrics.items():
+            mine = [one for one in kept if one["row"] == its_row and one["metric"] == its_metric]
+            mine = [one for one in mine if one["value"] is not None]
+            if mine:
+                cells.append(_cell(run, scored, row, metric, mine))
+    return cells
+
+
+def _cell(run: PaperRun, scored: ScoredBy, row: str, metric: str, mine: Sequence[Mapping[str, Any]]) -> PaperCell:
+    """Return one cell: the row without a seed, or the mean of those that have one."""
+    whole = next((one for one in mine if one["seed"] is None), mine[0] if len(mine) == 1 else None)
+    ends = {} if whole is None else {name: whole[name] for name in ("low", "high") if isfinite(whole[name])}
+    value = mean(one["value"] for one in mine) if whole is None else whole["value"]
+    return plain_cell(run, scored.label, row, metric, value, dataset=scored.dataset, n_takes=mine[0]["n_takes"], **ends)
+
+
+def table_of_scores(
+    scored: ScoredBy,
+    title: str,
+    heads: tuple[str, ...],
+    lines: tuple[Line, ...],
+    columns: tuple[Column, ...],
+    recipes: tuple[str, ...],
+    *,
+    rules: tuple[int, ...] = (),
+    always: str = "",
+) -> PaperTable:
+    """Return a label that a stage of its own fills."""
+    return PaperTable(
+        label=scored.label,
+        title=title,
+        heads=heads,
+        lines=lines,
+        columns=columns,
+        cells=partial(of_scores, scored=scored),
+        of_methods=False,
+        rules=rules,
+        note="Percent.",
+        always=always,
+        stage=scored.stage,
+        built=tuple(scored.rows),
+        recipes=recipes,
+    )
+
+
+POSES = {
+    "aria_to_aria": "Aria → Aria",
+    "pi3_to_pi3": "Pi3 → Pi3",
+    "aria_to_pi3": "Aria → Pi3",
+    "aria_and_pi3_to_pi3": "Aria + Pi3 → Pi3",
+}
+POSE_SCORES = ScoredBy(
+    label="pi3_robustness",
+    stage="pose_sources",
+    entry="pose_scores",
+    rows={
+        "aria_to_aria": "files -> files",
+        "pi3_to_pi3": "video -> video",
+        "aria_to_pi3": "files -> video, lengths as estimated",
+        "aria_and_pi3_to_pi3": "files + video -> video",
+    },
+    metrics={"Mid mAcc": "mid", "Full mAcc": "full"},
+    dataset="keystep",
+    where={"against": None},
+)
+ACTION_SCORES = ScoredBy(
+    label="ek100",
+    stage="probe",
+    entry="probe_scores",
+    rows={"visual_only_probe": "probe"},
+    metrics={"verb_R@5": "Verb", "noun_R@5": "Noun", "action_R@5": "Action", "action_accuracy": "Action Acc."},
+    where={"subset": "overall", "space": "challenge"},
+)
+SHOT_SCORES = ScoredBy(
+    label="basketball_shot_outcome",
+    stage="outcome",
+    entry="shot_scores",
+    rows={row: row for row in ("no_traj", "scorer", "oracle")},
+    metrics={
+        "accuracy": "accuracy",
+        "balanced_accuracy": "balanced",
+        "made_recall": "made",
+        "miss_recall": "missed",
+    },
+)
+TABLES = (
+    table_of_scores(
+        POSE_SCORES,
+        "Source of head motion at training → at test, Keystep",
+        ("Setting",),
+        tuple(Line((title,), row, dataset="keystep") for row, title in POSES.items()),
+        (Column("Mid mAcc ↑", ("Mid mAcc",)), Column("Full mAcc ↑", ("Full mAcc",))),
+        ("keystep_poses",),
+    ),
+    table_of_scores(
+        ACTION_SCORES,
+        "Action anticipation on EPIC-KITCHENS-100, own runs",
+        ("Method",),
+        of_methods(("visual_only_probe", "no_traj", "scorer", "oracle")),
+        (
+            Column("Verb ↑", ("verb_R@5",)),
+            Column("Noun ↑", ("noun_R@5",)),
+            Column("Action ↑", ("action_R@5",)),
+            Column("Action Acc. ↑", ("action_accuracy",)),
+        ),
+        ("epic_kitchens",),
+        rules=(3,),
+        always="The rows that the paper takes from the literature are published numbers and stand in no table of ours.",
+    ),
+    table_of_scores(
+        SHOT_SCORES,
+        "Outcome of basketball shots",
+        ("Method",),
+        of_methods(("no_traj", "attentive_probe", "scorer", "oracle")),
+        (
+            Column("Outcome Acc. ↑", ("accuracy",)),
+            Column("Balanced Acc. ↑", ("balanced_accuracy",)),
+            Column("Made Rec. ↑", ("made_recall",)),
+            Column("Miss Rec. ↑", ("miss_recall",)),
+        ),
+        ("basketball",),
+        rules=(3,),
+    ),
+)
