@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.planners.formula import fill, numbers
-from trajpilot_core.encoders.video.vjepa_predictor import VjepaPredictorShape, VjepaPredictor
+from trajpilot_core.encoders.video.vjepa_predictor import VjepaPredictor, VjepaPredictorShape
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape
 
 CLIPS, TOKENS = 2, 7

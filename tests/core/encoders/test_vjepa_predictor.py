@@ -14,8 +14,8 @@ from torch import Tensor
 from benchmarks.epic_probe import cases
 from trajpilot_core.encoders.video import vjepa_predictor
 from trajpilot_core.encoders.video.vjepa_predictor import (
-    VjepaPredictorShape,
     VjepaPredictor,
+    VjepaPredictorShape,
     load_predictor,
     target_places,
 )
