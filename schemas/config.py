@@ -19,6 +19,7 @@ from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicCo
 from schemas.places import OtherRun, Place
 from schemas.planners import PlannersConfig
 from schemas.poses import OdometryConfig, Pi3Config, PoseSourceName, VideoSourceName
+from schemas.probe import ProbeConfig
 from schemas.training import (
     AlignmentConfig,
     AttentionConfig,
@@ -305,6 +306,7 @@ class PipelineConfig(Record):
     scorer: ScorerConfig = ScorerConfig()
     attention: AttentionConfig = AttentionConfig()
     planners: PlannersConfig = PlannersConfig()
+    probe: ProbeConfig = ProbeConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     report: ReportConfig = ReportConfig()
 

@@ -62,6 +62,11 @@ class ActionClips(NamedTuple):
     has_trained_pair: Mask
     """Training has the pair of verb and noun."""
 
+    def of(self, rows: Codes) -> "ActionClips":
+        """Return the clips of some rows (M,), every array of which is (M,)."""
+        unseen, tail_verb, tail_noun, known = (column[rows] for column in self[2:])
+        return ActionClips(self.verbs[rows], self.nouns[rows], unseen, tail_verb, tail_noun, known)
+
     def classes(self, part: ActionPart) -> Codes:
         """Return (N,) the true classes of a part."""
         return {"verb": self.verbs, "noun": self.nouns, "action": pair_codes(self.verbs, self.nouns)}[part]

@@ -20,6 +20,7 @@ from trajpilot_core.stages import (
     label_effects,
     planners,
     predictor,
+    probe,
     report,
     scorer,
     text_bank,
@@ -37,6 +38,7 @@ REPORTED: tuple[AnyStage, ...] = (
     scorer.STAGE,
     attention.STAGE,
     planners.STAGE,
+    probe.STAGE,
     evaluation.STAGE,
 )
 """All stages but the report, which shows what each of them rejected."""
