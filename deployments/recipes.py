@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
 from schemas.comparison import WorldPart
-from schemas.config import CorpusName, PipelineConfig, RecipeName
+from schemas.config import CorpusName, PipelineConfig, RecipeName, RunOptions
 from schemas.planners import PLANNERS, PlannerTraining
 from schemas.training import ATTENTION_VARIANTS, GOAL_DROPOUT, PLUS_PARTS, TrainConfig
 from trajpilot_core.corpora.registry import spec_of
@@ -117,6 +117,17 @@ def demo_goalstep() -> PipelineConfig:
 def demo_egoper() -> PipelineConfig:
     """The same in the layout of EgoPER."""
     return _small_closed(egoper())
+
+
+def demo_epic_kitchens() -> PipelineConfig:
+    """The attentive probe on a simulated world in the layout of EPIC-KITCHENS-100, small and with a grid of four."""
+    small, own = demo(), epic_kitchens()
+    return small.replace(
+        ingest=own.ingest.replace(video="full"),
+        trajectories=small.trajectories.replace(source="odometry"),
+        features=small.features.replace(tokens=own.features.tokens),
+        probe=own.probe.replace(heads=8, blocks=1, rates=(3e-3, 1e-3), decays=(1e-3, 1e-1), batch=32, epochs=20),
+    )
 
 
 def _small_closed(closed: PipelineConfig) -> PipelineConfig:
@@ -236,9 +247,10 @@ def egoper() -> PipelineConfig:
 
 
 def epic_kitchens() -> PipelineConfig:
-    """Anticipation on EPIC-KITCHENS-100; the predictor reads features of ViT-g. Source: paper, its appendix."""
+    """Anticipation on EPIC-KITCHENS-100 by the attentive probe, on tokens of ViT-g. Source: paper, its appendix."""
     base = _from_video("epic_kitchens")
-    return base.replace(features=base.features.replace(model="vit_giant"))
+    features = base.features.replace(model="vit_giant", tokens="temporal")
+    return base.replace(features=features, probe=base.probe.replace(tokens="temporal"))
 
 
 def basketball() -> PipelineConfig:
@@ -291,7 +303,10 @@ class Waits(NamedTuple):
 
 
 GOAL_FREE = "start-only retrieval, scorer and metrics for anticipation"
-PROBE = "attentive probe of V-JEPA 2, into which the predictor's embedding goes"
+TOKEN = "event form of the predictor, whose embedding goes into the attentive probe"
+PLANNING = ("predictor", "label_effects", "scorer", "attention", "planners", "evaluation")
+"""Stages that plan, and so wait where segments are scored alone."""
+EPIC_WAITS = Waits("TrajPilot's token in the probe of EPIC-KITCHENS-100", dict.fromkeys(PLANNING, (TOKEN, GOAL_FREE)))
 OUTCOME = "binary head over the predictor, on an E_tau that was trained on atomic descriptions"
 
 
@@ -302,10 +317,15 @@ def _from(first: str, *parts: str) -> dict[str, tuple[str, ...]]:
 
 MISSING: dict[RecipeName, Waits] = {
     "atomic_anticipation": Waits("goal-free anticipation on Ego-Exo4D atomic descriptions", _from("scorer", GOAL_FREE)),
-    "epic_kitchens": Waits("anticipation on EPIC-KITCHENS-100", _from("predictor", PROBE, GOAL_FREE)),
+    "epic_kitchens": EPIC_WAITS,
+    "demo_epic_kitchens": EPIC_WAITS,
     "basketball": Waits("shot outcome on Ego-Exo4D basketball", _from("alignment", OUTCOME, GOAL_FREE)),
 }
 """The paper's benchmarks whose later stages wait for parts; the stages that are not named here run."""
+
+ALONE = ("ingest", "features", "probe", "report")
+PARTS: dict[RecipeName, tuple[str, ...]] = {"epic_kitchens": ALONE, "demo_epic_kitchens": ALONE}
+"""Recipe -> the stages of a run that names none, where these are not all."""
 
 RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "atomic": atomic,
@@ -316,6 +336,7 @@ RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "demo_keystep": demo_keystep,
     "demo_goalstep": demo_goalstep,
     "demo_egoper": demo_egoper,
+    "demo_epic_kitchens": demo_epic_kitchens,
     "soak": soak,
     "claims": claims,
     "keystep": keystep,
@@ -337,6 +358,12 @@ def recipe(name: str) -> PipelineConfig:
     if name not in named:
         raise InputError(f"no recipe is called {name!r}; the recipes are {', '.join(sorted(named))}")
     return named[name]()
+
+
+def with_parts(run: RunOptions) -> RunOptions:
+    """Return a run that names no stage with those of its recipe, where these are not all."""
+    parts = PARTS.get(run.recipe)
+    return run if parts is None or run.only or run.from_stage else run.replace(only=parts)
 
 
 def recipes_of(corpus: str) -> list[str]:

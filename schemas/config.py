@@ -39,6 +39,7 @@ RecipeName = Literal[
     "demo_keystep",
     "demo_goalstep",
     "demo_egoper",
+    "demo_epic_kitchens",
     "soak",
     "claims",
     "keystep",

@@ -190,13 +190,13 @@ def columns_text(task: "ProbeTask") -> str:
 
 
 def conclude(work: Work[ProbeConfig]) -> None:
-    """Write the settings of the probes, and empty tables where none was asked for; rows are segments."""
+    """Write the settings of the probes, and empty tables where none was asked for; rows are clips with features."""
     if work.config.tokens is None:
         for name, record in TABLES.items():
             work.sink.table(name, table_of(record, []))
     work.sink.models(ENTRY, {"config": work.config.model_dump_json()})
-    n_segments = work.inputs.table("segments", ["segment_id"]).num_rows
-    work.sink.count(n_segments, n_segments)
+    n_clips = work.inputs.table("features", ["segment_id"]).num_rows
+    work.sink.count(n_clips, n_clips)
 
 
 STAGE = Stage(
