@@ -95,7 +95,8 @@ def run(work: Work[ReportConfig], stages: Sequence[AnyStage]) -> None:
         alone = [stage for stage in stages if stage.name in ALONE_STAGES]
         for name, content in build_alone(work.inputs, work.config, alone).items():
             work.sink.document(name, content)
-        work.sink.count(0, 0)
+        n_scores = work.inputs.table("probe_scores", ("row",)).num_rows
+        work.sink.count(n_scores, n_scores)
         return
     report = build(work.inputs, work.config, stages, work.runtime)
     for name, content in report.documents.items():

@@ -164,6 +164,13 @@ def test_needs_grow_with_what_there_is_to_do() -> None:
         assert stage.needs(large, own, machine).largest > stage.needs(small, own, machine).largest, stage.name
 
 
+def test_a_corpus_without_windows_has_needs_too() -> None:
+    none = CorpusSizes(CONFIG, 24, 180, dict.fromkeys(PAPER_WINDOWS, 0), (), 72, 8, 256, 128)
+    for stage in STAGES.values():
+        assert stage.needs is not None
+        assert stage.needs(none, stage.settings(CONFIG), NeedsMachine("cpu", 2)).largest > 0, stage.name
+
+
 def test_a_root_without_outputs_counts_as_the_papers_corpus_and_says_so(tmp_path: Path, corpus: Path) -> None:
     run, folder = options(tmp_path / "root", corpus), open_folder(str(tmp_path / "root"))
     stated = stated_needs(STAGES, CONFIG, run, manifests_of(folder, STAGES), folder)
