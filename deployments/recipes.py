@@ -125,7 +125,7 @@ def demo_epic_kitchens() -> PipelineConfig:
     return small.replace(
         ingest=own.ingest.replace(video="full"),
         trajectories=small.trajectories.replace(source="odometry"),
-        features=small.features.replace(tokens=own.features.tokens),
+        features=small.features.replace(tokens=own.features.tokens, ahead_tubelets=2),  # 1 s of 16 frames in 3.2 s
         probe=own.probe.replace(heads=8, blocks=1, rates=(3e-3, 1e-3), decays=(1e-3, 1e-1), batch=32, epochs=20),
     )
 
@@ -247,10 +247,15 @@ def egoper() -> PipelineConfig:
 
 
 def epic_kitchens() -> PipelineConfig:
-    """Anticipation on EPIC-KITCHENS-100 by the attentive probe, on tokens of ViT-g. Source: paper, its appendix."""
+    """Anticipation on EPIC-KITCHENS-100 by the attentive probe, on tokens of ViT-g: 16 tubelets of 32 frames, and one
+    that V-JEPA 2's predictor adds, 1 s ahead. Source: paper, its appendix; docs/decisions/epic-probe.md."""
     base = _from_video("epic_kitchens")
-    features = base.features.replace(model="vit_giant", tokens="temporal")
-    return base.replace(features=features, probe=base.probe.replace(tokens="temporal"))
+    seen = base.ingest.epic_kitchens.replace(context="vjepa2_frames")
+    return base.replace(
+        ingest=base.ingest.replace(epic_kitchens=seen),
+        features=base.features.replace(model="vit_giant", n_frames=32, tokens="temporal", ahead_tubelets=4),
+        probe=base.probe.replace(tokens="temporal"),
+    )
 
 
 def basketball() -> PipelineConfig:

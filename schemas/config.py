@@ -187,6 +187,10 @@ class FeatureConfig(Record):
     accepted, too (docs/models.md)."""
     tokens: Literal["pooled", "temporal"] = "pooled"
     """Mean over all tokens, or one mean per tubelet (D 4)."""
+    ahead_tubelets: int | None = Field(None, ge=0, le=64, exclude_if=lambda value: value is None)
+    """Next to temporal tokens one more: the mean of what V-JEPA 2's predictor, which lies in the same file, says of the
+    tubelet so many tubelets after the clip; 1 s ahead of 32 frames at 8 a second is 4. None: none. V-JEPA 2.1's
+    predictor is another network and is refused (docs/decisions/epic-probe.md)."""
     interpolate_rope: bool = True
     """Scale positions to the pretraining grid, as the published hub builders do."""
     batch: int = Field(8, ge=1)
@@ -204,6 +208,14 @@ class FeatureConfig(Record):
     setting."""
     compile: bool = False
     """Compile the encoder's blocks (torch.compile): for long runs on a GPU; on a CPU it needs a C++ compiler."""
+
+    @model_validator(mode="after")
+    def _predicts_tokens(self) -> Self:
+        if self.ahead_tubelets is not None and (self.tokens != "temporal" or self.hierarchical):
+            raise ValueError(
+                "ahead_tubelets adds a token to those of the tubelets: set tokens to temporal and hierarchical to false"
+            )
+        return self
 
 
 class TextConfig(Record):

@@ -262,6 +262,14 @@ def test_a_stage_that_the_prefect_file_lacks_is_deployed_all_the_same_and_what_i
     assert items["text-bank"]["description"].startswith("Labels -> two")
 
 
+def test_a_setting_that_is_not_written_at_its_default_can_be_stated_against_a_recipe() -> None:
+    base = recipe("epic_kitchens")
+    assert base.features.ahead_tubelets == 4
+    stated = PipelineConfig.model_validate({"features": {"ahead_tubelets": None}})
+    assert over(base, stated, prefill=base).features == base.features.replace(ahead_tubelets=None)
+    assert over(base, PipelineConfig(), prefill=PipelineConfig()) == base
+
+
 def test_poses_and_texts_are_computed_where_their_source_and_encoder_can_be(declared: dict[str, Any]) -> None:
     from deployments.declared import pools_by_recipe
     from tasks.group_runs import group_deployment

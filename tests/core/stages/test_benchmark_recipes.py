@@ -41,7 +41,7 @@ def a_world(layout: str) -> WorldConfig:
 def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
     """The recipe with encoders and trainings of seconds, and poses that need no weights."""
     small, weights = soak(), root / "tiny.pt"
-    write_tiny_checkpoint(weights)
+    write_tiny_checkpoint(weights, has_predictor=True)
     source = "odometry" if config.trajectories.source == "pi3" else config.trajectories.source
     is_classes = config.evaluation.vocabulary == "classes"  # means over the horizons: every one needs dev windows
     return config.replace(
@@ -54,6 +54,7 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
             checkpoint=str(weights),
             precision="fp32",
             tokens=config.features.tokens,
+            ahead_tubelets=config.features.ahead_tubelets,
         ),
         text_bank=small.text_bank.replace(descriptions=config.text_bank.descriptions),
         alignment=small.alignment,

@@ -37,6 +37,10 @@ class VjepaPredictorShape:
     mask_tokens: int = 10
 
 
+PREDICTORS = {"tiny": VjepaPredictorShape(embed=256, width=96, depth=2, heads=4, hidden=384)}
+"""FeatureConfig.model -> its predictor, where that is not of the released size."""
+
+
 class VjepaPredictor(nn.Module):
     """Context tokens and positions in, tokens of these positions out."""
 
@@ -111,6 +115,7 @@ def load_predictor(path: str, shape: VjepaPredictorShape) -> VjepaPredictor:
         text = str(error).replace("\n\t", " ")
         raise CheckpointError(
             f"the predictor of {path} is not one of V-JEPA 2 with {shape.depth} blocks of {shape.width} on an encoder "
-            f"of width {shape.embed} (that of 2.1 is another network): {text[:1000]}"
+            f"of width {shape.embed} (that of 2.1 is another network: give a file of V-JEPA 2, or set "
+            f"features.ahead_tubelets to null): {text[:1000]}"
         ) from error
     return predictor.float().eval().requires_grad_(False)
