@@ -252,7 +252,7 @@ def epic_kitchens() -> PipelineConfig:
     base = _from_video("epic_kitchens")
     seen = base.ingest.epic_kitchens.replace(context="vjepa2_frames")
     return base.replace(
-        ingest=base.ingest.replace(epic_kitchens=seen),
+        ingest=base.ingest.replace(epic_kitchens=seen, interval_cap_s=None),
         features=base.features.replace(model="vit_giant", n_frames=32, tokens="temporal", ahead_tubelets=4),
         probe=base.probe.replace(tokens="temporal"),
     )

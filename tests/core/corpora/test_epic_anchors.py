@@ -47,6 +47,15 @@ def test_the_context_of_frames_is_as_long_as_32_frames_of_the_video(tmp_path: Pa
     assert [round(frames_s(rate), 2) for rate in (59.94, 29.97, 50.0, 47.95, 5.0)] == [3.74, 3.2, 3.84, 3.34, 6.4]
 
 
+def test_a_cap_that_would_cut_a_clip_of_frames_is_refused(tmp_path: Path) -> None:
+    epic(tmp_path, [], ROWS)
+    write(tmp_path / "EPIC_100_video_info.csv", b"video_id,duration,fps,resolution\nP01_11,60.0,5.0,1x1\n")
+    slow = settings("epic_kitchens", context="vjepa2_frames")
+    with pytest.raises(InputError, match=r"is 6\.4 s long"):
+        read(tmp_path, slow)
+    assert read(tmp_path, slow.replace(interval_cap_s=None)).n_in == 2
+
+
 def test_a_video_without_a_rate_loses_its_rows_and_a_file_without_rates_is_refused(tmp_path: Path) -> None:
     epic(tmp_path, [], ROWS)
     with pytest.raises(InputError, match="EPIC_100_video_info"):

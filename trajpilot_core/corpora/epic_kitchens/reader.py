@@ -92,12 +92,9 @@ def take_id(video_id: str) -> str:
 def _known(corpus: Corpus, config: IngestConfig) -> _KnownEpic:
     if config.test_split == "test":
         raise InputError("the labels of EPIC-KITCHENS-100's test split are not public; set ingest.test_split to val")
-    epic, cap_s = config.epic_kitchens, config.interval_cap_s
-    if epic.segment == "observed" and cap_s is not None and epic.observed_s > 2 * cap_s + 1e-9:
-        raise InputError(
-            f"ingest.epic_kitchens.observed_s is {epic.observed_s} s, but ingest.interval_cap_s cuts segments to "
-            f"{2 * cap_s} s around their middle, which would move their ends; set ingest.interval_cap_s to null"
-        )
+    epic = config.epic_kitchens
+    if epic.context == "seconds":
+        _refuse_cut(epic.observed_s, config)
     folders = Folders(corpus)
     tables = {role: needed(folders, places(PLACES, name), ADVICE) for role, name in TABLES.items()}
     paths = {name: needed(folders, places(PLACES, name), ADVICE) for name in CLASS_FILES}
@@ -105,7 +102,19 @@ def _known(corpus: Corpus, config: IngestConfig) -> _KnownEpic:
     if epic.context == "vjepa2_frames":
         paths[VIDEO_INFO] = needed(folders, places(PLACES, VIDEO_INFO), ADVICE)
         rates_hz = parse_rates(read_document(corpus, paths[VIDEO_INFO]), paths[VIDEO_INFO])
+        _refuse_cut(max(map(frames_s, rates_hz.values()), default=0.0), config)
     return _KnownEpic(folders, epic, classes, tuple(paths.values()), tables, rates_hz)
+
+
+def _refuse_cut(length_s: float, config: IngestConfig) -> None:
+    """Refuse a cap that would cut what may be seen."""
+    cap_s = config.interval_cap_s
+    if config.epic_kitchens.segment == "observed" and cap_s is not None and length_s > 2 * cap_s + 1e-9:
+        raise InputError(
+            f"what may be seen before an action (ingest.epic_kitchens.observed_s, or its context) is {length_s:g} s "
+            f"long, but ingest.interval_cap_s cuts segments to {2 * cap_s} s around their middle, which would move "
+            "their ends; set ingest.interval_cap_s to null"
+        )
 
 
 def _classes(corpus: Corpus, paths: dict[str, str]) -> EpicClasses:
