@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from prefect import Flow, flow, runtime
 
 from deployments.forms import AskedRun
-from deployments.recipes import check_built, recipe
+from deployments.recipes import check_built, recipe, with_parts
 from deployments.settings import deployed_place
 from flows import pipeline, stages
 from flows import predict as predicting
@@ -28,6 +28,8 @@ from trajpilot_core.stages import STAGES, selected
 
 T = TypeVar("T")
 DEFAULTS = RunOptions.model_validate(deployed_place())
+WHOLE = "full-pipeline"
+"""The flow of every stage that its recipe has."""
 PREFILLED = recipe(DEFAULTS.recipe)
 
 
@@ -51,6 +53,8 @@ def deployed(
 
     def as_asked(config: PipelineConfig = PREFILLED, run: AskedRun = DEFAULTS) -> T:
         run = over(DEFAULTS, run)
+        if name == WHOLE:
+            run = with_parts(run)
         if computes:
             check_built(run.recipe, _asked(name, run))
         base = recipe(run.recipe)
@@ -78,7 +82,7 @@ def predict_as_asked(query: PlanQuery, run: AskedRun = DEFAULTS) -> str:
 
 
 OTHERS: Mapping[str, Callable[[], Flow[..., Any]]] = {
-    "full_pipeline": lambda: deployed("full-pipeline", pipeline.full_pipeline.fn),
+    "full_pipeline": lambda: deployed(WHOLE, pipeline.full_pipeline.fn),
     "watch": lambda: deployed("watch", watching.watch.fn, computes=False),
     "predict": lambda: flow(name="predict", flow_run_name=run_name, persist_result=False)(predict_as_asked),
 }

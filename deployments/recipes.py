@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
 from schemas.comparison import WorldPart
-from schemas.config import CorpusName, PipelineConfig, RecipeName
+from schemas.config import CorpusName, PipelineConfig, RecipeName, RunOptions
 from schemas.planners import PLANNERS, PlannerTraining
 from schemas.training import ATTENTION_VARIANTS, GOAL_DROPOUT, PLUS_PARTS, TrainConfig
 from trajpilot_core.corpora.registry import spec_of
@@ -122,6 +122,17 @@ def demo_goalstep() -> PipelineConfig:
 def demo_egoper() -> PipelineConfig:
     """The same in the layout of EgoPER."""
     return _small_closed(egoper())
+
+
+def demo_epic_kitchens() -> PipelineConfig:
+    """The attentive probe on a simulated world in the layout of EPIC-KITCHENS-100, small and with a grid of four."""
+    small, own = demo(), epic_kitchens()
+    return small.replace(
+        ingest=own.ingest.replace(video="full"),
+        trajectories=small.trajectories.replace(source="odometry"),
+        features=small.features.replace(tokens=own.features.tokens, ahead_tubelets=2),  # 1 s of 16 frames in 3.2 s
+        probe=own.probe.replace(heads=8, blocks=1, rates=(3e-3, 1e-3), decays=(1e-3, 1e-1), batch=32, epochs=20),
+    )
 
 
 def _small_closed(closed: PipelineConfig) -> PipelineConfig:
@@ -241,9 +252,15 @@ def egoper() -> PipelineConfig:
 
 
 def epic_kitchens() -> PipelineConfig:
-    """Anticipation on EPIC-KITCHENS-100; the predictor reads features of ViT-g. Source: paper, its appendix."""
+    """Anticipation on EPIC-KITCHENS-100 by the attentive probe, on tokens of ViT-g: 16 tubelets of 32 frames, and one
+    that V-JEPA 2's predictor adds, 1 s ahead. Source: paper, its appendix; docs/decisions/epic-probe.md."""
     base = _from_video("epic_kitchens")
-    return base.replace(features=base.features.replace(model="vit_giant"))
+    seen = base.ingest.epic_kitchens.replace(context="vjepa2_frames")
+    return base.replace(
+        ingest=base.ingest.replace(epic_kitchens=seen, interval_cap_s=None),
+        features=base.features.replace(model="vit_giant", n_frames=32, tokens="temporal", ahead_tubelets=4),
+        probe=base.probe.replace(tokens="temporal"),
+    )
 
 
 def basketball() -> PipelineConfig:
@@ -304,7 +321,10 @@ class Waits(NamedTuple):
 
 
 GOAL_FREE = "start-only retrieval, scorer and metrics for anticipation"
-PROBE = "attentive probe of V-JEPA 2, into which the predictor's embedding goes"
+TOKEN = "event form of the predictor, whose embedding goes into the attentive probe"
+PLANNING = ("predictor", "label_effects", "scorer", "attention", "planners", "evaluation")
+"""Stages that plan, and so wait where segments are scored alone."""
+EPIC_WAITS = Waits("TrajPilot's token in the probe of EPIC-KITCHENS-100", dict.fromkeys(PLANNING, (TOKEN, GOAL_FREE)))
 OUTCOME = "binary head over the predictor, on an E_tau that was trained on atomic descriptions"
 
 
@@ -314,10 +334,15 @@ def _from(first: str, *parts: str) -> dict[str, tuple[str, ...]]:
 
 
 MISSING: dict[RecipeName, Waits] = {
-    "epic_kitchens": Waits("anticipation on EPIC-KITCHENS-100", _from("predictor", PROBE, GOAL_FREE)),
+    "epic_kitchens": EPIC_WAITS,
+    "demo_epic_kitchens": EPIC_WAITS,
     "basketball": Waits("shot outcome on Ego-Exo4D basketball", _from("alignment", OUTCOME, GOAL_FREE)),
 }
 """The paper's benchmarks whose later stages wait for parts; the stages that are not named here run."""
+
+ALONE = ("ingest", "features", "probe", "report")
+PARTS: dict[RecipeName, tuple[str, ...]] = {"epic_kitchens": ALONE, "demo_epic_kitchens": ALONE}
+"""Recipe -> the stages of a run that names none, where these are not all."""
 
 RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "atomic": atomic,
@@ -329,6 +354,7 @@ RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "demo_keystep": demo_keystep,
     "demo_goalstep": demo_goalstep,
     "demo_egoper": demo_egoper,
+    "demo_epic_kitchens": demo_epic_kitchens,
     "soak": soak,
     "claims": claims,
     "keystep": keystep,
@@ -350,6 +376,12 @@ def recipe(name: str) -> PipelineConfig:
     if name not in named:
         raise InputError(f"no recipe is called {name!r}; the recipes are {', '.join(sorted(named))}")
     return named[name]()
+
+
+def with_parts(run: RunOptions) -> RunOptions:
+    """Return a run that names no stage with those of its recipe, where these are not all."""
+    parts = PARTS.get(run.recipe)
+    return run if parts is None or run.only or run.from_stage else run.replace(only=parts)
 
 
 def recipes_of(corpus: str) -> list[str]:

@@ -15,10 +15,21 @@ def over(base: R, stated: R, prefill: R | None = None) -> R:
     """
     if prefill is not None and stated.model_dump() == prefill.model_dump():
         return base
-    said = stated.model_dump(exclude_unset=True)
-    if prefill is not None and said == stated.model_dump():
-        said = changed(prefill.model_dump(), said)
-    return type(base).model_validate(merged(base.model_dump(), said))
+    said = values(stated, only_stated=True)
+    if prefill is not None and stated.model_dump(exclude_unset=True) == stated.model_dump():
+        said = changed(values(prefill), said)
+    return type(base).model_validate(merged(values(base), said))
+
+
+def values(record: Record, *, only_stated: bool = False) -> dict[str, Any]:
+    """Return the fields of a record and of those below it, or those that were stated; unlike a dump, also such as are
+    not written at their default."""
+    names = [name for name in type(record).model_fields if not only_stated or name in record.model_fields_set]
+    found = {name: getattr(record, name) for name in names}
+    return {
+        name: values(value, only_stated=only_stated) if isinstance(value, Record) else value
+        for name, value in found.items()
+    }
 
 
 def merged(base: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:

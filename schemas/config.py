@@ -19,6 +19,7 @@ from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicCo
 from schemas.places import OtherRun, Place
 from schemas.planners import PlannersConfig
 from schemas.poses import OdometryConfig, Pi3Config, PoseSourceName, VideoSourceName
+from schemas.probe import ProbeConfig
 from schemas.training import (
     AlignmentConfig,
     AttentionConfig,
@@ -39,6 +40,7 @@ RecipeName = Literal[
     "demo_keystep",
     "demo_goalstep",
     "demo_egoper",
+    "demo_epic_kitchens",
     "soak",
     "claims",
     "keystep",
@@ -186,6 +188,10 @@ class FeatureConfig(Record):
     accepted, too (docs/models.md)."""
     tokens: Literal["pooled", "temporal"] = "pooled"
     """Mean over all tokens, or one mean per tubelet (D 4)."""
+    ahead_tubelets: int | None = Field(None, ge=0, le=64, exclude_if=lambda value: value is None)
+    """Next to temporal tokens one more: the mean of what V-JEPA 2's predictor, which lies in the same file, says of the
+    tubelet so many tubelets after the clip; 1 s ahead of 32 frames at 8 a second is 4. None: none. V-JEPA 2.1's
+    predictor is another network and is refused (docs/decisions/epic-probe.md)."""
     interpolate_rope: bool = True
     """Scale positions to the pretraining grid, as the published hub builders do."""
     batch: int = Field(8, ge=1)
@@ -203,6 +209,14 @@ class FeatureConfig(Record):
     setting."""
     compile: bool = False
     """Compile the encoder's blocks (torch.compile): for long runs on a GPU; on a CPU it needs a C++ compiler."""
+
+    @model_validator(mode="after")
+    def _predicts_tokens(self) -> Self:
+        if self.ahead_tubelets is not None and (self.tokens != "temporal" or self.hierarchical):
+            raise ValueError(
+                "ahead_tubelets adds a token to those of the tubelets: set tokens to temporal and hierarchical to false"
+            )
+        return self
 
 
 class TextConfig(Record):
@@ -324,6 +338,7 @@ class PipelineConfig(Record):
     scorer: ScorerConfig = ScorerConfig()
     attention: AttentionConfig = AttentionConfig()
     planners: PlannersConfig = PlannersConfig()
+    probe: ProbeConfig = ProbeConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     report: ReportConfig = ReportConfig()
 

@@ -40,9 +40,9 @@ def plain(value: Any) -> Any:
     return [plain(part) for part in value] if isinstance(value, list) else value
 
 
-def document(origin: str, content: Mapping[str, Any]) -> str:
+def document(origin: str, content: Mapping[str, Any], command: str = COMMAND) -> str:
     """Return a file's text: JSON, one key of the first level a line."""
-    parts = {"origin": f"{origin}; renewed by `{COMMAND}`", **plain(content)}
+    parts = {"origin": f"{origin}; renewed by `{command}`", **plain(content)}
     lines = [f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}" for key, value in parts.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

@@ -29,7 +29,7 @@ from deployments.cli.options import (
     located,
     run_options,
 )
-from deployments.recipes import check_built, recipes_of
+from deployments.recipes import check_built, recipes_of, with_parts
 from schemas.config import IngestConfig, PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from trajpilot_core.corpora.registry import corpus_of_layout
@@ -45,6 +45,7 @@ OWN_RECIPES = {
     "tiny_keystep": "demo_keystep",
     "tiny_goalstep": "demo_goalstep",
     "tiny_egoper": "demo_egoper",
+    "tiny_epic_kitchens": "demo_epic_kitchens",
 }
 WORLDS = {name: OWN_RECIPES.get(name, "demo") for name in PRESETS if name != "claims"}
 """Simulated worlds, each with its recipe."""
@@ -168,6 +169,7 @@ def read_as(world: WorldConfig) -> list[str]:
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
     """Prepare the place, then hand over to Prefect (imported only here: its settings come first)."""
+    options = with_parts(options)
     check_built(options.recipe, selected(options))
     from deployments.settings import one_thread_per_process, prepare_prefect
 

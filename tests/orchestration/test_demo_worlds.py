@@ -8,6 +8,7 @@ import pytest
 
 from deployments.cli import run as command
 from schemas.config import RunOptions
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.errors import NotBuiltError, WorldError
 from trajpilot_core.simworld.presets import PRESETS
 from trajpilot_core.simworld.write import world_digest
@@ -18,7 +19,7 @@ LEAST = 5
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in command.WORLDS if name not in ("demo", "soak", "tiny_basketball")])
-def test_every_split_of_a_world_that_is_offered_has_windows(name: str, tmp_path: Path) -> None:
+def test_every_split_of_a_world_that_is_offered_has_windows_or_clips(name: str, tmp_path: Path) -> None:
     from deployments.cli.options import configure
     from trajpilot_core.engine.execution.execute import execute
     from trajpilot_core.engine.stage import no_progress
@@ -35,8 +36,9 @@ def test_every_split_of_a_world_that_is_offered_has_windows(name: str, tmp_path:
     execute(STAGES["ingest"], config, run, STAGES)
     manifest = current_manifest(open_folder(run.root, run.protocols), "ingest")
     assert manifest is not None
-    windows = read_entry_table(open_folder(run.root, run.protocols), manifest, "windows")
-    found = Counter(windows["split"].to_pylist())
+    scored = "windows" if spec_of(config.ingest.corpus).has_plans else "segments"
+    table = read_entry_table(open_folder(run.root, run.protocols), manifest, scored)
+    found = Counter(table["split"].to_pylist())
     assert min(found[split] for split in ("train", "dev", "test")) >= LEAST, found
 
 

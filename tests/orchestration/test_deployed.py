@@ -12,12 +12,12 @@ import pytest
 import yaml
 from checkout import CHECKOUT
 
-from deployments.recipes import MISSING, RECIPES, check_built, demo, keystep, recipe, soak
+from deployments.recipes import MISSING, PARTS, RECIPES, check_built, demo, keystep, recipe, soak, with_parts
 from schemas.changes import over
 from schemas.config import PipelineConfig, RecipeName, RunOptions
 from trajpilot_core.engine.planning.differences import changed_settings
 from trajpilot_core.errors import InputError, NotBuiltError
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import STAGES, selected
 
 PREFECT_FILE = CHECKOUT / "deployments" / "prefect.yaml"
 
@@ -140,11 +140,24 @@ def test_a_benchmark_whose_later_stages_wait_for_parts_names_them_and_the_stages
     check_built(name, can)
 
 
+def test_a_run_that_names_no_stage_is_of_those_of_its_recipe_which_are_all_built() -> None:
+    for name in PARTS:
+        asked = selected(with_parts(RunOptions(recipe=name)))
+        assert asked == list(PARTS[name])
+        check_built(name, asked)
+        assert selected(with_parts(RunOptions(recipe=name, only=("ingest",)))) == ["ingest"]
+    assert selected(with_parts(RunOptions(recipe="demo"))) == list(STAGES)
+
+
 def test_a_deployed_run_of_a_stage_that_is_not_built_ends_before_anything_runs(tmp_path: Path) -> None:
     from deployments.deployed import full_pipeline, predictor
 
-    for flow, asked in ((full_pipeline, {}), (predictor, {}), (full_pipeline, {"only": ["ingest", "predictor"]})):
-        with pytest.raises(NotBuiltError, match="attentive probe"):
+    for flow, asked in (
+        (full_pipeline, {"from_stage": "ingest"}),
+        (predictor, {}),
+        (full_pipeline, {"only": ["ingest", "predictor"]}),
+    ):
+        with pytest.raises(NotBuiltError, match="event form of the predictor"):
             flow.fn(run=RunOptions(recipe="epic_kitchens", root=str(tmp_path), **asked))
     assert not list(tmp_path.iterdir())
 
@@ -249,6 +262,14 @@ def test_a_stage_that_the_prefect_file_lacks_is_deployed_all_the_same_and_what_i
     assert items["text-bank"]["description"].startswith("Labels -> two")
 
 
+def test_a_setting_that_is_not_written_at_its_default_can_be_stated_against_a_recipe() -> None:
+    base = recipe("epic_kitchens")
+    assert base.features.ahead_tubelets == 4
+    stated = PipelineConfig.model_validate({"features": {"ahead_tubelets": None}})
+    assert over(base, stated, prefill=base).features == base.features.replace(ahead_tubelets=None)
+    assert over(base, PipelineConfig(), prefill=PipelineConfig()) == base
+
+
 def test_poses_and_texts_are_computed_where_their_source_and_encoder_can_be(declared: dict[str, Any]) -> None:
     from deployments.declared import pools_by_recipe
     from tasks.group_runs import group_deployment
@@ -262,6 +283,7 @@ def test_poses_and_texts_are_computed_where_their_source_and_encoder_can_be(decl
         "epic_kitchens",
     }
     benchmarks = {"demo_closed", "demo_anticipation", "demo_keystep", "demo_goalstep", "demo_egoper"}
+    benchmarks |= {"demo_epic_kitchens"}
     on_simulated_worlds = {"demo", "demo_planners", "soak", "claims", *benchmarks}
     for name in RECIPES:
         wanted = "trajpilot-cpu" if name in on_simulated_worlds else "trajpilot-gpu"

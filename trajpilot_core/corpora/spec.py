@@ -55,6 +55,9 @@ class CorpusSpec:
     """Counts that the paper states, by `CorpusCount.what` (trajpilot_core/corpora/records/corpus_statistics.py)."""
     horizons: tuple[int, int] | None = None
     """Shortest and longest window; None: those of IngestConfig."""
+    has_plans: bool = True
+    """Its segments follow one another as the steps of a plan. Else there are no windows, nothing is planned, and each
+    segment is scored alone."""
     splits: str = "annotations/splits.json"
     """Where the corpus says which split a take is in, for messages."""
     unit: str = "descriptions"

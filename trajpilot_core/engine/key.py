@@ -123,6 +123,7 @@ def resolve_stage(
         InputError: the stage's sources contradict each other, or a sharded stage has none; or its settings name
             another run whose address may not be opened.
     """
+    stage = stage.under(config)
     own = resolve_config(stage, config, run)
     check_other_runs(stage.section, own, run.protocols)
     inputs = resolve_inputs(folder, stage, stages, currents)

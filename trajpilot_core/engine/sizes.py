@@ -85,6 +85,7 @@ def paper_sizes(config: PipelineConfig) -> CorpusSizes:
 def feature_shape(cfg: FeatureConfig) -> tuple[int, int]:
     """Return the numbers of one token of a segment's feature, and its tokens; no encoder is loaded."""
     tokens = cfg.n_frames // TUBELET if cfg.tokens == "temporal" else 1
+    tokens += cfg.ahead_tubelets is not None
     return VJEPA_SIZES[cfg.model].width * (HIERARCHY if cfg.hierarchical else 1), tokens
 
 

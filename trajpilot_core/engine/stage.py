@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -214,6 +214,8 @@ class Stage(Generic[Config]):
     """Of a stage that concludes: its settings may ask for no shard at all. Without any it only concludes."""
     completed: Callable[[PipelineConfig], Config] | None = None
     """(all settings) -> its own, where part of them follows from those of other stages; else they stand as they are."""
+    narrowed: Callable[[PipelineConfig], tuple[str, ...] | None] | None = None
+    """(all settings) -> what it reads under them in place of `reads`, of the same stages; None: `reads`."""
     needs: Callable[[CorpusSizes, Config, NeedsMachine], Needs] | None = None
     """What it needs at most at sizes at hand, under its own config, on a machine; it is checked before it begins.
     None: nothing that a machine could lack."""
@@ -237,6 +239,11 @@ class Stage(Generic[Config]):
         own = getattr(config, self.section)
         assert isinstance(own, self.config)
         return own
+
+    def under(self, config: PipelineConfig) -> "Stage[Config]":
+        """Return the stage as it reads under the settings of a run."""
+        reads = self.narrowed(config) if self.narrowed is not None else None
+        return self if reads is None else replace(self, reads=reads)
 
     def settings_of_shards(self, config: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Return those of its own settings, as JSON, that enter the keys of its shards."""

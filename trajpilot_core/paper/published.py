@@ -93,3 +93,12 @@ def _benchmark(dataset: str) -> PublishedTable:
 
 def _ours(name: str) -> str:
     return OURS.get(name, name)
+
+
+def published_actions() -> dict[str, dict[str, float]]:
+    """Return row -> our metric -> percentage, of the paper's table of anticipation on EPIC-KITCHENS-100."""
+    names = {"verb_R@5": "Verb", "noun_R@5": "Noun", "action_R@5": "Action", "action_accuracy": "Action Acc."}
+    found: dict[str, dict[str, float]] = {}
+    for row in table_rows("ek100"):
+        found.setdefault(row["row"], {})[names[row["metric"]]] = float(row["value"])
+    return found

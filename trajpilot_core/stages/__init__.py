@@ -21,6 +21,7 @@ from trajpilot_core.stages import (
     label_effects,
     planners,
     predictor,
+    probe,
     report,
     scorer,
     text_bank,
@@ -39,6 +40,7 @@ REPORTED: tuple[AnyStage, ...] = (
     scorer.STAGE,
     attention.STAGE,
     planners.STAGE,
+    probe.STAGE,
     evaluation.STAGE,
 )
 """All stages but the report, which shows what each of them rejected."""

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 NAME, VERSION = "features", 1
 TORCH, DECODER = 300 * MB, 120 * MB
 """Anonymous memory of a process with torch, and of a decoder. Measured: 280 MB, and 30 MB with videos of 448 px."""
-AHEAD = 2
+WAITING = 2
 """Batches of decoded clips that may wait for the encoder."""
+AHEAD = 22_381_312
+"""Parameters of V-JEPA 2's predictor for ViT-g, the largest."""
 
 
 def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
@@ -52,8 +54,8 @@ def needs(sizes: CorpusSizes, cfg: FeatureConfig, machine: NeedsMachine) -> Need
     clip = 3 * cfg.n_frames * cfg.size_px**2
     tokens = cfg.n_frames // TUBELET * (cfg.size_px // PATCH_PX) ** 2
     activations = tokens * (2 * size.hidden + 9 * size.width) + 2 * clip
-    weights = n_parameters(cfg.model, "2.1")
-    clips = (AHEAD * cfg.batch + 2 * machine.workers + 2 * cfg.batch) * clip
+    weights = n_parameters(cfg.model, "2.1") + (AHEAD if cfg.ahead_tubelets is not None else 0)
+    clips = (WAITING * cfg.batch + 2 * machine.workers + 2 * cfg.batch) * clip
     host = TORCH + machine.workers * DECODER + clips + sizes.segments * 700
     disk = Need(2 * (2 * sizes.segments * sizes.feature_numbers) + sizes.takes * 12_000)  # with the pack
     if machine.is_gpu:
@@ -128,7 +130,7 @@ def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Em
         jobs,
         workers=work.runtime.workers,
         timeout_s=cfg.decode_timeout_s,
-        ahead=AHEAD * cfg.batch,
+        ahead=WAITING * cfg.batch,
         around=local_copies(open_corpus(work.runtime.data_root), work.runtime.scratch),
     )
     open_takes = set(range(len(busy)))

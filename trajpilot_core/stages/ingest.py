@@ -36,6 +36,8 @@ LATE_START_S = 0.5
 """A video whose first picture comes later in its file's clock is warned of; annotations may count from that clock."""
 PROCESS, DECODER = 80 * MB, 60 * MB
 """Anonymous memory of a process without torch, and of a decoder that probes. Measured: 70 MB and 35 MB."""
+NO_WINDOWS = (1, 0)
+"""Shortest and longest window where there is none."""
 LOCAL_CHUNK, REMOTE_CHUNK = 256, 8
 """Videos that are probed by one pool of decoders; of a remote corpus, videos that are copied at a time."""
 
@@ -64,6 +66,8 @@ def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
         "n_present": len(found.present),
         "leftovers": list(found.leftovers),
     }
+    if not spec_of(config.corpus).has_plans:
+        facts["windows"] = "none"
     return [Source(shard="", files=tuple(sorted({*found.files, *table})), facts=facts)]
 
 
@@ -94,7 +98,7 @@ def run(work: Work[IngestConfig]) -> None:
     _check_left(spec, reading, [c.candidate for c in cut], rejects, config)
     captures = (c.candidate.take.capture for c in cut if c.candidate.released == "train")
     dev = dev_captures(captures, config, dev_of_captures(config.splits_of))
-    tables = tables_of(cut, dev, config, spec.horizons)
+    tables = tables_of(cut, dev, config, spec.horizons if spec.has_plans else NO_WINDOWS)
     _check_training(tables, len(dev), config)
     rejects += _vanished_scenarios(reading, cut)
     work.sink.table("details", details_of(cut, tables.segments))

@@ -268,7 +268,7 @@ def scorer_needs(sizes: CorpusSizes, cfg: ScorerConfig, machine: NeedsMachine) -
     Queries lie in mapped files, which count for no memory; where a GPU has room for them, they go there.
     """
     train, dev = query_counts(sizes, cfg)
-    windows = min(WINDOWS_AT_ONCE, -(-max(train, dev) // len(sizes.horizons)))
+    windows = min(WINDOWS_AT_ONCE, -(-max(train, dev) // max(1, len(sizes.horizons))))
     tensors = planning_tensors(sizes) + view_bytes(sizes) + query_latents(sizes, train)
     phases = {
         "scorer.candidates": candidate_bytes(sizes, cfg, windows, COLLECTED) + retrieval_bytes(sizes),

@@ -5,6 +5,7 @@ from functools import partial
 
 from schemas.closed import ClassHeadSettings
 from schemas.config import PipelineConfig, ReportConfig
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
@@ -32,6 +33,17 @@ READS = (
     "motions",
 )
 
+ALONE = ("takes", "segments", "labels", "probe_scores", "probe_checks", "probe_curves")
+"""What it reads of a corpus without plans, whose segments are scored alone."""
+ALONE_STAGES = ("ingest", "features", "probe")
+
+
+def without_plans(config: PipelineConfig) -> tuple[str, ...] | None:
+    """Return what the report reads where nothing is planned; None elsewhere."""
+    if spec_of(config.ingest.corpus).has_plans:
+        return None
+    return (*ALONE, *(rejects_entry(name) for name in ALONE_STAGES))
+
 
 def completed(config: PipelineConfig) -> ReportConfig:
     """Return the settings of the report with what it says of the run: all settings, corpus, vocabulary, other runs."""
@@ -53,9 +65,14 @@ def sources(inputs: Inputs, cfg: ReportConfig, data_root: str) -> list[Source]:
     """Return the videos whose frames the gallery shows."""
     from trajpilot_core.report.gallery.load import draw_gallery, video_files
 
-    if not cfg.frames:
+    if not cfg.frames or not plans_of(cfg):
         return []
     return [Source("", tuple(sorted(video_files(draw_gallery(inputs, cfg), inputs).values())))]
+
+
+def plans_of(cfg: ReportConfig) -> bool:
+    """Return whether the corpus of the run has plans."""
+    return cfg.corpus is None or spec_of(cfg.corpus).has_plans
 
 
 def needs(sizes: CorpusSizes, cfg: ReportConfig, machine: NeedsMachine) -> Needs:
@@ -71,8 +88,16 @@ def run(work: Work[ReportConfig], stages: Sequence[AnyStage]) -> None:
         work: the stage's work.
         stages: those whose rejects and outputs it counts.
     """
+    from trajpilot_core.report.action_page import build_alone
     from trajpilot_core.report.build import build
 
+    if not plans_of(work.config):
+        alone = [stage for stage in stages if stage.name in ALONE_STAGES]
+        for name, content in build_alone(work.inputs, work.config, alone).items():
+            work.sink.document(name, content)
+        n_scores = work.inputs.table("probe_scores", ("row",)).num_rows
+        work.sink.count(n_scores, n_scores)
+        return
     report = build(work.inputs, work.config, stages, work.runtime)
     for name, content in report.documents.items():
         work.sink.document(name, content)
@@ -95,5 +120,6 @@ def report_on(stages: Sequence[AnyStage]) -> Stage[ReportConfig]:
         completed=completed,
         sources=sources,
         pure_sources=True,
+        narrowed=without_plans,
         needs=needs,
     )

@@ -67,6 +67,8 @@ class Training:
     """(step, steps in all, settings) -> the rate of a step; None: `learning_rate`."""
     stepped: Callable[[], None] | None = None
     """Called after every step of the optimiser: what averages weights keeps them in the model, so that they resume."""
+    decays_all: bool = False
+    """Weight decay acts on vectors, too."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def fit(
     """
     with seeded(training.seed, device), one_thread(device):
         generator = torch.Generator().manual_seed(training.seed)
-        optimizer = build_optimizer(training.model, cfg, device)
+        optimizer = build_optimizer(training.model, cfg, device, decays_all=training.decays_all)
         trained = Trained(training.name, training.model, optimizer, generator, device)
         state = load_checkpoint(folder, trained) or TrainingProgress()
         tell_resumed(training.name, training.seed, state.epoch)
@@ -229,12 +231,14 @@ def learning_rate(step: int, total_steps: int, cfg: TrainConfig) -> float:
     return cfg.min_lr + 0.5 * (cfg.lr - cfg.min_lr) * (1 + math.cos(math.pi * min(share, 1.0)))
 
 
-def build_optimizer(model: nn.Module, cfg: TrainConfig, device: str) -> torch.optim.Optimizer:
-    """Return AdamW with weight decay on matrices only, fused where the device has it."""
+def build_optimizer(
+    model: nn.Module, cfg: TrainConfig, device: str, *, decays_all: bool = False
+) -> torch.optim.Optimizer:
+    """Return AdamW with weight decay on matrices, and on vectors where `decays_all`; fused where the device has it."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": cfg.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": cfg.weight_decay if decays_all else 0.0},
     ]
     return torch.optim.AdamW(groups, lr=cfg.lr, betas=cfg.betas, fused=torch.device(device).type in ("cpu", "cuda"))
 

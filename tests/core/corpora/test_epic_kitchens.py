@@ -32,7 +32,7 @@ CFG = settings("epic_kitchens")
 @hypothesis.settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.floats(0, 400, allow_nan=False), st.floats(0, 5), st.floats(0.01, 8))
 def test_nothing_of_what_may_be_seen_lies_after_the_gap(start_s: float, gap_s: float, observed_s: float) -> None:
-    window = observed(start_s, settings("epic_kitchens", gap_s=gap_s, observed_s=observed_s).epic_kitchens)
+    window = observed(start_s, gap_s, observed_s)
     assert (window is None) == (start_s < gap_s)
     if window is not None:
         assert 0 <= window[0] <= window[1] <= start_s - gap_s

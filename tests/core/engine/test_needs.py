@@ -25,7 +25,7 @@ from trajpilot_core.engine.resolve import resolve_precision
 from trajpilot_core.engine.sizes import PAPER_WINDOWS, CorpusSizes, paper_sizes, sizes_of, world_sizes
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages import STAGES, planners
+from trajpilot_core.stages import STAGES, planners, probe
 from trajpilot_core.store.files import LocalFolder, open_folder
 
 CONFIG = PipelineConfig()
@@ -159,7 +159,16 @@ def test_needs_grow_with_what_there_is_to_do() -> None:
         own, machine = stage.settings(CONFIG), NeedsMachine("cpu", 2)
         if stage is planners.STAGE:
             own = own.replace(methods=PLANNERS)  # by default there is nothing to do
+        if stage is probe.STAGE:
+            own = own.replace(tokens="temporal")  # the same
         assert stage.needs(large, own, machine).largest > stage.needs(small, own, machine).largest, stage.name
+
+
+def test_a_corpus_without_windows_has_needs_too() -> None:
+    none = CorpusSizes(CONFIG, 24, 180, dict.fromkeys(PAPER_WINDOWS, 0), (), 72, 8, 256, 128)
+    for stage in STAGES.values():
+        assert stage.needs is not None
+        assert stage.needs(none, stage.settings(CONFIG), NeedsMachine("cpu", 2)).largest > 0, stage.name
 
 
 def test_a_root_without_outputs_counts_as_the_papers_corpus_and_says_so(tmp_path: Path, corpus: Path) -> None:

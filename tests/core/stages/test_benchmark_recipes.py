@@ -50,13 +50,21 @@ def a_world(layout: str) -> WorldConfig:
 def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
     """The recipe with encoders and trainings of seconds, and poses that need no weights."""
     small, weights = soak(), root / "tiny.pt"
-    write_tiny_checkpoint(weights)
+    write_tiny_checkpoint(weights, has_predictor=True)
     source = "odometry" if config.trajectories.source == "pi3" else config.trajectories.source
     is_classes = config.evaluation.vocabulary == "classes"  # means over the horizons: every one needs dev windows
     return config.replace(
         ingest=config.ingest.replace(video="full", dev_min=3, max_horizon=4 if is_classes else 8),
         trajectories=config.trajectories.replace(source=source),
-        features=FeatureConfig(model="tiny", size_px=64, n_frames=4, checkpoint=str(weights), precision="fp32"),
+        features=FeatureConfig(
+            model="tiny",
+            size_px=64,
+            n_frames=4,
+            checkpoint=str(weights),
+            precision="fp32",
+            tokens=config.features.tokens,
+            ahead_tubelets=config.features.ahead_tubelets,
+        ),
         text_bank=small.text_bank.replace(descriptions=config.text_bank.descriptions),
         alignment=small.alignment,
         predictor=small.predictor.replace(
@@ -69,6 +77,7 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
         scorer=small.scorer.replace(plus=None, decoding=config.scorer.decoding, anticipates=config.scorer.anticipates),
         attention=config.attention.replace(variants=()),
         planners=planners_in_small(config.planners),
+        probe=config.probe.replace(heads=4, blocks=1, rates=(1e-3,), decays=(1e-3,), epochs=2, precision="fp32"),
         evaluation=small.evaluation.replace(vocabulary=config.evaluation.vocabulary),
         report=small.report,
     )
@@ -109,6 +118,9 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
     assert not any(count.paper for count in done["ingest"].counts), (
         "a simulated corpus stands beside no figure of the paper"
     )
+    if name == "epic_kitchens":
+        assert {"probe", "report"} <= set(done)
+        assert done["probe"].n_out == done["features"].n_out
     if name == "atomic_anticipation":
         side = open_side(str(root), STAGES)
         metrics, judgements = (side.table("evaluation", name) for name in ("metrics", "judgements"))
@@ -123,4 +135,4 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
 
 
 def test_every_benchmark_that_waits_for_parts_has_a_world() -> None:
-    assert set(MISSING) < set(WORLDS)
+    assert {name for name in MISSING if not name.startswith("demo_")} < set(WORLDS)

@@ -52,7 +52,7 @@ def test_the_table_of_stages_has_every_stage_in_order() -> None:
     [
         (r"\| `scorer` .*\n", ""),
         ("`features` \\|", "`feature` |"),
-        (r"(\| `planners` .*\n)(\| `evaluation` .*\n)", r"\2\1"),
+        (r"(\| `planners` .*\n)(\| `probe` .*\n)", r"\2\1"),
     ],
 )
 def test_a_row_that_is_missing_misnamed_or_out_of_order_is_seen(before: str, after: str) -> None:

@@ -22,6 +22,7 @@ HEADER = (
 COLUMNS = tuple(HEADER.split(","))
 TIMESTAMP = re.compile(r"(\d{2,3}):([0-5]\d):([0-5]\d(?:\.\d{1,9})?)", re.ASCII)
 CLASS = re.compile(r"\d{1,6}", re.ASCII)
+RATE = re.compile(r"\d{1,4}(\.\d{1,18})?", re.ASCII)
 MALFORMED = RejectCode.RECORD_MALFORMED
 
 
@@ -135,6 +136,22 @@ def parse_participants(content: bytes, where: str) -> frozenset[str]:
         FileFaultError: the file is no such table.
     """
     return frozenset(_column(content, where, "participant_id", SAFE_NAME))
+
+
+def parse_rates(content: bytes, where: str) -> dict[str, float]:
+    """Parse EPIC_100_video_info.csv: video id -> frames per second.
+
+    Raises:
+        FileFaultError: the file is no such table, or a rate is no number from 1 to 1,000.
+    """
+    found = {}
+    for row in parse_table(content, where, ("video_id", "fps")):
+        cells = row.cells or {"video_id": "", "fps": ""}
+        rate = float(cells["fps"]) if RATE.fullmatch(cells["fps"]) else 0.0
+        if not 1 <= rate <= 1000:
+            raise FileFaultError(where, f"fps is {shown(cells['fps'])!r}", row.line, "line")
+        found[cells["video_id"]] = rate
+    return found
 
 
 def _column(content: bytes, where: str, column: str, form: re.Pattern[str]) -> list[str]:

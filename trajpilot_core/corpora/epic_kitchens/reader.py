@@ -27,6 +27,7 @@ from trajpilot_core.corpora.epic_kitchens.files import (
     parse_class_list,
     parse_classes,
     parse_participants,
+    parse_rates,
     words,
 )
 from trajpilot_core.corpora.formats.fields import shown
@@ -45,11 +46,14 @@ TABLES: dict[Released, str] = {"train": "EPIC_100_train.csv", "test": "EPIC_100_
 VERBS, NOUNS = "EPIC_100_verb_classes.csv", "EPIC_100_noun_classes.csv"
 """Not EPIC_100_noun_classes_v2.csv: its 305 classes are not those of the benchmark."""
 TAIL_VERBS, TAIL_NOUNS = "EPIC_100_tail_verbs.csv", "EPIC_100_tail_nouns.csv"
+VIDEO_INFO = "EPIC_100_video_info.csv"
 UNSEEN = "EPIC_100_unseen_participant_ids_validation.csv"
 CLASS_FILES = (VERBS, NOUNS, TAIL_VERBS, TAIL_NOUNS, UNSEEN)
 VIDEO_ROOTS = ("", "EPIC-KITCHENS/")
 """The downloader makes the folder EPIC-KITCHENS under the path that it is given."""
 SUFFIXES = (".MP4", ".mp4")
+CLIP_FRAMES, CLIP_HZ = 32, 8
+"""Of V-JEPA 2's evaluation. Source: facebookresearch/vjepa2 at c2963a47."""
 ADVICE = "clone epic-kitchens/epic-kitchens-100-annotations there (docs/data.md)"
 
 
@@ -70,6 +74,8 @@ class _KnownEpic(NamedTuple):
     class_paths: tuple[str, ...]
     """Tables of classes and sets."""
     tables: dict[Released, str]
+    rates_hz: dict[str, float] | None
+    """Video id -> its rate, where the context counts frames."""
 
 
 class _SplitRows(NamedTuple):
@@ -86,16 +92,29 @@ def take_id(video_id: str) -> str:
 def _known(corpus: Corpus, config: IngestConfig) -> _KnownEpic:
     if config.test_split == "test":
         raise InputError("the labels of EPIC-KITCHENS-100's test split are not public; set ingest.test_split to val")
-    epic, cap_s = config.epic_kitchens, config.interval_cap_s
-    if epic.segment == "observed" and cap_s is not None and epic.observed_s > 2 * cap_s + 1e-9:
-        raise InputError(
-            f"ingest.epic_kitchens.observed_s is {epic.observed_s} s, but ingest.interval_cap_s cuts segments to "
-            f"{2 * cap_s} s around their middle, which would move their ends; set ingest.interval_cap_s to null"
-        )
+    epic = config.epic_kitchens
+    if epic.context == "seconds":
+        _refuse_cut(epic.observed_s, config)
     folders = Folders(corpus)
     tables = {role: needed(folders, places(PLACES, name), ADVICE) for role, name in TABLES.items()}
     paths = {name: needed(folders, places(PLACES, name), ADVICE) for name in CLASS_FILES}
-    return _KnownEpic(folders, epic, _classes(corpus, paths), tuple(paths.values()), tables)
+    classes, rates_hz = _classes(corpus, paths), None
+    if epic.context == "vjepa2_frames":
+        paths[VIDEO_INFO] = needed(folders, places(PLACES, VIDEO_INFO), ADVICE)
+        rates_hz = parse_rates(read_document(corpus, paths[VIDEO_INFO]), paths[VIDEO_INFO])
+        _refuse_cut(max(map(frames_s, rates_hz.values()), default=0.0), config)
+    return _KnownEpic(folders, epic, classes, tuple(paths.values()), tables, rates_hz)
+
+
+def _refuse_cut(length_s: float, config: IngestConfig) -> None:
+    """Refuse a cap that would cut what may be seen."""
+    cap_s = config.interval_cap_s
+    if config.epic_kitchens.segment == "observed" and cap_s is not None and length_s > 2 * cap_s + 1e-9:
+        raise InputError(
+            f"what may be seen before an action (ingest.epic_kitchens.observed_s, or its context) is {length_s:g} s "
+            f"long, but ingest.interval_cap_s cuts segments to {2 * cap_s} s around their middle, which would move "
+            "their ends; set ingest.interval_cap_s to null"
+        )
 
 
 def _classes(corpus: Corpus, paths: dict[str, str]) -> EpicClasses:
@@ -180,7 +199,12 @@ def _point(
         return Fault(RejectCode.LABEL_RARE, f"{label_id} stands less than {config.min_label_train} times in training")
     if action.span_s[1] <= action.span_s[0]:
         return Fault(RejectCode.SEGMENT_EMPTY, f"{action.narration_id} is of {action.span_s} s")
-    window_s = observed(action.span_s[0], config)
+    length_s = config.observed_s
+    if known.rates_hz is not None:
+        if action.video_id not in known.rates_hz:
+            return Fault(RejectCode.TAKE_UNKNOWN, f"{VIDEO_INFO} has no rate of {shown(action.video_id)}")
+        length_s = frames_s(known.rates_hz[action.video_id])
+    window_s = observed(action.span_s[0 if config.anchor == "start" else 1], config.gap_s, length_s)
     if window_s is None and config.segment == "observed":
         gathered.counts[f"actions that start too early, {released}"] += 1
         detail = f"{action.narration_id} starts at {action.span_s[0]} s, the gap is {config.gap_s} s"
@@ -217,13 +241,18 @@ def _point(
     )
 
 
-def observed(start_s: float, config: EpicConfig) -> tuple[float, float] | None:
+def observed(anchor_s: float, gap_s: float, length_s: float) -> tuple[float, float] | None:
     """Return the window that may be seen before an action; None where the video has no room for the gap.
 
-    Its end lies `gap_s` before the start of the action, its length is `observed_s` or what the video has before that.
+    Its end lies `gap_s` before the anchor, its length is `length_s` or what the video has before that, all in seconds.
     """
-    end_s = start_s - config.gap_s
-    return (max(end_s - config.observed_s, 0.0), end_s) if end_s >= 0 else None
+    end_s = anchor_s - gap_s
+    return (max(end_s - length_s, 0.0), end_s) if end_s >= 0 else None
+
+
+def frames_s(rate_hz: float) -> float:
+    """Return the seconds of V-JEPA 2's clip: 32 frames, one of every int(rate / 8) of the video, at least of each."""
+    return CLIP_FRAMES * max(1, int(rate_hz / CLIP_HZ)) / rate_hz
 
 
 def video_path(folders: Folders, participant: str, video_id: str) -> str:
@@ -299,5 +328,6 @@ EPIC_KITCHENS = CorpusSpec(
         access="annotations are CC BY-NC 4.0: no commercial use",
     ),
     layout="epic_kitchens",
+    has_plans=False,
     has_goal=False,
 )

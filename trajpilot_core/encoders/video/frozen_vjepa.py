@@ -11,9 +11,15 @@ from torch import Tensor
 
 from schemas.base import fingerprint
 from schemas.config import FeatureConfig
-from schemas.vjepa import TUBELET
+from schemas.vjepa import PATCH_PX, TUBELET
 from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.encoders.video.vjepa_checkpoint import load_encoder
+from trajpilot_core.encoders.video.vjepa_predictor import (
+    PREDICTORS,
+    VjepaPredictor,
+    VjepaPredictorShape,
+    load_predictor,
+)
 from trajpilot_core.engine.resolve import gpu_has_bf16
 from trajpilot_core.errors import CheckpointError
 
@@ -34,11 +40,14 @@ class FrozenVjepa:
     network: VjepaEncoder
     config: FeatureConfig
     digest: str
+    ahead: VjepaPredictor | None = None
+    """What says of a later tubelet what the network would."""
 
     @property
     def tokens(self) -> int:
-        """Parts of a clip's vector: 1, or one per tubelet."""
-        return 1 if self.config.tokens == "pooled" else self.config.n_frames // TUBELET
+        """Parts of a clip's vector: 1, or one per tubelet; one more for what is predicted."""
+        seen = 1 if self.config.tokens == "pooled" else self.config.n_frames // TUBELET
+        return seen if self.ahead is None else seen + 1
 
     @property
     def width(self) -> int:
@@ -69,7 +78,10 @@ class FrozenVjepa:
         with torch.inference_mode():
             clip = normalised(torch.from_numpy(frames).to(device, non_blocking=True))
             tokens = self.network(clip.to(self.dtype), self.config.hierarchical)
-            return fetched_later(pooled(tokens, self.config).half())
+            vectors = pooled(tokens, self.config)
+            if self.ahead is not None:
+                vectors = torch.cat([vectors, predicted(self.ahead, tokens, self.config)], dim=1)
+            return fetched_later(vectors.half())
 
 
 def fetched_later(vectors_BW: Tensor) -> Callable[[], NDArray[np.float16]]:
@@ -113,6 +125,15 @@ def pooled(tokens_BND: Tensor, cfg: FeatureConfig) -> Tensor:
     return by_tubelet.mean(dim=2).flatten(1)
 
 
+def predicted(ahead: VjepaPredictor, tokens_BND: Tensor, cfg: FeatureConfig) -> Tensor:
+    """Return (B, D) float32: the mean of the tokens of one tubelet, `cfg.ahead_tubelets` after the last one seen."""
+    grid = cfg.size_px // PATCH_PX
+    first = tokens_BND.shape[1] + grid**2 * (cfg.ahead_tubelets or 0)
+    places = torch.arange(first, first + grid**2, device=tokens_BND.device).expand(len(tokens_BND), -1)
+    found: Tensor = ahead(tokens_BND, places, grid).float().mean(dim=1)
+    return found
+
+
 def load_vjepa(cfg: FeatureConfig, device: str) -> FrozenVjepa:
     """Load a released size with the weights that are configured.
 
@@ -148,7 +169,11 @@ def with_weights(path: str, cfg: FeatureConfig, device: str) -> FrozenVjepa:
     network = network.to(device=torch.device(device), dtype=torch.bfloat16 if bf16 else torch.float32)
     if cfg.compile:
         network.compile_blocks()
-    return FrozenVjepa(network, cfg, encoder_digest(cfg, sha256, bf16))
+    ahead = None
+    if cfg.ahead_tubelets is not None:
+        ahead = load_predictor(path, PREDICTORS.get(cfg.model, VjepaPredictorShape(SIZES[cfg.model].width)))
+        ahead = ahead.to(device=torch.device(device), dtype=network.patch_embed.proj.weight.dtype)
+    return FrozenVjepa(network, cfg, encoder_digest(cfg, sha256, bf16), ahead)
 
 
 def in_bf16(cfg: FeatureConfig, device: str) -> bool:
@@ -161,5 +186,7 @@ def encoder_digest(cfg: FeatureConfig, checkpoint_sha256: str, bf16: bool) -> st
     names = {"n_frames", "size_px", "backend", "model", "tokens", "interpolate_rope"}
     how = cfg.model_dump(mode="json", include=names)
     how |= {name: True for name in ("hierarchical", "compile") if getattr(cfg, name)}
+    if cfg.ahead_tubelets is not None:
+        how["ahead_tubelets"] = cfg.ahead_tubelets
     how["resize"] = RESIZE[cfg.resize]
     return fingerprint({"weights": checkpoint_sha256, "bf16": bf16, "mean": list(IMAGENET_MEAN), **how})

@@ -8,6 +8,7 @@ from torch import Tensor
 from schemas.config import FeatureConfig
 from trajpilot_core.encoders.video.frozen_vjepa import FrozenVjepa, with_weights
 from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
+from trajpilot_core.encoders.video.vjepa_predictor import PREDICTORS, VjepaPredictor
 from trajpilot_core.store.files import asked_again, naming_failures
 
 SEED = 2605
@@ -27,12 +28,13 @@ def load_tiny(cfg: FeatureConfig, device: str, scratch: Path) -> FrozenVjepa:
         path = str(scratch / "tiny.pt")
         with naming_failures("write", Path(path)):
             scratch.mkdir(parents=True, exist_ok=True)
-            write_tiny_checkpoint(Path(path))
+            write_tiny_checkpoint(Path(path), has_predictor=cfg.ahead_tubelets is not None)
     return with_weights(path, cfg, device)
 
 
-def write_tiny_checkpoint(path: Path, seed: int = SEED) -> None:
-    """Write a random `tiny` encoder as a released file lies: a dictionary with `target_encoder` and wrapped names.
+def write_tiny_checkpoint(path: Path, seed: int = SEED, *, has_predictor: bool = False) -> None:
+    """Write a random `tiny` encoder as a released file lies: a dictionary with `target_encoder` and wrapped names, and
+    `predictor` where it is asked for.
 
     Same seed, same file name: same bytes. The patch embedding is drawn as a random projection of the mean colour plus
     noise kernels, so that the mean over the tokens carries coarse image statistics (docs/decisions/vjepa.md).
@@ -40,9 +42,12 @@ def write_tiny_checkpoint(path: Path, seed: int = SEED) -> None:
     encoder = VjepaEncoder(SIZES["tiny"])
     generator = torch.Generator().manual_seed(seed)
     state = {name: _draw(name, value, generator) for name, value in sorted(encoder.state_dict().items())}
-    wrapped = {WRAPPER + name: value for name, value in state.items()}
+    content: dict[str, object] = {"target_encoder": {WRAPPER + name: value for name, value in state.items()}}
+    if has_predictor:
+        drawn = VjepaPredictor(PREDICTORS["tiny"]).state_dict()
+        content["predictor"] = {WRAPPER + name: _draw(name, value, generator) for name, value in sorted(drawn.items())}
     try:
-        torch.save({"target_encoder": wrapped, "epoch": 0}, path)
+        torch.save({**content, "epoch": 0}, path)
     except RuntimeError as error:  # what the library makes of a failing disk
         raise asked_again(path.parent, str(error).split("\n", 1)[0]) from error
 

@@ -106,7 +106,7 @@ def plan(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOptions
     inventory = load_inventory(folder, run.data_root, run.protocols)
     context = PlanContext(folder, inventory, stages, config, run, producers(stages))
     rows: dict[str, PlanRow] = {}
-    for stage in stages.values():
+    for stage in (declared.under(config) for declared in stages.values()):
         before = dict.fromkeys(context.writer[name] for name in stage.reads if name in context.writer)
         waits = [name for name in before if name not in rows or (rows[name].state != "fresh" and rows[name].asked)]
         found = _waiting(context, stage, waits) if waits else _ready(context, stage)

@@ -20,6 +20,7 @@ from trajpilot_core.report.tables.names import row_name
 NAMES = {
     "e_tau": "trajectory encoder",
     "traj": "with trajectories",
+    "probe": "attentive probe",
     "traj_goal_dropout": "with trajectories, goal dropout",
 }
 CHOSEN_BY = {
@@ -29,9 +30,10 @@ CHOSEN_BY = {
     "scorer_plus": "log likelihood",
     "attention": "M@1",
     "planners": "Mid mAcc",
+    "probe": "Action",
 }
 """Stage or model, not row -> what chooses the epoch that is kept, on dev: the `selected` of the trainings."""
-PERCENT = ("R@5", "M@1", "Mid mAcc", "selection")
+PERCENT = ("R@5", "M@1", "Mid mAcc", "selection", "Action")
 WORDS = {"selection": "M@1 behind the gate"}
 THIN = ", thin: on training takes"
 MOST_POINTS = 160
@@ -259,6 +261,7 @@ FIGURES = (
             ("scorer", "Training of the scorers"),
             ("attention", "Training of retrieval attention"),
             ("planners", "Training of planners of other papers"),
+            ("probe", "Training of the attentive probe"),
         )
     ),
 )

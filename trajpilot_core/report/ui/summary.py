@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 
 from schemas.arrow import rows_of
+from schemas.probe import ProbeScore
 from schemas.results import Judgement, Metric
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.markdown_escape import literal
 from trajpilot_core.methods import with_role
+from trajpilot_core.report.action_page import result_tables
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.page import SIGNS
 from trajpilot_core.report.tables.closed import OVERALL
@@ -25,6 +28,8 @@ def summary(committed: Committed, address: str) -> str:
     Raises:
         StoreError: the evaluation has no output, or it is damaged.
     """
+    if not spec_of(committed.config.ingest.corpus).has_plans:
+        return _alone(committed, address)
     judgements = rows_of(Judgement, committed.table("evaluation", "judgements"))
     results = results_of(rows_of(Metric, committed.table("evaluation", "metrics")), judgements)
     warning = committed.warning()
@@ -32,6 +37,17 @@ def summary(committed: Committed, address: str) -> str:
     parts += [f"The whole report: {literal(address)}", "Next to it: report.json and LaTeX tables."]
     shown = OVERALL if committed.config.predictor.head == "classes" else SHOWN
     return "\n\n".join([*parts, *_headline(results, shown), *_checks(judgements)]) + "\n"
+
+
+def _alone(committed: Committed, address: str) -> str:
+    """Return the summary of a corpus without plans: the tables of the probe, and its checks."""
+    tables = result_tables(rows_of(ProbeScore, committed.table("probe", "probe_scores")))
+    judged = rows_of(Judgement, committed.table("probe", "probe_checks"))
+    warning = committed.warning()
+    parts = [f"**{warning}**"] if warning else []
+    parts += [f"The whole report: {literal(address)}", "Next to it: report.json and LaTeX tables."]
+    checks = "\n".join(f"- {SIGNS[j.verdict]} {literal(j.check)}: **{j.verdict}**" for j in judged)
+    return "\n\n".join([*parts, *(table.markdown().strip() for table in tables), checks]) + "\n"
 
 
 def _headline(results: Results, shown: Sequence[str]) -> list[str]:

@@ -1,0 +1,83 @@
+"""Settings and results of the attentive probe, which anticipates actions of EPIC-KITCHENS-100.
+
+"V-JEPA 2" is github.com/facebookresearch/vjepa2 at c2963a47, configuration of its anticipation on EPIC-KITCHENS-100.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.base import Record
+
+ProbeTokens = Literal["temporal", "full"]
+
+
+class ProbeConfig(Record):
+    """A probe on the tokens of the frozen encoder: a grid of trainings per seed, of which dev chooses one. Source:
+    docs/decisions/epic-probe.md."""
+
+    tokens: ProbeTokens | None = None
+    """temporal: what the stage features keeps, one token a tubelet: another protocol than the published one, for small
+    machines; full: every patch, which is refused with what it would take; None: no probe."""
+    seeds: tuple[int, ...] = Field((0,), min_length=1)
+    """One probe of each; the published one has one seed."""
+    heads: int = Field(16, ge=1)
+    """Of every attention. Source: V-JEPA 2."""
+    blocks: int = Field(3, ge=1)
+    """Of self-attention before the queries read the tokens. Source: V-JEPA 2, whose 4 counts the reading."""
+    rates: tuple[float, ...] = Field((5e-3, 3e-3, 1e-3, 3e-4, 1e-4), min_length=1)
+    """Learning rates of the grid. Source: V-JEPA 2."""
+    decays: tuple[float, ...] = Field((1e-4, 1e-3, 1e-2, 1e-1), min_length=1)
+    """Weight decays of the grid, on all parameters. Source: V-JEPA 2."""
+    epochs: int = Field(20, ge=1)
+    """Source: V-JEPA 2."""
+    batch: int = Field(128, ge=1)
+    """Clips per step. Source: V-JEPA 2."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Arithmetic of the training; auto as in the other trainings. V-JEPA 2 has bf16."""
+    gap_s: float | None = Field(1.0, ge=0)
+    """A clip whose last frame is later than so many seconds before its action ends the stage with an error; None: the
+    table says how many there are. Source: protocol of the corpus."""
+    bootstrap: int = Field(2_000, ge=100)
+    """Resamples of videos, for the intervals."""
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+    """Level of the intervals."""
+
+
+class ProbeScore(Record):
+    """One number of the table of anticipation with its interval over videos."""
+
+    row: str
+    """probe, or a floor."""
+    seed: int
+    metric: str
+    """Id of a record of trajpilot_core/metrics/epic_kitchens.py."""
+    subset: Literal["overall", "unseen", "tail"]
+    space: Literal["challenge", "trained_pairs"]
+    value: float | None
+    """Percent; None where the set has no clip."""
+    low: float
+    """Infinite where too few videos allow no interval."""
+    high: float
+    n_clips: int
+    n_classes: int
+    """Classes that occur."""
+    n_takes: int
+    trial: str
+    """Which training of the grid answered; empty for a floor. One for all metrics."""
+
+
+class ProbeAnswer(Record):
+    """What one row answered of one tested clip."""
+
+    segment_id: str
+    take_id: str
+    row: str
+    seed: int
+    verbs: tuple[int, ...]
+    """Best five, descending logit, ties to the earlier column; -1 fills a small head."""
+    nouns: tuple[int, ...]
+    action_verbs: tuple[int, ...]
+    """Verbs of the best five pairs."""
+    action_nouns: tuple[int, ...]
+    """Nouns of the same."""

@@ -1,0 +1,139 @@
+"""V-JEPA 2's predictor next to the original: numbers that `python -m benchmarks.epic_probe.fixtures --original FOLDER`
+renews. Weights and inputs come from the formula (benchmarks/epic_probe/cases.py)."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from checkout import DATA
+from planners_fixture import check_close
+from torch import Tensor
+
+from benchmarks.epic_probe import cases
+from schemas.config import FeatureConfig
+from trajpilot_core.encoders.video import vjepa_predictor
+from trajpilot_core.encoders.video.frozen_vjepa import FrozenVjepa
+from trajpilot_core.encoders.video.tiny import load_tiny, write_tiny_checkpoint
+from trajpilot_core.encoders.video.vjepa_checkpoint import file_sha256
+from trajpilot_core.encoders.video.vjepa_predictor import (
+    VjepaPredictor,
+    VjepaPredictorShape,
+    load_predictor,
+    target_places,
+)
+from trajpilot_core.engine.sizes import feature_shape
+from trajpilot_core.errors import CheckpointError
+
+THEIRS = json.loads((DATA / "epic_probe" / "vjepa2.json").read_text())["predictor"]
+
+
+def predicted(network: VjepaPredictor, ahead_s: tuple[float, ...] = cases.AHEAD_S) -> Tensor:
+    """What a predictor says of the context of the formula."""
+    context = cases.context()
+    places = target_places(torch.tensor(ahead_s), context.shape[1], cases.GRID, cases.RATE_HZ)
+    with torch.no_grad():
+        return network(context, places, cases.GRID)
+
+
+def test_predicted_tokens_are_those_of_the_original() -> None:
+    check_close(predicted(cases.predictor()), THEIRS["predicted"])
+
+
+@pytest.mark.parametrize("fault", ["mask token", "moment", "interpolated positions"])
+def test_another_mask_token_or_position_would_be_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    network, ahead_s = cases.predictor(), cases.AHEAD_S
+    if fault == "mask token":
+        monkeypatch.setattr(vjepa_predictor, "MASK_INDEX", 0)
+    if fault == "moment":
+        ahead_s = (1.25, 1.75)
+    if fault == "interpolated positions":
+        network.spec = dataclasses.replace(network.spec, release="2.1")
+    with pytest.raises(AssertionError):
+        check_close(predicted(network, ahead_s), THEIRS["predicted"])
+
+
+def test_the_published_clip_asks_for_the_positions_that_were_counted() -> None:
+    places = target_places(torch.tensor([1.0, 0.25, 1.75]), 9216, 24, 8.0)
+    assert places.shape == (3, 576)
+    assert [(int(row[0]), int(row[-1])) for row in places] == [
+        (9216 + 576 * skipped, 9216 + 576 * skipped + 575) for skipped in (4, 1, 7)
+    ]
+
+
+def released(path: Path, network: VjepaPredictor) -> str:
+    """Write a file in the layout of the released weights."""
+    state = {f"module.backbone.{name}": value for name, value in network.state_dict().items()}
+    torch.save({"encoder": {}, "predictor": state, "epoch": 1}, path)
+    return str(path)
+
+
+def test_a_released_file_loads_and_answers_as_what_was_saved(tmp_path: Path) -> None:
+    saved = cases.predictor()
+    loaded = load_predictor(released(tmp_path / "vitg.pt", saved), cases.PREDICTOR)
+    torch.testing.assert_close(predicted(loaded), predicted(saved))
+
+
+def test_what_is_no_such_predictor_is_refused(tmp_path: Path) -> None:
+    path = released(tmp_path / "vitg.pt", cases.predictor())
+    with pytest.raises(CheckpointError, match=r"2\.1 is another network"):
+        load_predictor(path, dataclasses.replace(cases.PREDICTOR, depth=3))
+    with pytest.raises(CheckpointError, match="there is no file"):
+        load_predictor(str(tmp_path / "absent.pt"), cases.PREDICTOR)
+    torch.save({"encoder": {}}, path)
+    with pytest.raises(CheckpointError, match="holds no 'predictor'"):
+        load_predictor(path, cases.PREDICTOR)
+
+
+def test_the_released_size_is_the_default() -> None:
+    with torch.device("meta"):
+        network = VjepaPredictor(VjepaPredictorShape(1408))
+    assert sum(parameter.numel() for parameter in network.parameters()) == THEIRS["parameters"]
+
+
+def embedded(tmp_path: Path, **changes: Any) -> FrozenVjepa:
+    """The demo's encoder on clips of 4 frames of 32 pixels."""
+    cfg = FeatureConfig(model="tiny", size_px=32, n_frames=4, tokens="temporal", precision="fp32")
+    return load_tiny(cfg.replace(**changes), "cpu", tmp_path)
+
+
+def test_the_predicted_token_stands_behind_those_of_the_tubelets(tmp_path: Path) -> None:
+    clips = np.random.default_rng(0).integers(0, 255, (2, 4, 32, 32, 3), dtype=np.uint8)
+    plain = embedded(tmp_path / "plain")
+    ahead, later = (embedded(tmp_path / str(n), ahead_tubelets=n) for n in (2, 5))
+    assert (plain.tokens, ahead.tokens) == (2, 3)
+    seen, found, other = (one.embed(clips) for one in (plain, ahead, later))
+    assert found.shape == (2, 3 * 256)
+    assert np.array_equal(found[:, : 2 * 256], seen)
+    assert np.isfinite(found).all()
+    assert not np.array_equal(found[:, 2 * 256 :], other[:, 2 * 256 :])
+    assert len({plain.digest, ahead.digest, later.digest}) == 3
+    cfg = ahead.config
+    assert feature_shape(cfg) == (256, 3)
+
+
+def test_a_clip_s_predicted_token_does_not_depend_on_the_others(tmp_path: Path) -> None:
+    clips = np.random.default_rng(1).integers(0, 255, (3, 4, 32, 32, 3), dtype=np.uint8)
+    ahead = embedded(tmp_path, ahead_tubelets=1)
+    np.testing.assert_allclose(ahead.embed(clips)[1], ahead.embed(clips[1:2])[0], atol=2e-3)
+
+
+def test_a_predicted_token_needs_temporal_ones_and_a_file_that_has_a_predictor(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="set tokens to temporal"):
+        FeatureConfig(ahead_tubelets=4)
+    write_tiny_checkpoint(tmp_path / "tiny.pt")
+    with pytest.raises(CheckpointError, match="holds no 'predictor'"):
+        embedded(tmp_path, ahead_tubelets=1, checkpoint=str(tmp_path / "tiny.pt"))
+
+
+def test_without_it_the_settings_and_the_demo_s_weights_are_as_they_were(tmp_path: Path) -> None:
+    assert "ahead_tubelets" not in FeatureConfig().content()
+    first, second = tmp_path / "a" / "tiny.pt", tmp_path / "b" / "tiny.pt"
+    for path, has in ((first, False), (second, True)):
+        path.parent.mkdir()
+        write_tiny_checkpoint(path, has_predictor=has)
+    assert file_sha256(str(first)).startswith("cef89577590d")
+    assert file_sha256(str(second)) != file_sha256(str(first))

@@ -1,0 +1,126 @@
+"""The attentive probe next to V-JEPA 2's: numbers that `python -m benchmarks.epic_probe.fixtures --original FOLDER`
+renews. Weights and inputs come from the formula (benchmarks/epic_probe/cases.py)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from checkout import DATA
+from planners_fixture import check_close
+from torch import nn
+
+from benchmarks.epic_probe import cases
+from benchmarks.planners.formula import fill
+from trajpilot_core.corpora.epic_kitchens import head_classes as heads
+from trajpilot_core.corpora.epic_kitchens.head_classes import HeadClasses, head_classes
+from trajpilot_core.errors import CheckpointError
+from trajpilot_core.metrics.epic_kitchens import PARTS
+from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape, focal_loss, probe_loss
+from trajpilot_core.models.probe_file import load_probes
+
+THEIRS: dict[str, Any] = json.loads((DATA / "epic_probe" / "vjepa2.json").read_text())["probe"]
+CLASSES = HeadClasses(tuple(range(5)), tuple(range(6)), tuple((verb, verb) for verb in range(9)))
+
+
+def released(path: Path, *probes: AttentiveProbe, prefix: str = "module.", entry: str = "classifiers") -> str:
+    """Write a file in the layout of the released heads."""
+    states = [{f"{prefix}{name}": value for name, value in probe.state_dict().items()} for probe in probes]
+    torch.save({entry: states, "opt": [], "scaler": None, "epoch": 20, "batch_size": 2, "world_size": 64}, path)
+    return str(path)
+
+
+def test_logits_losses_and_gradients_are_those_of_the_original() -> None:
+    tokens = cases.probe_tokens().requires_grad_()
+    logits, classes = cases.probe()(tokens), cases.classes()
+    for place, part in enumerate(PARTS):
+        check_close(logits[part], THEIRS["logits"][part])
+        check_close(focal_loss(logits[part], classes[:, place]), THEIRS["losses"][part])
+    total = probe_loss(logits, classes)
+    check_close(total, THEIRS["total"])
+    check_close(torch.autograd.grad(total, tokens)[0], THEIRS["gradient"])
+
+
+def test_an_output_projection_in_the_cross_attention_would_be_seen() -> None:
+    """Planted: the projection that other pools of this family have."""
+    planted = cases.probe()
+    block = planted.pooler.cross_attention_block
+    inner, projection = block.xattn.forward, nn.Linear(cases.PROBE.width, cases.PROBE.width)
+    fill(projection)
+    block.xattn.forward = lambda queries, x: projection(inner(queries, x))  # type: ignore[method-assign]
+    with pytest.raises(AssertionError):
+        check_close(planted(cases.probe_tokens())["action"], THEIRS["logits"]["action"])
+
+
+def test_the_published_pooler_has_as_many_parameters_as_was_counted() -> None:
+    with torch.device("meta"):
+        probe = AttentiveProbe(ProbeShape(1408, 97, 300, 3568))
+    assert sum(parameter.numel() for parameter in probe.pooler.parameters()) == 93_251_840
+    assert sum(parameter.numel() for parameter in probe.verb_classifier.parameters()) == 97 * 1409
+
+
+def test_weights_begin_as_in_the_original() -> None:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        pooler = AttentiveProbe(ProbeShape(128, 2, 2, 2, heads=4)).pooler
+        spread = {name: float(value.std()) for name, value in pooler.named_parameters() if name.endswith(".weight")}
+        assert not any(value.any() for name, value in pooler.named_parameters() if name.endswith("fc2.bias"))
+    expected = {"blocks.0.attn.qkv": 0.02, "cross_attention_block.mlp.fc1": 0.02}
+    for block in range(3):
+        expected |= dict.fromkeys(
+            [f"blocks.{block}.attn.proj", f"blocks.{block}.mlp.fc2"], 0.02 / (2 + 2 * block) ** 0.5
+        )
+    expected["cross_attention_block.mlp.fc2"] = 0.02 / 6**0.5
+    found = {name: spread[f"{name}.weight"] for name in expected}
+    assert found == {name: pytest.approx(value, rel=0.05) for name, value in expected.items()}
+
+
+def test_a_released_file_loads_and_answers_as_what_was_saved(tmp_path: Path) -> None:
+    first, second = cases.probe(), AttentiveProbe(cases.PROBE).eval()
+    loaded = load_probes(released(tmp_path / "heads.pt", first, second), CLASSES, heads=4)
+    for found, saved in zip(loaded, (first, second), strict=True):
+        for part in PARTS:
+            torch.testing.assert_close(found(cases.probe_tokens())[part], saved(cases.probe_tokens())[part])
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ({"entry": "encoder"}, "holds no list 'classifiers'"),
+        ({"prefix": "encoder."}, "is no attentive probe"),
+    ],
+)
+def test_a_file_of_another_layout_is_refused(tmp_path: Path, fault: dict[str, str], says: str) -> None:
+    path = released(tmp_path / "heads.pt", cases.probe(), **fault)
+    with pytest.raises(CheckpointError, match=says):
+        load_probes(path, CLASSES, heads=4)
+
+
+def test_heads_of_another_training_file_are_refused(tmp_path: Path) -> None:
+    """Planted: the nouns of the second file of classes, five more."""
+    more = CLASSES._replace(nouns=tuple(range(11)))
+    with pytest.raises(CheckpointError, match=r"does not fit heads of .5, 11, 9. verbs, nouns, actions"):
+        load_probes(released(tmp_path / "heads.pt", cases.probe()), more, heads=4)
+    with pytest.raises(CheckpointError, match="there is no file"):
+        load_probes(str(tmp_path / "absent.pt"), CLASSES, heads=4)
+
+
+def test_no_head_is_loaded_where_its_columns_cannot_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = heads.made_up_pairs()
+    monkeypatch.setattr(heads, "made_up_pairs", lambda: pairs[::-1])
+    with pytest.raises(CheckpointError, match="iterates over sets in another order"):
+        load_probes(released(tmp_path / "heads.pt", cases.probe()), CLASSES, heads=4)
+    assert len(head_classes(pairs).actions) == heads.MADE_UP
+
+
+def test_the_focal_loss_stays_finite_where_a_sigmoid_saturates() -> None:
+    logits = torch.tensor([[200.0, -200.0]], requires_grad=True)
+    loss = focal_loss(logits, torch.tensor([1]))
+    assert loss.item() == pytest.approx(0.25 * 200 + 0.75 * 200)
+    assert torch.isfinite(torch.autograd.grad(loss, logits)[0]).all()
+
+
+def test_a_width_that_heads_do_not_divide_is_refused() -> None:
+    with pytest.raises(ValueError, match="no multiple of 3 heads"):
+        AttentiveProbe(ProbeShape(16, 2, 2, 2, heads=3))

@@ -1,0 +1,77 @@
+"""The report of a corpus without plans: the tables of the probe, and nothing published next to simulated figures."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from epic_probe_fixture import SMALL, Kitchens, kitchens, probed
+
+from schemas.arrow import table_of
+from schemas.config import PipelineConfig, ReportConfig
+from schemas.rejects import Reject
+from trajpilot_core.engine.key import producers
+from trajpilot_core.report.action_page import build_alone
+from trajpilot_core.stages import STAGES
+
+ALONE = [STAGES[name] for name in ("ingest", "features", "probe")]
+CFG = ReportConfig(corpus="epic_kitchens")
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Kitchens:
+    """A probe of two seeds and one epoch, and what else the report reads."""
+    found = probed(kitchens(), tmp_path_factory.mktemp("probe"), SMALL.replace(epochs=1, seeds=(0, 1)))
+    for stage in ALONE:
+        found.tables[f"{stage.name}.rejects"] = table_of(Reject, [])
+    return found
+
+
+def documents(memory: Kitchens, corpus: str) -> dict[str, bytes]:
+    """The documents, of videos of that corpus."""
+    takes = sorted(set(memory.tables["segments"]["take_id"].to_pylist()))
+    rows = [{"take_id": take, "corpus": corpus, "split": take.split(":")[1].split("_")[0]} for take in takes]
+    memory.tables["takes"] = pa.Table.from_pylist(rows)
+    return build_alone(memory, CFG, ALONE)
+
+
+def test_the_page_has_both_label_spaces_every_set_and_the_checks(memory: Kitchens) -> None:
+    found = documents(memory, "epic")
+    page, written = found["report.html"].decode(), json.loads(found["report.json"])
+    for words in ("as the challenge scores", "as V-JEPA 2 scores", "unseen", "tail", "Action Acc.", "another protocol"):
+        assert words in page, words
+    assert [table["title"] for table in written["tables"]] == [
+        "Anticipation, every tested clip, as the challenge scores",
+        "Anticipation, clips whose pair of verb and noun training has, as V-JEPA 2 scores",
+    ]
+    assert len(written["tables"][0]["rows"]) == 3 * 2
+    assert {row["verdict"] for row in written["judgements"]} == {"holds"}
+    assert b"tabular" in found["metrics.tex"]
+    assert documents(memory, "epic") == found
+
+
+def test_published_numbers_stand_in_a_table_of_their_own_and_never_on_a_simulated_page(memory: Kitchens) -> None:
+    recorded = documents(memory, "epic")["report.html"].decode()
+    assert "64.07" in recorded
+    simulated = documents(memory, "simulated")
+    page = simulated["report.html"].decode()
+    assert "64.07" not in page
+    assert "SIMULATED" in page
+    assert "in the file layout of EPIC-KITCHENS-100" in page
+    assert simulated["metrics.tex"].startswith(b"% SIMULATED")
+
+
+def test_a_page_without_a_probe_says_so(memory: Kitchens, tmp_path: Path) -> None:
+    off = probed(kitchens(), tmp_path, SMALL.replace(tokens=None))
+    off.tables |= {name: table for name, table in memory.tables.items() if name.endswith(".rejects")}
+    assert "nothing was trained" in documents(off, "epic")["report.html"].decode()
+
+
+def test_the_report_reads_what_the_corpus_has() -> None:
+    report, config = STAGES["report"], PipelineConfig()
+    assert report.under(config) is report
+    alone = report.under(config.replace(ingest=config.ingest.replace(corpus="epic_kitchens")))
+    writer = producers(STAGES)
+    assert {writer[entry] for entry in alone.reads} < {writer[entry] for entry in report.reads}
+    assert "metrics" not in alone.reads
+    assert "probe_scores" in alone.reads

@@ -1,0 +1,159 @@
+"""The attentive probe as a stage: chosen once on dev, scored on tested clips, refused where it would see the action."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from epic_probe_fixture import NEW, SMALL, VIDEOS, Kitchens, kitchens, probed
+
+from schemas.arrow import rows_of
+from schemas.probe import ProbeAnswer, ProbeConfig, ProbeScore
+from schemas.results import CurvePoint, Judgement
+from trajpilot_core.data.action_clips import load_clips
+from trajpilot_core.errors import InputError, NotBuiltError
+from trajpilot_core.evaluation.action_scores import check_anticipation, check_choice, check_splits
+from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS
+from trajpilot_core.stages import probe
+from trajpilot_core.training.fit_probe import cosine, grid, probe_task
+
+N_TEST = VIDEOS["test"] * 12
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Kitchens:
+    """The tables of a probe that learned."""
+    return probed(kitchens(), tmp_path_factory.mktemp("probe"))
+
+
+def scores(memory: Kitchens) -> list[ProbeScore]:
+    return rows_of(ProbeScore, memory.tables["probe_scores"])
+
+
+def value(found: list[ProbeScore], row: str, metric: str, subset: str = "overall", space: str = "challenge") -> float:
+    (one,) = [
+        s for s in found if (s.row, s.metric, s.subset, s.space) == (row, metric, subset, space) and s.value is not None
+    ]
+    assert one.value is not None
+    return one.value
+
+
+def test_the_probe_reads_the_action_off_one_token_and_beats_the_floor(memory: Kitchens) -> None:
+    found = scores(memory)
+    assert len(found) == 2 * len(EPIC_METRICS) * len(SUBSETS) * len(SPACES)
+    assert value(found, "probe", "Action", space="trained_pairs") > 80
+    assert value(found, "majority", "Action", space="trained_pairs") == pytest.approx(100 * 5 / 20)
+    for one in found:
+        assert one.value is None or 0 <= one.value <= 100
+        assert one.value is None or one.low - 1e-9 <= one.value <= one.high + 1e-9 or one.n_takes < 6
+
+
+def test_a_probe_of_noise_does_not(tmp_path: Path) -> None:
+    """Planted: nothing tells the action, and the same probe must fail."""
+    found = scores(probed(kitchens(strength=0.0), tmp_path))
+    assert value(found, "probe", "Action", space="trained_pairs") < 50
+
+
+def test_a_pair_that_training_lacks_is_missed_in_the_challenge_and_dropped_in_the_other_space(memory: Kitchens) -> None:
+    found = scores(memory)
+    rows = {
+        one.space: one for one in found if one.row == "probe" and one.metric == "Action" and one.subset == "overall"
+    }
+    assert rows["challenge"].n_clips == N_TEST
+    assert rows["trained_pairs"].n_clips == N_TEST - VIDEOS["test"]
+    assert rows["challenge"].n_classes == rows["trained_pairs"].n_classes + 1
+    answers = rows_of(ProbeAnswer, memory.tables["probe_answers"])
+    assert not any(NEW in zip(one.action_verbs, one.action_nouns, strict=True) for one in answers)
+    assert len(answers) == N_TEST
+
+
+def test_one_trial_is_chosen_on_dev_for_every_metric(memory: Kitchens) -> None:
+    found, curve = scores(memory), rows_of(CurvePoint, memory.tables["probe_curves"])
+    trials = {one.trial for one in found if one.row == "probe"}
+    assert trials == {"rate 0.02, decay 0.001"}
+    assert {point.model for point in curve} == {"final/probe", "final/probe, rate 1e-05, decay 0.001"}
+    own = [one for one in found if one.row == "probe"]
+    assert check_choice(own, curve, "final/probe", 0).verdict == "holds"
+
+
+def test_the_highest_of_the_grid_for_each_metric_is_noticed(memory: Kitchens) -> None:
+    """Planted: the published procedure, the maximum over the grid for each metric."""
+    curve = rows_of(CurvePoint, memory.tables["probe_curves"])
+    own = [one for one in scores(memory) if one.row == "probe"]
+    planted = [one.replace(trial="rate 1e-05, decay 0.001") if one.metric == "Noun" else one for one in own]
+    assert check_choice(planted, curve, "final/probe", 0).verdict == "fails"
+
+
+def test_a_choice_that_dev_did_not_make_is_noticed(memory: Kitchens) -> None:
+    """Planted: the trial that is best on the tested clips, which on dev is not."""
+    own = [one for one in scores(memory) if one.row == "probe"]
+    curve = rows_of(CurvePoint, memory.tables["probe_curves"])
+    swapped = {
+        "final/probe": "final/probe, rate 0.02, decay 0.001",
+        "final/probe, rate 1e-05, decay 0.001": "final/probe",
+    }
+    planted = [point.replace(model=swapped[point.model]) for point in curve]
+    assert check_choice(own, planted, "final/probe", 0).verdict == "fails"
+
+
+def test_all_checks_hold_and_planted_leaks_do_not(memory: Kitchens) -> None:
+    assert {row.verdict for row in rows_of(Judgement, memory.tables["probe_checks"])} == {"holds"}
+    assert check_splits(["epic:a", "epic:b"], ["epic:b"]).verdict == "fails"
+    assert check_anticipation(np.array([False, True]), None, 1.0).verdict == "fails"
+
+
+def test_clips_that_show_their_action_are_refused_unless_the_run_says_so(tmp_path: Path) -> None:
+    """Planted: windows that end after the action has begun, as the stop anchor makes them."""
+    late = kitchens(late_s=1.2)
+    with pytest.raises(InputError, match=r"372 of 372 clips is later than 1 s before the action"):
+        probed(late, tmp_path / "refused")
+    allowed = probed(late, tmp_path / "allowed", SMALL.replace(gap_s=None, epochs=1))
+    judged = {row.check: row for row in rows_of(Judgement, allowed.tables["probe_checks"])}
+    assert judged["leak: clips end before their actions"].verdict == "fails"
+    assert "another task" in judged["leak: clips end before their actions"].detail
+
+
+def test_tokens_of_tested_clips_reach_no_training() -> None:
+    data = load_clips(kitchens())
+    task = probe_task(data)
+    assert len(task.tokens) == (VIDEOS["train"] + VIDEOS["dev"]) * 12
+    assert int(task.is_dev.sum()) == VIDEOS["dev"] * 12
+    assert NEW[1] not in task.classes["noun"].tolist()
+
+
+def test_pooled_features_and_full_tokens_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the features are pooled"):
+        probed(kitchens(tokens=1), tmp_path)
+    with pytest.raises(NotBuiltError, match=r"9,792 tokens .* TB for these 372 clips"):
+        probe.sources(kitchens(), ProbeConfig(tokens="full"), "")
+
+
+def test_segments_without_verbs_are_refused(tmp_path: Path) -> None:
+    other = kitchens()
+    details = other.tables["details"]
+    at = details.schema.get_field_index("verb_class")
+    other.tables["details"] = details.set_column(at, details.field(at), pa.nulls(details.num_rows, pa.int64()))
+    with pytest.raises(InputError, match="no verb and noun classes"):
+        probed(other, tmp_path)
+
+
+def test_without_a_probe_the_stage_leaves_empty_tables(tmp_path: Path) -> None:
+    off = probed(kitchens(), tmp_path, ProbeConfig())
+    assert off.tables["probe_scores"].num_rows == off.tables["probe_curves"].num_rows == 0
+    assert off.counts == (372, 372)
+
+
+def test_the_published_grid_has_twenty_trials_and_the_rate_ends_at_zero() -> None:
+    from schemas.training import TrainConfig
+
+    trials = grid(ProbeConfig())
+    assert len(trials) == 20
+    assert (trials[0].rate, trials[0].decay, trials[-1].rate, trials[-1].decay) == (5e-3, 1e-4, 1e-4, 1e-1)
+    assert cosine(99, 100, TrainConfig(lr=1.0)) == pytest.approx(0.0)
+    assert cosine(49, 100, TrainConfig(lr=1.0)) == pytest.approx(0.5)
+
+
+def test_a_second_run_of_the_same_seed_gives_the_same_bytes(memory: Kitchens, tmp_path: Path) -> None:
+    again = probed(kitchens(), tmp_path)
+    for name in ("probe_scores", "probe_answers", "probe_curves"):
+        assert again.tables[name].equals(memory.tables[name])

@@ -1,0 +1,102 @@
+"""The clips of EPIC-KITCHENS-100 with their tokens and the action that follows each. Imports no torch.
+
+Shapes: N clips, T tokens, D width of a token.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trajpilot_core.arrays import Array, Codes, Mask
+from trajpilot_core.engine.stage import Inputs
+from trajpilot_core.errors import InputError
+from trajpilot_core.metrics.epic_kitchens import ActionClips, pair_codes
+
+READS = ("segments", "details", "features")
+COLUMNS = ("verb_class", "noun_class", "annotated_start_s", "is_unseen", "is_tail_verb", "is_tail_noun")
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class ClipData:
+    """All clips that have features, in the order of the features."""
+
+    segment_ids: tuple[str, ...]
+    take_ids: tuple[str, ...]
+    """(N,) the video of each clip."""
+    split: Codes
+    """(N,) number in `SPLITS`."""
+    tokens: NDArray[np.float16]
+    """(N, T, D)."""
+    last_frame_s: Array
+    """(N,) time of the last frame that was encoded."""
+    action_s: Array
+    """(N,) when the action starts."""
+    clips: ActionClips
+    """Truth; whether training has a pair counts training with dev, as the released training file does."""
+    lost: int
+    """Segments without features."""
+
+    def rows(self, split: str) -> Codes:
+        """Return the numbers of the clips of a split, ascending."""
+        found: Codes = np.flatnonzero(self.split == SPLITS.index(split))
+        return found
+
+    def too_late(self, gap_s: float) -> Mask:
+        """Return (N,): true where the last frame is later than `gap_s` before the action; a frame lies on a clock, so
+        a microsecond is allowed."""
+        late: Mask = self.last_frame_s > self.action_s - gap_s + 1e-6
+        return late
+
+
+def load_clips(inputs: Inputs) -> ClipData:
+    """Join features, segments and details.
+
+    Raises:
+        InputError: the corpus has no verbs and nouns, or no clip is left in a split.
+    """
+    order = inputs.table("features", ["segment_id", "frame_times_s"])
+    ids = order["segment_id"].to_pylist()
+    segments = inputs.table("segments", ["segment_id", "take_id", "split"]).to_pylist()
+    of = {row["segment_id"]: row for row in segments}
+    details = {row["segment_id"]: row for row in inputs.table("details", ["segment_id", *COLUMNS]).to_pylist()}
+    split = np.array([SPLITS.index(of[one]["split"]) for one in ids], dtype=np.int64)
+    column = {name: [details[one][name] for one in ids] for name in COLUMNS}
+    if any(value is None for name in COLUMNS for value in column[name]):
+        raise InputError(
+            "the segments have no verb and noun classes; a probe anticipates actions of EPIC-KITCHENS-100: "
+            "use the recipe epic_kitchens, or --set probe.tokens=null"
+        )
+    empty = [name for name in SPLITS if not (split == SPLITS.index(name)).any()]
+    if empty:
+        raise InputError(f"no clip with features is in {', '.join(empty)}; look at the rejects of ingest and features")
+    verbs, nouns = (np.array(column[name], dtype=np.int64) for name in ("verb_class", "noun_class"))
+    pairs = pair_codes(verbs, nouns)
+    known = np.isin(pairs, pairs[split != SPLITS.index("test")])
+    unseen, tail_verb, tail_noun = (np.array(column[name], dtype=bool) for name in COLUMNS[3:])
+    return ClipData(
+        tuple(ids),
+        tuple(of[one]["take_id"] for one in ids),
+        split,
+        _tokens(inputs, int((order.schema.metadata or {}).get(b"tokens", b"1"))),
+        np.array([times[-1] for times in order["frame_times_s"].to_pylist()], dtype=np.float64),
+        np.array(column["annotated_start_s"], dtype=np.float64),
+        ActionClips(verbs, nouns, unseen, tail_verb, tail_noun, known),
+        len(segments) - len(ids),
+    )
+
+
+def _tokens(inputs: Inputs, parts: int) -> NDArray[np.float16]:
+    """Return the tokens (N, T, D).
+
+    Raises:
+        InputError: there is one token a clip, of which a probe has nothing to choose.
+    """
+    if parts == 1:
+        raise InputError(
+            "the features are pooled: one vector a clip is no set of tokens that a probe could attend to; "
+            "use --set features.tokens=temporal"
+        )
+    flat = np.asarray(inputs.vectors("features", "vector"), dtype=np.float16)
+    return flat.reshape(len(flat), parts, -1)

@@ -1,0 +1,201 @@
+"""The attentive probe of V-JEPA 2: what verb, noun and action follow, read off the tokens of a frozen encoder.
+
+Parameters have the names of the released heads, so that these load strictly (`probe_file.py`).
+Source: facebookresearch/vjepa2 at c2963a47 (attentive pooler and classifier); docs/decisions/epic-probe.md.
+
+Shapes: B clips, N tokens, D width, Q queries (verb, noun, action), h heads, C classes of a part.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trajpilot_core.metrics.epic_kitchens import PARTS, ActionPart
+
+MLP_RATIO, INIT_STD = 4, 0.02
+
+
+class ProbeShape(NamedTuple):
+    """Sizes of a probe."""
+
+    width: int
+    """Of a token."""
+    verbs: int
+    nouns: int
+    actions: int
+    heads: int = 16
+    blocks: int = 3
+    """Of self-attention, before the queries read the tokens; V-JEPA 2 counts the reading and says 4."""
+
+    def classes(self, part: ActionPart) -> int:
+        """Return the number of columns of a part's head."""
+        return {"verb": self.verbs, "noun": self.nouns, "action": self.actions}[part]
+
+
+class ProbeMlp(nn.Module):
+    """Two layers with GELU."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(width, MLP_RATIO * width)
+        self.fc2 = nn.Linear(MLP_RATIO * width, width)
+
+    def forward(self, x_BND: Tensor) -> Tensor:
+        """Return (B, N, D)."""
+        out: Tensor = self.fc2(F.gelu(self.fc1(x_BND)))
+        return out
+
+
+class SelfAttention(nn.Module):
+    """Attention among the tokens, with an output projection."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, width)
+
+    def forward(self, x_BND: Tensor) -> Tensor:
+        """Return (B, N, D)."""
+        batch, tokens, width = x_BND.shape
+        q, k, v = self.qkv(x_BND).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed_BhNd = F.scaled_dot_product_attention(q, k, v)
+        out: Tensor = self.proj(mixed_BhNd.transpose(1, 2).reshape(batch, tokens, width))
+        return out
+
+
+class QueryAttention(nn.Module):
+    """Attention of the queries to the tokens, without an output projection."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.q = nn.Linear(width, width)
+        self.kv = nn.Linear(width, 2 * width)
+
+    def forward(self, queries_BQD: Tensor, x_BND: Tensor) -> Tensor:
+        """Return (B, Q, D)."""
+        batch, tokens, width = x_BND.shape
+        q = self.q(queries_BQD).view(batch, -1, self.heads, width // self.heads).transpose(1, 2)
+        k, v = self.kv(x_BND).view(batch, tokens, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, -1, width)
+
+
+class SelfBlock(nn.Module):
+    """Pre-norm block of the tokens."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.attn = SelfAttention(width, heads)
+        self.norm2 = nn.LayerNorm(width)
+        self.mlp = ProbeMlp(width)
+
+    def forward(self, x_BND: Tensor) -> Tensor:
+        """Return (B, N, D)."""
+        x_BND = x_BND + self.attn(self.norm1(x_BND))
+        out: Tensor = x_BND + self.mlp(self.norm2(x_BND))
+        return out
+
+
+class QueryBlock(nn.Module):
+    """The queries read the tokens; only the tokens are normed before."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.xattn = QueryAttention(width, heads)
+        self.norm2 = nn.LayerNorm(width)
+        self.mlp = ProbeMlp(width)
+
+    def forward(self, queries_BQD: Tensor, x_BND: Tensor) -> Tensor:
+        """Return (B, Q, D)."""
+        queries_BQD = queries_BQD + self.xattn(queries_BQD, self.norm1(x_BND))
+        out: Tensor = queries_BQD + self.mlp(self.norm2(queries_BQD))
+        return out
+
+
+class AttentivePooler(nn.Module):
+    """Tokens (B, N, D) -> one vector a query, (B, Q, D)."""
+
+    def __init__(self, shape: ProbeShape) -> None:
+        super().__init__()
+        width, heads = shape.width, shape.heads
+        if width % heads:
+            raise ValueError(f"width {width} is no multiple of {heads} heads; change probe.heads")
+        self.query_tokens = nn.Parameter(torch.zeros(1, len(PARTS), width))
+        self.cross_attention_block = QueryBlock(width, heads)
+        self.blocks = nn.ModuleList(SelfBlock(width, heads) for _ in range(shape.blocks))
+
+    def forward(self, x_BND: Tensor) -> Tensor:
+        """Return (B, Q, D)."""
+        for block in self.blocks:
+            x_BND = block(x_BND)
+        out: Tensor = self.cross_attention_block(self.query_tokens.expand(len(x_BND), -1, -1), x_BND)
+        return out
+
+
+class AttentiveProbe(nn.Module):
+    """Pooler and a linear head for each part; weights come from the global random state."""
+
+    def __init__(self, shape: ProbeShape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.pooler = AttentivePooler(shape)
+        self.verb_classifier = nn.Linear(shape.width, shape.verbs)
+        self.noun_classifier = nn.Linear(shape.width, shape.nouns)
+        self.action_classifier = nn.Linear(shape.width, shape.actions)
+        initialise(self.pooler)
+
+    def forward(self, x_BND: Tensor) -> dict[ActionPart, Tensor]:
+        """Return part -> logits (B, C)."""
+        pooled_BQD = self.pooler(x_BND)
+        return {
+            "verb": self.verb_classifier(pooled_BQD[:, 0]),
+            "noun": self.noun_classifier(pooled_BQD[:, 1]),
+            "action": self.action_classifier(pooled_BQD[:, 2]),
+        }
+
+
+@torch.no_grad()
+def initialise(pooler: AttentivePooler) -> None:
+    """Draw the weights of a pooler: truncated normal 0.02, biases zero; what block l adds is divided by sqrt(2 l).
+
+    The block of the queries counts as the last of the others. Heads keep torch's own initialisation.
+    """
+    nn.init.trunc_normal_(pooler.query_tokens, std=INIT_STD)
+    for part in pooler.modules():
+        if isinstance(part, nn.Linear):
+            nn.init.trunc_normal_(part.weight, std=INIT_STD)
+            nn.init.zeros_(part.bias)
+    for layer, block in enumerate(pooler.blocks, start=1):
+        assert isinstance(block, SelfBlock)
+        for linear in (block.attn.proj, block.mlp.fc2):
+            linear.weight.div_(math.sqrt(2 * layer))
+    pooler.cross_attention_block.mlp.fc2.weight.div_(math.sqrt(2 * max(1, len(pooler.blocks))))
+
+
+def probe_loss(logits: dict[ActionPart, Tensor], classes_B3: Tensor) -> Tensor:
+    """Return the sum of the focal losses of verb, noun and action, a scalar.
+
+    Args:
+        logits: part -> (B, C).
+        classes_B3: (B, 3) columns of verb, noun and action, long.
+    """
+    losses = [focal_loss(logits[part], classes_B3[:, place]) for place, part in enumerate(PARTS)]
+    return torch.stack(losses).sum()
+
+
+def focal_loss(logits_BC: Tensor, classes_B: Tensor, alpha: float = 0.25, gamma: float = 2.0) -> Tensor:
+    """Return the sigmoid focal loss of every column against one true class, summed over clips and columns.
+
+    Source: arXiv 1708.02002, with the constants of V-JEPA 2's evaluation.
+    """
+    logits_BC = logits_BC.float()
+    true_BC = F.one_hot(classes_B, logits_BC.shape[1]).to(logits_BC.dtype)
+    signed_BC = logits_BC * (2 * true_BC - 1)  # sigmoid of it: probability of what is true of the column
+    weight_BC = alpha * true_BC + (1 - alpha) * (1 - true_BC)
+    return -(weight_BC * torch.sigmoid(-signed_BC) ** gamma * F.logsigmoid(signed_BC)).sum()

@@ -1,0 +1,186 @@
+"""The report of a corpus without plans: what the attentive probe anticipates. Source: docs/decisions/epic-probe.md.
+
+The page, `report.json` and both LaTeX files hold the same tables; nothing of a simulated world stands next to the
+paper's numbers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+import pyarrow as pa
+from pydantic import JsonValue
+
+from schemas.annotation import SIMULATED
+from schemas.arrow import rows_of
+from schemas.config import ReportConfig
+from schemas.probe import ProbeScore
+from schemas.results import CurvePoint, Judgement
+from trajpilot_core.corpora.registry import spec_of
+from trajpilot_core.engine.key import rejects_entry
+from trajpilot_core.engine.stage import AnyStage, Inputs
+from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS, LabelSpace
+from trajpilot_core.paper.published import published_actions
+from trajpilot_core.report import health, json_report
+from trajpilot_core.report.committed import WARNING
+from trajpilot_core.report.document import Section, render_document
+from trajpilot_core.report.figures.base import Material
+from trajpilot_core.report.figures.curves import charts
+from trajpilot_core.report.tables.results import results_of
+from trajpilot_core.report.tables.table import Cell, Table, Value
+
+NAMES = {"probe": "attentive probe", "majority": "most frequent five"}
+ORDER = ("majority", "probe")
+SPACE_TITLES = {
+    "challenge": "every tested clip, as the challenge scores",
+    "trained_pairs": "clips whose pair of verb and noun training has, as V-JEPA 2 scores",
+}
+TEMPORAL = (
+    "Tokens are averages over the patches of each tubelet: another protocol than that of the published probe, which "
+    "reads every patch and V-JEPA 2's predicted tokens."
+)
+NOT_BUILT = "not built: TrajPilot's token in the probe (rows No-Traj, Scorer, Oracle and their controls)"
+
+
+@dataclass(frozen=True)
+class ActionResults:
+    """What the report reads."""
+
+    scores: list[ProbeScore]
+    checks: list[Judgement]
+    curves: list[CurvePoint]
+    rejects: Mapping[str, pa.Table]
+    takes: pa.Table
+    segments: pa.Table
+
+    @property
+    def simulated(self) -> bool:
+        """Return whether any video was simulated; the takes say so themselves."""
+        return SIMULATED in self.takes["corpus"].to_pylist()
+
+
+def build_alone(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage]) -> dict[str, bytes]:
+    """Return the documents of the report by name.
+
+    Args:
+        inputs: the entries that the stage reads of a corpus without plans.
+        cfg: settings of the report.
+        stages: those whose rejects are shown.
+    """
+    found = ActionResults(
+        rows_of(ProbeScore, inputs.table("probe_scores")),
+        rows_of(Judgement, inputs.table("probe_checks")),
+        rows_of(CurvePoint, inputs.table("probe_curves")),
+        {stage.name: inputs.table(rejects_entry(stage.name)) for stage in stages},
+        inputs.table("takes", ("take_id", "corpus", "split")),
+        inputs.table("segments", ("split",)),
+    )
+    title = spec_of(cfg.corpus).title if cfg.corpus else "a corpus"
+    where = f"a simulated world in the file layout of {title}" if found.simulated else title
+    tables = result_tables(found.scores)
+    plain = result_tables(found.scores, has_intervals=False)
+    lines = facts(found, cfg)
+    document: dict[str, JsonValue] = {
+        "format": json_report.FORMAT,
+        "title": f"TrajPilot on {where}",
+        "simulated": found.simulated,
+        "facts": [*lines],
+        "scores": json_report.records(found.scores),
+        "judgements": json_report.records(found.checks),
+        "tables": [table.json() for table in tables],
+        "not_built": NOT_BUILT,
+    }
+    note = f"% {WARNING}\n" if found.simulated else ""
+    return {
+        "report.html": page(f"TrajPilot on {where}", found, tables, lines),
+        "report.json": json_report.dump(json_report.finite(document)),
+        "metrics.tex": (note + "\n".join(table.latex() for table in plain)).encode(),
+        "metrics_intervals.tex": (note + "\n".join(table.latex() for table in tables)).encode(),
+    }
+
+
+def page(title: str, found: ActionResults, tables: Sequence[Table], lines: Sequence[str]) -> bytes:
+    """Render the page."""
+    published = () if found.simulated else published_tables()
+    drawn = charts(Material(results_of([], []), [], [], [], [("probe", found.curves)])) if found.curves else []
+    sections = [
+        Section("results", "What follows a clip", (*tables, *published), text=TEMPORAL),
+        Section("checks", "Checks", (checks_table(found.checks),)),
+        Section("training", "Training", charts=tuple(drawn)),
+        Section("health", "Data health", (rejects_table(found.rejects),)),
+    ]
+    return render_document(title, WARNING if found.simulated else TEMPORAL, lines, sections)
+
+
+def facts(found: ActionResults, cfg: ReportConfig) -> list[str]:
+    """Return the lines below the title."""
+    splits = found.segments["split"].to_pylist()
+    counted = ", ".join(f"{splits.count(split):,} {split}" for split in ("train", "dev", "test"))
+    lost = sum(health.lost_units(found.rejects).values())
+    seeds = sorted({one.seed for one in found.scores})
+    trials = sorted({one.trial for one in found.scores if one.trial})
+    return [
+        f"{found.takes.num_rows:,} videos; clips: {counted}; {lost:,} rows lost to rejects",
+        f"seeds {', '.join(map(str, seeds)) or 'none'}; chosen on dev: {'; '.join(trials) or 'nothing was trained'}",
+        NOT_BUILT,
+        f"configuration {cfg.config_digest[:16]}" if cfg.config_digest else "configuration not given",
+    ]
+
+
+def result_tables(scores: Sequence[ProbeScore], *, has_intervals: bool = True) -> list[Table]:
+    """Return one table a label space: rows by set, a column a metric, means over the seeds."""
+    note = "Percent. " + " ".join(f"{spec.id}: {spec.description}." for spec in EPIC_METRICS.values())
+    note += " Means over the seeds; intervals (95 % unless set otherwise) are over test videos, of one seed alone."
+    return [
+        Table(
+            f"Anticipation, {SPACE_TITLES[space]}",
+            ("set", "row", *EPIC_METRICS, "clips, classes of actions"),
+            tuple(_row(scores, space, subset, row, has_intervals) for subset in SUBSETS for row in ORDER),
+            note,
+            rules=tuple(len(ORDER) * at for at in range(1, len(SUBSETS))),
+        )
+        for space in SPACES
+        if scores
+    ]
+
+
+def _row(
+    scores: Sequence[ProbeScore], space: LabelSpace, subset: str, row: str, has_intervals: bool
+) -> tuple[Cell, ...]:
+    own = [one for one in scores if (one.space, one.subset, one.row) == (space, subset, row)]
+    cells = [_cell([one for one in own if one.metric == metric], has_intervals) for metric in EPIC_METRICS]
+    sizes = next((f"{one.n_clips:,}, {one.n_classes:,}" for one in own if one.metric == "Action"), "")
+    return (subset, NAMES[row], *cells, sizes)
+
+
+def _cell(of_seeds: Sequence[ProbeScore], has_intervals: bool) -> Cell:
+    values = [one.value for one in of_seeds if one.value is not None]
+    if not values:
+        return "no clip"
+    if len(of_seeds) > 1 or not has_intervals:
+        return Value(mean(values), digits=2)
+    return Value(values[0], of_seeds[0].low, of_seeds[0].high, digits=2)
+
+
+def published_tables() -> tuple[Table, ...]:
+    """Return the paper's table, which is of another protocol."""
+    values = published_actions()
+    metrics = list(EPIC_METRICS)[:4]
+    rows = tuple(
+        (row, *(Value(found[name], digits=2) if name in found else "–" for name in metrics))
+        for row, found in values.items()
+    )
+    return (Table("Published (arXiv 2605.20388, EPIC-KITCHENS-100), another protocol", ("row", *metrics), rows),)
+
+
+def checks_table(checks: Sequence[Judgement]) -> Table:
+    """Return the checks of every training."""
+    return Table("Checks", ("check", "verdict", "what was seen"), tuple((c.check, c.verdict, c.detail) for c in checks))
+
+
+def rejects_table(rejects: Mapping[str, pa.Table]) -> Table:
+    """Return what was rejected, by stage and code."""
+    rows = tuple(
+        (found.stage, found.code, str(found.n_units), found.meaning, found.action) for found in health.problems(rejects)
+    )
+    return Table("Rejects", ("stage", "code", "rows lost", "meaning", "to do"), rows)

@@ -1,0 +1,218 @@
+"""The attentive probe on EPIC-KITCHENS-100: which verb, noun and action follow a clip. One grid of trainings per seed.
+
+Source: paper, appendix on EPIC-KITCHENS-100; docs/decisions/epic-probe.md.
+"""
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.arrow import table_of
+from schemas.base import Record
+from schemas.probe import ProbeAnswer, ProbeConfig, ProbeScore
+from schemas.results import CurvePoint, Judgement
+from trajpilot_core.arrays import Codes
+from trajpilot_core.data.contributions import part_of
+from trajpilot_core.data.cross_fitting import FINAL, model_key
+from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.errors import InputError, NotBuiltError
+from trajpilot_core.metrics.epic_kitchens import PAIRS
+from trajpilot_core.stages.needs_of_probe import probe_needs
+
+if TYPE_CHECKING:
+    from trajpilot_core.data.action_clips import ClipData
+    from trajpilot_core.evaluation.action_scores import AnsweredRow
+    from trajpilot_core.training.fit_probe import ProbeTask
+    from trajpilot_core.training.jobs import TrainingJob
+
+ENTRY, VARIANT, FLOOR = "probe_models", "probe", "majority"
+TABLES: dict[str, type[Record]] = {
+    "probe_curves": CurvePoint,
+    "probe_scores": ProbeScore,
+    "probe_answers": ProbeAnswer,
+    "probe_checks": Judgement,
+}
+READS = ("segments", "details", "features")
+PROTOCOL_GAP_S = 1.0
+"""Of the corpus: what is seen ends so long before the action starts."""
+FULL_TOKENS, FULL_WIDTH, FULL_TFLOP, FLOAT16 = 9_792, 1_408, 37.7 + 2.2, 2
+"""Of the published clip: 9,216 tokens and 576 predicted ones of ViT-g; encoder and predictor, forward."""
+VERSION = 1  # raise when the numbers that this stage writes change
+
+
+def trainings(cfg: ProbeConfig) -> dict[str, int]:
+    """Return training -> its seed; none where no probe is asked for."""
+    return {} if cfg.tokens is None else {model_key(FINAL, seed, VARIANT): seed for seed in cfg.seeds}
+
+
+def sources(inputs: Inputs, cfg: ProbeConfig, data_root: str) -> list[Source]:
+    """Return one source per seed: all clips, since the stage answers the tested ones, too.
+
+    Raises:
+        NotBuiltError: every patch is asked for.
+    """
+    if cfg.tokens == "full":
+        clips = inputs.table("segments", ["segment_id"]).num_rows
+        raise NotBuiltError(
+            f"probe.tokens=full: the {FULL_TOKENS:,} tokens of the published clip are not kept by the stage features "
+            f"({clips * FULL_TOKENS * FULL_WIDTH * FLOAT16 / 1e12:.2f} TB for these {clips:,} clips) and encoding them "
+            f"in every epoch is not built ({clips * FULL_TFLOP / 1e6:.2g} EFLOP each); "
+            "use probe.tokens=temporal, another protocol"
+        )
+    facts = {name: part_of(inputs, name) for name in READS}
+    return [Source(name, facts=facts) for name in trainings(cfg)]
+
+
+def run(work: Work[ProbeConfig]) -> None:
+    """Fit the grids that are asked for, let dev choose one training of each, and answer the tested clips with it."""
+    from trajpilot_core.data.action_clips import load_clips
+    from trajpilot_core.training.fit_probe import probe_task, train_probe
+    from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, put_tensors, run_jobs
+
+    if not work.pending:
+        return
+    data, scratch = load_clips(work.inputs), work.runtime.scratch / "probe"
+    refuse_late(data, work.config)
+    task = probe_task(data)
+    tensors = task.tensors()
+    put_tensors(scratch, OWN, {"is_dev": tensors.pop("is_dev")})
+    put_tensors(scratch, SHARED, tensors)
+    asked = {source.shard for source in work.pending}
+    jobs = [
+        TrainingJob(
+            name=f"{FINAL.name}/{VARIANT}",
+            seed=seed,
+            variant=VARIANT,
+            folder=work.runtime.training_scratch[name],
+            own=scratch,
+            shared=scratch,
+            config=work.config.model_dump_json(),
+            device=work.runtime.device,
+            checkpoint_s=work.runtime.checkpoint_s,
+        )
+        for name, seed in trainings(work.config).items()
+        if name in asked
+    ]
+    run_jobs(jobs, train_probe, work.runtime, lambda job: ended(job, data, task, work))
+
+
+def refuse_late(data: "ClipData", cfg: ProbeConfig) -> None:
+    """Refuse clips that show what comes.
+
+    Raises:
+        InputError: the last frame of one is later than `gap_s` before its action.
+    """
+    if cfg.gap_s is None:
+        return
+    late = data.too_late(cfg.gap_s)
+    if late.any():
+        at = int(late.argmax())
+        raise InputError(
+            f"probe: the last frame of {int(late.sum())} of {len(late)} clips is later than {cfg.gap_s:g} s before the "
+            f"action (probe.gap_s), such as {data.segment_ids[at]}: {data.last_frame_s[at]:.3f} s, action at "
+            f"{data.action_s[at]:.3f} s; set ingest.epic_kitchens.anchor=start and its gap_s, or say with "
+            "--set probe.gap_s=null that the action may be seen"
+        )
+
+
+def ended(job: "TrainingJob", data: "ClipData", task: "ProbeTask", work: Work[ProbeConfig]) -> None:
+    """Commit the chosen probe, the curves of the grid, and answers, scores and checks of the tested clips."""
+    import torch
+
+    from trajpilot_core.evaluation.action_scores import (
+        AnsweredRow,
+        TestedClips,
+        action_scores,
+        check_anticipation,
+        check_choice,
+        check_splits,
+    )
+    from trajpilot_core.training.fit_probe import answers, choose_probe, floor_rankings, load_probe
+
+    cfg, rows = work.config, data.rows("test")
+    chosen = choose_probe(job, cfg)
+    model = load_probe(chosen, task, cfg, work.runtime.device)
+    classes = {part: found.cpu().numpy() for part, found in task.classes.items()}
+    rankings = answers(model, torch.from_numpy(data.tokens[rows]), classes)
+    takes, numbers = np.unique([data.take_ids[row] for row in rows], return_inverse=True)
+    tested = TestedClips(data.clips.of(rows), numbers)
+    answered = [
+        AnsweredRow(VARIANT, job.seed, chosen.trial.name, rankings),
+        AnsweredRow(FLOOR, job.seed, "", floor_rankings(task, len(rows))),
+    ]
+    scores = [one for row in answered for one in action_scores(row, tested, cfg)]
+    own = [one for one in scores if one.row == VARIANT]
+    learned = [data.take_ids[row] for split in ("train", "dev") for row in data.rows(split)]
+    checks = [
+        check_choice(own, chosen.curve, job.name, job.seed),
+        check_anticipation(data.too_late(PROTOCOL_GAP_S), cfg.gap_s, PROTOCOL_GAP_S),
+        check_splits(takes.tolist(), learned),
+    ]
+    with work.sink.training(job.key) as share:
+        share.model(ENTRY, job.key, {name: value.numpy() for name, value in chosen.weights.items()})
+        share.table("probe_curves", table_of(CurvePoint, chosen.curve))
+        share.table("probe_scores", table_of(ProbeScore, scores))
+        share.table("probe_answers", answer_table(answered[0], data, rows))
+        share.table("probe_checks", table_of(Judgement, checks))
+        share.models(ENTRY, {"classes": columns_text(task)})
+
+
+def answer_table(answered: "AnsweredRow", data: "ClipData", rows: Codes) -> pa.Table:
+    """Return the answers of one row to the tested clips."""
+    best = {part: ranking.tolist() for part, ranking in answered.rankings.items()}
+
+    def part_of_pairs(codes: list[int], divided: int) -> tuple[int, ...]:
+        return tuple(-1 if code < 0 else divmod(code, PAIRS)[divided] for code in codes)
+
+    return table_of(
+        ProbeAnswer,
+        (
+            ProbeAnswer(
+                segment_id=data.segment_ids[row],
+                take_id=data.take_ids[row],
+                row=answered.row,
+                seed=answered.seed,
+                verbs=tuple(best["verb"][at]),
+                nouns=tuple(best["noun"][at]),
+                action_verbs=part_of_pairs(best["action"][at], 0),
+                action_nouns=part_of_pairs(best["action"][at], 1),
+            )
+            for at, row in enumerate(rows.tolist())
+        ),
+    )
+
+
+def columns_text(task: "ProbeTask") -> str:
+    """Return the class of each column of the heads as JSON, of actions by `pair_codes`."""
+    return json.dumps({part: classes.tolist() for part, classes in task.classes.items()})
+
+
+def conclude(work: Work[ProbeConfig]) -> None:
+    """Write the settings of the probes, and empty tables where none was asked for; rows are clips with features."""
+    if work.config.tokens is None:
+        for name, record in TABLES.items():
+            work.sink.table(name, table_of(record, []))
+    work.sink.models(ENTRY, {"config": work.config.model_dump_json()})
+    n_clips = work.inputs.table("features", ["segment_id"]).num_rows
+    work.sink.count(n_clips, n_clips)
+
+
+STAGE = Stage(
+    name="probe",
+    reads=READS,
+    writes=(ENTRY, *TABLES),
+    config=ProbeConfig,
+    run=run,
+    version=VERSION,
+    summary="Trains the attentive probe of V-JEPA 2: which verb, noun and action follow a clip of EPIC-KITCHENS-100",
+    shard_by="training",
+    sources=sources,
+    pure_sources=True,
+    uses_gpu=True,
+    needs=probe_needs,
+    conclude=conclude,
+    outside_shards=("seeds",),
+    may_be_empty=True,
+)

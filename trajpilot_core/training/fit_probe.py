@@ -1,0 +1,248 @@
+"""Fit attentive probes on the tokens of a frozen encoder: a grid of learning rates and weight decays, of which dev
+chooses one for all metrics. Source: docs/decisions/epic-probe.md.
+
+Shapes: N clips (fitted ones and dev), T tokens, D width, C classes of a part, K ranked classes.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from schemas.probe import ProbeConfig
+from schemas.results import CurvePoint
+from schemas.training import TrainConfig
+from trajpilot_core.arrays import Codes
+from trajpilot_core.data.action_clips import ClipData
+from trajpilot_core.errors import TrainingError
+from trajpilot_core.memory import in_parts
+from trajpilot_core.metrics.epic_kitchens import (
+    ACTION,
+    EPIC_METRICS,
+    PARTS,
+    ActionPart,
+    class_mean,
+    clip_mean,
+    hits_of,
+    ranked,
+)
+from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape, probe_loss
+from trajpilot_core.training.checkpoint import TrainingProgress, read_progress
+from trajpilot_core.training.jobs import TrainingJob, job_tensors
+from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+
+AT_ONCE = 512
+"""Clips that are answered at once."""
+SELECTED = f"dev/{ACTION.id}"
+"""By which epoch and trial are chosen, whatever metric is printed."""
+
+
+@dataclass(frozen=True)
+class ProbeTask:
+    """What a probe is fitted and measured on."""
+
+    tokens: Tensor
+    """(N, T, D) float16."""
+    columns: Tensor
+    """(N, 3) long: the columns of verb, noun and action."""
+    is_dev: Tensor
+    """(N,) bool."""
+    classes: dict[ActionPart, Tensor]
+    """Part -> (C,) long: the class of each column, of actions by `pair_codes`."""
+
+    def shape(self, cfg: ProbeConfig) -> ProbeShape:
+        """Return the sizes of its probe."""
+        counts = [len(self.classes[part]) for part in PARTS]
+        return ProbeShape(self.tokens.shape[2], counts[0], counts[1], counts[2], heads=cfg.heads, blocks=cfg.blocks)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return everything by name, to be written."""
+        named = {f"classes_{part}": classes for part, classes in self.classes.items()}
+        return {"tokens": self.tokens, "columns": self.columns, "is_dev": self.is_dev, **named}
+
+
+def probe_task(data: ClipData) -> ProbeTask:
+    """Return the clips of training and dev; columns are the classes that these have, ascending."""
+    rows = np.concatenate([data.rows("train"), data.rows("dev")])
+    classes = {part: np.unique(data.clips.classes(part)[rows]) for part in PARTS}
+    columns = [np.searchsorted(classes[part], data.clips.classes(part)[rows]) for part in PARTS]
+    return ProbeTask(
+        torch.from_numpy(data.tokens[rows]),
+        torch.from_numpy(np.stack(columns, axis=1).astype(np.int64)),
+        torch.from_numpy(np.isin(rows, data.rows("dev"))),
+        {part: torch.from_numpy(found) for part, found in classes.items()},
+    )
+
+
+def task_of_tensors(tensors: dict[str, Tensor]) -> ProbeTask:
+    """Return what `ProbeTask.tensors` returned, each of its shape."""
+    classes = {part: tensors[f"classes_{part}"] for part in PARTS}
+    return ProbeTask(tensors["tokens"], tensors["columns"], tensors["is_dev"], classes)
+
+
+class Trial(NamedTuple):
+    """One point of the grid."""
+
+    rate: float
+    decay: float
+
+    @property
+    def name(self) -> str:
+        """As it is printed."""
+        return f"rate {self.rate:g}, decay {self.decay:g}"
+
+
+def grid(cfg: ProbeConfig) -> list[Trial]:
+    """Return the trials in their order."""
+    return [Trial(*values) for values in product(cfg.rates, cfg.decays)]
+
+
+def train_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
+    """Fit every trial of the grid from the same initial weights; each leaves a checkpoint of its own."""
+    cfg = ProbeConfig.model_validate_json(job.config)
+    task, trials = task_of_tensors(job_tensors(job)), grid(cfg)
+    for number, trial in enumerate(trials):
+
+        def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
+            epoch_done(number * epochs + epoch, len(trials) * epochs, line)
+
+        train_trial(job, task, cfg, trial, number, report)
+
+
+def train_trial(
+    job: TrainingJob, task: ProbeTask, cfg: ProbeConfig, trial: Trial, number: int, epoch_done: EpochDone
+) -> None:
+    """Fit one trial."""
+    with seeded(job.seed):
+        model = AttentiveProbe(task.shape(cfg)).to(job.device)
+    train = TrainConfig(
+        epochs=cfg.epochs,
+        patience=None,
+        batch=cfg.batch,
+        lr=trial.rate,
+        min_lr=0.0,
+        weight_decay=trial.decay,
+        betas=(0.9, 0.999),
+        warmup=0.0,
+        clip=None,
+        precision=cfg.precision,
+    )
+    fitted = torch.nonzero(~task.is_dev)[:, 0]
+    training = Training(
+        name=f"{job.name}, {trial.name}",
+        seed=job.seed,
+        model=model,
+        batches=lambda generator: [
+            fitted[rows] for rows in index_batches(len(fitted), cfg.batch, generator, fitted.device)
+        ],
+        loss=lambda rows: probe_loss(model(task.tokens[rows].float()), task.columns[rows]),
+        measure=measurer(model, task),
+        selected=SELECTED,
+        rate=cosine,
+        decays_all=True,
+    )
+    fit(training, train, trial_folder(job, number), job.device, epoch_done, job.checkpoint_s)
+
+
+def trial_folder(job: TrainingJob, number: int) -> Path:
+    """Return where a trial's checkpoint lies."""
+    return job.folder / f"trial{number}"
+
+
+def cosine(step: int, total: int, cfg: TrainConfig) -> float:
+    """Return the original's rate of a step: a cosine to exactly zero, without warm-up."""
+    return cfg.lr * 0.5 * (1 + math.cos(math.pi * (step + 1) / total))
+
+
+def measurer(model: AttentiveProbe, task: ProbeTask) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch: every metric on dev, as shares; each class counts alike."""
+    rows = torch.nonzero(task.is_dev)[:, 0]
+    columns = task.columns[rows].cpu().numpy()
+    own = {part: np.arange(len(task.classes[part])) for part in PARTS}
+
+    def measure() -> dict[str, float]:
+        rankings = answers(model, task.tokens[rows], own)
+        found = {}
+        for spec in EPIC_METRICS.values():
+            true = columns[:, PARTS.index(spec.part)]
+            hits = hits_of(true, rankings[spec.part], spec.k)
+            found[f"dev/{spec.id}"] = (class_mean(true, hits) if spec.over == "classes" else clip_mean(hits)) / 100
+        return found
+
+    return measure
+
+
+@torch.no_grad()
+def answers(model: AttentiveProbe, tokens_NTD: Tensor, classes: dict[ActionPart, Codes]) -> dict[ActionPart, Codes]:
+    """Return part -> (N, K) ranked classes.
+
+    Args:
+        model: in evaluation mode.
+        tokens_NTD: float16, on any device.
+        classes: part -> (C,) the class of each column.
+    """
+    device = next(model.parameters()).device
+
+    def part(rows: slice) -> dict[ActionPart, Codes]:
+        logits = model(tokens_NTD[rows].to(device).float())
+        return {name: ranked(found.cpu().numpy(), classes[name]) for name, found in logits.items()}
+
+    what = f"one clip of {tokens_NTD.shape[1]} tokens does not fit into the memory of {device}"
+    found = in_parts(len(tokens_NTD), AT_ONCE, part, what, "choose another device")
+    return {name: np.concatenate([one[name] for one in found]) for name in PARTS}
+
+
+class ChosenProbe(NamedTuple):
+    """What a training of a grid leaves."""
+
+    trial: Trial
+    """That dev chose."""
+    weights: dict[str, Tensor]
+    """Of its best epoch, on the CPU."""
+    curve: list[CurvePoint]
+    """Of all trials; that of the chosen one has the name of the training."""
+
+
+def choose_probe(job: TrainingJob, cfg: ProbeConfig) -> ChosenProbe:
+    """Return the trial with the highest dev score, ties to the first: one for every metric.
+
+    Raises:
+        TrainingError: one has not ended.
+    """
+    found: list[TrainingProgress] = []
+    for number in range(len(grid(cfg))):
+        folder = trial_folder(job, number)
+        if not folder.is_dir():
+            raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {folder}; run the stage again")
+        found.append(read_progress(folder))
+    best = max(range(len(found)), key=lambda number: (found[number].best_score, -number))
+    curve = [point.replace(model=job.name) for point in found[best].curve]
+    curve += [point for number, one in enumerate(found) if number != best for point in one.curve]
+    return ChosenProbe(grid(cfg)[best], found[best].best, curve)
+
+
+def load_probe(chosen: ChosenProbe, task: ProbeTask, cfg: ProbeConfig, device: str) -> AttentiveProbe:
+    """Return the chosen probe in evaluation mode."""
+    with torch.device("meta"):
+        model = AttentiveProbe(task.shape(cfg))
+    model.load_state_dict(chosen.weights, assign=True)
+    return model.to(device).eval()
+
+
+def floor_rankings(task: ProbeTask, rows: int) -> dict[ActionPart, Codes]:
+    """Return part -> (N, K): the most frequent classes of training with dev for each of `rows` clips, ties to the
+    earlier column."""
+    counts = {
+        part: np.bincount(task.columns[:, at].cpu().numpy(), minlength=len(task.classes[part]))
+        for at, part in enumerate(PARTS)
+    }
+    return {
+        part: np.repeat(ranked(count[None].astype(np.float64), task.classes[part].cpu().numpy()), rows, axis=0)
+        for part, count in counts.items()
+    }
