@@ -252,8 +252,7 @@ def egoper() -> PipelineConfig:
 
 
 def epic_kitchens() -> PipelineConfig:
-    """Anticipation on EPIC-KITCHENS-100 by the attentive probe, on tokens of ViT-g: 16 tubelets of 32 frames, and one
-    that V-JEPA 2's predictor adds, 1 s ahead. Source: paper, its appendix; docs/decisions/epic-probe.md."""
+    """Anticipation on EPIC-KITCHENS-100 by the attentive probe of V-JEPA 2. Source: docs/decisions/epic-probe.md."""
     base = _from_video("epic_kitchens")
     seen = base.ingest.epic_kitchens.replace(context="vjepa2_frames")
     return base.replace(
@@ -322,10 +321,6 @@ class Waits(NamedTuple):
 
 GOAL_FREE = "start-only retrieval, scorer and metrics for anticipation"
 TOKEN = "event form of the predictor, whose embedding goes into the attentive probe"
-PLANNING = ("predictor", "label_effects", "scorer", "attention", "planners", "evaluation")
-"""Stages that plan, and so wait where segments are scored alone."""
-EPIC_WAITS = Waits("TrajPilot's token in the probe of EPIC-KITCHENS-100", dict.fromkeys(PLANNING, (TOKEN, GOAL_FREE)))
-OUTCOME = "binary head over the predictor, on an E_tau that was trained on atomic descriptions"
 
 
 def _from(first: str, *parts: str) -> dict[str, tuple[str, ...]]:
@@ -333,15 +328,18 @@ def _from(first: str, *parts: str) -> dict[str, tuple[str, ...]]:
     return dict.fromkeys(list(STAGES)[list(STAGES).index(first) :], parts)
 
 
+EPIC: tuple[RecipeName, ...] = ("epic_kitchens", "demo_epic_kitchens")
+PLANNING = ("predictor", "label_effects", "scorer", "attention", "planners", "evaluation")
+EPIC_WAITS = Waits("TrajPilot's token in the probe of EPIC-KITCHENS-100", dict.fromkeys(PLANNING, (TOKEN, GOAL_FREE)))
+OUTCOME = "binary head over the predictor, on an E_tau that was trained on atomic descriptions"
+
 MISSING: dict[RecipeName, Waits] = {
-    "epic_kitchens": EPIC_WAITS,
-    "demo_epic_kitchens": EPIC_WAITS,
+    **dict.fromkeys(EPIC, EPIC_WAITS),
     "basketball": Waits("shot outcome on Ego-Exo4D basketball", _from("alignment", OUTCOME, GOAL_FREE)),
 }
 """The paper's benchmarks whose later stages wait for parts; the stages that are not named here run."""
 
-ALONE = ("ingest", "features", "probe", "report")
-PARTS: dict[RecipeName, tuple[str, ...]] = {"epic_kitchens": ALONE, "demo_epic_kitchens": ALONE}
+PARTS: dict[RecipeName, tuple[str, ...]] = dict.fromkeys(EPIC, ("ingest", "features", "probe", "report"))
 """Recipe -> the stages of a run that names none, where these are not all."""
 
 RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {

@@ -72,7 +72,7 @@ def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
         ),
         Part(
             "attention",
-            ("attention", "planners"),
+            ("attention", "planners", "probe"),
             narrow,
             "neighbours of all windows, 8 of each; keys of 16, width 16; one variant, one epoch",
             "narrow",

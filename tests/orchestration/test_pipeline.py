@@ -93,6 +93,7 @@ def test_every_stage_ran_and_the_report_says_that_it_is_simulated(made: Made) ->
         "scorer",
         "attention",
         "planners",
+        "probe",
         "evaluation",
         "report",
     ]

@@ -40,7 +40,7 @@ PIPELINE = "full-pipeline"
 LIMIT_S = 60.0
 LOGIN = "person:word-of-a-test"
 KEYS = [f"{stage}-{f.name}" for f in FIGURES for stage in f.stages]
-EMPTY = ["planners-curves"]
+EMPTY = ["planners-curves", "probe-curves"]
 """Pictures of stages that the recipe switches off."""
 
 
