@@ -51,11 +51,10 @@ def deployed(
 
     def as_asked(config: PipelineConfig = PREFILLED, run: AskedRun = DEFAULTS) -> T:
         run = over(DEFAULTS, run)
-        if computes:
-            check_built(run.recipe, _asked(name, run))
         base = recipe(run.recipe)
         whole = over(base, config, prefill=PREFILLED)
         if computes:
+            check_built(run.recipe, _asked(name, run, whole))
             mark_tasks_of_crashed_runs()
             announce(run.recipe, base, whole)
             remember_run(whole, run)
@@ -65,11 +64,11 @@ def deployed(
     return flow(name=name, flow_run_name=run_name, persist_result=False)(as_asked)
 
 
-def _asked(flow_name: str, run: RunOptions) -> list[str]:
+def _asked(flow_name: str, run: RunOptions, config: PipelineConfig) -> list[str]:
     """Return the stages that a run of a flow asks for: those that `run` names, else its own stage, else all."""
     own = flow_name.replace("-", "_")
     alone = own in STAGES and not run.only and run.from_stage is None
-    return selected(run.replace(only=(own,)) if alone else run)
+    return selected(run.replace(only=(own,)) if alone else run, config)
 
 
 def predict_as_asked(query: PlanQuery, run: AskedRun = DEFAULTS) -> str:

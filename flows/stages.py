@@ -8,7 +8,7 @@ from prefect import Flow, flow
 from flows.naming import run_name
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
-from tasks.report import place_report
+from tasks.report import PAGES, place_report
 from tasks.stage import stage_output
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES, selected
@@ -18,11 +18,11 @@ def stage_body(stage: str) -> Callable[[PipelineConfig, RunOptions], ArtifactRef
     """Return what the flow of one declared stage does."""
 
     def run_one(config: PipelineConfig, run: RunOptions) -> ArtifactRef:
-        asked = selected(run.replace(only=run.only or (stage,)))
+        asked = selected(run.replace(only=run.only or (stage,)), config)
         if asked != [stage]:
             raise InputError(f"this flow runs {stage} alone, not {', '.join(asked)}; full-pipeline runs any of them")
         done = stage_output(stage, config, run)
-        if stage == "report":
+        if stage in PAGES:
             place_report(done, config, run)
         return done
 

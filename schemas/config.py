@@ -10,12 +10,13 @@ What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, model_validator
 
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
 from schemas.closed import ClassHeadSettings
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
+from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun, Place
 from schemas.planners import PlannersConfig
 from schemas.poses import OdometryConfig, Pi3Config, PoseSourceName, VideoSourceName
@@ -46,6 +47,7 @@ RecipeName = Literal[
     "atomic_anticipation",
     "epic_kitchens",
     "basketball",
+    "demo_basketball",
 ]
 """Named experiments (deployments/recipes.py): the paper's benchmarks, and those on simulated worlds."""
 CorpusName = Literal[
@@ -305,8 +307,14 @@ class PipelineConfig(Record):
     scorer: ScorerConfig = ScorerConfig()
     attention: AttentionConfig = AttentionConfig()
     planners: PlannersConfig = PlannersConfig()
+    outcome: OutcomeConfig = OutcomeConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     report: ReportConfig = ReportConfig()
+
+    def content(self) -> dict[str, JsonValue]:
+        """Return the record as JSON values; what came later, at its default, leaves older digests as they were."""
+        whole = super().content()
+        return {name: value for name, value in whole.items() if name != "outcome" or self.outcome != OutcomeConfig()}
 
 
 NOT_SUPPORTED = {"mps": "Apple's GPUs (mps)", "rocm": "AMD's GPUs (rocm)", "hip": "AMD's GPUs (hip)"}

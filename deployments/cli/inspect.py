@@ -33,7 +33,7 @@ from trajpilot_core.engine.planning import plan as planning
 from trajpilot_core.engine.planning import status as states
 from trajpilot_core.engine.planning.estimate import NOTHING
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages import STAGES, selected
+from trajpilot_core.stages import selected, stages_of
 
 MaybeData = Annotated[
     str | None, typer.Option("--data", help="Folder of the downloaded corpus; without it that of the last run here.")
@@ -61,7 +61,7 @@ def status(
     config, where = asked(root, data and check_corpus(data), recipe, set_, device)
     options = run_options(root=located(root), **where)
     with no_collector():
-        rows = states.status(STAGES, config, options)
+        rows = states.status(stages_of(config), config, options)
     columns = ("stage", "state", "rows", "rejected", "written (UTC)", "seconds", "why")
     cells = [
         (
@@ -92,9 +92,9 @@ def plan(
     config, where = asked(root, data and check_corpus(data), recipe, set_, device)
     options = run_options(root=located(root), only=only, from_stage=from_, force=force, **where)
     if recipe is not None:
-        check_built(recipe, selected(options))
+        check_built(recipe, selected(options, config))
     with no_collector():
-        rows = planning.plan(STAGES, config, options)
+        rows = planning.plan(stages_of(config), config, options)
     columns = ("stage", "state", "reused", "to compute", "removed", "rejected", "time", "disk", "why")
     why = [row.why if row.asked else f"not asked for; {row.why}" for row in rows]
     cells = [(row.stage, coloured(row.state), *numbers_of(row), text) for row, text in zip(rows, why, strict=True)]

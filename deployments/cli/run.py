@@ -26,7 +26,7 @@ from deployments.cli.options import (
     located,
     run_options,
 )
-from deployments.recipes import check_built, recipes_of
+from deployments.recipes import check_built
 from schemas.config import IngestConfig, PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from trajpilot_core.corpora.registry import corpus_of_layout
@@ -42,6 +42,8 @@ OWN_RECIPES = {
     "tiny_keystep": "demo_keystep",
     "tiny_goalstep": "demo_goalstep",
     "tiny_egoper": "demo_egoper",
+    "tiny_basketball": "demo_basketball",
+    "court": "demo_basketball",
 }
 WORLDS = {name: OWN_RECIPES.get(name, "demo") for name in PRESETS if name != "claims"}
 """Simulated worlds, each with its recipe."""
@@ -120,10 +122,6 @@ def demo(
         ignore_needs=ignore_needs,
         max_reject_ratio=DELIBERATE,
     )
-    spec = corpus_of_layout(simulated.layout)
-    if spec.horizons is not None:  # pairs of segments: nothing that the recipe `demo` could plan
-        for waiting in recipes_of(spec.name):
-            check_built(waiting, selected(options))
     from trajpilot_core.simworld.write import refuse_other_world
 
     refuse_other_world(simulated, Path(options.data_root))
@@ -141,7 +139,7 @@ def read_as(world: WorldConfig) -> list[str]:
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
     """Prepare the place, then hand over to Prefect (imported only here: its settings come first)."""
-    check_built(options.recipe, selected(options))
+    check_built(options.recipe, selected(options, config))
     from deployments.settings import one_thread_per_process, prepare_prefect
 
     one_thread_per_process()

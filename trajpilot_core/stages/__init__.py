@@ -7,9 +7,11 @@ Tests then ask for its row in the README's table, its line in deployments/prefec
 docs/operations.md.
 """
 
-from schemas.config import RunOptions
+from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.select import selected_of
 from trajpilot_core.engine.stage import AnyStage
+from trajpilot_core.errors import InputError
 from trajpilot_core.stages import (
     alignment,
     attention,
@@ -18,6 +20,7 @@ from trajpilot_core.stages import (
     features,
     ingest,
     label_effects,
+    outcome,
     planners,
     predictor,
     report,
@@ -39,8 +42,17 @@ REPORTED: tuple[AnyStage, ...] = (
     planners.STAGE,
     evaluation.STAGE,
 )
-"""All stages but the report, which shows what each of them rejected."""
-STAGES: dict[str, AnyStage] = {stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED))}
+"""All stages of planning but the report, which shows what each of them rejected."""
+OF_EVENTS: tuple[AnyStage, ...] = (
+    ingest.STAGE,
+    trajectories.STAGE,
+    features.STAGE,
+    text_bank.STAGE,
+    alignment.STAGE,
+    outcome.STAGE,
+)
+"""The stages of a corpus of events (CorpusSpec.is_of_events); the last writes its own pages."""
+STAGES: dict[str, AnyStage] = {stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED), outcome.STAGE)}
 
 FEATURE_SPACE_STAGES: dict[str, AnyStage] = {
     stage.name: stage
@@ -60,10 +72,25 @@ FEATURE_SPACE_STAGES: dict[str, AnyStage] = {
 """For simulated worlds that enter by features (docs/decisions/claims.md)."""
 
 
-def selected(run: RunOptions) -> list[str]:
+def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
+    """Return the stages that a run of these settings has, by the kind of its corpus."""
+    if spec_of(config.ingest.corpus).is_of_events:
+        return {stage.name: stage for stage in OF_EVENTS}
+    return {name: stage for name, stage in STAGES.items() if stage is not outcome.STAGE}
+
+
+def selected(run: RunOptions, config: PipelineConfig) -> list[str]:
     """Return the names of the stages that `run` asks for, in order.
 
     Raises:
-        InputError: a name is not a stage.
+        InputError: a name is not a stage, or no stage of this corpus.
     """
-    return selected_of(STAGES, run)
+    known = stages_of(config)
+    asked = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
+    other = [name for name in dict.fromkeys(asked) if name in STAGES and name not in known]
+    if other:
+        raise InputError(
+            f"the corpus {config.ingest.corpus} has no {', '.join(other)}; the stages of its runs are "
+            f"{', '.join(known)}"
+        )
+    return selected_of(known, run)

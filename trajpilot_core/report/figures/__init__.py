@@ -16,6 +16,7 @@ from trajpilot_core.report.figures import (
     head_paths,
     headroom,
     horizons,
+    shots,
 )
 from trajpilot_core.report.figures.base import Figure, Material, ReportSection
 
@@ -31,6 +32,7 @@ FIGURES: tuple[Figure, ...] = (
     head_paths.FIGURE,
     clips.FIGURE,
     accuracy.FIGURE,
+    shots.FIGURE,
 )
 """In the order in which they are shown."""
 
