@@ -241,6 +241,31 @@ def keystep() -> PipelineConfig:
     return _closed("egoexo4d_keystep", bridge_weight=0.15, decoding=KEYSTEP_DECODING)
 
 
+def keystep_poses() -> PipelineConfig:
+    """Pose files against Pi3 on Keystep: predictors trained on one and asked with the other. Source: paper, robustness
+    to RGB-only camera poses. Its E_tau is that of `atomic`: start from such a run with --pretrained."""
+    return _with_pose_rows(keystep())
+
+
+def demo_poses() -> PipelineConfig:
+    """The same on a simulated world in the layout of Keystep, with odometry in the place of Pi3, in the demo's
+    sizes."""
+    small = _with_pose_rows(demo_keystep())
+    return small.replace(
+        alignment=small.alignment.replace(seeds=(0, 1, 2)),
+        video_motions=small.video_motions.replace(source="odometry"),
+    )
+
+
+def _with_pose_rows(base: PipelineConfig) -> PipelineConfig:
+    """Return the settings with head motion from pose files, a second set from video, and the table of both."""
+    return base.replace(
+        ingest=base.ingest.replace(require_trajectory=True),
+        trajectories=base.trajectories.replace(source="aria"),
+        pose_sources=base.pose_sources.replace(is_asked=True),
+    )
+
+
 def goalstep() -> PipelineConfig:
     """Closed-vocabulary planning on Ego4D GoalStep. Source: as `keystep`."""
     return _closed("goalstep", bridge_weight=0.0, decoding=GOALSTEP_DECODING)
@@ -345,6 +370,8 @@ RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "epic_kitchens": epic_kitchens,
     "basketball": basketball,
     "demo_basketball": demo_basketball,
+    "keystep_poses": keystep_poses,
+    "demo_poses": demo_poses,
 }
 
 

@@ -19,6 +19,7 @@ from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicCo
 from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun, Place
 from schemas.planners import PlannersConfig
+from schemas.pose_sources import PoseSourcesConfig
 from schemas.poses import OdometryConfig, Pi3Config, PoseSourceName, VideoSourceName
 from schemas.training import (
     AlignmentConfig,
@@ -48,6 +49,8 @@ RecipeName = Literal[
     "epic_kitchens",
     "basketball",
     "demo_basketball",
+    "keystep_poses",
+    "demo_poses",
 ]
 """Named experiments (deployments/recipes.py): the paper's benchmarks, and those on simulated worlds."""
 CorpusName = Literal[
@@ -165,6 +168,15 @@ class TrajectoryConfig(Record):
                 "files (`trajpilot poses step`), or scale to raw"
             )
         return self
+
+
+class VideoMotionsConfig(TrajectoryConfig):
+    """A second set of head motions, from the video, for the table of pose sources (docs/decisions/poses.md)."""
+
+    source: PoseSourceName = "pi3"
+    """Where poses come from: the video, by Pi3 or by visual odometry."""
+    scale: Literal["auto", "rms", "raw"] = "raw"
+    """Lengths are left as they were estimated; the table brings them to the unit of the pose files as well."""
 
 
 class FeatureConfig(Record):
@@ -308,13 +320,16 @@ class PipelineConfig(Record):
     attention: AttentionConfig = AttentionConfig()
     planners: PlannersConfig = PlannersConfig()
     outcome: OutcomeConfig = OutcomeConfig()
+    video_motions: VideoMotionsConfig = VideoMotionsConfig()
+    pose_sources: PoseSourcesConfig = PoseSourcesConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     report: ReportConfig = ReportConfig()
 
     def content(self) -> dict[str, JsonValue]:
         """Return the record as JSON values; what came later, at its default, leaves older digests as they were."""
         whole = super().content()
-        return {name: value for name, value in whole.items() if name != "outcome" or self.outcome != OutcomeConfig()}
+        later = {"outcome": OutcomeConfig(), "video_motions": VideoMotionsConfig(), "pose_sources": PoseSourcesConfig()}
+        return {name: value for name, value in whole.items() if name not in later or getattr(self, name) != later[name]}
 
 
 NOT_SUPPORTED = {"mps": "Apple's GPUs (mps)", "rocm": "AMD's GPUs (rocm)", "hip": "AMD's GPUs (hip)"}

@@ -13,11 +13,16 @@ from tasks.artifacts import publish_page
 from trajpilot_core.report.committed import Committed, committed_under
 from trajpilot_core.report.publish import place_documents
 from trajpilot_core.report.ui.outcome import outcome_summary
+from trajpilot_core.report.ui.poses import poses_summary
 from trajpilot_core.report.ui.summary import summary
 
 LOG = logging.getLogger("trajpilot")
 TITLE = "The report: its main figures, and where it lies"
-PAGES: Mapping[str, Callable[[Committed, str], str]] = {"report": summary, "outcome": outcome_summary}
+PAGES: Mapping[str, Callable[[Committed, str], str]] = {
+    "report": summary,
+    "outcome": outcome_summary,
+    "pose_sources": poses_summary,
+}
 """Stage that writes pages -> the summary of what it wrote."""
 
 

@@ -262,7 +262,7 @@ def test_poses_and_texts_are_computed_where_their_source_and_encoder_can_be(decl
         "epic_kitchens",
     }
     benchmarks = {"demo_closed", "demo_keystep", "demo_goalstep", "demo_egoper"}
-    on_simulated_worlds = {"demo", "demo_planners", "soak", "claims", "demo_basketball", *benchmarks}
+    on_simulated_worlds = {"demo", "demo_planners", "soak", "claims", "demo_basketball", "demo_poses", *benchmarks}
     for name in RECIPES:
         wanted = "trajpilot-cpu" if name in on_simulated_worlds else "trajpilot-gpu"
         assert pools_by_recipe(recipe(name))["TRAJPILOT_POOL_TEXT_BANK"] == wanted, name

@@ -12,6 +12,7 @@ from schemas.base import Record
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TrajectoryConfig, device_fault
 from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun
+from schemas.pose_sources import PoseSourcesConfig
 from schemas.poses import Pi3Config
 from schemas.training import CausalConfig, TrainConfig
 from trajpilot_core.engine.stage import Config, Stage
@@ -146,6 +147,8 @@ def resolve_precision(config: Config, device: str) -> Config:
         config = config.replace(train=resolve_precision(train, device))
     if isinstance(config, TrajectoryConfig) and "pi3" in config.sources():
         config = config.replace(pi3=resolve_precision(config.pi3, device))
+    if isinstance(config, PoseSourcesConfig):
+        config = config.replace(predictor=resolve_precision(config.predictor, device))
     if isinstance(config, OutcomeConfig):
         config = config.replace(scorer=resolve_precision(config.scorer, device))
     if getattr(config, "precision", None) != "auto":

@@ -22,11 +22,13 @@ from trajpilot_core.stages import (
     label_effects,
     outcome,
     planners,
+    pose_sources,
     predictor,
     report,
     scorer,
     text_bank,
     trajectories,
+    video_motions,
 )
 
 REPORTED: tuple[AnyStage, ...] = (
@@ -52,7 +54,19 @@ OF_EVENTS: tuple[AnyStage, ...] = (
     outcome.STAGE,
 )
 """The stages of a corpus of events (CorpusSpec.is_of_events); the last writes its own pages."""
-STAGES: dict[str, AnyStage] = {stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED), outcome.STAGE)}
+OF_POSES: tuple[AnyStage, ...] = (
+    ingest.STAGE,
+    trajectories.STAGE,
+    video_motions.STAGE,
+    features.STAGE,
+    text_bank.STAGE,
+    alignment.STAGE,
+    pose_sources.STAGE,
+)
+"""The stages of the table of pose sources (PoseSourcesConfig.is_asked); the last writes its own pages."""
+APART: tuple[AnyStage, ...] = (outcome.STAGE, video_motions.STAGE, pose_sources.STAGE)
+"""Those that runs of planning do not have."""
+STAGES: dict[str, AnyStage] = {stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED), *APART)}
 
 FEATURE_SPACE_STAGES: dict[str, AnyStage] = {
     stage.name: stage
@@ -73,10 +87,12 @@ FEATURE_SPACE_STAGES: dict[str, AnyStage] = {
 
 
 def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
-    """Return the stages that a run of these settings has, by the kind of its corpus."""
+    """Return the stages that a run of these settings has, by the kind of its corpus and by what is asked."""
+    if config.pose_sources.is_asked:
+        return {stage.name: stage for stage in OF_POSES}
     if spec_of(config.ingest.corpus).is_of_events:
         return {stage.name: stage for stage in OF_EVENTS}
-    return {name: stage for name, stage in STAGES.items() if stage is not outcome.STAGE}
+    return {name: stage for name, stage in STAGES.items() if stage not in APART}
 
 
 def selected(run: RunOptions, config: PipelineConfig) -> list[str]:
@@ -90,7 +106,7 @@ def selected(run: RunOptions, config: PipelineConfig) -> list[str]:
     other = [name for name in dict.fromkeys(asked) if name in STAGES and name not in known]
     if other:
         raise InputError(
-            f"the corpus {config.ingest.corpus} has no {', '.join(other)}; the stages of its runs are "
+            f"a run of these settings on the corpus {config.ingest.corpus} has no {', '.join(other)}; its stages are "
             f"{', '.join(known)}"
         )
     return selected_of(known, run)
