@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from deployments.variations import of_few_shots, of_odometry, of_pose_sources, of_shots
 from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
 from schemas.comparison import WorldPart
 from schemas.config import CorpusName, PipelineConfig, RecipeName
@@ -120,19 +121,8 @@ def demo_egoper() -> PipelineConfig:
 
 
 def demo_basketball() -> PipelineConfig:
-    """Shot outcome on a simulated world of basketball, in the demo's sizes: seconds of training a model."""
-    base, court = demo(), basketball()
-    short = TrainConfig(epochs=20, patience=None, batch=32, lr=1e-3, weight_decay=1e-2)
-    return base.replace(
-        ingest=base.ingest.replace(corpus=court.ingest.corpus, paraphrase_table=None, dev_min=12),
-        features=base.features.replace(n_frames=4, size_px=64),
-        alignment=base.alignment.replace(
-            width=128, hidden=256, folds=3, seeds=(0, 1, 2), train=base.alignment.train.replace(epochs=10)
-        ),
-        predictor=base.predictor.replace(width=64, hidden=128, dropout=0.1),
-        scorer=base.scorer.replace(candidates=16, prefetch=32, width=32),
-        outcome=base.outcome.replace(train=short),
-    )
+    """Shot outcome on a simulated world of basketball, in the demo's sizes."""
+    return of_few_shots(demo())
 
 
 def _small_closed(closed: PipelineConfig) -> PipelineConfig:
@@ -244,26 +234,12 @@ def keystep() -> PipelineConfig:
 def keystep_poses() -> PipelineConfig:
     """Pose files against Pi3 on Keystep: predictors trained on one and asked with the other. Source: paper, robustness
     to RGB-only camera poses. Its E_tau is that of `atomic`: start from such a run with --pretrained."""
-    return _with_pose_rows(keystep())
+    return of_pose_sources(keystep())
 
 
 def demo_poses() -> PipelineConfig:
-    """The same on a simulated world in the layout of Keystep, with odometry in the place of Pi3, in the demo's
-    sizes."""
-    small = _with_pose_rows(demo_keystep())
-    return small.replace(
-        alignment=small.alignment.replace(seeds=(0, 1, 2)),
-        video_motions=small.video_motions.replace(source="odometry"),
-    )
-
-
-def _with_pose_rows(base: PipelineConfig) -> PipelineConfig:
-    """Return the settings with head motion from pose files, a second set from video, and the table of both."""
-    return base.replace(
-        ingest=base.ingest.replace(require_trajectory=True),
-        trajectories=base.trajectories.replace(source="aria"),
-        pose_sources=base.pose_sources.replace(is_asked=True),
-    )
+    """The same on a simulated world in the layout of Keystep, with odometry in the place of Pi3."""
+    return of_odometry(demo_keystep())
 
 
 def goalstep() -> PipelineConfig:
@@ -287,11 +263,7 @@ def basketball() -> PipelineConfig:
 
     The paper's E_tau and predictor are those of `atomic`: start from such a run with --pretrained.
     """
-    base = atomic()
-    return base.replace(
-        ingest=base.ingest.replace(corpus="egoexo4d_basketball"),
-        scorer=base.scorer.replace(candidates=32, prefetch=48),
-    )
+    return of_shots(atomic())
 
 
 def atomic_anticipation() -> PipelineConfig:

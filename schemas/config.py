@@ -7,15 +7,15 @@ Sources: "paper" is arXiv 2605.20388; "D nn" is a decision of docs/decisions/pap
 What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`, which is never part of a key.
 """
 
-import re
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
 from schemas.closed import ClassHeadSettings
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
+from schemas.devices import DeviceName
 from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun, Place
 from schemas.planners import PlannersConfig
@@ -307,6 +307,9 @@ class ReportConfig(Record):
     """Where the initial weights of the predictors come from; None: they were random. Set by the pipeline."""
 
 
+LATER = ("outcome", "video_motions", "pose_sources")
+
+
 class PipelineConfig(Record):
     """What is computed. The defaults are the paper's main experiment (recipe `atomic`)."""
 
@@ -327,35 +330,8 @@ class PipelineConfig(Record):
 
     def content(self) -> dict[str, JsonValue]:
         """Return the record as JSON values; what came later, at its default, leaves older digests as they were."""
-        whole = super().content()
-        later = {"outcome": OutcomeConfig(), "video_motions": VideoMotionsConfig(), "pose_sources": PoseSourcesConfig()}
-        return {name: value for name, value in whole.items() if name not in later or getattr(self, name) != later[name]}
-
-
-NOT_SUPPORTED = {"mps": "Apple's GPUs (mps)", "rocm": "AMD's GPUs (rocm)", "hip": "AMD's GPUs (hip)"}
-"""Devices that torch knows and this project refuses by name."""
-
-
-DEVICES = r"^(auto|cpu|cuda(:\d{1,2})?)$"
-
-
-def device_fault(device: str) -> str | None:
-    """Return why no run can be given this device; None where one can, if the machine has it."""
-    what = NOT_SUPPORTED.get(device.partition(":")[0])
-    if what is not None:
-        return f"{what} are not supported: nothing here was ever run on them; use cpu, cuda or auto"
-    return None if re.fullmatch(DEVICES, device) else "no such device; use auto, cpu, cuda, or cuda:1 and so on"
-
-
-def check_device(device: str) -> str:
-    """Return the device; ValueError where no run can be given it."""
-    fault = device_fault(device)
-    if fault is not None:
-        raise ValueError(fault)
-    return device
-
-
-DeviceName = Annotated[str, AfterValidator(check_device), Field(json_schema_extra={"pattern": DEVICES})]
+        whole, plain = super().content(), type(self).model_fields
+        return {name: v for name, v in whole.items() if name not in LATER or getattr(self, name) != plain[name].default}
 
 
 class RunOptions(Record):

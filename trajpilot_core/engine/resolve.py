@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from schemas.base import Record
-from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TrajectoryConfig, device_fault
+from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TrajectoryConfig
+from schemas.devices import device_fault
 from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun
 from schemas.pose_sources import PoseSourcesConfig
