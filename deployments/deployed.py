@@ -24,7 +24,7 @@ from schemas.predict import PlanQuery
 from tasks.announce import announce
 from tasks.crashed import mark_tasks_of_crashed_runs
 from trajpilot_core.engine.last_run import remember_run
-from trajpilot_core.stages import STAGES, selected
+from trajpilot_core.stages import EVERY_STAGE, selected
 
 T = TypeVar("T")
 DEFAULTS = RunOptions.model_validate(deployed_place())
@@ -67,7 +67,7 @@ def deployed(
 def _asked(flow_name: str, run: RunOptions, config: PipelineConfig) -> list[str]:
     """Return the stages that a run of a flow asks for: those that `run` names, else its own stage, else all."""
     own = flow_name.replace("-", "_")
-    alone = own in STAGES and not run.only and run.from_stage is None
+    alone = own in EVERY_STAGE and not run.only and run.from_stage is None
     return selected(run.replace(only=(own,)) if alone else run, config)
 
 
@@ -90,6 +90,6 @@ def __getattr__(name: str) -> Flow[..., Any]:
     """Return the flow of a deployment: the entrypoint `deployments/deployed.py:features`."""
     if name in OTHERS:
         return OTHERS[name]()
-    if name in STAGES:
+    if name in EVERY_STAGE:
         return deployed(name.replace("_", "-"), stages.stage_body(name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage or flow is called so")

@@ -11,7 +11,7 @@ from schemas.config import PipelineConfig, RunOptions
 from tasks.report import PAGES, place_report
 from tasks.stage import stage_output
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages import STAGES, selected
+from trajpilot_core.stages import EVERY_STAGE, selected
 
 
 def stage_body(stage: str) -> Callable[[PipelineConfig, RunOptions], ArtifactRef]:
@@ -38,6 +38,6 @@ def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
 
 def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
     """Return the flow of a stage of the list: `flows.stages.features`."""
-    if name not in STAGES:
+    if name not in EVERY_STAGE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage is called so")
     return stage_flow(name)

@@ -41,10 +41,22 @@ class OutcomeConfig(Record):
     """Level of all intervals; set by the pipeline."""
     seed: int = 0
     """Of the resamples; set by the pipeline."""
-    predictor: PredictorConfig = PredictorConfig()
+    predictor: PredictorConfig | None = None
     """Sizes of the predictor, and the weights of another run with which it begins; set by the pipeline."""
-    scorer: ScorerConfig = ScorerConfig()
+    scorer: ScorerConfig | None = None
     """Retrieval and the scorer; set by the pipeline."""
+
+    @property
+    def net(self) -> PredictorConfig:
+        """Settings of the predictor, which the pipeline has set."""
+        assert self.predictor is not None
+        return self.predictor
+
+    @property
+    def ranking(self) -> ScorerConfig:
+        """Settings of retrieval and scorer, which the pipeline has set."""
+        assert self.scorer is not None
+        return self.scorer
 
 
 class ShotAnswer(Record):

@@ -22,9 +22,9 @@ class PoseSourcesConfig(Record):
     """A run makes this table, and nothing else of planning: `video_motions` names the second source."""
     margin: float = Field(2.0, gt=0)
     """Points within which poses from video serve as well. Source: docs/decisions/poses.md."""
-    predictor: PredictorConfig = PredictorConfig()
+    predictor: PredictorConfig | None = None
     """Of every row; set by the pipeline."""
-    decoding: ClosedDecodingConfig = ClosedDecodingConfig()
+    decoding: ClosedDecodingConfig | None = None
     """Of class heads; set by the pipeline."""
     bootstrap: int = Field(10_000, ge=100)
     """Resamples of takes; set by the pipeline, as for every evaluation."""
@@ -32,6 +32,12 @@ class PoseSourcesConfig(Record):
     """Level of the intervals; set by the pipeline."""
     seed: int = 0
     """Of the resamples; set by the pipeline."""
+
+    @property
+    def net(self) -> PredictorConfig:
+        """Settings of the predictors, which the pipeline has set."""
+        assert self.predictor is not None
+        return self.predictor
 
 
 class PoseScore(Record):

@@ -17,7 +17,7 @@ from schemas.changes import over
 from schemas.config import PipelineConfig, RecipeName, RunOptions
 from trajpilot_core.engine.planning.differences import changed_settings
 from trajpilot_core.errors import InputError, NotBuiltError
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE, STAGES
 
 PREFECT_FILE = CHECKOUT / "deployments" / "prefect.yaml"
 
@@ -68,8 +68,8 @@ def test_every_group_and_field_of_the_form_has_a_title_a_place_and_a_description
 def test_choices_are_drop_downs_and_numbers_have_bounds(form: dict[str, Any]) -> None:
     run = form["definitions"]["RunOptions"]["properties"]
     assert run["recipe"]["enum"] == list(get_args(RecipeName))
-    assert run["only"]["items"]["enum"] == run["force"]["items"]["enum"] == list(STAGES)
-    assert {"type": "string", "enum": list(STAGES)} in run["from_stage"]["anyOf"]
+    assert run["only"]["items"]["enum"] == run["force"]["items"]["enum"] == list(EVERY_STAGE)
+    assert {"type": "string", "enum": list(EVERY_STAGE)} in run["from_stage"]["anyOf"]
     features = form["definitions"]["FeatureConfig"]["properties"]
     assert features["backend"]["enum"] == ["pyav", "decord"]
     assert (features["size_px"]["minimum"], features["size_px"]["multipleOf"]) == (32, 16)
@@ -124,7 +124,7 @@ def test_the_values_of_every_recipe_are_accepted(form: dict[str, Any]) -> None:
 
 def test_each_name_of_a_recipe_is_a_recipe_and_each_sub_record_belongs_to_a_stage() -> None:
     assert tuple(RECIPES) == get_args(RecipeName)
-    assert {stage.section for stage in STAGES.values()} == set(PipelineConfig.model_fields)
+    assert {stage.section for stage in EVERY_STAGE.values()} == set(PipelineConfig.model_fields)
 
 
 @pytest.mark.parametrize("name", sorted(MISSING))
@@ -188,7 +188,7 @@ def test_every_stage_is_deployed_under_its_own_name_on_the_pool_that_fits_it(dec
         "watch": "trajpilot-cpu",
     }
     wanted = {}
-    for stage in STAGES.values():
+    for stage in EVERY_STAGE.values():
         deployed, on_gpu = stage.name.replace("_", "-"), "trajpilot-gpu" if stage.uses_gpu else "trajpilot-cpu"
         wanted[deployed] = on_gpu
         if callable(stage.uses_gpu):
@@ -207,7 +207,7 @@ def strays(path: Path) -> list[str]:
 
     file = yaml.safe_load(path.read_text())
     said = {item["name"]: item for item in file["deployments"]}
-    wanted = [item for stage in STAGES.values() for item in deployments_of(stage, file["definitions"]["job"])]
+    wanted = [item for stage in EVERY_STAGE.values() for item in deployments_of(stage, file["definitions"]["job"])]
     stage_like = [name for name, item in said.items() if {"stage", "group"} & set(item["tags"])]
     return [item["name"] for item in wanted if said.get(item["name"]) != item] + [
         name for name in stage_like if name not in {item["name"] for item in wanted}
@@ -267,9 +267,9 @@ def test_poses_and_texts_are_computed_where_their_source_and_encoder_can_be(decl
         wanted = "trajpilot-cpu" if name in on_simulated_worlds else "trajpilot-gpu"
         assert pools_by_recipe(recipe(name))["TRAJPILOT_POOL_TEXT_BANK"] == wanted, name
     for source, wanted in (("aria", "trajpilot-cpu"), ("odometry", "trajpilot-cpu"), ("pi3", "trajpilot-gpu")):
-        name = group_deployment(STAGES["trajectories"], PipelineConfig().trajectories.replace(source=source))
+        name = group_deployment(EVERY_STAGE["trajectories"], PipelineConfig().trajectories.replace(source=source))
         assert declared[name]["work_pool"]["name"] == wanted, source
-    assert group_deployment(STAGES["features"], PipelineConfig().features) == "features-group"
+    assert group_deployment(EVERY_STAGE["features"], PipelineConfig().features) == "features-group"
 
 
 def test_each_entrypoint_is_a_flow_of_the_name_under_which_it_is_deployed(declared: dict[str, Any]) -> None:

@@ -148,9 +148,9 @@ def resolve_precision(config: Config, device: str) -> Config:
         config = config.replace(train=resolve_precision(train, device))
     if isinstance(config, TrajectoryConfig) and "pi3" in config.sources():
         config = config.replace(pi3=resolve_precision(config.pi3, device))
-    if isinstance(config, PoseSourcesConfig):
+    if isinstance(config, PoseSourcesConfig) and config.predictor is not None:
         config = config.replace(predictor=resolve_precision(config.predictor, device))
-    if isinstance(config, OutcomeConfig):
+    if isinstance(config, OutcomeConfig) and config.scorer is not None:
         config = config.replace(scorer=resolve_precision(config.scorer, device))
     if getattr(config, "precision", None) != "auto":
         return config

@@ -101,9 +101,9 @@ def permuted_candidates(models: OutcomeModels, shots: Shots, rows: Tensor) -> Sa
 
 @torch.no_grad()
 def _scored(models: OutcomeModels, shots: Shots, rows: Tensor, motion_of: Tensor | None) -> SaidOfShots:
-    found = find_shots(models.chain, shots, rows, models.cfg.scorer.candidates)
+    found = find_shots(models.chain, shots, rows, models.cfg.ranking.candidates)
     queries = shot_queries(models.chain, shots, rows, found, models.cfg, motion_of)
-    gate_n, choice_n = decide(models.scorer, queries, models.cfg.scorer.train.batch)
+    gate_n, choice_n = decide(models.scorer, queries, models.cfg.ranking.train.batch)
     opened_n = gate_n >= models.decision.threshold
     chosen_n2 = queries.plans[:, :, 0].gather(1, choice_n[:, None, None].expand(-1, 1, 2))[:, 0]
     log_p_n2 = torch.where(opened_n[:, None], chosen_n2, queries.fallback[:, 0])
@@ -115,7 +115,7 @@ def _scored(models: OutcomeModels, shots: Shots, rows: Tensor, motion_of: Tensor
 @torch.no_grad()
 def knn_outcome(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
     """Answer by the outcomes of the retrieved training shots alone."""
-    found = find_shots(models.chain, shots, rows, models.cfg.scorer.candidates)
+    found = find_shots(models.chain, shots, rows, models.cfg.ranking.candidates)
     return SaidOfShots(vote(shots, found, models.decision.knn_temperature))
 
 

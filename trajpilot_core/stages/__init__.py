@@ -66,7 +66,10 @@ OF_POSES: tuple[AnyStage, ...] = (
 """The stages of the table of pose sources (PoseSourcesConfig.is_asked); the last writes its own pages."""
 APART: tuple[AnyStage, ...] = (outcome.STAGE, video_motions.STAGE, pose_sources.STAGE)
 """Those that runs of planning do not have."""
-STAGES: dict[str, AnyStage] = {stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED), *APART)}
+STAGES: dict[str, AnyStage] = {stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED))}
+"""Those of a run of planning."""
+EVERY_STAGE: dict[str, AnyStage] = {**STAGES, **{stage.name: stage for stage in APART}}
+"""All that a run can have; a command, a flow or a form takes them from here."""
 
 FEATURE_SPACE_STAGES: dict[str, AnyStage] = {
     stage.name: stage
@@ -92,7 +95,7 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
         return {stage.name: stage for stage in OF_POSES}
     if spec_of(config.ingest.corpus).is_of_events:
         return {stage.name: stage for stage in OF_EVENTS}
-    return {name: stage for name, stage in STAGES.items() if stage not in APART}
+    return dict(STAGES)
 
 
 def selected(run: RunOptions, config: PipelineConfig) -> list[str]:
@@ -103,7 +106,7 @@ def selected(run: RunOptions, config: PipelineConfig) -> list[str]:
     """
     known = stages_of(config)
     asked = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
-    other = [name for name in dict.fromkeys(asked) if name in STAGES and name not in known]
+    other = [name for name in dict.fromkeys(asked) if name in EVERY_STAGE and name not in known]
     if other:
         raise InputError(
             f"a run of these settings on the corpus {config.ingest.corpus} has no {', '.join(other)}; its stages are "

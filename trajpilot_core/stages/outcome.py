@@ -87,7 +87,7 @@ def refuse_other_run(work: Work[OutcomeConfig], chains: tuple[Chain, ...], seeds
         for seed in seeds
         for variant in variants_of(chain)
     }
-    initial_weights(work.inputs, work.config.predictor, wanted, folds_of(work.inputs))
+    initial_weights(work.inputs, work.config.net, wanted, folds_of(work.inputs))
 
 
 def weights_key(chain: Chain, seed: int, variant: str) -> str:
@@ -192,7 +192,7 @@ def models_of_seed(
     fitted = fit_shot_scorer(
         final, asked, here, dev, cfg, seed, scratch, device, lambda *_: None, work.runtime.checkpoint_s
     )
-    scorer = GateThenRankScorer(cfg.scorer, fitted.shape).to(device).eval()
+    scorer = GateThenRankScorer(cfg.ranking, fitted.shape).to(device).eval()
     scorer.load_state_dict(fitted.state)
     renamed = [row.replace(quantity=row.quantity.replace("M@1", "accuracy")) for row in fitted.curve]
     return OutcomeModels(final, scorer.requires_grad_(False), fitted.decision, cfg), renamed
@@ -328,7 +328,7 @@ def write_results(
     facts = [
         f"shots: {counts}; takes: {', '.join(f'{len(held)} {name}' for name, held in kinds.items())}",
         f"{shared} captures hold test takes and other takes, whose wearer and room a model may have seen",
-        "E_tau: of another run" if work.config.predictor.pretrained else "E_tau: fitted on the captions of this corpus",
+        "E_tau: of another run" if work.config.net.pretrained else "E_tau: fitted on the captions of this corpus",
     ]
     is_simulated = SIMULATED in {row["corpus"] for row in takes}
     results = OutcomeResults(scores, contrasts, judged, curves, facts, is_simulated, work.config)

@@ -90,7 +90,7 @@ def refuse_other_run(work: Work[PoseSourcesConfig], chain: "Chain", seeds: list[
 
     variants = ("traj", "no_traj")
     wanted = {model_key(chain, seed, variant): (chain, seed, variant) for seed in seeds for variant in variants}
-    initial_weights(work.inputs, work.config.predictor, wanted, folds_of(work.inputs))
+    initial_weights(work.inputs, work.config.net, wanted, folds_of(work.inputs))
 
 
 def latents_of(work: Work[PoseSourcesConfig], found: "TwoMotions", chain: "Chain", seed: int) -> "dict[str, Tensor]":
@@ -109,7 +109,7 @@ def tasks_of(
     from trajpilot_core.training.initial_weights import places_for
 
     files = make_task(data, work.inputs.models("e_tau"), chain, seed, work.runtime.device)
-    files = replace(files, max_horizon=places_for(files.max_horizon, work.config.predictor))
+    files = replace(files, max_horizon=places_for(files.max_horizon, work.config.net))
     video = replace(files, latents=latents["by_rule"])
     both = union(files, latents["by_rule"])
     return {"files": files, "video": video, "both": both, "both_equal": both, "none": files}
@@ -138,7 +138,7 @@ def job_of(work: Work[PoseSourcesConfig], seed: int, name: str, task: "Predictor
     from trajpilot_core.training.fit_predictor import task_tensors
     from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, put_tensors
 
-    cfg, folder = work.config.predictor, work.runtime.scratch / "pose-sources" / f"s{seed}" / name
+    cfg, folder = work.config.net, work.runtime.scratch / "pose-sources" / f"s{seed}" / name
     for part, tensors in zip((SHARED, OWN), task_tensors(task), strict=True):
         put_tensors(folder, part, tensors)
     if name == "both_equal":
@@ -162,7 +162,7 @@ def fitted(work: Work[PoseSourcesConfig], job: "TrainingJob", task: "PredictorTa
     from trajpilot_core.training.fit_predictor import new_predictor
     from trajpilot_core.training.jobs import job_result
 
-    model = new_predictor(task, work.config.predictor)
+    model = new_predictor(task, work.config.net)
     model.load_state_dict(job_result(job)[0], strict=True)
     return model.to(work.runtime.device).eval().requires_grad_(False)
 
@@ -181,12 +181,13 @@ def ask(
     from trajpilot_core.retrieval.bank import readout_of
 
     device = work.runtime.device
-    is_closed = work.config.predictor.head == "classes"
+    is_closed, decoding = work.config.net.head == "classes", work.config.decoding
+    assert decoding is not None
     data = (closed(data, work.inputs) if is_closed else data).to(device)
     found = {}
     for row in ROWS:
         model, variant = models[row.model], "no_traj" if row.model == "none" else "traj"
-        readout = readout_of(data, chain, model, work.config.decoding)
+        readout = readout_of(data, chain, model, decoding)
         found[row.name, seed] = window_scores(model, readout, data, latents[row.asked].to(device), variant)
     return found
 
@@ -211,10 +212,10 @@ def write_results(
         f"pose files: {sources['motions']}; video: {sources['video_motions']}",
         f"windows left out because a source lacks a segment: {sum(row.n_units for row in found.data.rejects)}",
         f"median step of the pose files, to which the scale rule brings the others: {found.step_m:.4f} m",
-        "E_tau: of another run" if work.config.predictor.pretrained else "E_tau: fitted on the pose files of this run",
+        "E_tau: of another run" if work.config.net.pretrained else "E_tau: fitted on the pose files of this run",
     ]
     takes = work.inputs.table("takes", ["corpus"])["corpus"].to_pylist()
-    is_closed = work.config.predictor.head == "classes"
+    is_closed = work.config.net.head == "classes"
     results = PoseResults(table, judged, facts, is_simulated=SIMULATED in takes, is_closed=is_closed)
     work.sink.table("pose_scores", table_of(PoseScore, table))
     work.sink.table("pose_judgements", table_of(Judgement, judged))

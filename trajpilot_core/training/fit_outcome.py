@@ -41,7 +41,7 @@ class OutcomeTask:
     def shape(self, cfg: OutcomeConfig) -> PredictorShape:
         """Return the sizes that the data decide, and the weights that a training begins with."""
         tokens, width = self.context.shape[1:]
-        return PredictorShape(width, tokens, self.latents.shape[2], places_for(EVENT, cfg.predictor))
+        return PredictorShape(width, tokens, self.latents.shape[2], places_for(EVENT, cfg.net))
 
 
 def train_outcome(job: TrainingJob, epoch_done: EpochDone) -> None:
@@ -50,7 +50,7 @@ def train_outcome(job: TrainingJob, epoch_done: EpochDone) -> None:
     task = OutcomeTask(**job_tensors(job))
     with seeded(job.seed):
         model = new_outcome_predictor(task, cfg).to(job.device)
-    start_weights(model.backbone, cfg.predictor, f"{job.key}{TWIN}")  # a masked Goal is what twins have learned
+    start_weights(model.backbone, cfg.net, f"{job.key}{TWIN}")  # a masked Goal is what twins have learned
     training = Training(
         name=job.name,
         seed=job.seed,
@@ -68,7 +68,7 @@ def train_outcome(job: TrainingJob, epoch_done: EpochDone) -> None:
 
 def new_outcome_predictor(task: OutcomeTask, cfg: OutcomeConfig) -> OutcomePredictor:
     """Build a model from the global random state, with the feature scale of the fitting takes."""
-    model = OutcomePredictor(cfg.predictor.replace(head="open"), task.shape(cfg))
+    model = OutcomePredictor(cfg.net.replace(head="open"), task.shape(cfg))
     mean, scale = feature_scales(task.context[task.fit])
     model.backbone.feature_mean.copy_(mean)
     model.backbone.feature_scale.copy_(scale)
@@ -79,7 +79,7 @@ def outcome_loss(model: OutcomePredictor, task: OutcomeTask, cfg: OutcomeConfig,
     """Return the cross-entropy of the shots `rows` (B,), long, a scalar, with dropout of trajectories (D 13)."""
     latents_B2E = given(task.latents[rows], variant)
     if variant != "no_traj":
-        is_kept_B = kept(len(rows), cfg.predictor.trajectory_dropout, latents_B2E.device)
+        is_kept_B = kept(len(rows), cfg.net.trajectory_dropout, latents_B2E.device)
         latents_B2E = latents_B2E * is_kept_B[:, None, None]
     return F.cross_entropy(model(task.context[rows], latents_B2E), task.made[rows].long())
 

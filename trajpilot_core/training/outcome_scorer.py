@@ -148,7 +148,7 @@ def fit_shot_scorer(
         progress: called with (done, total, what).
         checkpoint_s: seconds between checkpoints; 0: one after every epoch.
     """
-    k = cfg.scorer.candidates
+    k = cfg.ranking.candidates
     asked = [
         shot_queries(chain, shots, rows, find_shots(chain, shots, rows, k), cfg)
         for chain, rows in training
@@ -156,10 +156,10 @@ def fit_shot_scorer(
     ]
     found = find_shots(final, shots, dev, k)
     queries = shot_queries(final, shots, dev, found, cfg) if len(dev) else None
-    votes_NT = [((vote(shots, found, t) >= 0.5) == shots.made[dev]).float() for t in cfg.scorer.temperatures]
+    votes_NT = [((vote(shots, found, t) >= 0.5) == shots.made[dev]).float() for t in cfg.ranking.temperatures]
     right_NT = torch.stack(votes_NT, dim=1)
     collected = Collected(joined(asked), DevSet(queries, right_NT, right_NT), shape_of(final, shots))
-    return train_scorer(collected, cfg.scorer, None, seed, scratch, device, progress, checkpoint_s)
+    return train_scorer(collected, cfg.ranking, None, seed, scratch, device, progress, checkpoint_s)
 
 
 def permuted(bank: Tensor, n_shots: int, seed: int) -> Tensor:

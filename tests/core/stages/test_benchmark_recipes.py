@@ -12,7 +12,7 @@ from schemas.world import WorldConfig
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.paper.published import CLOSED_FULL, CLOSED_OVERALL, CLOSED_ROWS, CLOSED_SETTINGS
-from trajpilot_core.stages import STAGES, stages_of
+from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.studies.paper_tables.cells import CLOSED_PANEL, cells_of, read_run
 
 WORLDS: dict[RecipeName, str] = {
@@ -92,7 +92,7 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
     done: dict[str, Outcome] = {}
     waiting = MISSING[name].parts if name in MISSING else {}
     for stage in (stage for stage in stages_of(config) if stage not in waiting):
-        done[stage] = execute(STAGES[stage], config, run, STAGES)
+        done[stage] = execute(EVERY_STAGE[stage], config, run, EVERY_STAGE)
         assert done[stage].n_out > 0, stage
     assert {"ingest", "trajectories", "features", "text_bank"} <= set(done)
     assert done["features"].n_out == done["ingest"].n_out

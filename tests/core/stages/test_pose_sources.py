@@ -27,7 +27,7 @@ from trajpilot_core.poses.accuracy import clip_error, joined, sim3_residual_m
 from trajpilot_core.poses.motions import relative_motions
 from trajpilot_core.poses.se3 import Poses
 from trajpilot_core.report.pose_page import PoseResults, main_table
-from trajpilot_core.stages import STAGES, alignment, video_motions
+from trajpilot_core.stages import EVERY_STAGE, alignment, video_motions
 from trajpilot_core.studies.pose_accuracy import distributions
 
 TRAIN = TrainConfig(epochs=6, patience=None, lr=3e-3, batch=32, precision="fp32")
@@ -71,7 +71,7 @@ def turned(motions: np.ndarray) -> np.ndarray:
 def table_of_rows(world: Memory, change: object, folder: Path, cfg: PoseSourcesConfig = CFG) -> dict[str, PoseScore]:
     """Run the stage with these motions from video; return the differences of the middles, mean over the seeds."""
     world.tables["video_motions"] = from_video(world, change)
-    run_stage(STAGES["pose_sources"], cfg, world, folder)
+    run_stage(EVERY_STAGE["pose_sources"], cfg, world, folder)
     scores = rows_of(PoseScore, world.table("pose_scores"))
     return {one.row: one for one in scores if one.seed is None and one.metric == "mid" and one.against is not None}
 
