@@ -8,13 +8,22 @@ from schemas.arrow import table_of
 from schemas.config import PipelineConfig
 from schemas.outcome import OutcomeConfig, ShotAnswer, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.data.cross_fitting import FINAL, TWIN, Chain, model_key, noted_fitted, seeds_of, variants_of
+from trajpilot_core.data.cross_fitting import (
+    FINAL,
+    TWIN,
+    Chain,
+    model_key,
+    noted_fitted,
+    seeds_of,
+    variants_of,
+)
 from trajpilot_core.engine.needs import Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Output, Stage, Work
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.needs_of_trainings import predictor_needs
+from trajpilot_core.stages.pretrained import origin_of_models
 
 if TYPE_CHECKING:
     from trajpilot_core.data.planning import PlanningData
@@ -328,7 +337,7 @@ def write_results(
     facts = [
         f"shots: {counts}; takes: {', '.join(f'{len(held)} {name}' for name, held in kinds.items())}",
         f"{shared} captures hold test takes and other takes, whose wearer and room a model may have seen",
-        "E_tau: of another run" if work.config.net.pretrained else "E_tau: fitted on the captions of this corpus",
+        origin_of_models(work.inputs.models("e_tau").about, work.config.net, "the captions of this corpus"),
     ]
     is_simulated = SIMULATED in {row["corpus"] for row in takes}
     results = OutcomeResults(scores, contrasts, judged, curves, facts, is_simulated, work.config)

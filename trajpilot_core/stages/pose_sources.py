@@ -20,6 +20,7 @@ from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Stage, Work
 from trajpilot_core.stages.needs_of_trainings import predictor_needs
 from trajpilot_core.stages.predictor import make_task
+from trajpilot_core.stages.pretrained import origin_of_models
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -212,7 +213,7 @@ def write_results(
         f"pose files: {sources['motions']}; video: {sources['video_motions']}",
         f"windows left out because a source lacks a segment: {sum(row.n_units for row in found.data.rejects)}",
         f"median step of the pose files, to which the scale rule brings the others: {found.step_m:.4f} m",
-        "E_tau: of another run" if work.config.net.pretrained else "E_tau: fitted on the pose files of this run",
+        origin_of_models(work.inputs.models("e_tau").about, work.config.net, "the pose files of this run"),
     ]
     takes = work.inputs.table("takes", ["corpus"])["corpus"].to_pylist()
     is_closed = work.config.net.head == "classes"
