@@ -10,7 +10,7 @@ from pydantic import Field
 from deployments.recipes import claims as fixed_recipe
 from flows.claims import claims_worlds
 from schemas.claims import ClaimsRun
-from schemas.config import DeviceName
+from schemas.devices import DeviceName
 from schemas.places import Place
 
 

@@ -14,12 +14,12 @@ from deployments.settings import CPU_POOL, GPU_POOL
 from schemas.config import PipelineConfig
 from tasks.group_runs import group_deployments
 from trajpilot_core.engine.stage import AnyStage
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE
 
 FILE = Path(__file__).parent / "prefect.yaml"
 
 
-def prefect_file(path: Path = FILE, stages: Mapping[str, AnyStage] = STAGES) -> dict[str, Any]:
+def prefect_file(path: Path = FILE, stages: Mapping[str, AnyStage] = EVERY_STAGE) -> dict[str, Any]:
     """Return a Prefect file with a deployment for each stage and its groups; those that it has stay as they are."""
     whole: dict[str, Any] = yaml.safe_load(path.read_text())
     present = {item["name"] for item in whole["deployments"]}
@@ -67,7 +67,7 @@ def pool_variable(stage: AnyStage) -> str:
     return f"TRAJPILOT_POOL_{stage.name.upper()}"
 
 
-def pools_by_recipe(config: PipelineConfig, stages: Mapping[str, AnyStage] = STAGES) -> dict[str, str]:
+def pools_by_recipe(config: PipelineConfig, stages: Mapping[str, AnyStage] = EVERY_STAGE) -> dict[str, str]:
     """Return variable -> pool of the stages that run a model under some settings only, under those of a recipe."""
     chosen = [stage for stage in stages.values() if callable(stage.uses_gpu)]
     return {pool_variable(stage): fixed_pool(stage.on_gpu(stage.settings(config))) for stage in chosen}

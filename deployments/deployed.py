@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from prefect import Flow, flow, runtime
 
 from deployments.forms import AskedRun
-from deployments.recipes import check_built, recipe, with_parts
+from deployments.parts import check_built, with_parts
+from deployments.recipes import recipe
 from deployments.settings import deployed_place
 from flows import pipeline, stages
 from flows import predict as predicting
@@ -24,7 +25,7 @@ from schemas.predict import PlanQuery
 from tasks.announce import announce
 from tasks.crashed import mark_tasks_of_crashed_runs
 from trajpilot_core.engine.last_run import remember_run
-from trajpilot_core.stages import STAGES, selected
+from trajpilot_core.stages import EVERY_STAGE, selected
 
 T = TypeVar("T")
 DEFAULTS = RunOptions.model_validate(deployed_place())
@@ -55,11 +56,10 @@ def deployed(
         run = over(DEFAULTS, run)
         if name == WHOLE:
             run = with_parts(run)
-        if computes:
-            check_built(run.recipe, _asked(name, run))
         base = recipe(run.recipe)
         whole = over(base, config, prefill=PREFILLED)
         if computes:
+            check_built(run.recipe, _asked(name, run, whole))
             mark_tasks_of_crashed_runs()
             announce(run.recipe, base, whole)
             remember_run(whole, run)
@@ -69,11 +69,11 @@ def deployed(
     return flow(name=name, flow_run_name=run_name, persist_result=False)(as_asked)
 
 
-def _asked(flow_name: str, run: RunOptions) -> list[str]:
+def _asked(flow_name: str, run: RunOptions, config: PipelineConfig) -> list[str]:
     """Return the stages that a run of a flow asks for: those that `run` names, else its own stage, else all."""
     own = flow_name.replace("-", "_")
-    alone = own in STAGES and not run.only and run.from_stage is None
-    return selected(run.replace(only=(own,)) if alone else run)
+    alone = own in EVERY_STAGE and not run.only and run.from_stage is None
+    return selected(run.replace(only=(own,)) if alone else run, config)
 
 
 def predict_as_asked(query: PlanQuery, run: AskedRun = DEFAULTS) -> str:
@@ -95,6 +95,6 @@ def __getattr__(name: str) -> Flow[..., Any]:
     """Return the flow of a deployment: the entrypoint `deployments/deployed.py:features`."""
     if name in OTHERS:
         return OTHERS[name]()
-    if name in STAGES:
+    if name in EVERY_STAGE:
         return deployed(name.replace("_", "-"), stages.stage_body(name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage or flow is called so")

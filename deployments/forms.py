@@ -7,7 +7,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from schemas.config import RunOptions
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE
 
 
 class StageChoices:
@@ -18,7 +18,7 @@ class StageChoices:
         """Put the names of the stages into the JSON schema of RunOptions; the server checks parameters by it, too."""
         schema = handler(core_schema)
         fields = handler.resolve_ref_schema(schema)["properties"]
-        one = {"type": "string", "enum": list(STAGES)}
+        one = {"type": "string", "enum": list(EVERY_STAGE)}
         for name in ("only", "force"):
             fields[name]["items"] = one
         fields["from_stage"]["anyOf"] = [one, {"type": "null"}]

@@ -8,7 +8,7 @@ from schemas.world import WorldConfig
 from trajpilot_core.engine.needs import size_text
 from trajpilot_core.engine.planning.stated import manifests_of, stated_needs
 from trajpilot_core.engine.sizes import world_sizes
-from trajpilot_core.stages import STAGES, selected
+from trajpilot_core.stages import selected, stages_of
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.lock import require_free_space
 
@@ -24,11 +24,11 @@ def require_machine(config: PipelineConfig, options: RunOptions, world: WorldCon
     Raises:
         StoreError: too little of the disk is free.
     """
-    folder = open_folder(options.root, options.protocols)
-    found = manifests_of(folder, STAGES)
+    folder, stages = open_folder(options.root, options.protocols), stages_of(config)
+    found = manifests_of(folder, stages)
     sizes = None if world is None else world_sizes(config, world)
-    stated = stated_needs(STAGES, config, options, found, folder, sizes)
-    left = stated.of([name for name in selected(options) if found[name] is None])
+    stated = stated_needs(stages, config, options, found, folder, sizes)
+    left = stated.of([name for name in selected(options, config) if found[name] is None])
     if not left.by_stage:
         return
     stage, most = left.most("host")

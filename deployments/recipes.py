@@ -1,16 +1,15 @@
 """Named experiments: each states only what differs from the defaults, which are the paper's main experiment."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable
 
+from deployments.variations import of_few_shots, of_odometry, of_pose_sources, of_shots
 from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
 from schemas.comparison import WorldPart
-from schemas.config import CorpusName, PipelineConfig, RecipeName, RunOptions
+from schemas.config import CorpusName, PipelineConfig, RecipeName
 from schemas.planners import PLANNERS, PlannerTraining
 from schemas.training import ATTENTION_VARIANTS, GOAL_DROPOUT, PLUS_PARTS, TrainConfig
 from trajpilot_core.corpora.registry import spec_of
-from trajpilot_core.errors import InputError, NotBuiltError
-from trajpilot_core.stages import STAGES
+from trajpilot_core.errors import InputError
 
 
 def atomic() -> PipelineConfig:
@@ -135,6 +134,11 @@ def demo_epic_kitchens() -> PipelineConfig:
     )
 
 
+def demo_basketball() -> PipelineConfig:
+    """Shot outcome on a simulated world of basketball, in the demo's sizes."""
+    return of_few_shots(demo())
+
+
 def _small_closed(closed: PipelineConfig) -> PipelineConfig:
     """Return the demo with the corpus, heads, decoding and rows of a closed benchmark; poses need no weights."""
     small = demo_planners()
@@ -241,6 +245,17 @@ def keystep() -> PipelineConfig:
     return _closed("egoexo4d_keystep", bridge_weight=0.15, decoding=KEYSTEP_DECODING)
 
 
+def keystep_poses() -> PipelineConfig:
+    """Pose files against Pi3 on Keystep: predictors trained on one and asked with the other. Source: paper, robustness
+    to RGB-only camera poses. Its E_tau is that of `atomic`: start from such a run with --pretrained."""
+    return of_pose_sources(keystep())
+
+
+def demo_poses() -> PipelineConfig:
+    """The same on a simulated world in the layout of Keystep, with odometry in the place of Pi3."""
+    return of_odometry(demo_keystep())
+
+
 def goalstep() -> PipelineConfig:
     """Closed-vocabulary planning on Ego4D GoalStep. Source: as `keystep`."""
     return _closed("goalstep", bridge_weight=0.0, decoding=GOALSTEP_DECODING)
@@ -263,9 +278,11 @@ def epic_kitchens() -> PipelineConfig:
 
 
 def basketball() -> PipelineConfig:
-    """Shot outcome on Ego-Exo4D basketball, mined from atomic descriptions. Source: paper, appendix on basketball."""
-    base = atomic()
-    return base.replace(ingest=base.ingest.replace(corpus="egoexo4d_basketball"))
+    """Shot outcome on Ego-Exo4D basketball, mined from atomic descriptions. Source: paper, appendix on basketball.
+
+    The paper's E_tau and predictor are those of `atomic`: start from such a run with --pretrained.
+    """
+    return of_shots(atomic())
 
 
 def atomic_anticipation() -> PipelineConfig:
@@ -311,37 +328,6 @@ def _from_video(corpus: CorpusName) -> PipelineConfig:
     )
 
 
-class Waits(NamedTuple):
-    """What an experiment waits for."""
-
-    what: str
-    parts: Mapping[str, tuple[str, ...]]
-    """Stage -> what has to be built before it can run."""
-
-
-GOAL_FREE = "start-only retrieval, scorer and metrics for anticipation"
-TOKEN = "event form of the predictor, whose embedding goes into the attentive probe"
-
-
-def _from(first: str, *parts: str) -> dict[str, tuple[str, ...]]:
-    """Return the parts as what every stage from `first` on waits for."""
-    return dict.fromkeys(list(STAGES)[list(STAGES).index(first) :], parts)
-
-
-EPIC: tuple[RecipeName, ...] = ("epic_kitchens", "demo_epic_kitchens")
-PLANNING = ("predictor", "label_effects", "scorer", "attention", "planners", "evaluation")
-EPIC_WAITS = Waits("TrajPilot's token in the probe of EPIC-KITCHENS-100", dict.fromkeys(PLANNING, (TOKEN, GOAL_FREE)))
-OUTCOME = "binary head over the predictor, on an E_tau that was trained on atomic descriptions"
-
-MISSING: dict[RecipeName, Waits] = {
-    **dict.fromkeys(EPIC, EPIC_WAITS),
-    "basketball": Waits("shot outcome on Ego-Exo4D basketball", _from("alignment", OUTCOME, GOAL_FREE)),
-}
-"""The paper's benchmarks whose later stages wait for parts; the stages that are not named here run."""
-
-PARTS: dict[RecipeName, tuple[str, ...]] = dict.fromkeys(EPIC, ("ingest", "features", "probe", "report"))
-"""Recipe -> the stages of a run that names none, where these are not all."""
-
 RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "atomic": atomic,
     "atomic_closed": atomic_closed,
@@ -361,6 +347,9 @@ RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "atomic_anticipation": atomic_anticipation,
     "epic_kitchens": epic_kitchens,
     "basketball": basketball,
+    "demo_basketball": demo_basketball,
+    "keystep_poses": keystep_poses,
+    "demo_poses": demo_poses,
 }
 
 
@@ -376,37 +365,6 @@ def recipe(name: str) -> PipelineConfig:
     return named[name]()
 
 
-def with_parts(run: RunOptions) -> RunOptions:
-    """Return a run that names no stage with those of its recipe, where these are not all."""
-    parts = PARTS.get(run.recipe)
-    return run if parts is None or run.only or run.from_stage else run.replace(only=parts)
-
-
 def recipes_of(corpus: str) -> list[str]:
     """Return the recipes that read a corpus, in order of the list."""
     return [name for name, build in RECIPES.items() if build().ingest.corpus == corpus]
-
-
-def check_built(name: str, stages: Iterable[str]) -> None:
-    """Refuse stages of an experiment that wait for parts, before anything runs.
-
-    Args:
-        name: recipe of the run.
-        stages: those that are asked for.
-
-    Raises:
-        NotBuiltError: names the parts that are missing and the stages that can be run.
-    """
-    waits = next((found for known, found in MISSING.items() if known == name), None)
-    if waits is None:
-        return
-    what, waiting = waits
-    refused = [stage for stage in stages if stage in waiting]
-    if not refused:
-        return
-    parts = dict.fromkeys(part for stage in refused for part in waiting[stage])
-    can = " ".join(f"--only {stage}" for stage in STAGES if stage not in waiting)
-    raise NotBuiltError(
-        f"recipe {name} ({what}): {', '.join(refused)} cannot run, not built yet: {'; '.join(parts)}. "
-        f"Its other stages can: {can}"
-    )

@@ -12,7 +12,7 @@ from tasks.stage import NOT_RUN, stage_state
 from trajpilot_core.engine.capacity import stages_at_once
 from trajpilot_core.engine.order import startable, upstream
 from trajpilot_core.errors import StagesFailedError, TrajPilotError
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE
 from trajpilot_core.threads import Threads
 
 LOG = logging.getLogger("trajpilot")
@@ -31,11 +31,11 @@ def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) ->
         StagesFailedError: stages failed; those that do not need them were finished first.
         RuntimeError: the same, and a fault of the program is among the causes.
     """
-    after, ended = upstream(STAGES, names), States()
+    after, ended = upstream(EVERY_STAGE, names), States()
     limit = stages_at_once(run.stages_at_once, run.workers)
 
     def has_model(name: str) -> bool:
-        return STAGES[name].on_gpu(STAGES[name].settings(config))
+        return EVERY_STAGE[name].on_gpu(EVERY_STAGE[name].settings(config))
 
     with Threads[State[ArtifactRef]]() as threads:
         while len(ended) < len(names):

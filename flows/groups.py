@@ -8,7 +8,7 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.groups import ShardGroup
 from tasks.group import group_output
 from tasks.group_runs import group_deployments
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE
 
 
 @cache
@@ -25,6 +25,6 @@ def group_flow(name: str) -> Flow[[PipelineConfig, RunOptions, ShardGroup], str]
 def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions, ShardGroup], str]:
     """Return the flow of groups of a stage, e.g. `flows.groups.features_group` of the deployment features-group."""
     deployment = name.replace("_", "-")
-    if not any(deployment in group_deployments(stage) for stage in STAGES.values()):
+    if not any(deployment in group_deployments(stage) for stage in EVERY_STAGE.values()):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage has groups that are called so")
     return group_flow(deployment)

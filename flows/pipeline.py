@@ -6,7 +6,7 @@ from flows.dag import run_stages
 from flows.naming import run_name
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
-from tasks.report import place_report
+from tasks.report import PAGES, place_report
 from trajpilot_core.doctor.preflight import require_outside
 from trajpilot_core.stages import selected
 
@@ -15,10 +15,13 @@ from trajpilot_core.stages import selected
 def full_pipeline(config: PipelineConfig, run: RunOptions) -> dict[str, ArtifactRef]:
     """Run every stage (or those that `run` selects); what is fresh is reused.
 
-    ingest -> trajectories, features, text_bank -> alignment -> predictor -> scorer -> evaluation -> report
+    ingest -> trajectories, features, text_bank -> alignment -> predictor -> scorer -> evaluation -> report,
+    or, where outcomes of events are predicted: ... -> alignment -> outcome
     """
-    require_outside(config, run, selected(run))
-    done = run_stages(selected(run), config, run)
-    if "report" in done:
-        place_report(done["report"], config, run)
+    names = selected(run, config)
+    require_outside(config, run, names)
+    done = run_stages(names, config, run)
+    for name in PAGES:
+        if name in done:
+            place_report(done[name], config, run)
     return done

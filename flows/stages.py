@@ -8,21 +8,21 @@ from prefect import Flow, flow
 from flows.naming import run_name
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
-from tasks.report import place_report
+from tasks.report import PAGES, place_report
 from tasks.stage import stage_output
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages import STAGES, selected
+from trajpilot_core.stages import EVERY_STAGE, selected
 
 
 def stage_body(stage: str) -> Callable[[PipelineConfig, RunOptions], ArtifactRef]:
     """Return what the flow of one declared stage does."""
 
     def run_one(config: PipelineConfig, run: RunOptions) -> ArtifactRef:
-        asked = selected(run.replace(only=run.only or (stage,)))
+        asked = selected(run.replace(only=run.only or (stage,)), config)
         if asked != [stage]:
             raise InputError(f"this flow runs {stage} alone, not {', '.join(asked)}; full-pipeline runs any of them")
         done = stage_output(stage, config, run)
-        if stage == "report":
+        if stage in PAGES:
             place_report(done, config, run)
         return done
 
@@ -38,6 +38,6 @@ def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
 
 def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
     """Return the flow of a stage of the list: `flows.stages.features`."""
-    if name not in STAGES:
+    if name not in EVERY_STAGE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage is called so")
     return stage_flow(name)

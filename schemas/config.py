@@ -7,17 +7,19 @@ Sources: "paper" is arXiv 2605.20388; "D nn" is a decision of docs/decisions/pap
 What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`, which is never part of a key.
 """
 
-import re
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
 from schemas.closed import ClassHeadSettings
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
+from schemas.devices import DeviceName
+from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun, Place
 from schemas.planners import PlannersConfig
+from schemas.pose_sources import PoseSourcesConfig
 from schemas.poses import OdometryConfig, Pi3Config, PoseSourceName, VideoSourceName
 from schemas.probe import ProbeConfig
 from schemas.training import (
@@ -49,6 +51,9 @@ RecipeName = Literal[
     "atomic_anticipation",
     "epic_kitchens",
     "basketball",
+    "demo_basketball",
+    "keystep_poses",
+    "demo_poses",
 ]
 """Named experiments (deployments/recipes.py): the paper's benchmarks, and those on simulated worlds."""
 CorpusName = Literal[
@@ -166,6 +171,15 @@ class TrajectoryConfig(Record):
                 "files (`trajpilot poses step`), or scale to raw"
             )
         return self
+
+
+class VideoMotionsConfig(TrajectoryConfig):
+    """A second set of head motions, from the video, for the table of pose sources (docs/decisions/poses.md)."""
+
+    source: PoseSourceName = "pi3"
+    """Where poses come from: the video, by Pi3 or by visual odometry."""
+    scale: Literal["auto", "rms", "raw"] = "raw"
+    """Lengths are left as they were estimated; the table brings them to the unit of the pose files as well."""
 
 
 class FeatureConfig(Record):
@@ -325,6 +339,9 @@ class ReportConfig(Record):
     """Where the initial weights of the predictors come from; None: they were random. Set by the pipeline."""
 
 
+LATER = ("outcome", "video_motions", "pose_sources")
+
+
 class PipelineConfig(Record):
     """What is computed. The defaults are the paper's main experiment (recipe `atomic`)."""
 
@@ -339,34 +356,16 @@ class PipelineConfig(Record):
     attention: AttentionConfig = AttentionConfig()
     planners: PlannersConfig = PlannersConfig()
     probe: ProbeConfig = ProbeConfig()
+    outcome: OutcomeConfig = OutcomeConfig()
+    video_motions: VideoMotionsConfig = VideoMotionsConfig()
+    pose_sources: PoseSourcesConfig = PoseSourcesConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     report: ReportConfig = ReportConfig()
 
-
-NOT_SUPPORTED = {"mps": "Apple's GPUs (mps)", "rocm": "AMD's GPUs (rocm)", "hip": "AMD's GPUs (hip)"}
-"""Devices that torch knows and this project refuses by name."""
-
-
-DEVICES = r"^(auto|cpu|cuda(:\d{1,2})?)$"
-
-
-def device_fault(device: str) -> str | None:
-    """Return why no run can be given this device; None where one can, if the machine has it."""
-    what = NOT_SUPPORTED.get(device.partition(":")[0])
-    if what is not None:
-        return f"{what} are not supported: nothing here was ever run on them; use cpu, cuda or auto"
-    return None if re.fullmatch(DEVICES, device) else "no such device; use auto, cpu, cuda, or cuda:1 and so on"
-
-
-def check_device(device: str) -> str:
-    """Return the device; ValueError where no run can be given it."""
-    fault = device_fault(device)
-    if fault is not None:
-        raise ValueError(fault)
-    return device
-
-
-DeviceName = Annotated[str, AfterValidator(check_device), Field(json_schema_extra={"pattern": DEVICES})]
+    def content(self) -> dict[str, JsonValue]:
+        """Return the record as JSON values; what came later, at its default, leaves older digests as they were."""
+        whole, plain = super().content(), type(self).model_fields
+        return {name: v for name, v in whole.items() if name not in LATER or getattr(self, name) != plain[name].default}
 
 
 class RunOptions(Record):

@@ -6,9 +6,23 @@ there by reasoning and by what a probe can see in the files, before any planner 
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from schemas.base import Record
+
+
+class ReleaseConfig(Record):
+    """The error at the release of a shot, which decides its outcome. Source: docs/decisions/outcome.md.
+
+    All three are in the unit of the noise of what shows it; 0: it does not show there.
+    """
+
+    shown: float = Field(8.0, ge=0)
+    """In the head motion of the shot: yaw and pitch."""
+    hinted: float = Field(2.0, ge=0)
+    """In the head motion of the step before the shot: yaw and pitch."""
+    seen: float = Field(0.0, ge=0)
+    """In the look of the step before the shot."""
 
 
 class WorldConfig(Record):
@@ -97,6 +111,9 @@ class WorldConfig(Record):
     """Which corpus's files are written: a module of trajpilot_core/simworld/layouts. egoexo4d: atomic descriptions;
     keystep and basketball: the same tree, other annotations; goalstep, egoper, epic_kitchens: video and segments, no
     poses."""
+    release: ReleaseConfig | None = None
+    """Layout basketball alone: an error at the release decides what becomes of a shot; None: the alternative of the
+    step after it does."""
     fps: int = Field(30, ge=5, le=60)
     """Video frames per second."""
     size_px: int = Field(256, ge=64, le=1408, multiple_of=16)
@@ -147,6 +164,17 @@ class WorldConfig(Record):
                 f"a world of the entry {self.entry!r} has no files, so no layout {self.layout!r}; leave layout alone"
             )
         return self
+
+    @model_validator(mode="after")
+    def _shots_are_of_basketball(self) -> Self:
+        if self.release is not None and self.layout != "basketball":
+            raise ValueError(f"release is of shots, and the layout {self.layout!r} has none; set layout to basketball")
+        return self
+
+    def content(self) -> dict[str, JsonValue]:
+        """Return the record as JSON values; without `release` a world is what it was before there was one."""
+        whole = super().content()
+        return whole if self.release is not None else {k: v for k, v in whole.items() if k != "release"}
 
     def enters_by_features(self) -> bool:
         """Return whether features come from a head that stands still, so that they show no head motion."""
@@ -247,5 +275,29 @@ def soak_world() -> WorldConfig:
         segment_s=1.0,
         fps=10,
         size_px=96,
+        broken="none",
+    )
+
+
+def court_world() -> WorldConfig:
+    """A world of basketball whose shots are decided at the release (docs/decisions/outcome.md)."""
+    return tiny_world().replace(
+        name="court",
+        layout="basketball",
+        release=ReleaseConfig(),
+        operators=12,
+        train_takes=200,
+        test_takes=60,
+        segments=12,
+        segment_s=1.0,
+        fps=10,
+        size_px=64,
+        dense_takes=0,
+        advance=(0.02, 0.9, 0.06, 0.02),
+        typo_share=0.0,
+        unsure_share=0.0,
+        invisible_share=0.0,
+        other_share=0.0,
+        duplicate_share=0.0,
         broken="none",
     )

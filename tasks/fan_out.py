@@ -30,7 +30,7 @@ from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Source
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.markdown_escape import literal
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE
 
 LOG = logging.getLogger("trajpilot")
 ATTEMPTS = 3
@@ -276,7 +276,7 @@ def spread(
     LOG.info("%-13s shared out in %d groups, the last of them %s", stage, len(groups), groups[-1].amount())
 
     def compute_here(group: ShardGroup, of_group: Progress) -> None:
-        compute_group(settings, options, STAGES, group, of_group)
+        compute_group(settings, options, EVERY_STAGE, group, of_group)
 
     with get_client(sync_client=True) as client:
         runs = DeployedRuns(

@@ -12,7 +12,7 @@ from tasks.artifacts import StageProgress, log_line
 from tasks.stage import RETRY_DELAYS_S, can_heal
 from trajpilot_core.engine.execution.groups import compute_group
 from trajpilot_core.runtime import compiling
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE
 
 
 @task(
@@ -26,7 +26,7 @@ from trajpilot_core.stages import STAGES
 def run_group(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> State[str]:
     """Compute the shards of a group that are missing; the run that started the group folds them into one manifest."""
     with StageProgress(group.stage) as progress, compiling(run.compile_models):
-        outcome = compute_group(config, run, STAGES, group, progress)
+        outcome = compute_group(config, run, EVERY_STAGE, group, progress)
     log_line(group.stage, outcome.message(), outcome.seconds)
     name = "Completed" if outcome.computed else "Cached"
     return Completed(name=name, message=outcome.message(), data=outcome.message())

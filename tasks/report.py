@@ -1,6 +1,7 @@
-"""The report's last step: a copy where people look for it, and its summary in the UI."""
+"""The last step of a stage that writes pages: a copy where people look for it, and its summary in the UI."""
 
 import logging
+from collections.abc import Callable, Mapping
 
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
@@ -9,18 +10,26 @@ from prefect.states import Completed
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import publish_page
-from trajpilot_core.report.committed import committed_under
+from trajpilot_core.report.committed import Committed, committed_under
 from trajpilot_core.report.publish import place_documents
+from trajpilot_core.report.ui.outcome import outcome_summary
+from trajpilot_core.report.ui.poses import poses_summary
 from trajpilot_core.report.ui.summary import summary
 
 LOG = logging.getLogger("trajpilot")
 TITLE = "The report: its main figures, and where it lies"
+PAGES: Mapping[str, Callable[[Committed, str], str]] = {
+    "report": summary,
+    "outcome": outcome_summary,
+    "pose_sources": poses_summary,
+}
+"""Stage that writes pages -> the summary of what it wrote."""
 
 
 @task(task_run_name="place report", cache_policy=NO_CACHE, persist_result=False)
 def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -> State[str]:
     """Copy the report's documents to `<root>/reports`, say where they lie, and publish the summary."""
     path = place_documents(report, run.root)
-    publish_page("report-summary", TITLE, summary(committed_under(config, run), path))
+    publish_page("report-summary", TITLE, PAGES[report.stage](committed_under(config, run), path))
     LOG.info("%-13s %s", "report", path)
     return Completed(message=f"the report lies at {path}", data=path)

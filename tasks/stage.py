@@ -19,7 +19,7 @@ from trajpilot_core.report.committed import committed_under
 from trajpilot_core.report.figures import figures_of
 from trajpilot_core.report.ui.gallery import draw
 from trajpilot_core.runtime import compiling
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE
 
 RETRY_DELAYS_S: list[float] = [10.0, 60.0]
 NOT_RUN = "NotReady"
@@ -49,7 +49,7 @@ def as_state(outcome: Outcome) -> State[ArtifactRef]:
 def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[ArtifactRef]:
     """Run one declared stage; the store's manifests decide what is fresh, and a retry re-enters there."""
     with StageProgress(name) as progress, compiling(run.compile_models):
-        outcome = execute(STAGES[name], config, run, STAGES, progress, fan_out(config, run, progress))
+        outcome = execute(EVERY_STAGE[name], config, run, EVERY_STAGE, progress, fan_out(config, run, progress))
         progress.ended = f"nothing to do; {outcome.message()}" if outcome.cached else outcome.message()
     publish_outcome(name, outcome)
     show_pictures(outcome.ref, config, run)

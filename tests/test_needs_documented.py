@@ -10,7 +10,7 @@ from trajpilot_core.engine.planning.stated import needs_cells
 from trajpilot_core.engine.resolve import resolve_precision
 from trajpilot_core.engine.sizes import CorpusSizes, paper_sizes, world_sizes
 from trajpilot_core.engine.stage import AnyStage
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE
 
 PAGE = Path(__file__).parents[1] / "docs/operations.md"
 BEGIN, END = "<!-- needs -->\n", "<!-- /needs -->"
@@ -25,7 +25,7 @@ def needs_of(stage: AnyStage, sizes: CorpusSizes, config: PipelineConfig, device
 def rows() -> list[str]:
     """The rows of the table, in the order of the stages."""
     found = []
-    for name, stage in STAGES.items():
+    for name, stage in EVERY_STAGE.items():
         small, large = demo(), PipelineConfig()
         at_demo = needs_cells(needs_of(stage, world_sizes(small, demo_world()), small, "cpu"))
         on_gpu = needs_cells(needs_of(stage, paper_sizes(large), large, "cuda"))

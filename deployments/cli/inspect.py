@@ -26,7 +26,7 @@ from deployments.cli.options import (
     run_options,
 )
 from deployments.cli.tables import disk, moment, number, say, show, time
-from deployments.recipes import check_built, with_parts
+from deployments.parts import check_built, with_parts
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.last_run import LastRun, recall_run
@@ -34,7 +34,7 @@ from trajpilot_core.engine.planning import plan as planning
 from trajpilot_core.engine.planning import status as states
 from trajpilot_core.engine.planning.estimate import NOTHING
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages import STAGES, selected
+from trajpilot_core.stages import selected, stages_of
 
 MaybeData = Annotated[
     str | None, typer.Option("--data", help="Folder of the downloaded corpus; without it that of the last run here.")
@@ -63,7 +63,7 @@ def status(
     config, where = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
     options = run_options(root=located(root), **where)
     with no_collector():
-        rows = states.status(STAGES, config, options)
+        rows = states.status(stages_of(config), config, options)
     columns = ("stage", "state", "rows", "rejected", "written (UTC)", "seconds", "why")
     cells = [
         (
@@ -96,14 +96,14 @@ def plan(
     options = run_options(root=located(root), only=only, from_stage=from_, force=force, **where)
     if recipe is not None:
         options = with_parts(options.replace(recipe=recipe))
-        check_built(recipe, selected(options))
+        check_built(recipe, selected(options, config))
     show_plan(config, options)
 
 
 def show_plan(config: PipelineConfig, options: RunOptions) -> None:
     """Print what a run would compute, what its stages need, and how long it may take."""
     with no_collector():
-        rows = planning.plan(STAGES, config, options)
+        rows = planning.plan(stages_of(config), config, options)
     columns = ("stage", "state", "reused", "to compute", "removed", "rejected", "time", "disk", "why")
     why = [row.why if row.asked else f"not asked for; {row.why}" for row in rows]
     cells = [(row.stage, coloured(row.state), *numbers_of(row), text) for row, text in zip(rows, why, strict=True)]

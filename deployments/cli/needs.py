@@ -10,7 +10,7 @@ from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.admission import machine_free
 from trajpilot_core.engine.needs import size_text
 from trajpilot_core.engine.planning.stated import StatedNeeds, manifests_of, needs_cells, stated_needs
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.store.files import open_folder
 
 COLUMNS = ("stage", "memory", "GPU memory", "disk", "how to lower it")
@@ -24,12 +24,12 @@ def needs_of_run(config: PipelineConfig, run: RunOptions) -> StatedNeeds:
         StoreError: the root cannot be opened.
     """
     folder = open_folder(run.root, run.protocols)
-    return stated_needs(STAGES, config, run, outputs(run), folder)
+    return stated_needs(stages_of(config), config, run, outputs(run), folder)
 
 
 def outputs(run: RunOptions) -> dict[str, Manifest | None]:
     """Return stage -> its output that counts below the root, None where there is none."""
-    return manifests_of(open_folder(run.root, run.protocols), STAGES)
+    return manifests_of(open_folder(run.root, run.protocols), EVERY_STAGE)
 
 
 def show_planned(
@@ -51,7 +51,7 @@ def show_planned(
     if not names:
         return
     folder = open_folder(run.root, run.protocols)
-    stated = stated_needs(STAGES, config, run, found, folder).of(names)
+    stated = stated_needs(stages_of(config), config, run, found, folder).of(names)
     show_needs(console, stated)
     free = machine_free(folder, run)
     there = [f"{size_text(n)} of {what}" for what, n in (("memory", free.host), ("disk", free.disk)) if n is not None]

@@ -1,8 +1,7 @@
-"""Commands on pose sources: their accuracy, their unit of length, and the paper's robustness table."""
+"""Commands on pose sources: their accuracy, and their unit of length."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Annotated, cast
+from typing import Annotated
 
 import pyarrow as pa
 import typer
@@ -13,12 +12,8 @@ from deployments.cli.tables import say, show, time
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
 from schemas.poses import VideoSourceName
-from schemas.training import PredictorConfig
 from trajpilot_core.corpora.formats.folders import is_simulated
 from trajpilot_core.engine.execution.execute import execute
-from trajpilot_core.engine.key import resolve_inputs
-from trajpilot_core.engine.resolve import resolve_config, resolve_device
-from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES
 from trajpilot_core.store.corpus_files import open_corpus
@@ -31,35 +26,29 @@ Recipe = Annotated[str, typer.Option("--recipe", help="Named experiment whose se
 Source = Annotated[str, typer.Option("--source", help="Which source reads the videos: odometry or pi3.")]
 Workers = Annotated[int, typer.Option("--workers", help="Processes.")]
 Weights = Annotated[str | None, typer.Option("--weights", help="Folder with the weights of pi3.")]
-BEFORE = ("ingest", "trajectories", "features", "text_bank", "alignment")
-"""Stages whose outputs the robustness table needs."""
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    poses = typer.Typer(
-        help="Where head motion comes from: accuracy, unit of length, robustness.", no_args_is_help=True
-    )
+    poses = typer.Typer(help="Where head motion comes from: accuracy, unit of length.", no_args_is_help=True)
     poses.command()(step)
     poses.command()(accuracy)
-    poses.command()(robustness)
     app.add_typer(poses, name="poses")
 
 
 def step(root: Root = "runs") -> None:
     """Print the median step of the training clips from pose files, metres: trajectories.scale_factor of a fallback."""
     import numpy as np
-    import torch
 
     from schemas.observation import DOF, MOTIONS
-    from trajpilot_core.studies.pose_robustness import median_step_m
+    from trajpilot_core.poses.step_lengths import median_step_m
 
     takes = {row["take_id"] for row in read(root, "ingest", "takes").to_pylist() if row["split"] == "train"}
     rows = [row for row in read(root, "trajectories", "motions").to_pylist() if row["take_id"] in takes]
     clips = [row["motions"] for row in rows if row["scale"] == "metric"]
     if not clips:
         raise InputError(f"no training clip below {root} has lengths in metres; run trajectories with source aria")
-    found = median_step_m(torch.from_numpy(np.array(clips, dtype=np.float32).reshape(-1, MOTIONS, DOF)))
+    found = median_step_m(np.array(clips, dtype=np.float64).reshape(-1, MOTIONS, DOF))
     say(Console(), f"{found:.4f} m, over {len(clips):,} training clips")
 
 
@@ -95,45 +84,6 @@ def accuracy(
     ]
     show(Console(), columns, cells, f"poses of {source} against pose files: median and 90 %")
     say(Console(), f"{outcome}; position error after the best similarity of each clip")
-
-
-def robustness(
-    data: Data,
-    root: Root = "runs",
-    recipe: Recipe = "demo",
-    source: Source = "odometry",
-    workers: Workers = 2,
-    weights: Weights = None,
-    device: Device = "auto",
-) -> None:
-    """Train predictors on pose files, on poses from video, and on both, and ask each with poses from video."""
-    from trajpilot_core.studies.pose_robustness import RobustnessRow, robustness
-
-    config = named(recipe)
-    tell_simulated(data)
-    options_ = options(root, data, workers, device)
-    computed(config, options_, BEFORE)
-    other = other_root(root, source)
-    computed(from_video(config, source, weights), options(other, data, workers, device), ("ingest", "trajectories"))
-    say(Console(), "training a predictor for each row ...")
-    inputs = resolve_inputs(open_folder(root), STAGES["predictor"], STAGES)
-    video = read(other, "trajectories", "motions")
-    predictor = cast(PredictorConfig, resolve_config(STAGES["predictor"], config, options_))
-    with TemporaryDirectory(prefix="trajpilot-poses-") as scratch:
-        runtime = Runtime(options_.data_root, resolve_device(device), workers, Path(scratch))
-        found = robustness(inputs, video, predictor, runtime)
-    columns = ("trained -> asked", "Mid M@1", "Full M@1", "Mid against")
-
-    def cells(row: RobustnessRow) -> tuple[str, ...]:
-        against = "" if row.mid_difference is None else f"{row.mid_difference} ({row.against})"
-        return row.name, str(row.mid), str(row.full), against
-
-    show(Console(), columns, [cells(row) for row in found.rows], f"pose sources: files (aria) and video ({source})")
-    say(
-        Console(),
-        f"{found.n_windows:,} test windows of {found.n_takes} takes, {found.windows_lost:,} left out because a source "
-        f"lacks a segment; 95 % intervals over takes; step of the pose files {found.step_m:.4f} m",
-    )
 
 
 def tell_simulated(data: str) -> None:

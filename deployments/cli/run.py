@@ -29,7 +29,7 @@ from deployments.cli.options import (
     located,
     run_options,
 )
-from deployments.recipes import check_built, recipes_of, with_parts
+from deployments.parts import check_built, with_parts
 from schemas.config import IngestConfig, PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from trajpilot_core.corpora.registry import corpus_of_layout
@@ -46,6 +46,8 @@ OWN_RECIPES = {
     "tiny_goalstep": "demo_goalstep",
     "tiny_egoper": "demo_egoper",
     "tiny_epic_kitchens": "demo_epic_kitchens",
+    "tiny_basketball": "demo_basketball",
+    "court": "demo_basketball",
 }
 WORLDS = {name: OWN_RECIPES.get(name, "demo") for name in PRESETS if name != "claims"}
 """Simulated worlds, each with its recipe."""
@@ -105,7 +107,8 @@ def run(
 
 def look_ahead(config: PipelineConfig, options: RunOptions) -> NoReturn:
     """Show what a run would be stopped by, what it would compute and need; ends with status 1 where it is stopped."""
-    check_built(options.recipe, selected(options))
+    options = with_parts(options)
+    check_built(options.recipe, selected(options, config))
     from deployments.cli.doctor import end, show
     from deployments.cli.inspect import show_plan
     from trajpilot_core.doctor.checks import check_corpus, check_device
@@ -113,7 +116,10 @@ def look_ahead(config: PipelineConfig, options: RunOptions) -> NoReturn:
 
     found = [check_device(options.device)]
     if found[0].verdict != "bad":
-        found += [*check_corpus(options.data_root, config.ingest), *preflight(config, options, selected(options))]
+        found += [
+            *check_corpus(options.data_root, config.ingest),
+            *preflight(config, options, selected(options, config)),
+        ]
         show_plan(config, options)
     end(show(found))
 
@@ -148,10 +154,6 @@ def demo(
         ignore_needs=ignore_needs,
         max_reject_ratio=DELIBERATE,
     )
-    spec = corpus_of_layout(simulated.layout)
-    if spec.horizons is not None:  # pairs of segments: nothing that the recipe `demo` could plan
-        for waiting in recipes_of(spec.name):
-            check_built(waiting, selected(options))
     from trajpilot_core.simworld.write import refuse_other_world
 
     refuse_other_world(simulated, Path(options.data_root))
@@ -170,7 +172,7 @@ def read_as(world: WorldConfig) -> list[str]:
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
     """Prepare the place, then hand over to Prefect (imported only here: its settings come first)."""
     options = with_parts(options)
-    check_built(options.recipe, selected(options))
+    check_built(options.recipe, selected(options, config))
     from deployments.settings import one_thread_per_process, prepare_prefect
 
     one_thread_per_process()

@@ -9,7 +9,7 @@ import pytest
 from deployments.cli import run as command
 from schemas.config import RunOptions
 from trajpilot_core.corpora.registry import spec_of
-from trajpilot_core.errors import NotBuiltError, WorldError
+from trajpilot_core.errors import InputError, WorldError
 from trajpilot_core.simworld.presets import PRESETS
 from trajpilot_core.simworld.write import world_digest
 
@@ -18,7 +18,7 @@ LEAST = 5
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in command.WORLDS if name not in ("demo", "soak", "tiny_basketball")])
+@pytest.mark.parametrize("name", [name for name in command.WORLDS if name not in ("demo", "soak")])
 def test_every_split_of_a_world_that_is_offered_has_windows_or_clips(name: str, tmp_path: Path) -> None:
     from deployments.cli.options import configure
     from trajpilot_core.engine.execution.execute import execute
@@ -42,9 +42,11 @@ def test_every_split_of_a_world_that_is_offered_has_windows_or_clips(name: str, 
     assert min(found[split] for split in ("train", "dev", "test")) >= LEAST, found
 
 
-def test_pairs_of_segments_are_no_plans_and_the_demo_says_so_before_it_writes(tmp_path: Path) -> None:
-    with pytest.raises(NotBuiltError, match=r"recipe basketball .* Its other stages can: --only ingest"):
-        command.demo(root=str(tmp_path / "runs"), world="tiny_basketball", set_=[], only=[], from_=None, force=[])
+def test_shots_are_not_planned_and_a_demo_that_asks_for_it_says_so_before_it_writes(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="egoexo4d_basketball has no predictor; its stages are ingest, traj"):
+        command.demo(
+            root=str(tmp_path / "runs"), world="tiny_basketball", set_=[], only=["predictor"], from_=None, force=[]
+        )
     assert not (tmp_path / "runs").exists()
 
 

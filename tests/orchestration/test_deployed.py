@@ -12,12 +12,13 @@ import pytest
 import yaml
 from checkout import CHECKOUT
 
-from deployments.recipes import MISSING, PARTS, RECIPES, check_built, demo, keystep, recipe, soak, with_parts
+from deployments.parts import MISSING, PARTS, check_built, with_parts
+from deployments.recipes import RECIPES, demo, keystep, recipe, soak
 from schemas.changes import over
 from schemas.config import PipelineConfig, RecipeName, RunOptions
 from trajpilot_core.engine.planning.differences import changed_settings
 from trajpilot_core.errors import InputError, NotBuiltError
-from trajpilot_core.stages import STAGES, selected
+from trajpilot_core.stages import EVERY_STAGE, STAGES, selected
 
 PREFECT_FILE = CHECKOUT / "deployments" / "prefect.yaml"
 
@@ -68,8 +69,8 @@ def test_every_group_and_field_of_the_form_has_a_title_a_place_and_a_description
 def test_choices_are_drop_downs_and_numbers_have_bounds(form: dict[str, Any]) -> None:
     run = form["definitions"]["RunOptions"]["properties"]
     assert run["recipe"]["enum"] == list(get_args(RecipeName))
-    assert run["only"]["items"]["enum"] == run["force"]["items"]["enum"] == list(STAGES)
-    assert {"type": "string", "enum": list(STAGES)} in run["from_stage"]["anyOf"]
+    assert run["only"]["items"]["enum"] == run["force"]["items"]["enum"] == list(EVERY_STAGE)
+    assert {"type": "string", "enum": list(EVERY_STAGE)} in run["from_stage"]["anyOf"]
     features = form["definitions"]["FeatureConfig"]["properties"]
     assert features["backend"]["enum"] == ["pyav", "decord"]
     assert (features["size_px"]["minimum"], features["size_px"]["multipleOf"]) == (32, 16)
@@ -124,7 +125,7 @@ def test_the_values_of_every_recipe_are_accepted(form: dict[str, Any]) -> None:
 
 def test_each_name_of_a_recipe_is_a_recipe_and_each_sub_record_belongs_to_a_stage() -> None:
     assert tuple(RECIPES) == get_args(RecipeName)
-    assert {stage.section for stage in STAGES.values()} == set(PipelineConfig.model_fields)
+    assert {stage.section for stage in EVERY_STAGE.values()} == set(PipelineConfig.model_fields)
 
 
 @pytest.mark.parametrize("name", sorted(MISSING))
@@ -142,11 +143,11 @@ def test_a_benchmark_whose_later_stages_wait_for_parts_names_them_and_the_stages
 
 def test_a_run_that_names_no_stage_is_of_those_of_its_recipe_which_are_all_built() -> None:
     for name in PARTS:
-        asked = selected(with_parts(RunOptions(recipe=name)))
+        asked = selected(with_parts(RunOptions(recipe=name)), recipe(name))
         assert asked == list(PARTS[name])
         check_built(name, asked)
-        assert selected(with_parts(RunOptions(recipe=name, only=("ingest",)))) == ["ingest"]
-    assert selected(with_parts(RunOptions(recipe="demo"))) == list(STAGES)
+        assert selected(with_parts(RunOptions(recipe=name, only=("ingest",))), recipe(name)) == ["ingest"]
+    assert selected(with_parts(RunOptions(recipe="demo")), demo()) == list(STAGES)
 
 
 def test_a_deployed_run_of_a_stage_that_is_not_built_ends_before_anything_runs(tmp_path: Path) -> None:
@@ -201,7 +202,7 @@ def test_every_stage_is_deployed_under_its_own_name_on_the_pool_that_fits_it(dec
         "watch": "trajpilot-cpu",
     }
     wanted = {}
-    for stage in STAGES.values():
+    for stage in EVERY_STAGE.values():
         deployed, on_gpu = stage.name.replace("_", "-"), "trajpilot-gpu" if stage.uses_gpu else "trajpilot-cpu"
         wanted[deployed] = on_gpu
         if callable(stage.uses_gpu):
@@ -220,7 +221,7 @@ def strays(path: Path) -> list[str]:
 
     file = yaml.safe_load(path.read_text())
     said = {item["name"]: item for item in file["deployments"]}
-    wanted = [item for stage in STAGES.values() for item in deployments_of(stage, file["definitions"]["job"])]
+    wanted = [item for stage in EVERY_STAGE.values() for item in deployments_of(stage, file["definitions"]["job"])]
     stage_like = [name for name, item in said.items() if {"stage", "group"} & set(item["tags"])]
     return [item["name"] for item in wanted if said.get(item["name"]) != item] + [
         name for name in stage_like if name not in {item["name"] for item in wanted}
@@ -283,15 +284,15 @@ def test_poses_and_texts_are_computed_where_their_source_and_encoder_can_be(decl
         "epic_kitchens",
     }
     benchmarks = {"demo_closed", "demo_anticipation", "demo_keystep", "demo_goalstep", "demo_egoper"}
-    benchmarks |= {"demo_epic_kitchens"}
+    benchmarks |= {"demo_epic_kitchens", "demo_basketball", "demo_poses"}
     on_simulated_worlds = {"demo", "demo_planners", "soak", "claims", *benchmarks}
     for name in RECIPES:
         wanted = "trajpilot-cpu" if name in on_simulated_worlds else "trajpilot-gpu"
         assert pools_by_recipe(recipe(name))["TRAJPILOT_POOL_TEXT_BANK"] == wanted, name
     for source, wanted in (("aria", "trajpilot-cpu"), ("odometry", "trajpilot-cpu"), ("pi3", "trajpilot-gpu")):
-        name = group_deployment(STAGES["trajectories"], PipelineConfig().trajectories.replace(source=source))
+        name = group_deployment(EVERY_STAGE["trajectories"], PipelineConfig().trajectories.replace(source=source))
         assert declared[name]["work_pool"]["name"] == wanted, source
-    assert group_deployment(STAGES["features"], PipelineConfig().features) == "features-group"
+    assert group_deployment(EVERY_STAGE["features"], PipelineConfig().features) == "features-group"
 
 
 def test_each_entrypoint_is_a_flow_of_the_name_under_which_it_is_deployed(declared: dict[str, Any]) -> None:

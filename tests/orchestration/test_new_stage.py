@@ -62,7 +62,7 @@ from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.planning.plan import plan
 from trajpilot_core.engine.planning.status import status
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE, STAGES
 
 config, name = PipelineConfig(), "toy_census"
 run = RunOptions(root=sys.argv[1], data_root=sys.argv[2], device="cpu")
@@ -75,7 +75,7 @@ made = stages.toy_census(config, run)
 again = execute(STAGES[name], config, run, STAGES)
 options = parameter_schema(deployed.full_pipeline).model_dump()["definitions"]["RunOptions"]["properties"]
 print(json.dumps({
-    "stages": list(STAGES), "before": before, "entry": made.stage, "lines": lines, "cached": again.cached,
+    "stages": list(EVERY_STAGE), "before": before, "entry": made.stage, "lines": lines, "cached": again.cached,
     "rows": again.n_out, "after": {row.plan.stage: row.plan.state for row in status(STAGES, config, run)},
     "form": [options["only"]["items"]["enum"], options["from_stage"]["anyOf"][0]["enum"]],
     "deployed": next(item for item in declared.prefect_file()["deployments"] if item["name"] == "toy-census"),

@@ -68,6 +68,8 @@ class CorpusSpec:
     """WorldConfig.layout in which a simulated world is written for its reader (simworld/layouts); None: in none."""
     has_goal: bool = True
     """Whether its windows end in a goal that a plan leads to; else they are for anticipation."""
+    is_of_events: bool = False
+    """Its windows are one segment and the event after it, whose outcome is predicted; nothing is planned."""
 
     def lacks(self) -> tuple[str, ...]:
         """Return what the corpus does not have, each with what stands in for it."""

@@ -127,6 +127,11 @@ def noted_fitted(about: Mapping[str, str], kind: str = FITTED) -> dict[str, list
     return {chain: list(json.loads(names)) for chain, names in found.items()}
 
 
+def is_imported(about: Mapping[str, str]) -> bool:
+    """Return whether models came from another run, or began with its weights, by what is said of them."""
+    return any(name.startswith(CAPTURES) for name in about)
+
+
 def draw_folds(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, int]:
     """Return take_id -> fold for the training takes, by the order of sha256(fold seed:take) (D 28).
 

@@ -169,8 +169,11 @@ def with_closed_tables(data: PlanningData, inputs: Inputs, predictors: Models) -
     Raises:
         StoreError: tables that do not belong together.
     """
-    if predictor_config(predictors).head == "open":
-        return data
+    return data if predictor_config(predictors).head == "open" else closed(data, inputs)
+
+
+def closed(data: PlanningData, inputs: Inputs) -> PlanningData:
+    """Return the data with what decoding on a closed vocabulary reads; arguments and errors as above."""
     every = torch.arange(len(data.take_ids))
     segments = inputs.table("segments", ["take_id", "split", "position", "run", "label_id"])
     return replace(data, closed=ClosedTables(segments, masks_of(inputs, data).of_windows(every)))

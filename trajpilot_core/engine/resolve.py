@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 
 from schemas.base import Record
-from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TrajectoryConfig, device_fault
+from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TrajectoryConfig
+from schemas.devices import device_fault
+from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun
+from schemas.pose_sources import PoseSourcesConfig
 from schemas.poses import Pi3Config
-from schemas.training import TrainConfig
+from schemas.training import CausalConfig, TrainConfig
 from trajpilot_core.engine.stage import Config, Stage
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.store.locations import parse_location
@@ -145,6 +148,10 @@ def resolve_precision(config: Config, device: str) -> Config:
         config = config.replace(train=resolve_precision(train, device))
     if isinstance(config, TrajectoryConfig) and "pi3" in config.sources():
         config = config.replace(pi3=resolve_precision(config.pi3, device))
+    if isinstance(config, PoseSourcesConfig) and config.predictor is not None:
+        config = config.replace(predictor=resolve_precision(config.predictor, device))
+    if isinstance(config, OutcomeConfig) and config.scorer is not None:
+        config = config.replace(scorer=resolve_precision(config.scorer, device))
     if getattr(config, "precision", None) != "auto":
         return config
     if device.startswith("cuda"):
@@ -155,9 +162,10 @@ def resolve_precision(config: Config, device: str) -> Config:
 
 def resolve_config(stage: Stage[Config], config: PipelineConfig, run: RunOptions) -> Config:
     """Return the sub-record of the config that a stage sees, nothing in it left to the machine."""
-    if stage.completed is not None:
-        return stage.completed(config)
-    return resolve_precision(stage.settings(config), resolve_device(run.device))
+    own = stage.settings(config) if stage.completed is None else stage.completed(config)
+    if stage.completed is not None and not stage.on_gpu(own):
+        return own
+    return resolve_precision(own, resolve_device(run.device))
 
 
 def check_other_runs(section: str, config: Record, allowed: tuple[str, ...]) -> None:
@@ -173,6 +181,8 @@ def check_other_runs(section: str, config: Record, allowed: tuple[str, ...]) -> 
     """
     for name in type(config).model_fields:
         other = getattr(config, name)
+        if isinstance(other, CausalConfig):  # settings of another section that a stage works with
+            check_other_runs(name, other, allowed)
         if isinstance(other, OtherRun):
             try:
                 parse_location(other.place, allowed)

@@ -121,12 +121,26 @@ class CausalPredictor(nn.Module):
             horizon: H, from 3 to the model's max_horizon.
             goal_seen_B: bool; false zeroes the goal's tokens, its trajectory included (D 16). None: all seen.
         """
+        return self.read_out(self.encode(start_BCD, goal_BCD, latents_BHE, horizon, goal_seen_B))
+
+    def encode(
+        self,
+        start_BCD: Tensor,
+        goal_BCD: Tensor,
+        latents_BHE: Tensor,
+        horizon: int,
+        goal_seen_B: Tensor | None = None,
+    ) -> Tensor:
+        """Return (B, 2 Q + M, W), the outputs of the last block: those of Start, of Goal, then of the mids.
+
+        Arguments as in `forward`.
+        """
         context_BTW = self.context_tokens(start_BCD, goal_BCD, ends_of(latents_BHE), horizon, goal_seen_B)
         x_BTW = torch.cat([context_BTW, self.mid_tokens(latents_BHE[:, 1:-1], horizon)], dim=1)
         mask = structured_mask(self.context, horizon - 2, device=x_BTW.device)
         for block in self.blocks:
             x_BTW, _ = block(x_BTW, mask)
-        return self.read_out(x_BTW)
+        return x_BTW
 
     def roll_out(
         self, start_BCD: Tensor, goal_BCD: Tensor | None, endpoints_B2E: Tensor, mids_BPME: Tensor, horizon: int
@@ -198,10 +212,13 @@ class CausalPredictor(nn.Module):
 
     def read_out(self, x_BTW: Tensor) -> Tensor:
         """(B, 2 Q + M, W) -> (B, H, E): the mean of a role's outputs, then the shared head (D 9)."""
+        return F.normalize(self.head(self.pool_roles(x_BTW)).float(), dim=-1)
+
+    def pool_roles(self, x_BTW: Tensor) -> Tensor:
+        """(B, 2 Q + M, W) -> (B, H, W): the mean of each role's normalised outputs: Start, mids, Goal."""
         x_BTW = self.norm(x_BTW)
         start_B1W, goal_B1W = (part.mean(1, keepdim=True) for part in x_BTW[:, : self.context].chunk(2, dim=1))
-        roles_BHW = torch.cat([start_B1W, x_BTW[:, self.context :], goal_B1W], dim=1)
-        return F.normalize(self.head(roles_BHW).float(), dim=-1)
+        return torch.cat([start_B1W, x_BTW[:, self.context :], goal_B1W], dim=1)
 
 
 def feature_scales(features_SCD: Tensor) -> KeysValues:

@@ -19,7 +19,8 @@ def place_documents(report: ArtifactRef, root: str) -> str:
     manifest = current_manifest(folder, report.stage)
     if manifest is None:
         raise StoreError(f"no report under {folder.url}; run the stage report first")
-    for name, entry in manifest.entries.items():
-        if entry.kind == "document":
-            folder.replace(f"{FOLDER}/{name}", read_entry_document(folder, manifest, name))
-    return f"{folder.url}/{FOLDER}/report.html"
+    documents = [name for name, entry in manifest.entries.items() if entry.kind == "document"]
+    for name in documents:
+        folder.replace(f"{FOLDER}/{name}", read_entry_document(folder, manifest, name))
+    page = next(name for name in documents if name.endswith(".html"))
+    return f"{folder.url}/{FOLDER}/{page}"

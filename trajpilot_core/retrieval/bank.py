@@ -30,6 +30,7 @@ from trajpilot_core.data.transitions import fitted_bigrams
 from trajpilot_core.errors import LeakError, StoreError
 from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.planners.decoding import smoothed_prior
+from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.models.readout import ClassReadout, CosineReadout, Readout
 from trajpilot_core.retrieval.search import Exclusion, TopK, top_k
 
@@ -122,7 +123,7 @@ def chain_view(
     """
     models = load_chain_models(files, chain, seed, device)
     latents = trajectory_latents(models.e_tau, data.motions)
-    return ChainView(data, chain, models, latents, readout_of(data, chain, models, decoding))
+    return ChainView(data, chain, models, latents, readout_of(data, chain, models.traj, decoding))
 
 
 def goal_dropout_view(view: ChainView, files: ModelFiles, seed: int, device: str) -> ChainView | None:
@@ -165,13 +166,13 @@ def without_goal(view: ChainView) -> ChainView:
     return replace(view, sees_goal=False)
 
 
-def readout_of(data: PlanningData, chain: Chain, models: ChainModels, decoding: ClosedDecodingConfig) -> Readout:
+def readout_of(data: PlanningData, chain: Chain, model: CausalPredictor, decoding: ClosedDecodingConfig) -> Readout:
     """Return how plans become labels: by cosine, or, with class heads, under the transitions of the chain's takes.
 
     Raises:
         StoreError: there are class heads, and nothing was read to decode them with.
     """
-    if models.traj.class_head is None:
+    if model.class_head is None:
         return CosineReadout(data.bank)
     if data.closed is None:
         raise StoreError("the predictors have class heads; read the tables for their decoding (with_closed_tables)")

@@ -112,6 +112,7 @@ def draw_take(world: World, index: int, split: str, fault: str | None, operator:
     uid, task, intent = random_uid(rng), int(rng.integers(config.tasks)), int(rng.integers(config.intents))
     n = (config.segments if fault is None else config.broken_segments) + int(rng.integers(-1, 2))
     segments = procedure.draw_segments(world, rng, task, intent, operator, n)
+    segments = layout_of(config.layout).performed(world, index, segments)
     n_frames = int(np.ceil((segments[-1].end_s + procedure.LEAD_S) * config.fps))
     return TakeTruth(
         uid=uid,

@@ -7,9 +7,11 @@ Tests then ask for its row in the README's table, its line in deployments/prefec
 docs/operations.md.
 """
 
-from schemas.config import RunOptions
+from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.select import selected_of
 from trajpilot_core.engine.stage import AnyStage
+from trajpilot_core.errors import InputError
 from trajpilot_core.stages import (
     alignment,
     attention,
@@ -19,13 +21,16 @@ from trajpilot_core.stages import (
     features,
     ingest,
     label_effects,
+    outcome,
     planners,
+    pose_sources,
     predictor,
     probe,
     report,
     scorer,
     text_bank,
     trajectories,
+    video_motions,
 )
 
 REPORTED: tuple[AnyStage, ...] = (
@@ -43,8 +48,32 @@ REPORTED: tuple[AnyStage, ...] = (
     probe.STAGE,
     evaluation.STAGE,
 )
-"""All stages but the report, which shows what each of them rejected."""
+"""All stages of planning but the report, which shows what each of them rejected."""
+OF_EVENTS: tuple[AnyStage, ...] = (
+    ingest.STAGE,
+    trajectories.STAGE,
+    features.STAGE,
+    text_bank.STAGE,
+    alignment.STAGE,
+    outcome.STAGE,
+)
+"""The stages of a corpus of events (CorpusSpec.is_of_events); the last writes its own pages."""
+OF_POSES: tuple[AnyStage, ...] = (
+    ingest.STAGE,
+    trajectories.STAGE,
+    video_motions.STAGE,
+    features.STAGE,
+    text_bank.STAGE,
+    alignment.STAGE,
+    pose_sources.STAGE,
+)
+"""The stages of the table of pose sources (PoseSourcesConfig.is_asked); the last writes its own pages."""
+APART: tuple[AnyStage, ...] = (outcome.STAGE, video_motions.STAGE, pose_sources.STAGE)
+"""Those that runs of planning do not have."""
 STAGES: dict[str, AnyStage] = {stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED))}
+"""Those of a run of planning."""
+EVERY_STAGE: dict[str, AnyStage] = {**STAGES, **{stage.name: stage for stage in APART}}
+"""All that a run can have; a command, a flow or a form takes them from here."""
 
 FEATURE_SPACE_STAGES: dict[str, AnyStage] = {
     stage.name: stage
@@ -64,10 +93,27 @@ FEATURE_SPACE_STAGES: dict[str, AnyStage] = {
 """For simulated worlds that enter by features (docs/decisions/claims.md)."""
 
 
-def selected(run: RunOptions) -> list[str]:
+def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
+    """Return the stages that a run of these settings has, by the kind of its corpus and by what is asked."""
+    if config.pose_sources.is_asked:
+        return {stage.name: stage for stage in OF_POSES}
+    if spec_of(config.ingest.corpus).is_of_events:
+        return {stage.name: stage for stage in OF_EVENTS}
+    return dict(STAGES)
+
+
+def selected(run: RunOptions, config: PipelineConfig) -> list[str]:
     """Return the names of the stages that `run` asks for, in order.
 
     Raises:
-        InputError: a name is not a stage.
+        InputError: a name is not a stage, or no stage of this corpus.
     """
-    return selected_of(STAGES, run)
+    known = stages_of(config)
+    asked = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
+    other = [name for name in dict.fromkeys(asked) if name in EVERY_STAGE and name not in known]
+    if other:
+        raise InputError(
+            f"a run of these settings on the corpus {config.ingest.corpus} has no {', '.join(other)}; its stages are "
+            f"{', '.join(known)}"
+        )
+    return selected_of(known, run)

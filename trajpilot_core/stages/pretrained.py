@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from schemas.base import fingerprint
 from schemas.training import AlignmentConfig, PredictorConfig
-from trajpilot_core.data.cross_fitting import Chain
+from trajpilot_core.data.cross_fitting import Chain, is_imported
 from trajpilot_core.data.imported_fits import (
     ImportedFit,
     TakesHere,
@@ -154,3 +154,16 @@ def initial_fits(cfg: PredictorConfig) -> dict[str, ImportedFit]:
     output = open_other(cfg.pretrained, "predictor")
     log.info("%-13s begins with the weights of %s", "predictor", output.named)
     return fits_of(output, PREDICTORS)
+
+
+def origin_of_models(e_tau: Mapping[str, str], cfg: PredictorConfig, fitted_on: str) -> str:
+    """State where E_tau and the first weights of predictors come from, for people.
+
+    Args:
+        e_tau: what is said of the models.
+        cfg: settings of the predictors.
+        fitted_on: what E_tau was fitted on where it comes from this run.
+    """
+    first = "random weights" if cfg.pretrained is None else "weights of another run"
+    origin = "of another run" if is_imported(e_tau) else f"fitted on {fitted_on}"
+    return f"E_tau: {origin}; predictors begin with {first}"

@@ -1,1 +1,1 @@
-"""What no stage needs: claims, planners in worlds, the paper's tables and their audit, pose robustness."""
+"""What no stage needs: claims, planners in worlds, the paper's tables and their audit, accuracy of poses."""

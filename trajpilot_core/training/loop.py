@@ -59,6 +59,8 @@ class Training:
     """Scores after an epoch, keys `<split>/<quantity>`; runs in evaluation mode without gradients, without autocast."""
     selected: str
     """The key of `measure` that decides which epoch is kept; higher is better."""
+    keeps_last: bool = False
+    """The last epoch is kept, whatever its score."""
     is_small: bool = False
     """A GPU waits for the host's launches of its steps: worth compiling. All but the last batch have one shape."""
     step: Compiled[Batch, Tensor] | None = None
@@ -211,7 +213,7 @@ def note_epoch(training: Training, state: TrainingProgress, loss: float) -> None
         )
     score = float(measured[training.selected])
     state.scores.append(score)
-    if not state.best or score > state.best_score:
+    if training.keeps_last or not state.best or score > state.best_score:
         state.best_score, state.best_epoch = score, state.epoch
         state.best = {name: value.detach().cpu().clone() for name, value in training.model.state_dict().items()}
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from layouts_fixture import court_world, small_world, written
 
-from deployments.recipes import MISSING, recipe, soak
+from deployments.parts import MISSING
+from deployments.recipes import recipe, soak
 from schemas.arrow import rows_of
 from schemas.config import FeatureConfig, PipelineConfig, RecipeName, RunOptions
 from schemas.planners import PlannersConfig
@@ -18,7 +19,7 @@ from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import CLOSED_FULL, CLOSED_OVERALL, CLOSED_ROWS, CLOSED_SETTINGS
 from trajpilot_core.report.tables.anticipation import anticipation_tables
 from trajpilot_core.report.tables.results import results_of
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE, STAGES, stages_of
 from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
 
@@ -80,6 +81,7 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
         probe=config.probe.replace(heads=4, blocks=1, rates=(1e-3,), decays=(1e-3,), epochs=2, precision="fp32"),
         evaluation=small.evaluation.replace(vocabulary=config.evaluation.vocabulary),
         report=small.report,
+        outcome=config.outcome.replace(train=config.outcome.train.replace(epochs=2)),
     )
 
 
@@ -109,8 +111,8 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
     run = RunOptions(root=str(root), data_root=str(corpus.folder), device="cpu", workers=1, max_reject_ratio=FEW)
     done: dict[str, Outcome] = {}
     waiting = MISSING[name].parts if name in MISSING else {}
-    for stage in (stage for stage in STAGES if stage not in waiting):
-        done[stage] = execute(STAGES[stage], config, run, STAGES)
+    for stage in (stage for stage in stages_of(config) if stage not in waiting):
+        done[stage] = execute(EVERY_STAGE[stage], config, run, EVERY_STAGE)
         assert done[stage].n_out > 0, stage
     assert {"ingest", "trajectories", "features", "text_bank"} <= set(done)
     assert done["features"].n_out == done["ingest"].n_out
@@ -127,6 +129,8 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
         results = results_of(rows_of(Metric, metrics), rows_of(Judgement, judgements))
         assert {table.id for table in anticipation_tables(results)} == ANTICIPATION
         assert {row.id for row in METHODS if row.anticipates} <= set(results.variants())
+    elif "outcome" in done:
+        assert (root / "artifacts" / "outcome").is_dir()
     elif not waiting:
         closed = cells_of([read_run(str(root))])
         tables = {CLOSED_PANEL} if name == "atomic_closed" else {CLOSED_OVERALL, CLOSED_FULL, CLOSED_SETTINGS}

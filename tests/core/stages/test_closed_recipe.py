@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deployments.recipes import MISSING, recipe
+from deployments.parts import MISSING
+from deployments.recipes import recipe
 from schemas.annotation import CorpusCount
 from schemas.arrow import arrow_schema
 from schemas.config import PipelineConfig, RunOptions

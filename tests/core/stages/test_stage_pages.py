@@ -7,7 +7,7 @@ import pytest
 import yaml
 from checkout import CHECKOUT
 
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE
 
 README, OPERATIONS = CHECKOUT / "README.md", CHECKOUT / "docs" / "operations.md"
 PREFECT_FILE = CHECKOUT / "deployments" / "prefect.yaml"
@@ -44,7 +44,7 @@ def pools_declared(path: Path) -> dict[str, set[str]]:
 
 
 def test_the_table_of_stages_has_every_stage_in_order() -> None:
-    assert table_rows(README.read_text()) == list(STAGES)
+    assert table_rows(README.read_text()) == list(EVERY_STAGE)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_table_of_stages_has_every_stage_in_order() -> None:
 def test_a_row_that_is_missing_misnamed_or_out_of_order_is_seen(before: str, after: str) -> None:
     text, n_changed = re.subn(before, after, README.read_text())
     assert n_changed == 1
-    assert table_rows(text) != list(STAGES)
+    assert table_rows(text) != list(EVERY_STAGE)
 
 
 def test_the_page_for_operators_says_which_deployment_is_in_which_pool() -> None:

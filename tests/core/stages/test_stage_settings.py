@@ -12,13 +12,13 @@ from schemas.config import FeatureConfig, PipelineConfig, ReportConfig, TextConf
 from schemas.training import TrainConfig
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 from trajpilot_core.errors import StoreError
-from trajpilot_core.stages import FEATURE_SPACE_STAGES, STAGES, text_bank
+from trajpilot_core.stages import EVERY_STAGE, FEATURE_SPACE_STAGES, text_bank
 from trajpilot_core.studies.claims.worlds import stages as studies
 
 DECLARED = {
     **{stage.name: stage for stage in vars(studies).values() if isinstance(stage, Stage)},
     **FEATURE_SPACE_STAGES,
-    **STAGES,
+    **EVERY_STAGE,
 }
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from checkout import CHECKOUT
 
-from deployments import recipes
+from deployments import parts as stage_parts
 from schemas.config import PipelineConfig
 from trajpilot_core.errors import InputError
 from trajpilot_core.studies.paper_audit.decisions import MISSING, in_words, location, renewed, setting
@@ -48,7 +48,7 @@ def called_not_built_but_built(page: str, words: set[str]) -> list[str]:
 def is_run(part: str) -> bool:
     """Whether the recipe of a part refuses it no more."""
     recipe, stage = REFUSED[part]
-    return stage not in (recipes.MISSING[recipe].parts if recipe in recipes.MISSING else ())
+    return stage not in (stage_parts.MISSING[recipe].parts if recipe in stage_parts.MISSING else ())
 
 
 def test_the_decisions_are_numbered_without_a_gap() -> None:
@@ -130,7 +130,7 @@ def test_a_recipe_that_refuses_a_part_no_more_ends_its_being_not_built(
 ) -> None:
     cell = f"**not built**: {part}"
     assert called_not_built_but_built(cell, module_words()) == []
-    monkeypatch.setattr(recipes, "MISSING", {})
+    monkeypatch.setattr(stage_parts, "MISSING", {})
     assert called_not_built_but_built(cell, module_words()) == [part]
 
 

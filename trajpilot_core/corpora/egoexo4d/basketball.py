@@ -291,4 +291,5 @@ EGOEXO4D_BASKETBALL = CorpusSpec(
     download=download_of(ATOMIC_FILE),
     layout="basketball",
     has_goal=False,
+    is_of_events=True,
 )

@@ -17,6 +17,7 @@ from trajpilot_core.report.figures import (
     head_paths,
     headroom,
     horizons,
+    shots,
 )
 from trajpilot_core.report.figures.base import Figure, Material, ReportSection
 
@@ -33,6 +34,7 @@ FIGURES: tuple[Figure, ...] = (
     clips.FIGURE,
     diagnostics.FIGURE,
     accuracy.FIGURE,
+    shots.FIGURE,
 )
 """In the order in which they are shown."""
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.simworld.faults import NAMES, Faults, TakeContents
-from trajpilot_core.simworld.world.truth import TakeTruth, World, stream
+from trajpilot_core.simworld.world.truth import SegmentTruth, TakeTruth, World, stream
 
 NamedFiles = Iterator[tuple[str, bytes]]
 """Path relative to the corpus root, content."""
@@ -24,6 +24,11 @@ class PlacedTake(NamedTuple):
     take: TakeTruth
     start_s: float = 0.0
     """When its video starts in the take, seconds: a layout may cut a take in several files."""
+
+
+def as_drawn(world: World, index: int, segments: tuple[SegmentTruth, ...]) -> tuple[SegmentTruth, ...]:
+    """Return the steps of a take as they were drawn."""
+    return segments
 
 
 def takes_by_uid(world: World) -> dict[str, PlacedTake]:
@@ -64,6 +69,8 @@ class Layout:
     """Whether the layout releases trajectories."""
     parts: Callable[[World, TakeTruth], tuple[int, ...]] = one_file
     """Frames in each of the consecutive video files of a take."""
+    performed: Callable[[World, int, tuple[SegmentTruth, ...]], tuple[SegmentTruth, ...]] = as_drawn
+    """(world, number of a take, its steps as drawn) -> its steps, where more than procedure and intent decides them."""
     has_unseen_wearers: bool = False
     """Whether some operators wear the glasses in tested takes only, also where operators are shared."""
 

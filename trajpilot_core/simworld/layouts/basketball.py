@@ -4,22 +4,27 @@ The steps of the world keep their motion, look and times; only what is said of t
 a move, a preparation, a shot or what becomes of the shot; by its alternative an outcome is made (even) or missed (odd).
 So the wearer's intent, which the motion before the shot shows in part, decides how most shots end. A shot that no
 outcome follows (positions are skipped and repeated) has none, or states it itself.
+With `WorldConfig.release` the outcome is decided by an error of yaw and pitch at the release instead, which shows in
+the motion of the shot, and as far as the settings say in the motion or the look of the step before it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from schemas.world import WorldConfig
+from schemas.world import ReleaseConfig, WorldConfig
+from trajpilot_core.arrays import Array
 from trajpilot_core.simworld.faults import TAKE_FAULTS, Json
 from trajpilot_core.simworld.layouts.base import Layout, NamedFiles
 from trajpilot_core.simworld.layouts.metadata import Tree, release_files, take_files
-from trajpilot_core.simworld.world.truth import TakeTruth, World, stream
+from trajpilot_core.simworld.world.truth import BASES, CHANNELS, LOOKS, SegmentTruth, TakeTruth, World, stream
 
 ShotOutcome = Literal["made", "missed", "ambiguous", "none"]
 MOVE, PREPARE, SHOT, RESULT = range(4)
 """Role of a step, by its position modulo 4."""
+YAW = 3
+"""Channel of the yaw; that of the pitch follows."""
 DRILLS = ((6001, "Mikan Layup"), (6002, "Reverse Layup"), (6003, "Mid-Range Jump Shooting"))
 PARENT = (6000, "Basketball")
 AMBIGUOUS_SHARE, OWN_SHARE, OTHER_SHARE = 0.12, 0.2, 0.3
@@ -65,23 +70,76 @@ def shots_of(world: World, take: TakeTruth) -> dict[int, ShotAttempt]:
     """Return the shots of a take by the place of their step."""
     rng = stream(world.config, "basketball", take.index)
     draws = rng.random((len(take.segments), 3))
+    errors = release_errors(world.config, take.index, len(take.segments))
     found = {}
     for i, segment in enumerate(take.segments):
         if role_of(world, segment.label) == SHOT:
             after = take.segments[i + 1].label if i + 1 < len(take.segments) else None
-            found[i] = shot_at(world, i, after, draws[i].tolist())
+            goes_in = None if world.config.release is None else is_made(errors[i])
+            found[i] = shot_at(world, i, after, draws[i].tolist(), goes_in)
     return found
 
 
-def shot_at(world: World, step: int, after: int | None, draws: list[float]) -> ShotAttempt:
-    """Return what becomes of a shot, given the label of the step after it."""
+def shot_at(world: World, step: int, after: int | None, draws: list[float], goes_in: bool | None) -> ShotAttempt:
+    """Return what becomes of a shot, given the label of the step after it, and the release where that decides."""
     if after is None or role_of(world, after) != RESULT:
-        return ShotAttempt(step, "made", "own", "C") if draws[0] < OWN_SHARE else ShotAttempt(step, "none", None, "C")
-    if draws[1] < AMBIGUOUS_SHARE:
+        is_said = draws[0] < OWN_SHARE and goes_in is not False
+        return ShotAttempt(step, "made", "own", "C") if is_said else ShotAttempt(step, "none", None, "C")
+    if draws[1] < AMBIGUOUS_SHARE and goes_in is not False:
         return ShotAttempt(step, "ambiguous", "next", "C")
-    if world.labels[after].alternative % 2 == 0:
+    if world.labels[after].alternative % 2 == 0 if goes_in is None else goes_in:
         return ShotAttempt(step, "made", "next", "C")
     return ShotAttempt(step, "missed", "next", "O" if draws[2] < OTHER_SHARE else "C")
+
+
+def release_errors(config: WorldConfig, index: int, n_steps: int) -> Array:
+    """Return (n_steps, 2) errors of yaw and pitch at the release, standard normal; only those of shots mean anything.
+
+    Args:
+        config: of the world.
+        index: number of the take's own random draws.
+        n_steps: steps of the take.
+    """
+    return np.asarray(stream(config, "release", index).normal(size=(n_steps, 2)))
+
+
+def is_made(error: Array) -> bool:
+    """Return whether a shot with this error (2,) goes in: half of all do."""
+    return float(error.sum()) > 0
+
+
+def released(world: World, index: int, segments: tuple[SegmentTruth, ...]) -> tuple[SegmentTruth, ...]:
+    """Return the steps of a take with the errors of its shots in motion and look, as far as the world shows them."""
+    shows = world.config.release
+    if shows is None:
+        return segments
+    errors, steps = release_errors(world.config, index, len(segments)), list(segments)
+    for i, step in enumerate(segments):
+        if role_of(world, step.label) != SHOT:
+            continue
+        steps[i] = replace(steps[i], motion=steps[i].motion + turned(errors[i], shows.shown))
+        if i:
+            before = steps[i - 1]
+            steps[i - 1] = replace(
+                before,
+                motion=before.motion + turned(errors[i], shows.hinted),
+                look=before.look + tint(errors[i], shows),
+            )
+    return tuple(steps)
+
+
+def turned(error: Array, factor: float) -> Array:
+    """Return the (BASES * CHANNELS,) motion that an error (2,) adds: yaw and pitch, out and back."""
+    motion = np.zeros(BASES * CHANNELS)
+    motion[YAW : YAW + 2] = factor * error
+    return motion
+
+
+def tint(error: Array, shows: ReleaseConfig) -> Array:
+    """Return the (LOOKS,) look that an error (2,) adds: two colours."""
+    look = np.zeros(LOOKS)
+    look[:2] = shows.seen * error
+    return look
 
 
 def caption(world: World, rng: np.random.Generator, take: TakeTruth, i: int) -> tuple[str, str]:
@@ -140,4 +198,5 @@ LAYOUT = Layout(
         **PLAIN,
     },
     has_poses=True,
+    performed=released,
 )

@@ -18,7 +18,7 @@ from trajpilot_core.methods import METHODS, method
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.tables.results import TIE, Results
 from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING, Cell, Table, Value
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE as STAGES
 
 DIGITS = 2
 UNDERTRAINED = "†"

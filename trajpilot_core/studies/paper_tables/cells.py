@@ -18,7 +18,7 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.comparison import EVALUATION, INGEST, Side, corpora_of, open_side
 from trajpilot_core.paper.published import ATOMIC_CORPUS, BENCHMARKS, CLOSED_ATOMIC
 from trajpilot_core.report.tables.results import results_of
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE as STAGES
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import StageInputs

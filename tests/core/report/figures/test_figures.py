@@ -11,7 +11,7 @@ from schemas.config import ReportConfig
 from trajpilot_core.report import figures
 from trajpilot_core.report.drawing.picture import NotDrawn, Picture
 from trajpilot_core.report.ui.gallery import draw
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE
 
 LOOK: Any = object()
 
@@ -35,7 +35,7 @@ def test_every_figure_is_shown_somewhere_and_every_stage_that_it_names_exists() 
         assert (figure.section is None) == (figure.charts is None)
         assert bool(figure.stages) == (figure.draw is not None)
         assert figure.charts is not None or figure.draw is not None
-        assert set(figure.stages) <= set(STAGES)
+        assert set(figure.stages) <= set(EVERY_STAGE)
     pictures = [(stage, figure.name) for figure in figures.FIGURES for stage in figure.stages]
     assert len(set(pictures)) == len(pictures)
 

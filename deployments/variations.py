@@ -1,0 +1,44 @@
+"""What recipes of shot outcomes and of pose sources change in the recipe that they begin with."""
+
+from schemas.config import PipelineConfig
+from schemas.training import TrainConfig
+
+
+def of_shots(base: PipelineConfig) -> PipelineConfig:
+    """Return shot outcome on basketball, with as many candidates as the paper has."""
+    return base.replace(
+        ingest=base.ingest.replace(corpus="egoexo4d_basketball"),
+        scorer=base.scorer.replace(candidates=32, prefetch=48),
+    )
+
+
+def of_few_shots(base: PipelineConfig) -> PipelineConfig:
+    """Return the same for a simulated court; `base` is the demo."""
+    short = TrainConfig(epochs=20, patience=None, batch=32, lr=1e-3, weight_decay=1e-2)
+    aligned = base.alignment.train.replace(epochs=10)
+    return base.replace(
+        ingest=base.ingest.replace(corpus="egoexo4d_basketball", paraphrase_table=None, dev_min=12),
+        features=base.features.replace(n_frames=4, size_px=64),
+        alignment=base.alignment.replace(width=128, hidden=256, folds=3, seeds=(0, 1, 2), train=aligned),
+        predictor=base.predictor.replace(width=64, hidden=128, dropout=0.1),
+        scorer=base.scorer.replace(candidates=16, prefetch=32, width=32),
+        outcome=base.outcome.replace(train=short),
+    )
+
+
+def of_pose_sources(base: PipelineConfig) -> PipelineConfig:
+    """Return head motion from pose files, a second set from video, and the table of both."""
+    return base.replace(
+        ingest=base.ingest.replace(require_trajectory=True),
+        trajectories=base.trajectories.replace(source="aria"),
+        pose_sources=base.pose_sources.replace(is_asked=True),
+    )
+
+
+def of_odometry(base: PipelineConfig) -> PipelineConfig:
+    """Return the same with odometry in the place of Pi3, and three seeds."""
+    two = of_pose_sources(base)
+    return two.replace(
+        alignment=two.alignment.replace(seeds=(0, 1, 2)),
+        video_motions=two.video_motions.replace(source="odometry"),
+    )

@@ -1,0 +1,139 @@
+"""What decides an outcome reaches the rows that may see it and no other; planted leaks are seen."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from shots_fixture import Shown, fitted, rows_in, shares, some_shots, untrained
+
+from trajpilot_core.data.shots import TEST, Shots, refuse_late
+from trajpilot_core.errors import LeakError
+from trajpilot_core.evaluation.shot_rows import METHODS, OutcomeModels, SaidOfShots, ShotMethod, check_sight
+from trajpilot_core.models.outcome import OutcomePredictor
+from trajpilot_core.retrieval.shots import find_shots
+from trajpilot_core.training.outcome_scorer import permuted
+
+SHOTS = some_shots(Shown(in_shot=1.0), n_takes=60)
+TESTED = rows_in(SHOTS, TEST)
+SEE = ("no_traj", "endpoint_traj", "oracle")
+
+
+def leaking(read: Callable[[Shots, torch.Tensor], torch.Tensor]) -> ShotMethod:
+    """A row that says it sees the head motion of the shot, and reads something else."""
+
+    def answer(models: OutcomeModels, shots: Shots, rows: torch.Tensor) -> SaidOfShots:
+        return SaidOfShots(read(shots, rows).float().view(len(rows), -1).mean(1))
+
+    return ShotMethod("oracle", "leaking", "what it must not", "shot_motion", answer)
+
+
+LEAKS: dict[str, ShotMethod] = {
+    "pixels of the shot": leaking(lambda shots, rows: shots.shot[rows]),
+    "duration": leaking(lambda shots, rows: shots.seconds[rows]),
+    "text": leaking(lambda shots, rows: shots.labels[rows]),
+    "details": leaking(lambda shots, rows: shots.made[rows]),
+    "evidence": leaking(lambda shots, rows: shots.evidence[rows]),
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_a_row_that_reads_what_gives_the_outcome_away_is_refused(name: str) -> None:
+    with pytest.raises(LeakError, match="sees 'shot_motion' of a shot, but it answers otherwise"):
+        check_sight([LEAKS[name]], untrained(SHOTS), SHOTS, TESTED)
+
+
+@pytest.mark.parametrize("sees", ["context", "context_motion"])
+def test_a_row_that_reads_more_motion_than_it_declares_is_refused(sees: str) -> None:
+    oracle = next(one for one in METHODS if one.id == "oracle")
+    check_sight([oracle], untrained(SHOTS), SHOTS, TESTED)
+    with pytest.raises(LeakError, match=sees):
+        check_sight([dataclasses.replace(oracle, sees=sees)], untrained(SHOTS), SHOTS, TESTED)  # type: ignore[arg-type]
+
+
+def test_every_row_sees_what_it_declares() -> None:
+    check_sight(METHODS, untrained(SHOTS), SHOTS, TESTED)
+
+
+def test_the_head_reads_no_output_of_the_masked_goal() -> None:
+    model = untrained(SHOTS).chain.traj
+    context, latents = SHOTS.context[:4], torch.randn(4, 2, 16)
+    before = model(context, latents)
+    changed = {"n": 0}
+
+    def other_goal(self: object, x: torch.Tensor) -> torch.Tensor:
+        changed["n"] += 1
+        pooled = type(model.backbone).pool_roles(model.backbone, x).clone()
+        pooled[:, -1] = torch.nan
+        return pooled
+
+    model.backbone.pool_roles = other_goal.__get__(model.backbone)  # type: ignore[method-assign]
+    assert torch.equal(model(context, latents), before)
+    assert changed["n"] == 1
+    assert isinstance(model, OutcomePredictor)
+
+
+def test_no_candidate_is_of_the_take_of_its_query() -> None:
+    models = untrained(SHOTS)
+    rows = models.chain.bank[:20]
+    found = find_shots(models.chain, SHOTS, rows, 500)
+    assert not (SHOTS.take[found.shot] == SHOTS.take[rows][:, None])[found.valid].any()
+    assert (~found.valid).any(), "more were asked for than there are"
+
+
+def test_permuted_candidates_have_the_motion_of_another_shot_each() -> None:
+    bank = rows_in(SHOTS, 0)
+    motion_of = permuted(bank, len(SHOTS), 0)
+    assert sorted(motion_of[bank].tolist()) == bank.tolist()
+    assert (motion_of[bank] != bank).all()
+
+
+def test_what_is_seen_until_after_the_release_is_refused() -> None:
+    ids, moment = ("a", "b"), torch.tensor([2.0, 4.0])
+    refuse_late(ids, torch.tensor([2.0, 3.5]), moment)
+    with pytest.raises(LeakError, match=r"b \(seen until 4\.10 s, shot at 4\.00 s\)"):
+        refuse_late(ids, torch.tensor([2.0, 4.1]), moment)
+
+
+class Control(NamedTuple):
+    """A world of shots, and what every row must get in it."""
+
+    shown: Shown
+    at_chance: tuple[str, ...]
+    above: tuple[str, ...]
+
+
+ALL = tuple(one.id for one in METHODS)
+MARGIN = 0.09
+"""Within which a share counts as chance: 360 test shots have a standard error of .026."""
+
+
+def is_chance(share: float, n: int) -> bool:
+    """Return whether the 90 % interval of a share lies within the margin around one half: an equivalence test."""
+    half = 1.645 * math.sqrt(0.25 / n)
+    return share - half > 0.5 - MARGIN and share + half < 0.5 + MARGIN
+
+
+CONTROLS = {
+    "no error shows": Control(Shown(), ALL, ()),
+    "it shows in the shot": Control(Shown(in_shot=3.0), ("no_traj", "endpoint_traj", "majority"), ("oracle",)),
+    "it shows before the shot alone": Control(Shown(in_look_before=3.0), ("majority",), ("no_traj", "oracle")),
+}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_row_is_above_chance_where_what_it_sees_decides_and_nowhere_else(name: str, tmp_path: Path) -> None:
+    control = CONTROLS[name]
+    shots = some_shots(control.shown)
+    n = len(rows_in(shots, TEST))
+    found = shares(fitted(shots, tmp_path), shots)
+    assert {row for row in control.at_chance if not is_chance(found[row], n)} == set(), found
+    assert {row for row in control.above if is_chance(found[row], n)} == set(), found
+    if "before" in name:
+        factor = control.shown.in_look_before
+        ceiling = 0.5 + math.asin(factor / math.hypot(factor, 1.0)) / math.pi
+        assert abs(found["no_traj"] - ceiling) < 0.06, "No-Traj is at its ceiling"
+        assert abs(found["oracle"] - ceiling) < 0.08, "head motion adds nothing"

@@ -1,0 +1,65 @@
+"""An error at the release decides what becomes of a shot, and shows where the world says; other worlds stay."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from schemas.world import ReleaseConfig, WorldConfig, court_world, tiny_world
+from trajpilot_core.simworld.layouts.basketball import SHOT, is_made, release_errors, role_of, shots_of
+from trajpilot_core.simworld.presets import PRESETS
+from trajpilot_core.simworld.sample import sample_world
+from trajpilot_core.simworld.world.truth import World
+from trajpilot_core.simworld.write import world_digest
+
+BEFORE = {
+    "demo": "a597b0c1",
+    "claims": "cb4b07d2",
+    "tiny": "2094b01f",
+    "soak": "1ee42c15",
+    "tiny_basketball": "ab32de97",
+}
+"""Digests of worlds as they were before there was a release."""
+
+
+def a_court(shown: float, hinted: float, seen: float) -> World:
+    release = ReleaseConfig(shown=shown, hinted=hinted, seen=seen)
+    return sample_world(court_world().replace(train_takes=20, test_takes=4, release=release))
+
+
+def test_worlds_without_a_release_are_what_they_were() -> None:
+    assert {name: world_digest(PRESETS[name]())[:8] for name in BEFORE} == BEFORE
+    assert WorldConfig.model_validate(tiny_world().content()) == tiny_world()
+
+
+def test_the_error_decides_the_outcome_and_the_step_after_it_does_not() -> None:
+    world, outcomes, after = a_court(1.0, 1.0, 1.0), [], []
+    for take in world.takes:
+        errors = release_errors(world.config, take.index, len(take.segments))
+        for i, shot in shots_of(world, take).items():
+            if shot.outcome != "none":
+                assert (shot.outcome != "missed") == is_made(errors[i])
+                outcomes.append(shot.outcome != "missed")
+                if shot.evidence == "next":
+                    after.append((world.labels[take.segments[i + 1].label].alternative % 2 == 0) == outcomes[-1])
+    assert 0.3 < np.mean(outcomes) < 0.7
+    assert 0.3 < np.mean(after) < 0.7
+
+
+@pytest.mark.parametrize("shown", [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)])
+def test_the_error_shows_only_where_the_world_says(shown: tuple[float, float, float]) -> None:
+    quiet, loud = a_court(0.0, 0.0, 0.0), a_court(*shown)
+    differs: set[str] = set()
+    for one, other in zip(quiet.takes, loud.takes, strict=True):
+        for i, (a, b) in enumerate(zip(one.segments, other.segments, strict=True)):
+            is_shot = role_of(quiet, a.label) == SHOT
+            is_before = i + 1 < len(one.segments) and role_of(quiet, one.segments[i + 1].label) == SHOT
+            if not np.array_equal(a.motion, b.motion):
+                differs.add("shot" if is_shot and shown[0] else "before" if is_before and shown[1] else "elsewhere")
+            if not np.array_equal(a.look, b.look):
+                differs.add("look" if is_before and shown[2] else "elsewhere")
+    assert differs == {("shot", "before", "look")[shown.index(1.0)]}
+
+
+def test_other_layouts_have_no_release() -> None:
+    with pytest.raises(ValidationError, match="the layout 'egoexo4d' has none"):
+        tiny_world().replace(release=ReleaseConfig())

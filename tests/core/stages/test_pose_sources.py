@@ -1,0 +1,203 @@
+"""The table of pose sources: rows that must be equal are, a mismatch is seen, and the accuracy that goes with it."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.testing import assert_allclose
+from planning_world import Memory, WorldSize, planning_world, run_stage
+from poses_fixture import head
+from scipy.spatial.transform import Rotation
+
+from deployments.cli import poses
+from schemas.annotation import SIMULATED
+from schemas.arrow import rows_of
+from schemas.closed import ClosedDecodingConfig
+from schemas.config import PipelineConfig, VideoMotionsConfig
+from schemas.observation import motions_schema
+from schemas.pose_sources import PoseScore, PoseSourcesConfig
+from schemas.results import Judgement
+from schemas.training import AlignmentConfig, PredictorConfig, TrainConfig
+from trajpilot_core.data.two_motions import common
+from trajpilot_core.errors import InputError
+from trajpilot_core.evaluation.pose_rows import MODELS, RAW, ROWS, SAME, VIDEO, judge_poses, scores_of
+from trajpilot_core.poses.accuracy import clip_error, joined, sim3_residual_m
+from trajpilot_core.poses.motions import relative_motions
+from trajpilot_core.poses.se3 import Poses
+from trajpilot_core.report.pose_page import PoseResults, main_table
+from trajpilot_core.stages import EVERY_STAGE, alignment, video_motions
+from trajpilot_core.studies.pose_accuracy import distributions
+
+TRAIN = TrainConfig(epochs=6, patience=None, lr=3e-3, batch=32, precision="fp32")
+ALIGNMENT = AlignmentConfig(width=32, layers=1, heads=2, hidden=64, folds=1, seeds=(0,), train=TRAIN.replace(epochs=12))
+CFG = PoseSourcesConfig(
+    is_asked=True,
+    bootstrap=500,
+    predictor=PredictorConfig(
+        width=32, layers=1, heads=2, hidden=64, queries=4, dropout=0.0, head="classes", train=TRAIN.replace(epochs=8)
+    ),
+    decoding=ClosedDecodingConfig(weight=1.0, smoothing=0.5, is_masked=True),
+)
+SIZE = WorldSize(tasks=2, steps=4, alternatives=3, train=16, dev=4, test=8, motion_strength=3.0, max_horizon=5)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Memory:
+    memory = planning_world(SIZE)
+    takes = memory.table("takes")
+    memory.tables["takes"] = takes.append_column("corpus", pa.array([SIMULATED] * len(takes)))
+    run_stage(alignment.STAGE, ALIGNMENT, memory, tmp_path_factory.mktemp("alignment"))
+    return memory
+
+
+def from_video(memory: Memory, change: object) -> pa.Table:
+    """The same head motions as another source gives them."""
+    own = memory.table("motions")
+    motions = np.array(own["motions"].to_pylist(), dtype=np.float32).reshape(-1, 16, 6)
+    flat = pa.array(change(motions).astype(np.float32).ravel())  # type: ignore[operator]
+    columns = {name: own[name] for name in own.column_names}
+    columns |= {"source": ["odometry"] * len(own), "scale": ["arbitrary"] * len(own)}
+    return pa.table({**columns, "motions": pa.FixedSizeListArray.from_arrays(flat, 96)}, schema=motions_schema())
+
+
+def turned(motions: np.ndarray) -> np.ndarray:
+    """The same motions in other axes and lengths."""
+    turn = np.array([[0, -1, 0], [1, 0, 0], [0, 0, 1]])
+    return np.concatenate([9 * motions[..., :3] @ turn.T, motions[..., 3:] @ turn.T], axis=-1)
+
+
+def table_of_rows(world: Memory, change: object, folder: Path, cfg: PoseSourcesConfig = CFG) -> dict[str, PoseScore]:
+    """Run the stage with these motions from video; return the differences of the middles, mean over the seeds."""
+    world.tables["video_motions"] = from_video(world, change)
+    run_stage(EVERY_STAGE["pose_sources"], cfg, world, folder)
+    scores = rows_of(PoseScore, world.table("pose_scores"))
+    return {one.row: one for one in scores if one.seed is None and one.metric == "mid" and one.against is not None}
+
+
+@pytest.mark.slow
+def test_motions_in_other_axes_and_lengths_are_a_mismatch_that_training_on_them_mends(
+    world: Memory, tmp_path: Path
+) -> None:
+    found = table_of_rows(world, turned, tmp_path)
+    assert found[RAW].high < 0, "the planted mismatch must be seen"
+    verdicts = {one.check: one.verdict for one in rows_of(Judgement, world.table("pose_judgements"))}
+    assert verdicts[f"claim: a mismatch costs accuracy ({RAW})"] == "holds"
+    scores = {
+        (one.row, one.metric): one.value
+        for one in rows_of(PoseScore, world.table("pose_scores"))
+        if one.seed is None and one.against is None
+    }
+    assert {row for row, _ in scores} == {row.name for row in ROWS}
+    assert all(scores[VIDEO, metric] > scores[RAW, metric] for metric in ("mid", "full"))
+    assert scores["files + video -> video", "mid"] > scores[RAW, "mid"]
+    page = world.documents["pose_sources.html"].decode()
+    assert "Mid mAcc" in page
+    assert "published Mid" not in page, "simulated takes stand next to no figure of the paper"
+    assert "does not show the paper's drop" in page.replace("&#39;", "'")
+
+
+@pytest.mark.slow
+def test_where_video_gives_the_motions_of_the_files_no_row_differs_and_no_mismatch_is_claimed(
+    world: Memory, tmp_path: Path
+) -> None:
+    few = CFG.replace(predictor=CFG.predictor.replace(train=TRAIN.replace(epochs=2)))
+    found = table_of_rows(world, lambda motions: motions, tmp_path, few)
+    assert (found[RAW].value, found[RAW].low, found[RAW].high) == (0.0, 0.0, 0.0)
+    verdicts = {one.check: one.verdict for one in rows_of(Judgement, world.table("pose_judgements"))}
+    assert verdicts[f"claim: a mismatch costs accuracy ({RAW})"] == "undecided"
+
+
+def test_the_mixture_has_a_row_of_as_many_steps_as_the_others() -> None:
+    many, few = (row for row in ROWS if row.model.startswith("both"))
+    assert few.name == f"{many.name}, as many steps"
+    assert set(MODELS) == {row.model for row in ROWS}
+
+
+def test_equal_answers_give_equal_rows_and_a_difference_of_nothing() -> None:
+    takes = np.concatenate([np.repeat(np.arange(8), 5), np.repeat(np.arange(8), 3)])
+    every = np.random.default_rng(0).integers(0, 2, (len(takes), 2)).astype(float)
+    rows = scores_of({(row.name, 0): every for row in ROWS}, takes, CFG)
+    for one in rows:
+        at = 0 if one.metric == "mid" else 1
+        wanted = 0.0 if one.against is not None else 100 * every[:, at].mean()
+        assert one.value == pytest.approx(wanted)
+        assert one.against is None or (one.low, one.high) == (0.0, 0.0)
+    few = scores_of({(row.name, 0): np.ones((10, 2)) for row in ROWS}, np.repeat(np.arange(5), 2), CFG)
+    assert few[0].high == np.inf
+
+
+def test_the_claim_is_judged_by_intervals() -> None:
+    def one(row: str, low: float, high: float) -> PoseScore:
+        values = {"value": (low + high) / 2, "low": low, "high": high}
+        return PoseScore(row=row, against=SAME, seed=None, metric="mid", n_windows=9, n_takes=9, **values)
+
+    def verdicts(*scores: PoseScore) -> list[str]:
+        return [found.verdict for found in judge_poses(scores, CFG)]
+
+    assert verdicts(one(VIDEO, -1.0, 1.5), one(RAW, -9.0, -1.0)) == ["holds", "holds"]
+    assert verdicts(one(VIDEO, -1.0, 2.5), one(RAW, -9.0, 0.5)) == ["undecided", "undecided"]
+    assert verdicts(one(VIDEO, -5.0, -2.5), one(RAW, 0.5, 1.0)) == ["fails", "fails"]
+
+
+def test_the_papers_column_stands_next_to_recorded_takes_alone() -> None:
+    shown = PoseResults((), (), (), is_simulated=False, is_closed=True)
+    table = main_table(shown)
+    assert table.header[-2:] == ("published Mid", "published Full")
+    assert table.rows[0][-2:] == ("19.47", "24.29")
+    assert "published Mid" not in main_table(dataclasses.replace(shown, is_simulated=True)).header
+
+
+def test_rows_use_the_segments_that_both_sources_have(world: Memory) -> None:
+    own = world.table("motions")
+    kept = common(own, from_video(world, lambda m: m).slice(5))
+    assert [len(t) for t in kept] == [len(own) - 5] * 2
+    with pytest.raises(InputError, match="no segment has motions from both"):
+        common(own.slice(0, 3), own.slice(3))
+
+
+def test_the_second_source_is_not_that_of_the_pose_files(world: Memory) -> None:
+    with pytest.raises(InputError, match="the second source is pi3 or odometry"):
+        video_motions.sources(world, VideoMotionsConfig(source="aria"), "")
+
+
+def test_errors_of_a_clip_are_what_was_planted() -> None:
+    true = head(np.linspace(0, 2, 17))
+    path = Poses(Rotation.from_matrix(true.R).as_quat(), true.t_m)
+    motions = relative_motions(path, 1)[0]
+    exact = clip_error(joined(motions), path)
+    assert exact.rotation_deg == pytest.approx(0.0, abs=1e-4)
+    assert exact.position_m == pytest.approx(0.0, abs=1e-9)
+    motions[:, :3] *= 30.0
+    assert clip_error(joined(motions), path).position_m == pytest.approx(0.0, abs=1e-9), "the scale is free"
+    motions[3, 3:] += np.deg2rad([0.0, 2.0, 0.0])
+    bent = clip_error(joined(motions), path)
+    assert 1.9 < bent.rotation_deg < 2.1
+    assert bent.position_m > 0.0005
+    assert exact.turned_deg > 10
+
+
+def test_a_path_that_says_nothing_leaves_the_whole_spread() -> None:
+    true_m = np.random.default_rng(0).normal(size=(17, 3))
+    spread = float(np.sqrt(np.sum((true_m - true_m.mean(axis=0)) ** 2, axis=1).mean()))
+    assert_allclose(sim3_residual_m(np.zeros((17, 3)), true_m), spread)
+    rotation = Rotation.from_rotvec([0.3, -0.2, 1.0]).as_matrix()
+    assert sim3_residual_m(0.01 * true_m @ rotation.T + 5, true_m) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_distributions_are_told_by_quality() -> None:
+    true = head(np.linspace(0, 2, 17))
+    path = Poses(Rotation.from_matrix(true.R).as_quat(), true.t_m)
+    good, quality = clip_error(path, path), (0.95, 0.75, 0.75)
+    found = distributions([(good._replace(rotation_deg=k), q) for k, q in enumerate(quality)])
+    assert [(d.name, d.n) for d in found] == [("all", 3), ("quality 0.7 to 0.8", 2), ("quality 0.9 to 1", 1)]
+    assert found[0].rotation_deg == pytest.approx((1.0, 1.8))
+
+
+def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="stage ingest has not run"):
+        poses.step(root=str(tmp_path))
+    with pytest.raises(InputError, match="reads no videos"):
+        poses.from_video(PipelineConfig(), "aria", None)
+    assert poses.from_video(PipelineConfig(), "odometry", None).trajectories.scale == "raw"

@@ -1,0 +1,148 @@
+"""The shots of a run as tensors: what happened before each, and what happened.
+
+Shapes: N shots, C tokens per feature, D feature width. Source: docs/decisions/outcome.md.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from schemas.rejects import Reject
+from trajpilot_core.data.planning import PlanningData, load_planning_data
+from trajpilot_core.engine.stage import Inputs
+from trajpilot_core.errors import InputError, LeakError, StoreError
+
+PAIR = 2
+"""Segments of a window: the one before the shot, and the shot."""
+TRAIN, DEV, TEST = range(3)
+"""Codes of the splits (data/planning.py, SPLITS)."""
+SHOWN = 5
+"""Names that an error spells out."""
+
+
+@dataclass(frozen=True)
+class Shots:
+    """N shots in order of their ids. Rows may read `context` and `motions`, as far as they declare; nothing below."""
+
+    ids: tuple[str, ...]
+    take_ids: tuple[str, ...]
+    """Of all takes."""
+    take: Tensor
+    """(N,) long, index into take_ids."""
+    split: Tensor
+    """(N,) long."""
+    context: Tensor
+    """(N, C, D) float16, raw: what is seen before the shot."""
+    motions: Tensor
+    """(N, 2, 16, 6) float32, raw: head motion before the shot and during it."""
+    made: Tensor
+    """(N,) bool: what happened. Of training shots that were retrieved it may be read."""
+    shot: Tensor
+    """(N, C, D) float16: the pixels of the shot."""
+    seconds: Tensor
+    """(N, 2) float32, durations of both segments."""
+    labels: Tensor
+    """(N, 2) long: the texts of both."""
+    evidence: Tensor
+    """(N,) float32: seconds from the shot to what states its outcome."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def to(self, device: str) -> Self:
+        """Return the same with every tensor on `device`."""
+        moved: dict[str, Any] = {name: value.to(device) for name, value in vars(self).items() if torch.is_tensor(value)}
+        return replace(self, **moved)
+
+
+def load_shots(inputs: Inputs) -> tuple[Shots, PlanningData, list[Reject]]:
+    """Read the shots whose two segments have features and motions; a reject for each other one.
+
+    Args:
+        inputs: takes, segments, details, windows, motions, features, text_bank and folds are read.
+
+    Raises:
+        InputError: the windows are no pairs, so that the corpus has no shots.
+        LeakError: what is seen before a shot reaches past its moment, or a shot is in another split than its take.
+        StoreError: tables that do not belong together.
+    """
+    data = load_planning_data(inputs, "outcome")
+    if set(data.windows) - {PAIR}:
+        raise InputError(
+            f"windows of {', '.join(map(str, data.windows))} segments are no shots; outcomes are predicted on "
+            "ingest.corpus=egoexo4d_basketball alone"
+        )
+    if not data.windows:
+        raise InputError("no shot has features and head motion; look at the rejects of trajectories and features")
+    windows = data.windows[PAIR]
+    if not torch.equal(windows.split, data.take_split[windows.take]):
+        wrong = (windows.split != data.take_split[windows.take]).nonzero()[:, 0].tolist()
+        names = [f"{windows.window_ids[i]} of {data.take_ids[int(windows.take[i])]}" for i in wrong]
+        raise LeakError(f"shots lie in another split than their take: {named(names)}; run ingest again")
+    times = times_of(inputs.table("segments", ["segment_id", "start_s", "end_s", "anchor_s"]), data.segment_ids)
+    said = details_of(inputs.table("details", ["segment_id", "event", "outcome", "evidence_s"]), data.segment_ids)
+    before, at = windows.segments.T
+    refuse_late(windows.window_ids, times[before, 1], times[at, 2])
+    outcomes = [said[row] for row in at.tolist()]
+    shots = Shots(
+        ids=tuple(event for event, _, _ in outcomes),
+        take_ids=data.take_ids,
+        take=windows.take,
+        split=windows.split,
+        context=data.features[before],
+        motions=data.motions[windows.segments],
+        made=torch.tensor([outcome == "made" for _, outcome, _ in outcomes]),
+        shot=data.features[at],
+        seconds=(times[windows.segments][..., 1] - times[windows.segments][..., 0]).float(),
+        labels=data.labels[windows.segments],
+        evidence=(torch.tensor([s for _, _, s in outcomes], dtype=torch.float64) - times[at, 2]).float(),
+    )
+    return shots, data, data.rejects
+
+
+def times_of(segments: pa.Table, ids: tuple[str, ...]) -> Tensor:
+    """Return (S, 3) float64: start, end and annotated moment of segments in the order of `ids`, seconds."""
+    found = {row["segment_id"]: (row["start_s"], row["end_s"], row["anchor_s"]) for row in segments.to_pylist()}
+    return torch.tensor([found[one] for one in ids], dtype=torch.float64).view(-1, 3)
+
+
+def details_of(details: pa.Table, ids: tuple[str, ...]) -> dict[int, tuple[str, str, float]]:
+    """Return row of a segment -> shot, outcome and the moment of its evidence in seconds, of segments that are shots.
+
+    Raises:
+        StoreError: a shot has another outcome than made or missed.
+    """
+    row_of, found = {one: row for row, one in enumerate(ids)}, dict[int, tuple[str, str, float]]()
+    for one in details.to_pylist():
+        if one["outcome"] is None or one["segment_id"] not in row_of:
+            continue
+        if one["outcome"] not in ("made", "missed"):
+            raise StoreError(f"{one['segment_id']} has the outcome {one['outcome']!r}, not made or missed; run ingest")
+        found[row_of[one["segment_id"]]] = (one["event"], one["outcome"], one["evidence_s"])
+    return found
+
+
+def refuse_late(ids: tuple[str, ...], seen_until_s: Tensor, moment_s: Tensor) -> None:
+    """Refuse shots before which more is seen than what came before their annotated moment.
+
+    Args:
+        ids: of the windows.
+        seen_until_s: (N,) end of what is seen, seconds.
+        moment_s: (N,) annotated moment of the shot, seconds.
+
+    Raises:
+        LeakError: names them.
+    """
+    late = (seen_until_s > moment_s).nonzero()[:, 0].tolist()
+    if late:
+        names = [f"{ids[i]} (seen until {seen_until_s[i]:.2f} s, shot at {moment_s[i]:.2f} s)" for i in late]
+        raise LeakError(f"what is seen before a shot reaches past its moment: {named(names)}; run ingest again")
+
+
+def named(names: list[str]) -> str:
+    """Return the first names, and how many there are besides."""
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")

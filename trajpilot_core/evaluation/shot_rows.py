@@ -1,0 +1,198 @@
+"""The rows of the table of shots: who answers, and what each may see of the shot that it answers.
+
+They are no `Method`: those rank labels at every position of a plan, these say yes or no (docs/decisions/outcome.md).
+Shapes: n shots that are asked, N shots.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from schemas.outcome import OutcomeConfig, OutcomeRow
+from trajpilot_core.data.shots import Shots
+from trajpilot_core.errors import LeakError
+from trajpilot_core.models.outcome import MADE
+from trajpilot_core.models.scorer import GateThenRankScorer
+from trajpilot_core.retrieval.shots import OutcomeChain, find_shots, latents_of, vote
+from trajpilot_core.training.outcome_scorer import permuted, shot_queries
+from trajpilot_core.training.scorer import decide
+from trajpilot_core.training.scorer_fit import ScorerDecision
+
+ShotSight = Literal["nothing", "context", "context_motion", "shot_motion"]
+"""What a row sees of a shot: nothing; the pixels before it; the head motion before it, too; that of the shot, too."""
+PROBES = 64
+"""Shots that the guard on sight asks again."""
+
+
+@dataclass(frozen=True)
+class OutcomeModels:
+    """What the rows of one seed answer with."""
+
+    chain: OutcomeChain
+    """`final`."""
+    scorer: GateThenRankScorer
+    decision: ScorerDecision
+    cfg: OutcomeConfig
+
+
+class SaidOfShots(NamedTuple):
+    """What one row says of n shots."""
+
+    p_made: Tensor
+    """(n,) float32."""
+    gate: Tensor | None = None
+    """(n,) float32."""
+    opened: Tensor | None = None
+    """(n,) bool."""
+    candidate: Tensor | None = None
+    """(n,) long, the shot whose head motion was used; -1 for the fallback."""
+
+
+@dataclass(frozen=True)
+class ShotMethod:
+    """One row."""
+
+    id: OutcomeRow
+    name: str
+    given: str
+    """What it is given, in words."""
+    sees: ShotSight
+    answer: Callable[[OutcomeModels, Shots, Tensor], SaidOfShots]
+    """(models, all shots, (n,) long numbers of those that are asked) -> what it says."""
+
+
+@torch.no_grad()
+def no_traj(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
+    """Answer by the pixels before the shot alone."""
+    start_nE = latents_of(models.chain, shots, rows, 0)
+    none_n2E = torch.zeros_like(start_nE)[:, None].expand(-1, 2, -1)
+    return SaidOfShots(p_made(models.chain.no_traj(shots.context[rows], none_n2E)))
+
+
+@torch.no_grad()
+def endpoint_traj(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
+    """Answer by the pixels and the head motion before the shot."""
+    assert models.chain.endpoint_traj is not None
+    start_nE = latents_of(models.chain, shots, rows, 0)
+    latents_n2E = torch.stack([start_nE, torch.zeros_like(start_nE)], dim=1)
+    return SaidOfShots(p_made(models.chain.endpoint_traj(shots.context[rows], latents_n2E)))
+
+
+@torch.no_grad()
+def oracle(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
+    """Answer by the pixels before the shot, and the head motion before and during it."""
+    latents_n2E = torch.stack([latents_of(models.chain, shots, rows, part) for part in (0, 1)], dim=1)
+    return SaidOfShots(p_made(models.chain.traj(shots.context[rows], latents_n2E)))
+
+
+def scorer(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
+    """Answer under the head motion of a retrieved training shot, or without any where the gate stays shut."""
+    return _scored(models, shots, rows, None)
+
+
+def permuted_candidates(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
+    """The same scorer, when candidates have the head motion of other training shots."""
+    return _scored(models, shots, rows, permuted(models.chain.bank, len(shots), models.cfg.shuffle_seed))
+
+
+@torch.no_grad()
+def _scored(models: OutcomeModels, shots: Shots, rows: Tensor, motion_of: Tensor | None) -> SaidOfShots:
+    found = find_shots(models.chain, shots, rows, models.cfg.ranking.candidates)
+    queries = shot_queries(models.chain, shots, rows, found, models.cfg, motion_of)
+    gate_n, choice_n = decide(models.scorer, queries, models.cfg.ranking.train.batch)
+    opened_n = gate_n >= models.decision.threshold
+    chosen_n2 = queries.plans[:, :, 0].gather(1, choice_n[:, None, None].expand(-1, 1, 2))[:, 0]
+    log_p_n2 = torch.where(opened_n[:, None], chosen_n2, queries.fallback[:, 0])
+    moved_nK = found.shot if motion_of is None else motion_of[found.shot]
+    used_n = moved_nK.gather(1, choice_n[:, None])[:, 0].where(opened_n, -1)
+    return SaidOfShots(log_p_n2.float().softmax(-1)[:, MADE], gate_n, opened_n, used_n)
+
+
+@torch.no_grad()
+def knn_outcome(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
+    """Answer by the outcomes of the retrieved training shots alone."""
+    found = find_shots(models.chain, shots, rows, models.cfg.ranking.candidates)
+    return SaidOfShots(vote(shots, found, models.decision.knn_temperature))
+
+
+def majority(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
+    """Answer by the share of made shots that were fitted."""
+    return SaidOfShots(shots.made[models.chain.bank].float().mean().expand(len(rows)))
+
+
+def p_made(logits_n2: Tensor) -> Tensor:
+    """Return (n,) probabilities of made."""
+    return logits_n2.softmax(-1)[:, MADE]
+
+
+METHODS: tuple[ShotMethod, ...] = (
+    ShotMethod("no_traj", "No-Traj", "pixels before the shot", "context", no_traj),
+    ShotMethod(
+        "scorer", "Scorer", "the same, head motion before it, that of retrieved shots", "context_motion", scorer
+    ),
+    ShotMethod("oracle", "Oracle", "pixels before the shot, all head motion", "shot_motion", oracle),
+    ShotMethod("endpoint_traj", "Endpoint-Traj", "pixels and head motion before it", "context_motion", endpoint_traj),
+    ShotMethod(
+        "permuted_candidates",
+        "Scorer, permuted candidates",
+        "as Scorer, but each candidate has the head motion of another",
+        "context_motion",
+        permuted_candidates,
+    ),
+    ShotMethod("knn_outcome", "kNN-outcome", "outcomes of the retrieved shots alone", "context_motion", knn_outcome),
+    ShotMethod("majority", "majority", "share of made training shots", "nothing", majority),
+)
+"""In the order of the table."""
+SHOT_NAMES: Mapping[OutcomeRow, str] = {one.id: one.name for one in METHODS}
+"""Row -> its printed name, in the order of the table."""
+NOT_BUILT = ("V-JEPA 2.1 attentive probe",)
+"""Rows of the paper's table that are not built."""
+
+
+@contextmanager
+def hidden(shots: Shots, rows: Tensor, sees: ShotSight) -> Iterator[Shots]:
+    """Return the shots with everything exchanged, at `rows`, that a row of this sight must not see.
+
+    Outcomes are turned round; pixels, durations, texts, moments of evidence and head motion are those of other shots.
+    """
+    other = rows.roll(1)
+    changed = {name: getattr(shots, name).clone() for name in ("shot", "seconds", "labels", "evidence", "motions")}
+    for name in ("shot", "seconds", "labels", "evidence"):
+        changed[name][rows] = getattr(shots, name)[other]
+    made, context = shots.made.clone(), shots.context.clone()
+    made[rows] = ~made[rows]
+    parts = {"nothing": (0, 1), "context": (0, 1), "context_motion": (1,), "shot_motion": ()}[sees]
+    for part in parts:
+        changed["motions"][rows, part] = shots.motions[other, part]
+    if sees == "nothing":
+        context[rows] = shots.context[other]
+    yield Shots(**{**vars(shots), **changed, "made": made, "context": context})
+
+
+def check_sight(methods: Sequence[ShotMethod], models: OutcomeModels, shots: Shots, rows: Tensor) -> None:
+    """Ask every row twice: as the shots are, and without what it says it does not see; the answers must be equal.
+
+    Args:
+        methods: the rows.
+        models: what they answer with.
+        shots: all.
+        rows: (n,) long, shots that no model was fitted on.
+
+    Raises:
+        LeakError: names a row that sees more than it declares.
+    """
+    asked = rows[:PROBES]
+    for one in methods:
+        whole = one.answer(models, shots, asked)
+        with hidden(shots, asked, one.sees) as blind:
+            again = one.answer(models, blind, asked)
+        if not torch.equal(whole.p_made, again.p_made):
+            raise LeakError(
+                f"the row {one.name!r} says that it sees {one.sees!r} of a shot, but it answers otherwise when only "
+                f"what that leaves out is exchanged ({len(asked)} shots looked at); correct `sees`, or what it reads: "
+                f"trajpilot_core/evaluation/shot_rows.py, id {one.id}"
+            )

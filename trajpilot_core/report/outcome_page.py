@@ -1,0 +1,205 @@
+"""The pages of the outcome of shots: HTML, JSON and LaTeX of one run (docs/decisions/outcome.md)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from schemas.outcome import OUTCOME_METRICS, OutcomeConfig, OutcomeMetric, ShotContrast, ShotScore
+from schemas.results import CurvePoint, Judgement
+from trajpilot_core.evaluation.shot_rows import METHODS, NOT_BUILT, SHOT_NAMES
+from trajpilot_core.paper.published import table_rows
+from trajpilot_core.report import json_report
+from trajpilot_core.report.committed import WARNING
+from trajpilot_core.report.document import Section, render_document
+from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, latex_text, number
+
+HEADERS: Mapping[OutcomeMetric, str] = {
+    "accuracy": "Outcome Acc.",
+    "balanced": "Balanced Acc.",
+    "made": "Made Rec.",
+    "missed": "Miss Rec.",
+    "auc": "AUC",
+}
+PUBLISHED = "basketball_shot_outcome"
+PAPERS: Mapping[str, OutcomeMetric] = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced",
+    "made_recall": "made",
+    "miss_recall": "missed",
+}
+"""Metric as the paper's table names it -> as we do."""
+PAPER_SHOTS = {"accuracy": 74, "made": 37, "missed": 37}
+"""Test shots of the paper, in all and of each kind."""
+
+
+@dataclass(frozen=True)
+class OutcomeResults:
+    """What the pages show."""
+
+    scores: Sequence[ShotScore]
+    contrasts: Sequence[ShotContrast]
+    judgements: Sequence[Judgement]
+    curves: Sequence[CurvePoint]
+    facts: Sequence[str]
+    is_simulated: bool
+    cfg: OutcomeConfig
+
+    def of(self, row: str, metric: str, seed: int | None) -> ShotScore | None:
+        """Return one figure; None where there is none."""
+        held = (one for one in self.scores if (one.row, one.metric, one.seed) == (row, metric, seed))
+        return next(held, None)
+
+
+def documents(results: OutcomeResults) -> dict[str, bytes]:
+    """Return name -> content of every document."""
+    tables = [main_table(results), seed_table(results), contrast_table(results), checks_table(results)]
+    published = published_tables(results)
+    title = "Shot outcome on " + (
+        "a simulated world in the file layout of Ego-Exo4D basketball"
+        if results.is_simulated
+        else "Ego-Exo4D basketball"
+    )
+    banner = WARNING if results.is_simulated else "Intervals resample takes; few takes make them wide"
+    sections = [
+        Section("outcome", "Made or missed", tuple(tables[:1]), text=main_text(results)),
+        Section("seeds", "Each seed", (tables[1],)),
+        Section("contrasts", "Differences on the same shots", (tables[2],)),
+        Section("checks", "Checks", (tables[3],)),
+        *([Section("published", "Published, labelled as such", tuple(published))] if published else []),
+    ]
+    note = f"{title}; {'SIMULATED, not comparable with published numbers; ' if results.is_simulated else ''}in percent"
+    latex = "\n".join(table.latex() for table in tables[:3])
+    return {
+        "outcome.html": render_document(title, banner, results.facts, sections),
+        "outcome.json": json_report.dump(
+            {
+                "title": title,
+                "simulated": results.is_simulated,
+                "facts": list(results.facts),
+                "scores": json_report.records(results.scores),
+                "contrasts": json_report.records(results.contrasts),
+                "judgements": json_report.records(results.judgements),
+                "not_built": list(NOT_BUILT),
+                "published": [table.json() for table in published],
+            }
+        ),
+        "outcome.tex": f"% {latex_text(note)}\n{latex}".encode(),
+    }
+
+
+def main_table(results: OutcomeResults) -> Table:
+    """Return every metric of every row, mean over the seeds; rows of the paper that are not built say so."""
+    lines: list[tuple[Cell, ...]] = []
+    for one in METHODS:
+        found = [results.of(one.id, metric, None) for metric in OUTCOME_METRICS]
+        cells = tuple(NOTHING if score is None else value_of(score) for score in found)
+        lines.append((one.name, one.given, *cells))
+    lines += [(name, "visual tokens before the shot", *(["not built"] * len(OUTCOME_METRICS))) for name in NOT_BUILT]
+    return Table("Outcome of shots", ("row", "is given", *HEADERS.values()), tuple(lines))
+
+
+def value_of(score: ShotScore) -> Value:
+    """Return a figure with its interval over takes."""
+    return Value(score.value, score.low, score.high)
+
+
+def main_text(results: OutcomeResults) -> str:
+    """State how to read the table."""
+    n = max((one.n_shots for one in results.scores), default=0)
+    takes = max((one.n_takes for one in results.scores), default=0)
+    level = number(100 * results.cfg.confidence, 0)
+    return (
+        f"{n} test shots of {takes} takes. Made from a probability of one half on; AUC needs no threshold. Brackets: "
+        f"{level} % intervals over the {takes} takes, mean of the seeds. Two outcomes that are equally frequent put a "
+        "row that knows nothing at 50. The last of all epochs is kept; dev shots choose the gate's threshold and one "
+        "temperature, test shots nothing."
+    )
+
+
+def seed_table(results: OutcomeResults) -> Table:
+    """Return the counts of each seed with Wilson's intervals."""
+    lines: list[tuple[Cell, ...]] = []
+    for one in METHODS:
+        for seed in sorted({score.seed for score in results.scores if score.seed is not None}):
+            found = {metric: results.of(one.id, metric, seed) for metric in OUTCOME_METRICS}
+            if found["accuracy"] is None:
+                continue
+            cells = tuple(
+                "" if score is None else counted(score) for name, score in found.items() if name != "balanced"
+            )
+            lines.append((one.name, str(seed), *cells))
+    header = tuple(name for metric, name in HEADERS.items() if metric != "balanced")
+    note = "Right of all, and Wilson's interval, which takes shots of one take for independent and so is too narrow."
+    return Table("Counts", ("row", "seed", *header), tuple(lines), note)
+
+
+def counted(score: ShotScore) -> str:
+    """Print a share as a count with Wilson's interval; what is no share as a number."""
+    if score.n_right is None or score.wilson_low is None or score.wilson_high is None:
+        return number(score.value)
+    return f"{score.n_right}/{score.n_shots} [{number(score.wilson_low)}, {number(score.wilson_high)}]"
+
+
+def contrast_table(results: OutcomeResults) -> Table:
+    """Return the paired differences, and McNemar's exact test of each seed."""
+    lines: list[tuple[Cell, ...]] = []
+    for one in results.contrasts:
+        tested = "" if one.p_value is None else f"{one.only_row} : {one.only_against}, p = {one.p_value:.2g}"
+        value = Value(one.difference, one.low, one.high, is_signed=True)
+        seed = "mean" if one.seed is None else str(one.seed)
+        lines.append((f"{SHOT_NAMES[one.row]} − {SHOT_NAMES[one.against]}", seed, value, tested))
+    note = (
+        "Points of accuracy, with intervals over takes; then shots that only the first has right against those that "
+        "only the second has, and McNemar's exact test, which takes shots for independent."
+    )
+    return Table("Differences", ("difference", "seed", "points", "McNemar"), tuple(lines), note)
+
+
+def checks_table(results: OutcomeResults) -> Table:
+    """Return what the stage checked of itself."""
+    return Table(
+        "Checks", ("check", "verdict", "detail"), tuple((j.check, j.verdict, j.detail) for j in results.judgements)
+    )
+
+
+def published_tables(results: OutcomeResults) -> list[Table]:
+    """Return the paper's table, and what its margins leave open; nothing next to a simulated corpus."""
+    if results.is_simulated:
+        return []
+    rows: dict[str, dict[OutcomeMetric, float]] = {}
+    for line in table_rows(PUBLISHED):
+        rows.setdefault(line["row"], {})[PAPERS[line["metric"]]] = float(line["value"])
+    shown = tuple((row, *(f"{held[m]:.2f}" for m in HEADERS if m in held)) for row, held in rows.items())
+    header = tuple(name for metric, name in HEADERS.items() if metric != "auc")
+    first = Table("Published (arXiv 2605.20388), one seed, no intervals", ("row", *header), shown)
+    pairs = (("scorer", "no_traj"), ("scorer", "attentive_probe"), ("oracle", "scorer"))
+    lines = []
+    for one, other in pairs:
+        low, high = p_range(*(counts_of(rows[name]) for name in (one, other)))
+        lines.append((f"{one} − {other}", f"{low:.1g} to {high:.1g}"))
+    note = "McNemar's p that the published counts allow, whatever the shots on which two rows differ. Derived."
+    return [first, Table("What the published counts allow", ("difference", "p"), tuple(lines), note)]
+
+
+def counts_of(row: Mapping[OutcomeMetric, float]) -> tuple[int, int]:
+    """Return how many made and how many missed shots a published row has right."""
+    return round(row["made"] * PAPER_SHOTS["made"] / 100), round(row["missed"] * PAPER_SHOTS["missed"] / 100)
+
+
+def p_range(one: tuple[int, int], other: tuple[int, int]) -> tuple[float, float]:
+    """Return the smallest and largest p of McNemar's test over all ways in which two rows can have been right.
+
+    Args:
+        one: right made and right missed shots of a row.
+        other: of the other.
+    """
+    from trajpilot_core.evaluation.shot_scores import mcnemar
+
+    sizes = PAPER_SHOTS["made"], PAPER_SHOTS["missed"]
+    least, most = 0, 0
+    for a, b, n in zip(one, other, sizes, strict=True):
+        least += max(0, b - a)
+        most += min(b, n - a)
+    gain = sum(one) - sum(other)
+    p_values = [mcnemar(gain + only_other, only_other) for only_other in range(least, most + 1)]
+    return (min(p_values), max(p_values)) if p_values else (math.nan, math.nan)
