@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import torch
-from planning_fixture import PREDICTOR, SCORER, model_files, planning_data
+from planning_fixture import PREDICTOR, model_files, planning_data
+from planning_fixture import SCORER as WHOLE_SCORER
 from planning_world import Memory
 from rows_fixture import CONFIG, predicted, quiet, with_threshold
 from torch import Tensor
@@ -55,6 +56,7 @@ from trajpilot_core.training.scorer_file import (
 from trajpilot_core.training.scorer_fit import FittedScorer, fit_scorer_without_goal, fit_scorers
 
 torch.set_num_threads(1)
+SCORER = WHOLE_SCORER.replace(plus=None, ablations=())
 TWINS = PREDICTOR.replace(twin_goal_dropout=GOAL_DROPOUT)
 AHEAD = TWINS.replace(anticipates=True)
 PLANNED = {"no_traj", "oracle"}
