@@ -126,7 +126,7 @@ class CausalPredictor(nn.Module):
     def encode(
         self,
         start_BCD: Tensor,
-        goal_BCD: Tensor,
+        goal_BCD: Tensor | None,
         latents_BHE: Tensor,
         horizon: int,
         goal_seen_B: Tensor | None = None,

@@ -11,7 +11,8 @@ from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report import json_report
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.document import Section, render_document
-from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, latex_text, number
+from trajpilot_core.report.tables.latex_text import latex_text
+from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, number
 
 HEADERS: Mapping[OutcomeMetric, str] = {
     "accuracy": "Outcome Acc.",
