@@ -163,8 +163,8 @@ def resolve_precision(config: Config, device: str) -> Config:
 def resolve_config(stage: Stage[Config], config: PipelineConfig, run: RunOptions) -> Config:
     """Return the sub-record of the config that a stage sees, nothing in it left to the machine."""
     own = stage.settings(config) if stage.completed is None else stage.completed(config)
-    if stage.completed is not None and not stage.on_gpu(own):
-        return own
+    if stage.completed is not None and not isinstance(own, OutcomeConfig | PoseSourcesConfig):
+        return own  # its trainings are those of other stages
     return resolve_precision(own, resolve_device(run.device))
 
 

@@ -95,7 +95,7 @@ def test_motions_in_other_axes_and_lengths_are_a_mismatch_that_training_on_them_
     page = world.documents["pose_sources.html"].decode()
     assert "Mid mAcc" in page
     assert "published Mid" not in page, "simulated takes stand next to no figure of the paper"
-    assert "does not show the paper's drop" in page.replace("&#39;", "'")
+    assert "did not show the paper's drop" in page.replace("&#39;", "'")
 
 
 @pytest.mark.slow
