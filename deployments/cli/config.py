@@ -12,8 +12,7 @@ from rich.markup import escape
 
 from deployments.cli.options import File, Recipe, Set, configure
 from deployments.cli.tables import say, table_of
-from trajpilot_core.engine.planning.differences import flat
-from trajpilot_core.engine.settings import ListedSetting, settings_of
+from trajpilot_core.engine.settings import ListedSetting, settings_of, values_of
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES
 
@@ -58,7 +57,7 @@ def diff(
     """Print the settings in which two recipes differ, and the stages that have to run again between them."""
     console = Console()
     ours = settings_of(configure(recipe, set_, config_file), STAGES)
-    theirs = flat(configure(against, []).content())
+    theirs = values_of(configure(against, []))
     other = [one for one in ours if one.path not in theirs or theirs[one.path] != one.value]
     own = {one.path for one in ours}
     gone = [path for path in theirs if path not in own and not any(path_of.startswith(f"{path}.") for path_of in own)]

@@ -12,13 +12,12 @@ import pytest
 import yaml
 from checkout import CHECKOUT
 
-from deployments.parts import MISSING, PARTS, check_built, with_parts
 from deployments.recipes import RECIPES, demo, keystep, recipe, soak
 from schemas.changes import over
 from schemas.config import PipelineConfig, RecipeName, RunOptions
 from trajpilot_core.engine.planning.differences import changed_settings
 from trajpilot_core.errors import InputError, NotBuiltError
-from trajpilot_core.stages import EVERY_STAGE, STAGES, selected
+from trajpilot_core.stages import EVERY_STAGE
 
 PREFECT_FILE = CHECKOUT / "deployments" / "prefect.yaml"
 
@@ -126,28 +125,6 @@ def test_the_values_of_every_recipe_are_accepted(form: dict[str, Any]) -> None:
 def test_each_name_of_a_recipe_is_a_recipe_and_each_sub_record_belongs_to_a_stage() -> None:
     assert tuple(RECIPES) == get_args(RecipeName)
     assert {stage.section for stage in EVERY_STAGE.values()} == set(PipelineConfig.model_fields)
-
-
-@pytest.mark.parametrize("name", sorted(MISSING))
-def test_a_benchmark_whose_later_stages_wait_for_parts_names_them_and_the_stages_that_run(name: RecipeName) -> None:
-    waiting = MISSING[name].parts
-    with pytest.raises(NotBuiltError) as error:
-        check_built(name, STAGES)
-    said = str(error.value)
-    assert all(part in said for parts in waiting.values() for part in parts)
-    can = [stage for stage in STAGES if stage not in waiting]
-    assert said.endswith(": " + " ".join(f"--only {stage}" for stage in can))
-    assert {"ingest", "trajectories", "features", "text_bank"} <= set(can)
-    check_built(name, can)
-
-
-def test_a_run_that_names_no_stage_is_of_those_of_its_recipe_which_are_all_built() -> None:
-    for name in PARTS:
-        asked = selected(with_parts(RunOptions(recipe=name)), recipe(name))
-        assert asked == list(PARTS[name])
-        check_built(name, asked)
-        assert selected(with_parts(RunOptions(recipe=name, only=("ingest",))), recipe(name)) == ["ingest"]
-    assert selected(with_parts(RunOptions(recipe="demo")), demo()) == list(STAGES)
 
 
 def test_a_deployed_run_of_a_stage_that_is_not_built_ends_before_anything_runs(tmp_path: Path) -> None:

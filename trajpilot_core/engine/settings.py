@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import JsonValue
+from pydantic_core import to_jsonable_python
 
 from schemas.base import Record, bounds
 from schemas.config import PipelineConfig
 from trajpilot_core.engine.key import producers
-from trajpilot_core.engine.planning.differences import flat
 from trajpilot_core.engine.stage import AnyStage
 
 UNITS = {"s": "s", "px": "px", "hz": "Hz", "deg": "degrees", "m": "m"}
@@ -47,7 +47,7 @@ def settings_of(config: PipelineConfig, stages: Mapping[str, AnyStage]) -> list[
         config: whose values are shown.
         stages: all stages by name, which say what a group makes stale.
     """
-    defaults = flat(PipelineConfig().content())
+    defaults = values_of(PipelineConfig())
     found = []
     for group in PipelineConfig.model_fields:
         stale = made_stale(group, stages)
@@ -58,15 +58,23 @@ def settings_of(config: PipelineConfig, stages: Mapping[str, AnyStage]) -> list[
     return found
 
 
+def values_of(config: PipelineConfig) -> dict[str, JsonValue]:
+    """Return every setting by its whole name, those too that a digest leaves out at their defaults."""
+    return {
+        path: value
+        for group in PipelineConfig.model_fields
+        for path, _, _, value in leaves(getattr(config, group), group)
+    }
+
+
 def leaves(record: Record, above: str) -> Iterator[tuple[str, Record, str, JsonValue]]:
     """Yield path, the record that holds it, its name there and its value as JSON, of every setting below a record."""
-    values = record.content()
     for name in type(record).model_fields:
         inner = getattr(record, name)
         if isinstance(inner, Record):
             yield from leaves(inner, f"{above}.{name}")
         else:
-            yield f"{above}.{name}", record, name, values[name]
+            yield f"{above}.{name}", record, name, to_jsonable_python(inner)
 
 
 def properties(record: type[Record]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.config import DiagnosticsConfig
+from schemas.diagnostics import DiagnosticsConfig
 from trajpilot_core.arrays import Codes, Mask
 
 ADJACENT, FAR = "adjacent_same_recording", "far_same_recording"

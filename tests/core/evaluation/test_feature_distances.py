@@ -10,7 +10,7 @@ from leaks_fixture import WORLD, tables_of_world, untrained_of
 from planning_world import Memory, run_stage
 
 from schemas.arrow import rows_of
-from schemas.config import DiagnosticsConfig
+from schemas.diagnostics import DiagnosticsConfig
 from schemas.results import PairDistance, ProgressShare
 from trajpilot_core.evaluation.feature_distances import PooledFeatures, falls, pair_distances, standard_deviation
 from trajpilot_core.evaluation.segment_pairs import (
