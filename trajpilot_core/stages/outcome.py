@@ -214,7 +214,7 @@ def answers_of(models: "OutcomeModels", shots: "Shots", seed: int) -> list[ShotA
     from trajpilot_core.data.shots import TEST
     from trajpilot_core.evaluation.shot_rows import METHODS
 
-    here = shots.to(models.chain.bank.device.type)
+    here = shots.to(str(models.chain.bank.device))
     rows = torch.nonzero(here.split == TEST)[:, 0]
     found = []
     for one in METHODS:
@@ -248,7 +248,7 @@ def sight_judgement(models: "OutcomeModels", shots: "Shots", seed: int) -> Judge
     from trajpilot_core.data.shots import TEST
     from trajpilot_core.evaluation.shot_rows import METHODS, check_sight
 
-    here = shots.to(models.chain.bank.device.type)
+    here = shots.to(str(models.chain.bank.device))
     check_sight(METHODS, models, here, torch.nonzero(here.split == TEST)[:, 0])
     detail = "pixels, durations, texts, outcomes and evidence of the shots exchanged; no answer changed in a bit"
     return Judgement(check=f"sight: every row, seed {seed}", verdict="holds", detail=detail)
