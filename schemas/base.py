@@ -66,6 +66,11 @@ class Record(BaseModel):
         """Return a validated copy with `changes` (pydantic's own model_copy does not validate)."""
         return type(self).model_validate({**self.model_dump(), **changes})
 
+    def values(self) -> dict[str, Any]:
+        """Return every field, records as dictionaries of theirs: those too that `content` may leave out."""
+        found = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: value.values() if isinstance(value, Record) else value for name, value in found.items()}
+
     def content(self) -> dict[str, JsonValue]:
         """Return the record as JSON values: what its digest is over, and what is written to disk."""
         return self.model_dump(mode="json")

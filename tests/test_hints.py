@@ -16,7 +16,7 @@ CLASS = re.compile(r"\b(?:[A-Z][A-Za-z0-9]*Config|RunOptions)\.[a-z_]+")
 SECTION = "|".join(PipelineConfig.model_fields)
 SETTING = re.compile(rf"(?:(?<=--set )|(?<![\w./-]))(?:{SECTION})(?:\.[a-z_0-9]+)+(?![\w(*])")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-NO_SETTINGS = ("rejects", "json", "html", "css", "js", "j2", "md")
+NO_SETTINGS = ("rejects", "json", "html", "css", "js", "j2", "md", "tex")
 """What stands after a section's name where an entry of the store or a file is meant."""
 OTHER_PROGRAMS = ("egoexo ", "ego4d ", "python ", "prefect ", "--query-gpu", "--format")
 
@@ -49,7 +49,7 @@ def flags(command: object) -> Iterator[str]:
 
 def is_setting(path: str) -> bool:
     """Say whether --set knows a path."""
-    place: object = PipelineConfig().model_dump()
+    place: object = PipelineConfig().values()
     for part in path.split("."):
         if not isinstance(place, dict) or part not in place:
             return False

@@ -131,7 +131,7 @@ def change(config: PipelineConfig, changes: list[str], file: Path | None = None)
     Raises:
         InputError: the file is no TOML; a change names no field, no value, or one that the field does not allow.
     """
-    values = config.model_dump()
+    values = config.values()
     for path, value in {} if file is None else settings_in(file).items():
         place, leaf = found_in(values, path, f"{file}, {path}")
         place[leaf] = None if value == NO_VALUE else value

@@ -146,7 +146,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     seen = Seen()
     stages = toys(seen)
     for module in (dag, stage):
-        monkeypatch.setattr(module, "STAGES", stages)
+        monkeypatch.setattr(module, "EVERY_STAGE", stages)
     return seen
 
 

@@ -39,7 +39,8 @@ KEPT = CHECKOUT / "runs" / "ui"
 PIPELINE = "full-pipeline"
 LIMIT_S = 60.0
 LOGIN = "person:word-of-a-test"
-KEYS = [f"{stage}-{f.name}" for f in FIGURES for stage in f.stages]
+KEYS = [f"{stage}-{f.name}" for f in FIGURES for stage in f.stages if stage in STAGES]
+"""Those of stages that a run of planning has."""
 EMPTY = ["planners-curves", "probe-curves"]
 """Pictures of stages that the recipe switches off."""
 

@@ -1,5 +1,6 @@
 """Every setting of the pipeline with its default, what is allowed, what it is, and the stages that it makes stale."""
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -77,6 +78,7 @@ def leaves(record: Record, above: str) -> Iterator[tuple[str, Record, str, JsonV
             yield f"{above}.{name}", record, name, to_jsonable_python(inner)
 
 
+@functools.cache
 def properties(record: type[Record]) -> dict[str, Any]:
     """Return the JSON schema of each field of a record."""
     return dict(record.model_json_schema()["properties"])

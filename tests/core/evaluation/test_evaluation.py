@@ -14,6 +14,7 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
 from schemas.rejects import RejectCode, reject
 from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, Outcome, Prediction
+from schemas.training import PredictorConfig
 from trajpilot_core.data.cross_fitting import FITTED
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.evaluation import predictions as rows_module
@@ -237,6 +238,7 @@ def test_the_stage_writes_every_table_that_it_declares(
     told = {
         name: {f"{FITTED}{chain}": json.dumps(takes) for chain, takes in fitted(world).items()} for name in stage.FITTED
     }
+    told["predictors"]["config"] = PredictorConfig().model_dump_json()
     kept, inputs = Kept(), Tables({**world, **curves(), **rejects()}, about=told)
     stage.run(Work(inputs, CFG, (), kept, Runtime("", "cpu", 1, None)))  # type: ignore[arg-type]
     assert set(kept.tables) == set(stage.STAGE.writes)

@@ -89,6 +89,7 @@ def test_a_twin_that_is_not_trained_marks_its_rows_and_no_other():
         check = Judgement(check=f"trained: final/{model}, seed 1", verdict="undertrained", detail="")
         return results_of([], [check]).undertrained
 
-    assert marked("traj_goal_dropout") == {ORACLE.id, anticipation.ORACLE.id}
-    assert marked("no_traj_goal_dropout") == {NO_TRAJ.id, anticipation.NO_TRAJ.id}
+    scored = {anticipation.SCORER.id}
+    assert marked("traj_goal_dropout") == {ORACLE.id, anticipation.ORACLE.id} | scored
+    assert marked("no_traj_goal_dropout") == {NO_TRAJ.id, anticipation.NO_TRAJ.id} | scored
     assert not marked("traj") & set(ORIGINAL)

@@ -141,8 +141,8 @@ def test_a_model_is_bit_for_bit_what_it_is_without_its_train_scores(
 def test_a_measure_that_draws_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, real = TRAININGS["traj"](tmp_path / "a"), predictor_module.measurer
 
-    def drawing(*given: Any) -> Callable[[], dict[str, float]]:
-        measure = real(*given)
+    def drawing(*given: Any, **named: Any) -> Callable[[], dict[str, float]]:
+        measure = real(*given, **named)
         return lambda: (torch.rand(1), measure())[1]
 
     monkeypatch.setattr(predictor_module, "measurer", drawing)

@@ -33,8 +33,18 @@ ENCODED_TAKE_S: Mapping[str, float] = {"video": 0.5, "frames": 0.75, "latents": 
 """Features, per take."""
 WRITTEN_TAKE_S = 1.5
 """Rendering and encoding the video of a take; assumed, not measured."""
-NEGLIGIBLE = ("feature_space", "text_bank", "ingest", "trajectories", "goal_progress", "label_effects", "planners")
-"""Stages of seconds; the planners of other papers are not trained there."""
+NEGLIGIBLE = (
+    "feature_space",
+    "text_bank",
+    "ingest",
+    "trajectories",
+    "diagnostics",
+    "goal_progress",
+    "label_effects",
+    "planners",
+    "probe",
+)
+"""Stages of seconds; the planners of other papers and the probe are not trained there."""
 DEV_SHARE = 0.1
 """Of the training takes."""
 
