@@ -18,7 +18,14 @@ LEAST = 5
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in command.WORLDS if name not in ("demo", "soak")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.campaign) if name == "court" else name
+        for name in command.WORLDS
+        if name not in ("demo", "soak")
+    ],
+)
 def test_every_split_of_a_world_that_is_offered_has_windows_or_clips(name: str, tmp_path: Path) -> None:
     from deployments.cli.options import configure
     from trajpilot_core.engine.execution.execute import execute

@@ -13,7 +13,7 @@ from hostile import TEXTS
 
 from trajpilot_core.markdown_escape import literal
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.campaign, pytest.mark.timeout(900)]
 RAW = ("raw-markdown", "raw-table")
 """Artifacts whose texts were not escaped."""
 SHOWN = "javascript:alert(7)"

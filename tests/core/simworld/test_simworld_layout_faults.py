@@ -74,7 +74,9 @@ def run_stages(root: Path, corpus: Written) -> dict[str, pa.Table]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", OTHERS)
+@pytest.mark.parametrize(
+    "layout", [pytest.param(one, marks=pytest.mark.campaign) if one == "basketball" else one for one in OTHERS]
+)
 def test_every_fault_of_a_layout_is_named_and_no_good_take_is_lost(layout: str, tmp_path: Path) -> None:
     small = court_world(broken_segments=14) if layout == "basketball" else small_world(layout, segments=5)
     corpus = written(tmp_path / "world", small.replace(train_takes=3, test_takes=4))

@@ -229,7 +229,9 @@ def with_other_weights(files: ModelFiles, model: str) -> ModelFiles:
     return files._replace(predictors=replace(files.predictors, open=changed))
 
 
-@pytest.mark.parametrize("change", ["seed", "config", "latents"])
+@pytest.mark.parametrize(
+    "change", ["config", *(pytest.param(one, marks=pytest.mark.campaign) for one in ("seed", "latents"))]
+)
 def test_parts_of_something_else_are_made_again(change: str, tmp_path: Path, searched: list[int]) -> None:
     gathered(tmp_path)
     n_parts = len(searched)
