@@ -129,8 +129,10 @@ def _said(caption: str, panels: Sequence[CurvePanel], held: Sequence[Sequence[Pa
             if not any(cell.row == row for cell in cells):
                 horizon = None if panel.is_bars else 3
                 state = LABELS[panel.label].lacks((row, horizon, panel.dataset, panel.metrics[0]))
+                is_elsewhere = any(cell.row == row for others in held for cell in others)
+                name = f"{printed(row)} ({panel.title})" if is_elsewhere else printed(row)
                 names = absent.setdefault(state, [])
-                names += [] if printed(row) in names else [printed(row)]
+                names += [] if name in names else [name]
     lacking = "".join(f" {state.capitalize()}: {', '.join(names)}." for state, names in sorted(absent.items()))
     return f"{caption} Bands and whiskers: 95 % intervals over takes, where there are enough.{lacking}"
 
