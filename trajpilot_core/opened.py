@@ -20,7 +20,7 @@ from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.engine.planning.stated import manifests_of
 from trajpilot_core.engine.planning.status import status
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
 from trajpilot_core.store.reading import StageInputs, read_entry_table
@@ -74,7 +74,7 @@ class OpenRun:
                 "computed": row.started,
                 "seconds": row.seconds,
             }
-            for row in status(STAGES, last.config, run)
+            for row in status(stages_of(last.config), last.config, run)
         ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -165,7 +165,7 @@ class OpenRun:
         from trajpilot_core.evaluation.comparison import metrics, open_side
 
         second = other.root if isinstance(other, OpenRun) else other
-        pairing = metrics(open_side(self.root, STAGES), open_side(second, STAGES))
+        pairing = metrics(open_side(self.root, EVERY_STAGE), open_side(second, EVERY_STAGE))
         return pl.DataFrame([vars(one) for one in pairing.metrics], infer_schema_length=None)
 
     @cached_property
@@ -250,7 +250,7 @@ def open_run(root: str) -> OpenRun:
         InputError: nothing was computed there.
     """
     folder = open_folder(root, ALLOWED_PROTOCOLS)
-    outputs = {name: one for name, one in manifests_of(folder, STAGES).items() if one is not None}
+    outputs = {name: one for name, one in manifests_of(folder, EVERY_STAGE).items() if one is not None}
     if not outputs:
         raise InputError(f"{root} holds no output of any stage; give the --root of a run")
     return OpenRun(folder, outputs)

@@ -14,7 +14,7 @@ from deployments.cli.options import File, Recipe, Set, configure
 from deployments.cli.tables import say, table_of
 from trajpilot_core.engine.settings import ListedSetting, settings_of, values_of
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE
 
 Group = Annotated[str, typer.Argument(help="Beginning of the settings' names: features, predictor.train; empty: all.")]
 Against = Annotated[str, typer.Option("--against", help="Recipe to compare with.")]
@@ -35,7 +35,7 @@ def show(
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Print every setting of a recipe; values that differ from the paper's main experiment stand next to its own."""
-    found = settings_of(configure(recipe, set_, config_file), STAGES)
+    found = settings_of(configure(recipe, set_, config_file), EVERY_STAGE)
     chosen = [one for one in found if one.path == group or one.path.startswith(f"{group}." if group else "")]
     if not chosen:
         groups = dict.fromkeys(one.path.partition(".")[0] for one in found)
@@ -56,7 +56,7 @@ def diff(
 ) -> None:
     """Print the settings in which two recipes differ, and the stages that have to run again between them."""
     console = Console()
-    ours = settings_of(configure(recipe, set_, config_file), STAGES)
+    ours = settings_of(configure(recipe, set_, config_file), EVERY_STAGE)
     theirs = values_of(configure(against, []))
     other = [one for one in ours if one.path not in theirs or theirs[one.path] != one.value]
     own = {one.path for one in ours}
@@ -70,7 +70,9 @@ def diff(
         table.add_row(path, "absent", escape(text(theirs[path])), "")
     console.print(table)
     stale = {stage for one in other for stage in one.stages}
-    last = f"stale between them: {', '.join(name for name in STAGES if name in stale)}" if stale else "no difference"
+    last = (
+        f"stale between them: {', '.join(name for name in EVERY_STAGE if name in stale)}" if stale else "no difference"
+    )
     say(console, f"{len(other) + len(gone)} settings differ; {last}.")
 
 

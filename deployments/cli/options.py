@@ -18,7 +18,7 @@ from trajpilot_core.command_line import shown
 from trajpilot_core.engine.last_run import NAME
 from trajpilot_core.engine.planning.differences import flat
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE
 
 Root = Annotated[str, typer.Option("--root", help="Everything that is written lies under this folder.")]
 Data = Annotated[str, typer.Option("--data", help="Folder of the downloaded corpus.")]
@@ -28,7 +28,7 @@ File = Annotated[
     Path | None,
     typer.Option("--config", help="TOML file of settings, a table per group; --set comes after it.", exists=True),
 ]
-Only = Annotated[list[str], typer.Option("--only", help=f"Run this stage only (repeatable): {', '.join(STAGES)}.")]
+Only = Annotated[list[str], typer.Option("--only", help=f"Run this stage only (repeatable): {', '.join(EVERY_STAGE)}.")]
 From = Annotated[str | None, typer.Option("--from", help="Run this stage and all after it.")]
 Force = Annotated[list[str], typer.Option("--force", help="Recompute this stage (repeatable).")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes side by side.")]

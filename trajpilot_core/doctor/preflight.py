@@ -19,7 +19,7 @@ from trajpilot_core.encoders.video.registry import load_video_encoder, video_enc
 from trajpilot_core.engine.planning.stated import manifests_of, stated_needs
 from trajpilot_core.engine.resolve import resolve_config, resolve_device
 from trajpilot_core.errors import InputError, TrajPilotError
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.store.files import open_folder
 
 SENTENCE = "C opens the door"
@@ -55,12 +55,13 @@ def preflight(config: PipelineConfig, run: RunOptions, names: Collection[str]) -
         names: the stages that it asks for.
     """
     folder = open_folder(run.root, run.protocols)
-    outputs = manifests_of(folder, STAGES)
-    wanted = [name for name in STAGES if name in names and not is_made(name, outputs, config, run)]
+    stages = stages_of(config)
+    outputs = manifests_of(folder, stages)
+    wanted = [name for name in stages if name in names and not is_made(name, outputs, config, run)]
     found = check_weights(config, wanted)
     if not any(one.verdict == "bad" for one in found):
         found += try_encoders(config, run.device, wanted)
-    stated = stated_needs(STAGES, config, run.replace(workers=1), outputs, folder).of(wanted)
+    stated = stated_needs(stages, config, run.replace(workers=1), outputs, folder).of(wanted)
     if stated.by_stage and not (stated.sizes.assumed or run.ignore_needs):
         found += [check_memory(stated), *check_gpu_memory(stated, run.device)]
     return found
@@ -69,7 +70,7 @@ def preflight(config: PipelineConfig, run: RunOptions, names: Collection[str]) -
 def is_made(name: str, outputs: Mapping[str, Manifest | None], config: PipelineConfig, run: RunOptions) -> bool:
     """Return whether a stage has an output of the same settings, for which its encoder has worked before."""
     made = outputs.get(name)
-    return made is not None and made.config == resolve_config(STAGES[name], config, run).content()
+    return made is not None and made.config == resolve_config(EVERY_STAGE[name], config, run).content()
 
 
 def try_encoders(config: PipelineConfig, device: str, names: Collection[str]) -> list[HealthFinding]:

@@ -20,14 +20,16 @@ HEADS = {".pt": b"PK\x03\x04", ".pth": b"PK\x03\x04"}
 HEADER_BYTES = 100 << 20
 
 
-READERS = ("trajectories", "features", "text_bank")
+READERS = ("trajectories", "video_motions", "features", "text_bank")
 """Stages that load weights which no other stage has made."""
 
 
 def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> list[HealthFinding]:
     """Look for the weights that the settings of some stages name; a pinned file is read and hashed."""
-    has_pi3 = "trajectories" in stages and "pi3" in config.trajectories.sources()
-    found = check_pose_weights(config.trajectories.pi3) if has_pi3 else []
+    asked = [config.trajectories] if "trajectories" in stages else []
+    asked += [config.video_motions] if "video_motions" in stages and config.pose_sources.is_asked else []
+    weights = dict.fromkeys(one.pi3 for one in asked if "pi3" in one.sources())
+    found = [finding for cfg in weights for finding in check_pose_weights(cfg)]
     if "features" in stages and video_encoder_spec(config.features).has_weights:
         found.append(check_video_weights(config.features))
     if "text_bank" in stages and text_encoder_spec(config.text_bank).needs_model:

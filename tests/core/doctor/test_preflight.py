@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from deployments.recipes import recipe
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TextConfig
 from trajpilot_core.doctor import preflight as looked
 from trajpilot_core.doctor.preflight import preflight, require_outside, try_text, try_video
@@ -57,6 +58,14 @@ def test_a_folder_without_a_tokenizer_stops_the_run(tmp_path: Path) -> None:
         require_outside(config, options(tmp_path / "root"), list(STAGES))
     require_outside(config, options(tmp_path / "root"), ["ingest", "features"])
     assert try_text(config.text_bank, "cpu").verdict == "bad"
+
+
+def test_weights_of_the_second_motions_are_looked_at_where_pose_sources_are_asked_for(tmp_path: Path) -> None:
+    config = recipe("keystep_poses")
+    found = preflight(config, options(tmp_path / "root"), ["video_motions"])
+    assert {row.what for row in found if row.verdict == "bad"} >= {"weights of trajectories"}
+    without = config.replace(video_motions=config.video_motions.replace(source="odometry", fallback=None))
+    assert preflight(without, options(tmp_path / "root"), ["video_motions"]) == []
 
 
 def test_what_has_no_weights_is_not_tried_and_neither_is_what_was_made(

@@ -7,11 +7,11 @@ from schemas.config import PipelineConfig
 from trajpilot_core.engine.order import upstream
 from trajpilot_core.engine.planning.differences import flat
 from trajpilot_core.engine.settings import ListedSetting, made_stale, settings_of
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE, STAGES
 
 
 def by_path(config: PipelineConfig | None = None) -> dict[str, ListedSetting]:
-    return {one.path: one for one in settings_of(config or PipelineConfig(), STAGES)}
+    return {one.path: one for one in settings_of(config or PipelineConfig(), EVERY_STAGE)}
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -22,6 +22,12 @@ def test_every_setting_of_a_recipe_stands_in_the_list_with_a_line_about_it(name:
     assert {path: one.value for path, one in found.items() if path in stated} == stated
     assert [path for path, one in found.items() if path not in stated and one.is_changed] == []
     assert [one.path for one in found.values() if not one.about or not one.allowed] == []
+
+
+def test_every_group_makes_a_stage_stale_and_those_of_planning_alone_would_not_show_it() -> None:
+    assert [one.path for one in by_path().values() if not one.stages] == []
+    assert by_path()["outcome.train.lr"].stages == ("outcome",)
+    assert made_stale("outcome", STAGES) == ()
 
 
 def test_the_main_experiment_differs_in_nothing_from_the_defaults_and_another_in_what_it_states() -> None:
