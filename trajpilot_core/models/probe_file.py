@@ -7,11 +7,10 @@ prefix `module.` of the distributed training. Source: facebookresearch/vjepa2 at
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from trajpilot_core.corpora.epic_kitchens.head_classes import HeadClasses, check_order
-from trajpilot_core.encoders.video.vjepa_checkpoint import read_checkpoint
+from trajpilot_core.encoders.video.vjepa_checkpoint import frozen_with, read_checkpoint
 from trajpilot_core.errors import CheckpointError
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape
 
@@ -50,14 +49,8 @@ def _probe(content: Any, where: str, classes: HeadClasses, heads: int) -> Attent
     blocks = {name.split(".")[2] for name in state if name.startswith("pooler.blocks.")}
     n_classes = (len(classes.verbs), len(classes.nouns), len(classes.actions))
     shape = ProbeShape(state[QUERIES].shape[-1], *n_classes, heads=heads, blocks=len(blocks))
-    with torch.device("meta"):
-        probe = AttentiveProbe(shape)
-    try:
-        probe.load_state_dict(state, strict=True, assign=True)
-    except RuntimeError as error:
-        text = str(error).replace("\n\t", " ")
-        raise CheckpointError(
-            f"{where} does not fit heads of {n_classes} verbs, nouns, actions; give the training file that they were "
-            f"trained with: {text[:1000]}"
-        ) from error
-    return probe.float().eval().requires_grad_(False)
+    fault = (
+        f"{where} does not fit heads of {n_classes} verbs, nouns, actions; give the training file that they were "
+        "trained with"
+    )
+    return frozen_with(lambda: AttentiveProbe(shape), state, fault)

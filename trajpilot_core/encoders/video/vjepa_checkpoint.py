@@ -2,19 +2,23 @@
 
 import dataclasses
 import hashlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from schemas.vjepa import Release
 from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.errors import CheckpointError
 
+M = TypeVar("M", bound=nn.Module)
+LONGEST_FAULT = 1_500
+"""Characters of torch's own words about weights that do not fit."""
 ENCODER_KEYS = ("target_encoder", "ema_encoder", "encoder")
 """Which part of a training checkpoint is used, best first: the averaged weights before the trained ones."""
 PREFIXES = ("module.", "backbone.")
@@ -37,16 +41,29 @@ def load_encoder(path: str, model: str, interpolate_rope: bool, sha256: str | No
     state = encoder_state(read_checkpoint(path), path)
     release: Release = "2.1" if "norms_block.0.weight" in state else "2.0"
     spec = dataclasses.replace(SIZES[model], release=release, interpolate_rope=interpolate_rope)
+    fault = f"{path} does not fit {model} (V-JEPA {release}){_fitting(state)}"
+    return frozen_with(lambda: VjepaEncoder(spec), state, fault), found
+
+
+def frozen_with(build: Callable[[], M], state: Mapping[str, Tensor], fault: str) -> M:
+    """Return a model with the weights of a released file, each of them and no other, in eval mode, float32.
+
+    Args:
+        build: makes the model; no memory is taken for the weights that it begins with.
+        state: parameter name -> tensor of its shape.
+        fault: what is wrong, and what to do, where they do not fit.
+
+    Raises:
+        CheckpointError: they do not fit.
+    """
     with torch.device("meta"):
-        encoder = VjepaEncoder(spec)
+        model = build()
     try:
-        encoder.load_state_dict(state, strict=True, assign=True)
+        model.load_state_dict(state, strict=True, assign=True)
     except RuntimeError as error:
         text = str(error).replace("\n\t", " ")
-        raise CheckpointError(
-            f"{path} does not fit {model} (V-JEPA {release}){_fitting(state)}: {text[:1500]}"
-        ) from error
-    return encoder.float().eval().requires_grad_(False), found
+        raise CheckpointError(f"{fault}: {text[:LONGEST_FAULT]}") from error
+    return model.float().eval().requires_grad_(False)
 
 
 def file_sha256(path: str) -> str:

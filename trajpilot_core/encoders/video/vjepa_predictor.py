@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from schemas.vjepa import TUBELET
 from trajpilot_core.encoders.video.vjepa import NORM_EPS, RotaryBlock, VjepaSpec, rope_table
-from trajpilot_core.encoders.video.vjepa_checkpoint import PREFIXES, read_checkpoint
+from trajpilot_core.encoders.video.vjepa_checkpoint import PREFIXES, frozen_with, read_checkpoint
 from trajpilot_core.errors import CheckpointError
 
 MASK_INDEX = 1
@@ -107,15 +107,9 @@ def load_predictor(path: str, shape: VjepaPredictorShape) -> VjepaPredictor:
             name = name.replace(prefix, "")
         state[name] = value
     state.pop("predictor_pos_embed", None)  # of the first training; rotary positions replaced it
-    with torch.device("meta"):
-        predictor = VjepaPredictor(shape)
-    try:
-        predictor.load_state_dict(state, strict=True, assign=True)
-    except RuntimeError as error:
-        text = str(error).replace("\n\t", " ")
-        raise CheckpointError(
-            f"the predictor of {path} is not one of V-JEPA 2 with {shape.depth} blocks of {shape.width} on an encoder "
-            f"of width {shape.embed} (that of 2.1 is another network: give a file of V-JEPA 2, or set "
-            f"features.ahead_tubelets to null): {text[:1000]}"
-        ) from error
-    return predictor.float().eval().requires_grad_(False)
+    fault = (
+        f"the predictor of {path} is not one of V-JEPA 2 with {shape.depth} blocks of {shape.width} on an encoder "
+        f"of width {shape.embed} (that of 2.1 is another network: give a file of V-JEPA 2, or set "
+        "features.ahead_tubelets to null)"
+    )
+    return frozen_with(lambda: VjepaPredictor(shape), state, fault)
