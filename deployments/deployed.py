@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from prefect import Flow, flow, runtime
 
 from deployments.forms import AskedRun
-from deployments.parts import check_built, with_parts
+from deployments.parts import check_built
 from deployments.recipes import recipe
 from deployments.settings import deployed_place
 from flows import pipeline, stages
@@ -54,8 +54,6 @@ def deployed(
 
     def as_asked(config: PipelineConfig = PREFILLED, run: AskedRun = DEFAULTS) -> T:
         run = over(DEFAULTS, run)
-        if name == WHOLE:
-            run = with_parts(run)
         base = recipe(run.recipe)
         whole = over(base, config, prefill=PREFILLED)
         if computes:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from deployments.variations import of_few_shots, of_odometry, of_pose_sources, of_shots
+from deployments.variations import of_few_shots, of_few_tokens, of_odometry, of_pose_sources, of_shots, of_tokens
 from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
 from schemas.comparison import WorldPart
 from schemas.config import CorpusName, PipelineConfig, RecipeName
@@ -124,13 +124,15 @@ def demo_egoper() -> PipelineConfig:
 
 
 def demo_epic_kitchens() -> PipelineConfig:
-    """The attentive probe on a simulated world in the layout of EPIC-KITCHENS-100, small and with a grid of four."""
+    """The attentive probe and TrajPilot's token on a simulated world in the layout of EPIC-KITCHENS-100, small and with
+    a grid of four."""
     small, own = demo(), epic_kitchens()
-    return small.replace(
-        ingest=own.ingest.replace(video="full"),
-        trajectories=small.trajectories.replace(source="odometry"),
-        features=small.features.replace(tokens=own.features.tokens, ahead_tubelets=2),  # 1 s of 16 frames in 3.2 s
-        probe=own.probe.replace(heads=8, blocks=1, rates=(3e-3, 1e-3), decays=(1e-3, 1e-1), batch=32, epochs=20),
+    return of_few_tokens(
+        small.replace(
+            ingest=own.ingest.replace(video="full"),
+            features=small.features.replace(tokens=own.features.tokens, ahead_tubelets=2),  # 1 s of 16 frames in 3.2 s
+            probe=own.probe.replace(heads=8, blocks=1, rates=(3e-3, 1e-3), decays=(1e-3, 1e-1), batch=32, epochs=20),
+        )
     )
 
 
@@ -271,13 +273,20 @@ def egoper() -> PipelineConfig:
 
 
 def epic_kitchens() -> PipelineConfig:
-    """Anticipation on EPIC-KITCHENS-100 by the attentive probe of V-JEPA 2. Source: docs/decisions/epic-probe.md."""
+    """Anticipation on EPIC-KITCHENS-100 by the attentive probe of V-JEPA 2, and by TrajPilot's token in it. Source:
+    docs/decisions/epic-probe.md and epic-token.md.
+
+    The paper's E_tau is that of `atomic`: start from such a run with --pretrained. Without poses:
+    `--set action_token.is_asked=false`.
+    """
     base = _from_video("epic_kitchens")
     seen = base.ingest.epic_kitchens.replace(context="vjepa2_frames")
-    return base.replace(
-        ingest=base.ingest.replace(epic_kitchens=seen, interval_cap_s=None),
-        features=base.features.replace(model="vit_giant", n_frames=32, tokens="temporal", ahead_tubelets=4),
-        probe=base.probe.replace(tokens="temporal"),
+    return of_tokens(
+        base.replace(
+            ingest=base.ingest.replace(epic_kitchens=seen, interval_cap_s=None),
+            features=base.features.replace(model="vit_giant", n_frames=32, tokens="temporal", ahead_tubelets=4),
+            probe=base.probe.replace(tokens="temporal"),
+        )
     )
 
 

@@ -1,4 +1,4 @@
-"""What recipes of shot outcomes and of pose sources change in the recipe that they begin with."""
+"""What recipes of shot outcomes, of pose sources and of a token in a probe change in the recipe they begin with."""
 
 from schemas.config import PipelineConfig
 from schemas.training import TrainConfig
@@ -41,4 +41,25 @@ def of_odometry(base: PipelineConfig) -> PipelineConfig:
     return two.replace(
         alignment=two.alignment.replace(seeds=(0, 1, 2)),
         video_motions=two.video_motions.replace(source="odometry"),
+    )
+
+
+def of_tokens(base: PipelineConfig) -> PipelineConfig:
+    """Return the visual probe with TrajPilot's token: head motion of every action and of what is seen before it, and as
+    many candidates as the paper has. Source: docs/decisions/epic-token.md."""
+    return base.replace(
+        trajectories=base.trajectories.replace(span="action"),
+        video_motions=base.video_motions.replace(source=base.trajectories.source, scale=base.trajectories.scale),
+        scorer=base.scorer.replace(candidates=5, prefetch=8),
+        action_token=base.action_token.replace(is_asked=True),
+    )
+
+
+def of_few_tokens(base: PipelineConfig) -> PipelineConfig:
+    """Return the same for a simulated kitchen; `base` is the demo, with a probe."""
+    short = TrainConfig(epochs=30, patience=None, batch=32, lr=1e-3, weight_decay=1e-2)
+    own = of_tokens(base.replace(trajectories=base.trajectories.replace(source="odometry")))
+    return own.replace(
+        alignment=own.alignment.replace(folds=2),
+        action_token=own.action_token.replace(train=short, rates=(1e-3, 3e-4)),
     )

@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
+from schemas.action_token import ActionTokenConfig
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
 from schemas.closed import ClassHeadSettings
@@ -23,14 +24,7 @@ from schemas.planners import PlannersConfig
 from schemas.pose_sources import PoseSourcesConfig
 from schemas.poses import OdometryConfig, Pi3Config, PoseSourceName, VideoSourceName
 from schemas.probe import ProbeConfig
-from schemas.training import (
-    AlignmentConfig,
-    AttentionConfig,
-    PlusPart,
-    Precision,
-    PredictorConfig,
-    ScorerConfig,
-)
+from schemas.training import AlignmentConfig, AttentionConfig, PlusPart, Precision, PredictorConfig, ScorerConfig
 from schemas.vjepa import VjepaModel
 
 RecipeName = Literal[
@@ -139,6 +133,9 @@ class TrajectoryConfig(Record):
     scale: Literal["auto", "rms", "raw"] = "auto"
     """Length of motions from video: rms divides each clip by its root mean square step, raw leaves it; auto: raw for
     pi3x, else rms (D 20)."""
+    span: Literal["segment", "action", "gap"] = Field("segment", exclude_if=lambda value: value == "segment")
+    """What the motions cover: the segment; or, where a segment is what is seen before an action, that action, or the
+    gap between the two (docs/decisions/epic-token.md)."""
     scale_factor: float | None = Field(None, gt=0)
     """All lengths are then multiplied by this: with rms, the median step of the poses that the trajectory encoder was
     trained on, metres; None: 1."""
@@ -175,7 +172,8 @@ class TrajectoryConfig(Record):
 
 
 class VideoMotionsConfig(TrajectoryConfig):
-    """A second set of head motions, from the video, for the table of pose sources (docs/decisions/poses.md)."""
+    """A second set of head motions, from the video: for the table of pose sources (docs/decisions/poses.md), or those
+    before an action (docs/decisions/epic-token.md)."""
 
     source: PoseSourceName = "pi3"
     """Where poses come from: the video, by Pi3 or by visual odometry."""
@@ -319,11 +317,13 @@ class ReportConfig(Record):
     """How labels are ranked where class heads rank them; None: by their texts. Set by the pipeline."""
     alignment_from: OtherRun | None = None
     """Where E_tau comes from; None: it was trained in this run. Set by the pipeline."""
+    has_token: bool = Field(False, exclude_if=lambda value: not value)
+    """Rows with TrajPilot's token stand next to the visual probe; set by the pipeline."""
     predictor_from: OtherRun | None = None
     """Where the initial weights of the predictors come from; None: they were random. Set by the pipeline."""
 
 
-LATER = ("outcome", "video_motions", "pose_sources")
+LATER = ("outcome", "video_motions", "pose_sources", "action_token")
 
 
 class PipelineConfig(Record):
@@ -343,6 +343,7 @@ class PipelineConfig(Record):
     outcome: OutcomeConfig = OutcomeConfig()
     video_motions: VideoMotionsConfig = VideoMotionsConfig()
     pose_sources: PoseSourcesConfig = PoseSourcesConfig()
+    action_token: ActionTokenConfig = ActionTokenConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     report: ReportConfig = ReportConfig()
 

@@ -26,7 +26,7 @@ from deployments.cli.options import (
     run_options,
 )
 from deployments.cli.tables import disk, moment, number, say, show, time
-from deployments.parts import check_built, with_parts
+from deployments.parts import check_built
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.last_run import LastRun, recall_run
@@ -95,7 +95,7 @@ def plan(
     config, where = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
     options = run_options(root=located(root), only=only, from_stage=from_, force=force, **where)
     if recipe is not None:
-        options = with_parts(options.replace(recipe=recipe))
+        options = options.replace(recipe=recipe)
         check_built(recipe, selected(options, config))
     show_plan(config, options)
 

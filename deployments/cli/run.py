@@ -30,7 +30,7 @@ from deployments.cli.options import (
     located,
     run_options,
 )
-from deployments.parts import check_built, with_parts
+from deployments.parts import check_built
 from schemas.config import IngestConfig, PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from trajpilot_core.corpora.registry import corpus_of_layout
@@ -110,7 +110,6 @@ def run(
 
 def look_ahead(config: PipelineConfig, options: RunOptions) -> NoReturn:
     """Show what a run would be stopped by, what it would compute and need; ends with status 1 where it is stopped."""
-    options = with_parts(options)
     check_built(options.recipe, selected(options, config))
     from deployments.cli.doctor import end, show
     from deployments.cli.inspect import show_plan
@@ -174,7 +173,6 @@ def read_as(world: WorldConfig) -> list[str]:
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
     """Prepare the place, then hand over to Prefect (imported only here: its settings come first)."""
-    options = with_parts(options)
     check_built(options.recipe, selected(options, config))
     from deployments.settings import one_thread_per_process, prepare_prefect
 

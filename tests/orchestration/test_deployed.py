@@ -127,16 +127,21 @@ def test_each_name_of_a_recipe_is_a_recipe_and_each_sub_record_belongs_to_a_stag
     assert {stage.section for stage in EVERY_STAGE.values()} == set(PipelineConfig.model_fields)
 
 
-def test_a_deployed_run_of_a_stage_that_is_not_built_ends_before_anything_runs(tmp_path: Path) -> None:
+def test_a_deployed_run_of_a_stage_that_is_not_built_ends_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a recipe whose predictor is not built."""
     from deployments.deployed import full_pipeline, predictor
+    from deployments.parts import MISSING, Waits
 
+    monkeypatch.setitem(MISSING, "keystep", Waits("cooking", {"predictor": ("a pot",)}))
     for flow, asked in (
         (full_pipeline, {"from_stage": "ingest"}),
         (predictor, {}),
         (full_pipeline, {"only": ["ingest", "predictor"]}),
     ):
-        with pytest.raises(NotBuiltError, match="event form of the predictor"):
-            flow.fn(run=RunOptions(recipe="epic_kitchens", root=str(tmp_path), **asked))
+        with pytest.raises(NotBuiltError, match="not built yet: a pot"):
+            flow.fn(run=RunOptions(recipe="keystep", root=str(tmp_path), **asked))
     assert not list(tmp_path.iterdir())
 
 

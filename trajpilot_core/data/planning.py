@@ -162,7 +162,7 @@ def load_planning_data(inputs: Inputs, stage: str) -> PlanningData:
     rows = [row for row in _segment_rows(inputs) if row["segment_id"] in has_both]
     segment_ids = [row["segment_id"] for row in rows]
     row_of = {segment_id: i for i, segment_id in enumerate(segment_ids)}
-    label_ids, bank = _read_bank(inputs)
+    label_ids, bank = read_bank(inputs)
     take_of = {take["take_id"]: i for i, take in enumerate(takes)}
     windows, rejects = _read_windows(inputs.table("windows"), row_of, take_of, stage)
     return PlanningData(
@@ -172,12 +172,12 @@ def load_planning_data(inputs: Inputs, stage: str) -> PlanningData:
         segment_ids=tuple(segment_ids),
         label_ids=label_ids,
         features=_feature_tensor(looks, segment_ids),
-        motions=_motions_tensor(motions, segment_ids),
+        motions=motions_tensor(motions, segment_ids),
         labels=_indices([row["label_id"] for row in rows], _index(label_ids), "text_bank"),
         bank=bank,
         segment_take=_indices([row["take_id"] for row in rows], take_of, "takes"),
         take_split=torch.tensor([SPLITS.index(take["split"]) for take in takes], dtype=torch.long),
-        fold=_fold_tensor(inputs.table("folds"), take_of),
+        fold=fold_tensor(inputs.table("folds"), take_of),
         windows=windows,
         rejects=rejects,
     )
@@ -270,10 +270,10 @@ def load_motion_data(inputs: Inputs) -> MotionData:
     check_one_source(motions)
     with_motion = set(motions["segment_id"].to_pylist())
     rows = [row for row in _segment_rows(inputs) if row["segment_id"] in with_motion]
-    label_ids, bank = _read_bank(inputs)
+    label_ids, bank = read_bank(inputs)
     return MotionData(
         take_ids=tuple(take_of),
-        motions=_motions_tensor(motions, [row["segment_id"] for row in rows]),
+        motions=motions_tensor(motions, [row["segment_id"] for row in rows]),
         labels=_indices([row["label_id"] for row in rows], _index(label_ids), "text_bank"),
         bank=bank,
         segment_take=_indices([row["take_id"] for row in rows], take_of, "takes"),
@@ -297,7 +297,7 @@ def _segment_rows(inputs: Inputs) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda row: str(row["segment_id"]))
 
 
-def _read_bank(inputs: Inputs) -> tuple[tuple[str, ...], Tensor]:
+def read_bank(inputs: Inputs) -> tuple[tuple[str, ...], Tensor]:
     """Label ids in the order of the text bank, and its vectors (V, E)."""
     table = inputs.table("text_bank")
     label_ids = tuple(table["label_id"].to_pylist())
@@ -313,7 +313,7 @@ def _feature_tensor(table: pa.Table, segment_ids: Sequence[str]) -> Tensor:
     return torch.from_numpy(flat).view(len(segment_ids), tokens, -1)
 
 
-def _motions_tensor(table: pa.Table, segment_ids: Sequence[str]) -> Tensor:
+def motions_tensor(table: pa.Table, segment_ids: Sequence[str]) -> Tensor:
     """(S, 16, 6) float32, in the order of `segment_ids`."""
     return torch.from_numpy(_gather(table, "motions", segment_ids, np.float32)).view(-1, MOTIONS, DOF)
 
@@ -365,7 +365,7 @@ def _window_set(rows: list[dict[str, Any]], horizon: int, row_of: dict[str, int]
     )
 
 
-def _fold_tensor(table: pa.Table, take_of: dict[str, int]) -> Tensor:
+def fold_tensor(table: pa.Table, take_of: dict[str, int]) -> Tensor:
     """(takes,) long, NO_FOLD where the folds table does not name the take."""
     fold = torch.full((len(take_of),), NO_FOLD, dtype=torch.long)
     at = _indices(table["take_id"].to_pylist(), take_of, "takes")

@@ -27,7 +27,8 @@ READERS = ("trajectories", "video_motions", "features", "text_bank")
 def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> list[HealthFinding]:
     """Look for the weights that the settings of some stages name; a pinned file is read and hashed."""
     asked = [config.trajectories] if "trajectories" in stages else []
-    asked += [config.video_motions] if "video_motions" in stages and config.pose_sources.is_asked else []
+    has_second = config.pose_sources.is_asked or config.action_token.is_asked
+    asked += [config.video_motions] if "video_motions" in stages and has_second else []
     weights = dict.fromkeys(one.pi3 for one in asked if "pi3" in one.sources())
     found = [finding for cfg in weights for finding in check_pose_weights(cfg)]
     if "features" in stages and video_encoder_spec(config.features).has_weights:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from schemas.action_token import ActionTokenConfig
 from schemas.base import Record
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TrajectoryConfig
 from schemas.devices import device_fault
@@ -42,6 +43,8 @@ BF16_FROM = (8, 0)
 """Compute capability with which a GPU multiplies bf16 (Ampere); an older one only emulates it."""
 FAST_BF16 = ("amx_bf16",)
 """CPU flags with which bf16 pays for models of our size (avx512_bf16 alone: twice as slow as fp32 at width 128)."""
+COMPLETED = (OutcomeConfig, PoseSourcesConfig, ActionTokenConfig)
+"""Settings of stages that have trainings of their own although they are completed from those of others."""
 log = logging.getLogger("trajpilot")
 
 
@@ -152,6 +155,8 @@ def resolve_precision(config: Config, device: str) -> Config:
         config = config.replace(predictor=resolve_precision(config.predictor, device))
     if isinstance(config, OutcomeConfig) and config.scorer is not None:
         config = config.replace(scorer=resolve_precision(config.scorer, device))
+    if isinstance(config, ActionTokenConfig) and config.scorer is not None:
+        config = config.replace(scorer=resolve_precision(config.scorer, device))
     if getattr(config, "precision", None) != "auto":
         return config
     if device.startswith("cuda"):
@@ -163,7 +168,7 @@ def resolve_precision(config: Config, device: str) -> Config:
 def resolve_config(stage: Stage[Config], config: PipelineConfig, run: RunOptions) -> Config:
     """Return the sub-record of the config that a stage sees, nothing in it left to the machine."""
     own = stage.settings(config) if stage.completed is None else stage.completed(config)
-    if stage.completed is not None and not isinstance(own, OutcomeConfig | PoseSourcesConfig):
+    if stage.completed is not None and not isinstance(own, COMPLETED):
         return own  # its trainings are those of other stages
     return resolve_precision(own, resolve_device(run.device))
 

@@ -6,7 +6,6 @@ paper's numbers.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean
 
 import pyarrow as pa
 from pydantic import JsonValue
@@ -28,6 +27,7 @@ from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.curves import charts
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.tables.table import Cell, Table, Value
+from trajpilot_core.report.tables.tokens import TokenResults, read_tokens, token_fact, token_tables, value_cell
 
 NAMES = {"probe": "attentive probe", "majority": "most frequent five"}
 ORDER = ("majority", "probe")
@@ -39,7 +39,7 @@ TEMPORAL = (
     "Tokens are averages over the patches of each tubelet: another protocol than that of the published probe, which "
     "reads every patch and V-JEPA 2's predicted tokens."
 )
-NOT_BUILT = "not built: TrajPilot's token in the probe (rows No-Traj, Scorer, Oracle and their controls)"
+NOT_RUN = "not run: TrajPilot’s token in the probe (rows No-Traj, Scorer, Oracle and their controls)"
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,13 @@ class ActionResults:
     rejects: Mapping[str, pa.Table]
     takes: pa.Table
     segments: pa.Table
+    tokens: TokenResults | None = None
+    """Of the rows with TrajPilot's token; None where they were not asked for."""
+
+    @property
+    def judgements(self) -> list[Judgement]:
+        """Return every check: of the probe, and of the rows with a token."""
+        return [*self.checks, *(self.tokens.checks if self.tokens is not None else ())]
 
     @property
     def simulated(self) -> bool:
@@ -74,22 +81,24 @@ def build_alone(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage]) -
         {stage.name: inputs.table(rejects_entry(stage.name)) for stage in stages},
         inputs.table("takes", ("take_id", "corpus", "split")),
         inputs.table("segments", ("split",)),
+        read_tokens(inputs) if cfg.has_token else None,
     )
     title = spec_of(cfg.corpus).title if cfg.corpus else "a corpus"
     where = f"a simulated world in the file layout of {title}" if found.simulated else title
-    tables = result_tables(found.scores)
-    plain = result_tables(found.scores, has_intervals=False)
+    tables = [*result_tables(found.scores), *token_tables(found.tokens)]
+    plain = [*result_tables(found.scores, has_intervals=False), *token_tables(found.tokens, has_intervals=False)]
     lines = facts(found, cfg)
     document: dict[str, JsonValue] = {
         "format": json_report.FORMAT,
         "title": f"TrajPilot on {where}",
         "simulated": found.simulated,
         "facts": [*lines],
-        "scores": json_report.records(found.scores),
-        "judgements": json_report.records(found.checks),
+        "scores": json_report.records([*found.scores, *(found.tokens.scores if found.tokens else ())]),
+        "judgements": json_report.records(found.judgements),
         "tables": [table.json() for table in tables],
-        "not_built": NOT_BUILT,
     }
+    if found.tokens is not None:
+        document["contrasts"] = json_report.records(found.tokens.contrasts)
     note = f"% {WARNING}\n" if found.simulated else ""
     return {
         "report.html": page(f"TrajPilot on {where}", found, tables, lines),
@@ -105,7 +114,7 @@ def page(title: str, found: ActionResults, tables: Sequence[Table], lines: Seque
     drawn = charts(Material(results_of([], []), [], [], [], [("probe", found.curves)])) if found.curves else []
     sections = [
         Section("results", "What follows a clip", (*tables, *published), text=TEMPORAL),
-        Section("checks", "Checks", (checks_table(found.checks),)),
+        Section("checks", "Checks", (checks_table(found.judgements),)),
         Section("training", "Training", charts=tuple(drawn)),
         Section("health", "Data health", (rejects_table(found.rejects),)),
     ]
@@ -122,7 +131,7 @@ def facts(found: ActionResults, cfg: ReportConfig) -> list[str]:
     return [
         f"{found.takes.num_rows:,} videos; clips: {counted}; {lost:,} rows lost to rejects",
         f"seeds {', '.join(map(str, seeds)) or 'none'}; chosen on dev: {'; '.join(trials) or 'nothing was trained'}",
-        NOT_BUILT,
+        NOT_RUN if found.tokens is None else token_fact(found.tokens),
         f"configuration {cfg.config_digest[:16]}" if cfg.config_digest else "configuration not given",
     ]
 
@@ -148,18 +157,9 @@ def _row(
     scores: Sequence[ProbeScore], space: LabelSpace, subset: str, row: str, has_intervals: bool
 ) -> tuple[Cell, ...]:
     own = [one for one in scores if (one.space, one.subset, one.row) == (space, subset, row)]
-    cells = [_cell([one for one in own if one.metric == metric], has_intervals) for metric in EPIC_METRICS]
+    cells = [value_cell([one for one in own if one.metric == metric], has_intervals) for metric in EPIC_METRICS]
     sizes = next((f"{one.n_clips:,}, {one.n_classes:,}" for one in own if one.metric == "Action"), "")
     return (subset, NAMES[row], *cells, sizes)
-
-
-def _cell(of_seeds: Sequence[ProbeScore], has_intervals: bool) -> Cell:
-    values = [one.value for one in of_seeds if one.value is not None]
-    if not values:
-        return "no clip"
-    if len(of_seeds) > 1 or not has_intervals:
-        return Value(mean(values), digits=2)
-    return Value(values[0], of_seeds[0].low, of_seeds[0].high, digits=2)
 
 
 def published_tables() -> tuple[Table, ...]:

@@ -13,6 +13,7 @@ from trajpilot_core.engine.select import selected_of
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import (
+    action_token,
     alignment,
     attention,
     diagnostics,
@@ -68,7 +69,20 @@ OF_POSES: tuple[AnyStage, ...] = (
     pose_sources.STAGE,
 )
 """The stages of the table of pose sources (PoseSourcesConfig.is_asked); the last writes its own pages."""
-APART: tuple[AnyStage, ...] = (outcome.STAGE, video_motions.STAGE, pose_sources.STAGE)
+OF_ACTIONS: tuple[AnyStage, ...] = (ingest.STAGE, features.STAGE, probe.STAGE)
+"""The stages of a corpus without plans (CorpusSpec.has_plans), before its report."""
+OF_TOKENS: tuple[AnyStage, ...] = (
+    ingest.STAGE,
+    trajectories.STAGE,
+    video_motions.STAGE,
+    features.STAGE,
+    text_bank.STAGE,
+    alignment.STAGE,
+    probe.STAGE,
+    action_token.STAGE,
+)
+"""The same with TrajPilot's token in the probe (ActionTokenConfig.is_asked)."""
+APART: tuple[AnyStage, ...] = (outcome.STAGE, video_motions.STAGE, pose_sources.STAGE, action_token.STAGE)
 """Those that runs of planning do not have."""
 STAGES: dict[str, AnyStage] = {stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED))}
 """Those of a run of planning."""
@@ -99,6 +113,9 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
         return {stage.name: stage for stage in OF_POSES}
     if spec_of(config.ingest.corpus).is_of_events:
         return {stage.name: stage for stage in OF_EVENTS}
+    if not spec_of(config.ingest.corpus).has_plans:
+        alone = OF_TOKENS if config.action_token.is_asked else OF_ACTIONS
+        return {stage.name: stage for stage in (*alone, STAGES["report"])}
     return dict(STAGES)
 
 

@@ -3,6 +3,9 @@
 Shapes: S segments, F numbers of a feature, N tokens, D width.
 """
 
+from dataclasses import replace
+
+from schemas.action_token import TOKEN_ROWS, ActionTokenConfig
 from schemas.probe import ProbeConfig
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
@@ -10,6 +13,8 @@ from trajpilot_core.stages import needs_of_trainings as part
 
 MLP = 4
 """As in models/attentive_probe.py."""
+EVENT = 3
+"""As in models/outcome.py."""
 ANSWERED_AT_ONCE = 512
 """As in training/fit_probe.py."""
 
@@ -17,7 +22,7 @@ ANSWERED_AT_ONCE = 512
 def probe_needs(sizes: CorpusSizes, cfg: ProbeConfig, machine: NeedsMachine) -> Needs:
     """State what fitting one grid after the other needs; each trial leaves its checkpoint until the stage has ended."""
     if cfg.tokens is None:
-        return Needs(Need(part.TORCH_PROCESS), Need(part.GPU_PROCESS if machine.is_gpu else 0), disk=Need(MB))
+        return nothing_asked(machine)
     tokens, parameters = part.feature_bytes(sizes), part.FLOAT * parameters_of(sizes, cfg)
     trials = len(cfg.rates) * len(cfg.decays)
     step = part.kept_activations(
@@ -34,8 +39,36 @@ def probe_needs(sizes: CorpusSizes, cfg: ProbeConfig, machine: NeedsMachine) -> 
     )
 
 
+def nothing_asked(machine: NeedsMachine) -> Needs:
+    """State what a stage needs of which nothing is asked."""
+    return Needs(Need(part.TORCH_PROCESS), Need(part.GPU_PROCESS if machine.is_gpu else 0), disk=Need(MB))
+
+
 def parameters_of(sizes: CorpusSizes, cfg: ProbeConfig) -> int:
     """Return the parameters of a probe; heads of verbs and nouns are smaller than that of actions."""
     width = sizes.feature_width
     block = (4 + 2 * MLP) * width * width + (9 + MLP) * width
     return (cfg.blocks + 1) * block + 3 * width + 3 * sizes.labels * (width + 1)
+
+
+def token_needs(sizes: CorpusSizes, cfg: ActionTokenConfig, machine: NeedsMachine) -> Needs:
+    """State what the stage `action_token` needs at the peak: fitting predictors, queries of the scorer, or probes.
+
+    Predictors are those of planning with one vector a clip, whose windows are the clips, of three positions.
+    """
+    if not cfg.is_asked:
+        return nothing_asked(machine)
+    clips = replace(sizes, windows={"train": sizes.segments}, horizons=(EVENT,), tokens=1)
+    planned = part.predictor_needs(clips, sizes.config.predictor.replace(train=cfg.train), machine)
+    probe = cfg.replace(probe=sizes.config.probe.replace(tokens="temporal", seeds=(0,)))
+    tuned = probe_needs(sizes, probe.tuned, machine)
+    candidates = sizes.config.scorer.candidates
+    queries = sizes.segments * (candidates + 1) * sizes.text_width * (part.HALF + part.FLOAT)
+    rows = len(TOKEN_ROWS) * len(sizes.config.probe.seeds)
+    host = max(planned.host.bytes, tuned.host.bytes) + queries
+    return Needs(
+        Need(host, planned.host.lower or tuned.host.lower),
+        Need(max(planned.device.bytes, tuned.device.bytes), ("action_token.train.batch",)),
+        disk=Need(planned.disk.bytes + rows * tuned.disk.bytes),
+        scratch=Need(planned.scratch.bytes + rows * tuned.scratch.bytes),
+    )

@@ -36,13 +36,18 @@ READS = (
 ALONE = ("takes", "segments", "labels", "probe_scores", "probe_checks", "probe_curves")
 """What it reads of a corpus without plans, whose segments are scored alone."""
 ALONE_STAGES = ("ingest", "features", "probe")
+TOKENS = ("token_scores", "token_contrasts", "token_checks")
+"""What it reads in addition where TrajPilot's token is asked for."""
+TOKEN_STAGES = ("ingest", "trajectories", "features", "probe")
 
 
 def without_plans(config: PipelineConfig) -> tuple[str, ...] | None:
     """Return what the report reads where nothing is planned; None elsewhere."""
     if spec_of(config.ingest.corpus).has_plans:
         return None
-    return (*ALONE, *(rejects_entry(name) for name in ALONE_STAGES))
+    stages = TOKEN_STAGES if config.action_token.is_asked else ALONE_STAGES
+    tokens = TOKENS if config.action_token.is_asked else ()
+    return (*ALONE, *tokens, *(rejects_entry(name) for name in stages))
 
 
 def completed(config: PipelineConfig) -> ReportConfig:
@@ -56,6 +61,7 @@ def completed(config: PipelineConfig) -> ReportConfig:
         corpus=config.ingest.corpus,
         is_closed=config.evaluation.vocabulary == "classes",
         heads=heads if predictor.head == "classes" else None,
+        has_token=config.action_token.is_asked,
         alignment_from=config.alignment.pretrained,
         predictor_from=predictor.pretrained,
     )
@@ -92,7 +98,8 @@ def run(work: Work[ReportConfig], stages: Sequence[AnyStage]) -> None:
     from trajpilot_core.report.build import build
 
     if not plans_of(work.config):
-        alone = [stage for stage in stages if stage.name in ALONE_STAGES]
+        shown = TOKEN_STAGES if work.config.has_token else ALONE_STAGES
+        alone = [stage for stage in stages if stage.name in shown]
         for name, content in build_alone(work.inputs, work.config, alone).items():
             work.sink.document(name, content)
         n_scores = work.inputs.table("probe_scores", ("row",)).num_rows

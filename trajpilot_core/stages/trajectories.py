@@ -3,30 +3,66 @@
 from collections.abc import Iterator
 from itertools import chain
 
+import pyarrow as pa
 from pydantic import JsonValue
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
-from schemas.config import TrajectoryConfig
+from schemas.config import PipelineConfig, TrajectoryConfig
 from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
+from trajpilot_core.errors import InputError
 from trajpilot_core.poses.sources.base import Done, TakeJob
 from trajpilot_core.poses.sources.registry import pose_source, source_of
 
 VERSION = 1
 READER = {"aria": 130 * MB, "odometry": 600 * MB, "pi3": 600 * MB}
 """Pose source -> anonymous memory of a process that reads one take or decodes a clip."""
+ENDS = {
+    "action": ("annotated_start_s", "annotated_end_s"),
+    "gap": ("observed_end_s", "annotated_start_s"),
+}
+"""Span -> the columns of details with its ends, seconds."""
 PI3_WEIGHTS, PI3_CLIP = 5_400 * MB, 6_000 * MB
 """Of Pi3X in fp32, and of a clip of sixteen frames. Not measured: no GPU has run this project."""
 
 
 def sources(inputs: Inputs, cfg: TrajectoryConfig, data_root: str) -> list[Source]:
     """Return one source per take: the files and facts that its pose source names, and the segment intervals."""
-    segments = intervals_by_take(inputs.table("segments", INTERVAL))
+    segments = intervals_by_take(spans_of(inputs, cfg))
     takes = sorted(rows_of(Take, inputs.table("takes")), key=lambda take: take.take_id)
     return [_source(take, segments.get(take.take_id, []), cfg) for take in takes]
+
+
+def spans_of(inputs: Inputs, cfg: TrajectoryConfig) -> pa.Table:
+    """Return the columns INTERVAL of every segment: its own interval, or that of the action which it is seen before.
+
+    Raises:
+        InputError: the segments are seen before no action.
+    """
+    segments = inputs.table("segments", INTERVAL)
+    if cfg.span == "segment":
+        return segments
+    names = ENDS[cfg.span]
+    rows = inputs.table("details", ["segment_id", *names]).to_pylist()
+    ends = {row["segment_id"]: tuple(row[name] for name in names) for row in rows}
+    found = [ends.get(one, (None, None)) for one in segments["segment_id"].to_pylist()]
+    if any(end is None for both in found for end in both):
+        raise InputError(
+            f"trajectories.span={cfg.span}: not every segment is what is seen before an action; that is so on "
+            "ingest.corpus=epic_kitchens with ingest.epic_kitchens.segment=observed, elsewhere set span to segment"
+        )
+    for at, name in enumerate(("start_s", "end_s")):
+        column = pa.array([both[at] for both in found], pa.float64())
+        segments = segments.set_column(segments.schema.get_field_index(name), name, column)
+    return segments
+
+
+def with_details(config: PipelineConfig) -> tuple[str, ...] | None:
+    """Return what the stage reads where the motions are of other spans than the segments; None elsewhere."""
+    return None if config.trajectories.span == "segment" else (*STAGE.reads, "details")
 
 
 def _source(take: Take, segments: list[JsonValue], cfg: TrajectoryConfig) -> Source:
@@ -86,5 +122,6 @@ STAGE = Stage(
     needs=needs,
     uses_gpu=on_gpu,
     video_s=covered_s,
+    narrowed=with_details,
     output=Output("segments", "motions", ("source", "frame", "scale")),
 )

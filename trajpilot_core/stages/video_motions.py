@@ -1,4 +1,4 @@
-"""Stage `video_motions`: a second set of head motions, from the video, next to that of the pose files."""
+"""Stage `video_motions`: a second set of head motions of the segments, from the video."""
 
 from dataclasses import replace
 
@@ -14,10 +14,12 @@ def sources(inputs: Inputs, cfg: VideoMotionsConfig, data_root: str) -> list[Sou
     """Return one source per take, as `trajectories` does.
 
     Raises:
-        InputError: the second source is that of the pose files.
+        InputError: the second source is that of the pose files, or its motions are of no segments.
     """
     if cfg.source == "aria":
         raise InputError("video_motions.source is aria, the pose files; the second source is pi3 or odometry")
+    if cfg.span != "segment":
+        raise InputError(f"video_motions.span is {cfg.span}; the second set is of the segments themselves: segment")
     return trajectories.sources(inputs, cfg, data_root)
 
 
@@ -33,7 +35,7 @@ STAGE = Stage(
     config=VideoMotionsConfig,
     run=run,
     version=trajectories.VERSION,
-    summary="Videos -> a second set of 16 relative 6-DoF motions a segment, for the table of pose sources",
+    summary="Videos -> a second set of 16 relative 6-DoF motions a segment, next to those of `trajectories`",
     shard_by="take",
     sources=sources,
     pure_sources=True,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from schemas.probe import ProbeConfig
 from schemas.results import CurvePoint
@@ -115,13 +115,9 @@ def train_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
         train_trial(job, task, cfg, trial, number, report)
 
 
-def train_trial(
-    job: TrainingJob, task: ProbeTask, cfg: ProbeConfig, trial: Trial, number: int, epoch_done: EpochDone
-) -> None:
-    """Fit one trial."""
-    with seeded(job.seed):
-        model = AttentiveProbe(task.shape(cfg)).to(job.device)
-    train = TrainConfig(
+def original_training(cfg: ProbeConfig, trial: Trial) -> TrainConfig:
+    """Return the original's training of one trial."""
+    return TrainConfig(
         epochs=cfg.epochs,
         patience=None,
         batch=cfg.batch,
@@ -133,6 +129,14 @@ def train_trial(
         clip=None,
         precision=cfg.precision,
     )
+
+
+def train_trial(
+    job: TrainingJob, task: ProbeTask, cfg: ProbeConfig, trial: Trial, number: int, epoch_done: EpochDone
+) -> None:
+    """Fit one trial."""
+    with seeded(job.seed):
+        model = AttentiveProbe(task.shape(cfg)).to(job.device)
     fitted = torch.nonzero(~task.is_dev)[:, 0]
     training = Training(
         name=f"{job.name}, {trial.name}",
@@ -147,6 +151,7 @@ def train_trial(
         rate=cosine,
         decays_all=True,
     )
+    train = original_training(cfg, trial)
     fit(training, train, trial_folder(job, number), job.device, epoch_done, job.checkpoint_s)
 
 
@@ -160,14 +165,20 @@ def cosine(step: int, total: int, cfg: TrainConfig) -> float:
     return cfg.lr * 0.5 * (1 + math.cos(math.pi * (step + 1) / total))
 
 
-def measurer(model: AttentiveProbe, task: ProbeTask) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: every metric on dev, as shares; each class counts alike."""
+def measurer(model: nn.Module, task: ProbeTask, *more: Tensor) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch: every metric on dev, as shares; each class counts alike.
+
+    Args:
+        model: a probe.
+        task: its clips.
+        more: (N, ...) what else the probe is given of each clip.
+    """
     rows = torch.nonzero(task.is_dev)[:, 0]
     columns = task.columns[rows].cpu().numpy()
     own = {part: np.arange(len(task.classes[part])) for part in PARTS}
 
     def measure() -> dict[str, float]:
-        rankings = answers(model, task.tokens[rows], own)
+        rankings = answers(model, task.tokens[rows], own, *(one[rows] for one in more))
         found = {}
         for spec in EPIC_METRICS.values():
             true = columns[:, PARTS.index(spec.part)]
@@ -179,18 +190,21 @@ def measurer(model: AttentiveProbe, task: ProbeTask) -> Callable[[], dict[str, f
 
 
 @torch.no_grad()
-def answers(model: AttentiveProbe, tokens_NTD: Tensor, classes: dict[ActionPart, Codes]) -> dict[ActionPart, Codes]:
+def answers(
+    model: nn.Module, tokens_NTD: Tensor, classes: dict[ActionPart, Codes], *more: Tensor
+) -> dict[ActionPart, Codes]:
     """Return part -> (N, K) ranked classes.
 
     Args:
-        model: in evaluation mode.
+        model: a probe in evaluation mode.
         tokens_NTD: float16, on any device.
         classes: part -> (C,) the class of each column.
+        more: (N, ...) what else the probe is given of each clip.
     """
     device = next(model.parameters()).device
 
     def part(rows: slice) -> dict[ActionPart, Codes]:
-        logits = model(tokens_NTD[rows].to(device).float())
+        logits = model(tokens_NTD[rows].to(device).float(), *(one[rows].to(device).float() for one in more))
         return {name: ranked(found.cpu().numpy(), classes[name]) for name, found in logits.items()}
 
     what = f"one clip of {tokens_NTD.shape[1]} tokens does not fit into the memory of {device}"

@@ -32,6 +32,8 @@ WORLDS: dict[RecipeName, str] = {
     "basketball": "basketball",
     "atomic_anticipation": "egoexo4d",
 }
+EK100 = ("visual_only_probe", "no_traj", "scorer", "oracle")
+"""Rows of the paper's table."""
 LIKE_KEYSTEP = ("goalstep", "egoper")
 """Run the same stages as keystep; their readers have tests of their own."""
 ANTICIPATION = {"anticipation", "goal-dropout-fullgoal", "goal-dropout-anticipation"}
@@ -57,6 +59,7 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
     return config.replace(
         ingest=config.ingest.replace(video="full", dev_min=3, max_horizon=4 if is_classes else 8),
         trajectories=config.trajectories.replace(source=source),
+        video_motions=config.video_motions.replace(source="odometry"),
         features=FeatureConfig(
             model="tiny",
             size_px=64,
@@ -82,6 +85,9 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
         evaluation=small.evaluation.replace(vocabulary=config.evaluation.vocabulary),
         report=small.report,
         outcome=config.outcome.replace(train=config.outcome.train.replace(epochs=2)),
+        action_token=config.action_token.replace(
+            train=config.action_token.train.replace(epochs=2, batch=32), rates=(1e-3,), epochs=2
+        ),
     )
 
 
@@ -121,9 +127,11 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
         "a simulated corpus stands beside no figure of the paper"
     )
     if name == "epic_kitchens":
-        assert {"probe", "report"} <= set(done)
-        assert done["probe"].n_out == done["features"].n_out
-    if name == "atomic_anticipation":
+        assert {"probe", "action_token", "report"} <= set(done)
+        assert done["probe"].n_out == done["action_token"].n_out == done["features"].n_out
+        cells = cells_of([read_run(str(root))])
+        assert {(cell.table, cell.row) for cell in cells} == {("ek100", row) for row in EK100}
+    elif name == "atomic_anticipation":
         side = open_side(str(root), STAGES)
         metrics, judgements = (side.table("evaluation", name) for name in ("metrics", "judgements"))
         results = results_of(rows_of(Metric, metrics), rows_of(Judgement, judgements))

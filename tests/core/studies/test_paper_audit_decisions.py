@@ -5,7 +5,6 @@ import re
 import pytest
 from checkout import CHECKOUT
 
-from deployments import parts as stage_parts
 from schemas.config import PipelineConfig
 from trajpilot_core.errors import InputError
 from trajpilot_core.studies.paper_audit.decisions import MISSING, in_words, location, renewed, setting
@@ -19,12 +18,9 @@ ROWS = {int(n): line for line in TABLE.splitlines() if (n := line.split("|")[1].
 PARTS: dict[str, tuple[str, ...]] = {
     "language models": ("vlm", "qwen"),
     "search over trajectories by distance to the goal": ("cem",),
-    "basketball": ("binary",),
     "conditioning study": ("conditioning",),
 }
 """Part of the paper -> words of which one would stand in the name of a module that builds it (a reader does not)."""
-REFUSED = {"EPIC-KITCHENS-100": ("epic_kitchens", "scorer")}
-"""Part -> recipe and stage: not built as long as that recipe refuses that stage."""
 REASONED = {int(n) for n in re.findall(r"^\| (\d+) \|", REASONS, re.M)}
 
 
@@ -42,13 +38,7 @@ def called_not_built_but_built(page: str, words: set[str]) -> list[str]:
     """
     entries = [entry.strip() for line in page.splitlines() for entry in re.split(r"[;|]", line)]
     parts = {found[1] for entry in entries if (found := MISSING.fullmatch(entry))}
-    return sorted(part for part in parts if (is_run(part) if part in REFUSED else words & set(PARTS[part])))
-
-
-def is_run(part: str) -> bool:
-    """Whether the recipe of a part refuses it no more."""
-    recipe, stage = REFUSED[part]
-    return stage not in (stage_parts.MISSING[recipe].parts if recipe in stage_parts.MISSING else ())
+    return sorted(part for part in parts if words & set(PARTS[part]))
 
 
 def test_the_decisions_are_numbered_without_a_gap() -> None:
@@ -122,16 +112,6 @@ def test_a_module_with_the_name_of_a_part_ends_its_being_not_built(part: str) ->
     assert renewed(cell, CONFIG) == cell
     assert called_not_built_but_built(cell, module_words()) == []
     assert called_not_built_but_built(cell, module_words() | {PARTS[part][0]}) == [part]
-
-
-@pytest.mark.parametrize("part", list(REFUSED))
-def test_a_recipe_that_refuses_a_part_no_more_ends_its_being_not_built(
-    part: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cell = f"**not built**: {part}"
-    assert called_not_built_but_built(cell, module_words()) == []
-    monkeypatch.setattr(stage_parts, "MISSING", {})
-    assert called_not_built_but_built(cell, module_words()) == [part]
 
 
 def test_values_are_printed_in_words() -> None:

@@ -151,7 +151,10 @@ def test_a_stage_of_its_own_fills_its_label_by_the_mean_over_its_seeds() -> None
     run = replace(an_atomic_run(name="shots"), dataset="egoexo4d_basketball", results=results_of([], []))
     held = {
         ("outcome", "shot_scores"): scores([("no_traj", 0, 1.0), ("no_traj", None, 5.0), ("scorer", 0, 4.0)]),
-        ("probe", "probe_scores"): scores([("probe", 0, 1.0), ("probe", 1, 3.0)], subset="overall", space="challenge"),
+        ("action_token", "token_scores"): scores(
+            [("visual", 0, 1.0), ("visual", 1, 3.0), ("no_traj", 0, 4.0)], subset="overall", space="challenge"
+        ),
+        ("probe", "probe_scores"): scores([("probe", 0, 9.0)], subset="overall", space="challenge"),
         ("pose_sources", "pose_scores"): scores([("files -> files", None, 9.0)], against="other"),
     }
     made = cells_of([replace(run, read=lambda *at: held.get(at))])
@@ -159,14 +162,15 @@ def test_a_stage_of_its_own_fills_its_label_by_the_mean_over_its_seeds() -> None
     assert found["basketball_shot_outcome", "no_traj", "miss_recall"] == (5.0, 4.0, None)
     assert found["basketball_shot_outcome", "scorer", "accuracy"] == (4.0, 3.0, None)
     assert found["ek100", "visual_only_probe", "action_accuracy"] == (2.0, None, None), "two seeds have no interval"
+    assert found["ek100", "no_traj", "action_R@5"] == (4.0, 3.0, None)
     assert not any(label == "pi3_robustness" for label, _, _ in found), "differences are no cells"
 
 
 def test_a_label_is_not_built_without_its_stage_and_not_run_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.STAGES", {})
     assert {cell for row in texts([], "ek100") for cell in row[1:]} == {NOT_BUILT}
-    monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.STAGES", {"probe": object()})
-    assert [row[1] for row in texts([], "ek100")] == [NOTHING, NOT_BUILT, NOT_BUILT, NOT_BUILT]
+    monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.STAGES", {"action_token": object()})
+    assert [row[1] for row in texts([], "ek100")] == [NOTHING] * 4
 
 
 def test_a_row_that_joins_the_methods_is_no_longer_not_built(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from schemas.action_token import TokenContrast
 from schemas.arrow import rows_of
 from schemas.probe import ProbeScore
 from schemas.results import Judgement, Metric
@@ -15,6 +16,7 @@ from trajpilot_core.report.tables.closed import OVERALL
 from trajpilot_core.report.tables.names import DESCRIPTIONS
 from trajpilot_core.report.tables.results import Results, build_table, results_of
 from trajpilot_core.report.tables.table import Table
+from trajpilot_core.report.tables.tokens import TokenResults, token_tables
 
 SHOWN = ("M@1", "MSeq")
 """Of open vocabularies; class heads have the columns of the paper's closed table."""
@@ -40,9 +42,17 @@ def summary(committed: Committed, address: str) -> str:
 
 
 def _alone(committed: Committed, address: str) -> str:
-    """Return the summary of a corpus without plans: the tables of the probe, and its checks."""
+    """Return the summary of a corpus without plans: tables of the probe and of its rows with a token, the checks."""
     tables = result_tables(rows_of(ProbeScore, committed.table("probe", "probe_scores")))
     judged = rows_of(Judgement, committed.table("probe", "probe_checks"))
+    if committed.config.action_token.is_asked:
+        found = TokenResults(
+            rows_of(ProbeScore, committed.table("action_token", "token_scores")),
+            rows_of(TokenContrast, committed.table("action_token", "token_contrasts")),
+            rows_of(Judgement, committed.table("action_token", "token_checks")),
+        )
+        tables += token_tables(found)
+        judged += found.checks
     warning = committed.warning()
     parts = [f"**{warning}**"] if warning else []
     parts += [f"The whole report: {literal(address)}", "Next to it: report.json and LaTeX tables."]

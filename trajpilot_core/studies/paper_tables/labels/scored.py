@@ -107,9 +107,9 @@ POSE_SCORES = ScoredBy(
 )
 ACTION_SCORES = ScoredBy(
     label="ek100",
-    stage="probe",
-    entry="probe_scores",
-    rows={"visual_only_probe": "probe"},
+    stage="action_token",
+    entry="token_scores",
+    rows={"visual_only_probe": "visual", "no_traj": "no_traj", "scorer": "scorer", "oracle": "oracle"},
     metrics={"verb_R@5": "Verb", "noun_R@5": "Noun", "action_R@5": "Action", "action_accuracy": "Action Acc."},
     where={"subset": "overall", "space": "challenge"},
 )

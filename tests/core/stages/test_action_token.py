@@ -1,0 +1,221 @@
+"""TrajPilot's token in the attentive probe: rows, controls equally long, verdicts, and what each row may see."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from action_token_fixture import CFG, TEXT, token_kitchens, with_tokens
+from epic_probe_fixture import SMALL, VIDEOS, Kitchens
+
+from deployments.recipes import recipe
+from schemas.action_token import TOKEN_CONTROLS, TOKEN_ROWS, TokenContrast
+from schemas.arrow import rows_of
+from schemas.probe import ProbeAnswer, ProbeScore
+from schemas.results import CurvePoint, Judgement
+from trajpilot_core.data.action_events import ACTION, BEFORE, TEST, ActionEvents, load_events
+from trajpilot_core.errors import InputError, LeakError
+from trajpilot_core.evaluation import token_rows
+from trajpilot_core.evaluation.token_rows import METHODS, TOKEN_NAMES, TokenMaker, check_sight
+from trajpilot_core.evaluation.token_scores import (
+    check_length,
+    check_motion,
+    check_trained,
+    check_unseen,
+    judge_tokens,
+)
+from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS
+from trajpilot_core.models.action_token import ActionPredictor, TokenProbe
+from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape
+from trajpilot_core.models.predictor import PredictorShape
+from trajpilot_core.stages import action_token
+
+CLIPS = 12
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Kitchens:
+    """A finished stage, where head motion tells the action and nothing that is seen before it does."""
+    return with_tokens(token_kitchens(), tmp_path_factory.mktemp("token"))
+
+
+@pytest.fixture(scope="module")
+def events() -> ActionEvents:
+    return load_events(token_kitchens(), seen_s=1.0)[0]
+
+
+def judged(memory: Kitchens) -> dict[str, str]:
+    return {one.check: one.verdict for one in rows_of(Judgement, memory.tables["token_checks"])}
+
+
+def test_every_row_is_scored_in_every_metric_and_answers_every_tested_clip(memory: Kitchens) -> None:
+    found = rows_of(ProbeScore, memory.tables["token_scores"])
+    assert len(found) == len(TOKEN_ROWS) * len(EPIC_METRICS) * len(SUBSETS) * len(SPACES)
+    answers = rows_of(ProbeAnswer, memory.tables["token_answers"])
+    assert len(answers) == len(TOKEN_ROWS) * VIDEOS["test"] * CLIPS
+    contrasts = rows_of(TokenContrast, memory.tables["token_contrasts"])
+    value = {(one.row, one.metric): one.value for one in found if (one.subset, one.space) == ("overall", "challenge")}
+    for one in contrasts:
+        assert one.difference == pytest.approx(value[one.row, one.metric] - value[one.against, one.metric])
+    assert memory.counts == (372, 372)
+
+
+def test_all_that_must_hold_holds(memory: Kitchens) -> None:
+    found = judged(memory)
+    assert {verdict for check, verdict in found.items() if check.startswith(("leak", "length", "sight"))} == {"holds"}
+    assert len([check for check in found if check.startswith("token: ")]) == 3
+
+
+def test_the_rows_start_with_the_weights_of_the_visual_probe(memory: Kitchens) -> None:
+    begun = memory.entries["probe_models"].weights["final/s0/probe"]
+    tuned = memory.entries["token_models"].weights
+    assert {name.split("/")[-1] for name in tuned} == {"traj", "no_traj", "scorer", *(f"probe_{r}" for r in TOKEN_ROWS)}
+    for row in TOKEN_ROWS:
+        own = tuned[f"final/s0/probe_{row}"]
+        assert all(own[f"probe.{name}"].shape == value.shape for name, value in begun.items())
+    assert "project.weight" not in tuned["final/s0/probe_visual"]
+    assert "project.weight" in tuned["final/s0/probe_shuffled"]
+
+
+def test_no_training_clip_has_a_token_of_a_model_that_was_fitted_on_its_video() -> None:
+    """Planted: tokens of `final` for the clips that it was fitted on."""
+    fitted = {"final": ["a", "b"], "fold0": ["b"]}
+    assert check_unseen({"final": ["dev"], "fold0": ["a"]}, fitted).verdict == "holds"
+    assert check_unseen({"final": ["dev", "a"], "fold0": ["a"]}, fitted).verdict == "fails"
+
+
+def test_a_baseline_that_was_fine_tuned_shorter_is_noticed(memory: Kitchens) -> None:
+    """Planted: the visual probe with an epoch less."""
+    curve = [p for p in rows_of(CurvePoint, memory.tables["token_curves"]) if p.model.startswith("probe/")]
+    assert check_length(curve, CFG.epochs).verdict == "holds"
+    shorter = [p for p in curve if not (p.model.startswith("probe/visual") and p.epoch == CFG.epochs)]
+    assert check_length(shorter, CFG.epochs).verdict == "fails"
+    assert check_length([p for p in curve if not p.model.startswith("probe/visual")], CFG.epochs).verdict == "fails"
+
+
+def test_too_little_head_motion_and_predictors_below_the_commonest_label_are_noticed() -> None:
+    """Planted: two of ten actions without head motion; a predictor that is right less often than one label."""
+    motion = np.ones((10, 2), dtype=bool)
+    assert check_motion(motion, 3).verdict == "holds"
+    motion[:2, ACTION] = False
+    assert check_motion(motion, 3).verdict == "undecided"
+    point = {"model": "final/traj", "seed": 0, "epoch": 1, "split": "dev", "quantity": "action"}
+    said = [
+        check_trained([CurvePoint.model_validate({**point, "value": value})], np.array([0, 0, 1, 2]))[0].verdict
+        for value in (0.4, 0.6)
+    ]
+    assert said == ["undertrained", "holds"]
+
+
+def contrast(row: str, against: str, low: float, high: float) -> TokenContrast:
+    values = {"row": row, "against": against, "low": low, "high": high, "difference": (low + high) / 2}
+    return TokenContrast.model_validate({**values, "metric": "Action", "n_clips": 9, "n_takes": 9})
+
+
+def test_a_gain_over_the_visual_row_alone_is_no_verdict_for_a_token() -> None:
+    """Planted: a token that beats no token, but not a learned constant."""
+    above = {row: (1.0, 2.0) for row in TOKEN_CONTROLS}
+    ends = {"all": above, "but one": above | {"constant": (-0.5, 2.0)}, "below": above | {"zero": (-2.0, -1.0)}}
+    said = {
+        name: judge_tokens([contrast("oracle", row, *at) for row, at in of.items()], TOKEN_NAMES)[0].verdict
+        for name, of in ends.items()
+    }
+    assert said == {"all": "holds", "but one": "undecided", "below": "fails"}
+    (gains,) = judge_tokens([contrast("constant", "visual", 0.5, 2.0)], TOKEN_NAMES)
+    assert gains.verdict == "fails", "a control that gains takes the ground from under every token"
+    (too_few,) = judge_tokens([contrast("zero", "visual", -np.inf, np.inf)], TOKEN_NAMES)
+    assert too_few.verdict == "undecided"
+
+
+def some_models(events: ActionEvents) -> token_rows.TokenModels:
+    """Untrained models, whose gate is always open."""
+    from trajpilot_core.data.chains import load_e_tau
+    from trajpilot_core.data.cross_fitting import FINAL
+    from trajpilot_core.models.scorer import GateThenRankScorer
+    from trajpilot_core.retrieval.actions import ActionChain
+    from trajpilot_core.training.action_scorer import shape_of
+    from trajpilot_core.training.scorer_fit import ScorerDecision
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        width = events.tokens.shape[2]
+        nets = [ActionPredictor(CFG.net, PredictorShape(width, 1, TEXT, 3)).eval() for _ in range(2)]
+        shape = ProbeShape(width, 4, 5, 20, heads=4, blocks=1)
+        probes = {row: TokenProbe(row, shape, TEXT).eval() for row in TOKEN_ROWS}
+        scorer = GateThenRankScorer(CFG.ranking, shape_of(events)).eval()
+    e_tau = load_e_tau(token_kitchens().models("e_tau"), FINAL, 0, "cpu")
+    decision = ScorerDecision(
+        threshold=0.0, knn_temperature=1, pool_temperature=1, n_queries=0, n_dev=0, gate_positive_share=0, dev={}
+    )
+    chain = ActionChain(e_tau, nets[0], nets[1], events.rows(0))
+    classes = {"verb": np.arange(4), "noun": np.arange(5), "action": np.arange(20)}
+    return token_rows.TokenModels(TokenMaker(chain, scorer, decision, CFG), probes, classes)  # type: ignore[arg-type]
+
+
+def test_no_row_sees_more_than_it_says(events: ActionEvents) -> None:
+    check_sight(METHODS, some_models(events), events, events.rows(TEST))
+
+
+@pytest.mark.parametrize("field", ["labels", "classes", "seconds", "motions"])
+def test_a_row_that_peeks_is_named(events: ActionEvents, field: str) -> None:
+    """Planted: a token with the action, its text, its duration or its head motion in it."""
+    honest = next(one for one in METHODS if one.id == "no_traj")
+
+    def peeks(maker: TokenMaker, events: ActionEvents, rows: torch.Tensor) -> torch.Tensor:
+        seen = getattr(events, field)[rows].float().reshape(len(rows), -1)
+        return honest.token(maker, events, rows) + 1e-3 * seen[:, -1:]
+
+    with pytest.raises(LeakError, match="'No-Traj' says that it sees 'pixels'"):
+        check_sight([replace(honest, token=peeks)], some_models(events), events, events.rows(TEST))
+
+
+def test_the_oracle_under_the_sight_of_the_scorer_is_named(events: ActionEvents) -> None:
+    oracle = next(one for one in METHODS if one.id == "oracle")
+    with pytest.raises(LeakError, match="'Oracle'"):
+        check_sight([replace(oracle, sees="pixels_motion")], some_models(events), events, events.rows(TEST))
+
+
+def test_a_clip_without_head_motion_is_kept_and_given_none(events: ActionEvents) -> None:
+    assert not events.has_motion[0, BEFORE]
+    assert events.has_motion[0, ACTION]
+    assert not events.motions[0, BEFORE].any()
+    assert events.has_motion[1:].all()
+
+
+def test_the_predictor_sees_the_last_second_and_no_predicted_token() -> None:
+    """Two frames, 0.5 s apart, are one tubelet; the two tokens after it are left out."""
+    memory = token_kitchens(look=2.0)
+    events, data = load_events(memory, seen_s=1.0)
+    assert torch.equal(events.context[:, 0], torch.tensor(data.tokens[:, 0]))
+
+
+def test_head_motion_that_reaches_into_the_gap_is_refused() -> None:
+    """Planted: an interval that ends 0.2 s too late."""
+    with pytest.raises(LeakError, match="head motion before 372 of 372 actions would be read until later than 1 s"):
+        load_events(token_kitchens(late_s=0.2), seen_s=1.0, gap_s=1.0)
+
+
+def test_without_a_probe_the_stage_is_refused() -> None:
+    with pytest.raises(InputError, match="without a probe"):
+        action_token.sources(token_kitchens(), CFG.replace(probe=SMALL.replace(tokens=None)), "")
+
+
+def test_only_a_given_token_is_read() -> None:
+    shape = ProbeShape(16, 4, 5, 20, heads=4, blocks=1)
+    tokens = torch.randn(3, 2, 16)
+    one, other = torch.randn(3, TEXT), torch.randn(3, TEXT)
+    for row in TOKEN_ROWS:
+        model = TokenProbe(row, shape, TEXT).eval()
+        same = torch.equal(model(tokens, one)["verb"], model(tokens, other)["verb"])
+        assert same == (row in ("visual", "constant", "zero")), row
+    zero, plain = TokenProbe("zero", shape, TEXT).eval(), AttentiveProbe(shape).eval()
+    plain.load_state_dict(zero.probe.state_dict())
+    assert not torch.equal(zero(tokens, one)["verb"], plain(tokens)["verb"]), "a zero token takes attention"
+
+
+def test_recipes_without_a_token_keep_the_keys_of_everything_else() -> None:
+    own = recipe("demo_epic_kitchens")
+    assert "action_token" not in recipe("demo").content()
+    assert "span" not in recipe("demo").trajectories.content()
+    assert own.trajectories.content()["span"] == "action"
+    assert own.trajectories.scale == own.video_motions.scale

@@ -1,0 +1,173 @@
+"""The rows next to the visual probe: which token each appends, and what each may see of the action that it answers.
+
+They are no `Method`: those rank labels at every position of a plan (docs/decisions/epic-token.md).
+Shapes: n clips that are asked, N clips, E text width.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from schemas.action_token import ActionTokenConfig, TokenRow
+from trajpilot_core.arrays import Codes
+from trajpilot_core.data.action_events import ACTION, BEFORE, ActionEvents
+from trajpilot_core.errors import LeakError
+from trajpilot_core.metrics.epic_kitchens import ActionPart
+from trajpilot_core.models.action_token import ActionPredictor, TokenProbe
+from trajpilot_core.models.scorer import GateThenRankScorer
+from trajpilot_core.retrieval.actions import ActionChain, latents_of
+from trajpilot_core.training.action_scorer import scored
+from trajpilot_core.training.fit_probe import answers
+from trajpilot_core.training.scorer_fit import ScorerDecision
+
+TokenSight = Literal["pixels", "pixels_motion", "action_motion"]
+"""What a row sees: the pixels before the action; the head motion then, too; that of the action, too."""
+PROBES = 64
+"""Clips that the guard on sight asks again."""
+AT_ONCE = 2048
+"""Clips that are predicted at once."""
+
+
+class TokenMaker(NamedTuple):
+    """What tokens are made with: the models of one chain, and the scorer of its seed."""
+
+    chain: ActionChain
+    scorer: GateThenRankScorer
+    decision: ScorerDecision
+    cfg: ActionTokenConfig
+
+
+@dataclass(frozen=True)
+class TokenMethod:
+    """One row."""
+
+    id: TokenRow
+    name: str
+    given: str
+    """What it appends, in words."""
+    sees: TokenSight
+    token: Callable[[TokenMaker, ActionEvents, Tensor], Tensor]
+    """(maker, all clips, (n,) long numbers of those that are asked) -> (n, E) float32."""
+
+
+class TokenModels(NamedTuple):
+    """What the rows of one seed answer with."""
+
+    maker: TokenMaker
+    """Of the chain `final`."""
+    probes: Mapping[TokenRow, TokenProbe]
+    classes: dict[ActionPart, Codes]
+    """Part -> (C,) the class of each column."""
+
+
+def nothing(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
+    """Return zeros (n, E): the row is given nothing."""
+    return events.bank.new_zeros(len(rows), events.bank.shape[1])
+
+
+@torch.no_grad()
+def no_traj(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
+    """Predict (n, E) by the pixels before the action alone."""
+    return predicted(maker.chain.no_traj, events, rows, nothing(maker, events, rows)[:, None].expand(-1, 2, -1))
+
+
+@torch.no_grad()
+def oracle(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
+    """Predict (n, E) by the pixels before the action, and the head motion before and during it."""
+    both_n2E = torch.stack([latents_of(maker.chain, events, rows, part) for part in (BEFORE, ACTION)], dim=1)
+    return predicted(maker.chain.traj, events, rows, both_n2E)
+
+
+def scorer(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
+    """Predict (n, E) under the head motion of a retrieved training action, or without any where the gate stays shut."""
+    return scored(maker.chain, maker.scorer, maker.decision, events, rows, maker.cfg)[0]
+
+
+def shuffled(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
+    """Return the token (n, E) of No-Traj for another one of the clips that are asked, by a random cycle."""
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(maker.cfg.shuffle_seed)).to(rows.device)
+    other = torch.empty_like(rows)
+    other[order] = rows[order.roll(1)]
+    return no_traj(maker, events, other)
+
+
+def predicted(model: ActionPredictor, events: ActionEvents, rows: Tensor, latents_n2E: Tensor) -> Tensor:
+    """Return (n, E) predictions, a few clips at a time."""
+    parts = [
+        model(events.context[rows[at]], latents_n2E[at])
+        for at in torch.split(torch.arange(len(rows), device=rows.device), AT_ONCE)
+        if len(at)
+    ]
+    return torch.cat(parts) if parts else latents_n2E[:, 0]
+
+
+METHODS: tuple[TokenMethod, ...] = (
+    TokenMethod("visual", "visual probe, fine-tuned equally long", "no token", "pixels", nothing),
+    TokenMethod("constant", "constant token", "a learned token, the same for every clip", "pixels", nothing),
+    TokenMethod("zero", "zero token", "zeros, which take attention all the same", "pixels", nothing),
+    TokenMethod("shuffled", "shuffled token", "No-Traj’s prediction of another clip", "pixels", shuffled),
+    TokenMethod("no_traj", "No-Traj", "the prediction by the pixels before the action", "pixels", no_traj),
+    TokenMethod(
+        "scorer",
+        "Scorer",
+        "that under the head motion of a retrieved training action, and that before the action",
+        "pixels_motion",
+        scorer,
+    ),
+    TokenMethod("oracle", "Oracle", "that under the head motion before and during the action", "action_motion", oracle),
+)
+"""In the order of the table."""
+TOKEN_NAMES: Mapping[str, str] = {one.id: one.name for one in METHODS}
+"""Row -> its printed name, in the order of the table."""
+
+
+def answer(models: TokenModels, events: ActionEvents, rows: Tensor, one: TokenMethod) -> dict[ActionPart, Codes]:
+    """Return part -> (n, K) ranked classes of a row for the clips `rows` (n,), long."""
+    token_nE = one.token(models.maker, events, rows).half()
+    return answers(models.probes[one.id], events.tokens[rows], models.classes, token_nE)
+
+
+def hidden(events: ActionEvents, rows: Tensor, sees: TokenSight) -> ActionEvents:
+    """Return the clips with everything exchanged, at `rows`, that a row of this sight must not see.
+
+    The action, its text and how long it lasts, and head motion that is not seen, are those of another clip.
+    """
+    other = rows.roll(1)
+    changed = {
+        name: getattr(events, name).clone() for name in ("labels", "classes", "seconds", "motions", "has_motion")
+    }
+    for name in ("labels", "classes", "seconds"):
+        changed[name][rows] = getattr(events, name)[other]
+    parts = {"pixels": (BEFORE, ACTION), "pixels_motion": (ACTION,), "action_motion": ()}[sees]
+    for part in parts:
+        changed["motions"][rows, part] = events.motions[other, part]
+        changed["has_motion"][rows, part] = events.has_motion[other, part]
+    return replace(events, **changed)
+
+
+def check_sight(methods: Sequence[TokenMethod], models: TokenModels, events: ActionEvents, rows: Tensor) -> None:
+    """Ask every row twice: as the clips are, and without what it says it does not see; the answers must be equal.
+
+    Args:
+        methods: the rows.
+        models: what they answer with.
+        events: all clips.
+        rows: (n,) long, clips that no model was fitted on.
+
+    Raises:
+        LeakError: names a row that sees more than it declares.
+    """
+    asked = rows[:PROBES]
+    for one in methods:
+        blind = hidden(events, asked, one.sees)
+        both = [one.token(models.maker, some, asked) for some in (events, blind)]
+        whole, again = (answer(models, some, asked, one) for some in (events, blind))
+        if not torch.equal(*both) or any((whole[part] != again[part]).any() for part in whole):
+            raise LeakError(
+                f"the row {one.name!r} says that it sees {one.sees!r} of a clip, but its token or its answer changes "
+                f"when only what that leaves out is exchanged ({len(asked)} clips looked at); correct `sees`, or what "
+                f"it reads: trajpilot_core/evaluation/token_rows.py, id {one.id}"
+            )

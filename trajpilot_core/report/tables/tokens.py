@@ -1,0 +1,100 @@
+"""The tables of the probe that reads TrajPilot's token, next to its controls. Source: docs/decisions/epic-token.md."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from schemas.action_token import TOKEN_CONTROLS, TokenContrast
+from schemas.arrow import rows_of
+from schemas.probe import ProbeScore
+from schemas.results import Judgement
+from trajpilot_core.engine.stage import Inputs
+from trajpilot_core.evaluation.token_rows import METHODS, TOKEN_NAMES
+from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, LabelSpace
+from trajpilot_core.report.tables.table import Cell, Table, Value
+
+SPACE_WORDS: dict[LabelSpace, str] = {
+    "challenge": "every tested clip",
+    "trained_pairs": "clips whose pair of verb and noun training has",
+}
+
+
+@dataclass(frozen=True)
+class TokenResults:
+    """What the report reads of the stage `action_token`."""
+
+    scores: list[ProbeScore]
+    contrasts: list[TokenContrast]
+    checks: list[Judgement]
+
+
+def read_tokens(inputs: Inputs) -> TokenResults:
+    """Read the tables of the stage."""
+    return TokenResults(
+        rows_of(ProbeScore, inputs.table("token_scores")),
+        rows_of(TokenContrast, inputs.table("token_contrasts")),
+        rows_of(Judgement, inputs.table("token_checks")),
+    )
+
+
+def token_fact(found: TokenResults) -> str:
+    """Return the line below the title: what dev chose for each row."""
+    chosen = sorted({f"{TOKEN_NAMES[one.row]}: {one.trial}" for one in found.scores})
+    return f"fine-tuned with a token, all rows equally long, chosen on dev: {'; '.join(chosen)}"
+
+
+def token_tables(found: TokenResults | None, *, has_intervals: bool = True) -> list[Table]:
+    """Return one table a label space, of all clips, and that of the differences; none where no token was asked for."""
+    if found is None:
+        return []
+    note = (
+        "Percent. Every row begins with the visual probe and is fine-tuned for as many epochs on the same clips; the "
+        f"first {len(TOKEN_CONTROLS)} are controls, of which none is told anything of the clip but its pixels’ tokens. "
+        "Oracle sees the head motion of the action itself: a condition, no prediction. Means over the seeds; intervals "
+        "are over test videos, of one seed alone."
+    )
+    tables = [
+        Table(
+            f"With TrajPilot’s token, {SPACE_WORDS[space]}",
+            ("row", "the token", *EPIC_METRICS),
+            tuple(
+                (one.name, one.given, *(_of(found.scores, space, one.id, name, has_intervals) for name in EPIC_METRICS))
+                for one in METHODS
+            ),
+            note,
+            rules=(len(TOKEN_CONTROLS), len(METHODS) - 1),
+        )
+        for space in SPACES
+    ]
+    return [*tables, difference_table(found.contrasts, has_intervals=has_intervals)]
+
+
+def _of(scores: Sequence[ProbeScore], space: LabelSpace, row: str, metric: str, has_intervals: bool) -> Cell:
+    own = [one for one in scores if (one.space, one.subset, one.row, one.metric) == (space, "overall", row, metric)]
+    return value_cell(own, has_intervals)
+
+
+def difference_table(contrasts: Sequence[TokenContrast], *, has_intervals: bool = True) -> Table:
+    """Return the differences of each pair of rows: what a token is worth is read off the equally long row."""
+    pairs = list(dict.fromkeys((one.row, one.against) for one in contrasts))
+    of = {(one.row, one.against, one.metric): one for one in contrasts}
+    lines: list[tuple[Cell, ...]] = []
+    for row, against in pairs:
+        cells = [of[row, against, metric] for metric in EPIC_METRICS]
+        values = [
+            Value(one.difference, one.low, one.high, digits=2) if has_intervals else Value(one.difference, digits=2)
+            for one in cells
+        ]
+        lines.append((TOKEN_NAMES[row], TOKEN_NAMES[against], *values))
+    note = "Points, every tested clip, means over the seeds; intervals are paired, over test videos."
+    return Table("Differences on the same clips", ("row", "less", *EPIC_METRICS), tuple(lines), note)
+
+
+def value_cell(of_seeds: Sequence[ProbeScore], has_intervals: bool) -> Cell:
+    """Return the mean over the seeds, with its interval where there is one seed."""
+    values = [one.value for one in of_seeds if one.value is not None]
+    if not values:
+        return "no clip"
+    if len(of_seeds) > 1 or not has_intervals:
+        return Value(mean(values), digits=2)
+    return Value(values[0], of_seeds[0].low, of_seeds[0].high, digits=2)

@@ -1,0 +1,313 @@
+"""The parts of the stage `action_token`: its trainings, one after the other. Source: docs/decisions/epic-token.md.
+
+Shapes: N clips, E text width.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from schemas.action_token import ActionTokenConfig, TokenRow
+from schemas.results import CurvePoint, Judgement
+from trajpilot_core.data.action_clips import ClipData
+from trajpilot_core.data.action_events import ACTION, BEFORE, DEV, TEST, TRAIN, ActionEvents, columns_of
+from trajpilot_core.data.chains import fitting_takes, held_out_takes, load_e_tau
+from trajpilot_core.data.cross_fitting import FINAL, TWINNED, Chain, chains, model_key
+from trajpilot_core.data.planning import rows_of_takes
+from trajpilot_core.engine.progress import Progress
+from trajpilot_core.engine.stage import Runtime, Work
+from trajpilot_core.errors import TrainingError
+from trajpilot_core.evaluation.action_scores import AnsweredRow
+from trajpilot_core.evaluation.token_rows import METHODS, TokenMaker, TokenModels, answer, check_sight
+from trajpilot_core.evaluation.token_scores import check_motion, check_unseen
+from trajpilot_core.metrics.epic_kitchens import PARTS
+from trajpilot_core.models.action_token import ActionPredictor
+from trajpilot_core.models.scorer import GateThenRankScorer
+from trajpilot_core.retrieval.actions import ActionChain, latents_of
+from trajpilot_core.stages import probe
+from trajpilot_core.training.action_scorer import fit_action_scorer, scored
+from trajpilot_core.training.checkpoint import read_progress, read_tensors
+from trajpilot_core.training.fit_action import ActionTask, new_action_predictor
+from trajpilot_core.training.fit_action import task_tensors as action_tensors
+from trajpilot_core.training.fit_probe import ProbeTask
+from trajpilot_core.training.fit_token_probe import (
+    TokenTask,
+    name_of,
+    task_tensors,
+    train_token_probe,
+    tuned_probe,
+)
+from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, put_tensors, run_jobs
+
+Makers = Mapping[Chain, TokenMaker]
+"""Chain -> what its tokens are made with."""
+
+
+@dataclass(frozen=True)
+class TokenRun:
+    """What every part of the stage works on."""
+
+    work: Work[ActionTokenConfig]
+    events: ActionEvents
+    """On the CPU."""
+    data: ClipData
+
+    @cached_property
+    def chains(self) -> tuple[Chain, ...]:
+        """The chains that the folds call for."""
+        return chains(int(self.events.fold.max()) + 1)
+
+    @cached_property
+    def here(self) -> ActionEvents:
+        """The clips on the device of the models."""
+        return self.events.to(self.work.runtime.device)
+
+    def fitted(self, chain: Chain) -> Tensor:
+        """Return (n,) long: the training clips that a chain is fitted on."""
+        return rows_of_takes(self.events.take, fitting_takes(self.events.take_split, self.events.fold, chain))
+
+    def held_out(self, chain: Chain) -> Tensor:
+        """Return (n,) long: the training clips that a chain has not seen."""
+        return rows_of_takes(self.events.take, held_out_takes(self.events.take_split, self.events.fold, chain))
+
+    def given_to(self, chain: Chain, seed: int) -> Tensor:
+        """Return (n,) long: the clips that the predictors of a chain were fitted on, from the tensors they were given.
+
+        Not from the folds that these should follow, so that a leak shows.
+        """
+        folder = self.folder(seed) / "predictors" / chain.name
+        return read_tensors(folder / OWN, "cpu", lambda name: name == "fit")[0]["fit"]
+
+    def takes_of(self, rows: Tensor) -> list[str]:
+        """Return the videos of clips, each once."""
+        return [self.events.take_ids[at] for at in torch.unique(self.events.take[rows.cpu()]).tolist()]
+
+    def job(self, name: str, seed: int, variant: str, own: str, shared: str) -> TrainingJob:
+        """Return a training of the stage.
+
+        Args:
+            name: `<chain>/<variant>`, or `probe/<row>`.
+            seed: of it.
+            variant: of the predictor, or the row.
+            own: folder of its tensors below the scratch of its seed.
+            shared: folder of those that it shares, likewise.
+        """
+        folder = self.folder(seed)
+        return TrainingJob(
+            name=name,
+            seed=seed,
+            variant=variant,
+            folder=folder / own / variant,
+            own=folder / own,
+            shared=folder / shared,
+            config=self.work.config.model_dump_json(),
+            device=self.work.runtime.device,
+            checkpoint_s=self.work.runtime.checkpoint_s,
+        )
+
+    def folder(self, seed: int) -> Path:
+        """Return the scratch of a seed."""
+        return self.work.runtime.scratch / "action-token" / f"s{seed}"
+
+
+class TunedSeed(NamedTuple):
+    """What the rows of one seed answered, and with what."""
+
+    seed: int
+    answered: list[AnsweredRow]
+    curve: list[CurvePoint]
+    """Of the fine-tuning."""
+    checks: list[Judgement]
+    weights: dict[str, dict[str, Tensor]]
+    """Name of a model -> its weights."""
+    decision: str
+    """What dev chose for the scorer, as JSON."""
+
+
+def task_of(this: TokenRun, chain: Chain, seed: int) -> ActionTask:
+    """Return the tensors of one chain and seed: what is seen, the latents of its E_tau, the clips of its takes."""
+    device, events = this.work.runtime.device, this.here
+    e_tau = load_e_tau(this.work.inputs.models("e_tau"), chain, seed, device)
+    alone = ActionChain(e_tau, None, None, events.take[:0])  # type: ignore[arg-type]
+    every = torch.arange(len(events), device=device)
+    latents = torch.stack([latents_of(alone, events, every, part) for part in (BEFORE, ACTION)], dim=1)
+    own = this.events
+    return ActionTask(own.context, latents.cpu(), own.labels, own.bank, this.fitted(chain), own.rows(DEV))
+
+
+def predictor_jobs(this: TokenRun, seeds: list[int]) -> list[TrainingJob]:
+    """Write the tensors of every chain and seed to scratch, and return the trainings of their predictors.
+
+    Raises:
+        TrainingError: no clip to fit on, or no training clip that a chain has not seen.
+    """
+    if not any(len(this.held_out(chain)) for chain in this.chains):
+        raise TrainingError(
+            "no training clip is left for the fine-tuning that its predictor has not seen; add training videos"
+        )
+    jobs = []
+    for seed in seeds:
+        for chain in this.chains:
+            task = task_of(this, chain, seed)
+            if not len(task.fit):
+                raise TrainingError(f"chain {chain.name}: no clip to fit on; look at the rejects of ingest")
+            shared, own = action_tensors(task)
+            put_tensors(this.folder(seed) / "predictors", SHARED, shared)
+            put_tensors(this.folder(seed) / "predictors" / chain.name, OWN, own)
+            jobs += [predictor_job(this, chain, seed, variant) for variant in TWINNED]
+    return jobs
+
+
+def predictor_job(this: TokenRun, chain: Chain, seed: int, variant: str) -> TrainingJob:
+    """Return the training of one predictor."""
+    return this.job(f"{chain.name}/{variant}", seed, variant, f"predictors/{chain.name}", "predictors")
+
+
+def chain_models(this: TokenRun, chain: Chain, seed: int) -> ActionChain:
+    """Build the frozen models of a chain and seed from the checkpoints of its trainings."""
+    task, device, found = task_of(this, chain, seed), this.work.runtime.device, dict[str, ActionPredictor]()
+    for variant in TWINNED:
+        model = new_action_predictor(task, this.work.config)
+        model.load_state_dict(read_progress(predictor_job(this, chain, seed, variant).folder).best)
+        found[variant] = model.to(device).eval().requires_grad_(False)
+    e_tau = load_e_tau(this.work.inputs.models("e_tau"), chain, seed, device)
+    return ActionChain(e_tau, found["traj"], found["no_traj"], task.fit.to(device))
+
+
+def makers_of_seed(this: TokenRun, seed: int, progress: Progress) -> tuple[Makers, list[CurvePoint]]:
+    """Fit the scorer of a seed on what each chain has not seen; return what tokens are made with, and its curve."""
+    cfg, device = this.work.config, this.work.runtime.device
+    built = {chain: chain_models(this, chain, seed) for chain in this.chains}
+    asked = [(models, this.held_out(chain).to(device)) for chain, models in built.items()]
+    final = built[final_of(this.chains)]
+    fitted = fit_action_scorer(
+        final,
+        asked,
+        this.here,
+        this.here.rows(DEV),
+        cfg,
+        seed,
+        this.folder(seed) / "scorer",
+        device,
+        progress,
+        this.work.runtime.checkpoint_s,
+    )
+    scorer = GateThenRankScorer(cfg.ranking, fitted.shape).to(device).eval()
+    scorer.load_state_dict(fitted.state)
+    scorer.requires_grad_(False)
+    renamed = [row.replace(quantity=row.quantity.replace("M@1", "action")) for row in fitted.curve]
+    return {chain: TokenMaker(models, scorer, fitted.decision, cfg) for chain, models in built.items()}, renamed
+
+
+def final_of(known: tuple[Chain, ...]) -> Chain:
+    """Return the chain that answers dev and test."""
+    return next(chain for chain in known if chain.name == FINAL.name)
+
+
+def clips_of(this: TokenRun) -> dict[Chain, Tensor]:
+    """Return chain -> (n,) long: the clips whose tokens it makes for the fine-tuning.
+
+    Training clips have those of a chain that has not seen their video, dev clips those of `final`.
+    """
+    found = {chain: this.held_out(chain) for chain in this.chains}
+    final = final_of(this.chains)
+    return {**found, final: torch.cat([found[final], this.events.rows(DEV)])}
+
+
+def tokens_of(this: TokenRun, makers: Makers, row: TokenRow) -> Tensor:
+    """Return (n, E) float16 on the CPU: what a row is given of the clips of `clips_of`, in its order."""
+    one = next(method for method in METHODS if method.id == row)
+    device = this.work.runtime.device
+    parts = [
+        one.token(makers[chain], this.here, part.to(device)).cpu().half()
+        for chain, rows in clips_of(this).items()
+        for part in of_one_split(this.events, rows)
+        if len(part)
+    ]
+    return torch.cat(parts)
+
+
+def of_one_split(events: ActionEvents, rows: Tensor) -> list[Tensor]:
+    """Return the rows of training, then those of dev: a token is shuffled within a split."""
+    return [rows[events.split[rows] == split] for split in (TRAIN, DEV)]
+
+
+def probe_task(this: TokenRun, seed: int) -> tuple[ProbeTask, dict[str, Tensor]]:
+    """Return the clips that every row is fine-tuned and measured on, and the weights that they begin with."""
+    models = this.work.inputs.models(probe.ENTRY)
+    said = json.loads(models.about["classes"])
+    classes = {part: np.array(said[part], dtype=np.int64) for part in PARTS}
+    ordered = [part for rows in clips_of(this).values() for part in of_one_split(this.events, rows)]
+    rows = torch.cat(ordered)
+    task = ProbeTask(
+        this.events.tokens[rows],
+        columns_of(this.events, classes)[rows],
+        this.events.split[rows] == DEV,
+        {part: torch.from_numpy(found) for part, found in classes.items()},
+    )
+    begun = models.read(model_key(FINAL, seed, probe.VARIANT))
+    return task, {name: torch.tensor(value) for name, value in begun.items()}
+
+
+def tune_seed(this: TokenRun, seed: int, makers: Makers, runtime: Runtime) -> TunedSeed:
+    """Fine-tune the probes of a seed and answer the tested clips with them.
+
+    Raises:
+        LeakError: a row sees more than it says.
+    """
+    clips, begun = probe_task(this, seed)
+    tasks = {one.id: TokenTask(clips, tokens_of(this, makers, one.id), begun) for one in METHODS}
+    jobs = {}
+    for row, task in tasks.items():
+        shared, own = task_tensors(task)
+        put_tensors(this.folder(seed) / "probes", SHARED, shared)
+        put_tensors(this.folder(seed) / "probes" / row, OWN, own)
+        jobs[row] = this.job(name_of(row), seed, row, f"probes/{row}", "probes")
+    run_jobs(list(jobs.values()), train_token_probe, runtime)
+    chosen = {row: tuned_probe(job, tasks[row], this.work.config) for row, job in jobs.items()}
+    maker = makers[final_of(this.chains)]
+    classes = {part: found.numpy() for part, found in clips.classes.items()}
+    models = TokenModels(maker, {row: model for row, (model, _) in chosen.items()}, classes)
+    rows = this.here.rows(TEST)
+    check_sight(METHODS, models, this.here, rows)
+    answered = [
+        AnsweredRow(one.id, seed, chosen[one.id][1].trial.name, answer(models, this.here, rows, one)) for one in METHODS
+    ]
+    return TunedSeed(
+        seed,
+        answered,
+        [point for _, one in chosen.values() for point in one.curve],
+        seed_checks(this, seed, models),
+        weights_of(models),
+        maker.decision.model_dump_json(),
+    )
+
+
+def seed_checks(this: TokenRun, seed: int, models: TokenModels) -> list[Judgement]:
+    """Judge who has seen what, from the clips that trainings were given; state what is known of the scorer."""
+    rows = this.here.rows(TEST)
+    opened = scored(*models.maker[:3], this.here, rows, models.maker.cfg)[1]
+    known = this.events.has_motion[this.events.rows(TEST)]
+    fitted = {chain.name: this.takes_of(this.given_to(chain, seed)) for chain in this.chains}
+    tokens = {chain.name: this.takes_of(rows) for chain, rows in clips_of(this).items()}
+    sight = "the action, its text, how long it lasts and head motion that is not seen exchanged; no token and no answer"
+    return [
+        check_unseen(tokens, fitted),
+        Judgement(check=f"sight: every row, seed {seed}", verdict="holds", detail=f"{sight} changed in a bit"),
+        check_motion(known.numpy(), int(opened.sum())),
+    ]
+
+
+def weights_of(models: TokenModels) -> dict[str, dict[str, Tensor]]:
+    """Return name -> weights of what the rows of a seed answer with."""
+    maker = models.maker
+    kept: dict[str, torch.nn.Module] = {"traj": maker.chain.traj, "no_traj": maker.chain.no_traj}
+    kept |= {"scorer": maker.scorer, **{f"probe_{row}": model for row, model in models.probes.items()}}
+    return {name: model.state_dict() for name, model in kept.items()}

@@ -1,0 +1,167 @@
+"""The scorer of actions: queries of takes that their chain has not seen, with a utility of the predicted action.
+
+The net, its losses and its choices on dev are those of planning (training/scorer.py), with one middle step, the action,
+and no goal (D 28, D 30, D 43). Shapes: B queries, K candidates, E text width, V labels.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from schemas.action_token import ActionTokenConfig
+from trajpilot_core.data.action_events import ACTION, BEFORE, ActionEvents
+from trajpilot_core.engine.progress import Progress
+from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
+from trajpilot_core.retrieval.actions import ActionChain, find_actions, latents_of
+from trajpilot_core.training.outcome_scorer import joined
+from trajpilot_core.training.scorer import Queries, decide
+from trajpilot_core.training.scorer_fit import FittedScorer, ScorerDecision, train_scorer
+from trajpilot_core.training.scorer_queries import Collected, DevSet
+
+MOST_ROLLED = 256
+"""Queries whose candidates are rolled out and scored in one call."""
+TOP = 5
+"""Source: paper, R@5."""
+
+
+class ActionUtility(NamedTuple):
+    """What predictions are worth, each of one shape."""
+
+    utility: Tensor
+    first: Tensor
+    """float32: 1 where the action's text is the nearest."""
+
+
+def shape_of(events: ActionEvents) -> ScorerShape:
+    """Return the scorer's widths: the query is what is seen before the action and the head motion then."""
+    embed = events.bank.shape[1]
+    return ScorerShape(events.context.shape[2] + embed, embed, 1, ends=1)
+
+
+@torch.no_grad()
+def action_queries(chain: ActionChain, events: ActionEvents, rows: Tensor, cfg: ActionTokenConfig) -> Queries:
+    """Turn clips and their candidates into queries of the scorer.
+
+    Args:
+        chain: retrieves and rolls out.
+        events: all.
+        rows: (B,) long, the queries.
+        cfg: number of candidates, weights of the utility.
+    """
+    found = find_actions(chain, events, rows, cfg.ranking.candidates)
+    start_BE = latents_of(chain, events, rows, BEFORE)
+    mids_BKE = latents_of(chain, events, found.shot.flatten(), ACTION).view(*found.shot.shape, -1)
+    fallback_BE = chain.no_traj(events.context[rows], torch.zeros_like(start_BE)[:, None].expand(-1, 2, -1))
+    plans_BKE = rolled_out(chain, events, rows, start_BE, mids_BKE)
+    seen_BD = chain.traj.backbone.standardise(events.context[rows].mean(1))
+    is_there_BK1, truth_B = found.valid[..., None], events.labels[rows]
+    place_BK1 = 1 + torch.arange(found.shot.numel(), device=rows.device).view_as(found.shot)[..., None]
+    label_BK1 = 1 + events.labels[found.shot][..., None]
+    candidate = utility_of(plans_BKE, truth_B[:, None].expand(found.shot.shape), events.bank, cfg)
+    alone = utility_of(fallback_BE, truth_B, events.bank, cfg)
+    return Queries(
+        latents=torch.cat([torch.zeros_like(start_BE[:1]), mids_BKE.flatten(0, 1)]),
+        texts=torch.cat([torch.zeros_like(events.bank[:1]), events.bank]),
+        query=torch.cat([seen_BD, start_BE], dim=1),
+        fallback=fallback_BE[:, None].half(),
+        plans=plans_BKE[:, :, None].half(),
+        middle=place_BK1 * is_there_BK1,
+        label=label_BK1 * is_there_BK1,
+        valid=found.valid,
+        n_mids=torch.ones_like(rows),
+        take=events.take[rows],
+        utility=candidate.utility.masked_fill(~found.valid, -torch.inf),
+        fallback_utility=alone.utility,
+        m1=candidate.first.masked_fill(~found.valid, 0.0),
+        fallback_m1=alone.first,
+    )
+
+
+def rolled_out(chain: ActionChain, events: ActionEvents, rows: Tensor, start_BE: Tensor, mids_BKE: Tensor) -> Tensor:
+    """Return (B, K, E) predictions of the queries under their candidates' head motion, a few queries at a time."""
+    parts = [
+        chain.traj.roll_out(events.context[rows[at]], start_BE[at], mids_BKE[at])
+        for at in torch.split(torch.arange(len(rows), device=rows.device), MOST_ROLLED)
+        if len(at)
+    ]
+    return torch.cat(parts) if parts else torch.zeros_like(mids_BKE)
+
+
+def utility_of(predicted_xE: Tensor, truth_x: Tensor, bank_VE: Tensor, cfg: ActionTokenConfig) -> ActionUtility:
+    """Return the utility of predicted embeddings (..., E) for true labels (...), a few at a time.
+
+    Ties of the cosine go to the true label, as if it were the first of them.
+    """
+    flat_xE, flat_x, parts = predicted_xE.flatten(0, -2), truth_x.flatten(), []
+    for at in torch.split(torch.arange(len(flat_x), device=flat_x.device), MOST_ROLLED):
+        cosine_xV = flat_xE[at] @ bank_VE.T
+        own_x = cosine_xV.gather(1, flat_x[at][:, None])
+        rank_x = (cosine_xV > own_x).sum(1)
+        parts.append(torch.stack([own_x[:, 0], (rank_x < 1).float(), (rank_x < TOP).float()], dim=1))
+    found_x3 = torch.cat(parts) if parts else flat_xE.new_zeros(0, 3)
+    utility_x = (found_x3 * found_x3.new_tensor(cfg.utility)).sum(1)
+    return ActionUtility(utility_x.view(truth_x.shape), found_x3[:, 1].view(truth_x.shape))
+
+
+def fit_action_scorer(
+    final: ActionChain,
+    training: Sequence[tuple[ActionChain, Tensor]],
+    events: ActionEvents,
+    dev: Tensor,
+    cfg: ActionTokenConfig,
+    seed: int,
+    scratch: Path,
+    device: str,
+    progress: Progress,
+    checkpoint_s: float,
+) -> FittedScorer:
+    """Fit the scorer on clips of takes that their chain has not seen; the gate's threshold is chosen on dev.
+
+    Args:
+        final: answers at test.
+        training: chains, each with the clips (n,), long, of the training takes that it has not seen.
+        events: all.
+        dev: (m,) long, dev clips, asked of the final chain.
+        cfg: its precision is resolved.
+        seed: of weights, dropout and batches.
+        scratch: folder of the checkpoint's folder.
+        device: where the scorer lies.
+        progress: called with (done, total, what).
+        checkpoint_s: seconds between checkpoints; 0: one after every epoch.
+    """
+    asked = [action_queries(chain, events, rows, cfg) for chain, rows in training if len(rows)]
+    queries = action_queries(final, events, dev, cfg) if len(dev) else None
+    no_votes_NT = torch.zeros(len(dev), len(cfg.ranking.temperatures))
+    collected = Collected(joined(asked), DevSet(queries, no_votes_NT, no_votes_NT), shape_of(events))
+    return train_scorer(collected, cfg.ranking, None, seed, scratch, device, progress, checkpoint_s)
+
+
+@torch.no_grad()
+def scored(
+    chain: ActionChain,
+    scorer: GateThenRankScorer,
+    decision: ScorerDecision,
+    events: ActionEvents,
+    rows: Tensor,
+    cfg: ActionTokenConfig,
+) -> tuple[Tensor, Tensor]:
+    """Return (B, E) what the scorer stands for, and (B,) whether its gate opened.
+
+    The prediction under the candidate that it ranks first where the gate opens, else that of no_traj.
+
+    Args:
+        chain: retrieves and rolls out.
+        scorer: in evaluation mode.
+        decision: threshold of its gate.
+        events: all.
+        rows: (B,) long.
+        cfg: number of candidates.
+    """
+    queries = action_queries(chain, events, rows, cfg)
+    gate_B, choice_B = decide(scorer, queries, cfg.ranking.train.batch)
+    opened_B = gate_B >= decision.threshold
+    chosen_BE = queries.plans[torch.arange(len(rows), device=rows.device), choice_B, 0]
+    return torch.where(opened_B[:, None], chosen_BE, queries.fallback[:, 0]).float(), opened_B

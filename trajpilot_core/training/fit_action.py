@@ -1,0 +1,111 @@
+"""Fit one predictor of actions in event form (docs/decisions/epic-token.md).
+
+Shapes: N clips, B batch, C tokens of a clip, D feature width, V labels, E text width.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from schemas.action_token import ActionTokenConfig
+from trajpilot_core.data.cross_fitting import TWIN
+from trajpilot_core.models.action_token import ActionPredictor
+from trajpilot_core.models.outcome import EVENT
+from trajpilot_core.models.predictor import PredictorShape, feature_scales
+from trajpilot_core.training.fit_outcome import given
+from trajpilot_core.training.fit_predictor import kept
+from trajpilot_core.training.initial_weights import places_for, start_weights
+from trajpilot_core.training.jobs import TrainingJob, job_tensors
+from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.losses import alignment_loss, clamp_temperature
+
+SELECTED = "dev/action"
+"""Share of actions whose text is the nearest."""
+
+
+@dataclass(frozen=True)
+class ActionTask:
+    """The tensors of one chain and seed, on the device."""
+
+    context: Tensor
+    """(N, C, D) float16, raw."""
+    latents: Tensor
+    """(N, 2, E) of this chain's E_tau, before the action and during it; zeros where there is no motion."""
+    labels: Tensor
+    """(N,) long, index into bank."""
+    bank: Tensor
+    """(V, E) float32, unit norm."""
+    fit: Tensor
+    """(n,) long, clips of the fitting takes."""
+    dev: Tensor
+    """(m,) long."""
+
+    def shape(self, cfg: ActionTokenConfig) -> PredictorShape:
+        """Return the sizes that the data decide, and the weights that a training begins with."""
+        tokens, width = self.context.shape[1:]
+        return PredictorShape(width, tokens, self.bank.shape[1], places_for(EVENT, cfg.net))
+
+
+def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
+    """Fit the variant that the job names and leave it in the job's checkpoint."""
+    cfg = ActionTokenConfig.model_validate_json(job.config)
+    task = ActionTask(**job_tensors(job))
+    with seeded(job.seed):
+        model = new_action_predictor(task, cfg).to(job.device)
+    start_weights(model.backbone, cfg.net, f"{job.key}{TWIN}")  # a masked Goal is what twins have learned
+    training = Training(
+        name=job.name,
+        seed=job.seed,
+        model=model,
+        batches=lambda generator: [
+            task.fit[rows] for rows in index_batches(len(task.fit), cfg.train.batch, generator, job.device)
+        ],
+        loss=lambda rows: action_loss(model, task, cfg, job.variant, rows),
+        measure=measurer(model, task, job.variant),
+        selected=SELECTED,
+    )
+    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
+
+
+def new_action_predictor(task: ActionTask, cfg: ActionTokenConfig) -> ActionPredictor:
+    """Build a model from the global random state, with the feature scale of the fitting takes."""
+    model = ActionPredictor(cfg.net.replace(head="open"), task.shape(cfg))
+    mean, scale = feature_scales(task.context[task.fit])
+    model.backbone.feature_mean.copy_(mean)
+    model.backbone.feature_scale.copy_(scale)
+    return model
+
+
+def action_loss(model: ActionPredictor, task: ActionTask, cfg: ActionTokenConfig, variant: str, rows: Tensor) -> Tensor:
+    """Return L_pred of the actions `rows` (B,), long, a scalar, with dropout of trajectories (D 13).
+
+    What is seen before an action has no label and the Goal is masked, so the Mid alone is a target.
+    """
+    latents_B2E = given(task.latents[rows], variant)
+    if variant != "no_traj":
+        latents_B2E = latents_B2E * kept(len(rows), cfg.net.trajectory_dropout, latents_B2E.device)[:, None, None]
+    predicted_BE, ids_B = model(task.context[rows], latents_B2E), task.labels[rows]
+    target_BE = task.bank[ids_B]
+    temperature = clamp_temperature(model.backbone.log_temperature)
+    pooled = alignment_loss(predicted_BE, target_BE, ids_B, temperature, len(task.bank))
+    cosine = (1 - (predicted_BE * target_BE).sum(-1)).mean()
+    loss: Tensor = cfg.net.cosine_weights[1] * cosine + cfg.net.infonce_weight * pooled
+    return loss
+
+
+def measurer(model: ActionPredictor, task: ActionTask, variant: str) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch: the share of actions whose text is the nearest, on dev and on as many fitted."""
+
+    def right(rows: Tensor) -> float:
+        predicted_BE = model(task.context[rows], given(task.latents[rows], variant))
+        nearest_B = (predicted_BE @ task.bank.T).argmax(1)
+        return float((nearest_B == task.labels[rows]).double().mean()) if len(rows) else 0.0
+
+    return lambda: {SELECTED: right(task.dev), "train/action": right(task.fit[: len(task.dev)])}
+
+
+def task_tensors(task: ActionTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the tensors of a task by name, shapes as in ActionTask: those that all chains share, and its own."""
+    shared = {"context": task.context, "labels": task.labels, "bank": task.bank}
+    return shared, {"latents": task.latents, "fit": task.fit, "dev": task.dev}

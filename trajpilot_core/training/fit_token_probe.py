@@ -1,0 +1,127 @@
+"""Fine-tune the chosen attentive probe with one token more: every row alike, whatever its token.
+
+All begin with the weights of the visual probe and have the same clips, grid, epochs and batches; dev chooses one
+training of each row's grid. Source: docs/decisions/epic-token.md.
+
+Shapes: N clips (fitted ones and dev), T tokens, D width, E text width.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from schemas.action_token import TOKEN_ROWS, ActionTokenConfig, TokenRow
+from trajpilot_core.models.action_token import TokenProbe
+from trajpilot_core.models.attentive_probe import probe_loss
+from trajpilot_core.training.fit_probe import (
+    SELECTED,
+    ChosenProbe,
+    ProbeTask,
+    Trial,
+    choose_probe,
+    cosine,
+    grid,
+    measurer,
+    original_training,
+    task_of_tensors,
+    trial_folder,
+)
+from trajpilot_core.training.jobs import TrainingJob, job_tensors
+from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+
+BEGUN = "begun/"
+"""Begins the names of the visual probe's weights among the tensors of a job."""
+PROBE = "probe"
+"""Stands for the chain in the names of these trainings."""
+TOKEN = "token"
+"""Name of what a row is given, likewise."""
+
+
+class TokenTask(NamedTuple):
+    """What one row is fine-tuned and measured on."""
+
+    clips: ProbeTask
+    token: Tensor
+    """(N, E) float16: what the row is given of each clip; zeros where it is given nothing."""
+    begun: dict[str, Tensor]
+    """Weights of the visual probe."""
+
+
+def token_row(variant: str) -> TokenRow:
+    """Return the row of a training's variant."""
+    return next(row for row in TOKEN_ROWS if row == variant)
+
+
+def new_token_probe(row: TokenRow, task: TokenTask, cfg: ActionTokenConfig) -> TokenProbe:
+    """Build the model of a row from the global random state, with the weights of the visual probe."""
+    model = TokenProbe(row, task.clips.shape(cfg.tuned), task.token.shape[1])
+    model.probe.load_state_dict(task.begun)
+    return model
+
+
+def train_token_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
+    """Fine-tune every trial of the row that the job names; each leaves a checkpoint of its own."""
+    cfg = ActionTokenConfig.model_validate_json(job.config)
+    task, trials = task_of(job_tensors(job)), grid(cfg.tuned)
+    for number, trial in enumerate(trials):
+
+        def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
+            epoch_done(number * epochs + epoch, len(trials) * epochs, line)
+
+        tune(job, task, cfg, trial, number, report)
+
+
+def tune(
+    job: TrainingJob, task: TokenTask, cfg: ActionTokenConfig, trial: Trial, number: int, epoch_done: EpochDone
+) -> None:
+    """Fine-tune one trial."""
+    with seeded(job.seed):
+        model = new_token_probe(token_row(job.variant), task, cfg).to(job.device)
+    clips, token = task.clips, task.token
+    fitted = torch.nonzero(~clips.is_dev)[:, 0]
+    training = Training(
+        name=f"{job.name}, {trial.name}",
+        seed=job.seed,
+        model=model,
+        batches=lambda generator: [
+            fitted[rows] for rows in index_batches(len(fitted), cfg.tuned.batch, generator, fitted.device)
+        ],
+        loss=lambda rows: probe_loss(model(clips.tokens[rows].float(), token[rows].float()), clips.columns[rows]),
+        measure=measurer(model, clips, token),
+        selected=SELECTED,
+        rate=cosine,
+        decays_all=True,
+    )
+    train = original_training(cfg.tuned, trial)
+    fit(training, train, trial_folder(job, number), job.device, epoch_done, job.checkpoint_s)
+
+
+def task_tensors(task: TokenTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the tensors of a task by name, shapes as above: those that all rows share, and its own."""
+    begun = {f"{BEGUN}{name}": value for name, value in task.begun.items()}
+    return {**task.clips.tensors(), **begun}, {TOKEN: task.token}
+
+
+def task_of(tensors: dict[str, Tensor]) -> TokenTask:
+    """Build the task back from its tensors by name, each of its shape."""
+    begun = {name.removeprefix(BEGUN): value for name, value in tensors.items() if name.startswith(BEGUN)}
+    return TokenTask(task_of_tensors(tensors), tensors[TOKEN], begun)
+
+
+def tuned_probe(job: TrainingJob, task: TokenTask, cfg: ActionTokenConfig) -> tuple[TokenProbe, ChosenProbe]:
+    """Return the model that dev chose of a row's grid, in evaluation mode on the job's device, and how it was chosen.
+
+    Raises:
+        TrainingError: one has not ended.
+    """
+    chosen = choose_probe(job, cfg.tuned)
+    with seeded(job.seed):
+        model = new_token_probe(token_row(job.variant), task, cfg)
+    model.load_state_dict(chosen.weights)
+    return model.to(job.device).eval().requires_grad_(False), chosen
+
+
+def name_of(row: TokenRow) -> str:
+    """Return the name of a row's training."""
+    return f"{PROBE}/{row}"
