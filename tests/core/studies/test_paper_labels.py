@@ -21,6 +21,7 @@ from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.commands import commands_table
 from trajpilot_core.studies.paper_tables.figures import FIGURES
+from trajpilot_core.studies.paper_tables.figures.base import undrawn
 from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
 from trajpilot_core.studies.paper_tables.labels.atomic import ANTICIPATION, GOAL_MASKED, GOAL_SEEN, GOAL_SEEN_ROWS
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
@@ -206,7 +207,7 @@ def test_paper_tex_compiles_full_and_empty_and_every_filled_caption_says_simulat
     for name, runs in (("empty", []), ("full", [an_atomic_run()])):
         cells, out = cells_of(runs), tmp_path / name
         write_tables(cells, out)
-        assert faults(write_document(tuple(LABELS), {}, banner(cells), out)) == []
+        assert faults(write_document(tuple(LABELS), {}, banner(cells), out, undrawn(FIGURES, {}))) == []
         for label in LABELS:
             assert ("SIMULATED" in (out / "tables" / f"{label}.tex").read_text()) == (name == "full"), label
     (out / "tables" / f"{ATOMIC}.tex").write_text(r"\begin{tabular}{l}" + "W" * 200 + r"\end{tabular}")
