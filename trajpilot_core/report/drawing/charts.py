@@ -32,6 +32,8 @@ class Point:
     low: float
     high: float
     has_interval: bool = field(default=True, kw_only=True)
+    name: str = field(default="", kw_only=True)
+    """What stands for `x` where it is no number that means anything."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Axes:
     y_label: str
     x_ticks: tuple[float, ...]
     y_from_zero: bool = True
+    x_names: tuple[str, ...] = ()
+    """What stands at the ticks of x in place of numbers; none: the numbers."""
 
 
 def nice_ticks(low: float, high: float, n: int = 5) -> list[float]:
@@ -177,9 +181,8 @@ def _frame(axes: Axes, scale: Scale, ticks: Sequence[float]) -> Markup:
         y = scale.y(tick)
         parts.append(element("line", class_="grid", x1=LEFT, x2=right, y1=y, y2=y))
         parts.append(element("text", _short(tick), class_="tick", x=LEFT - 6, y=y + 3.5, text_anchor="end"))
-    for tick in axes.x_ticks:
-        x = scale.x(tick)
-        parts.append(element("text", _short(tick), class_="tick", x=x, y=below + 15, text_anchor="middle"))
+    for tick, name in zip(axes.x_ticks, axes.x_names or map(_short, axes.x_ticks), strict=True):
+        parts.append(element("text", name, class_="tick", x=scale.x(tick), y=below + 15, text_anchor="middle"))
     middle, turned = (LEFT + right) / 2, f"translate(11 {(TOP + below) / 2}) rotate(-90)"
     parts.append(element("text", axes.x_label, class_="label", x=middle, y=HEIGHT - 6, text_anchor="middle"))
     parts.append(element("text", axes.y_label, class_="label", transform=turned, text_anchor="middle"))
@@ -198,7 +201,7 @@ def _band(line: Series, scale: Scale) -> Markup:
 def _line(line: Series, scale: Scale) -> Markup:
     """Draw a line and its marks; every mark shows its numbers to the pointer."""
     marks = [
-        _titled(f"{line.name}, {_short(p.x)}: {p.y:.2f}", _mark(line.mark, scale.x(p.x), scale.y(p.y)))
+        _titled(f"{line.name}, {p.name or _short(p.x)}: {p.y:.2f}", _mark(line.mark, scale.x(p.x), scale.y(p.y)))
         for p in (line.points if line.mark != "none" else ())
     ]
     return element("g", _polyline(line, scale), *marks, class_=f"line {line.style}")
