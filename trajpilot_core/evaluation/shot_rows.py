@@ -4,7 +4,7 @@ They are no `Method`: those rank labels at every position of a plan, these say y
 Shapes: n shots that are asked, N shots.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -15,7 +15,7 @@ from torch import Tensor
 from schemas.outcome import OutcomeConfig, OutcomeRow
 from trajpilot_core.data.shots import Shots
 from trajpilot_core.errors import LeakError
-from trajpilot_core.models.outcome import MADE
+from trajpilot_core.models.outcome import MADE, ShotProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.shots import OutcomeChain, find_shots, latents_of, vote
 from trajpilot_core.training.outcome_scorer import permuted, shot_queries
@@ -37,6 +37,8 @@ class OutcomeModels:
     scorer: GateThenRankScorer
     decision: ScorerDecision
     cfg: OutcomeConfig
+    probe: ShotProbe | None = None
+    """None where features hold one vector a clip."""
 
 
 class SaidOfShots(NamedTuple):
@@ -61,8 +63,8 @@ class ShotMethod:
     given: str
     """What it is given, in words."""
     sees: ShotSight
-    answer: Callable[[OutcomeModels, Shots, Tensor], SaidOfShots]
-    """(models, all shots, (n,) long numbers of those that are asked) -> what it says."""
+    answer: Callable[[OutcomeModels, Shots, Tensor], SaidOfShots | None]
+    """(models, all shots, (n,) long numbers of those that are asked) -> what it says; None where it was not trained."""
 
 
 @torch.no_grad()
@@ -71,6 +73,12 @@ def no_traj(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
     start_nE = latents_of(models.chain, shots, rows, 0)
     none_n2E = torch.zeros_like(start_nE)[:, None].expand(-1, 2, -1)
     return SaidOfShots(p_made(models.chain.no_traj(shots.context[rows], none_n2E)))
+
+
+@torch.no_grad()
+def attentive_probe(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots | None:
+    """Answer by the tokens of the pixels before the shot, without any predictor; None without tokens."""
+    return None if models.probe is None else SaidOfShots(p_made(models.probe(shots.context[rows])))
 
 
 @torch.no_grad()
@@ -131,6 +139,7 @@ def p_made(logits_n2: Tensor) -> Tensor:
 
 METHODS: tuple[ShotMethod, ...] = (
     ShotMethod("no_traj", "No-Traj", "pixels before the shot", "context", no_traj),
+    ShotMethod("attentive_probe", "Visual probe", "tokens of the pixels before the shot", "context", attentive_probe),
     ShotMethod(
         "scorer", "Scorer", "the same, head motion before it, that of retrieved shots", "context_motion", scorer
     ),
@@ -149,8 +158,16 @@ METHODS: tuple[ShotMethod, ...] = (
 """In the order of the table."""
 SHOT_NAMES: Mapping[OutcomeRow, str] = {one.id: one.name for one in METHODS}
 """Row -> its printed name, in the order of the table."""
-NOT_BUILT = ("V-JEPA 2.1 attentive probe",)
-"""Rows of the paper's table that are not built."""
+WANTS: Mapping[OutcomeRow, str] = {
+    "attentive_probe": "it reads tokens, and the features hold one vector a clip; set features.tokens=temporal"
+}
+"""Row that a run may lack -> why, and what to do."""
+
+
+def not_run(held: Iterable[OutcomeRow]) -> list[str]:
+    """Return a sentence for each row that a run lacks, which has the rows `held`."""
+    there = set(held)
+    return [f"{SHOT_NAMES[row]}: not run; {why}" for row, why in WANTS.items() if row not in there]
 
 
 @contextmanager
@@ -190,6 +207,8 @@ def check_sight(methods: Sequence[ShotMethod], models: OutcomeModels, shots: Sho
         whole = one.answer(models, shots, asked)
         with hidden(shots, asked, one.sees) as blind:
             again = one.answer(models, blind, asked)
+        if whole is None or again is None:
+            continue
         if not torch.equal(whole.p_made, again.p_made):
             raise LeakError(
                 f"the row {one.name!r} says that it sees {one.sees!r} of a shot, but it answers otherwise when only "
