@@ -69,7 +69,7 @@ class ShotMethod:
 
 @torch.no_grad()
 def no_traj(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
-    """Answer by the pixels before the shot alone."""
+    """Answer by the pixels before the shot alone; `rows` of shape (n,), as of every row."""
     start_nE = latents_of(models.chain, shots, rows, 0)
     none_n2E = torch.zeros_like(start_nE)[:, None].expand(-1, 2, -1)
     return SaidOfShots(p_made(models.chain.no_traj(shots.context[rows], none_n2E)))
@@ -77,13 +77,13 @@ def no_traj(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
 
 @torch.no_grad()
 def attentive_probe(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots | None:
-    """Answer by the tokens of the pixels before the shot, without any predictor; None without tokens."""
+    """Answer shots `rows`, shape (n,), by the tokens of the pixels before them, no predictor; None without tokens."""
     return None if models.probe is None else SaidOfShots(p_made(models.probe(shots.context[rows])))
 
 
 @torch.no_grad()
 def endpoint_traj(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
-    """Answer by the pixels and the head motion before the shot."""
+    """Answer by the pixels and the head motion before the shots `rows`, shape (n,)."""
     assert models.chain.endpoint_traj is not None
     start_nE = latents_of(models.chain, shots, rows, 0)
     latents_n2E = torch.stack([start_nE, torch.zeros_like(start_nE)], dim=1)
@@ -92,18 +92,18 @@ def endpoint_traj(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfSh
 
 @torch.no_grad()
 def oracle(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
-    """Answer by the pixels before the shot, and the head motion before and during it."""
+    """Answer shots `rows`, shape (n,), by the pixels before them, and the head motion before and during them."""
     latents_n2E = torch.stack([latents_of(models.chain, shots, rows, part) for part in (0, 1)], dim=1)
     return SaidOfShots(p_made(models.chain.traj(shots.context[rows], latents_n2E)))
 
 
 def scorer(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
-    """Answer under the head motion of a retrieved training shot, or without any where the gate stays shut."""
+    """Answer shots `rows`, shape (n,), under the head motion of a retrieved one, or none where the gate stays shut."""
     return _scored(models, shots, rows, None)
 
 
 def permuted_candidates(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
-    """The same scorer, when candidates have the head motion of other training shots."""
+    """The same scorer of shots `rows`, shape (n,), when candidates have the head motion of other training shots."""
     return _scored(models, shots, rows, permuted(models.chain.bank, len(shots), models.cfg.shuffle_seed))
 
 
@@ -122,18 +122,18 @@ def _scored(models: OutcomeModels, shots: Shots, rows: Tensor, motion_of: Tensor
 
 @torch.no_grad()
 def knn_outcome(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
-    """Answer by the outcomes of the retrieved training shots alone."""
+    """Answer shots `rows`, shape (n,), by the outcomes of the retrieved training shots alone."""
     found = find_shots(models.chain, shots, rows, models.cfg.ranking.candidates)
     return SaidOfShots(vote(shots, found, models.decision.knn_temperature))
 
 
 def majority(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
-    """Answer by the share of made shots that were fitted."""
+    """Answer shots `rows`, shape (n,), by the share of made shots that were fitted."""
     return SaidOfShots(shots.made[models.chain.bank].float().mean().expand(len(rows)))
 
 
 def p_made(logits_n2: Tensor) -> Tensor:
-    """Return (n,) probabilities of made."""
+    """Return probabilities of made, of shape (n,)."""
     return logits_n2.softmax(-1)[:, MADE]
 
 
@@ -174,7 +174,8 @@ def not_run(held: Iterable[OutcomeRow]) -> list[str]:
 def hidden(shots: Shots, rows: Tensor, sees: ShotSight) -> Iterator[Shots]:
     """Return the shots with everything exchanged, at `rows`, that a row of this sight must not see.
 
-    Outcomes are turned round; pixels, durations, texts, moments of evidence and head motion are those of other shots.
+    `rows` is long, of shape (n,). Outcomes are turned round; pixels, durations, texts, moments of evidence and head
+    motion are those of other shots.
     """
     other = rows.roll(1)
     changed = {name: getattr(shots, name).clone() for name in ("shot", "seconds", "labels", "evidence", "motions")}
@@ -197,7 +198,7 @@ def check_sight(methods: Sequence[ShotMethod], models: OutcomeModels, shots: Sho
         methods: the rows.
         models: what they answer with.
         shots: all.
-        rows: (n,) long, shots that no model was fitted on.
+        rows: long, of shape (n,): shots that no model was fitted on.
 
     Raises:
         LeakError: names a row that sees more than it declares.

@@ -23,7 +23,7 @@ def after_reached(labels: Codes, best: Decisions) -> Array:
 
 
 def after_expected(best: Decisions) -> Array:
-    """Return what these sequences get on average, (N,) percent; raises as `after_reached` does."""
+    """Return what these sequences get on average, percent of shape (N,); raises as `after_reached` does."""
     assert best.after_chance is not None
     return 100.0 * best.after_chance
 

@@ -7,6 +7,7 @@ from schemas.annotation import SIMULATED
 from schemas.arrow import table_of
 from schemas.config import PipelineConfig
 from schemas.outcome import OutcomeConfig, ShotAnswer, ShotContrast, ShotScore
+from schemas.probe import ProbeConfig
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import (
     FINAL,
@@ -16,11 +17,12 @@ from trajpilot_core.data.cross_fitting import (
     seeds_of,
     variants_of,
 )
-from trajpilot_core.engine.needs import Needs, NeedsMachine
+from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Output, Stage, Work
 from trajpilot_core.errors import TrainingError
+from trajpilot_core.stages.needs_of_probe import probe_needs
 from trajpilot_core.stages.needs_of_trainings import predictor_needs
 from trajpilot_core.stages.pretrained import origin_of_models
 
@@ -47,8 +49,29 @@ def completed(config: PipelineConfig) -> OutcomeConfig:
 
 
 def needs(sizes: CorpusSizes, cfg: OutcomeConfig, machine: NeedsMachine) -> Needs:
-    """State what fitting the predictors needs: as those of planning, of windows of three positions."""
-    return predictor_needs(sizes, sizes.config.predictor.replace(train=cfg.train), machine)
+    """State what fitting predictors needs, as those of planning, of windows of three positions, and probes."""
+    found = predictor_needs(sizes, sizes.config.predictor.replace(train=cfg.train), machine)
+    if sizes.tokens == 1:
+        return found
+    probes = probe_needs(sizes, probe_settings(sizes, cfg), machine)
+    host, device, scratch = (
+        max((getattr(one, kind) for one in (found, probes)), key=lambda need: need.bytes)
+        for kind in ("host", "device", "scratch")
+    )
+    return Needs(host, device, Need(found.disk.bytes + probes.disk.bytes), scratch)
+
+
+def probe_settings(sizes: CorpusSizes, cfg: OutcomeConfig) -> ProbeConfig:
+    """Return the probe of shots as one of actions: one training a seed."""
+    return ProbeConfig(
+        tokens="temporal",
+        seeds=sizes.config.alignment.seeds,
+        heads=cfg.probe_heads,
+        blocks=cfg.probe_blocks,
+        rates=(cfg.train.lr,),
+        decays=(cfg.train.weight_decay,),
+        batch=cfg.train.batch,
+    )
 
 
 def run(work: Work[OutcomeConfig]) -> None:
