@@ -49,7 +49,7 @@ def latents_of(chain: OutcomeChain, shots: Shots, rows: Tensor, part: int) -> Te
 
 
 def keys_of(chain: OutcomeChain, shots: Shots, rows: Tensor) -> Tensor:
-    """Return unit vectors of shape (B, D + E): what is seen before the shots and the head motion there, equally weighed.
+    """Return unit vectors of shape (B, D + E): what is seen before the shots and head motion there, equally weighed.
 
     The Goal is masked, so only Start is asked for.
     """

@@ -231,7 +231,7 @@ def _whiskers(line: Series, scale: Scale, shift: float) -> Markup:
         x = scale.x(p.x + shift)
         interval = f"[{p.low:+.1f}, {p.high:+.1f}]" if p.has_interval else "too few takes"
         whisker = element("line", x1=x, x2=x, y1=scale.y(p.low), y2=scale.y(p.high))
-        title = f"{line.name}, {_short(p.x)}: {p.y:+.1f} {interval}"
+        title = f"{line.name}, {p.name or _short(p.x)}: {p.y:+.1f} {interval}"
         parts.append(_titled(title, whisker, _mark(line.mark, x, scale.y(p.y))))
     return element("g", *parts, class_=f"line {line.style}")
 

@@ -93,7 +93,7 @@ def shot_at(world: World, step: int, after: int | None, draws: list[float], goes
 
 
 def release_errors(config: WorldConfig, index: int, n_steps: int) -> Array:
-    """Return errors of yaw and pitch at the release, standard normal, shape (n_steps, 2); only those of shots mean any.
+    """Return standard normal errors of yaw and pitch at the release, shape (n_steps, 2); only those of shots matter.
 
     Args:
         config: of the world.
