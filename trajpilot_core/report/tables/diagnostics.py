@@ -50,7 +50,7 @@ def diagnostics_tables(
 
 def _geometry(rows: Sequence[PairDistance], published: str) -> Table:
     """Return a line for each kind of pairs, and three quantities for each split."""
-    found = {(row.pairs, row.split, row.quantity): row for row in rows}
+    found: dict[tuple[str, ...], PairDistance] = {(row.pairs, row.split, row.quantity): row for row in rows}
     header = ("pairs of segments", *(name for _ in SPLITS for name in QUANTITIES.values()))
     lines = [
         (name, *(_value(found.get((kind, split, quantity)), 3) for split in SPLITS for quantity in QUANTITIES))
@@ -63,7 +63,7 @@ def _geometry(rows: Sequence[PairDistance], published: str) -> Table:
 
 def _progress(rows: Sequence[ProgressShare], published: str) -> Table:
     """Return a line for each horizon: both distances for each split, and what random orders give."""
-    found = {(row.horizon, row.split, row.space): row for row in rows}
+    found: dict[tuple[int | str, ...], ProgressShare] = {(row.horizon, row.split, row.space): row for row in rows}
     header = ("H", *(name for _ in SPLITS for name in SPACES.values()), "random order")
     lines = []
     for horizon, chance in sorted({row.horizon: row.chance for row in rows}.items()):
