@@ -35,8 +35,10 @@ from trajpilot_core.store.corpus_files import open_corpus, read_whole
 
 WORLD_FILE = "world.json"
 """What a simulated corpus says of itself, relative to the data root."""
-BINDING = ("M@1", "MSeq", "A@1", "ASeq")
-"""Over all horizons these fail an evaluation, everything else warns. The last two are of rows without a goal."""
+BINDING = ("M@1", "MSeq")
+"""Over all horizons these fail an evaluation, everything else warns."""
+BINDING_AFTER_START = ("A@1", "ASeq")
+"""These, too, of rows without a goal: the others do not look at the place of the Goal."""
 ERRORS = 3.0
 """A row is above its ceiling from this many standard errors of the paired difference on."""
 CEILING_SEED = -1
@@ -297,7 +299,7 @@ def _ceiling_rows(
                     standard_error=round(float(error[m]), DIGITS) if math.isfinite(error[m]) else math.inf,
                     n_takes=n_takes,
                     n_windows=n_windows,
-                    binding=horizon is None and metric in BINDING,
+                    binding=horizon is None and metric in (*BINDING, *BINDING_AFTER_START),
                     above=bool(difference > 0 and difference > ERRORS * error[m]),
                 )
             )

@@ -12,7 +12,14 @@ import numpy as np
 from schemas.results import Ceiling, Judgement
 from trajpilot_core.arrays import Array
 from trajpilot_core.evaluation.bootstrap import cluster_sums
-from trajpilot_core.evaluation.ceiling import BINDING, ERRORS, ExactCeilings, bounded_metrics, paired
+from trajpilot_core.evaluation.ceiling import (
+    BINDING,
+    BINDING_AFTER_START,
+    ERRORS,
+    ExactCeilings,
+    bounded_metrics,
+    paired,
+)
 from trajpilot_core.simworld.inference.visible import InputKind
 
 CALIBRATED = 4.0
@@ -99,7 +106,7 @@ def _calibration(known: ExactCeilings, kind: InputKind) -> list[tuple[str, float
     reached, expected, error = paired(np.stack(sums, axis=2), np.stack(counts, axis=1))
     found = []
     metrics = bounded_metrics(kind)
-    for metric in BINDING:
+    for metric in (*BINDING, *BINDING_AFTER_START):
         if metric not in metrics:
             continue
         m = metrics.index(metric)
