@@ -14,7 +14,16 @@ from schemas.arrow import table_of
 from schemas.results import Headroom, Metric
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import METHODS
-from trajpilot_core.paper.published import ATOMIC, ATOMIC_CORPUS, HORIZONS, OPEN_METRICS, table_rows
+from trajpilot_core.paper.published import (
+    ANTICIPATION,
+    ATOMIC,
+    ATOMIC_CORPUS,
+    GOAL_MASKED,
+    GOAL_SEEN,
+    HORIZONS,
+    OPEN_METRICS,
+    table_rows,
+)
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING, Value
 from trajpilot_core.studies.paper_tables.base import PaperRun
@@ -23,7 +32,7 @@ from trajpilot_core.studies.paper_tables.commands import commands_table
 from trajpilot_core.studies.paper_tables.figures import FIGURES
 from trajpilot_core.studies.paper_tables.figures.base import undrawn
 from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
-from trajpilot_core.studies.paper_tables.labels.atomic import ANTICIPATION, GOAL_MASKED, GOAL_SEEN, GOAL_SEEN_ROWS
+from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_SEEN_ROWS
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
 from trajpilot_core.studies.paper_tables.labels.retrieval import HEADROOM
 from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables

@@ -13,7 +13,7 @@ from trajpilot_core.report.drawing.row_styles import mark_of
 from trajpilot_core.report.drawing.style import COLUMNS, style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.pose_page import PoseResults
+from trajpilot_core.report.tables.names import pose_metric_names
 
 KINDS: tuple[PoseMetric, ...] = ("mid", "full")
 STYLES = ("oracle", "scorer", "endpoint_traj", "top1", "pool_mean", "knn_labels", "no_traj")
@@ -33,8 +33,7 @@ def pose_sources(committed: Committed) -> Drawn:
     if not means:
         raise NothingToDraw("no test window was scored")
     warning = committed.warning()
-    is_closed = committed.config.predictor.head == "classes"
-    names = PoseResults(scores, (), (), is_simulated=bool(warning), is_closed=is_closed).names
+    names = pose_metric_names(is_closed=committed.config.predictor.head == "classes")
     series = [
         Series(
             row.name,

@@ -124,12 +124,12 @@ def decide(
     else:
         mid = decoded(graph, evidence, seen, messages, columns[1:-1], classes)
     proven = np.stack([mid.is_proven, full.is_proven], axis=1)
-    best = Decisions(ranking, chance, mid.labels, mid.probability, full.labels, full.probability, proven)
+    found = Decisions(ranking, chance, mid.labels, mid.probability, full.labels, full.probability, proven)
     if has_goal:
-        return best
+        return found
     after = decoded(graph, evidence, seen, messages, columns[1:], classes)
     proven = np.concatenate([proven, after.is_proven[:, None]], axis=1)
-    return best._replace(is_proven=proven, after=after.labels, after_chance=after.probability)
+    return found._replace(is_proven=proven, after=after.labels, after_chance=after.probability)
 
 
 def decoded(

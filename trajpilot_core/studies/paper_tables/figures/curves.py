@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import RowStyle
-from trajpilot_core.paper.published import ATOMIC, CLOSED_ATOMIC, CLOSED_FULL, CLOSED_ROWS
+from trajpilot_core.paper.published import ANTICIPATION, ATOMIC, CLOSED_ATOMIC, CLOSED_FULL, CLOSED_ROWS, FUTURE
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun, measured
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure
 from trajpilot_core.studies.paper_tables.labels import LABELS
-from trajpilot_core.studies.paper_tables.labels.atomic import ANTICIPATION, FUTURE, GOAL_FREE_ROWS
+from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL, TITLES
 from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS, printed
 
