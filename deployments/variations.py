@@ -22,7 +22,7 @@ def of_few_shots(base: PipelineConfig) -> PipelineConfig:
         alignment=base.alignment.replace(width=128, hidden=256, folds=3, seeds=(0, 1, 2), train=aligned),
         predictor=base.predictor.replace(width=64, hidden=128, dropout=0.1),
         scorer=base.scorer.replace(candidates=16, prefetch=32, width=32),
-        outcome=base.outcome.replace(train=short),
+        outcome=base.outcome.replace(train=short, probe_heads=4, probe_blocks=1),
     )
 
 

@@ -7,17 +7,18 @@ Sources: "paper" is arXiv 2605.20388; "D nn" is a decision of docs/decisions/pap
 What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`, which is never part of a key.
 """
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from schemas.action_token import ActionTokenConfig
 from schemas.annotation import SHORTEST_PLAN
-from schemas.base import Record
+from schemas.base import Record, without_later_defaults
 from schemas.closed import ClassHeadSettings
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
 from schemas.devices import DeviceName
 from schemas.diagnostics import DiagnosticsConfig
+from schemas.joint_decoding import JointDecodingConfig
 from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun, Place
 from schemas.planners import PlannersConfig
@@ -258,21 +259,6 @@ class TextConfig(Record):
     """JSON: label -> {"before": [three sentences], "after": [three sentences]}."""
 
 
-class JointDecodingConfig(Record):
-    """Rows whose steps are decoded together. Source of all: docs/decisions/methods.md."""
-
-    shortlist: int = Field(50, ge=5)
-    """Labels per step among which sequences are compared."""
-    cosine_temperatures: tuple[float, ...] = Field((0.05, 0.1, 0.2, 0.4), min_length=1)
-    """Grid of T for rows that score a label by a cosine, as softmax(cos / T); T is chosen on dev."""
-    vote_temperatures: tuple[float, ...] = Field((1.0, 2.0, 4.0, 8.0), min_length=1)
-    """The same for rows that score it by votes, as votes^(1 / T)."""
-    weights: tuple[float, ...] = Field((0.0, 0.5, 1.0), min_length=1)
-    """Grid of the factor of the log probabilities of moves, chosen on dev; 0: every step by itself."""
-    dev_windows: int = Field(256, ge=1)
-    """Most dev windows of a horizon on which both are chosen."""
-
-
 class EvaluationConfig(Record):
     """Rows, metrics and intervals."""
 
@@ -293,6 +279,12 @@ class EvaluationConfig(Record):
     plus_parts: tuple[PlusPart, ...] = ()
     """Parts without which Scorer+ answers once more, a row each. None at the paper's scale: each is one more inference
     over all labels, and 0.1 GB of predictions (docs/decisions/methods.md)."""
+    anticipates: bool = False
+    """The run has rows without a goal, whose ceilings reach to the steps after Start. Set by the pipeline."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_later_defaults(self, serialise(self), ("anticipates",))
 
 
 class ReportConfig(Record):

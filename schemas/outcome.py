@@ -7,10 +7,20 @@ from pydantic import Field
 from schemas.base import Record
 from schemas.training import PredictorConfig, ScorerConfig, TrainConfig
 
-OutcomeRow = Literal["no_traj", "scorer", "oracle", "endpoint_traj", "permuted_candidates", "knn_outcome", "majority"]
+OutcomeRow = Literal[
+    "no_traj",
+    "attentive_probe",
+    "scorer",
+    "oracle",
+    "endpoint_traj",
+    "permuted_candidates",
+    "knn_outcome",
+    "majority",
+]
 """Rows that are built, in the order of the table."""
 OUTCOME_ROWS: tuple[OutcomeRow, ...] = (
     "no_traj",
+    "attentive_probe",
     "scorer",
     "oracle",
     "endpoint_traj",
@@ -33,6 +43,10 @@ class OutcomeConfig(Record):
     """Weights of log p(what happened) and of being right: what the scorer ranks candidates by."""
     train: TrainConfig = TrainConfig(epochs=80, patience=None, batch=64, lr=3e-4, weight_decay=1e-4)
     """Of predictor and head, all epochs; the last is kept. Source: paper."""
+    probe_heads: int = Field(16, ge=1)
+    """Of every attention of the probe, a divisor of the features' width. Source: V-JEPA 2, as in ProbeConfig."""
+    probe_blocks: int = Field(3, ge=1)
+    """Of self-attention before its query reads the tokens. Source: V-JEPA 2; the paper says nothing."""
     shuffle_seed: int = 0
     """Permutes the head motion of the candidates in the control row."""
     bootstrap: int = Field(10_000, ge=100)

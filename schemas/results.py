@@ -245,7 +245,8 @@ class Ceiling(Record):
     n_takes: int
     n_windows: int
     binding: bool
-    """True where a row above its ceiling fails the evaluation (M@1 and MSeq over all horizons); others warn."""
+    """True where a row above its ceiling fails the evaluation (over all horizons M@1 and MSeq, without a goal A@1
+    and ASeq, too); others warn."""
     above: bool
     """difference > 3 standard errors: proof of a leak."""
 

@@ -53,9 +53,18 @@ def claims(
     run_claims(root, docs, jobs, device, tuple(world), place)
 
 
-def pages(docs: Docs = Path("docs")) -> None:
+def pages(
+    docs: Docs = Path("docs"),
+    poses: Annotated[
+        str | None, typer.Option("--poses", help="Root of a run with the stage pose_sources, whose verdict is kept.")
+    ] = None,
+) -> None:
     """Render the pages of the evidence from the tables that lie next to them; computes nothing."""
+    from trajpilot_core.studies.claims.evidence.poses import keep_poses
+    from trajpilot_core.studies.claims.pages.page import FOLDER
     from trajpilot_core.studies.pages import write_pages
 
+    if poses is not None:
+        typer.echo(str(keep_poses(poses, docs / FOLDER)))
     for path in write_pages(docs):
         typer.echo(str(path))

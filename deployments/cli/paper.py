@@ -26,7 +26,7 @@ def paper(root: Roots, out: Out = Path("paper"), paper_rule: PaperRule = False) 
     """Lay finished runs out as the paper's tables and figures: LaTeX, CSV, Parquet, SVG, PDF, and paper.tex."""
     from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
     from trajpilot_core.studies.paper_tables.figures import FIGURES
-    from trajpilot_core.studies.paper_tables.figures.base import HINT, FigureSource, can_draw, write_figures
+    from trajpilot_core.studies.paper_tables.figures.base import HINT, FigureSource, can_draw, undrawn, write_figures
     from trajpilot_core.studies.paper_tables.labels import LABELS
     from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
 
@@ -37,9 +37,12 @@ def paper(root: Roots, out: Out = Path("paper"), paper_rule: PaperRule = False) 
     if can_draw():
         drawn, captions = write_figures(FIGURES, FigureSource(cells, runs, paper_rule), out / "figures")
         made += drawn
-    for path in (*made, write_document(tuple(LABELS), captions, banner(cells), out)):
+    absent = undrawn(FIGURES, captions) if can_draw() else []
+    for path in (*made, write_document(tuple(LABELS), captions, banner(cells), out, absent)):
         typer.echo(str(path))
     for label, caption in captions.items():
         typer.echo(f"{label}: {caption}")
+    for sentence in absent:
+        typer.echo(sentence)
     if not can_draw():
         typer.echo(HINT, err=True)

@@ -2,7 +2,8 @@
 
 Exact inference on the simulated world's own generative model; a recorded corpus has none, nor has a layout that does
 not show the steps of its world. Shapes: T takes, H horizons, N windows, M metrics in the order of
-`metrics.with_ceiling`. Source: docs/decisions/ceiling.md, docs/decisions/classes.md.
+`bounded_metrics`: a row that is given no goal is bounded after Start, too.
+Source: docs/decisions/ceiling.md, docs/decisions/classes.md.
 """
 
 import json
@@ -36,6 +37,8 @@ WORLD_FILE = "world.json"
 """What a simulated corpus says of itself, relative to the data root."""
 BINDING = ("M@1", "MSeq")
 """Over all horizons these fail an evaluation, everything else warns."""
+BINDING_AFTER_START = ("A@1", "ASeq")
+"""These, too, of rows without a goal: the others do not look at the place of the Goal."""
 ERRORS = 3.0
 """A row is above its ceiling from this many standard errors of the paired difference on."""
 CEILING_SEED = -1
@@ -54,7 +57,8 @@ class ExactCeilings:
     horizons: NDArray[np.int64]
     """(N,)."""
     values: Mapping[InputKind, Array]
-    """(N, M) percent: what the optimal decisions get. A sequence that is not proven the best counts as right."""
+    """(N, M) percent, M metrics of the kind: what the optimal decisions get. A sequence that is not proven the best
+    counts as right."""
     expected: Mapping[InputKind, Array]
     """(N, M) percent: what they get on average, by their own probabilities."""
     n_unproven: int
@@ -83,6 +87,11 @@ def read_world(data_root: str) -> World | None:
         raise InputError(f"{data_root}/{WORLD_FILE} describes no world: {error}; write the world again") from error
 
 
+def bounded_metrics(kind: InputKind | None) -> tuple[str, ...]:
+    """Return the ids of the M metrics in which what sees `kind` is bounded; None: it is told the truth, and has all."""
+    return with_ceiling(has_goal=kind not in KINDS_WITHOUT_GOAL)
+
+
 def known_values(
     world: World,
     segments: pa.Table,
@@ -103,12 +112,11 @@ def known_values(
         InputError: the tables are not of this world.
     """
     n = windows.num_rows
-    values = {kind: np.zeros((n, len(with_ceiling()))) for kind in kinds}
-    expected = {kind: np.zeros((n, len(with_ceiling()))) for kind in kinds}
+    values = {kind: np.zeros((n, len(bounded_metrics(kind)))) for kind in kinds}
+    expected = {kind: np.zeros((n, len(bounded_metrics(kind)))) for kind in kinds}
     n_unproven = 0
-    specs = [METRICS[id_] for id_ in with_ceiling()]
     for answer in answers(world, segments, windows, kinds, classes):
-        for m, spec in enumerate(specs):
+        for m, spec in enumerate(METRICS[id_] for id_ in bounded_metrics(answer.kind)):
             assert spec.reached is not None
             assert spec.expected is not None
             values[answer.kind][answer.rows, m] = spec.reached(answer.truth, answer.decisions)
@@ -158,7 +166,8 @@ def ceiling_scores(known: ExactCeilings) -> pa.Table:
         for horizon in sorted(set(known.horizons.tolist())):
             here = known.horizons == horizon
             sums, counts = cluster_sums(known.values[kind][here], take[here], len(names))
-            parts.append(take_scores(f"ceiling/{kind}", CEILING_SEED, horizon, names.tolist(), sums, counts))
+            row, metrics = f"ceiling/{kind}", bounded_metrics(kind)
+            parts.append(take_scores(row, CEILING_SEED, horizon, names.tolist(), sums, counts, metrics))
     return pa.concat_tables([SCORES.empty_table(), *parts])
 
 
@@ -166,20 +175,29 @@ def row_scores(predictions: Predictions) -> pa.Table:
     """Return the take scores (columns of `TakeScore`) of every row and seed of the predictions."""
     parts = []
     for block in predictions.blocks:
-        sums, counts = cluster_sums(_values(block), block.takes, len(predictions.take_ids))
-        parts.append(take_scores(block.variant, block.seed, block.horizon, predictions.take_ids, sums, counts))
+        metrics = bounded_metrics(method(block.variant).ceiling)
+        sums, counts = cluster_sums(_values(block, metrics), block.takes, len(predictions.take_ids))
+        takes = predictions.take_ids
+        parts.append(take_scores(block.variant, block.seed, block.horizon, takes, sums, counts, metrics))
     return pa.concat_tables([SCORES.empty_table(), *parts])
 
 
-def _values(block: PredictionBlock) -> Array:
+def _values(block: PredictionBlock, metrics: tuple[str, ...]) -> Array:
     """Return (N, M): the values of a block's windows."""
-    return window_values(block.labels, block.decoded, block.rankings, with_ceiling())
+    return window_values(block.labels, block.decoded, block.rankings, metrics)
 
 
-def take_scores(variant: str, seed: int, horizon: int, takes: Sequence[str], sums: Array, counts: Array) -> pa.Table:
-    """Return one row per take that has windows and metric, from (T, M) sums and (T,) counts."""
+def take_scores(
+    variant: str,
+    seed: int,
+    horizon: int,
+    takes: Sequence[str],
+    sums: Array,
+    counts: Array,
+    metrics: Sequence[str],
+) -> pa.Table:
+    """Return one row per take that has windows and of the M metrics, from (T, M) sums and (T,) counts."""
     held = np.flatnonzero(counts)
-    metrics = with_ceiling()
     n = len(held) * len(metrics)
     columns = {
         "variant": pa.array([variant] * n, pa.string()),
@@ -215,7 +233,7 @@ def compare(predictions: Predictions, known: ExactCeilings) -> list[Ceiling]:
     for variant in predictions.variants():
         kind = method(variant).ceiling
         if kind is not None:
-            found += _compare_row(predictions, variant, known.values[kind], row_of)
+            found += _compare_row(predictions, variant, known.values[kind], row_of, bounded_metrics(kind))
     return found
 
 
@@ -240,22 +258,27 @@ def _check_answers(predictions: Predictions, known: ExactCeilings, row_of: NDArr
             )
 
 
-def _compare_row(predictions: Predictions, variant: str, ceilings: Array, row_of: NDArray[np.int64]) -> list[Ceiling]:
+def _compare_row(
+    predictions: Predictions, variant: str, ceilings: Array, row_of: NDArray[np.int64], metrics: tuple[str, ...]
+) -> list[Ceiling]:
     """Compare one row; `row_of` leads from the windows of the predictions to the (N, M) ceilings."""
-    shape = (2, len(predictions.take_ids), len(predictions.horizons()), len(with_ceiling()))
+    shape = (2, len(predictions.take_ids), len(predictions.horizons()), len(metrics))
     sums, counts = np.zeros(shape), np.zeros(shape[1:3])
     for block in predictions.of(variant):
         at = predictions.horizons().index(block.horizon)
-        values = np.concatenate([_values(block), ceilings[row_of[block.windows]]], axis=1)
+        values = np.concatenate([_values(block, metrics), ceilings[row_of[block.windows]]], axis=1)
         summed, counted = cluster_sums(values, block.takes, shape[1])
         sums[:, :, at] += np.moveaxis(summed.reshape(shape[1], 2, -1), 1, 0)
         counts[:, at] += counted
     held = counts.sum(axis=0) > 0
     horizons = [horizon for horizon, is_held in zip(predictions.horizons(), held, strict=True) if is_held]
-    return _ceiling_rows(variant, horizons, sums[:, :, held], counts[:, held], max(1, len(predictions.seeds(variant))))
+    n_seeds = max(1, len(predictions.seeds(variant)))
+    return _ceiling_rows(variant, horizons, sums[:, :, held], counts[:, held], n_seeds, metrics)
 
 
-def _ceiling_rows(variant: str, horizons: Sequence[int], sums: Array, counts: Array, n_seeds: int) -> list[Ceiling]:
+def _ceiling_rows(
+    variant: str, horizons: Sequence[int], sums: Array, counts: Array, n_seeds: int, metrics: Sequence[str]
+) -> list[Ceiling]:
     """Build the rows of one variant from (2, T, H, M) sums of row and ceiling and (T, H) counts, over all seeds."""
     found = []
     parts = [([i], horizon) for i, horizon in enumerate(horizons)] + [(list(range(len(horizons))), None)]
@@ -263,7 +286,7 @@ def _ceiling_rows(variant: str, horizons: Sequence[int], sums: Array, counts: Ar
         value, ceiling, error = paired(sums[:, :, columns], counts[:, columns])
         n_windows = round(float(counts[:, columns].sum()) / n_seeds)
         n_takes = int((counts[:, columns].sum(axis=1) > 0).sum())
-        for m, metric in enumerate(with_ceiling()):
+        for m, metric in enumerate(metrics):
             difference = round(float(value[m] - ceiling[m]), DIGITS)
             found.append(
                 Ceiling(
@@ -276,7 +299,7 @@ def _ceiling_rows(variant: str, horizons: Sequence[int], sums: Array, counts: Ar
                     standard_error=round(float(error[m]), DIGITS) if math.isfinite(error[m]) else math.inf,
                     n_takes=n_takes,
                     n_windows=n_windows,
-                    binding=horizon is None and metric in BINDING,
+                    binding=horizon is None and metric in (*BINDING, *BINDING_AFTER_START),
                     above=bool(difference > 0 and difference > ERRORS * error[m]),
                 )
             )

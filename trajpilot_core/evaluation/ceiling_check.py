@@ -12,12 +12,18 @@ import numpy as np
 from schemas.results import Ceiling, Judgement
 from trajpilot_core.arrays import Array
 from trajpilot_core.evaluation.bootstrap import cluster_sums
-from trajpilot_core.evaluation.ceiling import BINDING, ERRORS, ExactCeilings, paired
-from trajpilot_core.metrics import with_ceiling
+from trajpilot_core.evaluation.ceiling import (
+    BINDING,
+    BINDING_AFTER_START,
+    ERRORS,
+    ExactCeilings,
+    bounded_metrics,
+    paired,
+)
 from trajpilot_core.simworld.inference.visible import InputKind
 
 CALIBRATED = 4.0
-"""Standard errors by which the ceilings may miss their own probabilities: two figures a kind are looked at."""
+"""Standard errors by which the ceilings may miss their own probabilities: two to four figures a kind are looked at."""
 NO_CEILING = "ceiling: no exact ceiling for this layout"
 """Check that stands alone where a simulated world has none; the detail is the reason."""
 ROUNDING = 1e-6
@@ -45,7 +51,7 @@ def ceiling_checks(rows: Sequence[Ceiling], known: ExactCeilings | str | None) -
 
 
 def row_check(variant: str, rows: Sequence[Ceiling]) -> Judgement:
-    """Judge one row by M@1 and MSeq, plain means over horizons: above by 3 standard errors is proof of a leak."""
+    """Judge one row by its binding figures, plain means over horizons: 3 standard errors above is proof of a leak."""
     check = f"ceiling: {variant} lies below what can be known"
     detail = "; ".join(_figure(row) for row in rows)
     if any(row.above for row in rows):
@@ -88,7 +94,7 @@ def calibration_check(known: ExactCeilings) -> Judgement:
 
 
 def _calibration(known: ExactCeilings, kind: InputKind) -> list[tuple[str, float, float]]:
-    """Return for M@1 and MSeq the words, reached - expected in points, and its standard error, over all horizons."""
+    """Return per binding metric words, reached - expected in points, and its standard error, over all horizons."""
     takes, take = np.unique(np.array(known.take_ids, dtype=str), return_inverse=True)
     sums, counts = [], []
     for horizon in sorted(set(known.horizons.tolist())):
@@ -99,8 +105,11 @@ def _calibration(known: ExactCeilings, kind: InputKind) -> list[tuple[str, float
         counts.append(counted)
     reached, expected, error = paired(np.stack(sums, axis=2), np.stack(counts, axis=1))
     found = []
-    for metric in BINDING:
-        m = with_ceiling().index(metric)
+    metrics = bounded_metrics(kind)
+    for metric in (*BINDING, *BINDING_AFTER_START):
+        if metric not in metrics:
+            continue
+        m = metrics.index(metric)
         gap = float(reached[m] - expected[m])
         words = f"{kind}, {metric}: {reached[m]:.1f}, expected {expected[m]:.1f} ({gap:+.1f})"
         found.append((words, gap, float(error[m])))

@@ -48,7 +48,7 @@ def pooled(vectors: NDArray[np.generic], tokens: int) -> NDArray[np.float32]:
 
 
 def standard_deviation(vectors: NDArray[np.generic], tokens: int, rows: Codes) -> NDArray[np.float32]:
-    """Return (D,): the deviation over some rows of (S, C * D) features, read in parts."""
+    """Return the deviation over some rows of (S, C * D) features, of shape (D,), read in parts."""
     width = vectors.shape[1] // tokens
     total, squares, n = np.zeros(width), np.zeros(width), max(1, len(rows))
     for part in _parts(len(rows)):

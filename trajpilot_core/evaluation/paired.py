@@ -106,7 +106,9 @@ def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Seq
         takes: (T) sorted ids.
         horizons: (H) sorted.
     """
-    rows, metrics = table.filter(pc.equal(table["variant"], variant)), with_ceiling()
+    metrics = with_ceiling()
+    is_own = pc.and_(pc.equal(table["variant"], variant), pc.is_in(table["metric"], value_set=pa.array(metrics)))
+    rows = table.filter(is_own)
     at_take = pc.index_in(rows["take_id"], value_set=pa.array(takes, pa.string())).to_numpy()
     at_horizon = np.searchsorted(np.array(horizons), rows["horizon"].to_numpy())
     n_seeds = max(1, len(pc.unique(rows["seed"])))

@@ -167,7 +167,7 @@ def _score(
 
 
 def over_takes(drawn: Array, n_takes: int, cfg: OutcomeConfig) -> tuple[float, float]:
-    """Return the interval of (B,) resampled figures; infinite where too few takes allow none."""
+    """Return the interval of resampled figures, shape (B,); infinite where too few takes allow none."""
     low, high = interval(drawn[:, None, None], np.array([n_takes]), cfg.confidence)
     return round(float(low[0, 0]), DIGITS), round(float(high[0, 0]), DIGITS)
 

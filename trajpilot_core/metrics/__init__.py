@@ -36,9 +36,14 @@ def of_table(table: str) -> tuple[str, ...]:
     return tuple(spec.id for spec in METRICS.values() if spec.table == table)
 
 
-def with_ceiling() -> tuple[str, ...]:
-    """Return the ids of the metrics of which the best decision is known exactly in the simulated world."""
-    return tuple(spec.id for spec in METRICS.values() if spec.reached is not None and spec.expected is not None)
+def with_ceiling(*, has_goal: bool = True) -> tuple[str, ...]:
+    """Return the ids of the metrics of which the best decision is known exactly in the simulated world.
+
+    Args:
+        has_goal: of rows that are given a goal; those without one have the metrics of anticipation, too.
+    """
+    known = (spec for spec in METRICS.values() if spec.reached is not None and spec.expected is not None)
+    return tuple(spec.id for spec in known if not (has_goal and spec.table == "anticipation"))
 
 
 def window_values(labels: Codes, decoded: Codes, rankings: Codes, ids: tuple[str, ...] | None = None) -> Array:

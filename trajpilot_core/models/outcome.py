@@ -1,12 +1,15 @@
-"""The causal predictor with a head that says whether a shot goes in (paper, appendix on basketball; D 39).
+"""What says whether a shot goes in: a head on the causal predictor, and a probe of what is seen before the shot.
 
+Source: paper, appendix on basketball; D 39.
 Shapes: B shots, C tokens of a clip, D feature width, E text width, K candidates.
 """
 
 import torch
 from torch import Tensor, nn
 
+from schemas.outcome import OutcomeConfig
 from schemas.training import PredictorConfig
+from trajpilot_core.models.attentive_probe import AttentivePooler, ProbeShape, initialise
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
 
 EVENT = 3
@@ -49,3 +52,29 @@ class OutcomePredictor(nn.Module):
         latents_xE = torch.stack([start_BKE, mids_BKE], dim=2).flatten(0, 1)
         logits: Tensor = self(context_BCD.repeat_interleave(n_candidates, dim=0), latents_xE)
         return logits.view(len(context_BCD), n_candidates, 2)
+
+
+class ShotProbe(nn.Module):
+    """Read the tokens of the segment before a shot as V-JEPA 2's probe reads those of a clip; no trajectory.
+
+    Of the pooler's three queries (verb, noun, action) that of the action answers, with two columns. The buffers
+    `feature_mean` and `feature_scale` (D,) standardise the tokens.
+    """
+
+    feature_mean: Tensor
+    feature_scale: Tensor
+
+    def __init__(self, cfg: OutcomeConfig, width: int) -> None:
+        super().__init__()
+        shape = ProbeShape(width, verbs=0, nouns=0, actions=2, heads=cfg.probe_heads, blocks=cfg.probe_blocks)
+        self.register_buffer("feature_mean", torch.zeros(width))
+        self.register_buffer("feature_scale", torch.ones(width))
+        self.pooler = AttentivePooler(shape)
+        self.head = nn.Linear(width, shape.actions)
+        initialise(self.pooler)
+
+    def forward(self, context_BCD: Tensor) -> Tensor:
+        """Return (B, 2) float32 logits of missed and made; `context_BCD` is raw."""
+        tokens_BCD = (context_BCD.float() - self.feature_mean) / self.feature_scale
+        logits: Tensor = self.head(self.pooler(tokens_BCD)[:, -1])
+        return logits.float()

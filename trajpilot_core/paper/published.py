@@ -24,6 +24,35 @@ OURS = {"viterbiplannet": "viterbi_plan_net", "mAcc": "Mid mAcc"}
 CLOSED_ATOMIC = "egoexo4d_atomic_closed"
 """What the numbers of the running text call the 1,165 classes of atomic descriptions."""
 
+ANTICIPATION, GOAL_SEEN, GOAL_MASKED = (
+    "atomic_anticipation_full",
+    "goal_dropout_fullgoal",
+    "goal_dropout_anticipation_full",
+)
+FUTURE = {"M@1": "Future R@1", "M@5": "Future R@5", "MSeq": "Future Seq"}
+"""Metric -> what these tables call it: the steps between Start and the place of the Goal (D 48)."""
+FULL = {"F@1": "Full R@1", "F@5": "Full R@5", "FSeq": "Full Seq"}
+ANTICIPATING: Mapping[str, Mapping[str, str]] = {
+    ANTICIPATION: {
+        "no_traj": "anticipation_no_traj",
+        "scorer": "anticipation_scorer",
+        "oracle": "anticipation_oracle",
+    },
+    GOAL_SEEN: {
+        "no_dropout_traj": "oracle",
+        "goal_dropout_traj": "oracle_goal_dropout",
+        "no_dropout_no_traj": "no_traj",
+        "goal_dropout_no_traj": "no_traj_goal_dropout",
+    },
+    GOAL_MASKED: {
+        "no_dropout_traj": "anticipation_oracle_no_dropout",
+        "goal_dropout_traj": "anticipation_oracle",
+        "no_dropout_no_traj": "anticipation_no_traj_no_dropout",
+        "goal_dropout_no_traj": "anticipation_no_traj",
+    },
+}
+"""Table of anticipation or goal dropout -> its row -> ours."""
+
 TablePlace = int | str
 """A horizon, or how a mean over all horizons weighs: `plain` each alike, `sample` each window alike."""
 
@@ -71,6 +100,29 @@ def _atomic() -> PublishedTable:
     return PublishedTable(
         "arXiv 2605.20388, full per-horizon results of open-vocabulary planning on atomic actions", values
     )
+
+
+def published_anticipation(corpus: str, *, is_closed: bool) -> PublishedTable | None:
+    """Return what the paper prints of anticipation and goal dropout; None but for atomic actions, open vocabulary.
+
+    What its table of planning prints more exactly is left out, and so is the second print of one number.
+
+    Args:
+        corpus: IngestConfig.corpus.
+        is_closed: answers are classes of atomic descriptions, not labels.
+    """
+    if corpus != ATOMIC_CORPUS or is_closed:
+        return None
+    metrics = {printed: metric for metric, printed in (FUTURE | FULL).items()}
+    planned, values = _atomic().values, dict[tuple[TablePlace, str, str], float]()
+    for table, rows in ANTICIPATING.items():
+        for row in table_rows(table):
+            place = int(row["horizon"]) if row["horizon"] else "sample"
+            key = (place, rows.get(row["row"], row["row"]), metrics[row["metric"]])
+            if key not in planned:
+                values.setdefault(key, float(row["value"]))
+    source = "arXiv 2605.20388, full per-horizon results of anticipation and its appendix on goal dropout"
+    return PublishedTable(source, values)
 
 
 def _atomic_classes() -> PublishedTable:

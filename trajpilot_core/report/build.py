@@ -127,6 +127,8 @@ def _json(page: Page) -> JsonValue:
         "samplings": json_report.records(loaded.samplings),
         "decoding": json_report.records(loaded.decoding),
         "mask_coverage": json_report.records(loaded.mask_coverage),
+        "pair_distances": json_report.records(loaded.pair_distances),
+        "progress_shares": json_report.records(loaded.progress_shares),
         "undertrained": [*sorted(page.results.undertrained)],
         "limits": [*page.limits],
         "not_built": NOT_BUILT,

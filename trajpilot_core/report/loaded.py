@@ -21,6 +21,8 @@ from schemas.results import (
     Judgement,
     MaskCoverage,
     Metric,
+    PairDistance,
+    ProgressShare,
     SamplingScore,
     ShuffleScore,
 )
@@ -49,6 +51,9 @@ class Loaded:
     samplings: list[SamplingScore]
     decoding: list[DecodingChoice]
     mask_coverage: list[MaskCoverage]
+    pair_distances: list[PairDistance]
+    """Empty, as the next ones, where the stage `diagnostics` is not among those of the run."""
+    progress_shares: list[ProgressShare]
     curves: list[tuple[str, list[CurvePoint]]]
     rejects: dict[str, pa.Table]
     takes: pa.Table
@@ -88,6 +93,7 @@ class Loaded:
 
 def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
     """Read the tables."""
+    is_measured = any(stage.name == "diagnostics" for stage in stages)
     return Loaded(
         rows_of(Metric, inputs.table("metrics")),
         rows_of(Ceiling, inputs.table("ceilings")),
@@ -98,6 +104,8 @@ def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
         rows_of(SamplingScore, inputs.table("samplings")),
         rows_of(DecodingChoice, inputs.table("decoding")),
         rows_of(MaskCoverage, inputs.table("mask_coverage")),
+        rows_of(PairDistance, inputs.table("pair_distances")) if is_measured else [],
+        rows_of(ProgressShare, inputs.table("progress_shares")) if is_measured else [],
         [
             (s.name, rows_of(CurvePoint, inputs.table(of)))
             for s in stages

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from schemas.outcome import OUTCOME_METRICS, OutcomeConfig, OutcomeMetric, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.evaluation.shot_rows import METHODS, NOT_BUILT, SHOT_NAMES
+from trajpilot_core.evaluation.shot_rows import METHODS, SHOT_NAMES, not_run
 from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report import json_report
 from trajpilot_core.report.committed import WARNING
@@ -80,7 +80,7 @@ def documents(results: OutcomeResults) -> dict[str, bytes]:
                 "scores": json_report.records(results.scores),
                 "contrasts": json_report.records(results.contrasts),
                 "judgements": json_report.records(results.judgements),
-                "not_built": list(NOT_BUILT),
+                "not_run": [*not_run(one.row for one in results.scores)],
                 "published": [table.json() for table in published],
             }
         ),
@@ -89,14 +89,14 @@ def documents(results: OutcomeResults) -> dict[str, bytes]:
 
 
 def main_table(results: OutcomeResults) -> Table:
-    """Return every metric of every row, mean over the seeds; rows of the paper that are not built say so."""
+    """Return every metric of every row, mean over the seeds; rows that the run lacks say so."""
     lines: list[tuple[Cell, ...]] = []
     for one in METHODS:
         found = [results.of(one.id, metric, None) for metric in OUTCOME_METRICS]
         cells = tuple(NOTHING if score is None else value_of(score) for score in found)
         lines.append((one.name, one.given, *cells))
-    lines += [(name, "visual tokens before the shot", *(["not built"] * len(OUTCOME_METRICS))) for name in NOT_BUILT]
-    return Table("Outcome of shots", ("row", "is given", *HEADERS.values()), tuple(lines))
+    note = "; ".join(not_run(one.row for one in results.scores))
+    return Table("Outcome of shots", ("row", "is given", *HEADERS.values()), tuple(lines), note)
 
 
 def value_of(score: ShotScore) -> Value:

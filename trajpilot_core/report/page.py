@@ -25,6 +25,7 @@ from trajpilot_core.report.offline import render_offline
 from trajpilot_core.report.tables import published
 from trajpilot_core.report.tables.attribution import absent_rows
 from trajpilot_core.report.tables.ceilings import Ceilings
+from trajpilot_core.report.tables.diagnostics import diagnostics_tables
 from trajpilot_core.report.tables.groups import GroupedTable
 from trajpilot_core.report.tables.names import DESCRIPTIONS, NOT_BUILT
 from trajpilot_core.report.tables.published_pool import pool_comparisons
@@ -68,6 +69,7 @@ def render(page: Page) -> bytes:
     """Render the page; every text from the data is escaped, and only our own script may run."""
     loaded, results = page.loaded, page.results
     printed = published.published_for(results, page.cfg)
+    ahead = published.anticipation_for(results, page.cfg)
     material = Material(results, loaded.ceilings, loaded.gate, loaded.headroom, loaded.curves)
     return render_offline(
         "report.html.j2",
@@ -85,9 +87,13 @@ def render(page: Page) -> bytes:
         problems=health.problems(loaded.rejects),
         published=[
             *published.comparisons(results, printed),
+            *published.comparisons(results, ahead),
             *pool_comparisons(loaded.gate, loaded.headroom, page.cfg, is_recorded=printed is not None),
         ],
-        published_source=printed.source if printed else "",
+        published_source="; ".join(table.source for table in (printed, ahead) if table),
+        diagnostics=diagnostics_tables(
+            loaded.pair_distances, loaded.progress_shares, page.cfg, is_recorded=printed is not None
+        ),
         absent_rows=absent_rows(results),
         data=path_data([example.paths for example in page.examples]),
         groups=judgement_groups(loaded.judgements),

@@ -11,6 +11,7 @@ from trajpilot_core.report import json_report
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.document import Section, render_document
 from trajpilot_core.report.tables.latex_text import latex_text
+from trajpilot_core.report.tables.names import pose_metric_names
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value
 
 PUBLISHED = "pi3_robustness"
@@ -42,7 +43,7 @@ class PoseResults:
     @property
     def names(self) -> tuple[str, str]:
         """Names of both metrics."""
-        return ("Mid mAcc", "Full mAcc") if self.is_closed else ("Mid M@1", "Full M@1")
+        return pose_metric_names(is_closed=self.is_closed)
 
 
 def documents(results: PoseResults) -> dict[str, bytes]:

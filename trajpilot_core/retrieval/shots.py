@@ -49,7 +49,7 @@ def latents_of(chain: OutcomeChain, shots: Shots, rows: Tensor, part: int) -> Te
 
 
 def keys_of(chain: OutcomeChain, shots: Shots, rows: Tensor) -> Tensor:
-    """Return (B, D + E) unit vectors: what is seen before the shots, and the head motion before them, equally weighed.
+    """Return unit vectors of shape (B, D + E): what is seen before the shots and head motion there, equally weighed.
 
     The Goal is masked, so only Start is asked for.
     """
@@ -63,7 +63,7 @@ def find_shots(chain: OutcomeChain, shots: Shots, rows: Tensor, candidates: int)
     Args:
         chain: whose bank is searched.
         shots: all.
-        rows: (B,) long, the queries.
+        rows: long, of shape (B,): the queries.
         candidates: K; padded where the bank is smaller.
     """
     cosine_Bn = keys_of(chain, shots, rows) @ keys_of(chain, shots, chain.bank).T
@@ -77,7 +77,7 @@ def find_shots(chain: OutcomeChain, shots: Shots, rows: Tensor, candidates: int)
 
 
 def vote(shots: Shots, found: FoundShots, temperature: float) -> Tensor:
-    """Return (B,) shares of made among the candidates, weighed by softmax(cos / T); one half where there is none."""
+    """Return shares of made, shape (B,), among candidates weighed by softmax(cos / T); one half where there is none."""
     weights_BK = (found.cosine / temperature).softmax(dim=1).nan_to_num(0.0)
     has_any = found.valid.any(1)
     return torch.where(has_any, (weights_BK * shots.made[found.shot]).sum(1), 0.5)

@@ -65,7 +65,7 @@ def run(work: Work[DiagnosticsConfig]) -> None:
 
 
 def places_of(inputs: Inputs, ids: pa.Array) -> "tuple[SegmentPlaces, NDArray[np.str_]]":
-    """Return where segments lie, in the order of their ids, and (S,) their splits.
+    """Return where segments lie, in the order of their ids, and their splits, of shape (S,).
 
     Args:
         inputs: takes and segments.

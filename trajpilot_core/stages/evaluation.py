@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrow import rows_of, table_of
-from schemas.config import EvaluationConfig
+from schemas.config import EvaluationConfig, PipelineConfig
 from schemas.observation import DOF, MOTIONS
 from schemas.planners import PLANNERS
 from schemas.results import (
@@ -55,6 +55,14 @@ OPTIONAL_MODELS = ("attention_models", "planner_models")
 VERSION = 7  # raise when the numbers that this stage writes change
 
 
+def completed(config: PipelineConfig) -> EvaluationConfig:
+    """Return the settings of the evaluation with what the run says of them.
+
+    Rows without a goal came before their ceilings after Start: runs that have them are evaluated again, no others.
+    """
+    return config.evaluation.replace(anticipates=config.predictor.anticipates)
+
+
 def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
     """Name the file by which a simulated corpus describes itself; recorded ones have none, which is an input too."""
     return [Source("", files=("world.json",))]
@@ -96,7 +104,7 @@ def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
     absent |= set(PLANNERS) - set(planners.methods)
     absent |= {twin_of(variant) for variant in TWINNED} - set(twins_of(FINAL, sizes.config.predictor))
     rows = [one for one in METHODS if not absent & set(one.models) and (one is not DDPM or planners.answers_ddpm)]
-    if not sizes.config.predictor.anticipates:
+    if not completed(sizes.config).anticipates:
         rows = [one for one in rows if not one.anticipates]
     elif not sizes.config.scorer.anticipates:
         rows = [one for one in rows if SCORER_NO_GOAL not in one.models]
@@ -311,6 +319,7 @@ STAGE = Stage(
     ),
     config=EvaluationConfig,
     run=run,
+    completed=completed,
     sources=sources,
     version=VERSION,
     summary="Predicts every row on the test windows, scores it with intervals over takes, and checks the result",

@@ -7,34 +7,38 @@ from schemas.annotation import SIMULATED
 from schemas.arrow import table_of
 from schemas.config import PipelineConfig
 from schemas.outcome import OutcomeConfig, ShotAnswer, ShotContrast, ShotScore
+from schemas.probe import ProbeConfig
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import (
     FINAL,
     TWIN,
     Chain,
     model_key,
-    noted_fitted,
     seeds_of,
     variants_of,
 )
-from trajpilot_core.engine.needs import Needs, NeedsMachine
+from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Output, Stage, Work
 from trajpilot_core.errors import TrainingError
+from trajpilot_core.stages.needs_of_probe import probe_needs
 from trajpilot_core.stages.needs_of_trainings import predictor_needs
 from trajpilot_core.stages.pretrained import origin_of_models
 
 if TYPE_CHECKING:
+    from torch.nn import Module
+
     from trajpilot_core.data.planning import PlanningData
     from trajpilot_core.data.shots import Shots
     from trajpilot_core.evaluation.shot_rows import OutcomeModels
+    from trajpilot_core.models.outcome import ShotProbe
     from trajpilot_core.retrieval.shots import OutcomeChain
     from trajpilot_core.training.fit_outcome import OutcomeTask
     from trajpilot_core.training.jobs import TrainingJob
 
 ENTRY = "outcome_models"
-VERSION = 1  # raise when the numbers that this stage writes change
+VERSION = 2  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> OutcomeConfig:
@@ -45,15 +49,37 @@ def completed(config: PipelineConfig) -> OutcomeConfig:
 
 
 def needs(sizes: CorpusSizes, cfg: OutcomeConfig, machine: NeedsMachine) -> Needs:
-    """State what fitting the predictors needs: as those of planning, of windows of three positions."""
-    return predictor_needs(sizes, sizes.config.predictor.replace(train=cfg.train), machine)
+    """State what fitting predictors needs, as those of planning, of windows of three positions, and probes."""
+    found = predictor_needs(sizes, sizes.config.predictor.replace(train=cfg.train), machine)
+    if sizes.tokens == 1:
+        return found
+    probes = probe_needs(sizes, probe_settings(sizes, cfg), machine)
+    host, device, scratch = (
+        max((getattr(one, kind) for one in (found, probes)), key=lambda need: need.bytes)
+        for kind in ("host", "device", "scratch")
+    )
+    return Needs(host, device, Need(found.disk.bytes + probes.disk.bytes), scratch)
+
+
+def probe_settings(sizes: CorpusSizes, cfg: OutcomeConfig) -> ProbeConfig:
+    """Return the probe of shots as one of actions: one training a seed."""
+    return ProbeConfig(
+        tokens="temporal",
+        seeds=sizes.config.alignment.seeds,
+        heads=cfg.probe_heads,
+        blocks=cfg.probe_blocks,
+        rates=(cfg.train.lr,),
+        decays=(cfg.train.weight_decay,),
+        batch=cfg.train.batch,
+    )
 
 
 def run(work: Work[OutcomeConfig]) -> None:
     """Fit the predictors of all chains and seeds, then the scorers; answer the test shots and score the answers."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.shots import load_shots
-    from trajpilot_core.training.fit_outcome import train_outcome
+    from trajpilot_core.evaluation.shot_checks import fitted_judgements, trained_judgements
+    from trajpilot_core.training.fit_shot_probe import train_shot_model
     from trajpilot_core.training.jobs import run_jobs
     from trajpilot_core.training.loop import one_thread
 
@@ -62,7 +88,7 @@ def run(work: Work[OutcomeConfig]) -> None:
     refuse_other_run(work, chains, seeds)
     steps = CountedSteps(work.runtime.progress, after=len(seeds) + 2)
     jobs = [job for chain in chains for seed in seeds for job in chain_jobs(work, shots, data, chain, seed)]
-    run_jobs(jobs, train_outcome, replace(work.runtime, progress=steps))
+    run_jobs(jobs, train_shot_model, replace(work.runtime, progress=steps))
     curves, judged = read_curves(jobs), fitted_judgements(jobs, shots)
     answers: list[ShotAnswer] = []
     said: dict[str, str] = {"config": work.config.model_dump_json()}
@@ -137,8 +163,16 @@ def chain_jobs(
             device=work.runtime.device,
             checkpoint_s=work.runtime.checkpoint_s,
         )
-        for variant in variants_of(chain)
+        for variant in trained_variants(chain, shots)
     ]
+
+
+def trained_variants(chain: Chain, shots: "Shots") -> tuple[str, ...]:
+    """Return what is trained of a chain: its predictors, and of the final one the probe, where there are tokens."""
+    from trajpilot_core.training.fit_shot_probe import PROBE, has_tokens
+
+    has_probe = chain.name == FINAL.name and has_tokens(shots.context)
+    return (*variants_of(chain), *((PROBE,) if has_probe else ()))
 
 
 def task_of(work: Work[OutcomeConfig], shots: "Shots", data: "PlanningData", chain: Chain, seed: int) -> "OutcomeTask":
@@ -178,6 +212,18 @@ def chain_models(
     return OutcomeChain(e_tau, found["traj"], found["no_traj"], endpoint, task.fit.to(device))
 
 
+def probe_of(work: Work[OutcomeConfig], shots: "Shots", data: "PlanningData", seed: int) -> "ShotProbe | None":
+    """Build the frozen probe of a seed from its checkpoint; None without tokens."""
+    from trajpilot_core.training.checkpoint import read_progress
+    from trajpilot_core.training.fit_shot_probe import PROBE, new_shot_probe
+
+    if PROBE not in trained_variants(FINAL, shots):
+        return None
+    model = new_shot_probe(task_of(work, shots, data, FINAL, seed), work.config)
+    model.load_state_dict(read_progress(work.runtime.scratch / "outcome" / f"{FINAL.name}-s{seed}" / PROBE).best)
+    return model.to(work.runtime.device).eval().requires_grad_(False)
+
+
 def models_of_seed(
     work: Work[OutcomeConfig], shots: "Shots", data: "PlanningData", chains: tuple[Chain, ...], seed: int
 ) -> "tuple[OutcomeModels, list[CurvePoint]]":
@@ -204,7 +250,8 @@ def models_of_seed(
     scorer = GateThenRankScorer(cfg.ranking, fitted.shape).to(device).eval()
     scorer.load_state_dict(fitted.state)
     renamed = [row.replace(quantity=row.quantity.replace("M@1", "accuracy")) for row in fitted.curve]
-    return OutcomeModels(final, scorer.requires_grad_(False), fitted.decision, cfg), renamed
+    probe = probe_of(work, shots, data, seed)
+    return OutcomeModels(final, scorer.requires_grad_(False), fitted.decision, cfg, probe), renamed
 
 
 def answers_of(models: "OutcomeModels", shots: "Shots", seed: int) -> list[ShotAnswer]:
@@ -219,6 +266,8 @@ def answers_of(models: "OutcomeModels", shots: "Shots", seed: int) -> list[ShotA
     found = []
     for one in METHODS:
         said = one.answer(models, here, rows)
+        if said is None:
+            continue
         for at, row in enumerate(rows.tolist()):
             used = -1 if said.candidate is None else int(said.candidate[at])
             found.append(
@@ -261,48 +310,11 @@ def read_curves(jobs: "list[TrainingJob]") -> list[CurvePoint]:
     return [row for job in jobs for row in job_result(job)[1]]
 
 
-def fitted_judgements(jobs: "list[TrainingJob]", shots: "Shots") -> list[Judgement]:
-    """Judge, from the tensors that they were given, that no training was fitted on a take that is not for training."""
-    from trajpilot_core.data.shots import named
-    from trajpilot_core.training.jobs import fitted_takes
-
-    held = {shots.take_ids[int(take)] for take, split in zip(shots.take, shots.split, strict=True) if int(split)}
-    seen: dict[str, set[str]] = {}
-    for job in jobs:
-        for chain, takes in noted_fitted(fitted_takes(job, shots.take, shots.take_ids)).items():
-            seen.setdefault(chain, set()).update(takes)
-    wrong = sorted({f"{take} ({chain})" for chain, takes in seen.items() for take in takes & held})
-    found = f"fitted on {named(wrong)}" if wrong else f"{len(jobs)} trainings, {len(held)} takes of dev and test"
-    verdict = "fails" if wrong else "holds"
-    check = "takes: none of dev or test is fitted"
-    return [Judgement(check=check, verdict=verdict, detail=found)]
-
-
-def trained_judgements(curves: list[CurvePoint], shots: "Shots") -> list[Judgement]:
-    """Judge every model of the final chain: on dev it is right more often than the larger class is (D 51)."""
-    from trajpilot_core.data.shots import DEV
-
-    dev = shots.made[shots.split == DEV].double()
-    floor = float(max(dev.mean(), 1 - dev.mean())) if len(dev) else 1.0
-    last = {
-        (row.model, row.seed): row.value
-        for row in curves
-        if (row.split, row.quantity) == ("dev", "accuracy") and row.model.startswith("final/")
-    }
-    return [
-        Judgement(
-            check=f"trained: {model}, seed {seed}",
-            verdict="holds" if value > floor else "undertrained",
-            detail=f"right on dev {100 * value:.1f} %, the larger class {100 * floor:.1f} % of {len(dev)} shots",
-        )
-        for (model, seed), value in sorted(last.items())
-    ]
-
-
 def keep_models(work: Work[OutcomeConfig], models: "OutcomeModels", seed: int, said: dict[str, str]) -> None:
     """Write the models that the rows of a seed answer with, and what dev chose."""
     chain = models.chain
-    kept = {"traj": chain.traj, "no_traj": chain.no_traj, "endpoint_traj": chain.endpoint_traj, "scorer": models.scorer}
+    kept: dict[str, Module | None] = {"traj": chain.traj, "no_traj": chain.no_traj}
+    kept |= {"endpoint_traj": chain.endpoint_traj, "scorer": models.scorer, "probe": models.probe}
     for variant, model in kept.items():
         if model is not None:
             tensors = {name: value.cpu().numpy() for name, value in model.state_dict().items()}

@@ -11,7 +11,7 @@ from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 
-VERSION = 7  # raise when what this stage writes changes
+VERSION = 8  # raise when what this stage writes changes
 READS = (
     "metrics",
     "ceilings",
@@ -115,10 +115,14 @@ def run(work: Work[ReportConfig], stages: Sequence[AnyStage]) -> None:
 def report_on(stages: Sequence[AnyStage]) -> Stage[ReportConfig]:
     """Declare the report on these stages, which come before it: it reads the rejects of each, and what it counts."""
     counted = [stage.output.entry for stage in stages if stage.output is not None]
+    measured = [entry for stage in stages if stage.name == "diagnostics" for entry in stage.writes]
     curves = [entry for stage in stages for entry in stage.writes if entry == f"{stage.name}_curves"]
     return Stage(
         name="report",
-        reads=(*dict.fromkeys((*READS, *curves, *counted)), *(rejects_entry(stage.name) for stage in stages)),
+        reads=(
+            *dict.fromkeys((*READS, *measured, *curves, *counted)),
+            *(rejects_entry(stage.name) for stage in stages),
+        ),
         writes=("report.html", "report.json", "metrics.tex", "metrics_intervals.tex"),
         config=ReportConfig,
         run=partial(run, stages=tuple(stages)),

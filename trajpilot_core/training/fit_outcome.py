@@ -76,7 +76,7 @@ def new_outcome_predictor(task: OutcomeTask, cfg: OutcomeConfig) -> OutcomePredi
 
 
 def outcome_loss(model: OutcomePredictor, task: OutcomeTask, cfg: OutcomeConfig, variant: str, rows: Tensor) -> Tensor:
-    """Return the cross-entropy of the shots `rows` (B,), long, a scalar, with dropout of trajectories (D 13)."""
+    """Return the cross-entropy, a scalar, of shots `rows`, long of shape (B,), with dropout of trajectories (D 13)."""
     latents_B2E = given(task.latents[rows], variant)
     if variant != "no_traj":
         is_kept_B = kept(len(rows), cfg.net.trajectory_dropout, latents_B2E.device)
@@ -87,7 +87,7 @@ def outcome_loss(model: OutcomePredictor, task: OutcomeTask, cfg: OutcomeConfig,
 def given(latents_B2E: Tensor, variant: str) -> Tensor:
     """Return what a variant is given of the latents before the shot and during it: all, the first, or none.
 
-    As in planning (`fit_predictor.variant_latents`), where the masked Goal stands last.
+    Of shape (B, 2, E). As in planning (`fit_predictor.variant_latents`), where the masked Goal stands last.
     """
     goal_B1E = torch.zeros_like(latents_B2E[:, :1])
     return variant_latents(torch.cat([latents_B2E, goal_B1E], dim=1), variant)[:, :2]

@@ -46,7 +46,7 @@ def shot_queries(
     Args:
         chain: rolls candidates out.
         shots: all.
-        rows: (B,) long, the queries.
+        rows: long, of shape (B,): the queries.
         found: their candidates.
         cfg: weights of the utility.
         motion_of: (N,) long, shot -> the shot whose head motion stands in for its own (permuted candidates); None: its
@@ -104,7 +104,7 @@ def utility_of(log_p: Tensor, truth: Tensor, cfg: OutcomeConfig) -> Tensor:
 
 
 def is_right(log_p: Tensor, truth: Tensor) -> Tensor:
-    """Return float (...): 1 where the likelier outcome, at one half made, is the true one (...)."""
+    """Return float, of the shape of both: 1 where the likelier outcome, at one half made, is the true one."""
     said = (log_p[..., MADE] >= log_p[..., 1 - MADE]).long()
     return (said == truth).float()
 
@@ -163,7 +163,7 @@ def fit_shot_scorer(
 
 
 def permuted(bank: Tensor, n_shots: int, seed: int) -> Tensor:
-    """Return (N,) long: every shot of the bank -> another one, by a random cycle; other shots stay."""
+    """Return long of shape (N,): every shot of the bank -> another one, by a random cycle; other shots stay."""
     order = bank[torch.randperm(len(bank), generator=torch.Generator().manual_seed(seed)).to(bank.device)]
     motion_of = torch.arange(n_shots, device=bank.device)
     motion_of[order] = order.roll(1)

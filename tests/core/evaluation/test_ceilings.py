@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from right_predictions import right_predictions
 
 from schemas.annotation import Segment, Window
 from schemas.arrow import rows_of, table_of
-from schemas.config import IngestConfig
+from schemas.config import EvaluationConfig, IngestConfig
 from schemas.results import Ceiling, TakeScore
 from schemas.world import WorldConfig, claims_world, demo_world
 from trajpilot_core.corpora.egoexo4d.takes import take_id
@@ -23,15 +24,21 @@ from trajpilot_core.evaluation.ceiling import (
     ExactCeilings,
     ceiling_scores,
     ceilings_of,
+    compare,
+    known_of_predictions,
     known_values,
     paired,
     read_world,
+    row_scores,
 )
 from trajpilot_core.evaluation.ceiling_check import calibration_check, ceiling_checks, other_cells_check, row_check
+from trajpilot_core.evaluation.paired import pair
+from trajpilot_core.evaluation.prediction_arrays import Predictions
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.simworld.feature_space import describe_world, world_tables
 from trajpilot_core.simworld.inference import map_decoding
+from trajpilot_core.simworld.inference.bayes_optimal import answers
 from trajpilot_core.simworld.inference.visible import (
     KINDS_WITHOUT_GOAL,
     TakeSteps,
@@ -45,6 +52,7 @@ from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.appearance import FADE_S
 from trajpilot_core.simworld.world.truth import World
 
+CFG = EvaluationConfig(bootstrap=100)
 PLAIN = {"entry": "frames", "broken": "none", "broken_share": 0.0}
 INGEST = IngestConfig(central_share=0.6, max_horizon=4)
 
@@ -224,12 +232,42 @@ def test_without_a_goal_less_can_be_known_and_who_is_shown_it_breaks_that_ceilin
     assert (less[0] < less[1]).all()
     assert (less[1] < less[2]).all()
     for kind, given in zip(less, ("no_traj", "endpoint_traj", "oracle"), strict=True):
-        assert (kind < known.expected[given].mean(axis=0)).all()
+        assert (kind[: len(with_ceiling())] < known.expected[given].mean(axis=0)).all()
     takes, take = np.unique(np.array(known.take_ids), return_inverse=True)
-    both = np.concatenate([known.values["no_traj"], blind.values["start"]], axis=1)
+    both = np.concatenate([known.values["no_traj"], blind.values["start"][:, : len(with_ceiling())]], axis=1)
     sums, counts = cluster_sums(both, take, len(takes))
     leak, bound, error = paired(np.moveaxis(sums.reshape(len(takes), 2, 1, -1), 1, 0), counts[:, None])
     assert (leak - bound > ERRORS * error).all()
+
+
+def told_the_last_label(world: World, tables: dict[str, pa.Table], *, is_told: bool) -> Predictions:
+    """The best answers to what Start alone tells, from No-Traj without a goal; one that is told it knows the Goal's."""
+    windows = windows_of(tables)
+    said: list[tuple[str, ...]] = [()] * windows.num_rows
+    for answer in answers(world, tables["segments"], windows, ("start",)):
+        best = answer.decisions.ranking[..., 0].copy()
+        best[:, -1] = answer.truth[:, -1] if is_told else best[:, -1]
+        for at, codes in zip(answer.rows.tolist(), best.tolist(), strict=True):
+            said[at] = tuple(world.labels[code].label_id for code in codes)
+    return right_predictions(tables["segments"], windows, variant="anticipation_no_traj", said=said)
+
+
+def test_who_is_told_the_label_of_a_masked_goal_alone_breaks_the_ceilings_after_start(
+    world: World, tables: dict[str, pa.Table]
+) -> None:
+    """The planted row is no better between Start and Goal, where the other figures look."""
+    for is_told, verdict in ((False, "holds"), (True, "fails")):
+        rows = told_the_last_label(world, tables, is_told=is_told)
+        known = known_of_predictions(world, rows, tables["segments"], windows_of(tables))
+        found = {row.metric: row for row in compare(rows, known) if row.binding}
+        assert list(found) == ["M@1", "MSeq", "A@1", "ASeq"]
+        assert not found["M@1"].above
+        assert not found["MSeq"].above
+        assert found["A@1"].above == found["ASeq"].above == is_told
+        assert row_check("anticipation_no_traj", list(found.values())).verdict == verdict
+        scores = row_scores(rows)
+        assert {row.metric for row in rows_of(TakeScore, scores)} == set(with_ceiling(has_goal=False))
+        assert [one.metric for one in pair(scores, scores, CFG).metrics] == list(with_ceiling())
 
 
 def test_take_scores_of_ceilings_are_sums_over_the_windows_of_a_take(

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from shots_fixture import Shown, fitted, rows_in, shares, some_shots, untrained
+from shots_fixture import CFG, Shown, fitted, rows_in, shares, some_shots, untrained, with_probe
 
 from trajpilot_core.data.shots import TEST, Shots, refuse_late
 from trajpilot_core.errors import LeakError
-from trajpilot_core.evaluation.shot_rows import METHODS, OutcomeModels, SaidOfShots, ShotMethod, check_sight
+from trajpilot_core.evaluation.shot_rows import METHODS, OutcomeModels, SaidOfShots, ShotMethod, check_sight, not_run
 from trajpilot_core.models.outcome import OutcomePredictor
 from trajpilot_core.retrieval.shots import find_shots
+from trajpilot_core.training.fit_shot_probe import has_tokens
 from trajpilot_core.training.outcome_scorer import permuted
 
 SHOTS = some_shots(Shown(in_shot=1.0), n_takes=60)
@@ -124,13 +125,44 @@ CONTROLS = {
 }
 
 
+TOKENS = {"no error shows": Shown(tokens=4), "one token before the shot shows it": Shown(in_look_before=3.0, tokens=4)}
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_a_probe_finds_what_a_token_before_the_shot_shows_and_sees_nothing_else(name: str, tmp_path: Path) -> None:
+    shots = some_shots(TOKENS[name], n_takes=120)
+    cfg = CFG.replace(train=CFG.train.replace(epochs=30))
+    models = with_probe(untrained(shots, cfg), shots, tmp_path)
+    probe = next(one for one in METHODS if one.id == "attentive_probe")
+    share = shares(models, shots)[probe.id]
+    assert share > 0.65 if TOKENS[name].in_look_before else abs(share - 0.5) < 0.1
+    check_sight([probe], models, shots, rows_in(shots, TEST))
+    with pytest.raises(LeakError, match="sees 'nothing'"):
+        check_sight([dataclasses.replace(probe, sees="nothing")], models, shots, rows_in(shots, TEST))
+
+    def of_the_shot(models: OutcomeModels, shots: Shots, rows: torch.Tensor) -> SaidOfShots | None:
+        return probe.answer(models, dataclasses.replace(shots, context=shots.shot), rows)
+
+    with pytest.raises(LeakError, match="sees 'context'"):
+        check_sight([dataclasses.replace(probe, answer=of_the_shot)], models, shots, rows_in(shots, TEST))
+
+
+def test_without_tokens_there_is_no_probe_and_the_table_says_which_setting_gives_one() -> None:
+    assert not has_tokens(SHOTS.context)
+    assert "attentive_probe" not in shares(untrained(SHOTS), SHOTS)
+    (said,) = not_run([row for row in ALL if row != "attentive_probe"])
+    assert said.startswith("Visual probe: not run")
+    assert said.endswith("set features.tokens=temporal")
+    assert not_run(ALL) == []
+
+
 @pytest.mark.parametrize("name", CONTROLS)
 def test_a_row_is_above_chance_where_what_it_sees_decides_and_nowhere_else(name: str, tmp_path: Path) -> None:
     control = CONTROLS[name]
     shots = some_shots(control.shown)
     n = len(rows_in(shots, TEST))
     found = shares(fitted(shots, tmp_path), shots)
-    assert {row for row in control.at_chance if not is_chance(found[row], n)} == set(), found
+    assert {row for row in control.at_chance if row in found and not is_chance(found[row], n)} == set(), found
     assert {row for row in control.above if is_chance(found[row], n)} == set(), found
     if "before" in name:
         factor = control.shown.in_look_before

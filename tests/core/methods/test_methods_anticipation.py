@@ -14,6 +14,7 @@ from rows_fixture import CONFIG, predicted, quiet, with_threshold
 from torch import Tensor
 from torch.nn import functional as F
 
+from schemas.config import PipelineConfig
 from schemas.training import GOAL_DROPOUT, PredictorConfig
 from trajpilot_core.data.chains import ModelFiles, chains_of, load_predictor
 from trajpilot_core.data.planning import PlanningData
@@ -36,6 +37,7 @@ from trajpilot_core.retrieval import bank, candidates
 from trajpilot_core.retrieval.bank import ChainView, chain_view, goal_dropout_view, without_goal
 from trajpilot_core.retrieval.candidates import fallback_plans
 from trajpilot_core.simworld.inference.visible import KINDS_WITHOUT_GOAL
+from trajpilot_core.stages import evaluation
 from trajpilot_core.stages.predictor import make_task
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training import scorer as scorer_inputs
@@ -299,6 +301,8 @@ def test_settings_of_anticipation_at_their_defaults_leave_every_digest_as_it_was
     assert not {"anticipates", "masked_goal_target"} & PREDICTOR.content().keys()
     assert {"anticipates", "masked_goal_target"} <= AHEAD.replace(masked_goal_target="kept").content().keys()
     assert PredictorConfig.model_validate_json(AHEAD.model_dump_json()) == AHEAD
+    assert "anticipates" not in evaluation.completed(PipelineConfig()).content()
+    assert evaluation.completed(PipelineConfig(predictor=AHEAD)).content()["anticipates"]
 
 
 @pytest.mark.parametrize("variant", ["traj_goal_dropout", "no_traj_goal_dropout"])

@@ -9,7 +9,7 @@ from report_page import CFG, Reader, by_latents, real, with_metrics
 from synthetic_results import Kept, Tables, built
 
 from schemas.arrow import rows_of, table_of
-from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric, SamplingScore
+from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric, PairDistance, ProgressShare, SamplingScore
 from trajpilot_core.methods import METHODS, anticipation, goal_dropout
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
@@ -73,6 +73,25 @@ def test_a_number_changed_on_its_way_to_the_page_would_be_seen(inputs: Tables, p
 TRUTH = ("oracle", "previous")
 PLAIN = ("overview", "horizons", "controls", "sequences")
 """Tables of values, not of differences."""
+
+
+def test_diagnostics_are_folded_under_their_names_and_published_values_stand_on_recorded_takes_alone(
+    inputs: Tables,
+) -> None:
+    for given, is_recorded in ((inputs, False), (real(inputs), True)):
+        documents = built(given, CFG).documents
+        page = documents["report.html"].decode()
+        section = page.split('<section id="diagnostics">')[1].split("</section>")[0]
+        assert section.count("<details>") == 2
+        assert "same action, other recording" in section
+        assert "2.125 [0.100, 9.000]" in section
+        assert "37.5 [1.0, 99.0]" in section
+        assert ("Published, in this order, of unnamed takes: l1, raw 0.171" in section) == is_recorded
+        assert len(json.loads(documents["report.json"])["pair_distances"]) == 24
+    nothing = {"pair_distances": table_of(PairDistance, []), "progress_shares": table_of(ProgressShare, [])}
+    page = built(Tables({**inputs.tables, **nothing}), CFG).documents["report.html"].decode()
+    assert 'id="diagnostics"' not in page
+    assert "#diagnostics" not in page
 
 
 def test_bold_is_the_best_row_that_does_not_see_the_truth(inputs: Tables) -> None:

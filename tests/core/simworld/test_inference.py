@@ -30,12 +30,16 @@ def test_marginals_and_both_joint_decisions_equal_brute_force(name: str) -> None
             exact = summed(posterior, (step,))
             found = marginal(evidence, seen, messages, step)[0]
             assert found == pytest.approx([exact[(label,)] for label in range(len(world.labels))], abs=1e-9)
-        best = decide(graph, evidence, seen)
-        mid, full = summed(posterior, seen.targets[1:-1]), summed(posterior, seen.targets)
-        for labels, chance, exact in ((best.mid, best.mid_chance, mid), (best.full, best.full_chance, full)):
+        best = decide(graph, evidence, seen, has_goal=False)
+        parts = (seen.targets[1:-1], seen.targets, seen.targets[1:])
+        mid, full, after = (summed(posterior, steps) for steps in parts)
+        whole, rest = (best.full, best.full_chance, full), (best.after, best.after_chance, after)
+        for labels, chance, exact in ((best.mid, best.mid_chance, mid), whole, rest):
             assert chance[0] == pytest.approx(max(exact.values()), rel=1e-6)
             assert exact[tuple(labels[0].tolist())] == pytest.approx(max(exact.values()), rel=1e-6)
         assert best.is_proven.all()
+        assert best.is_proven.shape == (1, 3)
+        assert decide(graph, evidence, seen).after is None
         for h, step in enumerate(seen.targets):
             exact = sorted(summed(posterior, (step,)).values(), reverse=True)[:5]
             assert best.chance[0, h] == pytest.approx([*exact, 0.0, 0.0, 0.0, 0.0][:5], abs=1e-9)

@@ -5,15 +5,19 @@ import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from checkout import CHECKOUT
 from claims_fixture import CFG, INFORMED, Planted, evidence_of, small_tables, with_all, write_all, write_claims_table
 
+from schemas.arrow import table_of
 from schemas.claims import BASE, BY_FRAMES, BY_VIDEO, ENTRIES
-from schemas.results import GateRow, LeakCheck
+from schemas.results import GateRow, Judgement, LeakCheck
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import method
 from trajpilot_core.report.loaded import PLANNERS_ONLY
+from trajpilot_core.report.tables.results import results_of
+from trajpilot_core.studies.claims.evidence.poses import keep_poses
 from trajpilot_core.studies.claims.evidence.tables import FILES, RUN_FILE, Origin, read_evidence
 from trajpilot_core.studies.claims.pages.page import FOLDER, README, render
 from trajpilot_core.studies.claims.pages.scorer import identity_text
@@ -23,6 +27,7 @@ from trajpilot_core.studies.claims.verdicts.attribution import attribution_text,
 from trajpilot_core.studies.claims.verdicts.entries import compare_entries
 from trajpilot_core.studies.claims.verdicts.families import PLUS, judge_plus, stays_main
 from trajpilot_core.studies.pages import write_pages
+from trajpilot_core.studies.paper_tables.base import PaperRun
 
 DOCS = CHECKOUT / "docs"
 PICTURES = {"claims/rows.svg", "claims/curve.svg"}
@@ -51,6 +56,28 @@ def pages(docs: Path) -> dict[str, bytes]:
 def test_the_pages_say_that_worlds_without_pixels_test_the_planners(pages: dict[str, bytes]) -> None:
     assert PLANNERS_ONLY.encode() in pages["claims.html"]
     assert "they test the planners, not the pipeline" in pages["claims.md"].decode().replace("\n", " ")
+
+
+def test_poses_from_video_are_judged_where_a_run_with_two_sources_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: dict[tuple[str, ...], pa.Table] = {}
+    found = PaperRun("run", "keystep", results_of([], []), {}, True, lambda *at: held.get(at))
+    monkeypatch.setattr("trajpilot_core.studies.claims.evidence.poses.read_run", lambda _: found)
+    folder = tmp_path / FOLDER
+    before = render(tmp_path, CFG)["claims.html"].decode()
+    assert "wants a run of keystep_poses or demo_poses, then trajpilot docs --poses ROOT" in before
+    with pytest.raises(InputError, match="has no output of pose_sources"):
+        keep_poses("run", folder)
+    judged = [Judgement(check="claim: poses serve", verdict="undecided", detail="-0.7 [-4.0, +2.8] points")]
+    held["pose_sources", "pose_judgements"] = table_of(Judgement, judged)
+    keep_poses("run", folder)
+    after = render(tmp_path, CFG)["claims.html"].decode()
+    assert "wants a run of keystep_poses" not in after
+    line = next(row for row in after.split("<tr>") if "claim: poses serve" in row)
+    assert "undecided" in line
+    assert "a simulated world in the layout of keystep" in line
+    assert "-0.7 [-4.0, +2.8] points" in line
 
 
 def words_of(page: str) -> int:

@@ -19,9 +19,12 @@ from trajpilot_core.paper.published import ATOMIC
 from trajpilot_core.report.gallery.frames import Thumbnail
 from trajpilot_core.report.gallery.paths import Path as HeadPath
 from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, GalleryWindows, Plan
+from trajpilot_core.report.tables.results import results_of
+from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.figures import FIGURES, curves, qualitative
-from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, in_font, write_figures
+from trajpilot_core.studies.paper_tables.figures import shots as teaser
+from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, in_font, undrawn, write_figures
 from trajpilot_core.studies.paper_tables.figures.selection import by_rule_of_paper, drawn_windows
 
 matplotlib = pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[paper]'")
@@ -90,13 +93,64 @@ def test_simulated_runs_say_so_in_picture_and_caption_and_recorded_ones_do_not(t
     for simulated in (True, False):
         held = source(simulated=simulated)
         drawing, _ = curves.FIGURES[0].draw(held) or (None, "")
-        _, captions = write_figures(FIGURES[:1], held, tmp_path)
+        _, captions = write_figures(curves.FIGURES[:1], held, tmp_path)
         assert ("SIMULATED" in drawing.get_suptitle()) == ("SIMULATED" in captions["atomic_planning"]) == simulated
 
 
 def test_a_figure_that_no_run_fills_is_left_out() -> None:
     empty = FigureSource([], [])
     assert [figure.draw(empty) for figure in FIGURES] == [None] * len(FIGURES)
+
+
+def test_a_figure_without_a_run_is_said_to_be_absent_and_what_of_it_is_not_built() -> None:
+    said = undrawn(FIGURES, {"atomic_planning": "drawn"})
+    assert len(said) == len(FIGURES) - 1
+    assert "cem_full_mean: not run; not built: CEM in the space of latents" in said
+    assert "basketball_teaser: not run" in said
+
+
+def shots(*, simulated: bool) -> PaperRun:
+    """A run on shots: three rows with intervals, one that too few takes allow none."""
+    values = {"no_traj": (57.0, 100.0, 14.0), "scorer": (81.0, 70.0, 92.0), "oracle": (93.0, 92.0, 95.0)}
+    found = [
+        {"row": row, "metric": metric, "seed": None, "value": value, "low": low, "high": value + 9, "n_takes": 10}
+        for row, held in values.items()
+        for metric, value in zip(("accuracy", "made", "missed"), held, strict=True)
+        for low in (float("-inf") if row == "oracle" else value - 9,)
+    ]
+    held = {("outcome", "shot_scores"): pa.Table.from_pylist(found)}
+    return PaperRun("shots", "egoexo4d_basketball", results_of([], []), {}, simulated, lambda *at: held.get(at))
+
+
+def test_shots_are_drawn_from_their_table_the_same_twice_and_absent_rows_are_named(tmp_path: Path) -> None:
+    run = shots(simulated=True)
+    held = FigureSource(cells_of([run]), [run])
+    made = [write_figures([teaser.FIGURE], held, tmp_path / name) for name in "ab"]
+    assert [path.name for path in made[0][0]] == ["basketball_teaser.svg", "basketball_teaser.pdf"]
+    assert [path.read_bytes() for path in made[0][0]] == [path.read_bytes() for path in made[1][0]]
+    assert made[0][1]["basketball_teaser"].startswith("SIMULATED")
+    assert "Attentive probe" in made[0][1]["basketball_teaser"].rsplit("Not ", 1)[1]
+    drawing, _ = teaser.draw(held) or (None, "")
+    left, right = drawing.axes
+    assert [bar.get_width() for bar in left.patches] == [57.0, 81.0, 93.0]
+    assert [line.get_xdata()[0] for line in right.get_lines() if line.get_marker() == "o"] == [100, 14, 70, 92, 92, 95]
+    moved = [cell.replace(value=cell.value - 1) for cell in held.cells]
+    other, _ = write_figures([teaser.FIGURE], replace(held, cells=moved), tmp_path / "c")
+    assert all(one.read_bytes() != two.read_bytes() for one, two in zip(made[0][0], other, strict=True))
+
+
+def test_full_accuracy_over_the_horizon_comes_from_the_runs_and_names_what_is_not_built() -> None:
+    atomic = an_atomic_run()
+    named = [m.replace(metric="Full mAcc") for m in atomic.results.metrics if m.metric == "F@1"]
+    run = replace(atomic, dataset="egoper", results=results_of(named, []))
+    figure = next(one for one in FIGURES if one.label == "cem_full_mean")
+    drawing, caption = figure.draw(FigureSource([], [run])) or (None, "")
+    (axis,) = [one for one in drawing.axes if one.get_lines()]
+    assert axis.get_title() == "EgoPER"
+    wanted = [m.value for m in named if m.variant == "oracle" and m.pooling == "none"]
+    assert [line.get_ydata().tolist() for line in axis.get_lines()][1] == wanted
+    assert "Not built: CEM in the space of latents." in caption
+    assert figure.unbuilt == ("cem",)
 
 
 def test_the_rule_of_the_paper_takes_exact_scorers_over_wrong_rivals_and_prints_its_share() -> None:

@@ -14,15 +14,25 @@ from schemas.arrow import table_of
 from schemas.results import Headroom, Metric
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import METHODS
-from trajpilot_core.paper.published import ATOMIC, ATOMIC_CORPUS, HORIZONS, OPEN_METRICS, table_rows
+from trajpilot_core.paper.published import (
+    ANTICIPATION,
+    ATOMIC,
+    ATOMIC_CORPUS,
+    GOAL_MASKED,
+    GOAL_SEEN,
+    HORIZONS,
+    OPEN_METRICS,
+    table_rows,
+)
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING, Value
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.commands import commands_table
 from trajpilot_core.studies.paper_tables.figures import FIGURES
+from trajpilot_core.studies.paper_tables.figures.base import undrawn
 from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
-from trajpilot_core.studies.paper_tables.labels.atomic import ANTICIPATION, GOAL_MASKED, GOAL_SEEN, GOAL_SEEN_ROWS
+from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_SEEN_ROWS
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
 from trajpilot_core.studies.paper_tables.labels.retrieval import HEADROOM
 from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
@@ -210,7 +220,7 @@ def test_paper_tex_compiles_full_and_empty_and_every_filled_caption_says_simulat
     for name, runs in (("empty", []), ("full", [an_atomic_run()])):
         cells, out = cells_of(runs), tmp_path / name
         write_tables(cells, out)
-        assert faults(write_document(tuple(LABELS), {}, banner(cells), out)) == []
+        assert faults(write_document(tuple(LABELS), {}, banner(cells), out, undrawn(FIGURES, {}))) == []
         for label in LABELS:
             assert ("SIMULATED" in (out / "tables" / f"{label}.tex").read_text()) == (name == "full"), label
     (out / "tables" / f"{ATOMIC}.tex").write_text(r"\begin{tabular}{l}" + "W" * 200 + r"\end{tabular}")

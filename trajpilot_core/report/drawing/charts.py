@@ -13,6 +13,8 @@ from trajpilot_core.report.drawing.svg import element, empty
 
 WIDTH, HEIGHT = 380, 250
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 14, 38
+BESIDE = 0.19
+"""Between whiskers that stand side by side, in units of x."""
 MARKS = {
     "circle": Markup('<circle cx="{x}" cy="{y}" r="3.4"/>'),
     "square": Markup('<rect x="{x0}" y="{y0}" width="6.4" height="6.4"/>'),
@@ -32,6 +34,8 @@ class Point:
     low: float
     high: float
     has_interval: bool = field(default=True, kw_only=True)
+    name: str = field(default="", kw_only=True)
+    """What stands for `x` where it is no number that means anything."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ class Axes:
     y_label: str
     x_ticks: tuple[float, ...]
     y_from_zero: bool = True
+    x_names: tuple[str, ...] = ()
+    """What stands at the ticks of x in place of numbers; none: the numbers."""
 
 
 def nice_ticks(low: float, high: float, n: int = 5) -> list[float]:
@@ -109,13 +115,14 @@ def whisker_chart(axes: Axes, series: Sequence[Series]) -> Markup:
     if not points:
         return empty(axes.title)
     ticks = nice_ticks(min(0.0, *(p.low for p in points)), max(0.0, *(p.high for p in points)))
-    scale = Scale(min(axes.x_ticks) - 0.5, max(axes.x_ticks) + 0.5, ticks[0], ticks[-1])
+    room = max(0.5, BESIDE * len(series) / 2)
+    scale = Scale(min(axes.x_ticks) - room, max(axes.x_ticks) + room, ticks[0], ticks[-1])
     body = [
         _frame(axes, scale, ticks),
         element("line", class_="zero", x1=LEFT, x2=WIDTH - RIGHT, y1=scale.y(0.0), y2=scale.y(0.0)),
     ]
     for index, line in enumerate(series):
-        shift = (index - (len(series) - 1) / 2) * 0.19
+        shift = (index - (len(series) - 1) / 2) * BESIDE
         body.append(_whiskers(line, scale, shift))
     return _svg(axes, series, body)
 
@@ -177,9 +184,8 @@ def _frame(axes: Axes, scale: Scale, ticks: Sequence[float]) -> Markup:
         y = scale.y(tick)
         parts.append(element("line", class_="grid", x1=LEFT, x2=right, y1=y, y2=y))
         parts.append(element("text", _short(tick), class_="tick", x=LEFT - 6, y=y + 3.5, text_anchor="end"))
-    for tick in axes.x_ticks:
-        x = scale.x(tick)
-        parts.append(element("text", _short(tick), class_="tick", x=x, y=below + 15, text_anchor="middle"))
+    for tick, name in zip(axes.x_ticks, axes.x_names or map(_short, axes.x_ticks), strict=True):
+        parts.append(element("text", name, class_="tick", x=scale.x(tick), y=below + 15, text_anchor="middle"))
     middle, turned = (LEFT + right) / 2, f"translate(11 {(TOP + below) / 2}) rotate(-90)"
     parts.append(element("text", axes.x_label, class_="label", x=middle, y=HEIGHT - 6, text_anchor="middle"))
     parts.append(element("text", axes.y_label, class_="label", transform=turned, text_anchor="middle"))
@@ -198,7 +204,7 @@ def _band(line: Series, scale: Scale) -> Markup:
 def _line(line: Series, scale: Scale) -> Markup:
     """Draw a line and its marks; every mark shows its numbers to the pointer."""
     marks = [
-        _titled(f"{line.name}, {_short(p.x)}: {p.y:.2f}", _mark(line.mark, scale.x(p.x), scale.y(p.y)))
+        _titled(f"{line.name}, {p.name or _short(p.x)}: {p.y:.2f}", _mark(line.mark, scale.x(p.x), scale.y(p.y)))
         for p in (line.points if line.mark != "none" else ())
     ]
     return element("g", _polyline(line, scale), *marks, class_=f"line {line.style}")
@@ -228,7 +234,7 @@ def _whiskers(line: Series, scale: Scale, shift: float) -> Markup:
         x = scale.x(p.x + shift)
         interval = f"[{p.low:+.1f}, {p.high:+.1f}]" if p.has_interval else "too few takes"
         whisker = element("line", x1=x, x2=x, y1=scale.y(p.low), y2=scale.y(p.high))
-        title = f"{line.name}, {_short(p.x)}: {p.y:+.1f} {interval}"
+        title = f"{line.name}, {p.name or _short(p.x)}: {p.y:+.1f} {interval}"
         parts.append(_titled(title, whisker, _mark(line.mark, x, scale.y(p.y))))
     return element("g", *parts, class_=f"line {line.style}")
 

@@ -17,6 +17,7 @@ from trajpilot_core.report.figures import (
     head_paths,
     headroom,
     horizons,
+    pose_sources,
     shots,
 )
 from trajpilot_core.report.figures.base import Figure, Material, ReportSection
@@ -35,6 +36,7 @@ FIGURES: tuple[Figure, ...] = (
     diagnostics.FIGURE,
     accuracy.FIGURE,
     shots.FIGURE,
+    pose_sources.FIGURE,
 )
 """In the order in which they are shown."""
 

@@ -16,13 +16,8 @@ from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.style import COLUMNS, style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
+from trajpilot_core.report.tables.diagnostics import PAIRS, QUANTITIES
 
-QUANTITIES = {
-    "mean_l1": "l1, raw",
-    "standardised_l1": "l1, standardised",
-    "mean_cosine": "cosine",
-}
-PAIRS = "1 adjacent, 2 far, 3 same action, 4 random"
 STYLES = {"test": "scorer", "train": "no_traj", "chance": "previous"}
 """Rows whose colours and dashes the lines borrow; any that are easily told apart would do."""
 
@@ -34,9 +29,10 @@ def diagnostics(committed: Committed) -> Drawn:
     if not pairs and not shares:
         raise NothingToDraw("no pair of segments and no window of three steps or more")
     drawn = [(title, _distances(pairs, name)) for name, title in QUANTITIES.items()]
-    panels = [
-        Panel(title, line_chart(Axes(title, PAIRS, title, (1.0, 2.0, 3.0, 4.0)), lines)) for title, lines in drawn
-    ]
+    kinds = [kind for kind in PAIRS if any(row.pairs == kind for row in pairs)]
+    ticks, names = tuple(map(float, range(len(kinds)))), tuple(PAIRS[kind].partition(",")[0] for kind in kinds)
+    axes = [Axes(title, "pairs of segments", title, ticks, x_names=names) for title in QUANTITIES.values()]
+    panels = [Panel(axis.title, line_chart(axis, lines)) for axis, (_, lines) in zip(axes, drawn, strict=True)]
     progress = _progress([row for row in shares if row.space == "raw"])
     title = "true plans that approach the goal, %"
     ticks = tuple(sorted({float(row.horizon) for row in shares}))
@@ -50,13 +46,13 @@ def diagnostics(committed: Committed) -> Drawn:
 
 def _distances(rows: Sequence[PairDistance], quantity: str) -> list[Series]:
     """One line per split over the four kinds, in the paper's order."""
-    kinds = list(dict.fromkeys(row.pairs for row in rows))
+    kinds = [kind for kind in PAIRS if any(row.pairs == kind for row in rows)]
     return [
         Series(
             f"{split} takes",
             STYLES[split],
             tuple(
-                _point(1.0 + kinds.index(r.pairs), r.value, r.low, r.high)
+                _point(float(kinds.index(r.pairs)), r.value, r.low, r.high, PAIRS[r.pairs])
                 for r in rows
                 if r.split == split and r.quantity == quantity
             ),
@@ -81,9 +77,10 @@ def _progress(rows: Sequence[ProgressShare]) -> list[Series]:
     return [*lines, Series("random order", STYLES["chance"], chance, "none")] if rows else []
 
 
-def _point(x: float, value: float, low: float, high: float) -> Point:
+def _point(x: float, value: float, low: float, high: float, name: str = "") -> Point:
     is_known = isfinite(low) and isfinite(high)
-    return Point(x, value, low if is_known else value, high if is_known else value, has_interval=is_known)
+    ends = (low, high) if is_known else (value, value)
+    return Point(x, value, *ends, has_interval=is_known, name=name)
 
 
 def _caption(pairs: Sequence[PairDistance], shares: Sequence[ProgressShare]) -> str:

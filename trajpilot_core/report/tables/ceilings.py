@@ -11,8 +11,9 @@ from typing import Literal, NamedTuple
 from schemas.results import Ceiling
 from trajpilot_core.methods import in_order, method
 from trajpilot_core.methods.base import REFERENCE
+from trajpilot_core.metrics import of_table, with_ceiling
 from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
-from trajpilot_core.report.tables.names import OPEN_METRICS, row_name
+from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.report.tables.results import TOO_FEW
 from trajpilot_core.report.tables.table import number
 from trajpilot_core.simworld.inference.visible import KINDS, InputKind
@@ -22,6 +23,7 @@ INFORMATION = KINDS
 GOAL: InputKind = "endpoint_traj"
 """The ceiling that planners can come close to: it bounds all that see no step between Start and Goal."""
 KEY_METRICS = ("M@1", "MSeq")
+AFTER_START = of_table("anticipation")
 State = Literal["below", "level", "open", "warn", "broken"]
 Whole = Literal["absent", "kept", "warned", "broken", "open"]
 """What is said of all figures together."""
@@ -91,9 +93,11 @@ def ceilings_of(rows: Sequence[Ceiling], *, simulated: bool, reason: str = "") -
     """
     if not rows:
         return Ceilings("absent", _absent(simulated, reason), (), "", ())
+    held = {row.metric for row in rows}
+    metrics = tuple(metric for metric in with_ceiling(has_goal=False) if metric in held)
     tables = (
         ceiling_table("ceilings", "What can be known at most (simulated world only)", rows, KEY_METRICS),
-        ceiling_table("ceilings-all", "Every row and metric against its ceiling", rows, OPEN_METRICS, whole=True),
+        ceiling_table("ceilings-all", "Every row and metric against its ceiling", rows, metrics, whole=True),
     )
     broken = tuple(_sentence(row) for row in rows if state_of(row) == "broken")
     return Ceilings(_whole_state(rows), _headline(rows), broken, recovered(rows), tables)
@@ -114,9 +118,10 @@ def _headline(rows: Sequence[Ceiling]) -> str:
     binding = [state_of(row) for row in rows if row.binding]
     others = [state_of(row) for row in rows if not row.binding]
     kept = sum(state in ("below", "level") for state in binding)
+    after = "; without a goal A@1 and ASeq, too" if any(row.metric in AFTER_START for row in rows) else ""
     parts = [
-        f"{kept} of {len(binding)} binding figures (M@1 and MSeq over all horizons) are not above their ceiling by "
-        "more than 3 standard errors"
+        f"{kept} of {len(binding)} binding figures (M@1 and MSeq over all horizons{after}) are not above their ceiling "
+        "by more than 3 standard errors"
     ]
     if "open" in binding:
         parts.append(f"{binding.count('open')} could not be judged ({TOO_FEW})")

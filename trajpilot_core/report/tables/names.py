@@ -14,6 +14,11 @@ SEQUENCE_METRICS = of_table("sequence")
 DESCRIPTIONS = {spec.id: spec.description for spec in METRICS.values()}
 
 
+def pose_metric_names(*, is_closed: bool) -> tuple[str, str]:
+    """Return what the middle and all steps of the table of pose sources are called, by whether class heads decode."""
+    return ("Mid mAcc", "Full mAcc") if is_closed else ("Mid M@1", "Full M@1")
+
+
 def row_name(variant: str) -> str:
     """Return the printed name of a row; an unknown one keeps its own."""
     return next((one.name for one in METHODS if one.id == variant), variant)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from schemas.config import ReportConfig
 from trajpilot_core.corpora.registry import CORPORA
-from trajpilot_core.methods import METHODS
-from trajpilot_core.paper.published import PublishedTable, TablePlace, published_of
+from trajpilot_core.methods import METHODS, method
+from trajpilot_core.paper.published import PublishedTable, TablePlace, published_anticipation, published_of
 from trajpilot_core.report.tables.groups import POOLED
 from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.report.tables.results import TOO_FEW, Results
@@ -37,9 +37,29 @@ def published_for(results: Results, cfg: ReportConfig) -> PublishedTable | None:
 
     None for a simulated corpus, another one, or another vocabulary.
     """
-    if cfg.corpus is None or {m.corpus for m in results.metrics} != {CORPORA[cfg.corpus].ids}:
+    corpus = _recorded(results, cfg)
+    return None if corpus is None else _of_rows(published_of(corpus, is_closed=cfg.is_closed))
+
+
+def anticipation_for(results: Results, cfg: ReportConfig) -> PublishedTable | None:
+    """Return what the paper prints of anticipation and goal dropout.
+
+    None where no row of the run anticipates, and as in `published_for`.
+    """
+    corpus = _recorded(results, cfg)
+    if corpus is None or not any(method(variant).anticipates for variant in results.variants()):
         return None
-    found = published_of(cfg.corpus, is_closed=cfg.is_closed)
+    return _of_rows(published_anticipation(corpus, is_closed=cfg.is_closed))
+
+
+def _recorded(results: Results, cfg: ReportConfig) -> str | None:
+    """Return the corpus that the run names where all takes are recordings of it; else None."""
+    is_it = cfg.corpus is not None and {m.corpus for m in results.metrics} == {CORPORA[cfg.corpus].ids}
+    return cfg.corpus if is_it else None
+
+
+def _of_rows(found: PublishedTable | None) -> PublishedTable | None:
+    """Leave out rows that this project lacks."""
     if found is None:
         return None
     ours = {one.id for one in METHODS}

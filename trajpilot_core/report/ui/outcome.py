@@ -3,7 +3,7 @@
 from schemas.arrow import rows_of
 from schemas.outcome import OutcomeMetric, ShotScore
 from schemas.results import Judgement
-from trajpilot_core.evaluation.shot_rows import NOT_BUILT, SHOT_NAMES
+from trajpilot_core.evaluation.shot_rows import SHOT_NAMES, not_run
 from trajpilot_core.markdown_escape import literal
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.outcome_page import HEADERS, value_of
@@ -34,6 +34,7 @@ def outcome_summary(committed: Committed, address: str) -> str:
         f"The whole page: {literal(address)}",
         "### Outcome of test shots, mean of the seeds, with intervals over takes",
         table,
-        f"Not built: {', '.join(NOT_BUILT)}. {good} of {len(judged)} checks hold.",
+        *not_run(one.row for one in scores),
+        f"{good} of {len(judged)} checks hold.",
     ]
     return "\n\n".join(parts) + "\n"

@@ -29,6 +29,7 @@ from trajpilot_core.simworld.inference.evidence import (
 from trajpilot_core.simworld.inference.map_decoding import Sequences, best_sequences
 from trajpilot_core.simworld.inference.visible import (
     KINDS,
+    KINDS_WITHOUT_GOAL,
     SAME_IN_PIXELS,
     InputKind,
     TakeSteps,
@@ -59,7 +60,11 @@ class Decisions(NamedTuple):
     full_chance: Array
     """(W,)."""
     is_proven: Mask
-    """(W, 2) of mid and full: no sequence is more probable."""
+    """(W, 2) of mid and full, (W, 3) where there is `after`, too: no sequence is more probable."""
+    after: Codes | None = None
+    """(W, H - 1) the most probable sequence of the steps after Start; only without a goal."""
+    after_chance: Array | None = None
+    """(W,)."""
 
 
 class Answered(NamedTuple):
@@ -85,7 +90,14 @@ def class_codes(label_ids: Sequence[str], classes: Mapping[str, str]) -> Codes |
     return None if len(number) == len(codes) else codes
 
 
-def decide(graph: Graph, evidence: StepEvidence, seen: VisibleSteps, classes: Codes | None = None) -> Decisions:
+def decide(
+    graph: Graph,
+    evidence: StepEvidence,
+    seen: VisibleSteps,
+    classes: Codes | None = None,
+    *,
+    has_goal: bool = True,
+) -> Decisions:
     """Make the optimal decision of every metric for windows of one shape.
 
     Args:
@@ -93,6 +105,7 @@ def decide(graph: Graph, evidence: StepEvidence, seen: VisibleSteps, classes: Co
         evidence: of the steps.
         seen: the windows.
         classes: (V,) as `class_codes` returns them.
+        has_goal: nobody asks for the sequence of the steps after Start alone.
     """
     messages = messages_of(graph, evidence, seen)
     rankings, chances = [], []
@@ -111,7 +124,12 @@ def decide(graph: Graph, evidence: StepEvidence, seen: VisibleSteps, classes: Co
     else:
         mid = decoded(graph, evidence, seen, messages, columns[1:-1], classes)
     proven = np.stack([mid.is_proven, full.is_proven], axis=1)
-    return Decisions(ranking, chance, mid.labels, mid.probability, full.labels, full.probability, proven)
+    found = Decisions(ranking, chance, mid.labels, mid.probability, full.labels, full.probability, proven)
+    if has_goal:
+        return found
+    after = decoded(graph, evidence, seen, messages, columns[1:], classes)
+    proven = np.concatenate([proven, after.is_proven[:, None]], axis=1)
+    return found._replace(is_proven=proven, after=after.labels, after_chance=after.probability)
 
 
 def decoded(
@@ -181,5 +199,6 @@ def decide_kinds(
         if not still and twin is not None and twin in found:
             found[kind] = found[twin]
         else:
-            found[kind] = decide(graph, evidence, seen_by(takes, group, kind, still), classes)
+            seen = seen_by(takes, group, kind, still)
+            found[kind] = decide(graph, evidence, seen, classes, has_goal=kind not in KINDS_WITHOUT_GOAL)
     return found

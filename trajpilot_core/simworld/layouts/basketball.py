@@ -93,7 +93,7 @@ def shot_at(world: World, step: int, after: int | None, draws: list[float], goes
 
 
 def release_errors(config: WorldConfig, index: int, n_steps: int) -> Array:
-    """Return (n_steps, 2) errors of yaw and pitch at the release, standard normal; only those of shots mean anything.
+    """Return standard normal errors of yaw and pitch at the release, shape (n_steps, 2); only those of shots matter.
 
     Args:
         config: of the world.
@@ -104,7 +104,7 @@ def release_errors(config: WorldConfig, index: int, n_steps: int) -> Array:
 
 
 def is_made(error: Array) -> bool:
-    """Return whether a shot with this error (2,) goes in: half of all do."""
+    """Return whether a shot with this error, of shape (2,), goes in: half of all do."""
     return float(error.sum()) > 0
 
 
@@ -129,14 +129,14 @@ def released(world: World, index: int, segments: tuple[SegmentTruth, ...]) -> tu
 
 
 def turned(error: Array, factor: float) -> Array:
-    """Return the (BASES * CHANNELS,) motion that an error (2,) adds: yaw and pitch, out and back."""
+    """Return the motion, of shape (BASES * CHANNELS,), that an error adds: yaw and pitch, out and back."""
     motion = np.zeros(BASES * CHANNELS)
     motion[YAW : YAW + 2] = factor * error
     return motion
 
 
 def tint(error: Array, shows: ReleaseConfig) -> Array:
-    """Return the (LOOKS,) look that an error (2,) adds: two colours."""
+    """Return the look, of shape (LOOKS,), that an error adds: two colours."""
     look = np.zeros(LOOKS)
     look[:2] = shows.seen * error
     return look

@@ -31,11 +31,12 @@ def _lacking(table: PaperTable) -> str:
 
 
 def _undrawn(figure: PaperFigure) -> str:
-    """Return the same of a figure: of the labels that it shows."""
+    """Return the same of a figure: of its own rows and of the labels that it shows."""
     said = {label: _lacking(LABELS[label]) for label in figure.tables}
     if said and set(said.values()) == {"all of it"}:
         return "all of it"
-    return "; ".join(f"{what} (`{label}`)" for label, what in said.items() if what)
+    own = [", ".join(map(printed, figure.unbuilt))] if figure.unbuilt else []
+    return "; ".join([*own, *(f"{what} (`{label}`)" for label, what in said.items() if what)])
 
 
 def _runs(table: PaperTable) -> str:

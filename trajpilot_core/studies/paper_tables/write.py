@@ -52,7 +52,9 @@ def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
     return [page, *made]
 
 
-def write_document(tables: Sequence[str], figures: Mapping[str, str], banner: str, out: Path) -> Path:
+def write_document(
+    tables: Sequence[str], figures: Mapping[str, str], banner: str, out: Path, absent: Sequence[str] = ()
+) -> Path:
     r"""Write paper.tex, which compiles in its own folder with pdflatex, and return it.
 
     Args:
@@ -60,8 +62,12 @@ def write_document(tables: Sequence[str], figures: Mapping[str, str], banner: st
         figures: label -> caption; their files lie in `figures`.
         banner: what must be read before all else.
         out: folder.
+        absent: what is said of each figure that is not there.
     """
-    lines = [PREAMBLE + r"\begin{document}", rf"\section*{{{latex_text(TITLE)}}}", latex_text(banner), r"\clearpage"]
+    lines = [PREAMBLE + r"\begin{document}", rf"\section*{{{latex_text(TITLE)}}}", latex_text(banner)]
+    if absent:
+        lines += [r"\paragraph{Figures that are not here}", *(rf"{latex_text(one)}.\\" for one in absent)]
+    lines.append(r"\clearpage")
     for label, caption in figures.items():
         lines += [
             r"\begin{figure}[p]\centering",

@@ -49,6 +49,9 @@ def test_every_kind_split_and_horizon_is_drawn() -> None:
     text = drawn.content.decode()
     for shown in ("l1, raw", "l1, standardised", "cosine", "37.5", "test takes", "train takes", "random order"):
         assert shown in text
+    for name in ("adjacent", "far", "same action", "random"):
+        assert text.count(f">{name}<") == 3, "at the ticks of three panels"
+    assert "<title>test takes, same action, other recording: 2.10</title>" in text
     assert "test: up to 1,234 pairs of a kind, 77 windows of a horizon" in drawn.caption
 
 

@@ -6,7 +6,7 @@ from synthetic_results import Tables, built
 
 from schemas.arrow import rows_of
 from schemas.results import GateRow, Headroom, Metric
-from trajpilot_core.report.tables.published import comparisons, published_for
+from trajpilot_core.report.tables.published import anticipation_for, comparisons, published_for
 from trajpilot_core.report.tables.published_pool import pool_comparisons
 from trajpilot_core.report.tables.results import Results, results_of
 
@@ -49,6 +49,39 @@ def test_the_published_table_is_whole_and_marks_values_outside_our_interval(inpu
     rows = comparisons(of(real(inputs)), found)
     assert len(rows) == len(found.values)
     assert {row.is_outside for row in rows} == {True, False}
+
+
+def anticipating(inputs: Tables) -> Tables:
+    """The same rows, of which two are called as rows without a goal."""
+    names = {"no_traj": "anticipation_no_traj", "top1": "anticipation_oracle_no_dropout"}
+    return with_metrics(inputs, lambda m: m.replace(variant=names.get(m.variant, m.variant)))
+
+
+def test_without_a_goal_the_papers_future_and_full_stand_next_to_ours_on_its_recorded_corpus_alone(
+    inputs: Tables,
+) -> None:
+    recorded = of(anticipating(real(inputs)))
+    found = anticipation_for(recorded, CFG)
+    assert found is not None
+    n_seen, n_masked, n_all = 3 * 6 * 6, 2 * 6 * 3, 4 * 3
+    assert len(found.values) == n_seen + n_masked + n_masked + 2 * n_all, "each number once, in our names"
+    assert found.values[3, "anticipation_no_traj", "M@1"] == found.values[3, "anticipation_no_traj", "MSeq"]
+    assert found.values["sample", "anticipation_oracle", "M@1"] == 33.9
+    assert (3, "oracle", "M@1") not in found.values, "the table of planning prints it more exactly"
+    rows = comparisons(recorded, found)
+    assert {row.name for row in rows} == {
+        "No-Traj, no goal",
+        "Oracle, no goal, no dropout",
+        "Oracle",
+    }
+    assert anticipation_for(of(real(inputs)), CFG) is None, "no row of it anticipates"
+    assert anticipation_for(of(anticipating(inputs)), CFG) is None, "simulated takes"
+    for other in ({"corpus": "egoper"}, {"corpus": None}, {"is_closed": True}):
+        assert anticipation_for(recorded, CFG.replace(**other)) is None
+    text = "".join(Reader(built(anticipating(real(inputs)), CFG).documents["report.html"].decode()).text)
+    assert "full per-horizon results of anticipation" in text
+    simulated = "".join(Reader(built(anticipating(inputs), CFG).documents["report.html"].decode()).text)
+    assert "full per-horizon results of anticipation" not in simulated
 
 
 def pool(seed: int, size: int, horizon: int = 5) -> Headroom:

@@ -29,6 +29,7 @@ from schemas.results import (
 from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.parquet import read_table, table_bytes
+from trajpilot_core.studies.claims.evidence.poses import PoseFindings, read_poses
 from trajpilot_core.studies.claims.evidence.statistics import Sums
 
 R = TypeVar("R", bound=Record)
@@ -108,6 +109,8 @@ class Evidence:
     run: ClaimsRun | None
     absent: tuple[str, ...]
     """Files that are not there."""
+    poses: PoseFindings | None = None
+    """Of a run with two sources of head motion; None: none was named."""
 
 
 def schema_of(file: File) -> pa.Schema:
@@ -172,6 +175,7 @@ def read_evidence(folder: Path, horizons: tuple[int, ...]) -> Evidence:
         absent=tuple(
             name for name in (*(f"{file.name}.parquet" for file in FILES), RUN_FILE) if not (folder / name).is_file()
         ),
+        poses=read_poses(folder),
     )
 
 

@@ -19,10 +19,10 @@ OVER_HORIZONS: tuple[StatementKind, ...] = ("each", "mean", "reported", "shrinks
 """Kinds of statements whose figures at each H are printed."""
 
 
-def claims_tables(judged: tuple[Judged, ...], cfg: ClaimsConfig) -> tuple[Table, ...]:
+def claims_tables(judged: tuple[Judged, ...], evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:
     """Return every statement and what decides it."""
     return (
-        statements_table(judged),
+        statements_table(judged, evidence),
         parts_table(judged, cfg),
         equivalence_table(judged, cfg),
         Table("Rules: when a statement holds", ("kind", "holds where"), tuple(RULES.items())),
@@ -71,13 +71,13 @@ def shares_text(row: Judged, evidence: Evidence, cfg: ClaimsConfig) -> str:
     )
 
 
-def not_built_text(judged: tuple[Judged, ...]) -> str:
+def not_built_text(judged: tuple[Judged, ...], evidence: Evidence) -> str:
     """Count the claims of the paper that nothing here can judge, and name the pages that judge others.
 
     The page of everything says why.
     """
     others = [row.claim.elsewhere for row in judged if row.claim.elsewhere]
-    n = sum(not row.findings for row in judged) - len(others)
+    n = sum(not row.findings for row in judged) - len(others) - (evidence.poses is not None)
     there = f"; {len(others)} in {', '.join(dict.fromkeys(others))}" if others else ""
     return f"{n} of the paper's {len(judged)} claims are not judged (parts not built, or pixels){there}."
 
@@ -96,18 +96,28 @@ def _figure(finding: JudgedStatement) -> Cell:
     return change(finding.headline, _digits(finding))
 
 
-def statements_table(judged: tuple[Judged, ...]) -> Table:
+def statements_table(judged: tuple[Judged, ...], evidence: Evidence) -> Table:
     """Return a line per statement; what is not built has one, too."""
     header = ("claim", "statement", "world", "figure", "unit", "each seed", BROKEN, "exact", "takes", "verdict", "note")
     rows: list[tuple[Cell, ...]] = []
     for row in judged:
         rows += [(row.claim.text, *_statement_cells(finding)) for finding in row.findings]
-        rows += [] if row.findings else [(row.claim.text, *[""] * 8, *_why_absent(row.claim))]
+        rows += [] if row.findings else _without_statements(row.claim, evidence)
     return Table("Every statement", header, tuple(rows))
+
+
+def _without_statements(claim: Claim, evidence: Evidence) -> list[tuple[Cell, ...]]:
+    """Return the lines of a claim without statements: what another run says of it, or why nothing does."""
+    if not claim.wants or evidence.poses is None:
+        return [(claim.text, *[""] * 8, *_why_absent(claim))]
+    where = evidence.poses.where
+    return [(claim.text, one.check, where, *[""] * 6, one.verdict, one.detail) for one in evidence.poses.judgements]
 
 
 def _why_absent(claim: Claim) -> tuple[str, str]:
     """Return the verdict and the note of a claim without statements."""
+    if claim.wants:
+        return NOTHING, f"wants {claim.wants}"
     return ("judged elsewhere", claim.elsewhere) if claim.elsewhere else ("not built", claim.not_built)
 
 

@@ -96,7 +96,7 @@ def texts_of(
     return {
         "claims.md": {
             "verdicts": judged.summary_table(found.claims, evidence, cfg).markdown(is_titled=False),
-            "not built": judged.not_built_text(found.claims),
+            "not built": judged.not_built_text(found.claims, evidence),
             "square": power.square_table(found.square, cfg).markdown(is_titled=False),
             "checks": _bullets(lines),
             "facts": _bullets(run.facts(evidence, cfg)),
@@ -110,7 +110,7 @@ def tables_of(evidence: Evidence, found: Findings, cfg: ClaimsConfig) -> dict[st
     """Return the title and the tables of every section of claims.html by its id."""
     of_power = (power.shares_table(evidence, cfg), power.leak_table(evidence, cfg), power.ranking_table(evidence, cfg))
     return {
-        "claims": ("Claims and controls", judged.claims_tables(found.claims, cfg)),
+        "claims": ("Claims and controls", judged.claims_tables(found.claims, evidence, cfg)),
         "words": ("What the words mean", (power.words_table(),)),
         "power": ("What the verdicts can rest on", of_power),
         "square": ("Do retrieved trajectories add anything?", power.square_tables(found.square, evidence, cfg)),

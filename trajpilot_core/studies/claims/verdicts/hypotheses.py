@@ -60,6 +60,8 @@ class Claim(NamedTuple):
     """Why no world must break it; empty where one must, or where nothing is built."""
     elsewhere: str = ""
     """Page that judges it, from tables of its own; it has no statements here then."""
+    wants: str = ""
+    """Command that brings its verdict from a run of its own; it has no statements here then."""
 
 
 def _equal(row: str, reference: str, text: str, sign: int = 1) -> Statement:
@@ -67,6 +69,7 @@ def _equal(row: str, reference: str, text: str, sign: int = 1) -> Statement:
     return Statement("control", text, "equal", NO_INFORMATION, row, reference, sign, against=BASE)
 
 
+DOCS_POSES = "a run of keystep_poses or demo_poses, then trajpilot docs"
 NO_MOTION = "no information in motion: "
 BOTH, QUERY_MOTION = "retrieval_attention", "retrieval_attention_query_motion"
 CLAIMS: tuple[Claim, ...] = (
@@ -165,7 +168,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("cem", "Planning by the cross-entropy method is below No-Traj", (), "needs the latent predictor"),
     Claim("text", "Text adds nothing on top of the trajectory", (), "needs the latent predictor"),
     Claim("planners", "Planners that see endpoints only collapse with H", elsewhere="docs/comparison.md"),
-    Claim("rgb_poses", "Poses estimated from RGB video serve as well", (), "needs a second source of trajectories"),
+    Claim("rgb_poses", "Poses estimated from RGB video serve as well", wants=f"{DOCS_POSES} --poses ROOT"),
 )
 """Rows of the claims table, in order."""
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trajpilot_core.report.committed import WARNING
+from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
+from trajpilot_core.studies.paper_tables.labels.rows import printed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -68,6 +70,23 @@ class PaperFigure:
     """Labels whose cells it shows."""
     recipes: tuple[str, ...] = ()
     """Experiments whose finished runs it shows, where it shows no cells."""
+    unbuilt: tuple[str, ...] = ()
+    """Rows of it alone that this project lacks; its tables say what they lack themselves."""
+
+
+def undrawn(figures: Sequence[PaperFigure], captions: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each figure that no run fills: as an empty cell, it says "not run", and what is not built.
+
+    Args:
+        figures: the wanted ones.
+        captions: label -> caption of those that were drawn.
+    """
+    found = []
+    for figure in figures:
+        if figure.label not in captions:
+            lacking = ", ".join(map(printed, figure.unbuilt))
+            found.append(f"{figure.label}: {NOTHING}{f'; {NOT_BUILT}: {lacking}' if lacking else ''}")
+    return found
 
 
 def can_draw() -> bool:

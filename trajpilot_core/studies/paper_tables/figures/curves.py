@@ -1,7 +1,8 @@
 """Accuracy over the horizon and in bars, drawn from the cells of the tables: the figures cannot say anything else.
 
 Source: arXiv 2605.20388, its figures of planning and anticipation on atomic actions, and of planning in the space of
-latents. Rows that are not built have no line; the caption names them.
+latents. Rows that are not built have no line; the caption names them. The last of these prints Full mAcc, which stands
+in no table of the paper: its cells come from the runs.
 """
 
 from collections.abc import Sequence
@@ -11,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import RowStyle
-from trajpilot_core.paper.published import ATOMIC, CLOSED_ATOMIC, CLOSED_FULL, CLOSED_ROWS
-from trajpilot_core.report.tables.table import NOT_BUILT
-from trajpilot_core.studies.paper_tables.base import PaperCell
+from trajpilot_core.paper.published import ANTICIPATION, ATOMIC, CLOSED_ATOMIC, CLOSED_FULL, CLOSED_ROWS, FUTURE
+from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun, measured
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure
 from trajpilot_core.studies.paper_tables.labels import LABELS
-from trajpilot_core.studies.paper_tables.labels.atomic import ANTICIPATION, FUTURE, GOAL_FREE_ROWS
+from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL, TITLES
 from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS, printed
 
@@ -41,11 +41,14 @@ class CurvePanel:
     is_bars: bool = False
 
 
-def draw(source: FigureSource, panels: Sequence[CurvePanel], caption: str) -> "tuple[Drawing, str] | None":
-    """Draw panels side by side; None where no run fills any."""
+def draw(
+    source: FigureSource, panels: Sequence[CurvePanel], caption: str, untabled: tuple[str, ...] = ()
+) -> "tuple[Drawing, str] | None":
+    """Draw panels side by side; None where no run fills any. `untabled` names metrics that no table prints."""
     from matplotlib.figure import Figure as Drawing
 
-    held = [[cell for cell in source.cells if _is_of(cell, panel)] for panel in panels]
+    cells_of_all = [*source.cells, *(cell for run in source.runs for cell in _of_benchmark(run, untabled))]
+    held = [[cell for cell in cells_of_all if _is_of(cell, panel)] for panel in panels]
     if not any(held):
         return None
     width, height = PANEL_IN
@@ -64,13 +67,19 @@ def draw(source: FigureSource, panels: Sequence[CurvePanel], caption: str) -> "t
     return drawing, _said(caption, panels, held)
 
 
+def _of_benchmark(run: PaperRun, metrics: tuple[str, ...]) -> list[PaperCell]:
+    """Return cells of a closed benchmark in metrics that its tables do not print."""
+    return measured(run, CLOSED_FULL, metrics, ("none",), PLANNED) if metrics and run.dataset in TITLES else []
+
+
 def _is_of(cell: PaperCell, panel: CurvePanel) -> bool:
     is_place = (cell.horizon is None) == panel.is_bars
     is_own = cell.table == panel.label and cell.dataset == panel.dataset and cell.row in panel.rows
     return is_own and is_place and cell.metric in panel.metrics
 
 
-def _style(row: str) -> RowStyle:
+def style_of(row: str) -> RowStyle:
+    """Return how a row of the tables is drawn."""
     return next((one.style for one in METHODS if one.id == row), RowStyle())
 
 
@@ -81,7 +90,7 @@ def _lines(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[
         mine = sorted((cell for cell in cells if cell.row == row), key=lambda cell: cell.horizon or 0)
         if not mine:
             continue
-        style, at = _style(row), [cell.horizon or 0 for cell in mine]
+        style, at = style_of(row), [cell.horizon or 0 for cell in mine]
         dashes = tuple(float(part) for part in style.dash.split()) if style.dash else (1.0, 0.0)
         (line,) = axis.plot(
             at,
@@ -112,7 +121,7 @@ def _bars(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[s
         for place, metric in enumerate(panel.metrics):
             if metric in mine:
                 cell, x = mine[metric], place + 0.8 * (at + 0.5) / len(rows) - 0.4
-                bar = axis.bar(x, cell.value, 0.8 / len(rows), color=_style(row).light)
+                bar = axis.bar(x, cell.value, 0.8 / len(rows), color=style_of(row).light)
                 made[printed(row)] = bar
                 if cell.low is not None and cell.high is not None:
                     axis.vlines(x, cell.low, cell.high, color="#333333", linewidth=0.7)
@@ -137,13 +146,21 @@ def _said(caption: str, panels: Sequence[CurvePanel], held: Sequence[Sequence[Pa
     return f"{caption} Bands and whiskers: 95 % intervals over takes, where there are enough.{lacking}"
 
 
-def figure(label: str, caption: str, panels: Sequence[CurvePanel]) -> PaperFigure:
-    """Return a figure of panels."""
+def figure(label: str, caption: str, panels: Sequence[CurvePanel], untabled: tuple[str, ...] = ()) -> PaperFigure:
+    """Return a figure of panels; `untabled` as in `draw`."""
     tables = tuple(dict.fromkeys(panel.label for panel in panels))
-    return PaperFigure(label, partial(draw, panels=panels, caption=caption), tables)
+    tabled = {at[0] for label in tables for at in LABELS[label].addresses()}
+    unbuilt = dict.fromkeys(row for panel in panels for row in panel.rows if row not in tabled)
+    drawing = partial(draw, panels=panels, caption=caption, untabled=untabled)
+    return PaperFigure(label, drawing, tables, unbuilt=tuple(unbuilt))
 
 
-PLANNED = ("no_traj", "oracle")
+def of_benchmarks(metric: str) -> tuple[CurvePanel, ...]:
+    """Return a panel for each closed benchmark."""
+    return tuple(CurvePanel(title, CLOSED_FULL, (metric,), PLANNED, dataset) for dataset, title in TITLES.items())
+
+
+PLANNED = ("no_traj", "cem", "oracle")
 FIGURES = (
     figure(
         "atomic_planning",
@@ -161,7 +178,13 @@ FIGURES = (
     ),
     figure(
         "cem_vs_none",
-        f"Success rate over the horizon on closed vocabularies; planning in the space of latents (CEM) is {NOT_BUILT}.",
-        tuple(CurvePanel(title, CLOSED_FULL, ("SR",), PLANNED, dataset) for dataset, title in TITLES.items()),
+        "Success rate over the horizon on closed vocabularies.",
+        of_benchmarks("SR"),
+    ),
+    figure(
+        "cem_full_mean",
+        "Accuracy of all steps, Start and Goal included, over the horizon on closed vocabularies.",
+        of_benchmarks("Full mAcc"),
+        ("Full mAcc",),
     ),
 )

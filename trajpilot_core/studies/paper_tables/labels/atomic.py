@@ -8,7 +8,18 @@ from collections.abc import Mapping
 from functools import partial
 
 from schemas.training import GOAL_DROPOUT
-from trajpilot_core.paper.published import ATOMIC, ATOMIC_CORPUS, HORIZONS, OPEN_METRICS
+from trajpilot_core.paper.published import (
+    ANTICIPATING,
+    ANTICIPATION,
+    ATOMIC,
+    ATOMIC_CORPUS,
+    FULL,
+    FUTURE,
+    GOAL_MASKED,
+    GOAL_SEEN,
+    HORIZONS,
+    OPEN_METRICS,
+)
 from trajpilot_core.studies.paper_tables.base import (
     Column,
     Line,
@@ -20,25 +31,11 @@ from trajpilot_core.studies.paper_tables.base import (
 )
 from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS, of_each_horizon, rules_of
 
-ANTICIPATION, GOAL_SEEN, GOAL_MASKED = (
-    "atomic_anticipation_full",
-    "goal_dropout_fullgoal",
-    "goal_dropout_anticipation_full",
-)
-FUTURE = {"M@1": "Future R@1", "M@5": "Future R@5", "MSeq": "Future Seq"}
-"""Metric -> what these tables call it: the steps between Start and the place of the Goal (D 48)."""
-FULL = {"F@1": "Full R@1", "F@5": "Full R@5", "FSeq": "Full Seq"}
 GOAL_FREE_ROWS = ("qwen_zs", "qwen_sft_llm", "anticipation_no_traj", "anticipation_scorer", "anticipation_oracle")
 """Rows without a goal, in the order of the paper's table."""
 DROPOUT = ("No-dropout Traj", "Goal-dropout Traj", "No-dropout No-Traj", "Goal-dropout No-Traj")
 """Columns of both tables of goal dropout."""
-GOAL_SEEN_ROWS = ("oracle", "oracle_goal_dropout", "no_traj", "no_traj_goal_dropout")
-GOAL_MASKED_ROWS = (
-    "anticipation_oracle_no_dropout",
-    "anticipation_oracle",
-    "anticipation_no_traj_no_dropout",
-    "anticipation_no_traj",
-)
+GOAL_SEEN_ROWS, GOAL_MASKED_ROWS = (tuple(ANTICIPATING[label].values()) for label in (GOAL_SEEN, GOAL_MASKED))
 """Rows of ours in these columns."""
 PERCENT = "Percent. Bold: the best that is not told the truth."
 

@@ -117,7 +117,7 @@ SHOT_SCORES = ScoredBy(
     label="basketball_shot_outcome",
     stage="outcome",
     entry="shot_scores",
-    rows={row: row for row in ("no_traj", "scorer", "oracle")},
+    rows={row: row for row in ("no_traj", "attentive_probe", "scorer", "oracle")},
     metrics={
         "accuracy": "accuracy",
         "balanced_accuracy": "balanced",
@@ -162,5 +162,6 @@ TABLES = (
         ),
         ("basketball",),
         rules=(3,),
+        always="The probe reads temporal tokens of the clip (features.tokens=temporal), the paper's every patch.",
     ),
 )
