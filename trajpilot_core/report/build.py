@@ -24,6 +24,7 @@ from trajpilot_core.report.tables.ceilings import ceilings_of
 from trajpilot_core.report.tables.closed import closed_tables, settings_table
 from trajpilot_core.report.tables.names import NOT_BUILT
 from trajpilot_core.report.tables.results import all_tables, results_of
+from trajpilot_core.report.verdict import opening_table, verdict_of
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,14 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
         cfg,
         f"TrajPilot on {corpus_title(loaded, cfg)}",
         facts(loaded, results, cfg),
+        verdict_of(
+            results,
+            simulated=loaded.simulated,
+            has_heads=cfg.heads is not None,
+            is_broken=bounds.state == "broken",
+        ),
         [
+            *opening_table(results, has_heads=cfg.heads is not None),
             *closed_tables(results, cfg, n_labels),
             *all_tables(results),
             *anticipation_tables(results),
@@ -115,6 +123,7 @@ def _json(page: Page) -> JsonValue:
         "title": page.title,
         "simulated": loaded.simulated,
         "facts": dict(page.facts),
+        "verdict": page.verdict.json(),
         "metrics": json_report.records(loaded.metrics),
         "tables": [json_report.table_json(table) for table in page.tables],
         "settings": None if page.settings is None else page.settings.json(),

@@ -11,7 +11,7 @@ from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 
-VERSION = 7  # raise when what this stage writes changes
+VERSION = 8  # raise when what this stage writes changes
 READS = (
     "metrics",
     "ceilings",

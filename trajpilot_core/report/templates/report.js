@@ -93,7 +93,12 @@
     button.addEventListener("click", function () { open(box, button); });
     box.appendChild(button);
   });
-  var unfolded = [];
-  addEventListener("beforeprint", function () { unfolded = Array.from(document.querySelectorAll("details:not([open])")); unfolded.forEach(function (d) { d.open = true; }); });
-  addEventListener("afterprint", function () { unfolded.forEach(function (d) { d.open = false; }); });
+  // A link into something folded opens it.
+  function unfold() {
+    var target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (var at = target; at; at = at.parentElement) { if (at.tagName === "DETAILS") { at.open = true; } }
+    if (target) { target.scrollIntoView(); }
+  }
+  addEventListener("hashchange", unfold);
+  if (location.hash) { unfold(); }
 })();
