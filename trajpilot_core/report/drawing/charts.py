@@ -115,7 +115,7 @@ def whisker_chart(axes: Axes, series: Sequence[Series]) -> Markup:
         element("line", class_="zero", x1=LEFT, x2=WIDTH - RIGHT, y1=scale.y(0.0), y2=scale.y(0.0)),
     ]
     for index, line in enumerate(series):
-        shift = (index - (len(series) - 1) / 2) * 0.19
+        shift = (index - (len(series) - 1) / 2) * min(0.19, 0.8 / len(series))
         body.append(_whiskers(line, scale, shift))
     return _svg(axes, series, body)
 
