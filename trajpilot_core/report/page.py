@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 from schemas.config import ReportConfig
 from schemas.results import Judgement
-from trajpilot_core.methods import method
+from trajpilot_core.methods import examined, method
 from trajpilot_core.report import health
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.horizons import main_legend
+from trajpilot_core.report.gallery.classes import CLASSES, GalleryWindows
 from trajpilot_core.report.gallery.frames import Thumbnail
 from trajpilot_core.report.gallery.paths import path_data, three_views
-from trajpilot_core.report.gallery.windows import CLASSES, Example, GalleryWindows
+from trajpilot_core.report.gallery.windows import Example, best_example
 from trajpilot_core.report.loaded import (
     Loaded,
     capture_note,
@@ -97,6 +98,9 @@ def render(page: Page) -> bytes:
         rows=[method(variant) for variant in results.variants()],
         descriptions=DESCRIPTIONS,
         classes=CLASSES,
+        gallery_row=method(page.drawn.row) if page.drawn.row else None,
+        examined_name=examined().name,
+        best=best_example(page.examples),
         number=number,
         tables={table.id: table for table in page.tables},
         views=three_views,

@@ -31,7 +31,7 @@ from trajpilot_core.predict import answers
 from trajpilot_core.predict.page import gate_said
 from trajpilot_core.report.drawing.row_styles import answer_rules, mark_of
 from trajpilot_core.report.drawing.style import style
-from trajpilot_core.report.gallery.windows import draw
+from trajpilot_core.report.gallery.classes import draw
 from trajpilot_core.stages.evaluation import score
 from trajpilot_core.studies.claims.pages.ceilings import needed_rows
 
@@ -172,14 +172,15 @@ def test_the_gallery_shows_what_it_followed(made: Made) -> None:
 
 def test_the_first_gate_of_the_list_decides_the_classes_of_the_gallery_and_the_table_of_the_gate(made: Made) -> None:
     first, gate = examined(), gate_rows(made.predicted)
-    sizes = draw(made.inputs.tables["outcomes"], CFG).sizes
+    drawn = draw(made.inputs.tables["outcomes"], CFG)
     at = METHODS.index(first)
     METHODS.remove(first)
     try:
         assert (first.id, examined().id) == ("scorer", "toy")
-        others = draw(made.inputs.tables["outcomes"], CFG).sizes
-        assert sum(others.values()) == sum(sizes.values())
-        assert others != sizes
+        others = draw(made.inputs.tables["outcomes"], CFG)
+        assert (drawn.row, others.row) == ("scorer", "toy")
+        assert others.n_windows == drawn.n_windows
+        assert others.sizes != drawn.sizes
         assert gate_rows(made.predicted) != gate
     finally:
         METHODS.insert(at, first)

@@ -85,7 +85,11 @@ def _shown(run: PaperRun, inputs: Inputs, gallery: GalleryWindows, cfg: ReportCo
     wanted: dict[str, set[float]] = {}
     for one in shown:
         wanted.setdefault(one.take_id, set()).update(*times_s[one.window_id])
-    jobs = [Wanted(t, f"{run.last.data_root}/{file}", tuple(sorted(wanted[t]))) for t, file in sorted(videos.items())]
+    jobs = [
+        Wanted(t, f"{run.last.data_root}/{file}", tuple(sorted(wanted[t])))
+        for t, file in sorted(videos.items())
+        if t in wanted
+    ]
     frames, _ = thumbnails(jobs, SIDE_PX, 1)
     reason = next((frame.reason for frame in frames.values() if frame.uri is None), "")
     return ShownWindows(shown, times_s, frames, f"Absent frames: {reason}." if reason else "")
