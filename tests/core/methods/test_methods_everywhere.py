@@ -109,7 +109,7 @@ def test_it_is_held_against_the_ceiling_that_it_declares(made: Made, bound: Any)
 def test_its_gate_is_checked(made: Made) -> None:
     judged = gate_check(made.predicted)
     assert judged.verdict == "holds"
-    assert "toy on " in judged.detail
+    assert "Toy row on " in judged.detail
     judgements = made.inputs.tables["judgements"].to_pylist()
     assert any("toy on " in row["detail"] for row in judgements)
 
@@ -176,9 +176,9 @@ def test_the_first_gate_of_the_list_decides_the_classes_of_the_gallery_and_the_t
     at = METHODS.index(first)
     METHODS.remove(first)
     try:
-        assert (first.id, examined().id) == ("scorer", "toy")
+        assert (first.id, examined().id) == ("scorer", "scorer_plus")
         others = draw(made.inputs.tables["outcomes"], CFG)
-        assert (drawn.row, others.row) == ("scorer", "toy")
+        assert (drawn.row, others.row) == ("scorer", "scorer_plus")
         assert others.n_windows == drawn.n_windows
         assert others.sizes != drawn.sizes
         assert gate_rows(made.predicted) != gate
