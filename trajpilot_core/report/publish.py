@@ -10,8 +10,8 @@ from trajpilot_core.store.reading import read_entry_document, table_file
 
 FOLDER = "reports"
 TABLES = f"{FOLDER}/tables"
-SCORED_BY = {"report": ("evaluation", "probe")}
-"""Stage that writes pages -> those whose tables the pages show; a stage that is not named shows its own."""
+SCORED_BY = {"metrics": "evaluation", "probe_scores": "probe"}
+"""Entry that a page reads -> the stage whose tables it shows; a page that reads none of them shows its own."""
 LABELS = "labels"
 """What the ids of labels in the tables stand for; the stage `ingest` writes it."""
 
@@ -31,8 +31,9 @@ def place_documents(report: ArtifactRef, root: str) -> str:
     documents = [name for name, entry in manifest.entries.items() if entry.kind == "document"]
     for name in documents:
         folder.replace(f"{FOLDER}/{name}", read_entry_document(folder, manifest, name))
-    for scored in SCORED_BY.get(report.stage, (report.stage,)):
-        _place_tables(folder, current_manifest(folder, scored))
+    scored = [stage for entry, stage in SCORED_BY.items() if entry in manifest.inputs] or [report.stage]
+    for stage in scored:
+        _place_tables(folder, current_manifest(folder, stage))
     page = next(name for name in documents if name.endswith(".html"))
     return f"{folder.url}/{FOLDER}/{page}"
 

@@ -111,7 +111,7 @@ def test_its_gate_is_checked(made: Made) -> None:
     assert judged.verdict == "holds"
     assert "Toy row on " in judged.detail
     judgements = made.inputs.tables["judgements"].to_pylist()
-    assert any("toy on " in row["detail"] for row in judgements)
+    assert any("Toy row on " in row["detail"] for row in judgements)
 
 
 def test_a_closed_gate_that_answers_for_itself_fails_by_its_name(made: Made) -> None:

@@ -28,7 +28,8 @@ def entry(folder: Folder, stage: str, *tables: pa.Table) -> Entry:
 
 
 def commit(folder: Folder, stage: str, entries: Mapping[str, Entry]) -> None:
-    empty = {"config": {}, "inputs": {}, "rejected": {}, "libraries": {}}
+    read = {"metrics": "a fingerprint"} if stage == "report" else {}
+    empty = {"config": {}, "inputs": read, "rejected": {}, "libraries": {}}
     made = Manifest(format=1, stage=stage, version=1, key="k", entries=dict(entries), n_in=0, n_out=0, **empty)
     commit_manifest(folder, made, RAN, replace=True)
 
@@ -49,6 +50,7 @@ def root(tmp_path: Path) -> Path:
         "notes": entry_of("document", [write_data(folder, "evaluation", "objects", "txt", b"no table", 0)]),
     }
     commit(folder, "evaluation", scored)
+    commit(folder, "probe", {"probe_scores": entry(folder, "probe", numbers(9))})
     commit(folder, "predictor", {"predictor_curves": entry(folder, "predictor", numbers(9))})
     return tmp_path
 
