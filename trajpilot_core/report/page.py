@@ -31,7 +31,7 @@ from trajpilot_core.report.tables.names import DESCRIPTIONS, NOT_BUILT
 from trajpilot_core.report.tables.published_pool import pool_comparisons
 from trajpilot_core.report.tables.results import ResultCell, Results
 from trajpilot_core.report.tables.table import Table, number
-from trajpilot_core.report.verdict import Verdict
+from trajpilot_core.report.verdict import DerivedVerdict
 
 SIGNS = {"holds": "✓", "fails": "✗", "undecided": "~", "undertrained": "!", "not run": "–"}
 CEILING_SIGNS = {"below": "✓", "level": "~", "open": "–", "warn": "!", "broken": "✗"}
@@ -56,7 +56,7 @@ class Page:
     cfg: ReportConfig
     title: str
     facts: Sequence[tuple[str, str]]
-    verdict: Verdict
+    verdict: DerivedVerdict
     tables: Sequence[GroupedTable[ResultCell]]
     settings: Table | None
     """Hyperparameters of class heads."""

@@ -20,7 +20,7 @@ from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.report.tables.results import ResultCell, Results, build_table
 from trajpilot_core.report.tables.table import interval, number
 
-State = Literal["helps", "hurts", "undecided", "nothing"]
+Effect = Literal["helps", "hurts", "undecided", "nothing"]
 OPENING = ("M@1", "MSeq")
 """Columns of the main rows where labels are ranked by their texts; class heads have those of the paper's closed
 table."""
@@ -30,10 +30,10 @@ NOTHING = "No verdict: no row with head motion was compared with No-Traj."
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DerivedVerdict:
     """What the run says of its question."""
 
-    state: State
+    state: Effect
     """`helps` and `hurts`: the interval excludes zero; `nothing`: there is none, or a model is not trained."""
     text: str
     judged: Metric | None = None
@@ -53,7 +53,7 @@ def opening_table(results: Results, *, has_heads: bool) -> list[GroupedTable[Res
     return [table] if table.groups else []
 
 
-def verdict_of(results: Results, *, simulated: bool, has_heads: bool, is_broken: bool) -> Verdict:
+def verdict_of(results: Results, *, simulated: bool, has_heads: bool, is_broken: bool) -> DerivedVerdict:
     """Derive the verdict.
 
     Args:
@@ -63,7 +63,7 @@ def verdict_of(results: Results, *, simulated: bool, has_heads: bool, is_broken:
         is_broken: a binding ceiling is broken.
     """
     if is_broken:
-        return Verdict("nothing", BROKEN)
+        return DerivedVerdict("nothing", BROKEN)
     metric = JUDGED_BY_HEADS if has_heads else JUDGED
     gains = {
         m.variant: m
@@ -72,13 +72,13 @@ def verdict_of(results: Results, *, simulated: bool, has_heads: bool, is_broken:
     }
     asked = _asked(gains)
     if asked is None:
-        return Verdict("nothing", NOTHING)
+        return DerivedVerdict("nothing", NOTHING)
     state = _state(gains[asked], results)
     where = "In this simulated world" if simulated else "On the takes that were scored"
     said = [f"{where}, {_claim(state, asked, results)}: {_gain(gains[asked], 'points of ' + metric)}"]
     said += _rest(gains, asked, results)
     n_takes = gains[asked].n_takes
-    return Verdict(state, f"{'; '.join(said)} (95 % intervals over {n_takes} test takes).", gains[asked])
+    return DerivedVerdict(state, f"{'; '.join(said)} (95 % intervals over {n_takes} test takes).", gains[asked])
 
 
 def _asked(gains: dict[str, Metric]) -> str | None:
@@ -87,14 +87,14 @@ def _asked(gains: dict[str, Metric]) -> str | None:
     return next((one for one in (examined().id, *main) if one in gains), None)
 
 
-def _state(gain: Metric, results: Results) -> State:
+def _state(gain: Metric, results: Results) -> Effect:
     """Judge a difference by its interval; infinite ends, and models that are not trained, say nothing."""
     if {gain.variant, REFERENCE} & results.undertrained or gain.low == float("-inf"):
         return "nothing"
     return "undecided" if gain.low <= 0 <= gain.high else "helps" if gain.value > 0 else "hurts"
 
 
-def _claim(state: State, asked: str, results: Results) -> str:
+def _claim(state: Effect, asked: str, results: Results) -> str:
     """Word the state."""
     subject = "a retrieved trajectory" if method(asked).follows else row_name(asked)
     weak = [row_name(one) for one in (asked, REFERENCE) if one in results.undertrained]

@@ -10,7 +10,7 @@ from synthetic_results import Kept, Tables, built
 from schemas.arrow import rows_of
 from schemas.results import Judgement, Metric
 from trajpilot_core.report.tables.results import Results, results_of
-from trajpilot_core.report.verdict import BROKEN, NOTHING, Verdict, verdict_of
+from trajpilot_core.report.verdict import BROKEN, NOTHING, DerivedVerdict, verdict_of
 
 
 def planted(inputs: Tables, **gains: tuple[float, float, float]) -> Results:
@@ -25,7 +25,7 @@ def planted(inputs: Tables, **gains: tuple[float, float, float]) -> Results:
     return results_of(made, [])
 
 
-def said(results: Results, **changes: bool) -> Verdict:
+def said(results: Results, **changes: bool) -> DerivedVerdict:
     return verdict_of(results, **{"simulated": True, "has_heads": False, "is_broken": False, **changes})
 
 
@@ -66,12 +66,12 @@ def test_a_model_that_is_not_trained_gives_no_verdict(inputs: Tables) -> None:
 def test_without_the_scorer_another_main_row_answers_and_without_any_none(inputs: Tables) -> None:
     one = said(planted(inputs, endpoint_traj=(-2.0, -3.0, -1.0)))
     assert (one.state, "Endpoint-Traj hurts" in one.text) == ("hurts", True)
-    assert said(planted(inputs)) == Verdict("nothing", NOTHING)
+    assert said(planted(inputs)) == DerivedVerdict("nothing", NOTHING)
 
 
 def test_a_broken_ceiling_leaves_no_verdict(inputs: Tables) -> None:
     results = planted(inputs, scorer=(9.0, 8.0, 10.0))
-    assert said(results, is_broken=True) == Verdict("nothing", BROKEN)
+    assert said(results, is_broken=True) == DerivedVerdict("nothing", BROKEN)
 
 
 def test_the_sentence_stands_first_on_the_page_and_in_json_and_turns_with_the_results(

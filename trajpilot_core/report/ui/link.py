@@ -5,22 +5,31 @@ its pages from a folder that a setting names; `trajpilot ui` names one below the
 it, in a folder with a random name: whoever can read the artifact, behind the login, knows the name, and nobody else.
 """
 
+import re
 import secrets
 from pathlib import Path
 
 HOME, STATIC, NOTE = "prefect", "ui", "report-link"
 """Below a root: what Prefect keeps of its runs; in it the pages that the UI serves, and the name of the folder."""
+NAME = re.compile(r"report-[A-Za-z0-9_-]{22}")
 SERVED = "v1"
 """The folder of `STATIC` that Prefect's server has at its own root."""
 
 
 def linked_folder(home: Path) -> str:
-    """Return the name of the folder of the pages; it is drawn once, and only this user can read it."""
+    """Return the name of the folder of the pages; it is drawn once, and only this user can read it.
+
+    A note that holds anything but such a name is drawn again: it becomes a part of a path.
+    """
     note = home / NOTE
-    if not note.exists():
-        note.touch(mode=0o600)
-        note.write_text(f"report-{secrets.token_urlsafe(16)}\n")
-    return note.read_text().strip()
+    held = note.read_bytes().decode("ascii", "replace").strip() if note.is_file() else ""
+    if NAME.fullmatch(held):
+        return held
+    note.unlink(missing_ok=True)
+    note.touch(mode=0o600)
+    drawn = f"report-{secrets.token_urlsafe(16)}"
+    note.write_text(f"{drawn}\n")
+    return drawn
 
 
 def link_to(page: str) -> str | None:
