@@ -41,8 +41,9 @@ class DerivedVerdict:
 
     def json(self) -> JsonValue:
         """Return the sentence, and which difference decided."""
-        held = None if self.judged is None else {"variant": self.judged.variant, "metric": self.judged.metric}
-        return {"state": self.state, "text": self.text, "judged": held}
+        m = self.judged
+        judged: JsonValue = None if m is None else {"variant": m.variant, "metric": m.metric}
+        return {"state": self.state, "text": self.text, "judged": judged}
 
 
 def opening_table(results: Results, *, has_heads: bool) -> list[GroupedTable[ResultCell]]:
