@@ -196,6 +196,11 @@ def server_environment(home: Path, login: str) -> dict[str, str]:
     return {**kept, **ALWAYS, **EMBEDDED, **said}
 
 
+def ui_environment(home: Path, login: str) -> dict[str, str]:
+    """Return the environment of a server with a UI, which serves its pages from a folder below `home`."""
+    return {**server_environment(home, login), "PREFECT_UI_STATIC_DIRECTORY": str(home / "ui")}
+
+
 def wanted_login() -> str | None:
     """Return the login that the user wants a server started here to ask for (`user:password`), None: any."""
     return os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or None

@@ -12,6 +12,7 @@ from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import publish_page
 from trajpilot_core.report.committed import Committed, committed_under
 from trajpilot_core.report.publish import place_documents
+from trajpilot_core.report.ui.link import link_to
 from trajpilot_core.report.ui.outcome import outcome_summary
 from trajpilot_core.report.ui.poses import poses_summary
 from trajpilot_core.report.ui.summary import summary
@@ -26,10 +27,16 @@ PAGES: Mapping[str, Callable[[Committed, str], str]] = {
 """Stage that writes pages -> the summary of what it wrote."""
 
 
+def linked(path: str) -> str:
+    """Return the line that opens a page from the UI; empty where its UI cannot serve it."""
+    link = link_to(path)
+    return f"[Open the page]({link}) (served by `trajpilot ui` on this root)\n\n" if link else ""
+
+
 @task(task_run_name="place report", cache_policy=NO_CACHE, persist_result=False)
 def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -> State[str]:
-    """Copy the report's documents to `<root>/reports`, say where they lie, and publish the summary."""
+    """Copy the report's documents to `<root>/reports`, say where they lie, and publish the summary with a link."""
     path = place_documents(report, run.root)
-    publish_page("report-summary", TITLE, PAGES[report.stage](committed_under(config, run), path))
+    publish_page("report-summary", TITLE, linked(path) + PAGES[report.stage](committed_under(config, run), path))
     LOG.info("%-13s %s", "report", path)
     return Completed(message=f"the report lies at {path}", data=path)

@@ -1,15 +1,22 @@
 """Command `ui`: the Prefect UI over the runs of a root."""
 
+import contextlib
 import secrets
 import socket
 import subprocess
 import sys
+import threading
+import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from deployments.cli.options import Root, local_root, roots_below
 from trajpilot_core.errors import InputError
+
+LOOK_EVERY_S = 2.0
+"""How often the UI looks for a newer report."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -23,9 +30,10 @@ def ui(
 ) -> None:
     """Open the Prefect UI over the runs of a root, until Ctrl-C; it asks for the login that is printed here.
 
-    Set PREFECT_SERVER_API_AUTH_STRING=name:password for a login that stays the same.
+    Set PREFECT_SERVER_API_AUTH_STRING=name:password for a login that stays the same. The artifact report-summary of a
+    run opens its report.
     """
-    from deployments.settings import server_environment, wanted_login
+    from deployments.settings import ui_environment, wanted_login
 
     home = local_root(root) / "prefect"
     if not home.exists():
@@ -38,10 +46,25 @@ def ui(
     drawn = login or f"ui:{secrets.token_urlsafe(12)}"
     said = "your PREFECT_SERVER_API_AUTH_STRING" if login else drawn
     typer.echo(f"Prefect UI of {root}: http://127.0.0.1:{port}   login: {said}   (Ctrl-C ends it)")
+    threading.Thread(target=keep_pages, args=(home,), daemon=True).start()
     try:
-        sys.exit(subprocess.call(command, env=server_environment(home, drawn)))
+        sys.exit(subprocess.call(command, env=ui_environment(home, drawn)))
     except KeyboardInterrupt:
         sys.exit(0)
+
+
+def keep_pages(home: Path) -> None:
+    """Keep what the UI serves of the reports as new as they are, as long as this process lives.
+
+    A page that cannot be copied (no space, no permission) leaves the UI as it is; the next look tries again.
+    """
+    from trajpilot_core.report.publish import FOLDER
+    from trajpilot_core.report.ui.link import copy_pages
+
+    while True:
+        with contextlib.suppress(OSError):
+            copy_pages(home.parent / FOLDER, home)
+        time.sleep(LOOK_EVERY_S)
 
 
 def require_free_port(port: int) -> None:

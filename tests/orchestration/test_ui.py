@@ -263,3 +263,19 @@ def deploy(shown: Shown) -> str:
 def test_nothing_was_asked_of_any_other_machine(shown: Shown) -> None:
     assert len(shown.page.requested) > 50
     assert shown.page.outside() == []
+
+
+def test_the_report_is_opened_from_the_run(shown: Shown) -> None:
+    shown.open("report-summary", "Open the page")
+    link = shown.page.run("document.querySelector('a[href$=\"/report.html\"]').getAttribute('href')")
+    shown.page.wait(lambda _: opens(f"{shown.url}{link}"), "the UI does not serve the report", LIMIT_S)
+    text = shown.page.open(f"{shown.url}{link}", "The main rows, mean of the horizons", LIMIT_S)
+    shown.page.photograph(KEPT / "report.png")
+    assert "In this simulated world" in text
+    assert shown.page.outside() == [], "the page asks nothing from anywhere else"
+
+
+def opens(url: str) -> bool:
+    """Whether an address is a page of ours: for anything unknown the UI answers with its own."""
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return b"TrajPilot on " in answer.read()

@@ -176,10 +176,10 @@ def gate_check(predictions: Predictions) -> Judgement:
                 continue
             faults += _gate_faults(block, other)
             n_open, n = n_open + int((block.opened == 1).sum()), n + len(block.windows)
-        rates.append(f"{variant} on {n_open} of {n} windows")
+        rates.append(f"{method(variant).name} on {n_open} of {n} windows")
     if not rates:
         return Judgement(check=check, verdict="not run", detail="there is no row with a gate")
-    repeated = ", ".join(dict.fromkeys(gates.values()))
+    repeated = ", ".join(dict.fromkeys(method(row).name for row in gates.values()))
     return _verdict(check, faults, f"gates opened: {', '.join(rates)}; the others repeat {repeated}")
 
 

@@ -43,9 +43,13 @@ CLAIMS: tuple[ClaimedSign, ...] = (
     ClaimedSign("claim: the Scorer is above Endpoint-Traj at every H", "scorer", "endpoint_traj", 1),
     ClaimedSign("claim: the Scorer is above Pool-Mean at every H", "scorer", "pool_mean", 1),
     ClaimedSign(
-        "claim: the nearest candidate alone is below No-Traj from H=5 on", "top1", "no_traj", -1, first_horizon=5
+        "claim: Top-1, the nearest candidate alone, is below No-Traj from H=5 on",
+        "top1",
+        "no_traj",
+        -1,
+        first_horizon=5,
     ),
-    ClaimedSign("claim: shuffled trajectories are below Oracle at every H", "shuffled", "oracle", -1),
+    ClaimedSign("claim: Shuffled is below Oracle at every H", "shuffled", "oracle", -1),
 )
 """The demo's own, then what the paper says (arXiv 2605.20388, experiments and appendix), with two controls of ours.
 They name rows because they are statements about these rows."""

@@ -161,7 +161,7 @@ class Method:
     has_model_per_horizon: bool = False
     """It is absent at a horizon that it has no model for, and then has no means over the horizons."""
     in_gallery: bool = False
-    """Its answers are kept window by window, for the gallery."""
+    """Its answers are kept window by window, for the gallery: main rows, and others that stand next to them there."""
     plans: int | None = None
     """Its place among the rows that answer a video of one's own, the smallest decides; None: it does not."""
     style: RowStyle = RowStyle()

@@ -60,7 +60,7 @@ WITHOUT_PRIOR = Method(
     models=("no_traj",),
     answer=without_prior,
     part_of="no_traj",
-    style=RowStyle("circle", "#6b6b6b", "#b0b0b0", dash="2 3"),
+    style=RowStyle("circle", "#2a7f9e", "#7fc8e8", dash="2 3"),
 )
 GRAPH_ONLY = Method(
     id="graph_only",
@@ -71,5 +71,5 @@ GRAPH_ONLY = Method(
     role="control",
     models=("no_traj",),
     answer=by_graph,
-    style=RowStyle("square", "#8a6d3b", "#c9a66b", dash="6 3"),
+    style=RowStyle("square", "#8a6d3b", "#e8d3a8", dash="6 3"),
 )

@@ -33,7 +33,7 @@ HMM = Method(
     models=(),
     answer=answer(moving=False),
     against={"scorer_plus": ""},
-    style=RowStyle("circle", "#3d7a2a", "#8fd07a", dash="1 3"),
+    style=RowStyle("circle", "#3d7a2a", "#6fdc52", dash="1 3"),
 )
 HMM_MOTION = Method(
     id="hmm_motion",
@@ -45,5 +45,6 @@ HMM_MOTION = Method(
     models=(),
     answer=answer(moving=True),
     against={"endpoint_traj": "", "scorer_plus": ""},
+    in_gallery=True,
     style=RowStyle("triangle", "#1f5e4d", "#5fc0a3", dash="1 3"),
 )

@@ -83,6 +83,7 @@ def row(one: Named) -> Method:
         has_model_per_horizon=True,
         answer=answer_of(one.id),
         against={"no_traj_no_prior": "beyond our predictor without transitions", "graph_only": "beyond the graph"},
+        in_gallery=True,
         style=one.style,
     )
 
@@ -96,8 +97,9 @@ def masked_row(one: Named) -> Method:
         knows=f"as {one.name}, and the scenario of the take: only its labels are answered",
         role="ablation",
         part_of=one.id,
+        in_gallery=False,
         answer=answer_of(one.id, masked=True),
-        style=replace(one.style, dash="5 2"),
+        style=RowStyle(one.style.mark, "#2a7f9e", "#7fc8e8", dash="5 2"),
     )
 
 
@@ -108,8 +110,9 @@ DDPM = replace(
     knows="as PDPP; the sample is drawn with DDPM at all times of the diffusion",
     role="ablation",
     part_of=PDPP.id,
+    in_gallery=False,
     answer=answer_of(PDPP.id, ddpm=True),
-    style=replace(PDPP.style, dash="1 3"),
+    style=RowStyle(PDPP.style.mark, "#c2601c", "#ffb080", dash="1 3"),
 )
 """Absent where `PlannersConfig.answers_ddpm` says so."""
 ROWS: list[Method] = [*map(row, PLANNERS), *map(masked_row, PLANNERS), DDPM]

@@ -50,11 +50,12 @@ METHOD = Method(
         "endpoint_traj": "beyond the paper's predictor under its own motion during Start and Goal",
         "hmm_motion": "beyond transitions and looks, fitted in closed form",
     },
-    style=RowStyle("diamond", "#00695c", "#4dd0b5", dash="10 2 2 2"),
+    in_gallery=True,
+    style=RowStyle("diamond", "#00695c", "#c6f0d8", dash="10 2 2 2"),
 )
 
 
-def variant_row(variant: AttentionVariant, name: str, lacks: str, mark: str, dash: str) -> Method:
+def variant_row(variant: AttentionVariant, name: str, lacks: str, style: RowStyle) -> Method:
     """Return the row of a variant; it was trained like the main row, but for what it is not given."""
     row = attention_row(variant)
     return replace(
@@ -67,27 +68,41 @@ def variant_row(variant: AttentionVariant, name: str, lacks: str, mark: str, das
         answer=answer_of(row),
         against={},
         part_of=ATTENTION,
-        style=RowStyle(mark, "#00897b", "#80cbc4", dash),
+        in_gallery=False,
+        style=style,
     )
 
 
 VARIANT_ROWS: list[Method] = [
-    variant_row("query_motion", "its own motion", "the head motion of retrieved windows", "circle", "2 2"),
+    variant_row(
+        "query_motion",
+        "its own motion",
+        "the head motion of retrieved windows",
+        RowStyle("circle", "#a3455a", "#f0a0b0", "2 2"),
+    ),
     replace(
-        variant_row("retrieved_motion", "retrieved motion", "its own head motion", "square", "5 2"),
+        variant_row(
+            "retrieved_motion",
+            "retrieved motion",
+            "its own head motion",
+            RowStyle("square", "#2a7f9e", "#7fc8e8", "5 2"),
+        ),
         sees="ends",
         ceiling="no_traj",
         against={attention_row("no_motion"): "what the retrieved windows' head motion adds, its own motion not given"},
     ),
     replace(
         variant_row(
-            "no_motion", "no motion", "any head motion: it reads labels of retrieved windows", "triangle", "8 2"
+            "no_motion",
+            "no motion",
+            "any head motion: it reads labels of retrieved windows",
+            RowStyle("triangle", "#8a6d00", "#e0c060", "8 2"),
         ),
         sees="ends",
         ceiling="no_traj",
     ),
     replace(
-        variant_row("alone", "no retrieval", "retrieved windows", "plus", "2 4"),
+        variant_row("alone", "no retrieval", "retrieved windows", RowStyle("plus", "#c2601c", "#ffb080", "2 4")),
         against={"endpoint_traj": "beyond the paper's predictor: the state of E_tau before its head"},
     ),
 ]

@@ -100,7 +100,7 @@ PERMUTED = Method(
     answer=permuted_answers,
     part_of="scorer",
     gate=GATE,
-    style=RowStyle("triangle", "#17818c", "#5cc3cd", dash="6 2.5"),
+    style=RowStyle("triangle", "#17818c", "#9fe0d0", dash="6 2.5"),
 )
 NO_LABELS = Method(
     id="scorer_no_labels",

@@ -78,9 +78,9 @@ def without(part: PlusPart) -> "Callable[[WindowBatch], Answers | None]":
 
 METHOD = Method(
     id="scorer_plus",
-    name="Scorer+ (ours)",
-    knows="a structured non-parametric planner: the raw motion of both ends, and the label sequences of all training "
-    "takes, with learned weights",
+    name="Scorer+",
+    knows="ours, a structured non-parametric planner: the raw motion of both ends, and the label sequences of all "
+    "training takes, with learned weights",
     sees="end_motion",
     ceiling="endpoint_traj",
     role="main",
@@ -98,6 +98,7 @@ METHOD = Method(
         "its own sequence stands",
         trusts="It weighs all retrieved windows and training takes together and trusts no single trajectory.",
     ),
+    in_gallery=True,
     plans=0,
     style=RowStyle("plus", "#8b1a2b", "#ff8a94", width=2.6),
 )
@@ -114,6 +115,7 @@ def part_row(part: PlusPart, lacks: str, style: RowStyle) -> Method:
         answer=without(part),
         against={"scorer_plus": ""},
         part_of="scorer_plus",
+        in_gallery=False,
         plans=None,
         style=style,
     )
@@ -121,16 +123,16 @@ def part_row(part: PlusPart, lacks: str, style: RowStyle) -> Method:
 
 PART_ROWS: list[Method] = [
     part_row("manner", "but takes are not compared by head motion", RowStyle("circle", "#a3455a", "#f0a0b0", "2 2")),
-    part_row("roles", "but no two labels share a role", RowStyle("square", "#a3455a", "#f0a0b0", "5 2")),
+    part_row("roles", "but no two labels share a role", RowStyle("square", "#2a7f9e", "#7fc8e8", "5 2")),
     part_row(
-        "kinship", "but a take prefers only what it did itself", RowStyle("triangle", "#a3455a", "#f0a0b0", "8 2")
+        "kinship", "but a take prefers only what it did itself", RowStyle("triangle", "#8a6d00", "#e0c060", "8 2")
     ),
     part_row(
-        "coupling", "but no take has to explain a whole sequence", RowStyle("diamond", "#a3455a", "#f0a0b0", "2 4")
+        "coupling", "but no take has to explain a whole sequence", RowStyle("diamond", "#5a7d2a", "#a8d070", "2 4")
     ),
-    part_row("retrieval", "but without the retrieved candidates' plans", RowStyle("plus", "#a3455a", "#f0a0b0", "5 4")),
+    part_row("retrieval", "but without the retrieved candidates' plans", RowStyle("plus", "#7a4fa0", "#c8a0f0", "5 4")),
     replace(
-        part_row("motion", "but no head motion of the window is read", RowStyle("none", "#a3455a", "#f0a0b0", "8 4")),
+        part_row("motion", "but no head motion of the window is read", RowStyle("none", "#c2601c", "#ffb080", "8 4")),
         sees="ends",
         ceiling="no_traj",
     ),

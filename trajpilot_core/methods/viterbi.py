@@ -6,12 +6,11 @@ for each row, seed and horizon (evaluation/joint_decoding.py). Axes: B windows o
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trajpilot_core.data.cross_fitting import ATTENTION
 from trajpilot_core.methods import endpoint_traj, knn_labels, no_traj, oracle, pool_mean, retrieval_attention
-from trajpilot_core.methods.base import Answers, Method
+from trajpilot_core.methods.base import Answers, Method, RowStyle
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -99,6 +98,9 @@ RIVALS: Mapping[str, tuple[str, ...]] = {
 }
 """Plain row -> what its decoded row is compared with; others with the plain row alone."""
 
+LIGHT, DARK = "#6a3d9a", "#dda6f5"
+"""Their colours, so that a row and the same row decoded together are told apart; marks are those of the plain rows."""
+
 
 def decoded_together(row: str) -> Method:
     """Return the row that decodes another one's steps together: it sees the same and has the same bound."""
@@ -114,7 +116,7 @@ def decoded_together(row: str) -> Method:
         answer=answer(row),
         against=dict.fromkeys(RIVALS.get(plain.id, (plain.id,)), ""),
         part_of=plain.id,
-        style=replace(plain.style, dash="4 2 1 2", width=1.5),
+        style=RowStyle(plain.style.mark, LIGHT, DARK, "4 2 1 2", width=1.5),
     )
 
 

@@ -12,7 +12,7 @@ from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
 from trajpilot_core.evaluation.ceiling_check import NO_CEILING
 from trajpilot_core.report import json_report
 from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
-from trajpilot_core.report.gallery.load import draw_gallery, load_facts, video_files
+from trajpilot_core.report.gallery.load import draw_gallery, load_facts, load_threshold, video_files
 from trajpilot_core.report.gallery.windows import Example, examples
 from trajpilot_core.report.limits import limits
 from trajpilot_core.report.loaded import caption, corpus_title, facts, load
@@ -24,6 +24,7 @@ from trajpilot_core.report.tables.ceilings import ceilings_of
 from trajpilot_core.report.tables.closed import closed_tables, settings_table
 from trajpilot_core.report.tables.names import NOT_BUILT
 from trajpilot_core.report.tables.results import all_tables, results_of
+from trajpilot_core.report.verdict import opening_table, verdict_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
     loaded = load(inputs, stages)
     results = results_of(loaded.metrics, loaded.judgements)
     drawn = draw_gallery(inputs, cfg)
-    shown = examples(drawn, load_facts(drawn, inputs))
+    shown = examples(drawn, load_facts(drawn, inputs), load_threshold(inputs))
     files = video_files(drawn, inputs) if cfg.frames else {}
     steps.begin("decodes the frames of the gallery")
     pictures, rejects = _pictures(shown, files, cfg, runtime)
@@ -63,7 +64,14 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
         cfg,
         f"TrajPilot on {corpus_title(loaded, cfg)}",
         facts(loaded, results, cfg),
+        verdict_of(
+            results,
+            simulated=loaded.simulated,
+            has_heads=cfg.heads is not None,
+            is_broken=bounds.state == "broken",
+        ),
         [
+            *opening_table(results, has_heads=cfg.heads is not None),
             *closed_tables(results, cfg, n_labels),
             *all_tables(results),
             *anticipation_tables(results),
@@ -90,16 +98,20 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
 def _pictures(
     shown: Sequence[Example], files: Mapping[str, str], cfg: ReportConfig, runtime: Runtime
 ) -> tuple[dict[tuple[str, float], Thumbnail], list[Reject]]:
-    """Decode the start and goal frames of the gallery, one job per video."""
+    """Decode the frames of the gallery, of its windows and of the retrieved ones, one job per video."""
     times: dict[str, set[float]] = {}
     for example in shown:
-        times.setdefault(example.take_id, set()).update((example.start_s, example.goal_s))
+        times.setdefault(example.take_id, set()).update(example.times_s)
+        if example.retrieved is not None:
+            times.setdefault(example.retrieved.take_id, set()).update(example.retrieved.times_s)
     if "://" in runtime.data_root:
         reason = Thumbnail(None, "frames are shown for a local data root only")
-        return {(take, time): reason for take in files for time in times[take]}, []
+        return {(take, time): reason for take in files for time in times.get(take, ())}, []
     absent = {take for take in times if take not in files}
     wanted = [
-        Wanted(take, f"{runtime.data_root}/{file}", tuple(sorted(times[take]))) for take, file in sorted(files.items())
+        Wanted(take, f"{runtime.data_root}/{file}", tuple(sorted(times[take])))
+        for take, file in sorted(files.items())
+        if take in times
     ]
     made, rejects = thumbnails(wanted, cfg.thumbnail_px, runtime.workers)
     if cfg.frames:
@@ -115,6 +127,7 @@ def _json(page: Page) -> JsonValue:
         "title": page.title,
         "simulated": loaded.simulated,
         "facts": dict(page.facts),
+        "verdict": page.verdict.json(),
         "metrics": json_report.records(loaded.metrics),
         "tables": [json_report.table_json(table) for table in page.tables],
         "settings": None if page.settings is None else page.settings.json(),
@@ -134,4 +147,7 @@ def _json(page: Page) -> JsonValue:
         "not_built": NOT_BUILT,
         "absent_rows": absent_rows(page.results),
         "gallery": {name: list(windows) for name, windows in page.drawn.classes.items()},
+        "gallery_sizes": dict(page.drawn.sizes),
+        "gallery_windows": page.drawn.n_windows,
+        "gallery_row": page.drawn.row,
     }

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 from schemas.config import ReportConfig
 from schemas.results import Judgement
-from trajpilot_core.methods import method
+from trajpilot_core.methods import examined, method
 from trajpilot_core.report import health
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.horizons import main_legend
+from trajpilot_core.report.gallery.classes import CLASSES, GalleryWindows
 from trajpilot_core.report.gallery.frames import Thumbnail
 from trajpilot_core.report.gallery.paths import path_data, three_views
-from trajpilot_core.report.gallery.windows import CLASSES, Example, GalleryWindows
+from trajpilot_core.report.gallery.windows import Example, best_example
 from trajpilot_core.report.loaded import (
     Loaded,
     capture_note,
@@ -31,6 +32,7 @@ from trajpilot_core.report.tables.names import DESCRIPTIONS, NOT_BUILT
 from trajpilot_core.report.tables.published_pool import pool_comparisons
 from trajpilot_core.report.tables.results import ResultCell, Results
 from trajpilot_core.report.tables.table import Table, number
+from trajpilot_core.report.verdict import DerivedVerdict
 
 SIGNS = {"holds": "✓", "fails": "✗", "undecided": "~", "undertrained": "!", "not run": "–"}
 CEILING_SIGNS = {"below": "✓", "level": "~", "open": "–", "warn": "!", "broken": "✗"}
@@ -55,6 +57,7 @@ class Page:
     cfg: ReportConfig
     title: str
     facts: Sequence[tuple[str, str]]
+    verdict: DerivedVerdict
     tables: Sequence[GroupedTable[ResultCell]]
     settings: Table | None
     """Hyperparameters of class heads."""
@@ -101,6 +104,9 @@ def render(page: Page) -> bytes:
         rows=[method(variant) for variant in results.variants()],
         descriptions=DESCRIPTIONS,
         classes=CLASSES,
+        gallery_row=method(page.drawn.row) if page.drawn.row else None,
+        examined_name=examined().name,
+        best=best_example(page.examples),
         number=number,
         tables={table.id: table for table in page.tables},
         views=three_views,

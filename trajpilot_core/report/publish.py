@@ -1,16 +1,25 @@
-"""The report's documents, copied from the store to where people look for them."""
+"""The report's documents and the tables behind them, copied from the store to where people look for them."""
 
-from schemas.artifacts import ArtifactRef
+from pathlib import Path
+
+from schemas.artifacts import ArtifactRef, Entry, Manifest
 from trajpilot_core.errors import StoreError
-from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest
-from trajpilot_core.store.reading import read_entry_document
+from trajpilot_core.store.reading import read_entry_document, table_file
 
 FOLDER = "reports"
+TABLES = f"{FOLDER}/tables"
+SCORED_BY = {"metrics": "evaluation", "probe_scores": "probe"}
+"""Entry that a page reads -> the stage whose tables it shows; a page that reads none of them shows its own."""
+LABELS = "labels"
+"""What the ids of labels in the tables stand for; the stage `ingest` writes it."""
 
 
 def place_documents(report: ArtifactRef, root: str) -> str:
     """Copy every document of the report to `<root>/reports`, verified on the way; return the address of the HTML page.
+
+    The tables that the page shows follow in `<root>/reports/tables`, each as one Parquet file under its name.
 
     Raises:
         StoreError: the report stage has no output, or it is damaged.
@@ -22,5 +31,27 @@ def place_documents(report: ArtifactRef, root: str) -> str:
     documents = [name for name, entry in manifest.entries.items() if entry.kind == "document"]
     for name in documents:
         folder.replace(f"{FOLDER}/{name}", read_entry_document(folder, manifest, name))
+    scored = [stage for entry, stage in SCORED_BY.items() if entry in manifest.inputs] or [report.stage]
+    for stage in scored:
+        _place_tables(folder, current_manifest(folder, stage))
     page = next(name for name in documents if name.endswith(".html"))
     return f"{folder.url}/{FOLDER}/{page}"
+
+
+def _place_tables(folder: Folder, manifest: Manifest | None) -> None:
+    """Copy every table of a stage, and what its ids stand for; a stage without output has none."""
+    if manifest is None:
+        return
+    for name, entry in manifest.entries.items():
+        _place_table(folder, manifest.stage, name, entry)
+    ingest = current_manifest(folder, "ingest")
+    if ingest is not None and LABELS in ingest.entries:
+        _place_table(folder, ingest.stage, LABELS, ingest.entries[LABELS])
+
+
+def _place_table(folder: Folder, stage: str, name: str, entry: Entry) -> None:
+    """Copy a table, verified, byte by byte; a sharded one as its pack, and one without a shard not at all."""
+    if entry.kind != "table" or not entry.files:
+        return
+    held = table_file(folder, stage, entry)
+    folder.replace(f"{TABLES}/{name}.parquet", held.read_bytes() if isinstance(held, Path) else held)

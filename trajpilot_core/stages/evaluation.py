@@ -52,7 +52,7 @@ FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
 OPTIONAL_MODELS = ("attention_models", "planner_models")
 """They do, too, where there are any."""
-VERSION = 7  # raise when the numbers that this stage writes change
+VERSION = 8  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> EvaluationConfig:

@@ -23,6 +23,7 @@ READS = (
     "mask_coverage",
     "gate",
     "outcomes",
+    "scorers",
     "alignment_curves",
     "predictor_curves",
     "scorer_curves",

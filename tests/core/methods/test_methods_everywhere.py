@@ -31,7 +31,7 @@ from trajpilot_core.predict import answers
 from trajpilot_core.predict.page import gate_said
 from trajpilot_core.report.drawing.row_styles import answer_rules, mark_of
 from trajpilot_core.report.drawing.style import style
-from trajpilot_core.report.gallery.windows import draw
+from trajpilot_core.report.gallery.classes import draw
 from trajpilot_core.stages.evaluation import score
 from trajpilot_core.studies.claims.pages.ceilings import needed_rows
 
@@ -109,9 +109,9 @@ def test_it_is_held_against_the_ceiling_that_it_declares(made: Made, bound: Any)
 def test_its_gate_is_checked(made: Made) -> None:
     judged = gate_check(made.predicted)
     assert judged.verdict == "holds"
-    assert "toy on " in judged.detail
+    assert "Toy row on " in judged.detail
     judgements = made.inputs.tables["judgements"].to_pylist()
-    assert any("toy on " in row["detail"] for row in judgements)
+    assert any("Toy row on " in row["detail"] for row in judgements)
 
 
 def test_a_closed_gate_that_answers_for_itself_fails_by_its_name(made: Made) -> None:
@@ -172,14 +172,15 @@ def test_the_gallery_shows_what_it_followed(made: Made) -> None:
 
 def test_the_first_gate_of_the_list_decides_the_classes_of_the_gallery_and_the_table_of_the_gate(made: Made) -> None:
     first, gate = examined(), gate_rows(made.predicted)
-    sizes = draw(made.inputs.tables["outcomes"], CFG).sizes
+    drawn = draw(made.inputs.tables["outcomes"], CFG)
     at = METHODS.index(first)
     METHODS.remove(first)
     try:
-        assert (first.id, examined().id) == ("scorer", "toy")
-        others = draw(made.inputs.tables["outcomes"], CFG).sizes
-        assert sum(others.values()) == sum(sizes.values())
-        assert others != sizes
+        assert (first.id, examined().id) == ("scorer", "scorer_plus")
+        others = draw(made.inputs.tables["outcomes"], CFG)
+        assert (drawn.row, others.row) == ("scorer", "scorer_plus")
+        assert others.n_windows == drawn.n_windows
+        assert others.sizes != drawn.sizes
         assert gate_rows(made.predicted) != gate
     finally:
         METHODS.insert(at, first)

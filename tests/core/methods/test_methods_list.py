@@ -19,7 +19,6 @@ from trajpilot_core.methods.base import Answers, Method
 from trajpilot_core.methods.batch import WindowBatch
 from trajpilot_core.predict.picture import STYLES
 from trajpilot_core.report.figures.gains import AVERAGE
-from trajpilot_core.report.figures.headroom import POOL_STYLES
 from trajpilot_core.report.tables.ceilings import INFORMATION
 from trajpilot_core.studies.claims.pages.scorer import COMPARED
 from trajpilot_core.studies.claims.verdicts.families import PLUS, RIVALS
@@ -166,8 +165,7 @@ def test_the_floors_that_a_training_must_beat_are_the_floors_of_the_tables() -> 
 
 
 def test_what_is_named_by_hand_are_rows() -> None:
-    borrowed = (*POOL_STYLES, *STYLES.values())
-    for id_ in (AVERAGE, *COMPARED, *RIVALS, *borrowed, *INFORMATION):
+    for id_ in (AVERAGE, *COMPARED, *RIVALS, *STYLES.values(), *INFORMATION):
         assert method(id_).id == id_
     assert method(AVERAGE).role == "control"
     assert PLUS not in RIVALS

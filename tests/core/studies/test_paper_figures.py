@@ -16,9 +16,10 @@ from schemas.config import PipelineConfig, ReportConfig
 from trajpilot_core.engine.last_run import LastRun
 from trajpilot_core.methods import method
 from trajpilot_core.paper.published import ATOMIC
+from trajpilot_core.report.gallery.classes import ALL_WRONG, HELPED, HURT, GalleryWindows
 from trajpilot_core.report.gallery.frames import Thumbnail
 from trajpilot_core.report.gallery.paths import Path as HeadPath
-from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, GalleryWindows, Plan
+from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, Plan
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
@@ -156,21 +157,17 @@ def test_full_accuracy_over_the_horizon_comes_from_the_runs_and_names_what_is_no
 def test_the_rule_of_the_paper_takes_exact_scorers_over_wrong_rivals_and_prints_its_share() -> None:
     table = outcomes({"scorer": [2, 2, 1, 2], "no_traj": [2, 1, 0, 0], "top1": [0, 0, 0, 2], "oracle": [0, 0, 0, 0]})
     chosen = by_rule_of_paper(table, 0)
-    assert chosen.gallery.classes["success"] == ("w001", "w003")
+    assert chosen.gallery.classes[HELPED] == ("w001", "w003")
     assert "No-Traj, the strongest other row, in place of a vision-language one, has not" in chosen.said
     assert "2 of 4 windows (50.0 %)" in chosen.said
     assert "not run" in by_rule_of_paper(outcomes({"no_traj": [1]}), 0).said
 
 
 def test_the_default_is_drawn_and_says_how_many_there_were() -> None:
-    table = outcomes({"scorer": [2, 2, 1, 0], "no_traj": [2, 1, 0, 1]})
+    table = outcomes({"scorer": [2, 2, 1, 0, 0], "no_traj": [2, 1, 0, 1, 0]})
     chosen = drawn_windows(table, ReportConfig())
-    assert {name: len(held) for name, held in chosen.gallery.classes.items()} == {
-        "success": 1,
-        "failure": 1,
-        "gate wrong": 1,
-    }
-    assert "success 2, failure 1, gate wrong 1" in chosen.said
+    assert {name: len(held) for name, held in chosen.gallery.classes.items()} == {HELPED: 1, HURT: 1, ALL_WRONG: 1}
+    assert "trajectory helped 2, trajectory hurt 1, all wrong 1" in chosen.said
 
 
 def an_example() -> Example:
@@ -178,7 +175,19 @@ def an_example() -> Example:
     path = HeadPath("true", "true", np.array([[0.0, 0.0, 0.0], [1.0, 0.5, 0.0]]))
     truth = tuple(f"truth {at}" for at in range(len(STATES)))
     return Example(
-        "w", "t", "take", "a title", len(STATES), 1, 2, (0, 3), truth, (Plan("Scorer", steps),), "", (path,), "m"
+        "w",
+        "t",
+        "take",
+        HELPED,
+        "a title",
+        len(STATES),
+        (1, 2),
+        (0, 3),
+        truth,
+        (Plan("Scorer", steps),),
+        "",
+        (path,),
+        "m",
     )
 
 

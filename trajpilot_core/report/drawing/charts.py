@@ -15,6 +15,8 @@ WIDTH, HEIGHT = 380, 250
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 14, 38
 BESIDE = 0.19
 """Between whiskers that stand side by side, in units of x."""
+OF_A_TICK = 0.8
+"""How much of the space between two ticks all whiskers of one take."""
 MARKS = {
     "circle": Markup('<circle cx="{x}" cy="{y}" r="3.4"/>'),
     "square": Markup('<rect x="{x0}" y="{y0}" width="6.4" height="6.4"/>'),
@@ -115,14 +117,15 @@ def whisker_chart(axes: Axes, series: Sequence[Series]) -> Markup:
     if not points:
         return empty(axes.title)
     ticks = nice_ticks(min(0.0, *(p.low for p in points)), max(0.0, *(p.high for p in points)))
-    room = max(0.5, BESIDE * len(series) / 2)
+    step = BESIDE if len(axes.x_ticks) == 1 else min(BESIDE, OF_A_TICK / len(series))
+    room = max(0.5, step * len(series) / 2)
     scale = Scale(min(axes.x_ticks) - room, max(axes.x_ticks) + room, ticks[0], ticks[-1])
     body = [
         _frame(axes, scale, ticks),
         element("line", class_="zero", x1=LEFT, x2=WIDTH - RIGHT, y1=scale.y(0.0), y2=scale.y(0.0)),
     ]
     for index, line in enumerate(series):
-        shift = (index - (len(series) - 1) / 2) * BESIDE
+        shift = (index - (len(series) - 1) / 2) * step
         body.append(_whiskers(line, scale, shift))
     return _svg(axes, series, body)
 

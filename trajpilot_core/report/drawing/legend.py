@@ -18,6 +18,8 @@ class Key(NamedTuple):
 
     name: str
     swatch: Markup
+    row: str = ""
+    """The row of the tables that it stands for; empty for any other line."""
 
 
 class Chart(NamedTuple):
@@ -31,7 +33,7 @@ class Chart(NamedTuple):
 
 def keys_of_rows(variants: Iterable[str]) -> list[Key]:
     """Return the legend of some rows."""
-    return [Key(row_name(v), legend_mark(v, mark_of(v))) for v in variants]
+    return [Key(row_name(v), legend_mark(v, mark_of(v)), v) for v in variants]
 
 
 def keys_of(series: Iterable[Series]) -> list[Key]:

@@ -1,11 +1,32 @@
 """Style sheet of the rows, made from their records: a row has its colour, dashes and mark wherever it is drawn."""
 
+import math
+from collections.abc import Iterable, Mapping
+
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import Method, RowStyle
 
 SHORTEST, BETWEEN, LONGEST = "shortest", "between", "longest"
 """Styles of lines of one row at several horizons, next to the colour of the row."""
 DASHES = {SHORTEST: "1 3", BETWEEN: "6 3"}
+SPARE: Mapping[str, tuple[str, str]] = {
+    "curve-1": ("#0b6e8f", "#6cc5e4"),
+    "curve-2": ("#c2601c", "#ffb080"),
+    "curve-3": ("#5a7d2a", "#a8d070"),
+    "curve-4": ("#a3458a", "#f0a0dc"),
+    "curve-5": ("#6a3d9a", "#b48be0"),
+    "curve-6": ("#8a6d00", "#e0c060"),
+    "curve-7": ("#39424e", "#d5dae0"),
+    "curve-8": ("#1f8a5f", "#63dba6"),
+}
+"""Style -> colour on white and on black, of lines that stand for no row, or for a second row of one colour."""
+LEAST_DISTANCE = 30
+"""Of two colours of one chart, in red, green and blue of 0 to 255."""
+
+
+def colours() -> dict[str, tuple[str, str]]:
+    """Return style of a line -> its colour on white and on black."""
+    return {one.id: (one.style.light, one.style.dark) for one in METHODS} | dict(SPARE)
 
 
 def mark_of(variant: str) -> str:
@@ -19,9 +40,36 @@ def page_rules() -> str:
         f":root {{ {_variables('light')} }}",
         f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {_variables('dark')} }} }}",
         *(f".{one.id}, .k-{one.id} {{ color: var(--{one.id}); }}" for one in METHODS),
+        *(f".{name} {{ color: var(--{name}); }}" for name in SPARE),
         *line_rules(),
     ]
     return "\n".join(rules) + "\n"
+
+
+def told_apart(wanted: Iterable[str]) -> list[str]:
+    """Return a style for each line of one chart: the wanted one, or a spare one where another line has its colour.
+
+    An empty text wants a spare one. More lines than there are spare colours share the last.
+    """
+    wanted, taken, chosen = list(wanted), list[str](), list[str]()
+    for style in wanted:
+        spare = [name for name in SPARE if name not in taken and not any(alike(name, other) for other in taken)]
+        is_free = style and not any(alike(style, other) for other in taken)
+        chosen.append(style if is_free else (spare or [*SPARE])[0 if spare else -1])
+        taken.append(chosen[-1])
+    return chosen
+
+
+def alike(one: str, other: str) -> bool:
+    """Return whether two styles cannot be told apart by colour, on white or on black."""
+    held = colours()
+    pairs = zip(held[one], held[other], strict=True)
+    return any(math.dist(_rgb(first), _rgb(second)) < LEAST_DISTANCE for first, second in pairs)
+
+
+def _rgb(colour: str) -> tuple[int, ...]:
+    """Return red, green and blue, 0 to 255, of a colour `#rrggbb`."""
+    return tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
 
 
 def answer_rules() -> str:
@@ -32,8 +80,8 @@ def answer_rules() -> str:
 
 def picture_rules() -> str:
     """Return the rules of a picture that stands alone, on white."""
-    colours = (f".{one.id} {{ color: {one.style.light}; }}" for one in METHODS)
-    return "\n".join([*colours, *line_rules()]) + "\n"
+    rules = [f".{name} {{ color: {light}; }}" for name, (light, _) in colours().items()]
+    return "\n".join([*rules, *line_rules()]) + "\n"
 
 
 def line_rules() -> list[str]:
@@ -48,8 +96,8 @@ def line_rules() -> list[str]:
 
 
 def _variables(theme: str) -> str:
-    """Return the rows' colours of one theme, `light` or `dark`, as variables."""
-    return " ".join(f"--{one.id}: {one.style.light if theme == 'light' else one.style.dark};" for one in METHODS)
+    """Return the colours of one theme, `light` or `dark`, as variables."""
+    return " ".join(f"--{name}: {light if theme == 'light' else dark};" for name, (light, dark) in colours().items())
 
 
 def _answering() -> list[Method]:

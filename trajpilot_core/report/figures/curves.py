@@ -1,17 +1,17 @@
 """Training curves: loss and the score that chooses the epoch, on dev and on training takes. Never a test figure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from schemas.arrow import rows_of
 from schemas.planners import PLANNERS
 from schemas.results import CurvePoint
-from trajpilot_core.methods import METHODS, examined
+from trajpilot_core.methods import METHODS
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, legend_mark, line_chart
 from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, Key, keys_of
 from trajpilot_core.report.drawing.picture import Drawn, NothingAsked, NothingToDraw
-from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST
+from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST, told_apart
 from trajpilot_core.report.drawing.style import COLUMNS, style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure, Material
@@ -70,30 +70,33 @@ def charts(material: Material) -> list[Chart]:
 def _charts(title: str, trained: Sequence[CurvePoint]) -> list[Chart]:
     """Draw the loss, and the score where one was measured on dev."""
     losses = [row for row in trained if row.quantity == "loss" and row.split == "train"]
-    drawn = [_curves(f"{title}: training loss", "loss", losses, (), 1.0)]
+    styles = _styles(models_of(trained))
+    drawn = [_curves(f"{title}: training loss", "loss", _by_model(losses, styles, 1.0), ())]
     chosen = next((q for q in DEV_QUANTITIES if any(r.quantity == q and r.split == "dev" for r in trained)), None)
     if chosen:
         scores = [row for row in trained if row.quantity == chosen]
         of_dev, fitted = ([row for row in scores if row.split == split] for split in ("dev", "train"))
         caption = f"{title}: dev {chosen}" + (THIN if fitted else "")
-        drawn.append(_curves(caption, f"{chosen}, %", of_dev, fitted, 100.0))
+        thin = _by_model(fitted, styles, 100.0, ", training takes")
+        drawn.append(_curves(caption, f"{chosen}, %", _by_model(of_dev, styles, 100.0), thin))
     return drawn
 
 
-def _curves(title: str, y_label: str, rows: Sequence[CurvePoint], fitted: Sequence[CurvePoint], factor: float) -> Chart:
+def _curves(title: str, y_label: str, series: Sequence[Series], thin: Sequence[Series]) -> Chart:
     """Draw one quantity over the epochs, a line per model, and thin ones for what was fitted."""
-    series, thin = _by_model(rows, factor), _by_model(fitted, factor, ", training takes")
-    last = max((row.epoch for row in (*rows, *fitted)), default=1)
+    last = max((int(point.x) for line in (*series, *thin) for point in line.points), default=1)
     step = max(1, round(last / 5))
     axes = Axes(title, "epoch", y_label, tuple(float(e) for e in range(0, last + 1, step)))
     return Chart(title, line_chart(axes, series, thin=thin), keys_of(series))
 
 
-def _by_model(rows: Sequence[CurvePoint], factor: float, of: str = "") -> list[Series]:
+def _by_model(rows: Sequence[CurvePoint], styles: Mapping[str, str], factor: float, of: str = "") -> list[Series]:
     """Return a line per model; `of` is added to its name, not to its colour."""
     return [
-        Series(f"{_name(model)}{of}", line, _points([row for row in rows if row.model == model], factor), "none")
-        for model, line in _styles(models_of(rows)).items()
+        Series(
+            f"{_name(model)}{of}", styles[model], _points([row for row in rows if row.model == model], factor), "none"
+        )
+        for model in models_of(rows)
     ]
 
 
@@ -185,9 +188,12 @@ def short(model: str) -> str:
 
 
 def colour_of(name: str) -> str:
-    """Return the row whose colour the curve of a model has: of its name, else the first that rests on it alone."""
+    """Return the row whose colour the curve of a model has: of its name, else the first that rests on it alone.
+
+    Empty where there is none.
+    """
     own = [one.id for one in METHODS if one.id == name]
-    return next(iter((*own, *(one.id for one in METHODS if one.models == (name,)), examined().id)))
+    return next(iter((*own, *(one.id for one in METHODS if one.models == (name,)))), "")
 
 
 def _name(model: str) -> str:
@@ -197,13 +203,15 @@ def _name(model: str) -> str:
 
 
 def _styles(models: Sequence[str]) -> dict[str, str]:
-    """Return model -> style of its line: the colour of its row, and of a planner the dashes of its horizon."""
+    """Return model -> style of its line: the colour of its row, and of a planner the dashes of its horizon.
+
+    No two models of a chart share a colour, but the horizons of a planner.
+    """
     dashes = horizon_styles(models)
     planners = {model: planner_of(model) for model in models}
-    return {
-        model: f"{planner} {dashes[horizon]}" if planner else colour_of(short(model))
-        for model, (planner, horizon) in planners.items()
-    }
+    plain = [model for model in models if not planners[model][0]]
+    own = dict(zip(plain, told_apart(colour_of(short(model)) for model in plain), strict=True))
+    return own | {model: f"{row} {dashes[horizon]}" for model, (row, horizon) in planners.items() if row}
 
 
 def _is(row: CurvePoint, model: str, split: str, quantity: str) -> bool:

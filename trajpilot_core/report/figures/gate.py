@@ -1,9 +1,9 @@
 """The share of opened gates over the horizon."""
 
 from trajpilot_core.methods import examined
-from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
-from trajpilot_core.report.drawing.legend import Chart
+from trajpilot_core.report.drawing.legend import Chart, keys_of
+from trajpilot_core.report.drawing.row_styles import told_apart
 from trajpilot_core.report.figures.base import Figure, Material
 
 
@@ -15,19 +15,22 @@ def charts(material: Material) -> list[Chart]:
     series = [
         Series(
             f"seed {seed}",
-            examined().id if i == 0 else REFERENCE,
+            style,
             tuple(
                 Point(float(r.horizon or 0), r.open_rate, r.open_rate, r.open_rate) for r in inside if r.seed == seed
             ),
             "square",
         )
-        for i, seed in enumerate(seeds)
+        for seed, style in zip(
+            seeds, told_apart(examined().id if seed == seeds[0] else "" for seed in seeds), strict=True
+        )
     ]
     ticks = tuple(sorted({float(row.horizon) for row in inside if row.horizon is not None}))
     return [
         Chart(
             "Windows whose gate trusted a retrieved trajectory",
             line_chart(Axes("Open rate of the gate", "horizon H (steps)", "gate open, %", ticks), series),
+            keys_of(series),
         )
     ]
 

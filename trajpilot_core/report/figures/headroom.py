@@ -2,25 +2,23 @@
 
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
 from trajpilot_core.report.drawing.legend import Chart, keys_of
+from trajpilot_core.report.drawing.row_styles import told_apart
 from trajpilot_core.report.figures.base import Figure, Material
-
-POOL_STYLES = ("previous", "no_traj", "endpoint_traj", "scorer", "oracle", "pool_mean")
-"""Rows whose colours and dashes the lines borrow, pool by pool. Named by hand, because none of the lines is a row: any
-rows would do whose lines are easily told apart."""
 
 
 def charts(material: Material) -> list[Chart]:
     """Draw the same-step recall of the retrieved pool over the horizon, one line per pool size, first seed."""
     rows = material.headroom
     kept = [row for row in rows if row.seed == min(r.seed for r in rows)]
+    pools = sorted({row.pool for row in kept})
     series = [
         Series(
             f"top {pool}",
-            POOL_STYLES[i % len(POOL_STYLES)],
+            style,
             tuple(Point(float(r.horizon), *[r.same_step_recall] * 3) for r in kept if r.pool == pool),
             "circle",
         )
-        for i, pool in enumerate(sorted({row.pool for row in kept}))
+        for pool, style in zip(pools, told_apart("" for _ in pools), strict=True)
     ]
     ticks = tuple(sorted({float(row.horizon) for row in kept}))
     axes = Axes("Headroom of the retrieved pool", "horizon H (steps)", "truth in pool, %", ticks)

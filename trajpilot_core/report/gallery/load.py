@@ -1,13 +1,18 @@
 """What the report reads from the store, as far as the drawn windows need it."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from schemas.config import ReportConfig
+from trajpilot_core.data.cross_fitting import FINAL, model_key, seeds_of
 from trajpilot_core.engine.stage import Inputs
-from trajpilot_core.report.gallery.windows import Facts, GalleryWindows, draw, keep
+from trajpilot_core.methods import examined
+from trajpilot_core.report.gallery.classes import GalleryWindows, draw
+from trajpilot_core.report.gallery.windows import Facts, followed, keep
 
-DRAW_COLUMNS = ("window_id", "horizon", "variant", "mid_right", "opened")
+DRAW_COLUMNS = ("window_id", "variant", "mid_right")
+CANDIDATE_COLUMNS = ("window_id", "take_id", "variant", "candidate")
 
 
 def draw_gallery(inputs: Inputs, cfg: ReportConfig) -> GalleryWindows:
@@ -16,10 +21,26 @@ def draw_gallery(inputs: Inputs, cfg: ReportConfig) -> GalleryWindows:
 
 
 def video_files(drawn: GalleryWindows, inputs: Inputs) -> dict[str, str]:
-    """Return take id -> video file, relative to the data root, of every take in the gallery."""
-    shown = keep(inputs.table("outcomes", ("window_id", "take_id")), "window_id", drawn.window_ids())
-    takes = keep(inputs.table("takes", ("take_id", "video")), "take_id", [row["take_id"] for row in shown])
+    """Return take id -> video file, relative to the data root, of every take whose frames are in the gallery."""
+    shown = keep(inputs.table("outcomes", CANDIDATE_COLUMNS), "window_id", drawn.window_ids())
+    rows: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in shown:
+        rows.setdefault(row["window_id"], {})[row["variant"]] = row
+    candidates = [found[0] for held in rows.values() if (found := followed(held))]
+    retrieved = keep(inputs.table("windows", ("window_id", "take_id")), "window_id", candidates)
+    wanted = [row["take_id"] for row in (*shown, *retrieved)]
+    takes = keep(inputs.table("takes", ("take_id", "video")), "take_id", wanted)
     return {row["take_id"]: row["video"] for row in sorted(takes, key=lambda row: row["take_id"])}
+
+
+def load_threshold(inputs: Inputs) -> float | None:
+    """Return from where on the gate of the examined row opens, first seed; None where it was not fitted.
+
+    Reads what the models say of themselves, and no model.
+    """
+    about = inputs.models("scorers").about
+    seeds = seeds_of(key for key in about if key.startswith(f"{FINAL.name}/") and key.endswith(f"/{examined().id}"))
+    return float(json.loads(about[model_key(FINAL, seeds[0], examined().id)])["threshold"]) if seeds else None
 
 
 def load_facts(drawn: GalleryWindows, inputs: Inputs) -> Facts:
@@ -31,12 +52,13 @@ def load_facts(drawn: GalleryWindows, inputs: Inputs) -> Facts:
         keep(inputs.table("windows", ("window_id", "take_id", "horizon", "segment_ids")), "window_id", window_ids),
     )
     segment_ids = [s for window in windows.values() for s in window["segment_ids"]]
-    names = ("segment_id", "take_id", "start_s", "end_s")
+    names = ("segment_id", "take_id", "start_s", "end_s", "label_id")
     labels = inputs.table("labels", ("label_id", "label")).to_pylist()
     return Facts(
         outcomes={(row["window_id"], row["variant"]): row for row in outcomes},
         takes=_by(
-            "take_id", keep(inputs.table("takes", ("take_id", "name")), "take_id", [r["take_id"] for r in outcomes])
+            "take_id",
+            keep(inputs.table("takes", ("take_id", "name")), "take_id", [w["take_id"] for w in windows.values()]),
         ),
         segments=_by("segment_id", keep(inputs.table("segments", names), "segment_id", segment_ids)),
         windows=windows,

@@ -1,10 +1,4 @@
-"""Which windows the gallery shows, by a fixed rule, and what is known about each.
-
-Rule: windows fall into three classes by the plan of `methods.examined` of the first seed: `gate wrong` (it opened, and
-fewer middle steps are right than in the fallback), `success` (all middle steps right), `failure` (the rest). Equal
-shares of every class are drawn at random by the seed of the report, whatever they look like. A class with too few is
-not filled up.
-"""
+"""What is known about each window of the gallery: steps, answers, the retrieved window, head paths."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,37 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.config import ReportConfig
 from schemas.observation import DOF, MOTIONS
 from trajpilot_core.methods import METHODS, examined, in_order
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.drawing.svg import shortened
+from trajpilot_core.report.gallery.classes import ALL_WRONG, CLASSES, GalleryWindows
 from trajpilot_core.report.gallery.paths import Path, integrate
 from trajpilot_core.report.tables.names import row_name
 
-CLASSES = ("success", "failure", "gate wrong")
-TITLES = {
-    "success": "success: every middle step right",
-    "failure": "failure: a middle step is wrong",
-    "gate wrong": "gate wrong: it opened, and the fallback had more steps right",
-}
 NOT_RANKED = 5
 MAX_LABEL = 160
 """Longer labels are cut in the gallery, characters."""
-
-
-@dataclass(frozen=True)
-class GalleryWindows:
-    """The windows of the gallery."""
-
-    classes: Mapping[str, tuple[str, ...]]
-    """Class -> window ids, in the order of the draw."""
-    sizes: Mapping[str, int]
-    """Class -> windows that it holds."""
-
-    def window_ids(self) -> list[str]:
-        """All windows drawn."""
-        return [window for windows in self.classes.values() for window in windows]
 
 
 @dataclass(frozen=True)
@@ -63,6 +37,21 @@ class Plan:
 
     name: str
     steps: tuple[GalleryStep, ...]
+    row: str = ""
+    """Its id."""
+
+
+@dataclass(frozen=True)
+class RetrievedWindow:
+    """The training window whose motion a row followed, or would have followed behind an open gate."""
+
+    told: str
+    """Which it is, in words."""
+    window_id: str
+    take_id: str
+    take_name: str
+    times_s: tuple[float, ...]
+    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -72,42 +61,21 @@ class Example:
     window_id: str
     take_id: str
     take_name: str
+    group: str
+    """Its class."""
     title: str
     horizon: int
-    start_s: float
-    goal_s: float
+    times_s: tuple[float, ...]
+    """Middle of every segment, seconds."""
     span_s: tuple[float, float]
     truth: tuple[str, ...]
     plans: tuple[Plan, ...]
     gate: str
     paths: tuple[Path, ...]
     unit: str
-
-
-def draw(outcomes: pa.Table, cfg: ReportConfig) -> GalleryWindows:
-    """Draw the windows of the gallery.
-
-    Args:
-        outcomes: columns window_id, horizon, variant, mid_right, opened.
-        cfg: number of examples and seed.
-    """
-    gated, plain = (
-        outcomes.filter(pc.equal(outcomes["variant"], id_)).sort_by("window_id") for id_ in (examined().id, REFERENCE)
-    )
-    if gated.num_rows == 0 or not gated["window_id"].equals(plain["window_id"]):
-        return GalleryWindows({name: () for name in CLASSES}, dict.fromkeys(CLASSES, 0))
-    right, fallback = (t["mid_right"].to_numpy() for t in (gated, plain))
-    opened = pc.fill_null(gated["opened"], False).to_numpy()
-    wrong = opened & (right < fallback)
-    success = ~wrong & (right == gated["horizon"].to_numpy() - 2)
-    ids = np.array(gated["window_id"].to_pylist(), dtype=object)
-    held = {"success": ids[success], "failure": ids[~wrong & ~success], "gate wrong": ids[wrong]}
-    shares = [cfg.examples // 3 + (i < cfg.examples % 3) for i in range(3)]
-    chosen = {
-        name: tuple(held[name][np.random.default_rng([cfg.seed, i]).permutation(len(held[name]))[: shares[i]]].tolist())
-        for i, name in enumerate(CLASSES)
-    }
-    return GalleryWindows(chosen, {name: len(held[name]) for name in CLASSES})
+    retrieved: RetrievedWindow | None = None
+    gained: int = 0
+    """Middle steps that the row of the classes has right and No-Traj has not, net."""
 
 
 def keep(table: pa.Table, column: str, values: Sequence[str]) -> list[dict[str, Any]]:
@@ -129,35 +97,90 @@ class Facts:
     labels: Mapping[str, str]
 
 
-def examples(drawn: GalleryWindows, facts: Facts) -> list[Example]:
-    """Describe every drawn window, class by class."""
-    return [_example(window, name, facts) for name in CLASSES for window in drawn.classes[name]]
+def examples(drawn: GalleryWindows, facts: Facts, threshold: float | None = None) -> list[Example]:
+    """Describe every drawn window, class by class.
+
+    Args:
+        drawn: the windows.
+        facts: the rows that they need.
+        threshold: from where on the gate of the examined row opens; None where it is not known.
+    """
+    return [_example(window, name, drawn, facts, threshold) for name in CLASSES for window in drawn.classes[name]]
 
 
-def _example(window_id: str, name: str, facts: Facts) -> Example:
+def best_example(shown: Sequence[Example]) -> int | None:
+    """Return the place of the example with most middle steps gained, the first drawn of equals; None where none gained.
+
+    It is the best of what was drawn by the rule, not of all windows.
+    """
+    gained = [one.gained for one in shown]
+    return gained.index(max(gained)) if max(gained, default=0) > 0 else None
+
+
+def _example(window_id: str, name: str, drawn: GalleryWindows, facts: Facts, threshold: float | None) -> Example:
     """Describe one window."""
     window = facts.windows[window_id]
     segments = [facts.segments[s] for s in window["segment_ids"]]
     rows = {v: row for (w, v), row in facts.outcomes.items() if w == window_id}
-    gated = rows[examined().id]
-    first, last = segments[0], segments[-1]
-    take = facts.takes[window["take_id"]]
+    decides = rows.get(drawn.row, rows[REFERENCE])
     paths, unit = _paths(window, rows, facts)
     return Example(
         window_id,
         window["take_id"],
-        take["name"],
-        TITLES[name],
+        facts.takes[window["take_id"]]["name"],
+        name,
+        _title(name, decides, rows[REFERENCE]),
         window["horizon"],
-        (first["start_s"] + first["end_s"]) / 2,
-        (last["start_s"] + last["end_s"]) / 2,
-        (first["start_s"], last["end_s"]),
-        tuple(_label(i, facts) for i in gated["label_ids"]),
+        _middles(window, facts),
+        (segments[0]["start_s"], segments[-1]["end_s"]),
+        tuple(_label(i, facts) for i in decides["label_ids"]),
         tuple(_plan(variant, rows[variant], facts) for variant in in_order(rows)),
-        _gate(gated),
+        _gate(rows.get(examined().id), threshold),
         paths,
         unit,
+        _retrieved(rows, facts),
+        decides["mid_right"] - rows[REFERENCE]["mid_right"],
     )
+
+
+def _title(name: str, decides: Mapping[str, Any], fallback: Mapping[str, Any]) -> str:
+    """State what makes the window one of its class."""
+    if name == ALL_WRONG:
+        return "All wrong: no row that is not told the truth has a middle step right"
+    gained = decides["mid_right"] - fallback["mid_right"]
+    did = "helped" if gained > 0 else "hurt" if gained < 0 else "changed nothing"
+    right = f"{row_name(decides['variant'])} {decides['mid_right']} of {decides['horizon'] - 2} middle steps right"
+    return f"The trajectory {did}: {right}, {row_name(REFERENCE)} {fallback['mid_right']}"
+
+
+def _middles(window: Mapping[str, Any], facts: Facts) -> tuple[float, ...]:
+    """Return the middle of every segment of a window, seconds."""
+    held = [facts.segments[one] for one in window["segment_ids"]]
+    return tuple((one["start_s"] + one["end_s"]) / 2 for one in held)
+
+
+def followed(rows: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
+    """Return the retrieved window that is shown and what it is called: behind a gate, else without one; None: none.
+
+    Args:
+        rows: row of the tables -> its outcome on one window, with its `candidate`.
+    """
+    for one in sorted((one for one in METHODS if one.follows), key=lambda one: one.gate is None):
+        if one.id in rows and rows[one.id]["candidate"]:
+            return rows[one.id]["candidate"], str(one.follows)
+    return None
+
+
+def _retrieved(rows: Mapping[str, Mapping[str, Any]], facts: Facts) -> RetrievedWindow | None:
+    """Describe the retrieved window; None where no row followed one, or its segments are not known."""
+    found = followed(rows)
+    window = facts.windows.get(found[0]) if found else None
+    if found is None or window is None or not all(one in facts.segments for one in window["segment_ids"]):
+        return None
+    labels = [facts.segments[one].get("label_id") for one in window["segment_ids"]]
+    name = facts.takes.get(window["take_id"], {"name": window["take_id"]})["name"]
+    texts = tuple(_label(str(one), facts) for one in labels)
+    return RetrievedWindow(found[1], found[0], window["take_id"], name, _middles(window, facts), texts)
 
 
 def _label(label_id: str, facts: Facts) -> str:
@@ -171,17 +194,19 @@ def _plan(variant: str, row: Mapping[str, Any], facts: Facts) -> Plan:
     for guess, truth, rank in zip(row["decoded_ids"], row["label_ids"], row["ranks"], strict=True):
         state, sign = ("hit", "✓") if guess == truth else ("top5", "5") if rank < NOT_RANKED else ("miss", "✗")
         steps.append(GalleryStep(_label(guess, facts), state, sign))
-    return Plan(row_name(variant), tuple(steps))
+    return Plan(row_name(variant), tuple(steps), variant)
 
 
-def _gate(row: Mapping[str, Any]) -> str:
-    """State what the gate did."""
-    if row["gate"] is None:
-        return "this row has no gate"
+def _gate(row: Mapping[str, Any] | None, threshold: float | None) -> str:
+    """State what the gate did, and from where on it opens."""
+    if row is None or row["gate"] is None:
+        return "no gate was asked"
     declared = examined().gate
     assert declared is not None
+    known = "" if threshold is None else f", threshold {threshold:.2f}"
+    opens = ", threshold above 1: never opens" if threshold is not None and threshold > 1 else known
     did = f"open: {declared.open_means}" if row["opened"] else f"closed: the {row_name(REFERENCE)} answer stands"
-    return f"gate {row['gate']:.2f}, {did}"
+    return f"gate of {examined().name} {row['gate']:.2f}{opens}, {did}"
 
 
 def _paths(

@@ -56,9 +56,9 @@ class ResultCell:
 
     @property
     def sign(self) -> str:
-        """`better` or `worse` where a difference's interval excludes zero, else empty."""
+        """`better` or `worse` where a difference's interval excludes zero and the value prints as more than 0.0."""
         m = self.metric
-        if m.reference is None or m.low <= 0 <= m.high:
+        if m.reference is None or m.low <= 0 <= m.high or self.text == number(0.0):
             return ""
         return "better" if (m.value > 0) == METRICS[m.metric].higher_is_better else "worse"
 
@@ -162,7 +162,12 @@ def all_tables(results: Results) -> list[GroupedTable[ResultCell]]:
         first("overview", "All rows but ablations over all horizons", variants=whole),
         first("gain", to_reference, variants=whole, reference=REFERENCE),
         first("ablations", "Ablations over all horizons", variants=parts),
-        first("gain-ablations", f"Ablations: {to_reference.lower()}", variants=parts, reference=REFERENCE),
+        first(
+            "gain-ablations",
+            f"Ablations: {to_reference[:1].lower()}{to_reference[1:]}",
+            variants=parts,
+            reference=REFERENCE,
+        ),
         each("horizons", "The main rows per horizon", variants=main),
         each(
             "gain-horizons",

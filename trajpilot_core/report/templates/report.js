@@ -1,4 +1,4 @@
-// Optional: turn the head paths in 3-D by dragging or with the arrow keys. Without this script the three views stand.
+// Optional: rows are switched and sorted, head paths turned in 3-D. Without this script all rows and three views stand.
 "use strict";
 (function () {
   var data = JSON.parse(document.getElementById("paths").textContent);
@@ -93,7 +93,66 @@
     button.addEventListener("click", function () { open(box, button); });
     box.appendChild(button);
   });
-  var unfolded = [];
-  addEventListener("beforeprint", function () { unfolded = Array.from(document.querySelectorAll("details:not([open])")); unfolded.forEach(function (d) { d.open = true; }); });
-  addEventListener("afterprint", function () { unfolded.forEach(function (d) { d.open = false; }); });
+  // A row is switched off in every table, chart, legend and example.
+  function switchRow(id, isShown) {
+    document.querySelectorAll('[data-row="' + id + '"], svg.chart .' + id).forEach(function (at) { at.style.display = isShown ? "" : "none"; });
+  }
+
+  var rows = Array.from(document.querySelectorAll("#rows [data-of]")), nav = document.querySelector("nav");
+  if (nav && rows.length) {
+    var box = document.createElement("details"), title = document.createElement("summary");
+    box.className = "switches";
+    title.textContent = "Switch rows";
+    box.appendChild(title);
+    rows.forEach(function (row) {
+      var line = document.createElement("label"), tick = document.createElement("input");
+      tick.type = "checkbox";
+      tick.checked = true;
+      tick.addEventListener("change", function () { switchRow(row.dataset.of, tick.checked); });
+      line.append(tick, row.querySelector(".chip").cloneNode(), row.dataset.name);
+      box.appendChild(line);
+    });
+    nav.appendChild(box);
+  }
+
+  // A click on a column sorts the rows within each group: largest first, smallest first, as they were.
+  function sort(table, head, metric) {
+    var turn = { none: "descending", descending: "ascending", ascending: "none" }[head.getAttribute("aria-sort") || "none"];
+    table.querySelectorAll("thead th[aria-sort]").forEach(function (other) { other.setAttribute("aria-sort", "none"); });
+    head.setAttribute("aria-sort", turn);
+    function value(row) {
+      var cell = Array.from(row.cells).find(function (c) { return c.dataset.key && c.dataset.key.split("|").pop() === metric; });
+      return cell ? Number(cell.dataset.value) : NaN;
+    }
+    Array.from(table.tBodies).forEach(function (body) {
+      var held = Array.from(body.querySelectorAll("tr[data-row]"));
+      held.forEach(function (row, i) { row.dataset.at = row.dataset.at || i; });
+      held.sort(function (a, b) {
+        var x = value(a), y = value(b), before = a.dataset.at - b.dataset.at;
+        if (turn === "none" || x === y || (isNaN(x) && isNaN(y))) { return before; }
+        if (isNaN(x) || isNaN(y)) { return isNaN(x) ? 1 : -1; }
+        return turn === "descending" ? y - x : x - y;
+      });
+      held.forEach(function (row) { body.appendChild(row); });
+    });
+  }
+
+  document.querySelectorAll("table.results th[data-metric]").forEach(function (head) {
+    var button = document.createElement("button");
+    button.type = "button";
+    button.className = "sorts";
+    button.append.apply(button, Array.from(head.childNodes));
+    head.appendChild(button);
+    head.setAttribute("aria-sort", "none");
+    button.addEventListener("click", function () { sort(head.closest("table"), head, head.dataset.metric); });
+  });
+
+  // A link into something folded opens it.
+  function unfold() {
+    var target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (var at = target; at; at = at.parentElement) { if (at.tagName === "DETAILS") { at.open = true; } }
+    if (target) { target.scrollIntoView(); }
+  }
+  addEventListener("hashchange", unfold);
+  if (location.hash) { unfold(); }
 })();

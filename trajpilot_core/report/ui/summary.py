@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from schemas.action_token import TokenContrast
 from schemas.arrow import rows_of
 from schemas.probe import ProbeScore
-from schemas.results import Judgement, Metric
+from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.markdown_escape import literal
 from trajpilot_core.methods import with_role
@@ -17,9 +17,9 @@ from trajpilot_core.report.tables.names import DESCRIPTIONS
 from trajpilot_core.report.tables.results import Results, build_table, results_of
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.report.tables.tokens import TokenResults, token_tables
+from trajpilot_core.report.verdict import OPENING, verdict_of
 
-SHOWN = ("M@1", "MSeq")
-"""Of open vocabularies; class heads have the columns of the paper's closed table."""
+NEXT_TO_IT = "Next to it: report.json, LaTeX tables, and in `tables/` the tables that it shows as Parquet."
 GROUPS = {"demo": "What the demo must show", "claim": "The paper’s claims, as seen here"}
 """Groups of checks; the first that ran is shown in full."""
 
@@ -35,9 +35,13 @@ def summary(committed: Committed, address: str) -> str:
     judgements = rows_of(Judgement, committed.table("evaluation", "judgements"))
     results = results_of(rows_of(Metric, committed.table("evaluation", "metrics")), judgements)
     warning = committed.warning()
+    ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
+    is_broken = any(row.binding and row.above for row in ceilings)
+    has_heads = committed.config.predictor.head == "classes"
+    said = verdict_of(results, simulated=bool(warning), has_heads=has_heads, is_broken=is_broken)
     parts = [f"**{warning}**"] if warning else []
-    parts += [f"The whole report: {literal(address)}", "Next to it: report.json and LaTeX tables."]
-    shown = OVERALL if committed.config.predictor.head == "classes" else SHOWN
+    parts += [literal(said.text), f"The whole report: {literal(address)}", f"{NEXT_TO_IT} Predictions are among them."]
+    shown = OVERALL if has_heads else OPENING
     return "\n\n".join([*parts, *_headline(results, shown), *_checks(judgements)]) + "\n"
 
 
@@ -55,7 +59,7 @@ def _alone(committed: Committed, address: str) -> str:
         judged += found.checks
     warning = committed.warning()
     parts = [f"**{warning}**"] if warning else []
-    parts += [f"The whole report: {literal(address)}", "Next to it: report.json and LaTeX tables."]
+    parts += [f"The whole report: {literal(address)}", NEXT_TO_IT]
     checks = "\n".join(f"- {SIGNS[j.verdict]} {literal(j.check)}: **{j.verdict}**" for j in judged)
     return "\n\n".join([*parts, *(table.markdown().strip() for table in tables), checks]) + "\n"
 

@@ -15,10 +15,11 @@ from synthetic_corpus import corpus
 from synthetic_results import Kept, Tables, built, report_inputs
 
 from schemas.config import ReportConfig
-from trajpilot_core.report.gallery.load import draw_gallery, video_files
+from trajpilot_core.report.gallery.classes import ALL_WRONG, CLASSES, HELPED, HURT, draw
+from trajpilot_core.report.gallery.load import draw_gallery, load_facts, load_threshold, video_files
 from trajpilot_core.report.gallery.paths import Path as HeadPath
 from trajpilot_core.report.gallery.paths import integrate, three_views
-from trajpilot_core.report.gallery.windows import CLASSES, draw
+from trajpilot_core.report.gallery.windows import best_example, examples
 from trajpilot_core.stages import report as stage
 
 CFG = ReportConfig()
@@ -54,14 +55,19 @@ def shown(inputs: Tables, tmp_path_factory: pytest.TempPathFactory) -> tuple[Kep
     return built(inputs, CFG, str(root)), files
 
 
-def test_damaged_and_missing_videos_become_placeholders_with_the_reason(shown: tuple[Kept, list[str]]) -> None:
+def test_damaged_and_missing_videos_become_placeholders_with_the_reason(
+    inputs: Tables, shown: tuple[Kept, list[str]]
+) -> None:
     kept, files = shown
     page = kept.documents["report.html"].decode()
     assert len(files) > 4
     assert {row.code.value for row in kept.rejects} == {"VIDEO_MISSING", "WRONG_TYPE"}
     assert "no frame (VIDEO_MISSING)" in page
     assert "no frame (WRONG_TYPE)" in page
-    assert page.count("data:image/jpeg;base64,") >= 2 * (len(files) - 2)
+    drawn = draw_gallery(inputs, CFG)
+    frames = {(one.take_id, time) for one in examples(drawn, load_facts(drawn, inputs)) for time in one.times_s}
+    broken = {take for take, file in video_files(drawn, inputs).items() if file in files[:2]}
+    assert page.count("data:image/jpeg;base64,") >= sum(take not in broken for take, _ in frames) > 2 * len(files)
     assert all(row.n_units == 0 for row in kept.rejects)
     assert kept.counts == (12, 12)
 
@@ -85,14 +91,27 @@ def outcome_rows(inputs: Tables) -> dict[tuple[str, str], dict]:
 def test_equal_shares_are_drawn_and_every_window_is_in_its_class(inputs: Tables) -> None:
     drawn = draw(inputs.tables["outcomes"], CFG)
     rows = outcome_rows(inputs)
-    assert [len(drawn.classes[name]) for name in CLASSES] == [4, 4, 4]
+    assert (drawn.row, [len(drawn.classes[name]) for name in CLASSES]) == ("scorer", [4, 4, 4])
     for name in CLASSES:
         for window in drawn.classes[name]:
-            scorer, fallback = rows[window, "scorer"], rows[window, "no_traj"]
-            wrong = scorer["opened"] and scorer["mid_right"] < fallback["mid_right"]
-            success = scorer["mid_right"] == scorer["horizon"] - 2 and not wrong
-            assert name == ("gate wrong" if wrong else "success" if success else "failure")
-    assert sum(drawn.sizes.values()) == sum(variant == "scorer" for _, variant in rows)
+            right = {variant: row["mid_right"] for (one, variant), row in rows.items() if one == window}
+            gained = right["scorer"] - right["no_traj"]
+            told = {"oracle"} & set(right)
+            assert name == (HELPED if gained > 0 else HURT if gained < 0 else ALL_WRONG)
+            assert name != ALL_WRONG or max(n for row, n in right.items() if row not in told) == 0
+    n = sum(variant == "scorer" for _, variant in rows)
+    assert (drawn.n_windows, drawn.n_rest) == (n, n - sum(drawn.sizes.values()))
+    assert drawn.n_rest > 0
+
+
+def test_the_share_of_every_class_is_printed(inputs: Tables) -> None:
+    drawn, page = draw(inputs.tables["outcomes"], CFG), built(inputs, CFG.replace(frames=False))
+    text = " ".join(page.documents["report.html"].decode().split())
+    for name in CLASSES:
+        assert f"{name}: {drawn.sizes[name]} ({drawn.share(name):.1f} %)" in text
+    assert f"none of these: {drawn.n_rest}." in text
+    document = json.loads(page.documents["report.json"])
+    assert (document["gallery_sizes"], document["gallery_windows"]) == (dict(drawn.sizes), drawn.n_windows)
 
 
 def test_the_draw_looks_at_nothing_but_the_seed(inputs: Tables) -> None:
@@ -102,20 +121,76 @@ def test_the_draw_looks_at_nothing_but_the_seed(inputs: Tables) -> None:
     assert draw(outcomes, CFG.replace(seed=1)).classes != draw(outcomes, CFG).classes
 
 
+def with_right(outcomes: pa.Table, row: str, of: str) -> pa.Table:
+    """The outcomes with one row's middle steps as right as another's, on every window."""
+    held = {r["window_id"]: r["mid_right"] for r in outcomes.to_pylist() if r["variant"] == of}
+    right = [held[r["window_id"]] if r["variant"] == row else r["mid_right"] for r in outcomes.to_pylist()]
+    at = outcomes.schema.get_field_index("mid_right")
+    return outcomes.set_column(at, outcomes.schema.field("mid_right"), pa.array(right, pa.int64()))
+
+
 def test_a_class_with_few_windows_is_not_filled_up(inputs: Tables) -> None:
     outcomes = inputs.tables["outcomes"]
-    closed = pa.array(np.zeros(outcomes.num_rows, dtype=bool))
-    at = outcomes.schema.get_field_index("opened")
-    drawn = draw(outcomes.set_column(at, outcomes.schema.field("opened"), closed), CFG)
-    assert [len(drawn.classes[name]) for name in CLASSES] == [4, 4, 0]
+    for row in ("scorer", "oracle"):
+        outcomes = with_right(outcomes, row, "no_traj")
+    assert [len(draw(outcomes, CFG).classes[name]) for name in CLASSES] == [0, 0, 4]
 
 
-def test_no_scorer_means_no_gallery(inputs: Tables) -> None:
+def test_where_the_gate_changes_nothing_the_row_with_the_true_motion_stands_in_and_the_page_says_so(
+    inputs: Tables,
+) -> None:
+    closed = with_right(inputs.tables["outcomes"], "scorer", "no_traj")
+    drawn = draw(closed, CFG)
+    assert (drawn.row, drawn.sizes[HELPED] > 0) == ("oracle", True)
+    page = built(Tables({**inputs.tables, "outcomes": closed}), CFG.replace(frames=False)).documents["report.html"]
+    assert "the gate of Scorer changed no window" in page.decode()
+    without = inputs.tables["outcomes"].filter(pc.not_equal(closed["variant"], "scorer"))
+    assert draw(without, CFG).row == "oracle"
+
+
+def test_without_two_rows_to_compare_there_is_no_gallery(inputs: Tables) -> None:
     outcomes = inputs.tables["outcomes"]
-    plain = outcomes.filter(pc.not_equal(outcomes["variant"], "scorer"))
+    plain = outcomes.filter(pc.equal(outcomes["variant"], "no_traj"))
     assert draw(plain, CFG).window_ids() == []
     page = built(Tables({**inputs.tables, "outcomes": plain}), CFG).documents["report.html"].decode()
     assert "There is no window to show" in page
+
+
+def test_every_step_has_its_frame_and_the_retrieved_window_stands_next_to_the_true_one(inputs: Tables) -> None:
+    drawn = draw_gallery(inputs, CFG)
+    shown = examples(drawn, load_facts(drawn, inputs), 0.25)
+    rows, windows = outcome_rows(inputs), {w["window_id"]: w for w in inputs.tables["windows"].to_pylist()}
+    for one in shown:
+        assert len(one.times_s) == one.horizon == len(one.truth)
+        assert list(one.times_s) == sorted(one.times_s)
+        candidates = [rows[one.window_id, row]["candidate"] for row in ("scorer", "top1")]
+        found = next((c for c in candidates if c), None)
+        assert (one.retrieved.window_id if one.retrieved else None) == found
+        if one.retrieved:
+            assert one.retrieved.take_id == windows[found]["take_id"]
+            assert len(one.retrieved.times_s) == len(one.retrieved.labels) == one.horizon
+        assert "threshold 0.25" in one.gate
+    assert any(one.retrieved for one in shown)
+    assert {row.name for row in shown[0].plans} >= {"No-Traj", "Scorer", "Scorer+", "Oracle"}
+
+
+def test_the_threshold_is_the_one_that_the_scorer_of_the_first_seed_chose(inputs: Tables) -> None:
+    about = {f"final/s{seed}/scorer": json.dumps({"threshold": 0.1 * seed}) for seed in (2, 3, 11)}
+    assert load_threshold(Tables(inputs.tables, about={"scorers": about})) == pytest.approx(0.2)
+    assert load_threshold(inputs) is None
+
+
+def test_the_best_example_is_the_drawn_one_that_gained_most_and_none_where_none_did(inputs: Tables) -> None:
+    drawn = draw_gallery(inputs, CFG)
+    shown = examples(drawn, load_facts(drawn, inputs))
+    best = best_example(shown)
+    assert best is not None
+    assert shown[best].gained == max(one.gained for one in shown)
+    assert shown[best].group == HELPED
+    page = built(inputs, CFG.replace(frames=False)).documents["report.html"].decode()
+    assert page.index(f'href="#example-{best + 1}"') < page.index('id="results"')
+    assert f'id="example-{best + 1}"' in page
+    assert best_example([one for one in shown if one.group != HELPED]) is None
 
 
 def test_the_page_carries_the_paths_of_every_example(shown: tuple[Kept, list[str]]) -> None:

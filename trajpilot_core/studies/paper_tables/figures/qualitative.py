@@ -18,9 +18,10 @@ from trajpilot_core.arrays import Image
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.report.drawing.svg import shortened
+from trajpilot_core.report.gallery.classes import GalleryWindows
 from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
 from trajpilot_core.report.gallery.load import load_facts, video_files
-from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, GalleryWindows, examples
+from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, examples
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, in_font
 from trajpilot_core.studies.paper_tables.figures.selection import by_rule_of_paper, drawn_windows
@@ -85,7 +86,11 @@ def _shown(run: PaperRun, inputs: Inputs, gallery: GalleryWindows, cfg: ReportCo
     wanted: dict[str, set[float]] = {}
     for one in shown:
         wanted.setdefault(one.take_id, set()).update(*times_s[one.window_id])
-    jobs = [Wanted(t, f"{run.last.data_root}/{file}", tuple(sorted(wanted[t]))) for t, file in sorted(videos.items())]
+    jobs = [
+        Wanted(t, f"{run.last.data_root}/{file}", tuple(sorted(wanted[t])))
+        for t, file in sorted(videos.items())
+        if t in wanted
+    ]
     frames, _ = thumbnails(jobs, SIDE_PX, 1)
     reason = next((frame.reason for frame in frames.values() if frame.uri is None), "")
     return ShownWindows(shown, times_s, frames, f"Absent frames: {reason}." if reason else "")

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from schemas.config import ReportConfig
 from trajpilot_core.methods import METHODS, method
-from trajpilot_core.report.gallery.windows import CLASSES, GalleryWindows, draw
+from trajpilot_core.report.gallery.classes import CLASSES, HELPED, GalleryWindows, draw
 from trajpilot_core.report.tables.names import row_name
 
 SHOWN = 3
@@ -65,9 +65,9 @@ def by_rule_of_paper(outcomes: pa.Table, seed: int) -> ChosenWindows:
 
 
 def _exactly(windows: tuple[str, ...]) -> GalleryWindows:
-    """Return windows that are all of the class `success`."""
-    held = {name: windows if name == "success" else () for name in CLASSES}
-    return GalleryWindows(held, {name: len(ids) for name, ids in held.items()})
+    """Return windows that are all of one class; over wrong rivals the exact Scorer is ahead, mostly of No-Traj too."""
+    held = {name: windows if name == HELPED else () for name in CLASSES}
+    return GalleryWindows(held, {name: len(ids) for name, ids in held.items()}, SCORER, len(windows))
 
 
 def _exact(outcomes: pa.Table) -> Mapping[str, dict[str, bool]]:

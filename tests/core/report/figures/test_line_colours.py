@@ -1,0 +1,90 @@
+"""Lines of one chart never share a colour, and each row has one printed name and one colour wherever it stands."""
+
+import re
+from itertools import combinations
+
+import pytest
+from report_page import Reader
+from synthetic_results import Tables
+
+from schemas.arrow import rows_of
+from schemas.results import CurvePoint, GateRow, Headroom, Metric
+from trajpilot_core.methods import METHODS
+from trajpilot_core.report.drawing.row_styles import alike, colours, page_rules, picture_rules, told_apart
+from trajpilot_core.report.figures import report_charts
+from trajpilot_core.report.figures.base import Material
+from trajpilot_core.report.figures.curves import NAMES
+from trajpilot_core.report.tables.results import ResultCell, results_of
+
+LINE = re.compile(r'<g class="line ([\w-]+)')
+
+
+def every_row(inputs: Tables) -> list[Metric]:
+    """Figures for every row that there is: those of No-Traj under other names."""
+    own = [m for m in rows_of(Metric, inputs.tables["metrics"]) if m.variant == "no_traj"]
+    return [m.replace(variant=one.id) for one in METHODS for m in own]
+
+
+def curves_of(models: list[str]) -> list[CurvePoint]:
+    return [
+        CurvePoint(model=f"final/{model}", seed=0, epoch=epoch, split=split, quantity=quantity, value=0.1 * epoch)
+        for model in models
+        for epoch in (1, 2)
+        for split, quantity in (("train", "loss"), ("dev", "M@1"))
+    ]
+
+
+@pytest.fixture(scope="module")
+def charts(inputs: Tables) -> list[str]:
+    """Every chart of a run that has every row, three seeds and every model."""
+    gate = [
+        row.replace(seed=seed) for seed in (0, 1, 2) for row in rows_of(GateRow, inputs.tables["gate"]) if row.seed == 0
+    ]
+    models = sorted({model.split("/")[-1] for one in METHODS for model in one.models} | set(NAMES))
+    results = results_of(every_row(inputs), [])
+    headroom = rows_of(Headroom, inputs.tables["headroom"])
+    drawn = report_charts(Material(results, [], gate, headroom, [("predictor", curves_of(models[:9]))]))
+    return [str(item.chart) for section in drawn.values() for item in section]
+
+
+def test_lines_of_one_chart_differ_in_colour(charts: list[str]) -> None:
+    seen = 0
+    for chart in charts:
+        for one, other in combinations(dict.fromkeys(LINE.findall(chart)), 2):
+            assert not alike(one, other), (one, other, chart[:120])
+            seen += 1
+    assert seen > 200
+    assert alike("no_traj", "anticipation_no_traj"), "what would be found: two rows of one colour"
+    assert not alike("no_traj", "oracle")
+
+
+def test_a_model_without_a_row_of_its_own_borrows_no_colour_of_a_row(charts: list[str]) -> None:
+    trained = next(chart for chart in charts if "predictor: training loss" in chart)
+    assert len(LINE.findall(trained)) == len(set(LINE.findall(trained))) == 9
+
+
+def test_a_second_line_of_one_colour_gets_a_spare_one() -> None:
+    first, second, third = told_apart(["no_traj", "anticipation_no_traj", ""])
+    assert first == "no_traj"
+    assert len({first, second, third}) == 3
+    assert colours()["no_traj"] == colours()["anticipation_no_traj"], "the case that is planted here"
+    for name in (second, third):
+        assert f".{name} {{ color: var(--{name}); }}" in page_rules()
+        assert f".{name} {{ color: {colours()[name][0]}; }}" in picture_rules()
+
+
+def test_what_prints_as_zero_is_neither_better_nor_worse(inputs: Tables) -> None:
+    gain = next(m for m in rows_of(Metric, inputs.tables["metrics"]) if m.reference and m.metric == "M@1")
+    small, seen = (gain.replace(value=-v, low=-v - 0.01, high=-v + 0.01) for v in (0.03, 0.3))
+    assert (ResultCell(small, is_best=False).text, ResultCell(small, is_best=False).sign) == ("0.0", "")
+    assert ResultCell(seen, is_best=False).sign == "worse"
+
+
+def test_rows_have_one_printed_name(page: Reader) -> None:
+    """No id of a row, and no second name of Scorer+, is printed; ids stand in keys, classes and names of models."""
+    assert len({one.name for one in METHODS}) == len(METHODS)
+    text = re.sub(r"final/\w+", "", "".join(page.text))
+    ids = [one.id for one in METHODS if "_" in one.id]
+    assert [id_ for id_ in ids if re.search(rf"\b{id_}\b", text)] == []
+    assert "(ours)" not in text
+    assert "no-traj" not in text

@@ -1,0 +1,104 @@
+"""The verdict says what the tables say: results planted the other way round turn it round."""
+
+import json
+import math
+
+import pytest
+from report_page import CFG, Reader, real, with_metrics
+from synthetic_results import Kept, Tables, built
+
+from schemas.arrow import rows_of
+from schemas.results import Judgement, Metric
+from trajpilot_core.report.tables.results import Results, results_of
+from trajpilot_core.report.verdict import BROKEN, NOTHING, DerivedVerdict, verdict_of
+
+
+def planted(inputs: Tables, **gains: tuple[float, float, float]) -> Results:
+    """The metrics with these gains over No-Traj (value, low, high), by row; of other rows there is none."""
+    made = []
+    for m in rows_of(Metric, inputs.tables["metrics"]):
+        if m.reference != "no_traj":
+            made.append(m)
+        elif m.variant in gains:
+            value, low, high = gains[m.variant]
+            made.append(m.replace(value=value, low=low, high=high))
+    return results_of(made, [])
+
+
+def said(results: Results, **changes: bool) -> DerivedVerdict:
+    return verdict_of(results, **{"simulated": True, "has_heads": False, "is_broken": False, **changes})
+
+
+@pytest.mark.parametrize(
+    ("gain", "state", "words"),
+    [
+        ((1.2, 0.3, 2.1), "helps", "a retrieved trajectory helps: Scorer − No-Traj = +1.2 points of M@1 [+0.3, +2.1]"),
+        ((-1.2, -2.1, -0.3), "hurts", "a retrieved trajectory hurts: Scorer − No-Traj = −1.2 points of M@1"),
+        ((1.2, -0.3, 2.1), "undecided", "no effect of a retrieved trajectory is shown: Scorer − No-Traj = +1.2"),
+        ((-0.01, -0.4, 0.3), "undecided", "no effect of a retrieved trajectory is shown: Scorer − No-Traj = 0.0"),
+        ((9.0, -math.inf, math.inf), "nothing", "nothing can be said of a retrieved trajectory (too few takes"),
+    ],
+)
+def test_the_interval_of_the_scorer_decides(
+    inputs: Tables, gain: tuple[float, float, float], state: str, words: str
+) -> None:
+    verdict = said(planted(inputs, scorer=gain, oracle=(5.0, 4.0, 6.0), pool_mean=(3.0, 2.0, 4.0)))
+    assert verdict.state == state
+    assert words in verdict.text
+    assert "(Oracle) changes No-Traj by +5.0 [+4.0, +6.0]" in verdict.text
+    assert ("Pool-Mean, +3.0 [+2.0, +4.0]" in verdict.text) == (gain[0] < 3.0)
+
+
+def test_the_best_row_is_never_one_that_is_told_the_truth(inputs: Tables) -> None:
+    truth = {"oracle": (50.0, 40.0, 60.0), "previous": (40.0, 30.0, 50.0), "scorer": (1.0, 0.5, 1.5)}
+    assert "best of" not in said(planted(inputs, **truth)).text
+    assert "Endpoint-Traj, +2.0" in said(planted(inputs, **truth, endpoint_traj=(2.0, 1.0, 3.0))).text
+
+
+def test_a_model_that_is_not_trained_gives_no_verdict(inputs: Tables) -> None:
+    results = planted(inputs, scorer=(9.0, 8.0, 10.0), pool_mean=(12.0, 11.0, 13.0))
+    weak = Results(results.metrics, frozenset({"scorer", "pool_mean"}))
+    assert said(weak).state == "nothing"
+    assert "(Scorer UNDERTRAINED)" in said(weak).text
+    assert "best of" not in said(weak).text
+
+
+def test_without_the_scorer_another_main_row_answers_and_without_any_none(inputs: Tables) -> None:
+    one = said(planted(inputs, endpoint_traj=(-2.0, -3.0, -1.0)))
+    assert (one.state, "Endpoint-Traj hurts" in one.text) == ("hurts", True)
+    assert said(planted(inputs)) == DerivedVerdict("nothing", NOTHING)
+
+
+def test_a_broken_ceiling_leaves_no_verdict(inputs: Tables) -> None:
+    results = planted(inputs, scorer=(9.0, 8.0, 10.0))
+    assert said(results, is_broken=True) == DerivedVerdict("nothing", BROKEN)
+
+
+def test_the_sentence_stands_first_on_the_page_and_in_json_and_turns_with_the_results(
+    inputs: Tables, kept: Kept, page: Reader
+) -> None:
+    def turned(m: Metric) -> Metric:
+        return m.replace(value=-30.0, low=-31.0, high=-29.0) if m.reference and m.variant == "scorer" else m
+
+    text, found = "".join(page.text), json.loads(kept.documents["report.json"])["verdict"]
+    assert found["text"] in text
+    assert text.index(found["text"]) < text.index("All rows but ablations")
+    assert found["text"].startswith("In this simulated world, ")
+    other = json.loads(built(with_metrics(inputs, turned), CFG).documents["report.json"])["verdict"]
+    assert found["state"] != other["state"] == "hurts"
+
+
+def test_recorded_takes_are_not_called_simulated_and_simulated_ones_are(inputs: Tables) -> None:
+    recorded = json.loads(built(real(inputs), CFG).documents["report.json"])["verdict"]["text"]
+    assert recorded.startswith("On the takes that were scored, ")
+    assert "simulated" not in recorded
+
+
+def test_checks_that_do_not_all_hold_are_unfolded_and_the_others_folded(inputs: Tables, page: Reader) -> None:
+    judged = rows_of(Judgement, inputs.tables["judgements"])
+    assert all(one.verdict == "holds" for one in judged if one.check.startswith("trained: "))
+    html = "".join(page.text)
+    assert "Are the models trained?: 4 of 4" in html
+    folds = [attributes for tag, attributes in page.tags if tag == "details"]
+    assert sum("open" in attributes for attributes in folds) == 1, "the claims, of which some are undecided"
+    assert len(folds) > 10
