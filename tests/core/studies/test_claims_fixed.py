@@ -18,7 +18,7 @@ from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, Claim
 from trajpilot_core.studies.claims.worlds import collect
 from trajpilot_core.studies.claims.worlds.collect import digest_of, require_fixed
 
-STATEMENTS = "05733436f4566bc8f86ca521c6b7ec7593f259e26126adf0cd8dbd4cd7d5b034"
+STATEMENTS = "7aa0f4bdf669254d0a15d6ae2e8a6985277ead090e1e682b9711a9b046c709ad"
 """Digest of `hypotheses.CLAIMS`: what is claimed, with its worlds, rows, signs and kinds."""
 
 
