@@ -44,9 +44,7 @@ class PilotArray:
         """
         for option in self.options:
             if not re.fullmatch(r"--?[A-Za-z][^\n]*", option):
-                raise InputError(
-                    f"--sbatch {option!r} is no option of sbatch; write it with its dashes, as sbatch does"
-                )
+                raise InputError(f"--sbatch {option!r} is no option of sbatch; write it with its dashes")
             if option.split("=")[0].split()[0] in OWN:
                 raise InputError(f"--sbatch {option!r} is stated by the script itself; leave it out")
         directives = (

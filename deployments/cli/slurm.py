@@ -38,9 +38,7 @@ def slurm(
     cpus: Annotated[int, typer.Option("--cpus", min=1, help="Cores of a worker.")] = 4,
     time: Annotated[str, typer.Option("--time", help="Longest life of a job, as Slurm writes it.")] = "24:00:00",
     idle_s: IdleS = 900,
-    sbatch: Annotated[
-        list[str], typer.Option("--sbatch", help="Further option of sbatch, with its dashes (repeatable).")
-    ] = [],  # noqa: B006
+    sbatch: Annotated[list[str], typer.Option("--sbatch", help="Further option, with its dashes.")] = [],  # noqa: B006
     logs: Logs = LOGS,
     dry: Annotated[bool, typer.Option("--dry", help="Print the script; submit nothing.")] = False,
 ) -> None:

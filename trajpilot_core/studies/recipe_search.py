@@ -113,7 +113,7 @@ def same_trial(earlier: TrialRow, settings: Settings, epochs: int) -> TrialRow:
     if earlier.settings != dict(settings) or earlier.epochs != epochs:
         raise InputError(
             f"trial {earlier.number + 1} of the earlier table drew {words(earlier.settings)} with {earlier.epochs} "
-            f"epochs, but this search has {words(settings)} with {epochs}; search without the earlier trials, or as then"
+            f"epochs, but this search has {words(settings)} with {epochs}; search without them, or as then"
         )
     return earlier
 
