@@ -265,7 +265,7 @@ def tune_seed(this: TokenRun, seed: int, makers: Makers, runtime: Runtime) -> Tu
     """
     clips, begun = probe_task(this, seed)
     tasks = {one.id: TokenTask(clips, tokens_of(this, makers, one.id), begun) for one in METHODS}
-    jobs = {}
+    jobs: dict[TokenRow, TrainingJob] = {}
     for row, task in tasks.items():
         shared, own = task_tensors(task)
         if not jobs:  # equal for every row
