@@ -159,7 +159,8 @@ def predictor_jobs(this: TokenRun, seeds: list[int]) -> list[TrainingJob]:
             if not len(task.fit):
                 raise TrainingError(f"chain {chain.name}: no clip to fit on; look at the rejects of ingest")
             shared, own = action_tensors(task)
-            put_tensors(this.folder(seed) / "predictors", SHARED, shared)
+            if chain == this.chains[0]:  # equal for every chain
+                put_tensors(this.folder(seed) / "predictors", SHARED, shared)
             put_tensors(this.folder(seed) / "predictors" / chain.name, OWN, own)
             jobs += [predictor_job(this, chain, seed, variant) for variant in TWINNED]
     return jobs
@@ -264,10 +265,11 @@ def tune_seed(this: TokenRun, seed: int, makers: Makers, runtime: Runtime) -> Tu
     """
     clips, begun = probe_task(this, seed)
     tasks = {one.id: TokenTask(clips, tokens_of(this, makers, one.id), begun) for one in METHODS}
-    jobs = {}
+    jobs: dict[TokenRow, TrainingJob] = {}
     for row, task in tasks.items():
         shared, own = task_tensors(task)
-        put_tensors(this.folder(seed) / "probes", SHARED, shared)
+        if not jobs:  # equal for every row
+            put_tensors(this.folder(seed) / "probes", SHARED, shared)
         put_tensors(this.folder(seed) / "probes" / row, OWN, own)
         jobs[row] = this.job(name_of(row), seed, row, f"probes/{row}", "probes")
     run_jobs(list(jobs.values()), train_token_probe, runtime)

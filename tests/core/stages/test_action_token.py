@@ -1,8 +1,10 @@
 """TrajPilot's token in the attentive probe: rows, controls equally long, verdicts, and what each row may see."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from action_token_fixture import CFG, TEXT, token_kitchens, with_tokens
@@ -10,8 +12,10 @@ from epic_probe_fixture import SMALL, VIDEOS, Kitchens
 
 from deployments.recipes import recipe
 from schemas.action_token import TOKEN_CONTROLS, TOKEN_ROWS, TokenContrast
-from schemas.arrow import rows_of
+from schemas.arrow import rows_of, table_of
+from schemas.config import ReportConfig, TrajectoryConfig
 from schemas.probe import ProbeAnswer, ProbeScore
+from schemas.rejects import Reject
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.action_events import ACTION, BEFORE, TEST, ActionEvents, load_events
 from trajpilot_core.errors import InputError, LeakError
@@ -28,7 +32,10 @@ from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS
 from trajpilot_core.models.action_token import ActionPredictor, TokenProbe
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape
 from trajpilot_core.models.predictor import PredictorShape
-from trajpilot_core.stages import action_token
+from trajpilot_core.report.action_page import build_alone
+from trajpilot_core.stages import STAGES, action_token
+from trajpilot_core.stages.report import TOKEN_STAGES
+from trajpilot_core.stages.trajectories import spans_of
 
 CLIPS = 12
 
@@ -193,6 +200,48 @@ def test_head_motion_that_reaches_into_the_gap_is_refused() -> None:
     """Planted: an interval that ends 0.2 s too late."""
     with pytest.raises(LeakError, match="head motion before 372 of 372 actions would be read until later than 1 s"):
         load_events(token_kitchens(late_s=0.2), seen_s=1.0, gap_s=1.0)
+
+
+def test_motions_cover_the_segment_the_action_or_the_gap_between_them() -> None:
+    memory = token_kitchens()
+    cfg = TrajectoryConfig(source="odometry")
+    ends = {
+        span: spans_of(memory, cfg.replace(span=span)).slice(0, 1).to_pylist()[0]
+        for span in ("segment", "gap", "action")
+    }
+    assert (ends["segment"]["start_s"], ends["segment"]["end_s"]) == (8.0, 9.0)
+    assert (ends["gap"]["start_s"], ends["gap"]["end_s"]) == (9.0, 10.0)
+    assert ends["action"]["start_s"] == 10.0 < ends["action"]["end_s"]
+    details = memory.tables["details"]
+    at = details.schema.get_field_index("annotated_end_s")
+    nothing = pa.nulls(details.num_rows, pa.float64())
+    memory.tables["details"] = details.set_column(at, details.schema.field(at), nothing)
+    assert spans_of(memory, cfg).num_rows == 372
+    with pytest.raises(InputError, match="not every segment is what is seen before an action"):
+        spans_of(memory, cfg.replace(span="action"))
+
+
+def test_the_page_has_the_rows_their_differences_and_the_checks(memory: Kitchens) -> None:
+    alone = [STAGES[name] for name in TOKEN_STAGES]
+    for stage in alone:
+        memory.tables[f"{stage.name}.rejects"] = table_of(Reject, [])
+    takes = memory.tables["takes"]
+    simulated = takes.append_column("corpus", pa.array(["simulated"] * takes.num_rows))
+    memory.tables["takes"] = simulated
+    found = build_alone(memory, ReportConfig(corpus="epic_kitchens", has_token=True), alone)
+    page, written = found["report.html"].decode(), json.loads(found["report.json"])
+    assert all(name in page for name in TOKEN_NAMES.values())
+    assert "SIMULATED" in page
+    assert "64.07" not in page, "no published number on a simulated page"
+    titles = [table["title"] for table in written["tables"]]
+    assert titles[2:] == [
+        "With TrajPilot’s token, every tested clip",
+        "With TrajPilot’s token, clips whose pair of verb and noun training has",
+        "Differences on the same clips",
+    ]
+    assert {"token", "length", "control"} <= {one["check"].split(":")[0] for one in written["judgements"]}
+    without = build_alone(memory, ReportConfig(corpus="epic_kitchens"), alone)["report.html"].decode()
+    assert "not run: TrajPilot’s token" in without
 
 
 def test_without_a_probe_the_stage_is_refused() -> None:
