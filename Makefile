@@ -45,9 +45,10 @@ soak: $(VENV)/installed-dev
 	$(BIN)/python tests/crashes/soak.py --kills 150 --flows 30 --seed 0 --work runs/soak --log runs/soak/log.jsonl
 
 # The processes of docker-compose.yml with their environment, over a PostgreSQL of their own: docs/operations.md.
-# Needs PostgreSQL and Chromium (Debian: apt-get install postgresql chromium).
+# Needs PostgreSQL and Chromium, and for its second part Slurm (Debian: apt-get install postgresql chromium slurmctld
+# slurmd slurm-client munge); what is missing is skipped with its reason.
 stack-test: $(VENV)/installed-dev
-	$(BIN)/pytest -m stack -p no:xdist -x tests/orchestration/test_stack.py
+	$(BIN)/pytest -m stack -p no:xdist -x tests/orchestration/test_stack.py tests/orchestration/test_slurm.py
 
 # Kills worker, server and PostgreSQL of that stack in turn, 20 times by default; goes on where it was interrupted.
 KILLS ?= 20

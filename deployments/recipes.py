@@ -161,21 +161,25 @@ def claims() -> PipelineConfig:
     """The simulated worlds of the claims: cross-fitted, the same budget for every row, whatever the entry.
 
     It may change until `schemas.claims.RUN_DIGEST` is set, and not any more after that (docs/decisions/claims.md).
-    "searched": chosen on dev takes of the development world (docs/decisions/training.md).
+    "searched": chosen on dev takes of the development world (docs/decisions/training.md). All in fp32, so that every
+    machine computes the same worlds.
     """
-    base = demo()
-    aligned = TrainConfig(epochs=18, patience=None, batch=256, lr=2e-3, weight_decay=1.0, warmup=0.05)  # searched
-    predicted = TrainConfig(epochs=10, patience=3, batch=128, lr=2e-3)
-    scored = TrainConfig(epochs=10, patience=4, batch=256, lr=1e-3)
+    base, same = demo(), TrainConfig(patience=None, precision="fp32")
+    aligned = same.replace(epochs=18, batch=256, lr=2e-3, weight_decay=1.0, warmup=0.05)  # searched
+    predicted = same.replace(epochs=4, batch=128, lr=4e-3, weight_decay=0.3, warmup=0.05)  # searched
+    attended = same.replace(epochs=10, patience=3, batch=128, lr=2e-3)
+    scored = same.replace(epochs=10, patience=4, batch=256, lr=1e-3)
     return base.replace(
         ingest=base.ingest.replace(central_share=0.6),
         features=base.features.replace(n_frames=4, batch=32),
         alignment=base.alignment.replace(
             width=128, hidden=256, dropout=0.1, temperature=0.1, folds=2, fold_share=0.125, train=aligned
         ),
-        predictor=base.predictor.replace(dropout=0.2, train=predicted),
+        predictor=base.predictor.replace(
+            width=128, hidden=256, dropout=0.1, temperature=0.05, infonce_weight=1.0, train=predicted
+        ),
         scorer=base.scorer.replace(candidates=32, prefetch=48, width=64, train=scored),
-        attention=base.attention.replace(dropout=0.2, variants=ATTENTION_VARIANTS, train=predicted),
+        attention=base.attention.replace(dropout=0.2, variants=ATTENTION_VARIANTS, train=attended),
         evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16, 32), plus_parts=PLUS_PARTS),
     )
 

@@ -382,6 +382,8 @@ class RunOptions(Record):
     compile_models: bool = False
     """On a GPU, let torch compile the steps of small models into graphs of CUDA; where that fails, a line of the log
     says so and the models run as they are. Not measured."""
+    tracker: Literal["wandb", "trackio"] | None = None
+    """Send curves and means of what is computed to this experiment tracker (docs/decisions/tracking.md)."""
     group_video_s: float | None = Field(None, gt=0)
     """Deployed runs only: stages that can distribute their work over the workers of the pool do so in groups of takes
     with about this many seconds of video, so that a group needs minutes (docs/operations.md); None: one process does

@@ -14,6 +14,7 @@ from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import StageProgress, is_shown, picture_key, publish_outcome, publish_picture
 from tasks.fan_out import fan_out
+from tasks.tracking import track
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.report.committed import committed_under
 from trajpilot_core.report.figures import figures_of
@@ -52,6 +53,8 @@ def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[Artif
         outcome = execute(EVERY_STAGE[name], config, run, EVERY_STAGE, progress, fan_out(config, run, progress))
         progress.ended = f"nothing to do; {outcome.message()}" if outcome.cached else outcome.message()
     publish_outcome(name, outcome)
+    if not outcome.cached:
+        track(outcome.ref, run)
     show_pictures(outcome.ref, config, run)
     return as_state(outcome)
 

@@ -23,6 +23,7 @@ from deployments.cli import (
     run,
     server,
     simulate,
+    slurm,
     upkeep,
     workers,
 )
@@ -41,6 +42,7 @@ evidence.add_to(app)
 server.add_to(app)
 deploy.add_to(app)
 workers.add_to(app)
+slurm.add_to(app)
 upkeep.add_to(app)
 doctor.add_to(app)
 convert.add_to(app)

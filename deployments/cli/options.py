@@ -45,6 +45,9 @@ IgnoreNeeds = Annotated[
 CompileModels = Annotated[
     bool, typer.Option("--compile-models", help="On a GPU, compile the steps of small models (not measured).")
 ]
+TrackerName = Annotated[
+    str | None, typer.Option("--tracker", help="Send curves and figures to this tracker: wandb or trackio.")
+]
 Pretrained = Annotated[
     str | None,
     typer.Option(

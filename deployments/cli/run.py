@@ -21,6 +21,7 @@ from deployments.cli.options import (
     Recipe,
     Root,
     Set,
+    TrackerName,
     Workers,
     change,
     check_corpus,
@@ -76,6 +77,7 @@ def run(
     ignore_needs: IgnoreNeeds = False,
     compile_models: CompileModels = False,
     pretrained: Pretrained = None,
+    tracker: TrackerName = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Look at all that is needed, show the plan, and stop.")
     ] = False,
@@ -97,6 +99,7 @@ def run(
         checkpoint_s=checkpoint_s,
         ignore_needs=ignore_needs,
         compile_models=compile_models,
+        tracker=tracker,
         max_reject_ratio=max_rejects,
     )
     if dry_run:

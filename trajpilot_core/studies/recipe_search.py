@@ -62,7 +62,8 @@ def search(
     base: PipelineConfig,
     run: RunOptions,
     stages: Mapping[str, AnyStage],
-    said: Callable[[str], None],
+    said: Callable[[list[TrialRow], str], None],
+    earlier: Sequence[TrialRow] = (),
 ) -> list[TrialRow]:
     """Run the trials of one stage, and leave the chosen one as its output that counts.
 
@@ -72,26 +73,49 @@ def search(
         base: the recipe that the trials differ from.
         run: where; `root` is that of the search.
         stages: all stages by name.
-        said: called with a line after every trial.
+        said: called after every trial with the rows that there are and a line.
+        earlier: trials of this search that were computed elsewhere; they are taken as they stand.
 
     Raises:
-        InputError: the space has too few trials, or a width that the heads do not divide.
+        InputError: the space has too few trials, or a width that the heads do not divide; or an earlier trial is none
+            of this search.
         StoreError: the stages before it have not run, or another run changes the root.
     """
     folder = open_folder(run.root, run.protocols)
     trials = draw_trials(getattr(cfg, row), cfg.trials, cfg.seed)
     configs = [with_settings(getattr(base, row), settings) for settings in trials]
     sizes = sizes_below(folder, base, stages)
-    rows = []
+    kept = {one.number: one for one in earlier}
+    rows: list[TrialRow] = []
     for number, (settings, config) in enumerate(zip(trials, configs, strict=True)):
         timed, modelled_s = with_epochs(config, sizes, cfg)
+        if number in kept:
+            rows.append(same_trial(kept[number], settings, timed.train.epochs))
+            said(rows, f"trial {number + 1} of {len(trials)} kept: dev {percent(rows[-1].mean_dev)} %")
+            continue
         outcome = execute(stages[row], base.replace(**{row: timed}), run, stages)
         rows.append(trial_row(row, number, settings, timed.train.epochs, modelled_s, committed(folder, outcome)))
         state = "found" if outcome.cached else "computed"
-        said(f"trial {number + 1} of {len(trials)} {state}: dev {100 * rows[-1].mean_dev:.1f} %; {words(settings)}")
+        said(
+            rows, f"trial {number + 1} of {len(trials)} {state}: dev {percent(rows[-1].mean_dev)} %; {words(settings)}"
+        )
     best = configs[chosen(rows).number]
     execute(stages[row], base.replace(**{row: with_epochs(best, sizes, cfg)[0]}), run, stages)
     return rows
+
+
+def same_trial(earlier: TrialRow, settings: Settings, epochs: int) -> TrialRow:
+    """Return a trial that was computed elsewhere.
+
+    Raises:
+        InputError: this search draws something else there, or gives it other epochs.
+    """
+    if earlier.settings != dict(settings) or earlier.epochs != epochs:
+        raise InputError(
+            f"trial {earlier.number + 1} of the earlier table drew {words(earlier.settings)} with {earlier.epochs} "
+            f"epochs, but this search has {words(settings)} with {epochs}; leave --earlier out, or search as then"
+        )
+    return earlier
 
 
 def draw_trials(space: SearchSpace, n: int, seed: int) -> list[dict[str, JsonValue]]:

@@ -1,6 +1,7 @@
 """The search for recipes: seeded, resumable, chosen on dev alone, and blind to test takes."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -46,10 +47,15 @@ BASE = SETTINGS.replace(attention=SETTINGS.attention.replace(variants=CORNERS))
 
 
 def searched(
-    root: Path, memory: Memory, row: SearchedRow = "predictor", cfg: SearchConfig = CFG
+    root: Path,
+    memory: Memory,
+    row: SearchedRow = "predictor",
+    cfg: SearchConfig = CFG,
+    earlier: Sequence[TrialRow] = (),
 ) -> tuple[list[TrialRow], list[str]]:
     said: list[str] = []
-    return search(row, cfg, BASE, options(root), stages_on(memory), said.append), said
+    rows = search(row, cfg, BASE, options(root), stages_on(memory), lambda rows, line: said.append(line), earlier)
+    return rows, said
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +137,22 @@ def test_a_search_that_goes_on_finds_what_was_computed(
     for one in rows:
         assert set(one.dev) == set(one.train) == {"traj", "no_traj", "endpoint_traj"}
         assert one.took_s > 0
+
+
+def test_trials_of_another_machine_are_taken_as_they_stand(
+    root: Path, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, _ = searched(root, memory)
+    other = known[0].replace(dev={**known[0].dev, "traj": 0.987})
+    outcomes: list[Outcome] = []
+    monkeypatch.setattr(recipe_search, "execute", lambda *given: (outcomes.append(execute(*given)), outcomes[-1])[1])
+    rows, said = searched(root, memory, earlier=[other])
+    assert rows == [other, known[1]]
+    assert said[0].startswith("trial 1 of 2 kept: dev ")
+    assert len(outcomes) == 2, "the second trial, and the chosen one"
+    for wrong in (known[0].replace(epochs=7), known[1].replace(number=0)):
+        with pytest.raises(InputError, match="of the earlier table drew"):
+            searched(root, memory, earlier=[wrong])
 
 
 def row_of(number: int, *dev: float) -> TrialRow:
