@@ -1,10 +1,11 @@
 """The report's documents and the tables behind them, copied from the store to where people look for them."""
 
+import shutil
 from pathlib import Path
 
 from schemas.artifacts import ArtifactRef, Entry, Manifest
 from trajpilot_core.errors import StoreError
-from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.files import TEMPORARY, Folder, naming_failures, open_folder
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_document, table_file
 
@@ -53,5 +54,13 @@ def _place_table(folder: Folder, stage: str, name: str, entry: Entry) -> None:
     """Copy a table, verified, byte by byte; a sharded one as its pack, and one without a shard not at all."""
     if entry.kind != "table" or not entry.files:
         return
-    held = table_file(folder, stage, entry)
-    folder.replace(f"{TABLES}/{name}.parquet", held.read_bytes() if isinstance(held, Path) else held)
+    held, label = table_file(folder, stage, entry), f"{TABLES}/{name}.parquet"
+    target = folder.local(label)
+    if target is None or not isinstance(held, Path):
+        folder.replace(label, held.read_bytes() if isinstance(held, Path) else held)
+        return
+    with naming_failures("write", target, sum(file.bytes for file in entry.files)):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = target.with_name(f"{TEMPORARY}{target.name}")
+        shutil.copyfile(held, fresh)  # predictions of a large run do not fit into memory
+        fresh.replace(target)

@@ -83,9 +83,15 @@ def plans_of(cfg: ReportConfig) -> bool:
 
 
 def needs(sizes: CorpusSizes, cfg: ReportConfig, machine: NeedsMachine) -> Needs:
-    """State what the figures read: takes, segments and motions as objects, and the outcomes of the test windows."""
-    host = 150 * MB + sizes.segments * 3_000 + sizes.all_windows * 700 + machine.workers * 80 * MB
-    return Needs(Need(host, ("report.examples",)), disk=Need(20 * MB))
+    """State what the figures read: takes, segments and motions as objects, and the outcomes of the test windows.
+
+    On the disk are the page and, next to it, a copy of the evaluation's tables.
+    """
+    from trajpilot_core.stages import evaluation
+
+    host = 150 * MB + sizes.segments * 3_000 + sizes.all_windows * 1_100 + machine.workers * 80 * MB
+    copied = evaluation.needs(sizes, sizes.config.evaluation, machine).disk.bytes if plans_of(cfg) else 0
+    return Needs(Need(host, ("report.examples",)), disk=Need(20 * MB + copied))
 
 
 def run(work: Work[ReportConfig], stages: Sequence[AnyStage]) -> None:
