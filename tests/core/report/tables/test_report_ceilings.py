@@ -240,7 +240,8 @@ def test_paper_shows_light_colours_and_leaves_folded_what_is_folded(kept: Kept) 
     assert "@media screen and (prefers-color-scheme: dark)" in style
     assert "@media (prefers-color-scheme: dark)" not in style
     printed = style.split("@media print", 1)[1]
-    assert "details::details-content" not in printed, "unfolded, a report has 38 pages"
+    assert "body:not(.folds) details::details-content { content-visibility: visible" in printed, "other pages unfold"
+    assert '<body class="folds">' in html(kept), "unfolded, a report has 38 pages"
     assert ".more { display: none; }" in printed, "the first example of each class"
     assert "beforeprint" not in html(kept)
     assert "print-color-adjust: exact" in printed
