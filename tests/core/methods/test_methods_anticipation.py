@@ -132,7 +132,7 @@ def test_the_gate_falls_back_on_the_row_without_a_goal_and_opens_by_a_threshold_
     found = predictions_of(table)
     check = gate_check(found)
     assert check.verdict == "holds"
-    assert anticipation.SCORER.id in check.detail
+    assert anticipation.SCORER.name in check.detail
     opened = {bool(o) for b in found.of(anticipation.SCORER.id) for o in (b.opened == 1).tolist()}
     assert opened == {True, False}
     loud = replace(anticipation.SCORER, gate=method("scorer").gate)  # planted: the goal-seeing fallback

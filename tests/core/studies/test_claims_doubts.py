@@ -156,7 +156,7 @@ def test_without_the_informative_world_no_control_has_a_verdict(whole: Evidence)
 def test_what_a_control_must_break_and_what_a_figure_is_stand_on_the_page(whole: Evidence) -> None:
     judged = judge_claims(whole, CFG)
     findings: list[JudgedStatement] = [finding for row in judged for finding in row.findings]
-    text = statements_table(judged).markdown()
+    text = statements_table(judged, whole).markdown()
     assert BROKEN == "the same in base [95 %]"
     assert BROKEN in text
     assert BROKEN in equivalence_table(judged, CFG).header

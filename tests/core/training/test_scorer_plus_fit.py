@@ -230,7 +230,8 @@ def test_queries_of_several_parts_read_as_they_did_alone(monkeypatch: pytest.Mon
         assert torch.equal(one.labels, whole.labels[at])
         assert torch.equal(one.fallback, other.fallback)
         for name, value in one.inputs._asdict().items():
-            assert_close(value, getattr(other.inputs, name), msg=name)
+            # parts of other sizes round otherwise
+            assert_close(value, getattr(other.inputs, name), rtol=1e-5, atol=1e-5, msg=name)
 
 
 @pytest.mark.parametrize("folds", [1, 3])
