@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
-from schemas.closed import ClassHeadSettings
+from schemas.closed import ClassHeadSettings, JointDecodingConfig
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
 from schemas.devices import DeviceName
 from schemas.diagnostics import DiagnosticsConfig
@@ -23,6 +23,7 @@ from schemas.planners import PlannersConfig
 from schemas.pose_sources import PoseSourcesConfig
 from schemas.poses import OdometryConfig, Pi3Config, PoseSourceName, VideoSourceName
 from schemas.probe import ProbeConfig
+from schemas.released import FeatureSourceConfig, ReleasedName
 from schemas.training import (
     AlignmentConfig,
     AttentionConfig,
@@ -183,8 +184,8 @@ class VideoMotionsConfig(TrajectoryConfig):
     """Lengths are left as they were estimated; the table brings them to the unit of the pose files as well."""
 
 
-class FeatureConfig(Record):
-    """How a segment's frames are sampled, decoded and encoded."""
+class FeatureConfig(FeatureSourceConfig):
+    """How a segment's frames are sampled, decoded and encoded, or whose released features stand for them."""
 
     n_frames: int = Field(16, ge=2, multiple_of=2)
     """Frames per segment. Source: paper, appendix on preprocessing."""
@@ -260,21 +261,6 @@ class TextConfig(Record):
     """JSON: label -> {"before": [three sentences], "after": [three sentences]}."""
 
 
-class JointDecodingConfig(Record):
-    """Rows whose steps are decoded together. Source of all: docs/decisions/methods.md."""
-
-    shortlist: int = Field(50, ge=5)
-    """Labels per step among which sequences are compared."""
-    cosine_temperatures: tuple[float, ...] = Field((0.05, 0.1, 0.2, 0.4), min_length=1)
-    """Grid of T for rows that score a label by a cosine, as softmax(cos / T); T is chosen on dev."""
-    vote_temperatures: tuple[float, ...] = Field((1.0, 2.0, 4.0, 8.0), min_length=1)
-    """The same for rows that score it by votes, as votes^(1 / T)."""
-    weights: tuple[float, ...] = Field((0.0, 0.5, 1.0), min_length=1)
-    """Grid of the factor of the log probabilities of moves, chosen on dev; 0: every step by itself."""
-    dev_windows: int = Field(256, ge=1)
-    """Most dev windows of a horizon on which both are chosen."""
-
-
 class EvaluationConfig(Record):
     """Rows, metrics and intervals."""
 
@@ -321,6 +307,8 @@ class ReportConfig(Record):
     """Where E_tau comes from; None: it was trained in this run. Set by the pipeline."""
     predictor_from: OtherRun | None = None
     """Where the initial weights of the predictors come from; None: they were random. Set by the pipeline."""
+    released: ReleasedName | None = Field(None, exclude_if=lambda value: value is None)
+    """Whose released features the run rests on; None: videos were encoded. Set by the pipeline."""
 
 
 LATER = ("outcome", "video_motions", "pose_sources")

@@ -58,6 +58,7 @@ def completed(config: PipelineConfig) -> ReportConfig:
         heads=heads if predictor.head == "classes" else None,
         alignment_from=config.alignment.pretrained,
         predictor_from=predictor.pretrained,
+        released=config.features.released if config.features.source == "released" else None,
     )
 
 

@@ -35,9 +35,10 @@ class PublishedComparison:
 def published_for(results: Results, cfg: ReportConfig) -> PublishedTable | None:
     """Return what the paper prints of the corpus and vocabulary of a run, of the rows that this project has too.
 
-    None for a simulated corpus, another one, or another vocabulary.
+    None for a simulated corpus, another one, another vocabulary, or released features, which are not the paper's.
     """
-    if cfg.corpus is None or {m.corpus for m in results.metrics} != {CORPORA[cfg.corpus].ids}:
+    corpora = {m.corpus for m in results.metrics}
+    if cfg.corpus is None or cfg.released is not None or corpora != {CORPORA[cfg.corpus].ids}:
         return None
     found = published_of(cfg.corpus, is_closed=cfg.is_closed)
     if found is None:
