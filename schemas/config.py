@@ -56,6 +56,7 @@ RecipeName = Literal[
     "demo_basketball",
     "keystep_poses",
     "demo_poses",
+    "laptop",
 ]
 """Named experiments (deployments/recipes.py): the paper's benchmarks, and those on simulated worlds."""
 CorpusName = Literal[

@@ -99,10 +99,13 @@ def test_a_segment_is_the_mean_of_the_rows_inside_it_else_the_nearest_row_with_i
     shards = compute(tmp_path, {PATH: saved(planted())})
     table = shards.tables["egoexo4d:a"]
     rows_s = np.array(table["frame_times_s"][0].as_py()).reshape(-1, 2)
-    assert rows_s[:, 0].min() >= 0.0 and rows_s[:, 1].max() <= 3.0 and len(rows_s) == 4
+    assert rows_s[:, 0].min() >= 0.0
+    assert rows_s[:, 1].max() <= 3.0
+    assert len(rows_s) == 4
     assert times_of(shards)[0] == pytest.approx(rows_s.mean(), abs=2e-3)
     overhangs = table["overhang_s"].to_pylist()
-    assert overhangs[:2] == [0.0, 0.0] and overhangs[2] == pytest.approx(32 / 30 - 0.4)
+    assert overhangs[:2] == [0.0, 0.0]
+    assert overhangs[2] == pytest.approx(32 / 30 - 0.4)
     assert set(table["encoder"].to_pylist()) == {"released:omnivore_video"}
     assert is_in_place(times_of(shards))
 
@@ -179,7 +182,8 @@ def test_a_missing_file_is_a_reject_that_names_both_places(tmp_path: Path) -> No
     shards = compute(tmp_path, {})
     assert shards.codes("egoexo4d:a") == [RejectCode.FEATURES_MISSING]
     detail = shards.rejects["egoexo4d:a"][0].detail
-    assert PATH in detail and PATH.replace("omnivore_video/", "") in detail
+    assert PATH in detail
+    assert PATH.replace("omnivore_video/", "") in detail
 
 
 def test_a_number_that_float16_cannot_hold_costs_the_segment_alone(tmp_path: Path) -> None:
