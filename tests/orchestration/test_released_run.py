@@ -35,20 +35,23 @@ def test_a_run_on_released_features_ends_in_a_report_that_says_so_everywhere(wor
 
     data, config = released_copy(worlds, tmp_path / "world"), quick()
     config = config.replace(features=config.features.replace(source="released"))
-    gone = sorted((data / "features" / "omnivore_video").iterdir())[0]
-    gone.unlink()
+    good = next(take for take in sample_world(tiny_world()).takes if take.fault is None and take.split == "train")
+    next((data / "features" / "omnivore_video").glob(f"{good.uid}_*")).unlink()
     run = RunOptions(root=str(tmp_path / "runs"), data_root=str(data), device="cpu", max_reject_ratio=0.6)
     for name in STAGES:
         execute(STAGES[name], config, run, STAGES)
-    page = (tmp_path / "runs" / "reports" / "report.html").read_text()
+    made = {path.name: path for path in (tmp_path / "runs" / "artifacts" / "report").rglob("*.*")}
+    page = made["report.html"].read_text()
     assert "Released features." in page
     assert "Simulated world" in page
     assert page.count(RELEASED_NOTE) >= 2
-    assert RELEASED_NOTE in (tmp_path / "runs" / "reports" / "metrics.tex").read_text()
+    assert RELEASED_NOTE in made["metrics.tex"].read_text()
     opened = open_run(str(tmp_path / "runs"))
     assert RELEASED_NOTE in opened.warning
     features = opened.table("features")
     assert set(features["encoder"].to_list()) == {"released:omnivore_video"}
+    lost = [row for row in opened.table("features.rejects").to_dicts() if row["code"] == "FEATURES_MISSING"]
+    assert [row["take"] for row in lost] == [f"egoexo4d:{good.uid}"]
 
 
 def test_nothing_begins_without_files_of_features_or_on_a_corpus_without_a_reader(tmp_path: Path) -> None:
