@@ -2,7 +2,15 @@
 
 from collections.abc import Callable
 
-from deployments.variations import of_few_shots, of_few_tokens, of_odometry, of_pose_sources, of_shots, of_tokens
+from deployments.variations import (
+    of_few_shots,
+    of_few_tokens,
+    of_odometry,
+    of_pose_sources,
+    of_shots,
+    of_tokens,
+    on_a_laptop,
+)
 from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
 from schemas.comparison import WorldPart
 from schemas.config import CorpusName, PipelineConfig, RecipeName
@@ -298,6 +306,14 @@ def basketball() -> PipelineConfig:
     return of_shots(atomic())
 
 
+def laptop() -> PipelineConfig:
+    """Planning on atomic descriptions with released features and small models: no GPU, and no weights of any encoder.
+
+    Nothing of it may stand next to the paper's numbers (docs/decisions/released-features.md).
+    """
+    return on_a_laptop(atomic())
+
+
 def atomic_anticipation() -> PipelineConfig:
     """Anticipation on atomic descriptions: no goal is given to twins that learn with half of their goals masked (D 16,
     42). In a root with a finished `atomic` only the twins and their scorer are trained."""
@@ -363,6 +379,7 @@ RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "demo_basketball": demo_basketball,
     "keystep_poses": keystep_poses,
     "demo_poses": demo_poses,
+    "laptop": laptop,
 }
 
 

@@ -25,6 +25,7 @@ from schemas.planners import PlannersConfig
 from schemas.pose_sources import PoseSourcesConfig
 from schemas.poses import OdometryConfig, Pi3Config, PoseSourceName, VideoSourceName
 from schemas.probe import ProbeConfig
+from schemas.released import FeatureSourceConfig, ReleasedName
 from schemas.training import AlignmentConfig, AttentionConfig, PlusPart, Precision, PredictorConfig, ScorerConfig
 from schemas.vjepa import VjepaModel
 
@@ -50,6 +51,7 @@ RecipeName = Literal[
     "demo_basketball",
     "keystep_poses",
     "demo_poses",
+    "laptop",
 ]
 """Named experiments (deployments/recipes.py): the paper's benchmarks, and those on simulated worlds."""
 CorpusName = Literal[
@@ -182,8 +184,8 @@ class VideoMotionsConfig(TrajectoryConfig):
     """Lengths are left as they were estimated; the table brings them to the unit of the pose files as well."""
 
 
-class FeatureConfig(Record):
-    """How a segment's frames are sampled, decoded and encoded."""
+class FeatureConfig(FeatureSourceConfig):
+    """How a segment's frames are sampled, decoded and encoded, or whose released features stand for them."""
 
     n_frames: int = Field(16, ge=2, multiple_of=2)
     """Frames per segment. Source: paper, appendix on preprocessing."""
@@ -313,6 +315,8 @@ class ReportConfig(Record):
     """Rows with TrajPilot's token stand next to the visual probe; set by the pipeline."""
     predictor_from: OtherRun | None = None
     """Where the initial weights of the predictors come from; None: they were random. Set by the pipeline."""
+    released: ReleasedName | None = Field(None, exclude_if=lambda value: value is None)
+    """Whose released features the run rests on; None: videos were encoded. Set by the pipeline."""
 
 
 LATER = ("outcome", "video_motions", "pose_sources", "action_token")

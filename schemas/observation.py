@@ -42,6 +42,13 @@ class Feature(Record):
     """Presentation times of the 16 frames that were decoded."""
 
 
+class ReleasedFeature(Feature):
+    """Appearance of one segment from released features; `frame_times_s` holds start and end of each row averaged."""
+
+    overhang_s: float
+    """Seconds of the one row used that lie outside the segment, where no row lies inside; else 0."""
+
+
 class TextVector(Record):
     """One label of the text bank; the column `vector` holds float32 of unit norm."""
 
@@ -71,6 +78,11 @@ def features_schema(width: int, tokens: int = 1) -> pa.Schema:
     """Arrow schema of the features table for vectors of `width` numbers, `tokens` equal parts each (metadata)."""
     schema = arrow_schema(Feature, vector=pa.list_(pa.float16(), width))
     return schema if tokens == 1 else schema.with_metadata({"tokens": str(tokens)})
+
+
+def released_features_schema(width: int) -> pa.Schema:
+    """Arrow schema of the features table that is made of released features of `width` numbers."""
+    return arrow_schema(ReleasedFeature, vector=pa.list_(pa.float16(), width))
 
 
 def descriptions_schema(width: int) -> pa.Schema:

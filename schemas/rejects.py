@@ -71,6 +71,9 @@ class RejectCode(StrEnum):
     DECODE_FAILED = "DECODE_FAILED"
     FRAME_MISMATCH = "FRAME_MISMATCH"
     FEATURE_NOT_FINITE = "FEATURE_NOT_FINITE"
+    FEATURES_MISSING = "FEATURES_MISSING"
+    FEATURES_MALFORMED = "FEATURES_MALFORMED"
+    FEATURES_LENGTH = "FEATURES_LENGTH"
     VFR = "VFR"
     LATE_START = "LATE_START"
     INPUT_UNSTABLE = "INPUT_UNSTABLE"
@@ -258,6 +261,17 @@ MEANING: dict[RejectCode, Meaning] = {
     ),
     RejectCode.FEATURE_NOT_FINITE: Meaning(
         "drop", "the encoder returned NaN or infinity", "check the checkpoint's digest and --set features.precision"
+    ),
+    RejectCode.FEATURES_MISSING: Meaning(
+        "drop", "the take's file of released features is not on disk", "download it (docs/data.md)"
+    ),
+    RejectCode.FEATURES_MALFORMED: Meaning(
+        "drop", "the file of released features is damaged, or no tensor of the set's shape", "download it again"
+    ),
+    RejectCode.FEATURES_LENGTH: Meaning(
+        "drop",
+        "the rows of the released features cannot be those of a video of this length",
+        "none, or raise features.released_off_s with --set",
     ),
     RejectCode.VFR: Meaning("warn", "the video's frames are not evenly spaced", "none: frames are addressed by time"),
     RejectCode.LATE_START: Meaning(

@@ -9,6 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from schemas.base import Record
+from schemas.released import ReleasedName
 
 
 class ReleaseConfig(Record):
@@ -114,6 +115,8 @@ class WorldConfig(Record):
     release: ReleaseConfig | None = None
     """Layout basketball alone: an error at the release decides what becomes of a shot; None: the alternative of the
     step after it does."""
+    released: ReleasedName | None = Field(None, exclude_if=lambda value: value is None)
+    """Features that are written next to the videos as the corpus of the layout publishes them; None: none."""
     fps: int = Field(30, ge=5, le=60)
     """Video frames per second."""
     size_px: int = Field(256, ge=64, le=1408, multiple_of=16)
@@ -162,6 +165,15 @@ class WorldConfig(Record):
         if self.enters_by_features() and self.layout != "egoexo4d":
             raise ValueError(
                 f"a world of the entry {self.entry!r} has no files, so no layout {self.layout!r}; leave layout alone"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _features_are_of_ego_exo4d(self) -> Self:
+        if self.released is not None and (self.entry != "video" or self.layout not in ("egoexo4d", "keystep")):
+            raise ValueError(
+                f"released features are files of Ego-Exo4D next to its videos; the entry is {self.entry!r}, the layout "
+                f"{self.layout!r}: leave released alone"
             )
         return self
 
@@ -263,6 +275,11 @@ def tiny_world() -> WorldConfig:
         dense_takes=1,
         broken_share=0.0,
     )
+
+
+def released_world() -> WorldConfig:
+    """The tiny world, with released features next to its videos."""
+    return tiny_world().replace(name="tiny_released", released="omnivore_video")
 
 
 def soak_world() -> WorldConfig:

@@ -16,6 +16,7 @@ from schemas.annotation import SIMULATED
 from schemas.artifacts import Manifest
 from schemas.config import RunOptions
 from schemas.predict import Plan, PlanQuery, PlanRow
+from schemas.released import RELEASED_NOTE
 from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.engine.planning.stated import manifests_of
 from trajpilot_core.engine.planning.status import status
@@ -52,7 +53,11 @@ class OpenRun:
     def warning(self) -> str:
         """What has to stand next to every figure of this run; empty where its corpus was recorded."""
         simulated = SIMULATED in self.table("takes")["corpus"].to_list()
-        return "SIMULATED world: these numbers say nothing about real data." if simulated else ""
+        notes = ["SIMULATED world: these numbers say nothing about real data."] if simulated else []
+        features = self.outputs.get("features")
+        if features is not None and features.config.get("source") == "released":
+            notes.append(f"Features: {RELEASED_NOTE}.")
+        return " ".join(notes)
 
     def stages(self) -> pl.DataFrame:
         """Return a row per stage: state and why, rows, rejected, when it was computed (UTC) and in how many seconds.

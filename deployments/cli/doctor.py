@@ -49,7 +49,7 @@ def doctor(
     from deployments.server_check import check_server
     from deployments.settings import server_login, server_of_deployments
     from trajpilot_core.doctor import checks as checkup
-    from trajpilot_core.doctor.weights import check_weights
+    from trajpilot_core.doctor.weights import check_released_files, check_weights
 
     if corpus is not None:
         look_at_download(corpus, located(data or root), set_, config_file)
@@ -75,6 +75,7 @@ def doctor(
         )
     else:
         found += checkup.check_corpus(where["data_root"], config.ingest) + check_weights(config)
+        found += check_released_files(config, where["data_root"])
     end(show(found))
 
 

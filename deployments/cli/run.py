@@ -163,11 +163,12 @@ def demo(
 
 
 def read_as(world: WorldConfig) -> list[str]:
-    """Return the changes of a recipe that read the layout of a simulated world."""
+    """Return the changes of a recipe that read the layout of a simulated world, and the features that it released."""
     spec = corpus_of_layout(world.layout)
+    read = [] if world.released is None else ["features.source=released", f"features.released={world.released}"]
     if spec.name == IngestConfig().corpus:
-        return []
-    changes = [f"ingest.corpus={spec.name}", "ingest.paraphrase_table=null"]
+        return read
+    changes = [f"ingest.corpus={spec.name}", "ingest.paraphrase_table=null", *read]
     return changes if spec.download.pose_file else [*changes, "trajectories.source=odometry"]
 
 

@@ -267,9 +267,9 @@ def test_poses_and_texts_are_computed_where_their_source_and_encoder_can_be(decl
     }
     benchmarks = {"demo_closed", "demo_anticipation", "demo_keystep", "demo_goalstep", "demo_egoper"}
     benchmarks |= {"demo_epic_kitchens", "demo_basketball", "demo_poses"}
-    on_simulated_worlds = {"demo", "demo_planners", "soak", "claims", *benchmarks}
+    without_weights = {"demo", "demo_planners", "soak", "claims", "laptop", *benchmarks}
     for name in RECIPES:
-        wanted = "trajpilot-cpu" if name in on_simulated_worlds else "trajpilot-gpu"
+        wanted = "trajpilot-cpu" if name in without_weights else "trajpilot-gpu"
         assert pools_by_recipe(recipe(name))["TRAJPILOT_POOL_TEXT_BANK"] == wanted, name
     for source, wanted in (("aria", "trajpilot-cpu"), ("odometry", "trajpilot-cpu"), ("pi3", "trajpilot-gpu")):
         name = group_deployment(EVERY_STAGE["trajectories"], PipelineConfig().trajectories.replace(source=source))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from schemas.config import IngestConfig
 from trajpilot_core.corpora.base import CorpusReading, Listing, Published
+from trajpilot_core.corpora.released import ReleasedFeatures
 from trajpilot_core.store.corpus_files import Corpus
 
 
@@ -68,6 +69,8 @@ class CorpusSpec:
     """WorldConfig.layout in which a simulated world is written for its reader (simworld/layouts); None: in none."""
     has_goal: bool = True
     """Whether its windows end in a goal that a plan leads to; else they are for anticipation."""
+    released: tuple[ReleasedFeatures, ...] = ()
+    """Sets of features that it publishes and `features.released` may name."""
     is_of_events: bool = False
     """Its windows are one segment and the event after it, whose outcome is predicted; nothing is planned."""
 

@@ -13,7 +13,7 @@ from schemas.artifacts import Manifest
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TextConfig
 from schemas.vjepa import VJEPA_SIZES, n_parameters
 from trajpilot_core.doctor.checks import HealthFinding, check_gpu_memory, check_memory
-from trajpilot_core.doctor.weights import check_weights
+from trajpilot_core.doctor.weights import check_released_files, check_weights
 from trajpilot_core.encoders.text.registry import load_text_encoder, text_encoder_spec
 from trajpilot_core.encoders.video.registry import load_video_encoder, video_encoder_spec
 from trajpilot_core.engine.planning.stated import manifests_of, stated_needs
@@ -59,6 +59,7 @@ def preflight(config: PipelineConfig, run: RunOptions, names: Collection[str]) -
     outputs = manifests_of(folder, stages)
     wanted = [name for name in stages if name in names and not is_made(name, outputs, config, run)]
     found = check_weights(config, wanted)
+    found += check_released_files(config, run.data_root) if "features" in wanted else []
     if not any(one.verdict == "bad" for one in found):
         found += try_encoders(config, run.device, wanted)
     stated = stated_needs(stages, config, run.replace(workers=1), outputs, folder).of(wanted)
@@ -77,7 +78,7 @@ def try_encoders(config: PipelineConfig, device: str, names: Collection[str]) ->
     """Load each encoder of some stages that has weights, and encode one clip or one sentence with it."""
     found = []
     has_video = video_encoder_spec(config.features).has_weights or config.features.checkpoint is not None
-    if "features" in names and has_video:
+    if "features" in names and has_video and config.features.source == "encoded":
         found.append(try_video(config.features, resolve_device(device)))
     if "text_bank" in names and text_encoder_spec(config.text_bank).needs_model:
         found.append(try_text(config.text_bank, resolve_device(device)))

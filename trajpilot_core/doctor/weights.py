@@ -8,12 +8,16 @@ from pathlib import Path
 
 from schemas.config import FeatureConfig, PipelineConfig, TextConfig
 from schemas.poses import Pi3Config
+from schemas.released import RELEASED_WIDTHS
+from trajpilot_core.corpora.registry import spec_of
+from trajpilot_core.corpora.released import RELEASED
 from trajpilot_core.doctor.checks import HealthFinding
 from trajpilot_core.encoders.text.base import is_local, model_folder
 from trajpilot_core.encoders.text.registry import text_encoder_spec
 from trajpilot_core.encoders.video.registry import video_encoder_spec
-from trajpilot_core.errors import InputError
+from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.poses.sources.pi3 import HUBS, INSTALL, WEIGHTS_FILE, local_weights
+from trajpilot_core.store.corpus_files import file_names, open_corpus
 
 HEADS = {".pt": b"PK\x03\x04", ".pth": b"PK\x03\x04"}
 """First bytes of the formats that are read; safetensors begins with the length of its header."""
@@ -31,11 +35,39 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
     asked += [config.video_motions] if "video_motions" in stages and has_second else []
     weights = dict.fromkeys(one.pi3 for one in asked if "pi3" in one.sources())
     found = [finding for cfg in weights for finding in check_pose_weights(cfg)]
-    if "features" in stages and video_encoder_spec(config.features).has_weights:
+    if "features" in stages and config.features.source == "released":
+        found.append(check_released(config))
+    elif "features" in stages and video_encoder_spec(config.features).has_weights:
         found.append(check_video_weights(config.features))
     if "text_bank" in stages and text_encoder_spec(config.text_bank).needs_model:
         found.append(check_text_weights(config.text_bank))
     return found
+
+
+def check_released(config: PipelineConfig) -> HealthFinding:
+    """Look whether the corpus publishes the features that are to be read, and whether the run can say what they are."""
+    own, spec = config.features, spec_of(config.ingest.corpus)
+    known = ", ".join(one.name for one in spec.released) or "none"
+    if own.released not in known.split(", ") or config.pose_sources.is_asked:
+        todo = "set features.source=encoded: pages of shots, of pose sources and of other corpora do not know them yet"
+        return HealthFinding("released features", f"read of {spec.title}: {known}", own.released, "bad", todo)
+    said = f"{RELEASED_WIDTHS[own.released]} numbers a row; no weights, no decoder"
+    return HealthFinding("released features", own.released, said, "ok")
+
+
+def check_released_files(config: PipelineConfig, data_root: str) -> list[HealthFinding]:
+    """Look for files of released features below a corpus root, where they are to be read; takes are not looked up."""
+    if config.features.source != "released":
+        return []
+    released = RELEASED[config.features.released]
+    what, expected = "released features", f"files ...{released.suffix} in {' or '.join(released.folders)}"
+    todo = f"fetch them: {released.fetch.replace('ROOT', data_root)}"
+    try:
+        corpus = open_corpus(data_root)
+        found = sum(name.endswith(released.suffix) for place in released.folders for name in file_names(corpus, place))
+    except (InputError, StoreError, OSError) as error:
+        return [HealthFinding(what, expected, str(error), "bad", todo)]
+    return [HealthFinding(what, expected, f"{found:,}", "ok" if found else "bad", "" if found else todo)]
 
 
 def check_pose_weights(cfg: Pi3Config) -> list[HealthFinding]:

@@ -159,6 +159,8 @@ def resolve_precision(config: Config, device: str) -> Config:
         config = config.replace(scorer=resolve_precision(config.scorer, device))
     if getattr(config, "precision", None) != "auto":
         return config
+    if isinstance(config, FeatureConfig) and config.source == "released":
+        return config.replace(precision="fp32")  # nothing is computed with it: one key on every machine
     if device.startswith("cuda"):
         return config.replace(precision="bf16" if gpu_has_bf16(device) else "fp32")
     fast = not isinstance(config, FeatureConfig | Pi3Config) and any(flag in cpu_flags() for flag in FAST_BF16)

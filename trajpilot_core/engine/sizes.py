@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from schemas.artifacts import Entry
 from schemas.config import FeatureConfig, PipelineConfig, TextConfig
+from schemas.released import RELEASED_WIDTHS
 from schemas.vjepa import TUBELET, VJEPA_SIZES
 from schemas.world import WorldConfig
 from trajpilot_core.errors import StoreError
@@ -84,6 +85,8 @@ def paper_sizes(config: PipelineConfig) -> CorpusSizes:
 
 def feature_shape(cfg: FeatureConfig) -> tuple[int, int]:
     """Return the numbers of one token of a segment's feature, and its tokens; no encoder is loaded."""
+    if cfg.source == "released":
+        return RELEASED_WIDTHS[cfg.released], 1
     tokens = cfg.n_frames // TUBELET if cfg.tokens == "temporal" else 1
     tokens += cfg.ahead_tubelets is not None
     return VJEPA_SIZES[cfg.model].width * (HIERARCHY if cfg.hierarchical else 1), tokens

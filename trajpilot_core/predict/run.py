@@ -67,6 +67,7 @@ def planned(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
         progress(0, STEPS, "reads what was trained")
         root = open_trained(run.root, run.protocols)
         refuse_horizon(query.horizon, root)
+        refuse_released(root)
         progress(1, STEPS, "looks at the video")
         footage = open_footage(query, root)
         moved = head_motion(Search(query, footage, root, run, Path(scratch)))
@@ -92,6 +93,19 @@ def refuse_horizon(horizon: int, root: TrainedRoot) -> None:
         raise InputError(
             f"--horizon {horizon}: the models under {root.folder.url} were trained for {', '.join(map(str, known))}; "
             "choose one of these (Start and Goal count)"
+        )
+
+
+def refuse_released(root: TrainedRoot) -> None:
+    """Refuse models that have seen released features alone: there is no encoder for a video of one's own.
+
+    Raises:
+        InputError: the features of the root were released.
+    """
+    if root.features.source == "released":
+        raise InputError(
+            f"the models under {root.folder.url} rest on released features ({root.features.released}), which nothing "
+            "here can make of a video; train on encoded ones (features.source=encoded) to plan a video of your own"
         )
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 from schemas.annotation import SIMULATED
 from schemas.artifacts import Entry
 from schemas.config import PipelineConfig, RunOptions
+from schemas.released import RELEASED_NOTE
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest, stage_folder
@@ -37,8 +38,11 @@ class Committed:
         return [read_table(verified_file(self.folder, stage_folder(stage), file), columns) for file in chosen]
 
     def warning(self) -> str:
-        """Return what stands above results of a simulated corpus; empty for a recorded one."""
-        return WARNING if SIMULATED in self.table("ingest", "takes", ("corpus",))["corpus"].to_pylist() else ""
+        """Return what stands above results of a simulated corpus or on released features; else it is empty."""
+        simulated = SIMULATED in self.table("ingest", "takes", ("corpus",))["corpus"].to_pylist()
+        features = self.config.features
+        released = f"{features.released}: {RELEASED_NOTE}" if features.source == "released" else ""
+        return "; ".join(note for note in (WARNING if simulated else "", released) if note)
 
     def _entry(self, stage: str, name: str) -> Entry:
         manifest = current_manifest(self.folder, stage)

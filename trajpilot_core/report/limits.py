@@ -2,6 +2,7 @@
 
 from schemas.config import ReportConfig
 from schemas.places import OtherRun
+from schemas.released import RELEASED_NOTE
 from schemas.results import Judgement
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
 from trajpilot_core.report import health
@@ -25,7 +26,7 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: ReportConf
     """
     (_, n_takes), n_seeds, lost = loaded.scored, len(loaded.seeds), health.lost_units(loaded.rejects)
     unseen_percent = health.unseen_share(loaded.labels)
-    said = [_world(loaded.simulated), *_origins(cfg)]
+    said = [_world(loaded.simulated), *_origins(cfg), *_released(cfg)]
     if loaded.planners_only:
         said.append(
             f"This world is {loaded.planners_only}: no video was drawn, decoded or encoded, and features are a fixed "
@@ -80,6 +81,17 @@ def _origins(cfg: ReportConfig) -> list[str]:
     if not parts:
         return []
     return [f"Models of another run: {' and '.join(parts)}. What that run was fitted on counts as training data here."]
+
+
+def _released(cfg: ReportConfig) -> list[str]:
+    """State what features that a corpus released do not show; nothing where videos were encoded."""
+    if cfg.released is None:
+        return []
+    return [
+        f"Appearance is {cfg.released}: {RELEASED_NOTE}. A row of such a file is longer than many segments and then "
+        "shows what lies before and after them, the next step of a Start included; the column overhang_s of the "
+        "features says by how much. A file that is shifted by a row looks like a good one."
+    ]
 
 
 def _origin(run: OtherRun) -> str:

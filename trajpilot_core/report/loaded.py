@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from schemas.annotation import LATENTS, SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import ReportConfig
+from schemas.released import RELEASED_NOTE
 from schemas.results import (
     Ceiling,
     CurvePoint,
@@ -131,6 +132,7 @@ def corpus_title(loaded: Loaded, cfg: ReportConfig) -> str:
     names = ", ".join(sorted({m.corpus for m in loaded.metrics}))
     title = spec_of(cfg.corpus).title if cfg.corpus else names
     title = f"{title}, closed vocabulary" if cfg.is_closed else title
+    title = f"{title}, released features {cfg.released}" if cfg.released else title
     if loaded.planners_only:
         return "a simulated world by latents, without pixels or files"
     return f"a simulated world in the file layout of {title}" if loaded.simulated else title
@@ -144,6 +146,8 @@ def caption(loaded: Loaded, cfg: ReportConfig) -> str:
         where = "SIMULATED WORLD, not comparable with published numbers"
     if loaded.planners_only:
         where += f"; {loaded.planners_only}"
+    if cfg.released:
+        where += f"; {cfg.released}: {RELEASED_NOTE}"
     return f"{where}; {takes} test takes; 95 % intervals over takes; ED in steps, all else in percent"
 
 
@@ -160,6 +164,7 @@ def facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[str
         ("segments, labels", f"{loaded.segments.num_rows} segments, {loaded.labels.num_rows} labels"),
         ("windows", f"{windows} test windows, {loaded.windows.num_rows} in all"),
         ("head motion", "; ".join(poses) or "none"),
+        *([("appearance", f"{cfg.released}: {RELEASED_NOTE}")] if cfg.released else []),
         (
             "rows, seeds",
             f"{len(results.variants())} rows, seeds {', '.join(map(str, loaded.seeds)) or 'none'}",

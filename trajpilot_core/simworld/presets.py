@@ -3,7 +3,15 @@
 from collections.abc import Callable
 from functools import partial
 
-from schemas.world import WorldConfig, claims_world, court_world, demo_world, soak_world, tiny_world
+from schemas.world import (
+    WorldConfig,
+    claims_world,
+    court_world,
+    demo_world,
+    released_world,
+    soak_world,
+    tiny_world,
+)
 from trajpilot_core.corpora.registry import layouts
 from trajpilot_core.simworld.layouts.registry import layout_of
 
@@ -17,6 +25,7 @@ PRESETS: dict[str, Callable[[], WorldConfig]] = {
     "demo": demo_world,
     "claims": claims_world,
     "tiny": tiny_world,
+    "tiny_released": released_world,
     "soak": soak_world,
     "court": court_world,
     **{f"tiny_{layout}": partial(tiny_layout, layout) for layout in layouts() if layout != tiny_world().layout},

@@ -27,6 +27,7 @@ from trajpilot_core.simworld.layouts.aria import calibration_jsonl, trajectory_c
 from trajpilot_core.simworld.layouts.registry import layout_of
 from trajpilot_core.simworld.pool import run_all
 from trajpilot_core.simworld.presets import PRESETS
+from trajpilot_core.simworld.released import released_files
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.video import TICKS_PER_FRAME, write_video
 from trajpilot_core.simworld.world.motion import head_motion
@@ -188,6 +189,8 @@ def write_take(config: WorldConfig, folder: Path, index: int) -> None:
     if take.fault not in faults.WITHOUT_FILES:
         content = faults.break_files(take, take_files(world, take, folder / WORK / "tmp"))
         for name, data in layout_of(config.layout).take_files(world, take, content):
+            files[name] = put(folder, name, data)
+        for name, data in released_files(world, take):
             files[name] = put(folder, name, data)
     put(folder, marker(index), json.dumps(files).encode())
 

@@ -20,6 +20,7 @@ from trajpilot_core.encoders.video.registry import video_encoder_files
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
+from trajpilot_core.stages import released_features
 
 if TYPE_CHECKING:
     from trajpilot_core.encoders.video.embed import Embedder
@@ -36,6 +37,8 @@ AHEAD = 22_381_312
 
 def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
     """Return one source per take: its video, the weights, its frame rate and segment intervals (not their labels)."""
+    if cfg.source == "released":
+        return released_features.sources(inputs, cfg)
     segments = intervals_by_take(inputs.table("segments", INTERVAL))
     weights = video_encoder_files(cfg)
     takes = sorted(rows_of(Take, inputs.table("takes")), key=lambda take: take.take_id)
@@ -50,6 +53,8 @@ def needs(sizes: CorpusSizes, cfg: FeatureConfig, machine: NeedsMachine) -> Need
 
     So a GPU must have room for the weights and one clip. On a CPU the whole batch is counted, in fp32.
     """
+    if cfg.source == "released":
+        return released_features.needs(sizes)
     size = VJEPA_SIZES[cfg.model]
     clip = 3 * cfg.n_frames * cfg.size_px**2
     tokens = cfg.n_frames // TUBELET * (cfg.size_px // PATCH_PX) ** 2
@@ -94,6 +99,9 @@ def run(work: Work[FeatureConfig]) -> None:
 
     cfg = work.config
     if not work.pending:
+        return
+    if cfg.source == "released":
+        released_features.run(work)
         return
     states = [_state(source) for source in sorted(work.pending, key=lambda source: source.shard)]
     embedder = load_embedder(cfg, work.runtime.device, work.runtime.scratch)

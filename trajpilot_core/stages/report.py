@@ -65,6 +65,7 @@ def completed(config: PipelineConfig) -> ReportConfig:
         has_token=config.action_token.is_asked,
         alignment_from=config.alignment.pretrained,
         predictor_from=predictor.pretrained,
+        released=config.features.released if config.features.source == "released" else None,
     )
 
 

@@ -21,6 +21,7 @@ from trajpilot_core.corpora.records.corpus_statistics import (
     TRAIN_SEGMENTS,
     TRAIN_TAKES,
 )
+from trajpilot_core.corpora.released import OMNIVORE_VIDEO
 from trajpilot_core.corpora.spec import CorpusSpec
 
 ATOMIC_FILE = "annotations/atomic_descriptions_{}.json"
@@ -58,4 +59,5 @@ EGOEXO4D_ATOMIC = CorpusSpec(
     n_classes=lambda config: config.atomic.classes,
     download=download_of(ATOMIC_FILE),
     layout="egoexo4d",
+    released=(OMNIVORE_VIDEO,),
 )

@@ -29,6 +29,7 @@ from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_object, as_span, as_text, shown
 from trajpilot_core.corpora.records.candidates import drop_rare, overlap_fault, overlaps
 from trajpilot_core.corpora.records.corpus_statistics import LABELS, SCENARIOS, TEST_SEGMENTS, TRAIN_SEGMENTS
+from trajpilot_core.corpora.released import OMNIVORE_VIDEO
 from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.store.corpus_files import Corpus
 
@@ -211,4 +212,5 @@ EGOEXO4D_KEYSTEP = CorpusSpec(
     unit="keysteps",
     download=download_of(KEYSTEP_FILE),
     layout="keystep",
+    released=(OMNIVORE_VIDEO,),
 )

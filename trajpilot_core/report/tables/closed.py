@@ -60,7 +60,7 @@ def settings_table(cfg: ReportConfig, n_labels: int, *, is_simulated: bool) -> T
     )
     rows = [own]
     printed = published_settings(cfg.corpus)
-    if printed and not is_simulated:
+    if printed and not is_simulated and cfg.released is None:
         rows.append(
             (
                 f"{title}, published",

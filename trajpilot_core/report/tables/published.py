@@ -35,7 +35,7 @@ class PublishedComparison:
 def published_for(results: Results, cfg: ReportConfig) -> PublishedTable | None:
     """Return what the paper prints of the corpus and vocabulary of a run, of the rows that this project has too.
 
-    None for a simulated corpus, another one, or another vocabulary.
+    None for a simulated corpus, another one, another vocabulary, or released features, which are not the paper's.
     """
     corpus = _recorded(results, cfg)
     return None if corpus is None else _of_rows(published_of(corpus, is_closed=cfg.is_closed))
@@ -53,9 +53,10 @@ def anticipation_for(results: Results, cfg: ReportConfig) -> PublishedTable | No
 
 
 def _recorded(results: Results, cfg: ReportConfig) -> str | None:
-    """Return the corpus that the run names where all takes are recordings of it; else None."""
-    is_it = cfg.corpus is not None and {m.corpus for m in results.metrics} == {CORPORA[cfg.corpus].ids}
-    return cfg.corpus if is_it else None
+    """Return the corpus that the run names where all takes are recordings of it, with encoded videos; else None."""
+    if cfg.corpus is None or cfg.released is not None:
+        return None
+    return cfg.corpus if {m.corpus for m in results.metrics} == {CORPORA[cfg.corpus].ids} else None
 
 
 def _of_rows(found: PublishedTable | None) -> PublishedTable | None:

@@ -5,6 +5,7 @@ from report_page import CFG, Reader, real, with_metrics
 from synthetic_results import Tables, built
 
 from schemas.arrow import rows_of
+from schemas.released import RELEASED_NOTE
 from schemas.results import GateRow, Headroom, Metric
 from trajpilot_core.report.tables.published import anticipation_for, comparisons, published_for
 from trajpilot_core.report.tables.published_pool import pool_comparisons
@@ -28,10 +29,21 @@ def test_another_corpus_has_no_published_value(inputs: Tables) -> None:
     assert comparisons(of(other), None) == []
 
 
-@pytest.mark.parametrize("other", [{"corpus": "egoexo4d_basketball"}, {"corpus": None}])
+@pytest.mark.parametrize("other", [{"corpus": "egoexo4d_basketball"}, {"corpus": None}, {"released": "omnivore_video"}])
 def test_another_task_on_the_same_takes_has_no_published_value(inputs: Tables, other: dict[str, object]) -> None:
     assert published_for(of(real(inputs)), CFG)
     assert published_for(of(real(inputs)), CFG.replace(**other)) is None
+
+
+def test_a_recorded_run_on_released_features_says_so_on_the_page_and_above_each_latex_table(inputs: Tables) -> None:
+    documents = built(real(inputs), CFG.replace(released="omnivore_video")).documents
+    text = "".join(Reader(documents["report.html"].decode()).text)
+    assert "Published value next to ours" not in text
+    assert "29.38" not in text
+    assert "Released features." in text
+    assert text.count(RELEASED_NOTE) >= 2  # among the facts, and among the limits
+    latex = documents["metrics.tex"].decode()
+    assert latex.count("not to be set next to published numbers") == latex.count("\\caption")
 
 
 def test_another_vocabulary_has_other_published_values(inputs: Tables) -> None:

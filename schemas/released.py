@@ -1,0 +1,31 @@
+"""Features that a corpus publishes, in place of encoding its videos: settings of the stage `features`.
+
+Formats, formulas and what nobody could verify: docs/decisions/released-features.md.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.base import Record
+
+ReleasedName = Literal["omnivore_video"]
+"""Sets of released features that have a reader (trajpilot_core/corpora/released.py)."""
+RELEASED_WIDTHS: Mapping[ReleasedName, int] = {"omnivore_video": 1536}
+"""Set -> numbers of a row. Source: docs/decisions/released-features.md."""
+RELEASED_NOTE = "released features, not those of the paper: not to be set next to published numbers"
+"""Stands wherever results of a run on released features are shown."""
+
+
+class FeatureSourceConfig(Record):
+    """Where the appearance of a segment comes from."""
+
+    source: Literal["encoded", "released"] = Field("encoded", exclude_if=lambda value: value == "encoded")
+    """encoded: frames of the videos through a video encoder; released: files of features that the corpus publishes, for
+    which no weights, no decoder and no GPU are needed. All settings of frames and of the encoder then mean nothing."""
+    released: ReleasedName = Field("omnivore_video", exclude_if=lambda value: value == "omnivore_video")
+    """Which set of released features is read."""
+    released_off_s: float = Field(1.0, ge=0, exclude_if=lambda value: value == 1.0)
+    """Most by which the length that the rows of a released file stand for may differ from that of the take's video,
+    seconds; a file that differs more is rejected."""

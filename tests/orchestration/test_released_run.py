@@ -1,0 +1,93 @@
+"""Runs on released features: the whole pipeline on a SIMULATED world that has them, and what a laptop takes."""
+
+from pathlib import Path
+
+import pytest
+from once import Worlds
+
+from schemas.config import RunOptions
+from schemas.released import RELEASED_NOTE
+from schemas.world import released_world, tiny_world
+from trajpilot_core.doctor.preflight import preflight, require_outside
+from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.errors import InputError
+from trajpilot_core.opened import open_run
+from trajpilot_core.simworld.released import released_files
+from trajpilot_core.simworld.sample import sample_world
+from trajpilot_core.stages import STAGES
+
+
+def released_copy(worlds: Worlds, folder: Path) -> Path:
+    """The tiny world that other tests draw, and the files that `tiny_released` has next to it."""
+    root, world = worlds.copy(tiny_world(), folder), sample_world(released_world())
+    for take in world.takes:
+        for name, content in released_files(world, take):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(content)
+    return root
+
+
+@pytest.mark.slow
+@pytest.mark.campaign
+@pytest.mark.timeout(900)
+def test_a_run_on_released_features_ends_in_a_report_that_says_so_everywhere(worlds: Worlds, tmp_path: Path) -> None:
+    from test_pipeline import quick
+
+    data, config = released_copy(worlds, tmp_path / "world"), quick()
+    config = config.replace(features=config.features.replace(source="released"))
+    good = next(take for take in sample_world(tiny_world()).takes if take.fault is None and take.split == "train")
+    next((data / "features" / "omnivore_video").glob(f"{good.uid}_*")).unlink()
+    run = RunOptions(root=str(tmp_path / "runs"), data_root=str(data), device="cpu", max_reject_ratio=0.6)
+    for name in STAGES:
+        execute(STAGES[name], config, run, STAGES)
+    made = {path.name.partition(".")[2]: path for path in (tmp_path / "runs" / "artifacts" / "report").rglob("*.*")}
+    page = made["report.html"].read_text()
+    assert "Released features." in page
+    assert "Simulated world" in page
+    assert page.count(RELEASED_NOTE) >= 2
+    assert RELEASED_NOTE in made["metrics.tex"].read_text()
+    opened = open_run(str(tmp_path / "runs"))
+    assert RELEASED_NOTE in opened.warning
+    features = opened.table("features")
+    assert set(features["encoder"].to_list()) == {"released:omnivore_video"}
+    lost = [row for row in opened.table("features.rejects").to_dicts() if row["code"] == "FEATURES_MISSING"]
+    assert [row["take"] for row in lost] == [f"egoexo4d:{good.uid}"]
+
+
+def test_nothing_begins_without_files_of_features_or_on_a_corpus_without_a_reader(tmp_path: Path) -> None:
+    from deployments.recipes import laptop
+
+    (tmp_path / "data").mkdir()
+    run = RunOptions(root=str(tmp_path / "runs"), data_root=str(tmp_path / "data"), device="cpu", ignore_needs=True)
+    with pytest.raises(InputError, match=r"released features: 0, expected files \.\.\._rgb\.pt"):
+        require_outside(laptop(), run, ["features"])
+    (tmp_path / "data" / "features").mkdir()
+    (tmp_path / "data" / "features" / "x_aria01_rgb.pt").touch()
+    assert {one.verdict for one in preflight(laptop(), run, ["features"])} == {"ok"}
+    other = laptop().replace(ingest=laptop().ingest.replace(corpus="goalstep"))
+    with pytest.raises(InputError, match="read of Ego4D GoalStep: none"):
+        require_outside(other, run, ["features"])
+
+
+def test_the_trainings_of_the_recipe_laptop_take_less_than_half_of_two_hours_by_the_cost_model() -> None:
+    from deployments.recipes import atomic, laptop
+    from schemas.config import PipelineConfig
+    from schemas.search import SearchConfig
+    from trajpilot_core.data.cross_fitting import chains, trained_variants
+    from trajpilot_core.engine.sizes import paper_sizes
+    from trajpilot_core.studies.recipe_search import epoch_seconds
+
+    def minutes(config: PipelineConfig, cores: int) -> float:
+        """Trainings of a stage run `cores` at a time, one thread each; stages follow each other."""
+        kept = chains(config.alignment.folds)
+        models = {"alignment": len(kept), "scorer": 1}
+        models["predictor"] = sum(len(trained_variants(chain, config.predictor)) for chain in kept)
+        found, sizes = 0.0, paper_sizes(config)
+        for name, n in models.items():
+            own = getattr(config, name)
+            rounds = -(-n * len(config.alignment.seeds) // cores)
+            found += rounds * own.train.epochs * epoch_seconds(own, sizes, SearchConfig()) / 60
+        return found
+
+    assert 30 < minutes(laptop(), cores=2) < 60
+    assert minutes(atomic(), cores=2) > 60 * 24  # the paper's recipe, which the limit has to refuse

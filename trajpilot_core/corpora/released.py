@@ -1,0 +1,106 @@
+"""Files of features that corpora publish: where they lie, and which time of the video each of their rows stands for.
+
+A row stands for a window of frames of the video at a canonical rate. Formula of the rows: Ego4d@a44f40b,
+`extract_features.py`, `_num_fvs`; what it leaves open: docs/decisions/released-features.md. Neither torch nor a file is
+touched here.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from schemas.annotation import Take
+from schemas.released import RELEASED_WIDTHS, ReleasedName
+from trajpilot_core.arrays import Array
+
+
+@dataclass(frozen=True)
+class RowClock:
+    """Which frames of a video the rows of a file of features stand for."""
+
+    rate_hz: float = 30.0
+    """Canonical rate of the frames that are counted, whatever that of the video is."""
+    window: int = 32
+    """Frames of a row."""
+    stride: int = 16
+    """Frames from one row to the next."""
+
+    def n_frames(self, duration_s: float) -> int:
+        """Return how many canonical frames a video has."""
+        return round(duration_s * self.rate_hz)
+
+    def n_rows(self, n_frames: int) -> int:
+        """Return how many rows a video of so many frames has: one more where the windows leave frames at its end."""
+        left = n_frames - self.window
+        return 1 if left < 0 else left // self.stride + 1 + (left % self.stride != 0)
+
+    def spans_s(self, n_rows: int, n_frames: int) -> Array:
+        """Return the (n_rows, 2) starts and ends of the windows, seconds.
+
+        The last window is moved back to end with the video, where a file has as many rows as the video should; a video
+        that is shorter than a window is one row, as long as the video. In a file with other rows than expected each
+        window starts where the stride puts it.
+
+        Args:
+            n_rows: rows of the file.
+            n_frames: of the video, canonical.
+        """
+        start = np.arange(n_rows, dtype=np.float64) * self.stride
+        if n_rows == self.n_rows(n_frames):
+            start[-1] = max(0, n_frames - self.window)
+        end = start + (min(self.window, n_frames) if n_rows == 1 else self.window)
+        return np.stack([start, end], axis=1) / self.rate_hz
+
+    def off_s(self, n_rows: int, n_frames: int) -> float:
+        """Return by how many seconds the rows end before (negative) or after the last row that the video should have.
+
+        Rows are the unit: a difference of less than a row cannot be seen.
+        """
+        return (n_rows - self.n_rows(n_frames)) * self.stride / self.rate_hz
+
+
+@dataclass(frozen=True)
+class ReleasedFeatures:
+    """One set of released features of a corpus."""
+
+    name: ReleasedName
+    clock: RowClock
+    files: Callable[[Take], tuple[str, ...]]
+    """Where the file of a take may lie under the corpus root; the first that is there is read."""
+    folders: tuple[str, ...]
+    """Where files of the set may lie under the corpus root."""
+    suffix: str
+    """How their names end."""
+    fetch: str
+    """The command that fetches it; `ROOT` stands for the folder."""
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return RELEASED_WIDTHS[self.name]
+
+
+def egoexo4d_files(take: Take) -> tuple[str, ...]:
+    """Return where the features of a take's head camera may lie, whose stream is called `rgb`.
+
+    The folder of the set is absent in the path that the page of the corpus gives, and present in that of its
+    downloader. Source: Ego4d@a44f40b, `ego4d/internal/download/manifest_gen.py`.
+    """
+    uid, camera = take.take_id.partition(":")[2], take.camera.rpartition("_")[0]
+    return tuple(f"{folder}/{uid}_{camera}{HEAD_CAMERA}" for folder in EGOEXO4D_FOLDERS)
+
+
+EGOEXO4D_FOLDERS = ("features/omnivore_video", "features")
+HEAD_CAMERA = "_rgb.pt"
+"""End of the names of files of Aria glasses; those of other cameras end in `_0.pt`."""
+OMNIVORE_VIDEO = ReleasedFeatures(
+    "omnivore_video",
+    RowClock(),
+    egoexo4d_files,
+    EGOEXO4D_FOLDERS,
+    HEAD_CAMERA,
+    "egoexo -o ROOT --parts features/omnivore_video",
+)
+RELEASED: Mapping[str, ReleasedFeatures] = {one.name: one for one in (OMNIVORE_VIDEO,)}
+"""FeatureConfig.released -> what is known of the set."""

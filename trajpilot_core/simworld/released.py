@@ -1,0 +1,40 @@
+"""Released features of a simulated world: files as Ego-Exo4D publishes them, SIMULATED, next to the videos.
+
+A row is the map of latents.py of what a still head would see at the frames of its window, so that the file moves with
+time as a real one does and tells nothing about the features of a real encoder. Source:
+docs/decisions/released-features.md.
+"""
+
+import io
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.world import LatentMapConfig
+from trajpilot_core.corpora.released import RELEASED, ReleasedFeatures
+from trajpilot_core.simworld.latents import latent_features, latent_map
+from trajpilot_core.simworld.layouts.base import NamedFiles
+from trajpilot_core.simworld.world.truth import TakeTruth, World
+
+
+def released_files(world: World, take: TakeTruth) -> NamedFiles:
+    """Yield the file of released features of a take; nothing where the world has none."""
+    if world.config.released is None:
+        return
+    import torch
+
+    released, buffer = RELEASED[world.config.released], io.BytesIO()
+    torch.save(torch.from_numpy(released_rows(world, take, released).astype(np.float32)), buffer)
+    camera = world.captures[take.capture].camera
+    yield f"{released.folders[0]}/{take.uid}_{camera}{released.suffix}", buffer.getvalue()
+
+
+def released_rows(world: World, take: TakeTruth, released: ReleasedFeatures) -> NDArray[np.float16]:
+    """Return the (N, D) rows of a take, one for each window of its video."""
+    clock, duration_s = released.clock, world.take_duration_s(take)
+    n_frames = clock.n_frames(duration_s)
+    spans_s = clock.spans_s(clock.n_rows(n_frames), n_frames)
+    middles = (np.arange(clock.window) + 0.5) / clock.window
+    times_NF = np.minimum(spans_s[:, :1] + np.diff(spans_s) * middles, duration_s)
+    made = latent_map(LatentMapConfig(), world.config.places, released.width)
+    return latent_features(world, take, times_NF, 1, made)

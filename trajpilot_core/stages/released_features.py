@@ -1,0 +1,145 @@
+"""The stage `features` on files that the corpus publishes: no video is opened, nothing is encoded, no GPU is used.
+
+Source: docs/decisions/released-features.md.
+"""
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.annotation import Take
+from schemas.arrow import rows_of
+from schemas.config import FeatureConfig
+from schemas.observation import released_features_schema
+from schemas.rejects import Reject, RejectCode, reject
+from trajpilot_core.corpora.records.intervals import INTERVAL, intervals_by_take
+from trajpilot_core.corpora.released import RELEASED, ReleasedFeatures
+from trajpilot_core.engine.needs import MB, Need, Needs
+from trajpilot_core.engine.sizes import CorpusSizes
+from trajpilot_core.engine.stage import Inputs, Source, Work
+from trajpilot_core.errors import TakeFault
+from trajpilot_core.store.corpus_files import Corpus, open_corpus, read_whole, safe_path
+
+if TYPE_CHECKING:
+    from trajpilot_core.encoders.released import SegmentRows
+
+STAGE_NAME, VERSION = "features", 1  # raise when the numbers that this module writes change; a golden test watches
+FILE = 300 * MB
+"""Memory that one file takes while it is read: the bytes, the tensor and its copy in float32 of two hours of video."""
+TORCH = 300 * MB
+"""Of a process with torch, as in the stage `features`."""
+SegmentSpans = list[tuple[str, float, float]]
+"""Segments of a take: id, start and end in seconds."""
+
+
+def sources(inputs: Inputs, cfg: FeatureConfig) -> list[Source]:
+    """Return one source per take: where its file may lie, the length of its video, and its segment intervals."""
+    released = RELEASED[cfg.released]
+    segments = intervals_by_take(inputs.table("segments", INTERVAL))
+    takes = sorted(rows_of(Take, inputs.table("takes")), key=lambda take: take.take_id)
+    return [
+        Source(
+            take.take_id,
+            tuple(path for path in released.files(take) if safe_path(path)),
+            {"duration_s": take.duration_s, "segments": segments.get(take.take_id, []), "rows_version": VERSION},
+        )
+        for take in takes
+    ]
+
+
+def needs(sizes: CorpusSizes) -> Needs:
+    """State what reading one file after the other needs; no GPU."""
+    return Needs(
+        Need(TORCH + FILE + sizes.segments * 700),
+        disk=Need(2 * (2 * sizes.segments * sizes.feature_numbers) + sizes.takes * 12_000),
+    )
+
+
+def run(work: Work[FeatureConfig]) -> None:
+    """Read the file of each take and commit its shard; a take without a usable file is one reject."""
+    released, corpus = RELEASED[work.config.released], open_corpus(work.runtime.data_root)
+    pending = sorted(work.pending, key=lambda source: source.shard)
+    for done, source in enumerate(pending):
+        segments = cast(SegmentSpans, [tuple(one) for one in cast(list[Any], source.facts["segments"])])
+        try:
+            found = segment_vectors(corpus, source, segments, work.config, released) if segments else []
+        except TakeFault as fault:
+            lost = reject(
+                STAGE_NAME,
+                fault.code,
+                source.shard,
+                fault.detail,
+                n_units=len(segments),
+                source_file=fault.source_file,
+            )
+            work.sink.shard(source.shard, shard_table(source.shard, [], [], released), [lost], len(segments))
+            continue
+        table, rejects = finite_shard(source.shard, segments, found, released)
+        work.sink.shard(source.shard, table, rejects, len(segments))
+        work.runtime.progress(done, len(pending), "takes; their features were released, nothing is encoded")
+
+
+def segment_vectors(
+    corpus: Corpus, source: Source, segments: SegmentSpans, cfg: FeatureConfig, released: ReleasedFeatures
+) -> "list[SegmentRows]":
+    """Return what stands for each segment of a take.
+
+    Raises:
+        TakeFault: its file is absent, damaged, or of another length than its video.
+    """
+    from trajpilot_core.encoders.released import read_rows, refuse_length, segment_rows
+
+    path, content = first_there(corpus, source.files)
+    rows_ND = read_rows(content, path, released.width)
+    duration_s = cast(float, source.facts["duration_s"])
+    refuse_length(len(rows_ND), duration_s, cfg.released_off_s, released, path)
+    spans_s = released.clock.spans_s(len(rows_ND), released.clock.n_frames(duration_s))
+    return [segment_rows(rows_ND, spans_s, start_s, end_s) for _, start_s, end_s in segments]
+
+
+def first_there(corpus: Corpus, paths: tuple[str, ...]) -> tuple[str, bytes]:
+    """Return the first of some files that is there, and its content.
+
+    Raises:
+        TakeFault: none is, or it changed while it was read.
+    """
+    for path in paths:
+        try:
+            return path, read_whole(corpus, path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    names = " and ".join(paths) or "a file of features, whose name cannot be made of the take's,"
+    raise TakeFault(RejectCode.FEATURES_MISSING, f"not there: {names}", paths[0] if paths else None)
+
+
+def finite_shard(
+    take: str, segments: SegmentSpans, found: "list[SegmentRows]", released: ReleasedFeatures
+) -> tuple[pa.Table, list[Reject]]:
+    """Return the features of a take, and a reject for each segment whose vector float16 cannot hold."""
+    kept, rejects = [], []
+    for row, rows in enumerate(found):
+        with np.errstate(over="ignore"):
+            n_bad = int((~np.isfinite(rows.vector.astype(np.float16))).sum())
+        if not n_bad:
+            kept.append(row)
+            continue
+        detail = f"{n_bad} of {len(rows.vector)} numbers of the released rows are not finite in float16"
+        rejects.append(reject(STAGE_NAME, RejectCode.FEATURE_NOT_FINITE, take, detail, segment=segments[row][0]))
+    return shard_table(take, [segments[row][0] for row in kept], [found[row] for row in kept], released), rejects
+
+
+def shard_table(take: str, ids: list[str], found: "list[SegmentRows]", released: ReleasedFeatures) -> pa.Table:
+    """Return the features table of one take; `frame_times_s` holds start and end of each row that was averaged."""
+    schema = released_features_schema(released.width)
+    flat = np.concatenate([rows.vector for rows in found]) if found else np.empty(0, np.float32)
+    columns = {
+        "segment_id": ids,
+        "take_id": [take] * len(ids),
+        "encoder": [f"released:{released.name}"] * len(ids),
+        "frame_times_s": [rows.spans_s.ravel().tolist() for rows in found],
+        "overhang_s": [rows.overhang_s for rows in found],
+    }
+    arrays = [pa.array(columns[name], schema.field(name).type) for name in columns]
+    arrays.append(pa.FixedSizeListArray.from_arrays(pa.array(flat.astype(np.float16), pa.float16()), released.width))
+    return pa.Table.from_arrays(arrays, names=[*columns, "vector"]).select(schema.names).cast(schema)
