@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from deployments.variations import (
+    anticipating,
     of_few_shots,
     of_few_tokens,
     of_odometry,
@@ -113,7 +114,7 @@ def demo_closed() -> PipelineConfig:
 
 def demo_anticipation() -> PipelineConfig:
     """The demo's models, next to twins that are given no goal; as `atomic_anticipation`, after a finished demo."""
-    return _anticipating(demo())
+    return anticipating(demo())
 
 
 def demo_keystep() -> PipelineConfig:
@@ -177,7 +178,7 @@ def claims() -> PipelineConfig:
     base, same = demo(), TrainConfig(patience=None, precision="fp32")
     aligned = same.replace(epochs=18, batch=256, lr=2e-3, weight_decay=1.0, warmup=0.05)  # searched
     predicted = same.replace(epochs=4, batch=128, lr=4e-3, weight_decay=0.3, warmup=0.05)  # searched
-    attended = same.replace(epochs=10, patience=3, batch=128, lr=2e-3)
+    attended = same.replace(epochs=4, batch=128, lr=4e-3, weight_decay=0.3, warmup=0.05)  # searched
     scored = same.replace(epochs=10, patience=4, batch=256, lr=1e-3)
     return base.replace(
         ingest=base.ingest.replace(central_share=0.6),
@@ -189,7 +190,9 @@ def claims() -> PipelineConfig:
             width=128, hidden=256, dropout=0.1, temperature=0.05, infonce_weight=1.0, train=predicted
         ),
         scorer=base.scorer.replace(candidates=32, prefetch=48, width=64, train=scored),
-        attention=base.attention.replace(dropout=0.2, variants=ATTENTION_VARIANTS, train=attended),
+        attention=base.attention.replace(
+            dropout=0.1, temperature=0.05, infonce_weight=1.0, variants=ATTENTION_VARIANTS, train=attended
+        ),
         evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16, 32), plus_parts=PLUS_PARTS),
     )
 
@@ -317,15 +320,7 @@ def laptop() -> PipelineConfig:
 def atomic_anticipation() -> PipelineConfig:
     """Anticipation on atomic descriptions: no goal is given to twins that learn with half of their goals masked (D 16,
     42). In a root with a finished `atomic` only the twins and their scorer are trained."""
-    return _anticipating(atomic())
-
-
-def _anticipating(base: PipelineConfig) -> PipelineConfig:
-    """Return planning with rows that are given no goal next to its own."""
-    return base.replace(
-        predictor=base.predictor.replace(twin_goal_dropout=GOAL_DROPOUT, anticipates=True),
-        scorer=base.scorer.replace(anticipates=True),
-    )
+    return anticipating(atomic())
 
 
 def _closed(corpus: CorpusName, bridge_weight: float, decoding: ClosedDecodingConfig) -> PipelineConfig:

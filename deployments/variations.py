@@ -1,7 +1,7 @@
-"""What recipes of shot outcomes, of pose sources and of a token in a probe change in the recipe they begin with."""
+"""What recipes of shot outcomes, pose sources, a token in a probe, a laptop or anticipation change in another."""
 
 from schemas.config import PipelineConfig
-from schemas.training import TrainConfig
+from schemas.training import GOAL_DROPOUT, TrainConfig
 
 
 def of_shots(base: PipelineConfig) -> PipelineConfig:
@@ -80,4 +80,12 @@ def on_a_laptop(base: PipelineConfig) -> PipelineConfig:
         predictor=base.predictor.replace(width=96, layers=2, heads=4, hidden=192, queries=2, train=predicted),
         scorer=base.scorer.replace(candidates=16, prefetch=32, width=64, ablations=(), plus=None, train=scored),
         attention=base.attention.replace(variants=()),
+    )
+
+
+def anticipating(base: PipelineConfig) -> PipelineConfig:
+    """Return planning with rows that are given no goal next to its own."""
+    return base.replace(
+        predictor=base.predictor.replace(twin_goal_dropout=GOAL_DROPOUT, anticipates=True),
+        scorer=base.scorer.replace(anticipates=True),
     )
