@@ -179,7 +179,7 @@ def claims() -> PipelineConfig:
     aligned = same.replace(epochs=18, batch=256, lr=2e-3, weight_decay=1.0, warmup=0.05)  # searched
     predicted = same.replace(epochs=4, batch=128, lr=4e-3, weight_decay=0.3, warmup=0.05)  # searched
     attended = same.replace(epochs=4, batch=128, lr=4e-3, weight_decay=0.3, warmup=0.05)  # searched
-    scored = same.replace(epochs=10, patience=4, batch=256, lr=1e-3)
+    scored = same.replace(epochs=5, batch=128, lr=4e-3, weight_decay=0.05, warmup=0.0)  # searched
     return base.replace(
         ingest=base.ingest.replace(central_share=0.6),
         features=base.features.replace(n_frames=4, batch=32),
@@ -189,7 +189,7 @@ def claims() -> PipelineConfig:
         predictor=base.predictor.replace(
             width=128, hidden=256, dropout=0.1, temperature=0.05, infonce_weight=1.0, train=predicted
         ),
-        scorer=base.scorer.replace(candidates=32, prefetch=48, width=64, train=scored),
+        scorer=base.scorer.replace(candidates=32, prefetch=48, width=64, dropout=0.0, train=scored),
         attention=base.attention.replace(
             dropout=0.1, temperature=0.05, infonce_weight=1.0, variants=ATTENTION_VARIANTS, train=attended
         ),

@@ -43,7 +43,7 @@ def committed_pages(docs: Path) -> Path:
 def problems_of(docs: Path, run: ClaimsRun) -> list[str]:
     """Return what is wrong with the pages after a run of two worlds of the sweep with recipes that nobody fixed."""
     wanted = {
-        ("claims.md", "facts"): f"{run.config_digest[:12]}, NOT fixed",
+        ("claims.md", "facts"): f"{run.config_digest[:12]}, NOT what was fixed",
         ("claims.md", "verdicts"): "| not run |",
         ("claims.md", "checks"): "Every row lies below its ceiling: not run",
         ("scorer.md", "gate"): "The identity: not run.",
