@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from deployments.cli.run import DELIBERATE
-from deployments.recipes import demo
+from deployments.recipes.simulated import demo
 from schemas.arrow import rows_of
 from schemas.config import RunOptions
 from schemas.results import Metric

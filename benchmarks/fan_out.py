@@ -39,7 +39,7 @@ def spent(what, load):
     print(f"{what}: {time.process_time() - cpu:.1f} s CPU, {time.monotonic() - wall:.1f} s")
 def encoder():
     import tempfile, pathlib
-    from deployments.recipes import demo
+    from deployments.recipes.simulated import demo
     from trajpilot_core.encoders.video.embed import load_embedder
     load_embedder(demo().features, "cpu", pathlib.Path(tempfile.mkdtemp(dir=SCRATCH)))
 SCRATCH = {scratch!r}
@@ -49,7 +49,7 @@ spent("flow and encoder", lambda: (__import__("flows.groups"), encoder()))
 """
 ALONE = """
 from schemas.config import RunOptions
-from deployments.recipes import demo
+from deployments.recipes.simulated import demo
 from trajpilot_core.stages import STAGES
 from trajpilot_core.engine.execution.execute import execute
 if __name__ == "__main__":

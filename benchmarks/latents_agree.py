@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deployments.recipes import claims
+from deployments.recipes.worlds import claims
 from schemas.checks import GeometryConfig, LeakConfig
 from schemas.comparison import DEVELOPMENT_SEED, development_world
 from schemas.config import FeatureConfig, PipelineConfig

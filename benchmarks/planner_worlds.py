@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from deployments.recipes import claims, planners_in_worlds
+from deployments.recipes.worlds import claims, planners_in_worlds
 from deployments.settings import one_thread_per_process
 from schemas.claims import ClaimsConfig
 from schemas.comparison import PlannerWorldsConfig, WorldPart

@@ -7,7 +7,7 @@ from prefect.futures import PrefectFuture
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from pydantic import Field
 
-from deployments.recipes import claims as fixed_recipe
+from deployments.recipes.worlds import claims as fixed_recipe
 from flows.claims import claims_worlds
 from schemas.claims import ClaimsRun
 from schemas.devices import DeviceName

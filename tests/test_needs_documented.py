@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from deployments.recipes import demo
+from deployments.recipes.simulated import demo
 from schemas.config import PipelineConfig
 from schemas.world import demo_world
 from trajpilot_core.engine.needs import Needs, NeedsMachine

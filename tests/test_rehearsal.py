@@ -13,7 +13,7 @@ from benchmarks.rehearsal.runner import Measured, Place, run_part
 from benchmarks.rehearsal.settings import QUERIES_PER_HORIZON, Part, narrow_text, parts_of, probe
 from benchmarks.rehearsal.sizes import PAPER, Sizes
 from benchmarks.rehearsal.table import derived_table, load, measured_table, save
-from deployments.recipes import atomic
+from deployments.recipes.paper import atomic
 from trajpilot_core.stages import STAGES
 
 SMALL = PAPER.scaled(1 / 60)

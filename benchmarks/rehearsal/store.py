@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from benchmarks.rehearsal.sizes import REHEARSED_DEV_SHARE, SHORTEST_TAKE, TAKES_OF_CAPTURE, TEST_SHARE, Sizes
 from schemas.annotation import CorpusCount, Label, ScenarioLabel, Segment, SegmentDetails, Take, Window
 from schemas.arrow import arrow_schema, table_of
-from schemas.config import FeatureConfig, IngestConfig, TrajectoryConfig
+from schemas.config import FeatureConfig, IngestConfig
 from schemas.observation import DOF, MOTIONS, features_schema, motions_schema
+from schemas.trajectories import TrajectoryConfig
 from schemas.vjepa import VJEPA_SIZES
 from trajpilot_core.corpora.records.closed_vocabulary import label_classes
 from trajpilot_core.corpora.records.contents import contents_of

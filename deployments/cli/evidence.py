@@ -31,7 +31,7 @@ def claims(
     dry: Annotated[bool, typer.Option("--dry", help="List worlds and estimated hours; compute nothing.")] = False,
 ) -> None:
     """Compute the simulated worlds of the claims and their controls; goes on where it stopped."""
-    from deployments.recipes import claims as fixed_recipe
+    from deployments.recipes.worlds import claims as fixed_recipe
     from trajpilot_core.studies.claims.worlds.plan import chosen
 
     worlds = chosen(ClaimsConfig(), world)

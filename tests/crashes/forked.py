@@ -49,7 +49,7 @@ class Place:
 
 def run_stages(place: Place, until: str, out: IO[str]) -> int:
     """Body of the forked process: the stages in order, a line for each; as `trajpilot run` without Prefect."""
-    from deployments.recipes import soak
+    from deployments.recipes.simulated import soak
     from schemas.config import RunOptions
     from trajpilot_core.engine.execution.execute import execute
     from trajpilot_core.errors import TrajPilotError

@@ -158,6 +158,6 @@ def options(root: Path, data: Path, **changes: object) -> RunOptions:
 
 def small() -> PipelineConfig:
     """The recipe `soak`."""
-    from deployments.recipes import soak
+    from deployments.recipes.simulated import soak
 
     return soak()

@@ -127,7 +127,7 @@ def test_pages_that_a_run_has_not_renewed_are_found(tmp_path: Path) -> None:
 
 def test_the_deployment_runs_the_recipes_that_are_fixed_for_the_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     from deployments import claims as deployment
-    from deployments.recipes import claims
+    from deployments.recipes.worlds import claims
 
     seen: list[object] = []
 

@@ -14,15 +14,8 @@ import pytest
 
 from schemas.artifacts import ArtifactRef
 from schemas.base import Record
-from schemas.config import (
-    FeatureConfig,
-    IngestConfig,
-    PipelineConfig,
-    ReportConfig,
-    RunOptions,
-    TextConfig,
-    TrajectoryConfig,
-)
+from schemas.config import FeatureConfig, IngestConfig, PipelineConfig, ReportConfig, RunOptions, TextConfig
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.execution.outcome import Outcome
 from trajpilot_core.engine.key import producers
 from trajpilot_core.engine.stage import AnyStage, Stage, Work

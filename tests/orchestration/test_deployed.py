@@ -12,7 +12,9 @@ import pytest
 import yaml
 from checkout import CHECKOUT
 
-from deployments.recipes import RECIPES, demo, keystep, recipe, soak
+from deployments.recipes import RECIPES, recipe
+from deployments.recipes.paper import keystep
+from deployments.recipes.simulated import demo, soak
 from schemas.changes import over
 from schemas.config import PipelineConfig, RecipeName, RunOptions
 from trajpilot_core.engine.planning.differences import changed_settings

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from deployments.machine_check import require_machine
-from deployments.recipes import atomic, demo
+from deployments.recipes.paper import atomic
+from deployments.recipes.simulated import demo
 from schemas.config import RunOptions
 from schemas.world import demo_world
 from trajpilot_core.errors import StoreError

@@ -26,7 +26,7 @@ class Made(NamedTuple):
 
 def quick() -> PipelineConfig:
     """The demo's settings with trainings of two epochs: this test is about the pipeline, not about accuracy."""
-    from deployments.recipes import demo
+    from deployments.recipes.simulated import demo
 
     base = demo()
     short = base.predictor.train.replace(epochs=2, patience=None)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 from checkout import CHECKOUT
 
-from deployments.recipes import soak
+from deployments.recipes.simulated import soak
 from schemas.config import RunOptions
 from schemas.world import demo_world, soak_world
 from trajpilot_core.engine.execution.execute import execute

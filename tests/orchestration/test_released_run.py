@@ -55,7 +55,7 @@ def test_a_run_on_released_features_ends_in_a_report_that_says_so_everywhere(wor
 
 
 def test_nothing_begins_without_files_of_features_or_on_a_corpus_without_a_reader(tmp_path: Path) -> None:
-    from deployments.recipes import laptop
+    from deployments.recipes.paper import laptop
 
     (tmp_path / "data").mkdir()
     run = RunOptions(root=str(tmp_path / "runs"), data_root=str(tmp_path / "data"), device="cpu", ignore_needs=True)
@@ -70,7 +70,7 @@ def test_nothing_begins_without_files_of_features_or_on_a_corpus_without_a_reade
 
 
 def test_the_trainings_of_the_recipe_laptop_take_less_than_half_of_two_hours_by_the_cost_model() -> None:
-    from deployments.recipes import atomic, laptop
+    from deployments.recipes.paper import atomic, laptop
     from schemas.config import PipelineConfig
     from schemas.search import SearchConfig
     from trajpilot_core.data.cross_fitting import chains, trained_variants

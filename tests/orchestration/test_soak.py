@@ -1,6 +1,6 @@
 """The preset of the tests of crashes and of the stack."""
 
-from deployments.recipes import soak
+from deployments.recipes.simulated import soak
 from schemas.world import soak_world
 
 

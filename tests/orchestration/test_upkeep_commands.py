@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from deployments.cli.main import app, main
 from deployments.cli.options import configure
-from deployments.recipes import atomic
+from deployments.recipes.paper import atomic
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.last_run import remember_run

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from schemas.action_token import ActionTokenConfig
 from schemas.base import Record
-from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TrajectoryConfig
+from schemas.config import FeatureConfig, PipelineConfig, RunOptions
 from schemas.devices import device_fault
 from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun
 from schemas.pose_sources import PoseSourcesConfig
 from schemas.poses import Pi3Config
 from schemas.training import CausalConfig, TrainConfig
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.stage import Config, Stage
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.store.locations import parse_location

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from schemas.annotation import Take
-from schemas.config import TrajectoryConfig
 from schemas.observation import KNOTS
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.poses import se3

@@ -5,9 +5,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from schemas.config import TrajectoryConfig
 from schemas.observation import DOF, MOTIONS, HeadMotions, motions_schema
 from schemas.poses import PoseSourceName
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.arrays import Array
 
 

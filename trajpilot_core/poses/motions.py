@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.config import TrajectoryConfig
 from schemas.observation import DOF, KNOTS, MOTIONS
 from schemas.rejects import RejectCode
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.poses import se3
 from trajpilot_core.poses.aria.closed_loop import PoseStream

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from schemas.config import RunOptions, TrajectoryConfig
+from schemas.config import RunOptions
 from schemas.observation import DOF, MOTIONS
 from schemas.poses import VideoSourceName
 from schemas.predict import Motion, PlanQuery
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.resolve import resolve_device, resolve_precision
 from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import InputError

@@ -11,8 +11,9 @@ from typing import Any, cast
 from schemas.annotation import SIMULATED, Take
 from schemas.arrow import rows_of
 from schemas.artifacts import Manifest
-from schemas.config import EvaluationConfig, FeatureConfig, IngestConfig, TrajectoryConfig
+from schemas.config import EvaluationConfig, FeatureConfig, IngestConfig
 from schemas.results import Judgement
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.key import producers, resolve_inputs
 from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.engine.stage import Stage, Work

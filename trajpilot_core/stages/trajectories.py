@@ -8,7 +8,8 @@ from pydantic import JsonValue
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
-from schemas.config import PipelineConfig, TrajectoryConfig
+from schemas.config import PipelineConfig
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes

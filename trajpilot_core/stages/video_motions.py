@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from schemas.config import VideoMotionsConfig
+from schemas.trajectories import VideoMotionsConfig
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import trajectories

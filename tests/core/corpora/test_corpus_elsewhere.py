@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from once import Worlds
 
-from deployments.recipes import soak
+from deployments.recipes.simulated import soak
 from schemas.config import RunOptions
 from schemas.world import tiny_world
 from trajpilot_core.engine.execution.execute import execute

@@ -10,7 +10,7 @@ from needs import anonymous
 from needs_store import StoreShape, write_store
 from toy_stages import INGEST, VECTOR, options, run_toys, toys_with, write_corpus
 
-from deployments.recipes import demo
+from deployments.recipes.simulated import demo
 from schemas.config import PipelineConfig
 from schemas.groups import ShardGroup
 from schemas.planners import PLANNERS

@@ -15,8 +15,9 @@ from safetensors.torch import save_file
 from test_poses_sources import motions, of_video
 from trajectories_fixture import Kept, run_stage
 
-from schemas.config import FeatureConfig, TrajectoryConfig
+from schemas.config import FeatureConfig
 from schemas.poses import Pi3Config
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.resolve import resolve_precision
 from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.poses.mixture import origins

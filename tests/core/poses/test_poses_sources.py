@@ -14,8 +14,8 @@ from trajectory_fixture import CALIBRATION, POSES, SYNC, good_take, write_take
 
 from schemas.annotation import Segment, Take
 from schemas.arrow import table_of
-from schemas.config import TrajectoryConfig
 from schemas.poses import OdometryConfig
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.errors import MixedSourcesError
 from trajpilot_core.poses.mixture import check_one_source, origins
 from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault, scaled, step_rms, to_motions

@@ -9,7 +9,8 @@ import pytest
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
-from schemas.config import FeatureConfig, IngestConfig, PipelineConfig, RunOptions, TrajectoryConfig
+from schemas.config import FeatureConfig, IngestConfig, PipelineConfig, RunOptions
+from schemas.trajectories import TrajectoryConfig
 from schemas.world import WorldConfig, tiny_world
 from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.corpora.registry import spec_of

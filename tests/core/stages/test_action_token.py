@@ -13,10 +13,11 @@ from epic_probe_fixture import SMALL, VIDEOS, Kitchens
 from deployments.recipes import recipe
 from schemas.action_token import TOKEN_CONTROLS, TOKEN_ROWS, TokenContrast
 from schemas.arrow import rows_of, table_of
-from schemas.config import ReportConfig, TrajectoryConfig
+from schemas.config import ReportConfig
 from schemas.probe import ProbeAnswer, ProbeScore
 from schemas.rejects import Reject
 from schemas.results import CurvePoint, Judgement
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.data.action_events import ACTION, BEFORE, TEST, ActionEvents, load_events
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import token_rows

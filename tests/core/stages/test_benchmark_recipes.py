@@ -6,7 +6,8 @@ import pytest
 from layouts_fixture import court_world, small_world, written
 
 from deployments.parts import MISSING
-from deployments.recipes import recipe, soak
+from deployments.recipes import recipe
+from deployments.recipes.simulated import soak
 from schemas.arrow import rows_of
 from schemas.config import FeatureConfig, PipelineConfig, RecipeName, RunOptions
 from schemas.planners import PlannersConfig

@@ -15,11 +15,12 @@ from deployments.cli import poses
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
 from schemas.closed import ClosedDecodingConfig
-from schemas.config import PipelineConfig, VideoMotionsConfig
+from schemas.config import PipelineConfig
 from schemas.observation import motions_schema
 from schemas.pose_sources import PoseScore, PoseSourcesConfig
 from schemas.results import Judgement
 from schemas.training import AlignmentConfig, PredictorConfig, TrainConfig
+from schemas.trajectories import VideoMotionsConfig
 from trajpilot_core.data.two_motions import common
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.pose_rows import MODELS, RAW, ROWS, SAME, VIDEO, judge_poses, scores_of

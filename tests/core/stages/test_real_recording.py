@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from checkout import DATA
 
-from deployments.recipes import demo
+from deployments.recipes.simulated import demo
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.stages import STAGES

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from claims_fixture import CFG, Planted, run_of
 
-from deployments.recipes import claims
+from deployments.recipes.worlds import claims
 from schemas import claims as fixed
 from schemas.base import fingerprint
 from schemas.claims import LIMITS, ClaimsConfig, VerdictConfig

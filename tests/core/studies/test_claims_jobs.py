@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.recipes import claims
+from deployments.recipes.worlds import claims
 from schemas.claims import BASE, ENTRIES, MAIN, NO_INFORMATION, ClaimsConfig, sweep_worlds, world_names
 from schemas.config import PipelineConfig
 from schemas.training import TrainConfig

@@ -7,7 +7,7 @@ from checkout import CHECKOUT
 from claims_fixture import CFG, INFORMED, Planted, evidence_of
 
 from benchmarks import planner_worlds
-from deployments.recipes import claims, planners_in_worlds
+from deployments.recipes.worlds import claims, planners_in_worlds
 from schemas import claims as fixed
 from schemas.artifacts import ArtifactRef
 from schemas.claims import BASE, ClaimsConfig

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from schemas.annotation import Take
-from schemas.config import TrajectoryConfig
 from schemas.poses import Pi3Config
 from schemas.rejects import RejectCode
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.poses.sources.base import Done, TakeJob
 
 if TYPE_CHECKING:

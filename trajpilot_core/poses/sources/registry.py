@@ -1,8 +1,8 @@
 """Pose sources by name, and which one a take has. Imports nothing heavy: keys are made from it."""
 
 from schemas.annotation import Take
-from schemas.config import TrajectoryConfig
 from schemas.poses import PoseSourceName
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.poses.sources.base import PoseSource
 
 

@@ -11,9 +11,9 @@ from pydantic import JsonValue
 from scipy.spatial.transform import Rotation
 
 from schemas.annotation import Take
-from schemas.config import TrajectoryConfig
 from schemas.observation import motions_schema
 from schemas.rejects import Reject, RejectCode, reject
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.poses import se3

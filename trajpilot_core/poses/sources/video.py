@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from schemas.annotation import Take
-from schemas.config import TrajectoryConfig
 from schemas.observation import DOF, KNOTS, MOTIONS
 from schemas.poses import VideoSourceName
 from schemas.rejects import Reject, RejectCode, reject
+from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.poses import se3
 from trajpilot_core.poses.lens import UPRIGHT_FROM_RAW

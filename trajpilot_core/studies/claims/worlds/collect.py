@@ -254,6 +254,6 @@ def require_fixed(cfg: ClaimsConfig, recipe: PipelineConfig) -> None:
     if here != fixed.RUN_DIGEST:
         raise InputError(
             f"sizes, worlds or the recipe are not those that were fixed on {cfg.fixed_on} (digest {here[:12]}, fixed "
-            f"{fixed.RUN_DIGEST[:12]}); take the change back (schemas/, deployments/recipes.py), or fix them anew: "
+            f"{fixed.RUN_DIGEST[:12]}); take the change back (schemas/, deployments/recipes/), or fix them anew: "
             "another date, and seeds that nobody has looked at"
         )

@@ -1,0 +1,113 @@
+"""The paper's experiments on recorded corpora: each states only what differs from the defaults, its main experiment."""
+
+from deployments.recipes.variations import anticipating, of_pose_sources, of_shots, of_tokens, on_a_laptop
+from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
+from schemas.config import CorpusName, PipelineConfig
+from schemas.planners import PLANNERS
+from schemas.training import GOAL_DROPOUT
+
+
+def atomic() -> PipelineConfig:
+    """Open-vocabulary planning on Ego-Exo4D atomic descriptions, as in the paper's section 4.2: the defaults."""
+    return PipelineConfig()
+
+
+def atomic_closed() -> PipelineConfig:
+    """The same models on the 1,165 classes of atomic descriptions, read at evaluation alone, next to planners of other
+    papers that are trained on them. Source: paper, 4.2."""
+    base = atomic()
+    return base.replace(
+        text_bank=base.text_bank.replace(descriptions="template"),
+        planners=base.planners.replace(methods=PLANNERS, vocabulary="classes"),
+        evaluation=base.evaluation.replace(vocabulary="classes"),
+    )
+
+
+def atomic_anticipation() -> PipelineConfig:
+    """Anticipation on atomic descriptions: no goal is given to twins that learn with half of their goals masked (D 16,
+    42). In a root with a finished `atomic` only the twins and their scorer are trained."""
+    return anticipating(atomic())
+
+
+def keystep() -> PipelineConfig:
+    """Closed-vocabulary planning on Ego-Exo4D Keystep. Source: paper, 4.3 and its appendices on data and adaptation."""
+    return _closed("egoexo4d_keystep", bridge_weight=0.15, decoding=KEYSTEP_DECODING)
+
+
+def keystep_poses() -> PipelineConfig:
+    """Pose files against Pi3 on Keystep: predictors trained on one and asked with the other. Source: paper, robustness
+    to RGB-only camera poses. Its E_tau is that of `atomic`: start from such a run with --pretrained."""
+    return of_pose_sources(keystep())
+
+
+def goalstep() -> PipelineConfig:
+    """Closed-vocabulary planning on Ego4D GoalStep. Source: as `keystep`."""
+    return _closed("goalstep", bridge_weight=0.0, decoding=GOALSTEP_DECODING)
+
+
+def egoper() -> PipelineConfig:
+    """Closed-vocabulary planning on EgoPER. Source: as `keystep`."""
+    return _closed("egoper", bridge_weight=0.0, decoding=EGOPER_DECODING)
+
+
+def epic_kitchens() -> PipelineConfig:
+    """Anticipation on EPIC-KITCHENS-100 by the attentive probe of V-JEPA 2, and by TrajPilot's token in it. Source:
+    docs/decisions/epic-probe.md and epic-token.md.
+
+    The paper's E_tau is that of `atomic`: start from such a run with --pretrained. Without poses:
+    `--set action_token.is_asked=false`.
+    """
+    base = _from_video("epic_kitchens")
+    seen = base.ingest.epic_kitchens.replace(context="vjepa2_frames")
+    return of_tokens(
+        base.replace(
+            ingest=base.ingest.replace(epic_kitchens=seen, interval_cap_s=None),
+            features=base.features.replace(model="vit_giant", n_frames=32, tokens="temporal", ahead_tubelets=4),
+            probe=base.probe.replace(tokens="temporal"),
+        )
+    )
+
+
+def basketball() -> PipelineConfig:
+    """Shot outcome on Ego-Exo4D basketball, mined from atomic descriptions. Source: paper, appendix on basketball.
+
+    The paper's E_tau and predictor are those of `atomic`: start from such a run with --pretrained.
+    """
+    return of_shots(atomic())
+
+
+def laptop() -> PipelineConfig:
+    """Planning on atomic descriptions with released features and small models: no GPU, and no weights of any encoder.
+
+    Nothing of it may stand next to the paper's numbers (docs/decisions/released-features.md).
+    """
+    return on_a_laptop(atomic())
+
+
+def _closed(corpus: CorpusName, bridge_weight: float, decoding: ClosedDecodingConfig) -> PipelineConfig:
+    """Return planning with class heads on a corpus of annotated steps, each seen from its start to its end (D 45).
+
+    Scorer+ and retrieval attention, which are not the paper's, read embeddings; here plans are probabilities. Rows
+    without goal dropout are the main ones; twins with it are trained for a second set (D 42).
+    """
+    base = _from_video(corpus)
+    return base.replace(
+        ingest=base.ingest.replace(interval_cap_s=None),
+        text_bank=base.text_bank.replace(descriptions="template"),
+        predictor=base.predictor.replace(head="classes", bridge_weight=bridge_weight, twin_goal_dropout=GOAL_DROPOUT),
+        scorer=base.scorer.replace(candidates=5, prefetch=8, plus=None, decoding=decoding),
+        attention=base.attention.replace(variants=()),
+        planners=base.planners.replace(methods=PLANNERS),
+    )
+
+
+def _from_video(corpus: CorpusName) -> PipelineConfig:
+    """Return the main experiment on a corpus whose poses the paper takes from the video with Pi3, Keystep's included.
+
+    Without a GPU, `trajectories.source=odometry` needs no weights.
+    """
+    base = atomic()
+    return base.replace(
+        ingest=base.ingest.replace(corpus=corpus, require_trajectory=False),
+        trajectories=base.trajectories.replace(source="pi3"),
+    )

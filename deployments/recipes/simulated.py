@@ -1,0 +1,169 @@
+"""The same experiments on simulated worlds, in minutes of two cores: what `trajpilot demo` runs."""
+
+from deployments.recipes.paper import egoper, epic_kitchens, goalstep, keystep
+from deployments.recipes.variations import anticipating, of_few_shots, of_few_tokens, of_odometry
+from schemas.config import PipelineConfig
+from schemas.planners import PLANNERS, PlannerTraining
+from schemas.training import TrainConfig
+from trajpilot_core.corpora.registry import spec_of
+
+
+def demo() -> PipelineConfig:
+    """The simulated world on two CPU cores in minutes: a small encoder, small models, cheap scorer mode.
+
+    Simulated frames are squashed by the faster filter. The values of the trainings were chosen on dev takes
+    (docs/decisions/training.md).
+    """
+    base = PipelineConfig()
+    aligned = TrainConfig(epochs=60, patience=15, batch=64, lr=2e-3, weight_decay=1.0)
+    predicted = TrainConfig(epochs=25, patience=10, batch=64, lr=1e-3)
+    scored = TrainConfig(epochs=12, patience=4, batch=256, lr=1e-3)
+    attended = TrainConfig(epochs=10, patience=4, batch=64, lr=1e-3)
+    return base.replace(
+        ingest=base.ingest.replace(video="full", paraphrase_table="annotations/paraphrases.csv"),
+        features=base.features.replace(model="tiny", size_px=128, batch=16, resize="swscale"),
+        text_bank=base.text_bank.replace(encoder="bag_of_words", bag_width=128),
+        alignment=base.alignment.replace(
+            width=32, layers=2, heads=4, hidden=64, dropout=0.2, folds=1, seeds=(0,), train=aligned
+        ),
+        predictor=base.predictor.replace(
+            width=96, layers=2, heads=4, hidden=192, queries=2, dropout=0.3, train=predicted
+        ),
+        scorer=base.scorer.replace(candidates=16, prefetch=32, width=64, train=scored),
+        attention=base.attention.replace(
+            width=96, layers=2, heads=4, hidden=192, queries=2, dropout=0.3, neighbours=16, train=attended
+        ),
+        evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16)),
+    )
+
+
+def demo_planners() -> PipelineConfig:
+    """The demo, and the planners of other papers on its labels: small ones, of few steps, next to a finished demo.
+
+    Rates and dropouts are those of `planners_in_worlds`.
+    """
+    base = demo()
+    nets = base.planners
+    net, flow, soft = nets.schema_net, nets.pdpp, nets.viterbi_plan_net
+    return base.replace(
+        text_bank=base.text_bank.replace(descriptions="template"),
+        planners=nets.replace(
+            methods=PLANNERS,
+            seeds=(0,),
+            rates=(1.0,),
+            has_ddpm_row=False,
+            samplings=2,
+            schema_net=net.replace(
+                width=64,
+                heads=4,
+                input_dropout=0.1,
+                dropout=0.1,
+                train=as_the_original(net.train.replace(lr=2e-3), 20),
+            ),
+            pdpp=flow.replace(
+                width=32,
+                times=50,
+                epoch_steps=50,
+                average_start=100,
+                train=as_the_original(flow.train.replace(lr=1.5e-3), 8),
+            ),
+            viterbi_plan_net=soft.replace(width=64, input_dropout=0.1, train=as_the_original(soft.train, 40)),
+        ),
+    )
+
+
+def demo_closed() -> PipelineConfig:
+    """The demo's models on 24 classes of its 72 labels, next to planners that are trained on these; as
+    `atomic_closed`, after a finished demo."""
+    base = demo_planners()
+    return base.replace(
+        ingest=base.ingest.replace(atomic=base.ingest.atomic.replace(classes=24)),
+        planners=base.planners.replace(vocabulary="classes"),
+        evaluation=base.evaluation.replace(vocabulary="classes"),
+    )
+
+
+def demo_anticipation() -> PipelineConfig:
+    """The demo's models, next to twins that are given no goal; as `atomic_anticipation`, after a finished demo."""
+    return anticipating(demo())
+
+
+def demo_keystep() -> PipelineConfig:
+    """Closed-vocabulary planning on a simulated world in the layout of Ego-Exo4D Keystep, in the demo's sizes."""
+    return _small_closed(keystep())
+
+
+def demo_poses() -> PipelineConfig:
+    """The same on a simulated world in the layout of Keystep, with odometry in the place of Pi3."""
+    return of_odometry(demo_keystep())
+
+
+def demo_goalstep() -> PipelineConfig:
+    """The same in the layout of Ego4D GoalStep."""
+    return _small_closed(goalstep())
+
+
+def demo_egoper() -> PipelineConfig:
+    """The same in the layout of EgoPER."""
+    return _small_closed(egoper())
+
+
+def demo_epic_kitchens() -> PipelineConfig:
+    """The attentive probe and TrajPilot's token on a simulated world in the layout of EPIC-KITCHENS-100, small and with
+    a grid of four."""
+    small, own = demo(), epic_kitchens()
+    return of_few_tokens(
+        small.replace(
+            ingest=own.ingest.replace(video="full"),
+            features=small.features.replace(tokens=own.features.tokens, ahead_tubelets=2),  # 1 s of 16 frames in 3.2 s
+            probe=own.probe.replace(heads=8, blocks=1, rates=(3e-3, 1e-3), decays=(1e-3, 1e-1), batch=32, epochs=20),
+        )
+    )
+
+
+def demo_basketball() -> PipelineConfig:
+    """Shot outcome on a simulated world of basketball, in the demo's sizes."""
+    return of_few_shots(demo())
+
+
+def _small_closed(closed: PipelineConfig) -> PipelineConfig:
+    """Return the demo with the corpus, heads, decoding and rows of a closed benchmark; poses need no weights."""
+    small = demo_planners()
+    released = spec_of(closed.ingest.corpus).download.pose_file is not None
+    return small.replace(
+        ingest=closed.ingest.replace(video="full", dev_min=5),  # windows of every horizon in dev
+        trajectories=small.trajectories.replace(source="aria" if released else "odometry"),
+        predictor=small.predictor.replace(
+            head="classes",
+            bridge_weight=closed.predictor.bridge_weight,
+            twin_goal_dropout=closed.predictor.twin_goal_dropout,
+        ),
+        scorer=small.scorer.replace(candidates=closed.scorer.candidates, plus=None, decoding=closed.scorer.decoding),
+        attention=closed.attention,
+        planners=small.planners.replace(most_steps=100, has_ddpm_row=True),
+    )
+
+
+def soak() -> PipelineConfig:
+    """The world `soak` in seconds: every stage does real work, and no figure means anything."""
+    base = demo()
+    short = TrainConfig(epochs=2, patience=None, batch=64)
+    return base.replace(
+        ingest=base.ingest.replace(dev_min=2),
+        features=base.features.replace(size_px=64, n_frames=4),
+        alignment=base.alignment.replace(width=16, heads=2, hidden=32, train=short),
+        predictor=base.predictor.replace(width=32, heads=2, layers=1, hidden=64, queries=2, train=short),
+        scorer=base.scorer.replace(candidates=4, prefetch=8, width=16, ablations=(), train=short),
+        attention=base.attention.replace(
+            width=32, heads=2, layers=1, hidden=64, reads=1, neighbours=4, key_width=8, train=short
+        ),
+        evaluation=base.evaluation.replace(bootstrap=200, shuffles=2, headroom_pools=(1, 4)),
+        report=base.report.replace(examples=2),
+    )
+
+
+def as_the_original(train: PlannerTraining, epochs: int) -> PlannerTraining:
+    """Return a training of other length in small batches: its rate falls after the original's shares of the epochs."""
+    steps = train.step_epochs
+    kept = None if steps is None else max(1, round(steps * epochs / train.epochs))
+    return train.replace(batch=64, epochs=epochs, step_epochs=kept)
