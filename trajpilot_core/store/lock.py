@@ -22,6 +22,8 @@ POLL_S = 0.2
 LOCK = ".lock"
 TELL_EVERY_S = 600.0
 """How often a waiting process reports that it waits."""
+SIGN_S = 2.0
+"""How long the holder of a lock may take to write down who it is before a waiting process calls it unknown."""
 GC_WAIT_S = 600.0
 """How long a stage waits for a `gc` at work."""
 IN_USE = ".in-use"
@@ -63,14 +65,20 @@ def _acquire(handle: FileIO, folder: Path, wait_s: float) -> None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError as error:
-            if time.monotonic() >= end_s:
-                handle.seek(0)
-                holder = handle.read().decode(errors="replace").strip() or "an unknown process"
+            holder = _holder(handle)
+            if time.monotonic() >= end_s + (0.0 if holder else SIGN_S):
                 raise StoreError(
-                    f"{folder} is in use by {holder}; waited {wait_s:.0f} s; wait for it, end it, or use another --root"
+                    f"{folder} is in use by {holder or 'an unknown process'}; waited {wait_s:.0f} s; wait for it, end "
+                    "it, or use another --root"
                 ) from error
-            time.sleep(min(POLL_S, max(0.0, end_s - time.monotonic())))
+            time.sleep(min(POLL_S, end_s - time.monotonic()) if time.monotonic() < end_s else POLL_S)
     _sign(handle)
+
+
+def _holder(handle: FileIO) -> str:
+    """Return who holds a lock; empty in the moment between taking it and signing, or between wiping and leaving."""
+    handle.seek(0)
+    return handle.read().decode(errors="replace").strip()
 
 
 def _sign(handle: FileIO) -> None:
@@ -117,8 +125,7 @@ def _wait(handle: FileIO, stage: str) -> None:
         except BlockingIOError:
             if told_s is None or time.monotonic() - told_s >= TELL_EVERY_S:
                 told_s = time.monotonic()
-                handle.seek(0)
-                holder = handle.read().decode(errors="replace").strip() or "another process"
+                holder = _holder(handle) or "another process"
                 log.info("%-13s waiting: %s computes it; what it finishes is reused", stage, holder)
             time.sleep(POLL_S)
         else:

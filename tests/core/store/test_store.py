@@ -1,5 +1,6 @@
 """The store's formats and folders: equal bytes, damage noticed, names and addresses checked."""
 
+import fcntl
 import io
 import itertools
 import os
@@ -376,6 +377,22 @@ def test_a_second_run_on_one_root_learns_who_holds_it_or_waits(tmp_path: Path) -
     with root_lock(str(tmp_path), 20):
         pass
     holder.join()
+
+
+def test_a_holder_that_has_not_signed_yet_is_waited_for_and_one_that_never_does_is_unknown(tmp_path: Path) -> None:
+    def sign() -> None:
+        time.sleep(0.3)
+        handle.write(b"process 7 on here, started 2026\n")
+
+    with (tmp_path / ".lock").open("ab+", buffering=0) as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(StoreError, match="in use by an unknown process"), root_lock(str(tmp_path), 0):
+            pytest.fail("two runs hold one root")
+        signer = threading.Thread(target=sign)
+        signer.start()
+        with pytest.raises(StoreError, match="in use by process 7 on here"), root_lock(str(tmp_path), 0):
+            pytest.fail("two runs hold one root")
+        signer.join()
 
 
 def test_too_little_space_is_said_beforehand(tmp_path: Path) -> None:
