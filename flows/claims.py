@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import cast
 
 from prefect import flow
+from prefect.futures import as_completed
 
 from schemas.claims import ClaimsConfig, ClaimsJob, ClaimsRun
 from schemas.config import PipelineConfig
@@ -20,11 +21,12 @@ from trajpilot_core.studies.pages import write_pages
 def claims_worlds(
     recipe: PipelineConfig, root: str, docs: str, device: str = "cpu", names: Sequence[str] = ()
 ) -> ClaimsRun:
-    """Compute the planned worlds (or those called `names`), then write tables and pages under `docs`.
+    """Compute the planned worlds (or those called `names`), then write pages under `docs`.
 
-    Worlds run side by side, as many as the flow's task runner has threads, each in a process of its own. What is
-    finished is reused, so that an interrupted run goes on where it stopped. A fault of the program in one world is
-    published as the failure of that world, and raised in the end.
+    Worlds run side by side, as many as the flow's task runner has threads, each in a process of its own. The tables of
+    each are written when it ends, so that they can be committed as they come. What is finished is reused, so that an
+    interrupted run goes on where it stopped. A fault of the program in one world is published as the failure of that
+    world, and raised in the end.
 
     Raises:
         InputError: the settings are not those that were fixed, or the tables under `docs` have others; nothing runs.
@@ -33,18 +35,18 @@ def claims_worlds(
     worlds, folder = chosen(config, names), Path(docs) / "claims"
     require_fixed(config, recipe)
     published_before(config, recipe, folder)
-    futures = [compute_world.submit(world, recipe, runs) for world in worlds]
+    futures = {compute_world.submit(world, recipe, runs): world for world in worlds}
     jobs: list[ClaimsJob] = []
     faults: list[Exception] = []
-    for world, future in zip(worlds, futures, strict=True):
+    for future in as_completed(list(futures)):
         future.wait()
         found = future.state.result(raise_on_failure=False)
         if isinstance(found, Exception):
             faults.append(found)
-            jobs.append(failure(world, f"a fault of the program: {type(found).__name__}: {found}"))
+            jobs.append(failure(futures[future], f"a fault of the program: {type(found).__name__}: {found}"))
         else:
             jobs += cast("tuple[ClaimsJob, ...]", found)
-    run = publish(config, recipe, runs, folder, jobs)
+        run = publish(config, recipe, runs, folder, jobs)
     write_pages(Path(docs))
     if faults:
         raise faults[0]

@@ -1,5 +1,6 @@
 """The flow of the claims tells of a fault of the program where its world stands, and refuses early what it must."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,16 +17,26 @@ from trajpilot_core.studies.claims.worlds.plan import make
 WORLD = make("no_style", 3, ClaimsConfig())
 
 
+class Ended:
+    """Stands in for the future of a world that has ended."""
+
+    def __init__(self, found: object) -> None:
+        self.state = SimpleNamespace(result=lambda raise_on_failure: found)
+
+    def wait(self) -> None:
+        pass
+
+
 class Faulty:
     """Stands in for the task: every world ends with a fault that nobody expected."""
 
     def __init__(self) -> None:
         self.submitted = 0
 
-    def submit(self, *arguments: object) -> SimpleNamespace:
+    def submit(self, *arguments: object) -> "Ended":
         self.submitted += 1
         fault = ZeroDivisionError(f"division by zero, in {arguments[2].root}/no_style-s3")  # type: ignore[attr-defined]
-        return SimpleNamespace(wait=lambda: None, state=SimpleNamespace(result=lambda raise_on_failure: fault))
+        return Ended(fault)
 
 
 @pytest.fixture
@@ -34,6 +45,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Faulty:
 
     task = Faulty()
     monkeypatch.setattr(flow_module, "compute_world", task)
+    monkeypatch.setattr(flow_module, "as_completed", list)
     monkeypatch.setattr(flow_module, "write_pages", lambda docs: [])
     monkeypatch.setattr(collect, "planned", lambda config: (WORLD,))
     monkeypatch.setattr(fixed, "RUN_DIGEST", collect.digest_of(ClaimsConfig(), PipelineConfig()))
@@ -56,6 +68,29 @@ def test_a_fault_of_the_program_is_published_with_its_world_and_raised_in_the_en
     assert first.note == "a fault of the program: ZeroDivisionError: division by zero, in no_style-s3"
     assert {(job.status, job.note) for job in others} == {("not run", "world failed")}
     assert str(tmp_path) not in text
+
+
+def test_the_tables_of_a_world_are_there_when_it_ends(
+    tmp_path: Path, task: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows import claims as flow_module
+
+    later = make("base", 3, ClaimsConfig())
+    monkeypatch.setattr(collect, "planned", lambda config: (WORLD, later))
+    monkeypatch.setattr(flow_module, "chosen", lambda config, names: (WORLD, later))
+    published: list[set[str]] = []
+
+    def one_by_one(futures: list[Ended]) -> Iterator[Ended]:
+        for future in futures:
+            yield future
+            run = ClaimsRun.model_validate_json((tmp_path / "claims" / RUN_FILE).read_text())
+            published.append({job.world for job in run.jobs if job.status == "failed"})
+
+    monkeypatch.setattr(flow_module, "as_completed", one_by_one)
+    monkeypatch.setattr(fixed, "RUN_DIGEST", collect.digest_of(ClaimsConfig(), PipelineConfig()))
+    with pytest.raises(ZeroDivisionError):
+        run_flow(tmp_path)
+    assert published == [{"no_style"}, {"no_style", "base"}]
 
 
 def test_nothing_is_computed_next_to_tables_of_other_settings(tmp_path: Path, task: Faulty) -> None:
