@@ -1,0 +1,154 @@
+"""The networks of TrajPilot's token memorise 64 clips, learn what shows, and fall to a floor with permuted inputs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from action_token_fixture import CFG
+from torch import Tensor
+from trainings_fixture import EMBED, FEATURES, LABELS, N, drawn, ended, job_of, units, values
+
+from schemas.action_token import ActionTokenConfig, TokenRow
+from schemas.results import CurvePoint
+from trajpilot_core.metrics.epic_kitchens import ACTION_TOP1, ActionPart
+from trajpilot_core.models.attentive_probe import AttentiveProbe
+from trajpilot_core.training.fit_action import ActionTask, train_action
+from trajpilot_core.training.fit_action import task_tensors as action_tensors
+from trajpilot_core.training.fit_probe import ProbeTask, choose_probe
+from trajpilot_core.training.fit_token_probe import TokenTask, train_token_probe
+from trajpilot_core.training.fit_token_probe import task_tensors as token_tensors
+from trajpilot_core.training.jobs import OWN, SHARED, put_tensors
+from trajpilot_core.training.loop import seeded
+
+LEARNED = 0.95
+"""Share of right answers that counts as memorised."""
+LONG = 40
+"""Epochs of a network that memorises."""
+SHORT = 10
+"""Epochs of one that learns what shows."""
+LEARNING = CFG.replace(
+    train=CFG.train.replace(epochs=LONG, lr=5e-3, weight_decay=0.0, patience=None),
+    predictor=CFG.net.replace(trajectory_dropout=0.0),
+    rates=(2e-2,),
+    decays=(0.0,),
+    epochs=LONG,
+)
+
+
+FEW = LEARNING.replace(train=LEARNING.train.replace(epochs=SHORT), epochs=SHORT)
+
+
+def noise(share: float, n: int) -> float:
+    """What a share of n answers may be above itself by chance: three standard errors."""
+    return 3.0 * (share * (1 - share) / n) ** 0.5
+
+
+def floor_of(labels: Tensor, fit: Tensor, dev: Tensor) -> float:
+    """Share of dev that has the commonest label of what is fitted."""
+    return float((labels[dev] == torch.bincount(labels[fit]).argmax()).double().mean())
+
+
+def action_task(n_fit: int, n_dev: int, *, is_clear: bool) -> ActionTask:
+    """Clips whose actions show in what is seen and in head motion; else in nothing."""
+    n, g = n_fit + n_dev, drawn()
+    labels, bank = torch.randint(LABELS, (n,), generator=g), units(LABELS, EMBED)
+    context, latents = torch.randn(n, 1, FEATURES, generator=g), units(n, 2, EMBED, seed=1)
+    if is_clear:
+        context = torch.randn(LABELS, 1, FEATURES, generator=g)[labels] + 0.3 * context
+        latents = torch.nn.functional.normalize(bank[labels][:, None] + 0.3 * latents, dim=-1)
+    rows = torch.arange(n)
+    return ActionTask(context.half(), latents, labels, bank, rows[:n_fit], rows[n_fit:])
+
+
+def fit_action(task: ActionTask, variant: str, folder: Path, config: ActionTokenConfig = LEARNING) -> list[CurvePoint]:
+    for name, tensors in zip((SHARED, OWN), action_tensors(task), strict=True):
+        put_tensors(folder, name, tensors)
+    return ended(job_of(folder, variant, config), train_action)[1]
+
+
+@pytest.mark.parametrize("variant", ["traj", "no_traj"])
+def test_a_predictor_of_actions_memorises_64_clips_that_teach_nothing_about_others(
+    variant: str, tmp_path: Path
+) -> None:
+    curve = fit_action(action_task(N, N, is_clear=False), variant, tmp_path)
+    train, dev = (values(curve, split, "action") for split in ("train", "dev"))
+    assert train[0] < 0.3
+    assert train[-1] > LEARNED
+    assert dev[-1] < 0.3
+
+
+@pytest.mark.parametrize("variant", ["traj", "no_traj"])
+def test_a_predictor_of_actions_with_permuted_inputs_falls_to_the_majority(variant: str, tmp_path: Path) -> None:
+    task = action_task(240, 200, is_clear=True)
+    order = torch.randperm(440, generator=drawn(3))
+    permuted = replace(task, context=task.context[order], latents=task.latents[order])
+    clear, shuffled = (
+        values(fit_action(of, variant, tmp_path / name, FEW), "dev", "action")
+        for name, of in (("a", task), ("b", permuted))
+    )
+    floor = floor_of(task.labels, task.fit, task.dev)
+    assert max(clear) > floor + 0.4
+    assert shuffled[-1] <= floor + noise(1 / LABELS, 200)
+
+
+def token_task(n_fit: int, n_dev: int, *, told: bool) -> TokenTask:
+    """Clips whose tokens tell nothing; the token that is added tells the action of each, or nothing."""
+    n, g = n_fit + n_dev, drawn()
+    actions = torch.randint(LABELS, (n,), generator=g)
+    classes = torch.arange(LABELS)
+    columns = torch.stack([actions % 3, actions // 3, actions], dim=1)
+    parts: dict[ActionPart, Tensor] = {"verb": classes[:3].clone(), "noun": classes[:4].clone(), "action": classes}
+    clips = ProbeTask(torch.randn(n, 3, 16, generator=g).half(), columns, torch.arange(n) >= n_fit, parts)
+    token = torch.randn(n, EMBED, generator=g)
+    token = units(LABELS, EMBED)[actions] + 0.1 * token if told else token / EMBED**0.5
+    with seeded(0):
+        begun = AttentiveProbe(clips.shape(LEARNING.tuned)).state_dict()
+    return TokenTask(clips, token.half(), begun)
+
+
+def fit_token(task: TokenTask, row: TokenRow, folder: Path, config: ActionTokenConfig = LEARNING) -> list[float]:
+    for name, tensors in zip((SHARED, OWN), token_tensors(task), strict=True):
+        put_tensors(folder, name, tensors)
+    job = job_of(folder, row, config)
+    train_token_probe(job, lambda epoch, epochs, line: None)
+    curve = choose_probe(job, config.tuned).curve
+    return values(curve, "dev", ACTION_TOP1.id)
+
+
+def twice(task: TokenTask) -> TokenTask:
+    """The same clips to fit and as dev, so that the measure on dev is that of what was fitted."""
+    clips = task.clips
+    both = replace(
+        clips,
+        tokens=clips.tokens.repeat(2, 1, 1),
+        columns=clips.columns.repeat(2, 1),
+        is_dev=torch.arange(2 * len(clips.tokens)) >= len(clips.tokens),
+    )
+    return task._replace(clips=both, token=task.token.repeat(2, 1))
+
+
+ROWS: tuple[TokenRow, ...] = ("visual", "oracle")
+"""A probe without a token and one that is given a token; the other rows are one or the other."""
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_probe_memorises_64_clips_that_teach_nothing_about_others(row: TokenRow, tmp_path: Path) -> None:
+    task = token_task(N, N, told=False)
+    fitted = task._replace(
+        clips=replace(task.clips, tokens=task.clips.tokens[:N], columns=task.clips.columns[:N]), token=task.token[:N]
+    )
+    memorised, others = fit_token(twice(fitted), row, tmp_path / "a"), fit_token(task, row, tmp_path / "b", FEW)
+    assert memorised[0] < 0.5
+    assert memorised[-1] > LEARNED
+    assert others[-1] < 0.3
+
+
+def test_a_probe_with_permuted_tokens_falls_to_the_majority(tmp_path: Path) -> None:
+    task = token_task(240, 200, told=True)
+    permuted = task._replace(token=task.token[torch.randperm(440, generator=drawn(3))])
+    told, shuffled = (fit_token(of, "oracle", tmp_path / name, FEW) for name, of in (("a", task), ("b", permuted)))
+    actions, rows = task.clips.columns[:, 2], torch.arange(440)
+    floor = floor_of(actions, rows[:240], rows[240:])
+    assert max(told) > floor + 0.4
+    assert shuffled[-1] <= floor + noise(1 / LABELS, 200)
