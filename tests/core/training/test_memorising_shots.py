@@ -1,0 +1,68 @@
+"""The networks of shot outcomes memorise 64 shots, learn what shows, and fall to the majority with permuted inputs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from shots_fixture import CFG
+from trainings_fixture import EMBED, N, drawn, ended, job_of, units, values
+
+from schemas.outcome import OutcomeConfig
+from trajpilot_core.training.fit_outcome import OutcomeTask, task_tensors
+from trajpilot_core.training.fit_shot_probe import PROBE, train_shot_model
+from trajpilot_core.training.jobs import OWN, SHARED, put_tensors
+
+LEARNED = 0.95
+"""Share of right answers that counts as memorised."""
+LEARNING = CFG.replace(
+    train=CFG.train.replace(epochs=40, lr=5e-3, weight_decay=0.0),
+    predictor=CFG.net.replace(trajectory_dropout=0.0, dropout=0.0),
+)
+FEW = LEARNING.replace(train=LEARNING.train.replace(epochs=10))
+FEATURES = 32
+VARIANTS = ("traj", "no_traj", PROBE)
+
+
+def shots(n_fit: int, n_dev: int, *, is_clear: bool) -> OutcomeTask:
+    """Shots whose outcome shows in every token of the clip and in head motion; else in nothing."""
+    n, g = n_fit + n_dev, drawn()
+    made = torch.rand(n, generator=g) < 0.5
+    context, latents = torch.randn(n, 3, FEATURES, generator=g), units(n, 2, EMBED, seed=1)
+    if is_clear:
+        sign = made.float()[:, None, None] * 2 - 1
+        context, latents = (
+            context + 6 * sign * units(FEATURES),
+            torch.nn.functional.normalize(latents + sign * units(EMBED), dim=-1),
+        )
+    rows = torch.arange(n)
+    return OutcomeTask(context.half(), latents, made, rows[:n_fit], rows[n_fit:])
+
+
+def accuracies(
+    task: OutcomeTask, variant: str, folder: Path, config: OutcomeConfig = LEARNING
+) -> tuple[list[float], list[float]]:
+    for name, tensors in zip((SHARED, OWN), task_tensors(task), strict=True):
+        put_tensors(folder, name, tensors)
+    curve = ended(job_of(folder, variant, config), train_shot_model)[1]
+    return values(curve, "train", "accuracy"), values(curve, "dev", "accuracy")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_network_memorises_64_shots_that_teach_nothing_about_others(variant: str, tmp_path: Path) -> None:
+    train, dev = accuracies(shots(N, N, is_clear=False), variant, tmp_path)
+    assert train[0] < 0.85
+    assert train[-1] > LEARNED
+    assert dev[-1] < 0.7
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_network_of_permuted_inputs_falls_to_the_majority(variant: str, tmp_path: Path) -> None:
+    task = shots(200, 200, is_clear=True)
+    order = torch.randperm(400, generator=drawn(3))
+    permuted = replace(task, context=task.context[order], latents=task.latents[order])
+    clear, shuffled = (accuracies(of, variant, tmp_path / name, FEW)[1] for name, of in (("a", task), ("b", permuted)))
+    made = task.made[task.dev].double().mean().item()
+    floor, error = max(made, 1 - made), 3.0 * (0.25 / 200) ** 0.5
+    assert max(clear) > floor + 0.3
+    assert shuffled[-1] <= floor + error
