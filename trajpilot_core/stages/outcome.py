@@ -188,7 +188,7 @@ def task_of(work: Work[OutcomeConfig], shots: "Shots", data: "PlanningData", cha
     motions = shots.motions.to(work.runtime.device).flatten(0, 1)
     latents = trajectory_latents(e_tau, motions).view(len(shots), 2, -1).cpu()
     fit = rows_of_takes(shots.take, fit_takes(data, chain))
-    return OutcomeTask(shots.context, latents, shots.made, fit, torch.nonzero(shots.split == DEV)[:, 0])
+    return OutcomeTask(shots.context, latents, fit, torch.nonzero(shots.split == DEV)[:, 0], shots.made)
 
 
 def chain_models(

@@ -139,7 +139,7 @@ def task_of(this: TokenRun, chain: Chain, seed: int) -> ActionTask:
     every = torch.arange(len(events), device=device)
     latents = torch.stack([latents_of(alone, events, every, part) for part in (BEFORE, ACTION)], dim=1)
     own = this.events
-    return ActionTask(own.context, latents.cpu(), own.labels, own.bank, this.fitted(chain), own.rows(DEV))
+    return ActionTask(own.context, latents.cpu(), this.fitted(chain), own.rows(DEV), own.labels, own.bank)
 
 
 def predictor_jobs(this: TokenRun, seeds: list[int]) -> list[TrainingJob]:

@@ -16,7 +16,7 @@ from trajpilot_core.data.action_events import ACTION, BEFORE, ActionEvents
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.retrieval.actions import ActionChain, find_actions, latents_of
-from trajpilot_core.training.outcome_scorer import joined
+from trajpilot_core.training.event_queries import in_blocks, joined
 from trajpilot_core.training.scorer import Queries, decide
 from trajpilot_core.training.scorer_fit import FittedScorer, ScorerDecision, train_scorer
 from trajpilot_core.training.scorer_queries import Collected, DevSet
@@ -82,12 +82,11 @@ def action_queries(chain: ActionChain, events: ActionEvents, rows: Tensor, cfg: 
 
 def rolled_out(chain: ActionChain, events: ActionEvents, rows: Tensor, start_BE: Tensor, mids_BKE: Tensor) -> Tensor:
     """Return (B, K, E) predictions of the queries under their candidates' head motion, a few queries at a time."""
-    parts = [
-        chain.traj.roll_out(events.context[rows[at]], start_BE[at], mids_BKE[at])
-        for at in torch.split(torch.arange(len(rows), device=rows.device), MOST_ROLLED)
-        if len(at)
-    ]
-    return torch.cat(parts) if parts else torch.zeros_like(mids_BKE)
+
+    def part(at: Tensor) -> Tensor:
+        return chain.traj.roll_out(events.context[rows[at]], start_BE[at], mids_BKE[at])
+
+    return in_blocks(rows, MOST_ROLLED, part, mids_BKE[:0])
 
 
 def utility_of(predicted_xE: Tensor, truth_x: Tensor, bank_VE: Tensor, cfg: ActionTokenConfig) -> ActionUtility:
@@ -95,13 +94,15 @@ def utility_of(predicted_xE: Tensor, truth_x: Tensor, bank_VE: Tensor, cfg: Acti
 
     Ties of the cosine go to the true label, as if it were the first of them.
     """
-    flat_xE, flat_x, parts = predicted_xE.flatten(0, -2), truth_x.flatten(), []
-    for at in torch.split(torch.arange(len(flat_x), device=flat_x.device), MOST_ROLLED):
+    flat_xE, flat_x = predicted_xE.flatten(0, -2), truth_x.flatten()
+
+    def part(at: Tensor) -> Tensor:
         cosine_xV = flat_xE[at] @ bank_VE.T
         own_x = cosine_xV.gather(1, flat_x[at][:, None])
         rank_x = (cosine_xV > own_x).sum(1)
-        parts.append(torch.stack([own_x[:, 0], (rank_x < 1).float(), (rank_x < TOP).float()], dim=1))
-    found_x3 = torch.cat(parts) if parts else flat_xE.new_zeros(0, 3)
+        return torch.stack([own_x[:, 0], (rank_x < 1).float(), (rank_x < TOP).float()], dim=1)
+
+    found_x3 = in_blocks(flat_x, MOST_ROLLED, part, flat_xE.new_zeros(0, 3))
     utility_x = (found_x3 * found_x3.new_tensor(cfg.utility)).sum(1)
     return ActionUtility(utility_x.view(truth_x.shape), found_x3[:, 1].view(truth_x.shape))
 

@@ -9,15 +9,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from schemas.action_token import ActionTokenConfig
-from trajpilot_core.data.cross_fitting import TWIN
 from trajpilot_core.models.action_token import ActionPredictor
-from trajpilot_core.models.outcome import EVENT
-from trajpilot_core.models.predictor import PredictorShape, feature_scales
-from trajpilot_core.training.fit_outcome import given
-from trajpilot_core.training.fit_predictor import kept
-from trajpilot_core.training.initial_weights import places_for, start_weights
+from trajpilot_core.training.fit_event import EventTask, fit_event, start_backbone
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
-from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.loop import EpochDone, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
 
 SELECTED = "dev/action"
@@ -25,26 +20,13 @@ SELECTED = "dev/action"
 
 
 @dataclass(frozen=True)
-class ActionTask:
-    """The tensors of one chain and seed, on the device."""
+class ActionTask(EventTask):
+    """Actions, with the texts that are predicted."""
 
-    context: Tensor
-    """(N, C, D) float16, raw."""
-    latents: Tensor
-    """(N, 2, E) of this chain's E_tau, before the action and during it; zeros where there is no motion."""
     labels: Tensor
     """(N,) long, index into bank."""
     bank: Tensor
     """(V, E) float32, unit norm."""
-    fit: Tensor
-    """(n,) long, clips of the fitting takes."""
-    dev: Tensor
-    """(m,) long."""
-
-    def shape(self, cfg: ActionTokenConfig) -> PredictorShape:
-        """Return the sizes that the data decide, and the weights that a training begins with."""
-        tokens, width = self.context.shape[1:]
-        return PredictorShape(width, tokens, self.bank.shape[1], places_for(EVENT, cfg.net))
 
 
 def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
@@ -53,27 +35,18 @@ def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
     task = ActionTask(**job_tensors(job))
     with seeded(job.seed):
         model = new_action_predictor(task, cfg).to(job.device)
-    start_weights(model.backbone, cfg.net, f"{job.key}{TWIN}")  # a masked Goal is what twins have learned
-    training = Training(
-        name=job.name,
-        seed=job.seed,
-        model=model,
-        batches=lambda generator: [
-            task.fit[rows] for rows in index_batches(len(task.fit), cfg.train.batch, generator, job.device)
-        ],
-        loss=lambda rows: action_loss(model, task, cfg, job.variant, rows),
-        measure=measurer(model, task, job.variant),
-        selected=SELECTED,
-    )
-    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
+    start_backbone(model.backbone, cfg.net, job)
+
+    def loss(rows: Tensor) -> Tensor:
+        return action_loss(model, task, cfg, job.variant, rows)
+
+    fit_event(job, task, cfg.train, model, loss, measurer(model, task, job.variant), SELECTED, epoch_done)
 
 
 def new_action_predictor(task: ActionTask, cfg: ActionTokenConfig) -> ActionPredictor:
     """Build a model from the global random state, with the feature scale of the fitting takes."""
-    model = ActionPredictor(cfg.net.replace(head="open"), task.shape(cfg))
-    mean, scale = feature_scales(task.context[task.fit])
-    model.backbone.feature_mean.copy_(mean)
-    model.backbone.feature_scale.copy_(scale)
+    model = ActionPredictor(cfg.net.replace(head="open"), task.shape(cfg.net))
+    task.standardise(model.backbone)
     return model
 
 
@@ -82,9 +55,7 @@ def action_loss(model: ActionPredictor, task: ActionTask, cfg: ActionTokenConfig
 
     What is seen before an action has no label and the Goal is masked, so the Mid alone is a target.
     """
-    latents_B2E = given(task.latents[rows], variant)
-    if variant != "no_traj":
-        latents_B2E = latents_B2E * kept(len(rows), cfg.net.trajectory_dropout, latents_B2E.device)[:, None, None]
+    latents_B2E = task.dropped(rows, variant, cfg.net)
     predicted_BE, ids_B = model(task.context[rows], latents_B2E), task.labels[rows]
     target_BE = task.bank[ids_B]
     temperature = clamp_temperature(model.backbone.log_temperature)
@@ -98,7 +69,7 @@ def measurer(model: ActionPredictor, task: ActionTask, variant: str) -> Callable
     """Return the measure of an epoch: the share of actions whose text is the nearest, on dev and on as many fitted."""
 
     def right(rows: Tensor) -> float:
-        predicted_BE = model(task.context[rows], given(task.latents[rows], variant))
+        predicted_BE = model(task.context[rows], task.given(rows, variant))
         nearest_B = (predicted_BE @ task.bank.T).argmax(1)
         return float((nearest_B == task.labels[rows]).double().mean()) if len(rows) else 0.0
 

@@ -9,10 +9,10 @@ from torch.nn import functional as F
 
 from schemas.outcome import OutcomeConfig
 from trajpilot_core.models.outcome import MADE, ShotProbe
-from trajpilot_core.models.predictor import feature_scales
+from trajpilot_core.training.fit_event import fit_event
 from trajpilot_core.training.fit_outcome import SELECTED, OutcomeTask, train_outcome
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
-from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.loop import EpochDone, seeded
 
 PROBE = "probe"
 """Name of its training, of the chain `final` alone: nothing rests on it, so no fold has one."""
@@ -40,25 +40,17 @@ def train_shot_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
             return 0.0
         return float((model(task.context[rows]).argmax(1) == MADE).eq(task.made[rows]).double().mean())
 
-    training = Training(
-        name=job.name,
-        seed=job.seed,
-        model=model,
-        batches=lambda generator: [
-            task.fit[rows] for rows in index_batches(len(task.fit), cfg.train.batch, generator, job.device)
-        ],
-        loss=lambda rows: F.cross_entropy(model(task.context[rows]), task.made[rows].long()),
-        measure=lambda: {SELECTED: accuracy(task.dev), "train/accuracy": accuracy(task.fit)},
-        selected=SELECTED,
-        keeps_last=True,
-    )
-    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
+    def loss(rows: Tensor) -> Tensor:
+        return F.cross_entropy(model(task.context[rows]), task.made[rows].long())
+
+    def measure() -> dict[str, float]:
+        return {SELECTED: accuracy(task.dev), "train/accuracy": accuracy(task.fit)}
+
+    fit_event(job, task, cfg.train, model, loss, measure, SELECTED, epoch_done, keeps_last=True)
 
 
 def new_shot_probe(task: OutcomeTask, cfg: OutcomeConfig) -> ShotProbe:
     """Build a probe from the global random state, with the feature scale of the fitting takes."""
     model = ShotProbe(cfg, task.context.shape[2])
-    mean, scale = feature_scales(task.context[task.fit])
-    model.feature_mean.copy_(mean)
-    model.feature_scale.copy_(scale)
+    task.standardise(model)
     return model

@@ -5,7 +5,6 @@ and two classes. Shapes: B queries, K candidates, E text width, Q query width, T
 """
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from pathlib import Path
 
 import torch
@@ -17,6 +16,7 @@ from trajpilot_core.engine.progress import Progress
 from trajpilot_core.models.outcome import MADE
 from trajpilot_core.models.scorer import ScorerShape
 from trajpilot_core.retrieval.shots import FoundShots, OutcomeChain, find_shots, latents_of, vote
+from trajpilot_core.training.event_queries import in_blocks, joined
 from trajpilot_core.training.scorer import Queries
 from trajpilot_core.training.scorer_fit import FittedScorer, train_scorer
 from trajpilot_core.training.scorer_queries import Collected, DevSet
@@ -83,12 +83,11 @@ def shot_queries(
 
 def rolled_out(chain: OutcomeChain, shots: Shots, rows: Tensor, start_BE: Tensor, mids_BKE: Tensor) -> Tensor:
     """Return (B, K, 2) logits of the queries under their candidates' head motion, a few queries at a time."""
-    parts = [
-        chain.traj.roll_out(shots.context[rows[at]], start_BE[at], mids_BKE[at])
-        for at in torch.split(torch.arange(len(rows), device=rows.device), MOST_ROLLED)
-        if len(at)
-    ]
-    return torch.cat(parts) if parts else mids_BKE.new_zeros(*mids_BKE.shape[:2], CLASSES)
+
+    def part(at: Tensor) -> Tensor:
+        return chain.traj.roll_out(shots.context[rows[at]], start_BE[at], mids_BKE[at])
+
+    return in_blocks(rows, MOST_ROLLED, part, mids_BKE.new_zeros(0, mids_BKE.shape[1], CLASSES))
 
 
 def outcome_texts(like_BE: Tensor) -> Tensor:
@@ -107,19 +106,6 @@ def is_right(log_p: Tensor, truth: Tensor) -> Tensor:
     """Return float, of the shape of both: 1 where the likelier outcome, at one half made, is the true one."""
     said = (log_p[..., MADE] >= log_p[..., 1 - MADE]).long()
     return (said == truth).float()
-
-
-def joined(parts: Sequence[Queries]) -> Queries | None:
-    """Put queries of several chains together; None where there are none."""
-    parts = [part for part in parts if len(part)]
-    if not parts:
-        return None
-    moved, first = [], 0
-    for part in parts:
-        moved.append(replace(part, middle=torch.where(part.middle > 0, part.middle + first, 0)))
-        first += len(part.latents)
-    columns = {one.name: torch.cat([getattr(part, one.name) for part in moved]) for one in fields(Queries)}
-    return Queries(**{**columns, "texts": parts[0].texts})
 
 
 def fit_shot_scorer(

@@ -48,9 +48,12 @@ CFG = PAPERS.replace(
 )
 FAST: tuple[PlannerName, ...] = ("viterbi_plan_net",)
 """The others take too long for every run of the tests; they are part of a campaign."""
-EACH = [one if one in FAST else pytest.param(one, marks=pytest.mark.campaign) for one in PLANNERS]
-SOON = EACH[:1] + EACH[2:]
-"""PDPP takes minutes to learn anything: it is asked once."""
+LONG_S = 3600
+"""Longest that one of these may take: PDPP takes minutes to learn anything."""
+EACH = [
+    one if one in FAST else pytest.param(one, marks=[pytest.mark.campaign, pytest.mark.timeout(LONG_S)])
+    for one in PLANNERS
+]
 
 
 @cache
@@ -187,14 +190,14 @@ def test_shuffled_transitions_hurt_the_decoding_of_the_same_scores(method: Plann
     assert right(counts[:, order]) < 0.3
 
 
-@pytest.mark.parametrize("method", SOON)
+@pytest.mark.parametrize("method", EACH)
 def test_permuted_features_of_the_ends_leave_the_majority(clean: Memory, method: PlannerName, tmp_path: Path) -> None:
     permuted = with_features(clean, np.random.default_rng(0).permutation(vectors_of(clean)))
     found = Trained(permuted, method, tmp_path)
     assert abs(found.right() - majority(found.data, found.tested)) < 0.1
 
 
-@pytest.mark.parametrize("method", SOON)
+@pytest.mark.parametrize("method", EACH)
 def test_a_feature_that_tells_the_middle_gives_all_and_turns_the_check_of_its_ceiling_red(
     trained: Train, method: PlannerName
 ) -> None:

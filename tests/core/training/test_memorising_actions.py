@@ -58,7 +58,7 @@ def action_task(n_fit: int, n_dev: int, *, is_clear: bool) -> ActionTask:
         context = torch.randn(LABELS, 1, FEATURES, generator=g)[labels] + 0.3 * context
         latents = torch.nn.functional.normalize(bank[labels][:, None] + 0.3 * latents, dim=-1)
     rows = torch.arange(n)
-    return ActionTask(context.half(), latents, labels, bank, rows[:n_fit], rows[n_fit:])
+    return ActionTask(context.half(), latents, rows[:n_fit], rows[n_fit:], labels, bank)
 
 
 def fit_action(task: ActionTask, variant: str, folder: Path, config: ActionTokenConfig = LEARNING) -> list[CurvePoint]:

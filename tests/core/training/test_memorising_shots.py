@@ -36,7 +36,7 @@ def shots(n_fit: int, n_dev: int, *, is_clear: bool) -> OutcomeTask:
             torch.nn.functional.normalize(latents + sign * units(EMBED), dim=-1),
         )
     rows = torch.arange(n)
-    return OutcomeTask(context.half(), latents, made, rows[:n_fit], rows[n_fit:])
+    return OutcomeTask(context.half(), latents, rows[:n_fit], rows[n_fit:], made)
 
 
 def accuracies(

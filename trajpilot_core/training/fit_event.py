@@ -1,0 +1,104 @@
+"""What the trainings of models of single events share: an action or a shot, with what is seen before it.
+
+Shapes: N events, B batch, C tokens of a clip, D feature width, E text width.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from schemas.training import PredictorConfig, TrainConfig
+from trajpilot_core.data.cross_fitting import TWIN
+from trajpilot_core.models.outcome import EVENT
+from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
+from trajpilot_core.training.fit_predictor import kept, variant_latents
+from trajpilot_core.training.initial_weights import places_for, start_weights
+from trajpilot_core.training.jobs import TrainingJob
+from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches
+
+
+@dataclass(frozen=True)
+class EventTask:
+    """The tensors of one chain and seed, on the device."""
+
+    context: Tensor
+    """(N, C, D) float16, raw."""
+    latents: Tensor
+    """(N, 2, E) of this chain's E_tau, before the event and during it; zeros where there is no motion."""
+    fit: Tensor
+    """(n,) long, events of the fitting takes."""
+    dev: Tensor
+    """(m,) long."""
+
+    def shape(self, net: PredictorConfig) -> PredictorShape:
+        """Return the sizes that the data decide, and the weights that a training begins with."""
+        tokens, width = self.context.shape[1:]
+        return PredictorShape(width, tokens, self.latents.shape[2], places_for(EVENT, net))
+
+    def standardise(self, module: nn.Module) -> None:
+        """Set the buffers `feature_mean` and `feature_scale` (D,) of a module to those of the fitting takes."""
+        mean, scale = feature_scales(self.context[self.fit])
+        for name, value in (("feature_mean", mean), ("feature_scale", scale)):
+            module.get_buffer(name).copy_(value)
+
+    def given(self, rows: Tensor, variant: str) -> Tensor:
+        """Return what a variant is given of the latents of `rows` (B,): all, the first, or none, of shape (B, 2, E).
+
+        As in planning (`fit_predictor.variant_latents`), where the masked Goal stands last.
+        """
+        latents_B2E = self.latents[rows]
+        goal_B1E = torch.zeros_like(latents_B2E[:, :1])
+        return variant_latents(torch.cat([latents_B2E, goal_B1E], dim=1), variant)[:, :2]
+
+    def dropped(self, rows: Tensor, variant: str, net: PredictorConfig) -> Tensor:
+        """Return the same for a training step, with dropout of trajectories (D 13)."""
+        latents_B2E = self.given(rows, variant)
+        if variant == "no_traj":
+            return latents_B2E
+        return latents_B2E * kept(len(rows), net.trajectory_dropout, latents_B2E.device)[:, None, None]
+
+
+def start_backbone(backbone: CausalPredictor, net: PredictorConfig, job: TrainingJob) -> None:
+    """Begin with the weights of another run, where one is named: those of a twin, which has learned a masked Goal."""
+    start_weights(backbone, net, f"{job.key}{TWIN}")
+
+
+def fit_event(
+    job: TrainingJob,
+    task: EventTask,
+    train: TrainConfig,
+    model: nn.Module,
+    loss: Callable[[Tensor], Tensor],
+    measure: Callable[[], dict[str, float]],
+    selected: str,
+    epoch_done: EpochDone,
+    keeps_last: bool = False,
+) -> None:
+    """Fit a model on batches of fitted events and leave it in the job's checkpoint.
+
+    Args:
+        job: names the training, its folder and device.
+        task: which events are fitted.
+        train: epochs, batch, rates.
+        model: on the job's device.
+        loss: of events (B,), long; a scalar.
+        measure: quantity -> value, after each epoch.
+        selected: the quantity that chooses the epoch.
+        epoch_done: called after each epoch.
+        keeps_last: the last epoch is kept, whatever was measured.
+    """
+    training = Training(
+        name=job.name,
+        seed=job.seed,
+        model=model,
+        batches=lambda generator: [
+            task.fit[rows] for rows in index_batches(len(task.fit), train.batch, generator, job.device)
+        ],
+        loss=loss,
+        measure=measure,
+        selected=selected,
+        keeps_last=keeps_last,
+    )
+    fit(training, train, job.folder, job.device, epoch_done, job.checkpoint_s)
