@@ -14,6 +14,8 @@ ReleasedName = Literal["omnivore_video"]
 """Sets of released features that have a reader (trajpilot_core/corpora/released.py)."""
 RELEASED_WIDTHS: Mapping[ReleasedName, int] = {"omnivore_video": 1536}
 """Set -> numbers of a row. Source: docs/decisions/released-features.md."""
+HEAD_VIDEO_FPS = 30
+"""Frames a second of Ego-Exo4D's head videos. Source: docs.ego-exo4d-data.org, overview of the data."""
 RELEASED_NOTE = "released features, not those of the paper: not to be set next to published numbers"
 """Stands wherever results of a run on released features are shown."""
 
