@@ -79,6 +79,11 @@ def needs(sizes: CorpusSizes, cfg: FeatureConfig, machine: NeedsMachine) -> Need
     return Needs(Need(host + 4 * (weights + cfg.batch * activations), ("features.batch",)), disk=disk)
 
 
+def on_gpu(cfg: FeatureConfig) -> bool:
+    """Return whether an encoder runs; released files are read."""
+    return cfg.source == "encoded"
+
+
 @dataclass
 class TakeClips:
     """What is known of one take while its clips come in; indexed like its segments."""
@@ -253,7 +258,7 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     needs=needs,
-    uses_gpu=True,
+    uses_gpu=on_gpu,
     video_s=covered_s,
     output=Output("segments", "features", ("segment_id",)),
 )
