@@ -172,6 +172,8 @@ class WorldConfig(Record):
 
     @model_validator(mode="after")
     def _features_are_of_ego_exo4d(self) -> Self:
+        if self.released not in (None, "omnivore_video"):
+            raise ValueError(f"no simulated world has features called {self.released}; set released to omnivore_video")
         if self.released is not None and (self.entry != "video" or self.layout not in ("egoexo4d", "keystep")):
             raise ValueError(
                 f"released features are files of Ego-Exo4D next to its videos; the entry is {self.entry!r}, the layout "
