@@ -29,7 +29,7 @@ class Take(Record):
     """None where the corpus does not say; dev is then chosen by take."""
     capture: str
     video: str
-    """RGB video of the head camera, upright."""
+    """RGB video of the head camera, upright; empty where ingest did without videos (`ingest.video=none`)."""
     trajectory: str | None
     """Pose file; None where the corpus has none for this take."""
     timesync: str | None
@@ -44,7 +44,7 @@ class Take(Record):
     duration_s: float
     fps: float
     n_frames: int
-    """Frames counted in the container's packets (not its header)."""
+    """Frames counted in the container's packets (not its header); without videos, those of the stated length."""
 
 
 class Segment(Record):

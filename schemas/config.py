@@ -65,8 +65,9 @@ class IngestConfig(Record):
 
     corpus: CorpusName = "egoexo4d_atomic"
     """Which corpus reader is used."""
-    video: Literal["downscaled_448", "full"] = "downscaled_448"
-    """Which of the released head videos is read."""
+    video: Literal["downscaled_448", "full", "none"] = "downscaled_448"
+    """Which of the released head videos is read. none: no video need be there; lengths are those that the metadata
+    state, and features have to be released ones (docs/decisions/released-features.md)."""
     test_split: Literal["val", "test"] = "val"
     """Released split that is tested on; labels of `test` are not public (D 45)."""
     dev_share: float = Field(0.10, gt=0, lt=0.5)

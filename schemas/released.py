@@ -10,10 +10,16 @@ from pydantic import Field
 
 from schemas.base import Record
 
-ReleasedName = Literal["omnivore_video"]
+ReleasedName = Literal["omnivore_video", "omnivore_video_swinl", "egoper_i3d"]
 """Sets of released features that have a reader (trajpilot_core/corpora/released.py)."""
-RELEASED_WIDTHS: Mapping[ReleasedName, int] = {"omnivore_video": 1536}
+RELEASED_WIDTHS: Mapping[ReleasedName, int] = {
+    "omnivore_video": 1536,
+    "omnivore_video_swinl": 1536,
+    "egoper_i3d": 2048,
+}
 """Set -> numbers of a row. Source: docs/decisions/released-features.md."""
+HEAD_VIDEO_FPS = 30
+"""Frames a second of Ego-Exo4D's head videos. Source: docs.ego-exo4d-data.org, overview of the data."""
 RELEASED_NOTE = "released features, not those of the paper: not to be set next to published numbers"
 """Stands wherever results of a run on released features are shown."""
 

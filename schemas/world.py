@@ -9,7 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from schemas.base import Record
-from schemas.released import ReleasedName
+from schemas.released import HEAD_VIDEO_FPS, ReleasedName
 
 
 class ReleaseConfig(Record):
@@ -117,6 +117,8 @@ class WorldConfig(Record):
     step after it does."""
     released: ReleasedName | None = Field(None, exclude_if=lambda value: value is None)
     """Features that are written next to the videos as the corpus of the layout publishes them; None: none."""
+    videos: bool = Field(True, exclude_if=lambda value: value)
+    """Whether videos are written; without them released features stand alone, as on a disk too small for both."""
     fps: int = Field(30, ge=5, le=60)
     """Video frames per second."""
     size_px: int = Field(256, ge=64, le=1408, multiple_of=16)
@@ -170,10 +172,21 @@ class WorldConfig(Record):
 
     @model_validator(mode="after")
     def _features_are_of_ego_exo4d(self) -> Self:
+        if self.released not in (None, "omnivore_video"):
+            raise ValueError(f"no simulated world has features called {self.released}; set released to omnivore_video")
         if self.released is not None and (self.entry != "video" or self.layout not in ("egoexo4d", "keystep")):
             raise ValueError(
                 f"released features are files of Ego-Exo4D next to its videos; the entry is {self.entry!r}, the layout "
                 f"{self.layout!r}: leave released alone"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _something_shows_the_takes(self) -> Self:
+        if not self.videos and (self.released is None or self.fps != HEAD_VIDEO_FPS):
+            raise ValueError(
+                f"without videos a world has released features, and metadata that count {HEAD_VIDEO_FPS} frames a "
+                f"second; released is {self.released}, fps is {self.fps}: set both, or leave videos alone"
             )
         return self
 
@@ -280,6 +293,11 @@ def tiny_world() -> WorldConfig:
 def released_world() -> WorldConfig:
     """The tiny world, with released features next to its videos."""
     return tiny_world().replace(name="tiny_released", released="omnivore_video")
+
+
+def laptop_world() -> WorldConfig:
+    """The tiny world with released features and without any video."""
+    return released_world().replace(name="tiny_laptop", videos=False, fps=HEAD_VIDEO_FPS)
 
 
 def soak_world() -> WorldConfig:

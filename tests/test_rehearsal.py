@@ -57,6 +57,20 @@ def test_a_planted_square_of_time_or_memory_and_a_planted_leak_are_found(tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.campaign
+@pytest.mark.timeout(600)
+def test_the_recipe_of_a_laptop_is_rehearsed_as_it_stands_down_to_the_report(tmp_path: Path) -> None:
+    """Some twenty takes, every setting of the recipe as it is."""
+    from deployments.recipes.paper import laptop
+
+    store, whole = parts_of(laptop())
+    assert whole.config == laptop().replace(report=laptop().report.replace(frames=False))
+    place = Place(tmp_path, FEW, workers=1)
+    found = [one.stage for part in (store, whole) for one in run_part(part, place)]
+    assert found == list(STAGES)
+
+
+@pytest.mark.slow
 def test_a_single_take_is_refused_by_name(tmp_path: Path) -> None:
     assert "1 training takes cannot be dealt out to 2 parts" in one_take(tmp_path, lambda line: None)
 

@@ -65,8 +65,9 @@ def run(options: argparse.Namespace, folder: Path) -> None:
     measured = rehearse(asked_for, place, seen)
     small, before = load(options.against) if options.against else (place.sizes, [])
     card = Card(options.tflops, options.fp32_tflops, options.utilisation, options.memory_gib)
-    asked = needs(config, PAPER)
-    print(measured_table(measured, before, place.sizes.segments / small.segments), derived_table(asked, card), sep=GAP)
+    asked = [] if config.features.source == "released" else needs(config, PAPER)  # such a recipe is for no GPU
+    tables = [measured_table(measured, before, place.sizes.segments / small.segments)]
+    print(*tables, *([derived_table(asked, card)] if asked else []), sep=GAP)
     if options.json:
         save(options.json, options.recipe, place.sizes, measured, asked, card)
 

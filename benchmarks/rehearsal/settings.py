@@ -43,7 +43,9 @@ class Part(NamedTuple):
 
 
 def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
-    """Return the parts of a rehearsal of `recipe`, in order."""
+    """Return the parts of a rehearsal of `recipe`, in order; one for a machine without a GPU runs as it stands."""
+    if recipe.features.source == "released":
+        return as_it_stands(recipe)
     wide, narrow = wide_text(recipe), narrow_text(recipe)
     return (
         Part("store", ("ingest", "trajectories", "features"), wide, "sampled, not read: the size is real", "store"),
@@ -81,6 +83,16 @@ def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
             "evaluation", ("evaluation",), narrow, "all test windows; narrow text, 8 candidates, no Scorer+", "narrow"
         ),
         Part("report", ("report",), narrow, "no frames", "narrow"),
+    )
+
+
+def as_it_stands(recipe: PipelineConfig) -> tuple[Part, ...]:
+    """Return the parts of a recipe that two cores can train: nothing after the store is cut down but the frames."""
+    whole = recipe.replace(report=recipe.report.replace(frames=False))
+    made = ("ingest", "trajectories", "features")
+    return (
+        Part("store", made, whole, "sampled, not read: the size is real", "store"),
+        Part("whole", tuple(name for name in STAGES if name not in made), whole, "as in the recipe; no frames"),
     )
 
 

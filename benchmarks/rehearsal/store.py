@@ -19,13 +19,13 @@ from benchmarks.rehearsal.sizes import REHEARSED_DEV_SHARE, SHORTEST_TAKE, TAKES
 from schemas.annotation import CorpusCount, Label, ScenarioLabel, Segment, SegmentDetails, Take, Window
 from schemas.arrow import arrow_schema, table_of
 from schemas.config import FeatureConfig, IngestConfig
-from schemas.observation import DOF, MOTIONS, features_schema, motions_schema
+from schemas.observation import DOF, MOTIONS, features_schema, motions_schema, released_features_schema
 from schemas.trajectories import TrajectoryConfig
-from schemas.vjepa import VJEPA_SIZES
 from trajpilot_core.corpora.records.closed_vocabulary import label_classes
 from trajpilot_core.corpora.records.contents import contents_of
 from trajpilot_core.corpora.records.labels import label_rows
 from trajpilot_core.corpora.records.windows import window_rows
+from trajpilot_core.engine.sizes import feature_shape
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Work
 
 SEED = 20_260_520
@@ -228,11 +228,11 @@ def write_motions(work: Work[TrajectoryConfig]) -> None:
 
 
 def write_features(work: Work[FeatureConfig]) -> None:
-    """Deliver the features of the pending takes, as wide as those of the configured encoder."""
+    """Deliver the features of the pending takes, as wide as those of the configured encoder, or as released ones."""
     cfg = work.config
-    width = VJEPA_SIZES[cfg.model][0] * (4 if cfg.hierarchical else 1)
-    tokens = cfg.n_frames // 2 if cfg.tokens == "temporal" else 1
-    schema = features_schema(width * tokens, tokens)
+    width, tokens = feature_shape(cfg)
+    is_released = cfg.source == "released"
+    schema = released_features_schema(width) if is_released else features_schema(width * tokens, tokens)
     for take, _, segments, labels, rng in shards(work):
         n = segments.num_rows
         values = LABEL_SHARE * effects_of(labels, width * tokens)
@@ -245,6 +245,7 @@ def write_features(work: Work[FeatureConfig]) -> None:
             "take_id": segments["take_id"],
             "encoder": ["rehearsal"] * n,
             "frame_times_s": pa.ListArray.from_arrays(offsets, pa.array(times_s.ravel())),
+            "overhang_s": pa.array(np.zeros(n)),
             "vector": pa.FixedSizeListArray.from_arrays(pa.array(values.astype(np.float16).ravel()), width * tokens),
         }
         work.sink.shard(take, pa.table({name: columns[name] for name in schema.names}, schema=schema), [], n)

@@ -119,7 +119,7 @@ def look_at_download(corpus: str, folder: str, changes: list[str], file: Path | 
     n_bad = show(found)
     if any(row.verdict != "ok" for row in found):
         typer.echo(f"how to get it (docs/data.md): {download.access.replace('ROOT', folder)}")
-        for command in download.commands_for(folder):
+        for command in download.commands_for(folder, with_videos=config.ingest.video != "none"):
             typer.echo(f"    {command}")
     end(n_bad)
 

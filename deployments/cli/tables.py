@@ -48,6 +48,8 @@ def time(seconds: float | None) -> str:
     """Write a duration for people."""
     if seconds is None:
         return "unknown"
+    if 0 < seconds < 1:
+        return "1 s"  # rounded up: work that is to be done never takes no time
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -68,12 +68,14 @@ def of_few_tokens(base: PipelineConfig) -> PipelineConfig:
 def on_a_laptop(base: PipelineConfig) -> PipelineConfig:
     """Return planning on released features whose trainings take less than two hours of two cores at the paper's size.
 
+    No video need be on the disk, and none is looked for: lengths are those of takes.json.
     Epochs and widths were chosen by the cost model alone (docs/decisions/released-features.md); nothing was trained.
     """
     aligned = TrainConfig(epochs=20, patience=5, batch=512, lr=2e-3, weight_decay=1.0)
     predicted = TrainConfig(epochs=6, patience=None, batch=512, lr=1e-3)
     scored = TrainConfig(epochs=6, patience=None, batch=256, lr=1e-3)
     return base.replace(
+        ingest=base.ingest.replace(video="none"),
         features=base.features.replace(source="released"),
         text_bank=base.text_bank.replace(encoder="bag_of_words", bag_width=256),
         alignment=base.alignment.replace(width=32, layers=2, hidden=64, folds=1, seeds=(0,), train=aligned),

@@ -113,11 +113,11 @@ def deploy_groups(client: SyncPrefectClient) -> None:
 
     from deployments.deploy import make_pool
     from deployments.settings import CPU_POOL, GPU_POOL, POOLS
-    from flows.groups import features_group, predictor_group, trajectories_group
+    from flows.groups import features_gpu_group, predictor_group, trajectories_group
 
     for pool in POOLS:
         make_pool(client, pool, "process")
-    for found, pool in ((features_group, GPU_POOL), (predictor_group, GPU_POOL), (trajectories_group, CPU_POOL)):
+    for found, pool in ((features_gpu_group, GPU_POOL), (predictor_group, GPU_POOL), (trajectories_group, CPU_POOL)):
         client.create_deployment(
             flow_id=client.create_flow(found),
             name=found.name,

@@ -255,7 +255,7 @@ def test_a_setting_that_is_not_written_at_its_default_can_be_stated_against_a_re
     assert over(base, PipelineConfig(), prefill=PipelineConfig()) == base
 
 
-def test_poses_and_texts_are_computed_where_their_source_and_encoder_can_be(declared: dict[str, Any]) -> None:
+def test_poses_texts_and_features_are_computed_where_their_source_and_encoder_can_be(declared: dict[str, Any]) -> None:
     from deployments.declared import pools_by_recipe
     from tasks.group_runs import group_deployment
 
@@ -276,7 +276,11 @@ def test_poses_and_texts_are_computed_where_their_source_and_encoder_can_be(decl
     for source, wanted in (("aria", "trajpilot-cpu"), ("odometry", "trajpilot-cpu"), ("pi3", "trajpilot-gpu")):
         name = group_deployment(EVERY_STAGE["trajectories"], PipelineConfig().trajectories.replace(source=source))
         assert declared[name]["work_pool"]["name"] == wanted, source
-    assert group_deployment(EVERY_STAGE["features"], PipelineConfig().features) == "features-group"
+    for released, wanted in (("encoded", "trajpilot-gpu"), ("released", "trajpilot-cpu")):
+        name = group_deployment(EVERY_STAGE["features"], PipelineConfig().features.replace(source=released))
+        assert declared[name]["work_pool"]["name"] == wanted, released
+    reads = {name for name in RECIPES if pools_by_recipe(recipe(name))["TRAJPILOT_POOL_FEATURES"] == "trajpilot-cpu"}
+    assert reads == {"laptop"}
 
 
 def test_each_entrypoint_is_a_flow_of_the_name_under_which_it_is_deployed(declared: dict[str, Any]) -> None:

@@ -7,35 +7,27 @@ from once import Worlds
 
 from schemas.config import RunOptions
 from schemas.released import RELEASED_NOTE
-from schemas.world import released_world, tiny_world
+from schemas.world import laptop_world
+from trajpilot_core.corpora.records.without_videos import NO_VIDEO
 from trajpilot_core.doctor.preflight import preflight, require_outside
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.errors import InputError
 from trajpilot_core.opened import open_run
-from trajpilot_core.simworld.released import released_files
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.stages import STAGES
-
-
-def released_copy(worlds: Worlds, folder: Path) -> Path:
-    """The tiny world that other tests draw, and the files that `tiny_released` has next to it."""
-    root, world = worlds.copy(tiny_world(), folder), sample_world(released_world())
-    for take in world.takes:
-        for name, content in released_files(world, take):
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes(content)
-    return root
 
 
 @pytest.mark.slow
 @pytest.mark.campaign
 @pytest.mark.timeout(900)
-def test_a_run_on_released_features_ends_in_a_report_that_says_so_everywhere(worlds: Worlds, tmp_path: Path) -> None:
+def test_a_run_without_any_video_ends_in_a_report_that_says_so_everywhere(worlds: Worlds, tmp_path: Path) -> None:
     from test_pipeline import quick
 
-    data, config = released_copy(worlds, tmp_path / "world"), quick()
-    config = config.replace(features=config.features.replace(source="released"))
-    good = next(take for take in sample_world(tiny_world()).takes if take.fault is None and take.split == "train")
+    data, config = worlds.copy(laptop_world(), tmp_path / "world"), quick()
+    assert not list(data.rglob("*.mp4"))
+    released = config.features.replace(source="released")
+    config = config.replace(ingest=config.ingest.replace(video="none"), features=released)
+    good = next(take for take in sample_world(laptop_world()).takes if take.fault is None and take.split == "train")
     next((data / "features" / "omnivore_video").glob(f"{good.uid}_*")).unlink()
     run = RunOptions(root=str(tmp_path / "runs"), data_root=str(data), device="cpu", max_reject_ratio=0.6)
     for name in STAGES:
@@ -45,6 +37,8 @@ def test_a_run_on_released_features_ends_in_a_report_that_says_so_everywhere(wor
     assert "Released features." in page
     assert "Simulated world" in page
     assert page.count(RELEASED_NOTE) >= 2
+    assert "No video was read: lengths of takes are those that the metadata state" in page
+    assert NO_VIDEO in page
     assert RELEASED_NOTE in made["metrics.tex"].read_text()
     opened = open_run(str(tmp_path / "runs"))
     assert RELEASED_NOTE in opened.warning
@@ -65,7 +59,7 @@ def test_nothing_begins_without_files_of_features_or_on_a_corpus_without_a_reade
     (tmp_path / "data" / "features" / "x_aria01_rgb.pt").touch()
     assert {one.verdict for one in preflight(laptop(), run, ["features"])} == {"ok"}
     other = laptop().replace(ingest=laptop().ingest.replace(corpus="goalstep"))
-    with pytest.raises(InputError, match="read of Ego4D GoalStep: none"):
+    with pytest.raises(InputError, match="omnivore_video, expected read of Ego4D GoalStep: omnivore_video_swinl"):
         require_outside(other, run, ["features"])
 
 

@@ -227,6 +227,16 @@ def test_tables_lose_no_word_at_any_width(made: tuple[Path, Path], width: int, m
     assert "│trajectories│" in plan.replace(" ", "")
 
 
+def test_work_that_is_to_be_done_is_never_said_to_take_no_time() -> None:
+    from deployments.cli.inspect import numbers_of
+    from trajpilot_core.engine.planning.estimate import CostEstimate
+    from trajpilot_core.engine.planning.plan import PlanRow
+
+    row = PlanRow("ingest", "stale", "", 1, "at most", 0, reused=0, rejected=0, cost=CostEstimate(0.04, 10))
+    assert "up to 1 s" in numbers_of(row)
+    assert "up to 0 s" not in numbers_of(row)
+
+
 def test_plan_counts_what_is_asked_for_only(made: tuple[Path, Path]) -> None:
     _, root = made
     result = ask("plan", "--root", root, "--only", "trajectories")

@@ -66,6 +66,10 @@ class TakeFiles:
     task_ids: tuple[int, ...] = ()
     """Of the take's task and of the one above it."""
     task_names: tuple[str, ...] = ()
+    stated_s: float | None = None
+    """Length of the video as the metadata state it, seconds; used where no video is read."""
+    stated_fps: float | None = None
+    """Its rate as the corpus states it."""
 
     def optional(self) -> list[str]:
         """Paths whose presence decides something, while ingest does not read them."""
@@ -173,3 +177,5 @@ class Listing:
     files: tuple[str, ...]
     present: tuple[str, ...]
     leftovers: tuple[str, ...]
+    n_takes: int | None = None
+    """Takes whose files these are, where no video is among them; None: as many as videos."""

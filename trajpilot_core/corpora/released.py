@@ -25,6 +25,8 @@ class RowClock:
     """Frames of a row."""
     stride: int = 16
     """Frames from one row to the next."""
+    looks_back: bool = False
+    """Every row ends with its own frame and sees what lies before it; at the start it sees less than a window."""
 
     def n_frames(self, duration_s: float) -> int:
         """Return how many canonical frames a video has."""
@@ -32,6 +34,8 @@ class RowClock:
 
     def n_rows(self, n_frames: int) -> int:
         """Return how many rows a video of so many frames has: one more where the windows leave frames at its end."""
+        if self.looks_back:
+            return -(-n_frames // self.stride)
         left = n_frames - self.window
         return 1 if left < 0 else left // self.stride + 1 + (left % self.stride != 0)
 
@@ -47,6 +51,8 @@ class RowClock:
             n_frames: of the video, canonical.
         """
         start = np.arange(n_rows, dtype=np.float64) * self.stride
+        if self.looks_back:
+            return np.stack([np.maximum(start + 1 - self.window, 0), start + 1], axis=1) / self.rate_hz
         if n_rows == self.n_rows(n_frames):
             start[-1] = max(0, n_frames - self.window)
         end = start + (min(self.window, n_frames) if n_rows == 1 else self.window)
@@ -102,5 +108,44 @@ OMNIVORE_VIDEO = ReleasedFeatures(
     HEAD_CAMERA,
     "egoexo -o ROOT --parts features/omnivore_video",
 )
-RELEASED: Mapping[str, ReleasedFeatures] = {one.name: one for one in (OMNIVORE_VIDEO,)}
+
+
+def ego4d_files(take: Take) -> tuple[str, ...]:
+    """Return where the features of one video of Ego4D may lie; a group of videos is as many takes with files of theirs.
+
+    Source: EGO4D/docs@fb273bf, `docs/data/features.md`.
+    """
+    return tuple(f"{folder}/{take.name}.pt" for folder in EGO4D_FOLDERS)
+
+
+EGO4D_FOLDERS = ("v2/omnivore_video_swinl", "v2_1/omnivore_video_swinl", "omnivore_video_swinl")
+OMNIVORE_VIDEO_SWINL = ReleasedFeatures(
+    "omnivore_video_swinl",
+    RowClock(),
+    ego4d_files,
+    EGO4D_FOLDERS,
+    ".pt",
+    "ego4d --output_directory ROOT --datasets omnivore_video_swinl --benchmarks goalstep",
+)
+EGOPER_TASKS = ("tea", "oatmeal", "pinwheels", "quesadilla", "coffee")
+EGOPER_FEATURES = "features_10fps"
+
+
+def egoper_files(take: Take) -> tuple[str, ...]:
+    """Return where the features of a video of EgoPER lie: next to the folder of its task's videos.
+
+    Source: EgoPER_official@e87141b, `libs/datasets/egoper.py`.
+    """
+    return (f"{take.video.rpartition('/')[0].rpartition('/')[0]}/{EGOPER_FEATURES}/{take.name}.npy",)
+
+
+EGOPER_I3D = ReleasedFeatures(
+    "egoper_i3d",
+    RowClock(rate_hz=10.0, window=64, stride=1, looks_back=True),
+    egoper_files,
+    tuple(f"{task}/{EGOPER_FEATURES}" for name in EGOPER_TASKS for task in (name, name.capitalize())),
+    ".npy",
+    "ask the authors of EgoPER for them, and unpack them to ROOT/<task>/features_10fps",
+)
+RELEASED: Mapping[str, ReleasedFeatures] = {one.name: one for one in (OMNIVORE_VIDEO, OMNIVORE_VIDEO_SWINL, EGOPER_I3D)}
 """FeatureConfig.released -> what is known of the set."""

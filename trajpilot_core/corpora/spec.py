@@ -32,10 +32,14 @@ class Download:
     """How the paths of its pose files end; None: it releases no poses, they have to come from the video."""
     dispensable: tuple[str, ...] = ()
     """Files that ingest reads where they are there, and does without where they are not."""
+    without_videos: tuple[str, ...] = ()
+    """Commands that fetch what a run with `ingest.video=none` reads, released features among it; empty: its metadata do
+    not state how long the videos are, so that nothing goes without them."""
 
-    def commands_for(self, root: str) -> list[str]:
+    def commands_for(self, root: str, *, with_videos: bool = True) -> list[str]:
         """Return the commands for a folder, quoted for a shell."""
-        return [command.replace("ROOT", shlex.quote(root)) for command in self.commands]
+        wanted = self.commands if with_videos else self.without_videos
+        return [command.replace("ROOT", shlex.quote(root)) for command in wanted]
 
 
 @dataclass(frozen=True)

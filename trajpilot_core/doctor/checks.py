@@ -248,10 +248,11 @@ def _listed(corpus: Corpus, spec: CorpusSpec, listed: Listing) -> list[HealthFin
     documents = [path for path in listed.files if not path.lower().endswith(VIDEO)]
     documents = [path for path in documents if path not in spec.download.dispensable]
     folders = Folders(corpus)
-    found = [_annotations(documents, folders), _files("videos", videos, folders)]
+    n_takes = len(videos) if listed.n_takes is None else listed.n_takes
+    found = [_annotations(documents, folders), _videos(videos, n_takes, folders)]
     if spec.download.pose_file is not None:
         poses = sum(path.endswith(spec.download.pose_file) for path in listed.present)
-        found.append(_share("pose files", poses, len(videos), [], "takes without one are used without trajectory only"))
+        found.append(_share("pose files", poses, n_takes, [], "takes without one are used without trajectory only"))
     if listed.leftovers:
         named = ", ".join(listed.leftovers[:NAMED])
         found.append(
@@ -277,6 +278,13 @@ def _annotations(paths: Sequence[str], folders: Folders) -> HealthFinding:
     """Look for the annotation files; ingest ends where one of them is missing."""
     found = _files("annotations", paths, folders)
     return found if found.verdict == "ok" else replace(found, verdict="bad", todo="download them; ingest needs each")
+
+
+def _videos(paths: Sequence[str], n_takes: int, folders: Folders) -> HealthFinding:
+    """Look for the videos; a run without them asks for none."""
+    if n_takes and not paths:
+        return HealthFinding("videos", "none (ingest.video=none)", f"{n_takes:,} takes by their metadata alone", "ok")
+    return _files("videos", paths, folders)
 
 
 def _files(what: str, paths: Sequence[str], folders: Folders) -> HealthFinding:

@@ -3,7 +3,7 @@
 import hashlib
 import importlib.util
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from schemas.config import FeatureConfig, PipelineConfig, TextConfig
@@ -35,6 +35,9 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
     asked += [config.video_motions] if "video_motions" in stages and has_second else []
     weights = dict.fromkeys(one.pi3 for one in asked if "pi3" in one.sources())
     found = [finding for cfg in weights for finding in check_pose_weights(cfg)]
+    wanted = [f"poses of {name}" for one in asked for name in one.sources() if name != "aria"]
+    wanted += ["features.source=encoded"] if "features" in stages and config.features.source == "encoded" else []
+    found += check_without_videos(config, wanted)
     if "features" in stages and config.features.source == "released":
         found.append(check_released(config))
     elif "features" in stages and video_encoder_spec(config.features).has_weights:
@@ -42,6 +45,21 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
     if "text_bank" in stages and text_encoder_spec(config.text_bank).needs_model:
         found.append(check_text_weights(config.text_bank))
     return found
+
+
+def check_without_videos(config: PipelineConfig, wanted: Sequence[str]) -> list[HealthFinding]:
+    """Look whether a run that does without videos asks for frames of them.
+
+    Args:
+        config: of the run.
+        wanted: settings that read frames.
+    """
+    if config.ingest.video != "none" or not wanted:
+        return []
+    todo = (
+        "set ingest.video=downscaled_448 and fetch the videos, or features.source=released and trajectories.source=aria"
+    )
+    return [HealthFinding("videos", "none (ingest.video=none)", f"read for {', '.join(wanted)}", "bad", todo)]
 
 
 def check_released(config: PipelineConfig) -> HealthFinding:

@@ -35,7 +35,7 @@ def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
     """Return the (N, D) rows of a file; (N, 1, D), which the extractor writes at batch 1, is the same.
 
     Args:
-        content: of a file that `torch.save` wrote; read with weights_only, which runs no code of it.
+        content: of a file that `torch.save` wrote, or of a `.npy` file; no code of either is run.
         path: for messages.
         width: D, as the set has it.
 
@@ -43,8 +43,8 @@ def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
         TakeFault: the file is damaged, holds more than one tensor of floats, or rows of another width.
     """
     try:
-        loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except (UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
+        loaded = _loaded(content, path)
+    except (UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError, TypeError) as error:
         said = str(error).splitlines()[0][:LONGEST_FAULT] if str(error) else type(error).__name__
         raise malformed(f"refused: {said}", path) from error
     if not isinstance(loaded, torch.Tensor):
@@ -57,6 +57,16 @@ def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
     if loaded.ndim != 2 or not len(loaded) or loaded.shape[1] != width:
         raise malformed(f"has the shape {shape}, expected (N, {width}) or (N, 1, {width})", path)
     return np.asarray(loaded.float().numpy(), np.float32)
+
+
+def _loaded(content: bytes, path: str) -> object:
+    """Return what a file holds: weights_only and allow_pickle=False run no code of it."""
+    if not path.endswith(".npy"):
+        return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    found = np.load(io.BytesIO(content), allow_pickle=False)
+    if not isinstance(found, np.ndarray) or found.dtype.kind != "f":
+        raise ValueError(f"holds {getattr(found, 'dtype', type(found).__name__)}, expected an array of floats")
+    return torch.from_numpy(np.ascontiguousarray(found, found.dtype.newbyteorder("=")))
 
 
 def malformed(detail: str, path: str) -> TakeFault:

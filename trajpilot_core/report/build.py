@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from schemas.config import ReportConfig
 from schemas.rejects import Reject, RejectCode, reject
+from trajpilot_core.corpora.records.without_videos import NO_VIDEO
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
 from trajpilot_core.evaluation.ceiling_check import NO_CEILING
@@ -111,9 +112,11 @@ def _pictures(
     wanted = [
         Wanted(take, f"{runtime.data_root}/{file}", tuple(sorted(times[take])))
         for take, file in sorted(files.items())
-        if take in times
+        if take in times and file
     ]
     made, rejects = thumbnails(wanted, cfg.thumbnail_px, runtime.workers)
+    without = [take for take in times if not files.get(take, "absent")]
+    made |= {(take, time): Thumbnail(None, NO_VIDEO) for take in without for time in times[take]}
     if cfg.frames:
         rejects += [reject("report", RejectCode.VIDEO_MISSING, t, "the take names no video", n_units=0) for t in absent]
     return made, rejects

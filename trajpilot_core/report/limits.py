@@ -27,6 +27,11 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: ReportConf
     (_, n_takes), n_seeds, lost = loaded.scored, len(loaded.seeds), health.lost_units(loaded.rejects)
     unseen_percent = health.unseen_share(loaded.labels)
     said = [_world(loaded.simulated), *_origins(cfg), *_released(cfg)]
+    if "" in loaded.takes["video"].to_pylist():
+        said.append(
+            "No video was read: lengths of takes are those that the metadata state, where one is off its video by a "
+            "frame the head motion is a thirtieth of a second off, and a take whose video is damaged counts like any."
+        )
     if loaded.planners_only:
         said.append(
             f"This world is {loaded.planners_only}: no video was drawn, decoded or encoded, and features are a fixed "

@@ -114,7 +114,7 @@ def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
             if of == f"{s.name}_curves"
         ],
         {stage.name: inputs.table(rejects_entry(stage.name)) for stage in stages},
-        inputs.table("takes", ("take_id", "corpus", "camera", "split", "scenario", "duration_s")),
+        inputs.table("takes", ("take_id", "corpus", "camera", "split", "scenario", "duration_s", "video")),
         inputs.table("segments", ("split",)),
         inputs.table("labels", ("n_train", "n_test")),
         inputs.table("windows", ("split", "horizon")),

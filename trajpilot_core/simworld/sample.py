@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from schemas.world import WorldConfig
-from trajpilot_core.simworld.faults import TEST_SPLIT
+from trajpilot_core.simworld.faults import TEST_SPLIT, VIDEO_FAULTS
 from trajpilot_core.simworld.layouts.registry import layout_of
 from trajpilot_core.simworld.world import procedure
 from trajpilot_core.simworld.world.truth import CaptureTruth, TakeTruth, World, random_uid, stream
@@ -53,7 +53,7 @@ Member = tuple[str, str | None]
 def plan_captures(config: WorldConfig) -> list[list[Member]]:
     """Return for every capture the split and fault of its takes; broken takes have captures of their own."""
     plan: list[list[Member]] = []
-    faults = list(layout_of(config.layout).faults)
+    faults = [kind for kind in layout_of(config.layout).faults if config.videos or kind not in VIDEO_FAULTS]
     for split, n in (("train", config.train_takes), ("val", config.test_takes)):
         members: list[Member] = [(split, None)] * n
         plan += [members[i : i + config.takes_per_capture] for i in range(0, n, config.takes_per_capture)]

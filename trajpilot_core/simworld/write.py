@@ -200,7 +200,7 @@ def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeConte
     layout = layout_of(world.config.layout)
     motion = head_motion(world, take)
     videos: list[bytes] = []
-    if faults.needs_video(take):
+    if world.config.videos and faults.needs_video(take):
         frames = faults.break_frames(take, render_frames(world, take, motion))
         videos = encoded(world, take, frames, layout.parts(world, take), scratch)
     first, later = (videos[0] if videos else None), tuple(videos[1:])

@@ -16,6 +16,7 @@ from schemas.observation import features_schema
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.vjepa import PATCH_PX, TUBELET, VJEPA_SIZES, n_parameters
 from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
+from trajpilot_core.corpora.records.without_videos import video_of
 from trajpilot_core.encoders.video.registry import video_encoder_files
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
@@ -36,14 +37,22 @@ AHEAD = 22_381_312
 
 
 def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
-    """Return one source per take: its video, the weights, its frame rate and segment intervals (not their labels)."""
+    """Return one source per take: its video, the weights, its frame rate and segment intervals (not their labels).
+
+    Raises:
+        InputError: frames are to be encoded, and the run does without videos.
+    """
     if cfg.source == "released":
         return released_features.sources(inputs, cfg)
     segments = intervals_by_take(inputs.table("segments", INTERVAL))
     weights = video_encoder_files(cfg)
     takes = sorted(rows_of(Take, inputs.table("takes")), key=lambda take: take.take_id)
     return [
-        Source(take.take_id, (take.video, *weights), {"fps": take.fps, "segments": segments.get(take.take_id, [])})
+        Source(
+            take.take_id,
+            (video_of(take, "features.source=encoded"), *weights),
+            {"fps": take.fps, "segments": segments.get(take.take_id, [])},
+        )
         for take in takes
     ]
 
@@ -68,6 +77,11 @@ def needs(sizes: CorpusSizes, cfg: FeatureConfig, machine: NeedsMachine) -> Need
         gpu = 1_000 * MB + number * weights + 4 * activations
         return Needs(Need(host + 1_000 * MB, ("--workers", "features.batch")), Need(gpu, ("features.model",)), disk)
     return Needs(Need(host + 4 * (weights + cfg.batch * activations), ("features.batch",)), disk=disk)
+
+
+def on_gpu(cfg: FeatureConfig) -> bool:
+    """Return whether an encoder runs; released files are read."""
+    return cfg.source == "encoded"
 
 
 @dataclass
@@ -244,7 +258,7 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     needs=needs,
-    uses_gpu=True,
+    uses_gpu=on_gpu,
     video_s=covered_s,
     output=Output("segments", "features", ("segment_id",)),
 )

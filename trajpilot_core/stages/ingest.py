@@ -1,7 +1,7 @@
 """ingest: corpus files -> takes, segments, labels, planning windows. Decisions: docs/decisions/ingest.md."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from trajpilot_core.corpora.records.corpus_statistics import counts_of, details_
 from trajpilot_core.corpora.records.labels import read_paraphrases
 from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import CutTake, Labelling, Tables, cut_take, tables_of
+from trajpilot_core.corpora.records.without_videos import refuse_unstated, stated_video
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.data.imported_fits import dev_of_captures
@@ -47,8 +48,10 @@ def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
 
     Raises:
         InputError: the corpus root, takes.json or splits.json cannot be used, or a simulated world lies there that has
-            no files; or the run whose dev captures are inherited cannot be read.
+            no files; or the run whose dev captures are inherited cannot be read; or the corpus does not go without
+            videos.
     """
+    refuse_unstated(spec_of(config.corpus), config)
     dev_of_captures(config.splits_of)
     corpus = open_corpus(data_root)
     try:
@@ -79,7 +82,7 @@ def needs(sizes: CorpusSizes, config: IngestConfig, machine: NeedsMachine) -> Ne
 
 
 def run(work: Work[IngestConfig]) -> None:
-    """Read the corpus, probe the videos, and write the tables.
+    """Read the corpus, probe the videos or believe the metadata, and write the tables.
 
     Raises:
         InputError: the metadata cannot be used, or nothing of a split is left.
@@ -141,12 +144,26 @@ def _paraphrases(corpus: Corpus, config: IngestConfig) -> dict[str, str]:
 def _cut_all(
     work: Work[IngestConfig], corpus: Corpus, reading: CorpusReading, label_of: Labelling
 ) -> tuple[list[CutTake], list[Reject]]:
-    """Probe every candidate's video and cut its points into segments."""
-    from trajpilot_core.corpora.records.videos import probe_videos
-
-    config, runtime, candidates = work.config, work.runtime, reading.candidates
+    """Learn of every candidate's video how long it is and cut its points into segments."""
+    config = work.config
+    without = config.video == "none"
+    found = map(stated_video, reading.candidates) if without else _probed(work, corpus, reading.candidates)
     kept: list[CutTake] = []
     rejects: list[Reject] = []
+    for candidate, probe in zip(reading.candidates, found, strict=True):
+        cut, lost = _cut(candidate, probe, label_of, config)
+        kept += [cut] if cut else []
+        rejects += lost
+    return kept, rejects
+
+
+def _probed(
+    work: Work[IngestConfig], corpus: Corpus, candidates: Sequence[Candidate]
+) -> "Iterator[VideoProbe | Fault]":
+    """Yield what each candidate's video holds; a remote corpus has few of them on this disk at a time."""
+    from trajpilot_core.corpora.records.videos import probe_videos
+
+    runtime, timeout_s = work.runtime, work.config.probe_timeout_s
     size = LOCAL_CHUNK if corpus.is_local else REMOTE_CHUNK
     for first in range(0, len(candidates), size):
         chunk = candidates[first : first + size]
@@ -154,19 +171,9 @@ def _cut_all(
         def report(n_done: int, first: int = first) -> None:
             runtime.progress(first + n_done, len(candidates), "videos probed")
 
-        found = probe_videos(
-            corpus,
-            chunk,
-            workers=runtime.workers,
-            timeout_s=config.probe_timeout_s,
-            scratch=runtime.scratch,
-            progress=report,
+        yield from probe_videos(
+            corpus, chunk, workers=runtime.workers, timeout_s=timeout_s, scratch=runtime.scratch, progress=report
         )
-        for candidate, probe in zip(chunk, found, strict=True):
-            cut, lost = _cut(candidate, probe, label_of, config)
-            kept += [cut] if cut else []
-            rejects += lost
-    return kept, rejects
 
 
 def _cut(
@@ -174,7 +181,7 @@ def _cut(
 ) -> tuple[CutTake | None, list[Reject]]:
     take = candidate.take
     if isinstance(probe, Fault):
-        return None, [probe.reject(take.take_id, len(candidate.points), take.video)]
+        return None, [probe.reject(take.take_id, len(candidate.points), take.video or candidate.source_file)]
     cut, rejects = cut_take(candidate, probe, label_of, config)
     if probe.is_vfr:
         vfr = Fault(RejectCode.VFR, f"{probe.n_frames} frames in {probe.duration_s:.3f} s are not evenly spaced")

@@ -75,7 +75,7 @@ def sources(inputs: Inputs, cfg: ReportConfig, data_root: str) -> list[Source]:
 
     if not cfg.frames or not plans_of(cfg):
         return []
-    return [Source("", tuple(sorted(video_files(draw_gallery(inputs, cfg), inputs).values())))]
+    return [Source("", tuple(sorted(file for file in video_files(draw_gallery(inputs, cfg), inputs).values() if file)))]
 
 
 def plans_of(cfg: ReportConfig) -> bool:

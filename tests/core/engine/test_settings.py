@@ -40,7 +40,7 @@ def test_the_main_experiment_differs_in_nothing_from_the_defaults_and_another_in
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
-        ("ingest.video", "downscaled_448 | full"),
+        ("ingest.video", "downscaled_448 | full | none"),
         ("ingest.drop_unsure", "true | false"),
         ("ingest.interval_cap_s", "number or null, above 0, s"),
         ("ingest.dev_share", "number, above 0, below 0.5"),

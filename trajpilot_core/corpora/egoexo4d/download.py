@@ -4,7 +4,7 @@ from trajpilot_core.corpora.egoexo4d.takes import CAPTURES, SPLITS, TAKES, TRAJE
 from trajpilot_core.corpora.spec import EGO4D_KEYS, Download, FileKind
 
 ACCESS = f"sign the licence at https://ego4d.dev/request/ego-exo4d (two days), {EGO4D_KEYS}"
-PARTS = "metadata annotations captures take_trajectory downscaled_takes/448"
+PARTS = "metadata annotations captures take_trajectory"
 
 
 def download_of(file: str) -> Download:
@@ -20,8 +20,9 @@ def download_of(file: str) -> Download:
             FileKind("splits", (SPLITS,)),
             *(FileKind(path.rpartition("/")[2], (path,)) for path in paths),
         ),
-        commands=(f"egoexo -o ROOT --parts {PARTS}",),
+        commands=(f"egoexo -o ROOT --parts {PARTS} downscaled_takes/448",),
         access=ACCESS,
         pose_file=TRAJECTORY,
         dispensable=(CAPTURES,),
+        without_videos=(f"egoexo -o ROOT --parts {PARTS} features/omnivore_video",),
     )

@@ -123,9 +123,10 @@ def list_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
     known = _known(corpus, config, kind)
     takes = [t for uid, t in known.takes.usable.items() if used_split(known.splits.get(uid), config) is not None]
     files = {TAKES, CAPTURES, SPLITS, *(path for _, path in _annotation_files(known))}
-    files |= {take.video for take in takes}
+    files |= {take.video for take in takes if config.video != "none"}
     present = {path for take in takes for path in take.optional() if known.folders.is_there(path)}
-    return Listing(tuple(sorted(files)), tuple(sorted(present)), tuple(sorted(path for _, path in _leftovers(known))))
+    found = tuple(sorted(path for _, path in _leftovers(known)))
+    return Listing(tuple(sorted(files)), tuple(sorted(present)), found, len(takes))
 
 
 _TakeValues = list[tuple[str, object, Fault | None]]
@@ -164,6 +165,7 @@ def _read_take(
     if fault is not None:
         return None, [fault.reject(take_id(uid), known.kind.count(value), path)]
     take = _as_on_disk(known.takes.usable[uid], known.folders)
+    take = replace(take, video="") if known.config.video == "none" else take
     role: Released = "train" if released == "train" else "test"
     return known.kind.read(Annotated(take, role, value, path, document), known.config)
 
@@ -185,7 +187,7 @@ def _take_fault(known: _KnownRelease, released: str, uid: str) -> Fault | None:
 
 
 def _missing_files(known: _KnownRelease, take: TakeFiles) -> Fault | None:
-    if not known.folders.is_there(take.video):
+    if known.config.video != "none" and not known.folders.is_there(take.video):
         return Fault(RejectCode.VIDEO_MISSING, f"{take.video} is not there")
     if known.config.require_trajectory and take.trajectory is None:
         return Fault(RejectCode.NO_TRAJECTORY, "takes.json says has_trimmed_trajectory is false")
@@ -224,7 +226,7 @@ def _leftovers(known: _KnownRelease) -> Iterator[tuple[str, str]]:
     folders = {"annotations": ""}
     for uid, take in known.takes.usable.items():
         if used_split(known.splits.get(uid), known.config) is not None:
-            paths = [take.video, *take.optional()]
+            paths = [*([take.video] if known.config.video != "none" else []), *take.optional()]
             folders |= {path.rpartition("/")[0]: "" if path == take.timesync else take.take_id for path in paths}
     for folder, owner in folders.items():
         yield from ((owner, f"{folder}/{name}") for name in leftovers(known.folders.names(folder)))

@@ -13,8 +13,9 @@ from typing import NamedTuple
 from schemas.annotation import SIMULATED
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
+from schemas.released import HEAD_VIDEO_FPS
 from trajpilot_core.corpora.base import Fault, Released, TakeFiles
-from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_integer, as_object, as_text, shown
+from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_integer, as_object, as_seconds, as_text, shown
 from trajpilot_core.corpora.formats.strict_json import Repeated, parse, parse_records
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import SAFE_NAME, Corpus, read_whole, safe_path
@@ -166,6 +167,8 @@ def _take_files(uid: str, record: object, captures: dict[str, object], config: I
         timesync_end=as_integer(take.get("timesync_end_idx")),
         task_ids=tuple(n for n in map(as_integer, map(take.get, ("task_id", "parent_task_id"))) if n is not None),
         task_names=tuple(t for t in map(as_text, map(take.get, ("task_name", "parent_task_name"))) if t is not None),
+        stated_s=as_seconds(take.get("duration_sec")),
+        stated_fps=float(HEAD_VIDEO_FPS),
     )
 
 

@@ -41,6 +41,7 @@ from trajpilot_core.corpora.records.corpus_statistics import (
     TRAIN_TAKES,
 )
 from trajpilot_core.corpora.records.labels import normalise
+from trajpilot_core.corpora.released import EGOPER_I3D
 from trajpilot_core.corpora.spec import CorpusSpec, Download, FileKind
 from trajpilot_core.store.corpus_files import Corpus
 
@@ -239,4 +240,5 @@ EGOPER = CorpusSpec(
         "task's videos to ROOT/<task>/trim_videos, its three lists to ROOT/<task>, annotation.json to ROOT",
     ),
     layout="egoper",
+    released=(EGOPER_I3D,),
 )

@@ -35,6 +35,7 @@ from trajpilot_core.corpora.goalstep.files import (
 from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listing_of
 from trajpilot_core.corpora.records.corpus_statistics import LABELS, TEST_SEGMENTS, TRAIN_SEGMENTS
 from trajpilot_core.corpora.records.labels import normalise
+from trajpilot_core.corpora.released import OMNIVORE_VIDEO_SWINL
 from trajpilot_core.corpora.spec import EGO4D_KEYS, CorpusSpec, Download, FileKind, places
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import Corpus
@@ -372,4 +373,5 @@ GOALSTEP = CorpusSpec(
         access=f"sign the licence at https://ego4d.dev/request/ego4d (two days), {EGO4D_KEYS}",
     ),
     layout="goalstep",
+    released=(OMNIVORE_VIDEO_SWINL,),
 )

@@ -11,6 +11,7 @@ from schemas.annotation import Take
 from schemas.poses import OdometryConfig
 from schemas.rejects import RejectCode
 from schemas.trajectories import TrajectoryConfig
+from trajpilot_core.corpora.records.without_videos import video_of
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.poses.sources.base import Done, TakeJob
 
@@ -28,7 +29,8 @@ VERSION = 1
 def files(take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
     """Return the video, and the calibration that describes its lens where there is one."""
     calibration = _calibration(take, cfg.odometry)
-    return (take.video,) if calibration is None else (take.video, calibration)
+    video = video_of(take, "the pose source odometry")
+    return (video,) if calibration is None else (video, calibration)
 
 
 def facts(take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:

@@ -13,6 +13,7 @@ from schemas.annotation import Take
 from schemas.poses import Pi3Config
 from schemas.rejects import RejectCode
 from schemas.trajectories import TrajectoryConfig
+from trajpilot_core.corpora.records.without_videos import video_of
 from trajpilot_core.poses.sources.base import Done, TakeJob
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def local_weights(cfg: Pi3Config) -> Path | None:
 def files(take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
     """Return the video, and the weights where they lie here (those of the hub are pinned by a commit)."""
     local = local_weights(cfg.pi3)
-    return (take.video,) if local is None else (take.video, str(local))
+    video = video_of(take, "the pose source pi3")
+    return (video,) if local is None else (video, str(local))
 
 
 def facts(take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:

@@ -21,7 +21,10 @@ def draw_gallery(inputs: Inputs, cfg: ReportConfig) -> GalleryWindows:
 
 
 def video_files(drawn: GalleryWindows, inputs: Inputs) -> dict[str, str]:
-    """Return take id -> video file, relative to the data root, of every take whose frames are in the gallery."""
+    """Return take id -> video file, relative to the data root, of every take whose frames are in the gallery.
+
+    Empty for a take that was ingested without a video.
+    """
     shown = keep(inputs.table("outcomes", CANDIDATE_COLUMNS), "window_id", drawn.window_ids())
     rows: dict[str, dict[str, dict[str, Any]]] = {}
     for row in shown:

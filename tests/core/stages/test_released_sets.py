@@ -1,0 +1,135 @@
+"""Released features of Ego4D and EgoPER: where their files lie, which time a row stands for, and what is refused."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_features import Shards, Tables, take
+from test_released_features import SPANS, Hostile, saved, segments
+
+from schemas.annotation import Take
+from schemas.config import FeatureConfig
+from schemas.rejects import RejectCode
+from schemas.released import ReleasedName
+from schemas.world import tiny_world
+from trajpilot_core.corpora.registry import CORPORA
+from trajpilot_core.corpora.released import RELEASED, ReleasedFeatures
+from trajpilot_core.engine.stage import Runtime, Work
+from trajpilot_core.stages.features import STAGE
+
+LENGTH_S = 8.0
+SWINL, I3D = RELEASED["omnivore_video_swinl"], RELEASED["egoper_i3d"]
+PATHS = {SWINL.name: "v2/omnivore_video_swinl/clip.pt", I3D.name: "Tea/features_10fps/clip.npy"}
+
+
+def recorded() -> Take:
+    known = {"take_id": "egoexo4d:a", "name": "clip", "video": "Tea/trim_videos/clip.mp4", "duration_s": LENGTH_S}
+    return take("a").replace(**known)
+
+
+def compute(folder: Path, name: ReleasedName, content: bytes | None) -> Shards:
+    """Run the stage on one take whose segments are those of test_released_features."""
+    if content is not None:
+        path = folder / PATHS[name]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    cfg, inputs = FeatureConfig(source="released", released=name, precision="fp32"), Tables([recorded()], segments())
+    assert STAGE.sources is not None
+    pending, shards = tuple(STAGE.sources(inputs, cfg, "")), Shards()  # type: ignore[arg-type]
+    runtime = Runtime(str(folder), "cpu", 1, folder / "scratch")
+    STAGE.run(Work(inputs, cfg, pending, shards, runtime))  # type: ignore[arg-type]
+    return shards
+
+
+def planted(released: ReleasedFeatures) -> np.ndarray:
+    """Rows whose every number is the centre of their window, seconds."""
+    n_frames = released.clock.n_frames(LENGTH_S)
+    centres = released.clock.spans_s(released.clock.n_rows(n_frames), n_frames).mean(axis=1)
+    return np.repeat(centres[:, None], released.width, axis=1).astype(np.float32)
+
+
+def written(released: ReleasedFeatures, rows: np.ndarray) -> bytes:
+    if released.suffix == ".pt":
+        return saved(torch.from_numpy(rows.copy()))
+    buffer = io.BytesIO()
+    np.save(buffer, rows, allow_pickle=rows.dtype == object)
+    return buffer.getvalue()
+
+
+def times_of(shards: Shards) -> np.ndarray:
+    return np.array([vector[0] for vector in shards.tables["egoexo4d:a"]["vector"].to_pylist()])
+
+
+BOTH = pytest.mark.parametrize("released", [SWINL, I3D], ids=[SWINL.name, I3D.name])
+
+
+@BOTH
+def test_each_segment_gets_the_rows_of_its_own_time_and_a_shift_by_one_row_is_seen(
+    released: ReleasedFeatures, tmp_path: Path
+) -> None:
+    rows, row_s = planted(released), released.clock.stride / released.clock.rate_hz
+    right = compute(tmp_path / "a", released.name, written(released, rows))
+    assert right.rejects["egoexo4d:a"] == []
+    shifted = compute(tmp_path / "b", released.name, written(released, np.roll(rows, 1, axis=0)))
+    found, moved = times_of(right)[1], times_of(shifted)[1]  # centres of EgoPER's rows end 3.2 s before the video
+    assert abs(found - sum(SPANS[1]) / 2) < row_s / 2 + 0.02
+    assert found - moved == pytest.approx(row_s, abs=0.02)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "change", [lambda r: r[:, None], lambda r: r.astype(np.float16), lambda r: r.astype(np.float64)]
+)
+def test_shape_and_type_of_numbers_change_nothing(
+    released: ReleasedFeatures, change: Callable[[np.ndarray], np.ndarray], tmp_path: Path
+) -> None:
+    rows = planted(released)
+    found = compute(tmp_path / "a", released.name, written(released, change(rows)))
+    np.testing.assert_allclose(
+        times_of(found), times_of(compute(tmp_path / "b", released.name, written(released, rows))), atol=0.02
+    )
+
+
+def test_big_endian_numbers_are_read_as_what_they_say(tmp_path: Path) -> None:
+    found = times_of(compute(tmp_path / "a", I3D.name, written(I3D, planted(I3D).astype(">f4"))))
+    assert found.tolist() == times_of(compute(tmp_path / "b", I3D.name, written(I3D, planted(I3D)))).tolist()
+
+
+@BOTH
+def test_a_missing_a_hostile_a_strange_and_a_short_file_cost_their_take_and_run_no_code(
+    released: ReleasedFeatures, tmp_path: Path
+) -> None:
+    target, rows = tmp_path / "executed", planted(released)
+    hostile = np.array([Hostile(target)], object)
+    malicious = saved(Hostile(target)) if released is SWINL else written(released, hostile)
+    planted_faults = {
+        RejectCode.FEATURES_MISSING: [None],
+        RejectCode.FEATURES_MALFORMED: [
+            malicious,
+            written(released, rows)[:300],
+            written(released, rows[:, :-1]),
+            written(released, rows.astype(np.int64)),
+        ],
+        RejectCode.FEATURES_LENGTH: [written(released, rows[: len(rows) // 2])],
+    }
+    for code, contents in planted_faults.items():
+        for content in contents:
+            assert compute(tmp_path, released.name, content).codes("egoexo4d:a") == [code]
+    assert not target.exists()
+
+
+def test_a_row_of_egoper_looks_back_and_sees_less_at_the_start() -> None:
+    spans_s = I3D.clock.spans_s(80, 80)
+    assert (I3D.clock.n_rows(80), spans_s[0].tolist(), spans_s[-1].tolist()) == (80, [0.0, 0.1], [1.6, 8.0])
+    assert spans_s[70].tolist() == pytest.approx([0.7, 7.1])
+
+
+def test_the_sets_are_of_the_corpora_that_publish_them_and_no_world_pretends_to_have_them() -> None:
+    known = {name: [one.name for one in spec.released] for name, spec in CORPORA.items() if spec.released}
+    assert known["goalstep"] == ["omnivore_video_swinl"]
+    assert known["egoper"] == ["egoper_i3d"]
+    with pytest.raises(ValueError, match="no simulated world has features called egoper_i3d"):
+        tiny_world().replace(released="egoper_i3d")

@@ -1,0 +1,63 @@
+"""Takes whose videos are not there: how long they are by their metadata, and who must not ask for their frames.
+
+Source: docs/decisions/released-features.md.
+"""
+
+from typing import TYPE_CHECKING
+
+from schemas.annotation import Take
+from schemas.config import IngestConfig
+from schemas.rejects import RejectCode
+from trajpilot_core.corpora.base import Candidate, Fault
+from trajpilot_core.corpora.spec import CorpusSpec
+from trajpilot_core.errors import InputError
+
+if TYPE_CHECKING:
+    from trajpilot_core.video.probe import VideoProbe
+
+NO_VIDEO = "no video: ingest did without (ingest.video=none)"
+
+
+def refuse_unstated(spec: CorpusSpec, config: IngestConfig) -> None:
+    """Refuse to go without videos on a corpus whose metadata do not say how long they are.
+
+    Raises:
+        InputError: `ingest.video` is none, and the corpus is such a one.
+    """
+    if config.video == "none" and not spec.download.without_videos:
+        raise InputError(
+            f"ingest.video=none takes the lengths of videos from the metadata, and no reader of {spec.title} has them; "
+            "set ingest.video to downscaled_448 and fetch the videos"
+        )
+
+
+def stated_video(candidate: Candidate) -> "VideoProbe | Fault":
+    """Return what the metadata state of a take's video, in place of what its file holds; no picture was counted."""
+    from trajpilot_core.video.probe import VideoProbe
+
+    take = candidate.take
+    if not take.stated_s or not take.stated_fps:
+        detail = f"the metadata state {take.stated_s} s at {take.stated_fps} Hz as its length, and no video is read"
+        return Fault(RejectCode.RECORD_MALFORMED, detail)
+    n_frames = round(take.stated_s * take.stated_fps)
+    return VideoProbe(
+        n_frames, take.stated_fps, n_frames / take.stated_fps, width=0, height=0, rotation_deg=0, is_vfr=False
+    )
+
+
+def video_of(take: Take, whose: str) -> str:
+    """Return the path of a take's video.
+
+    Args:
+        take: of the table of takes.
+        whose: setting that asks for frames, for the message.
+
+    Raises:
+        InputError: the run does without videos.
+    """
+    if not take.video:
+        raise InputError(
+            f"{whose} reads frames, but the takes were ingested without videos (ingest.video=none); set ingest.video "
+            "to downscaled_448 and fetch them, or take released features and poses that need no frames"
+        )
+    return take.video
