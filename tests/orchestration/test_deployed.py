@@ -130,7 +130,7 @@ def test_the_form_takes_a_plugin_where_one_may_stand(form: dict[str, Any]) -> No
     plugins = {"plugin_rows": ["plugin:mine"], "plugin_metrics": ["plugin:mine"]}
     named = {"ingest": {"corpus": "plugin:mine"}, "features": {"model": "plugin:mine"}, "evaluation": plugins}
     validate({"config": named | {"text_bank": {"encoder": "plugin:mine"}}}, form, raise_on_error=True)
-    assert "field 'corpus'" in refused({"config": {"ingest": {"corpus": "mine"}}}, form)
+    assert "field 'config.ingest.corpus'" in refused({"config": {"ingest": {"corpus": "mine"}}}, form)
 
 
 def test_each_name_of_a_recipe_is_a_recipe_and_each_sub_record_belongs_to_a_stage() -> None:
