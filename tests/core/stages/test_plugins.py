@@ -1,5 +1,6 @@
 """Plugins are loaded by name: one of each kind runs, enters keys with its version, and is missed by name when gone."""
 
+import json
 import re
 import shutil
 import sys
@@ -10,6 +11,8 @@ import pyarrow.compute as pc
 import pytest
 from egoexo_fixture import pretend_probe, write
 from plugins_fixture import MODULES, PACKAGE, installed, made_up, pip_install
+from synthetic_corpus import SKILL, corpus, predictions
+from synthetic_results import built, report_inputs
 from test_features import features, plain, root, vectors, whole
 from test_smallest_corpora import run_all, world
 
@@ -135,6 +138,19 @@ def test_a_row_and_a_metric_are_scored_and_leave_the_lists_again(toys: None, tmp
     assert same
     assert all(of["most_frequent", *key[1:]] == of[key] for key in same)
     assert (list(METHODS), dict(METRICS)) == before
+
+
+def test_the_report_shows_the_row_and_the_metric_of_plugins(toys: None) -> None:
+    tables, cfg = corpus(n_train=6, n_test=8, n_segments=9), ReportConfig(frames=False)
+    named = cfg.replace(plugin_rows=ROWS.plugin_rows, plugin_metrics=ROWS.plugin_metrics)
+    with listed(named):
+        predicted = predictions(tables, {**SKILL, "most_frequent": 0.3})
+        inputs = report_inputs(tables, draws=100, predicted=predicted)
+    documents = built(inputs, named).documents
+    assert b"Most frequent (plugin)" in documents["report.html"]
+    found = json.loads(documents["report.json"])["tables"]
+    keys = {cell["key"] for table in found for cell in table["cells"]}
+    assert any(key.startswith("most_frequent|") and "First" in key.split("|") for key in keys)
 
 
 def test_settings_without_plugins_are_what_they_were() -> None:
