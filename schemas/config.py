@@ -22,6 +22,7 @@ from schemas.joint_decoding import JointDecodingConfig
 from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun, Place
 from schemas.planners import PlannersConfig
+from schemas.plugins import PluginName
 from schemas.pose_sources import PoseSourcesConfig
 from schemas.probe import ProbeConfig
 from schemas.released import FeatureSourceConfig, ReleasedName
@@ -63,8 +64,8 @@ CorpusName = Literal[
 class IngestConfig(Record):
     """Which takes and descriptions are kept, and how they become segments, labels and windows."""
 
-    corpus: CorpusName = "egoexo4d_atomic"
-    """Which corpus reader is used."""
+    corpus: CorpusName | PluginName = "egoexo4d_atomic"
+    """Which corpus reader is used; `plugin:NAME` is one of an installed package (docs/plugins.md)."""
     video: Literal["downscaled_448", "full", "none"] = "downscaled_448"
     """Which of the released head videos is read. none: no video need be there; lengths are those that the metadata
     state, and features have to be released ones (docs/decisions/released-features.md)."""
@@ -128,9 +129,9 @@ class FeatureConfig(FeatureSourceConfig):
     """V-JEPA 2.1 or 2.0 .pt or .safetensors file; None: the demo's tiny random checkpoint."""
     checkpoint_sha256: str | None = None
     """Expected digest of the checkpoint."""
-    model: VjepaModel = "vit_gigantic"
+    model: VjepaModel | PluginName = "vit_gigantic"
     """Encoder size; vit_gigantic is the paper's ViT-G (1,664 wide). Names of torch.hub and of released files are
-    accepted, too (docs/models.md)."""
+    accepted, too (docs/models.md); `plugin:NAME` is an encoder of an installed package (docs/plugins.md)."""
     tokens: Literal["pooled", "temporal"] = "pooled"
     """Mean over all tokens, or one mean per tubelet (D 4)."""
     ahead_tubelets: int | None = Field(None, ge=0, le=64, exclude_if=lambda value: value is None)
@@ -167,8 +168,8 @@ class FeatureConfig(FeatureSourceConfig):
 class TextConfig(Record):
     """How labels become unit vectors."""
 
-    encoder: Literal["bag_of_words", "egovlpv2", "transformers"] = "egovlpv2"
-    """bag_of_words is the demo's offline projection."""
+    encoder: Literal["bag_of_words", "egovlpv2", "transformers"] | PluginName = "egovlpv2"
+    """bag_of_words is the demo's offline projection; `plugin:NAME` is one of an installed package (docs/plugins.md)."""
     model: Place | None = None
     """egovlpv2: folder with EgoVLPv2.safetensors or EgoVLPv2.pth, and the RoBERTa tokenizer; transformers: folder or
     hub id."""
@@ -212,10 +213,14 @@ class EvaluationConfig(Record):
     over all labels, and 0.1 GB of predictions (docs/decisions/methods.md)."""
     anticipates: bool = False
     """The run has rows without a goal, whose ceilings reach to the steps after Start. Set by the pipeline."""
+    plugin_rows: tuple[PluginName, ...] = ()
+    """Further rows of the tables, each `plugin:NAME` of an installed package (docs/plugins.md)."""
+    plugin_metrics: tuple[PluginName, ...] = ()
+    """Further metrics, each `plugin:NAME` of an installed package (docs/plugins.md)."""
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_later_defaults(self, serialise(self), ("anticipates",))
+        return without_later_defaults(self, serialise(self), ("anticipates", "plugin_rows", "plugin_metrics"))
 
 
 class ReportConfig(Record):
@@ -231,7 +236,7 @@ class ReportConfig(Record):
     """Seed of the gallery's sample."""
     config_digest: str | None = None
     """Digest of the configuration of the whole run, printed in the header; set by the pipeline."""
-    corpus: CorpusName | None = None
+    corpus: CorpusName | PluginName | None = None
     """Reader of the takes; the header names it, and it decides whether published numbers may be shown. Set by the
     pipeline."""
     is_closed: bool = False
@@ -246,6 +251,10 @@ class ReportConfig(Record):
     """Where the initial weights of the predictors come from; None: they were random. Set by the pipeline."""
     released: ReleasedName | None = Field(None, exclude_if=lambda value: value is None)
     """Whose released features the run rests on; None: videos were encoded. Set by the pipeline."""
+    plugin_rows: tuple[PluginName, ...] = Field((), exclude_if=lambda value: not value)
+    """Rows of the tables that plugins bring; set by the pipeline."""
+    plugin_metrics: tuple[PluginName, ...] = Field((), exclude_if=lambda value: not value)
+    """Metrics that plugins bring; set by the pipeline."""
 
 
 LATER = ("outcome", "video_motions", "pose_sources", "action_token")

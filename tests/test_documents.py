@@ -19,7 +19,8 @@ LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 WALK = re.compile(r"<!-- walk: (?P<told>\d+) files -->\n(?P<text>.*?)\n\n", re.DOTALL)
 TWO_COMMANDS = re.compile(
     r"[^\s|&;(]\s+"
-    r"(?:git clone|docker compose|trajpilot [a-z]+ --[a-z]+|prefect (?:deployment|server)|python|export)(?:\s|$)"
+    r"(?:git clone|docker compose|trajpilot [a-z]+ --[a-z]+|prefect (?:deployment|server)|python|(?<!trajpilot )export)"
+    r"(?:\s|$)"
 )
 FILE = re.compile(r"`((?:schemas|trajpilot_core|tasks|flows|deployments|tests|docs)/[\w./-]+)`")
 

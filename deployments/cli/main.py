@@ -16,6 +16,7 @@ from deployments.cli import (
     deploy,
     doctor,
     evidence,
+    export,
     inspect,
     paper,
     poses,
@@ -48,6 +49,7 @@ doctor.add_to(app)
 convert.add_to(app)
 bench.add_to(app)
 compare.add_to(app)
+export.add_to(app)
 config.add_to(app)
 paper.add_to(app)
 predict.add_to(app)

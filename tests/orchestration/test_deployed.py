@@ -124,6 +124,15 @@ def test_the_values_of_every_recipe_are_accepted(form: dict[str, Any]) -> None:
         validate({"config": recipe(name).model_dump(mode="json")}, form, raise_on_error=True)
 
 
+def test_the_form_takes_a_plugin_where_one_may_stand(form: dict[str, Any]) -> None:
+    from prefect.utilities.schema_tools.validation import validate
+
+    plugins = {"plugin_rows": ["plugin:mine"], "plugin_metrics": ["plugin:mine"]}
+    named = {"ingest": {"corpus": "plugin:mine"}, "features": {"model": "plugin:mine"}, "evaluation": plugins}
+    validate({"config": named | {"text_bank": {"encoder": "plugin:mine"}}}, form, raise_on_error=True)
+    assert "field 'config.ingest.corpus'" in refused({"config": {"ingest": {"corpus": "mine"}}}, form)
+
+
 def test_each_name_of_a_recipe_is_a_recipe_and_each_sub_record_belongs_to_a_stage() -> None:
     assert tuple(RECIPES) == get_args(RecipeName)
     assert {stage.section for stage in EVERY_STAGE.values()} == set(PipelineConfig.model_fields)

@@ -1,5 +1,6 @@
 """The corpora: the only list. Adding one is a folder with its spec, its name in schemas/config.py, and a line here."""
 
+from schemas.plugins import is_plugin
 from trajpilot_core.corpora.egoexo4d.atomic import EGOEXO4D_ATOMIC
 from trajpilot_core.corpora.egoexo4d.basketball import EGOEXO4D_BASKETBALL
 from trajpilot_core.corpora.egoexo4d.keystep import EGOEXO4D_KEYSTEP
@@ -8,6 +9,8 @@ from trajpilot_core.corpora.epic_kitchens.reader import EPIC_KITCHENS
 from trajpilot_core.corpora.goalstep.reader import GOALSTEP
 from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.errors import NotBuiltError
+from trajpilot_core.plugins import CORPORA as GROUP
+from trajpilot_core.plugins import load, refuse_clash
 
 SPECS = (EGOEXO4D_ATOMIC, EGOEXO4D_KEYSTEP, EGOEXO4D_BASKETBALL, GOALSTEP, EGOPER, EPIC_KITCHENS)
 CORPORA: dict[str, CorpusSpec] = {spec.name: spec for spec in SPECS}
@@ -15,11 +18,17 @@ CORPORA: dict[str, CorpusSpec] = {spec.name: spec for spec in SPECS}
 
 
 def spec_of(corpus: str) -> CorpusSpec:
-    """Return what is known of a corpus.
+    """Return what is known of a corpus, a built-in one or that of a plugin.
 
     Raises:
         NotBuiltError: there is none of this name.
+        InputError: a plugin cannot be used.
     """
+    if is_plugin(corpus):
+        spec = load(corpus, GROUP, CorpusSpec)
+        refuse_clash(corpus, GROUP, spec.name, CORPORA)
+        refuse_clash(corpus, GROUP, spec.ids, {one.ids for one in CORPORA.values()})
+        return spec
     if corpus not in CORPORA:
         raise NotBuiltError(f"the reader of {corpus} is not built yet; built are {', '.join(CORPORA)}")
     return CORPORA[corpus]

@@ -20,6 +20,7 @@ from schemas.training import CausalConfig, TrainConfig
 from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.stage import Config, Stage
 from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.plugins import with_versions
 from trajpilot_core.store.locations import parse_location
 
 ASK_DRIVER = """
@@ -170,7 +171,7 @@ def resolve_precision(config: Config, device: str) -> Config:
 
 def resolve_config(stage: Stage[Config], config: PipelineConfig, run: RunOptions) -> Config:
     """Return the sub-record of the config that a stage sees, nothing in it left to the machine."""
-    own = stage.settings(config) if stage.completed is None else stage.completed(config)
+    own = with_versions(stage.settings(config) if stage.completed is None else stage.completed(config))
     if stage.completed is not None and not isinstance(own, COMPLETED):
         return own  # its trainings are those of other stages
     return resolve_precision(own, resolve_device(run.device))

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from schemas.artifacts import Entry
 from schemas.config import FeatureConfig, PipelineConfig, TextConfig
+from schemas.plugins import is_plugin
 from schemas.released import RELEASED_WIDTHS
 from schemas.vjepa import TUBELET, VJEPA_SIZES
 from schemas.world import WorldConfig
@@ -26,6 +27,8 @@ HIERARCHY = 4
 """Levels that a hierarchical feature joins."""
 BERT_WIDTH, LARGE_WIDTH = 768, 1024
 """Text widths of EgoVLPv2, and of a larger encoder whose files nobody has looked at."""
+PLUGIN_WIDTH = 1024
+"""Assumed of a plugin's video encoder before its features are there: nothing is imported to plan a run."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,8 @@ def feature_shape(cfg: FeatureConfig) -> tuple[int, int]:
         return RELEASED_WIDTHS[cfg.released], 1
     tokens = cfg.n_frames // TUBELET if cfg.tokens == "temporal" else 1
     tokens += cfg.ahead_tubelets is not None
-    return VJEPA_SIZES[cfg.model].width * (HIERARCHY if cfg.hierarchical else 1), tokens
+    width = PLUGIN_WIDTH if is_plugin(cfg.model) else VJEPA_SIZES[cfg.model].width
+    return width * (HIERARCHY if cfg.hierarchical else 1), tokens
 
 
 def _text_width(cfg: TextConfig) -> int:

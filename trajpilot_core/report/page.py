@@ -28,7 +28,7 @@ from trajpilot_core.report.tables.attribution import absent_rows
 from trajpilot_core.report.tables.ceilings import Ceilings
 from trajpilot_core.report.tables.diagnostics import diagnostics_tables
 from trajpilot_core.report.tables.groups import GroupedTable
-from trajpilot_core.report.tables.names import DESCRIPTIONS, NOT_BUILT
+from trajpilot_core.report.tables.names import NOT_BUILT, descriptions
 from trajpilot_core.report.tables.published_pool import pool_comparisons
 from trajpilot_core.report.tables.results import ResultCell, Results
 from trajpilot_core.report.tables.table import Table, number
@@ -102,7 +102,7 @@ def render(page: Page) -> bytes:
         groups=judgement_groups(loaded.judgements),
         signs=SIGNS,
         rows=[method(variant) for variant in results.variants()],
-        descriptions=DESCRIPTIONS,
+        descriptions=descriptions(),
         classes=CLASSES,
         gallery_row=method(page.drawn.row) if page.drawn.row else None,
         examined_name=examined().name,

@@ -108,7 +108,7 @@ def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
         rows = [one for one in rows if not one.anticipates]
     elif not sizes.config.scorer.anticipates:
         rows = [one for one in rows if SCORER_NO_GOAL not in one.models]
-    return len(rows) - len(PLUS_PARTS) + len(cfg.plus_parts)
+    return len(rows) - len(PLUS_PARTS) + len(cfg.plus_parts) + len(cfg.plugin_rows)
 
 
 def sequence_models(sizes: CorpusSizes) -> int:
@@ -132,7 +132,15 @@ def fitting_discriminants(sizes: CorpusSizes) -> int:
 
 
 def run(work: Work[EvaluationConfig]) -> None:
-    """Score every row on the test windows; see `trajpilot_core.evaluation` for the parts."""
+    """Score every row on the test windows, those of plugins too."""
+    from trajpilot_core.methods.plugged import listed
+
+    with listed(work.config):
+        evaluate(work)
+
+
+def evaluate(work: Work[EvaluationConfig]) -> None:
+    """Score the rows that are listed; see `trajpilot_core.evaluation` for the parts."""
     from trajpilot_core.data.chains import predictor_config
     from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores, score_tables
     from trajpilot_core.evaluation.ceiling_check import ceiling_checks

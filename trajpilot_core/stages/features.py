@@ -13,8 +13,9 @@ from schemas.annotation import Take
 from schemas.arrow import rows_of
 from schemas.config import FeatureConfig
 from schemas.observation import features_schema
+from schemas.plugins import is_plugin
 from schemas.rejects import Reject, RejectCode, reject
-from schemas.vjepa import PATCH_PX, TUBELET, VJEPA_SIZES, n_parameters
+from schemas.vjepa import PATCH_PX, TUBELET, VJEPA_SIZES, VjepaSize, n_parameters
 from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.corpora.records.without_videos import video_of
 from trajpilot_core.encoders.video.registry import video_encoder_files
@@ -64,11 +65,10 @@ def needs(sizes: CorpusSizes, cfg: FeatureConfig, machine: NeedsMachine) -> Need
     """
     if cfg.source == "released":
         return released_features.needs(sizes)
-    size = VJEPA_SIZES[cfg.model]
+    size, weights = _network(cfg)
     clip = 3 * cfg.n_frames * cfg.size_px**2
     tokens = cfg.n_frames // TUBELET * (cfg.size_px // PATCH_PX) ** 2
     activations = tokens * (2 * size.hidden + 9 * size.width) + 2 * clip
-    weights = n_parameters(cfg.model, "2.1") + (AHEAD if cfg.ahead_tubelets is not None else 0)
     clips = (WAITING * cfg.batch + 2 * machine.workers + 2 * cfg.batch) * clip
     host = TORCH + machine.workers * DECODER + clips + sizes.segments * 700
     disk = Need(2 * (2 * sizes.segments * sizes.feature_numbers) + sizes.takes * 12_000)  # with the pack
@@ -82,6 +82,13 @@ def needs(sizes: CorpusSizes, cfg: FeatureConfig, machine: NeedsMachine) -> Need
 def on_gpu(cfg: FeatureConfig) -> bool:
     """Return whether an encoder runs; released files are read."""
     return cfg.source == "encoded"
+
+
+def _network(cfg: FeatureConfig) -> tuple[VjepaSize, int]:
+    """Return the size of the encoder and its parameters; nobody knows those of a plugin: it counts as the tiny one."""
+    if is_plugin(cfg.model):
+        return VJEPA_SIZES["tiny"], n_parameters("tiny", "2.1")
+    return VJEPA_SIZES[cfg.model], n_parameters(cfg.model, "2.1") + (AHEAD if cfg.ahead_tubelets is not None else 0)
 
 
 @dataclass

@@ -66,16 +66,21 @@ def completed(config: PipelineConfig) -> ReportConfig:
         alignment_from=config.alignment.pretrained,
         predictor_from=predictor.pretrained,
         released=config.features.released if config.features.source == "released" else None,
+        plugin_rows=config.evaluation.plugin_rows,
+        plugin_metrics=config.evaluation.plugin_metrics,
     )
 
 
 def sources(inputs: Inputs, cfg: ReportConfig, data_root: str) -> list[Source]:
     """Return the videos whose frames the gallery shows."""
+    from trajpilot_core.methods.plugged import listed
     from trajpilot_core.report.gallery.load import draw_gallery, video_files
 
     if not cfg.frames or not plans_of(cfg):
         return []
-    return [Source("", tuple(sorted(file for file in video_files(draw_gallery(inputs, cfg), inputs).values() if file)))]
+    with listed(cfg):
+        shown = video_files(draw_gallery(inputs, cfg), inputs).values()
+        return [Source("", tuple(sorted(file for file in shown if file)))]
 
 
 def plans_of(cfg: ReportConfig) -> bool:
@@ -102,6 +107,7 @@ def run(work: Work[ReportConfig], stages: Sequence[AnyStage]) -> None:
         work: the stage's work.
         stages: those whose rejects and outputs it counts.
     """
+    from trajpilot_core.methods.plugged import listed
     from trajpilot_core.report.action_page import build_alone
     from trajpilot_core.report.build import build
 
@@ -113,7 +119,8 @@ def run(work: Work[ReportConfig], stages: Sequence[AnyStage]) -> None:
         n_scores = work.inputs.table("probe_scores", ("row",)).num_rows
         work.sink.count(n_scores, n_scores)
         return
-    report = build(work.inputs, work.config, stages, work.runtime)
+    with listed(work.config):
+        report = build(work.inputs, work.config, stages, work.runtime)
     for name, content in report.documents.items():
         work.sink.document(name, content)
     work.sink.reject(report.rejects)

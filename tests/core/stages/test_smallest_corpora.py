@@ -37,9 +37,9 @@ def world(train: int, dev: int, test: int) -> Memory:
     return memory
 
 
-def run_all(memory: Memory, scratch: Path, folds: int = 1) -> None:
+def run_all(memory: Memory, scratch: Path, folds: int = 1, evaluated: EvaluationConfig | None = None) -> None:
     """Run the stages up to the first that refuses, whose name the error then carries."""
-    for stage, config in STAGES.items():
+    for stage, config in (STAGES | ({evaluation.STAGE: evaluated} if evaluated else {})).items():
         settings = config.replace(folds=folds) if stage is alignment.STAGE else config
         try:
             run_stage(stage, settings, memory, scratch / stage.name)

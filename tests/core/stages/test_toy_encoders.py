@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args, get_origin
 
 import numpy as np
 import pytest
@@ -69,7 +69,8 @@ def test_doctor_asks_for_the_weights_that_an_encoder_needs_and_for_no_others(tmp
 
 def check_names(registry: Mapping[str, object], record: type[Record], field: str) -> None:
     """The guard: a Literal of the settings and the list of what it names hold the same words."""
-    names = sorted(name for part in get_args(record.model_fields[field].annotation) for name in get_args(part))
+    parts = [inner for part in get_args(record.model_fields[field].annotation) for inner in (part, *get_args(part))]
+    names = sorted(name for part in parts if get_origin(part) is Literal for name in get_args(part))
     assert sorted(registry) == names, f"{record.__name__}.{field} names {names}, the list holds {sorted(registry)}"
 
 

@@ -1,8 +1,11 @@
 """Text encoders: the only list. Importing this module does not import torch."""
 
 from schemas.config import TextConfig
+from schemas.plugins import is_plugin
 from trajpilot_core.encoders.text.base import TOKENIZER, TextEncoder, TextEncoderSpec, model_folder, weights_file
 from trajpilot_core.errors import NotBuiltError
+from trajpilot_core.plugins import TEXT_ENCODERS as GROUP
+from trajpilot_core.plugins import load, refuse_clash
 
 
 def _load_bag_of_words(cfg: TextConfig, device: str) -> TextEncoder:
@@ -37,7 +40,12 @@ def text_encoder_spec(cfg: TextConfig) -> TextEncoderSpec:
 
     Raises:
         NotBuiltError: there is none of this name.
+        InputError: a plugin cannot be used.
     """
+    if is_plugin(cfg.encoder):
+        spec = load(cfg.encoder, GROUP, TextEncoderSpec)
+        refuse_clash(cfg.encoder, GROUP, spec.name, TEXT_ENCODERS)
+        return spec
     if cfg.encoder not in TEXT_ENCODERS:
         raise NotBuiltError(f"no text encoder is called {cfg.encoder}; there are {', '.join(TEXT_ENCODERS)}")
     return TEXT_ENCODERS[cfg.encoder]

@@ -3,9 +3,12 @@
 from pathlib import Path
 
 from schemas.config import FeatureConfig
+from schemas.plugins import is_plugin
 from schemas.vjepa import VJEPA_FILES, VJEPA_SIZES, n_parameters
 from trajpilot_core.encoders.video.base import VideoEncoder, VideoEncoderSpec
 from trajpilot_core.errors import NotBuiltError
+from trajpilot_core.plugins import VIDEO_ENCODERS as GROUP
+from trajpilot_core.plugins import load
 
 HALF_BYTES = 2
 """Of a number in the shortest arithmetic that weights come in."""
@@ -48,7 +51,10 @@ def video_encoder_spec(cfg: FeatureConfig) -> VideoEncoderSpec:
 
     Raises:
         NotBuiltError: there is none of this name.
+        InputError: a plugin cannot be used.
     """
+    if is_plugin(cfg.model):
+        return load(cfg.model, GROUP, VideoEncoderSpec)
     if cfg.model not in VIDEO_ENCODERS:
         raise NotBuiltError(f"no video encoder has the model {cfg.model}; there are {', '.join(VIDEO_ENCODERS)}")
     return VIDEO_ENCODERS[cfg.model]

@@ -13,7 +13,7 @@ from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.figures.gains import gain_chart, gaining
 from trajpilot_core.report.figures.horizons import horizon_charts
-from trajpilot_core.report.tables.names import DESCRIPTIONS, OPEN_METRICS, row_name
+from trajpilot_core.report.tables.names import descriptions, open_metrics, row_name
 from trajpilot_core.report.tables.results import results_of
 
 SHOWN = ("M@1", "MSeq")
@@ -27,8 +27,8 @@ def accuracy(committed: Committed) -> Drawn:
     if not rows:
         raise NothingToDraw("no row was scored")
     ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
-    charts = dict(zip(OPEN_METRICS, horizon_charts(results, ceilings), strict=True))
-    panels = [Panel(f"{name}: {DESCRIPTIONS[name]}", charts[name].chart) for name in SHOWN]
+    charts = dict(zip(open_metrics(), horizon_charts(results, ceilings), strict=True))
+    panels = [Panel(f"{name}: {descriptions()[name]}", charts[name].chart) for name in SHOWN]
     panels.append(Panel("M@1 minus No-Traj’s, same windows", gain_chart(results).chart))
     drawn = rows + [variant for variant in gaining() if variant in results.variants() and variant not in rows]
     content = sheet(panels, keys_of_rows(drawn), style(), COLUMNS, committed.warning())

@@ -8,7 +8,7 @@ from trajpilot_core.report.drawing.charts import Axes, Point, Series, legend_bou
 from trajpilot_core.report.drawing.legend import Chart, Key, keys_of_rows
 from trajpilot_core.report.figures.base import Figure, Material, horizons_of, series_of
 from trajpilot_core.report.tables.ceilings import INFORMATION
-from trajpilot_core.report.tables.names import DESCRIPTIONS, OPEN_METRICS, row_name
+from trajpilot_core.report.tables.names import descriptions, open_metrics, row_name
 from trajpilot_core.report.tables.results import Results
 
 
@@ -21,11 +21,11 @@ def horizon_charts(results: Results, ceilings: Sequence[Ceiling]) -> list[Chart]
     """Draw a chart per metric."""
     ticks = horizons_of(results)
     drawn = []
-    for metric in OPEN_METRICS:
+    for metric in open_metrics():
         series = [s for s in (series_of(results, v, None, metric) for v in with_role("main")) if s.points]
         axes = Axes(f"{metric} over the horizon", "horizon H (steps)", f"{metric}, %", ticks)
         bounds = _bounds(ceilings, metric)
-        drawn.append(Chart(f"{metric}: {DESCRIPTIONS[metric]}", line_chart(axes, series, bounds)))
+        drawn.append(Chart(f"{metric}: {descriptions()[metric]}", line_chart(axes, series, bounds)))
     return drawn
 
 

@@ -9,11 +9,10 @@ from trajpilot_core.methods import anticipation as rows
 from trajpilot_core.methods import goal_dropout, method, no_traj, oracle, with_role
 from trajpilot_core.metrics import of_table
 from trajpilot_core.report.tables.groups import GroupedTable
-from trajpilot_core.report.tables.names import OPEN_METRICS
+from trajpilot_core.report.tables.names import open_metrics
 from trajpilot_core.report.tables.results import ResultCell, Results, build_table
 
 FUTURE = ("M@1", "M@5", "MSeq")
-COLUMNS = (*OPEN_METRICS, *of_table("anticipation"))
 POOLINGS = ("none", "sample")
 GOAL_GIVEN = (oracle.METHOD.id, goal_dropout.ORACLE.id, no_traj.METHOD.id, goal_dropout.NO_TRAJ.id)
 """Columns of goal_dropout_fullgoal: without and with goal dropout, the predictor with trajectories before the other."""
@@ -33,7 +32,7 @@ def anticipation_tables(results: Results) -> list[GroupedTable[ResultCell]]:
             "its Full), the steps after Start with the place of the Goal (A)",
             results,
             shown,
-            COLUMNS,
+            (*open_metrics(), *of_table("anticipation")),
             poolings=POOLINGS,
         ),
         build_table(

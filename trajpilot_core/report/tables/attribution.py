@@ -9,7 +9,7 @@ from schemas.results import Metric
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import Method
 from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
-from trajpilot_core.report.tables.names import OPEN_METRICS, row_name
+from trajpilot_core.report.tables.names import open_metrics, row_name
 from trajpilot_core.report.tables.results import ResultCell, Results
 
 
@@ -46,7 +46,7 @@ def against(id_: str, title: str, results: Results, one: Method, *, plain: bool)
             TableRow(
                 reference,
                 f"minus {row_name(reference)}",
-                tuple(ResultCell(m, is_best=False) for name in OPEN_METRICS if (m := own.get((reference, name)))),
+                tuple(ResultCell(m, is_best=False) for name in open_metrics() if (m := own.get((reference, name)))),
                 bool({reference, one.id} & results.undertrained),
                 meaning,
             )
@@ -58,10 +58,10 @@ def against(id_: str, title: str, results: Results, one: Method, *, plain: bool)
         for m in results.metrics
         if m.variant == one.id
         and m.reference in questions
-        and m.metric in OPEN_METRICS
+        and m.metric in open_metrics()
         and (m.pooling == "plain") == plain
     )
-    return grouped(id_, title, OPEN_METRICS, found, rows)
+    return grouped(id_, title, open_metrics(), found, rows)
 
 
 def absent_rows(results: Results) -> str:

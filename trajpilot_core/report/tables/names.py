@@ -8,10 +8,21 @@ NOT_BUILT = (
     "PDPP, ViterbiPlanNet) have rows where the stage planners has trained them"
 )
 """Rows that the design names and that this implementation lacks; printed below the main table."""
-OPEN_METRICS = of_table("open")
-"""Columns of the paper's open-vocabulary table."""
-SEQUENCE_METRICS = of_table("sequence")
-DESCRIPTIONS = {spec.id: spec.description for spec in METRICS.values()}
+
+
+def open_metrics() -> tuple[str, ...]:
+    """Return the columns of the paper's open-vocabulary table, and those that plugins add."""
+    return of_table("open")
+
+
+def sequence_metrics() -> tuple[str, ...]:
+    """Return the columns of the table of decoded sequences."""
+    return of_table("sequence")
+
+
+def descriptions() -> dict[str, str]:
+    """Return what each metric is, in words."""
+    return {spec.id: spec.description for spec in METRICS.values()}
 
 
 def pose_metric_names(*, is_closed: bool) -> tuple[str, str]:

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from schemas.config import ReportConfig
-from trajpilot_core.corpora.registry import CORPORA
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.paper.published import PublishedTable, TablePlace, published_anticipation, published_of
 from trajpilot_core.report.tables.groups import POOLED
@@ -56,7 +56,7 @@ def _recorded(results: Results, cfg: ReportConfig) -> str | None:
     """Return the corpus that the run names where all takes are recordings of it, with encoded videos; else None."""
     if cfg.corpus is None or cfg.released is not None:
         return None
-    return cfg.corpus if {m.corpus for m in results.metrics} == {CORPORA[cfg.corpus].ids} else None
+    return cfg.corpus if {m.corpus for m in results.metrics} == {spec_of(cfg.corpus).ids} else None
 
 
 def _of_rows(found: PublishedTable | None) -> PublishedTable | None:

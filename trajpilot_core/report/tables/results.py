@@ -11,7 +11,7 @@ from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
-from trajpilot_core.report.tables.names import OPEN_METRICS, SEQUENCE_METRICS, row_name
+from trajpilot_core.report.tables.names import open_metrics, row_name, sequence_metrics
 from trajpilot_core.report.tables.table import number
 
 TIE = 1e-9
@@ -156,8 +156,8 @@ def all_tables(results: Results) -> list[GroupedTable[ResultCell]]:
     parts = with_role("ablation")
     whole = [variant for variant in variants if variant not in parts]
     to_reference = f"Difference to {row_name(REFERENCE)}, paired over takes"
-    first = functools.partial(build_table, results=results, metrics=OPEN_METRICS, poolings=("plain", "sample"))
-    each = functools.partial(build_table, results=results, metrics=OPEN_METRICS, poolings=("none",))
+    first = functools.partial(build_table, results=results, metrics=open_metrics(), poolings=("plain", "sample"))
+    each = functools.partial(build_table, results=results, metrics=open_metrics(), poolings=("none",))
     tables = [
         first("overview", "All rows but ablations over all horizons", variants=whole),
         first("gain", to_reference, variants=whole, reference=REFERENCE),
@@ -176,11 +176,11 @@ def all_tables(results: Results) -> list[GroupedTable[ResultCell]]:
             reference=REFERENCE,
         ),
         each("controls", "Ablations and controls per horizon", variants=others),
-        build_table("sequences", "Decoded sequences", results, variants, SEQUENCE_METRICS),
+        build_table("sequences", "Decoded sequences", results, variants, sequence_metrics()),
     ]
     for reference in plain_references():
         title = f"Difference to {row_name(reference)}, paired over takes"
-        tables.append(build_table(f"gain-{reference}", title, results, variants, OPEN_METRICS, reference=reference))
+        tables.append(build_table(f"gain-{reference}", title, results, variants, open_metrics(), reference=reference))
     return [table for table in tables if table.groups]
 
 

@@ -13,7 +13,7 @@ from trajpilot_core.report.action_page import result_tables
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.page import SIGNS
 from trajpilot_core.report.tables.closed import OVERALL
-from trajpilot_core.report.tables.names import DESCRIPTIONS
+from trajpilot_core.report.tables.names import descriptions
 from trajpilot_core.report.tables.results import Results, build_table, results_of
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.report.tables.tokens import TokenResults, token_tables
@@ -69,7 +69,7 @@ def _headline(results: Results, shown: Sequence[str]) -> list[str]:
     found = build_table("overview", "", results, with_role("main"), shown, poolings=("plain",))
     if not found.groups:
         return ["No row was scored."]
-    meaning = "; ".join(f"{name}: {DESCRIPTIONS[name]}" for name in shown)
+    meaning = "; ".join(f"{name}: {descriptions()[name]}" for name in shown)
     rows = tuple(
         (
             row.name + (" (UNDERTRAINED)" if row.is_undertrained else ""),

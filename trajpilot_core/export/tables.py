@@ -1,0 +1,139 @@
+"""Tables of a finished run as Parquet and CSV, with a record of what they are; nothing below the root is written."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
+from schemas.base import Record
+from trajpilot_core.errors import InputError
+from trajpilot_core.opened import OpenRun
+from trajpilot_core.store.files import TEMPORARY, naming_failures
+
+TableFormat = Literal["parquet", "csv"]
+INGESTED = ("takes", "segments", "windows", "labels", "label_classes")
+"""What the ids in the tables of results stand for."""
+SCORED = ("evaluation", "probe", "outcome", "pose_sources", "action_token")
+"""Stages whose tables are results, predictions among them."""
+RECORD = "export.json"
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""A cell that begins so is a formula to programs for spreadsheets; an apostrophe in front makes it a text."""
+
+
+class ExportedTable(Record):
+    """One table as it was exported."""
+
+    name: str
+    stage: str
+    key: str
+    """Of the output that it is from."""
+    rows: int
+    columns: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+class Export(Record):
+    """What a folder of exported tables holds; `export.json` there."""
+
+    format: Literal["trajpilot export 1"] = "trajpilot export 1"
+    root: str
+    warning: str
+    """What has to stand next to every number; empty where the corpus was recorded."""
+    tables: tuple[ExportedTable, ...]
+
+
+def default_tables(run: OpenRun) -> list[str]:
+    """Return the names of the tables that are exported unless others are asked for: results, ids, rejects."""
+    return [
+        name for name, stage in run.tables().items() if name in INGESTED or stage in SCORED or name.endswith(".rejects")
+    ]
+
+
+def export_tables(run: OpenRun, names: Sequence[str], formats: Sequence[TableFormat], out: Path) -> Export:
+    """Write tables into a folder, each checked against its digest first; the record of them is written last.
+
+    Args:
+        run: the finished run.
+        names: of its tables.
+        formats: one file each.
+        out: the folder; files of before are replaced.
+
+    Raises:
+        InputError: a table is not there, or the folder lies below the root.
+        StoreError: a table is damaged.
+    """
+    held = run.tables()
+    unknown = [name for name in names if name not in held]
+    if unknown:
+        raise InputError(f"{run.root} has no table {unknown[0]!r}; it has {', '.join(sorted(held))}")
+    refuse_inside(run.root, out)
+    with naming_failures("make the folder", out):
+        out.mkdir(parents=True, exist_ok=True)
+    exported = []
+    for name in dict.fromkeys(names):
+        table = run.table(name)
+        files = tuple(f"{name}.{one}" for one in formats)
+        for file in files:
+            with replaced(out / file) as fresh:
+                write_csv(table, fresh) if file.endswith(".csv") else table.write_parquet(fresh)
+        made = run.outputs[held[name]]
+        exported.append(
+            ExportedTable(
+                name=name,
+                stage=made.stage,
+                key=made.key,
+                rows=table.height,
+                columns=tuple(table.columns),
+                files=files,
+            )
+        )
+    record = Export(root=run.root, warning=run.warning, tables=tuple(exported))
+    with replaced(out / RECORD) as fresh:
+        fresh.write_text(json.dumps(record.content(), indent=1) + "\n", encoding="utf-8")
+    return record
+
+
+def refuse_inside(root: str, out: Path) -> None:
+    """Refuse to write among the artifacts of a run.
+
+    Raises:
+        InputError: the folder lies below `artifacts` of the root.
+    """
+    if "://" not in root and out.resolve().is_relative_to((Path(root) / "artifacts").resolve()):
+        raise InputError(f"{out} lies among the artifacts of {root}; give a folder outside of them with --out")
+
+
+@contextmanager
+def replaced(target: Path) -> Iterator[Path]:
+    """Yield a file to write next to `target`, which it replaces when the block ends well."""
+    fresh = target.with_name(f"{TEMPORARY}{target.name}")
+    try:
+        with naming_failures("write", target):
+            yield fresh
+            fresh.replace(target)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def write_csv(table: pl.DataFrame, path: Path) -> None:
+    """Write a table as CSV: lists as JSON, texts that a spreadsheet takes for a formula with an apostrophe in front."""
+    table.with_columns(*(_flat(table[name]) for name in table.columns)).write_csv(path)
+
+
+def _flat(column: pl.Series) -> pl.Series:
+    if column.dtype in (pl.List, pl.Array, pl.Struct):
+        texts = [None if row is None else json.dumps(_plain(row), ensure_ascii=False) for row in column]
+        return pl.Series(column.name, texts, pl.String)
+    if column.dtype == pl.String:
+        texts = [f"'{text}" if text is not None and text.startswith(FORMULA) else text for text in column]
+        return pl.Series(column.name, texts, pl.String)
+    return column
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, pl.Series):
+        return value.to_list()
+    return value

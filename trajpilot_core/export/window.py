@@ -1,0 +1,180 @@
+"""One window of a finished run on the clock of its video: labels, head path, trajectories, what the rows answered.
+
+Times are seconds of the take's video. Positions are forward, left and up in the body frame at the window's start.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import polars as pl
+
+from schemas.observation import DOF, KNOTS, MOTIONS
+from trajpilot_core.arrays import Array
+from trajpilot_core.errors import InputError
+from trajpilot_core.methods import METHODS
+from trajpilot_core.report.gallery.paths import integrate
+
+TRUE = "true"
+
+
+class TableSource(Protocol):
+    """A finished run, as far as a window needs it."""
+
+    def table(self, name: str) -> pl.DataFrame:
+        """Read a table whole."""
+        ...
+
+
+class SaidLabel(NamedTuple):
+    """A label at a time."""
+
+    time_s: float
+    who: str
+    """`true`, or the id of a row."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """The head motion over the middle steps of a window."""
+
+    kind: str
+    """`true`, `retrieved` (the first candidate) or `chosen` (behind a gate)."""
+    window_id: str
+    points_m: Array
+    """(P, 3)."""
+
+
+@dataclass(frozen=True)
+class ShownWindow:
+    """All that a recording shows of one window, but its frames."""
+
+    window_id: str
+    take_id: str
+    video: str
+    """Relative to the data root."""
+    start_s: float
+    end_s: float
+    middle_s: float
+    """Where its first middle step begins: what is predicted begins here."""
+    path_times_s: Array
+    """(P,) of the head path; empty where a segment has no motions."""
+    path_m: Array
+    """(P, 3)."""
+    unit: str
+    trajectories: tuple[Trajectory, ...]
+    said: tuple[SaidLabel, ...]
+    """By time."""
+
+
+def first_window(run: TableSource) -> str:
+    """Return the window that is shown unless one is named: of the longest, the first by id with an open gate, or any.
+
+    Raises:
+        InputError: no window was scored.
+    """
+    outcomes = run.table("outcomes")
+    if not outcomes.height:
+        raise InputError("no window was scored; run the stage evaluation first")
+    longest = outcomes.filter(pl.col("horizon") == pl.col("horizon").max())
+    opened = longest.filter(pl.col("opened").fill_null(value=False))
+    return str((opened if opened.height else longest)["window_id"].min())
+
+
+def shown_window(run: TableSource, window_id: str) -> ShownWindow:
+    """Gather what a recording shows of a scored window.
+
+    Args:
+        run: the finished run.
+        window_id: as the table `outcomes` has it.
+
+    Raises:
+        InputError: no such window was scored.
+    """
+    rows = run.table("outcomes").filter(pl.col("window_id") == window_id).to_dicts()
+    if not rows:
+        raise InputError(f"no window {window_id!r} was scored; the table outcomes has the ids")
+    candidates = _candidates(rows)
+    wanted = [window_id, *candidates.values()]
+    windows = {
+        row["window_id"]: row for row in run.table("windows").filter(pl.col("window_id").is_in(wanted)).to_dicts()
+    }
+    ids = [segment for row in windows.values() for segment in row["segment_ids"]]
+    segments = _by_segment(run.table("segments"), ids)
+    motions = _by_segment(run.table("motions"), ids)
+    own = [segments[segment] for segment in windows[window_id]["segment_ids"]]
+    (take,) = run.table("takes").filter(pl.col("take_id") == own[0]["take_id"]).to_dicts()
+    times_s, path_m = _head_path(own, motions)
+    scales = {row["scale"] for row in motions.values()}
+    return ShownWindow(
+        window_id=window_id,
+        take_id=take["take_id"],
+        video=take["video"],
+        start_s=own[0]["start_s"],
+        end_s=own[-1]["end_s"],
+        middle_s=own[1]["start_s"],
+        path_times_s=times_s,
+        path_m=path_m,
+        unit="m" if scales == {"metric"} else "arbitrary scale",
+        trajectories=_trajectories({TRUE: window_id, **candidates}, windows, motions),
+        said=_said(own, rows, dict(run.table("labels").select("label_id", "label").iter_rows())),
+    )
+
+
+def _candidates(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return `retrieved` and `chosen` -> the window that the first row without, and with, a gate followed."""
+    held = {row["variant"]: row["candidate"] for row in rows}
+    found: dict[str, str] = {}
+    for one in sorted(METHODS, key=lambda one: one.gate is not None):
+        if one.follows and held.get(one.id):
+            found.setdefault("retrieved" if one.gate is None else "chosen", held[one.id])
+    return found
+
+
+def _by_segment(table: pl.DataFrame, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    return {row["segment_id"]: row for row in table.filter(pl.col("segment_id").is_in(ids)).to_dicts()}
+
+
+def _motions_of(segment_ids: Sequence[str], motions: Mapping[str, Mapping[str, Any]]) -> Array | None:
+    """Return (S, 16, 6) motions; None where a segment has none."""
+    held = [motions.get(segment) for segment in segment_ids]
+    rows = [row["motions"] for row in held if row is not None]
+    if not rows or len(rows) < len(held):
+        return None
+    return np.array(rows, np.float64).reshape(-1, MOTIONS, DOF)
+
+
+def _head_path(own: Sequence[Mapping[str, Any]], motions: Mapping[str, Mapping[str, Any]]) -> tuple[Array, Array]:
+    """Return the times (P,) and positions (P, 3) of the head over a window; pauses between segments stand still."""
+    moved = _motions_of([row["segment_id"] for row in own], motions)
+    if moved is None:
+        return np.empty(0), np.empty((0, 3))
+    knots = [np.linspace(row["start_s"], row["end_s"], KNOTS)[1:] for row in own]
+    return np.concatenate([[own[0]["start_s"]], *knots]), integrate(moved)
+
+
+def _trajectories(
+    wanted: Mapping[str, str], windows: Mapping[str, Mapping[str, Any]], motions: Mapping[str, Mapping[str, Any]]
+) -> tuple[Trajectory, ...]:
+    """Integrate the middle motions of the windows that are there with all of them."""
+    found = []
+    for kind, window_id in wanted.items():
+        moved = _motions_of(windows.get(window_id, {"segment_ids": ()})["segment_ids"][1:-1], motions)
+        if moved is not None:
+            found.append(Trajectory(kind, window_id, integrate(moved)))
+    return tuple(found)
+
+
+def _said(
+    own: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str]
+) -> tuple[SaidLabel, ...]:
+    """Return the true label at the start of each step, and what the rows of the gallery answered there."""
+    shown = [one.id for one in METHODS if one.in_gallery]
+    found = [SaidLabel(step["start_s"], TRUE, labels.get(step["label_id"], step["label_id"])) for step in own]
+    for row in rows:
+        if row["variant"] in shown:
+            for step, decoded in zip(own, row["decoded_ids"], strict=True):
+                found.append(SaidLabel(step["start_s"], row["variant"], labels.get(decoded, decoded)))
+    return tuple(sorted(found))

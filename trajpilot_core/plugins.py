@@ -1,0 +1,133 @@
+"""What installed packages bring by entry points: a corpus, an encoder, a row, a metric (docs/plugins.md).
+
+A plugin is code with the rights of whoever runs it, so that nothing of a package is imported before a setting names it.
+Distribution and version are read from its metadata, and enter the keys of the stages that read the setting.
+"""
+
+from collections.abc import Container
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TypeVar
+
+from schemas.base import Record
+from schemas.plugins import PLUGIN, is_plugin
+from trajpilot_core.errors import InputError
+
+Spec = TypeVar("Spec")
+Versioned = TypeVar("Versioned", bound=Record)
+CORPORA = "trajpilot.corpora"
+VIDEO_ENCODERS = "trajpilot.encoders.video"
+TEXT_ENCODERS = "trajpilot.encoders.text"
+METHODS = "trajpilot.methods"
+METRICS = "trajpilot.metrics"
+GROUP_OF = {
+    "corpus": CORPORA,
+    "model": VIDEO_ENCODERS,
+    "encoder": TEXT_ENCODERS,
+    "plugin_rows": METHODS,
+    "plugin_metrics": METRICS,
+}
+"""Name of a setting -> the group of entry points that its plugins stand in."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One entry point of an installed package; nothing of it is imported yet."""
+
+    entry: metadata.EntryPoint
+    distribution: str
+    version: str
+
+    @property
+    def pinned(self) -> str:
+        """The name as keys hold it."""
+        return f"{PLUGIN}{self.entry.name}@{self.distribution}=={self.version}"
+
+    def __str__(self) -> str:
+        return f"plugin {self.entry.name} of {self.distribution} {self.version} ({self.entry.value})"
+
+
+def find(name: str, group: str) -> Plugin:
+    """Return the plugin that a setting names; nothing is imported.
+
+    Args:
+        name: `plugin:NAME`, or with `@DISTRIBUTION==VERSION`.
+        group: of entry points.
+
+    Raises:
+        InputError: no installed package brings it, several do, or one in another version than the name states.
+    """
+    short, _, pin = name.removeprefix(PLUGIN).partition("@")
+    found = [
+        Plugin(entry, entry.dist.name, entry.dist.version)
+        for entry in metadata.entry_points(group=group, name=short)
+        if entry.dist is not None
+    ]
+    if not found:
+        from_where = f" (it was {pin})" if pin else ""
+        raise InputError(f"{_absent(short, group)}{from_where}; install the package that brings it, or take it out")
+    if len({one.pinned for one in found}) > 1:
+        named = ", ".join(sorted(f"{one.distribution} {one.version}" for one in found))
+        raise InputError(f"the plugin {short} ({group}) is brought by {named}; leave one of them installed")
+    if pin and found[0].pinned != name:
+        raise InputError(f"{name} is asked for, but {found[0]} is installed; install that version or give no version")
+    return found[0]
+
+
+def _absent(name: str, group: str) -> str:
+    others = sorted({entry.name for entry in metadata.entry_points(group=group)})
+    elsewhere = [other for other in GROUP_OF.values() if metadata.entry_points(group=other, name=name)]
+    there = f"there are {', '.join(others)}" if others else "there are none"
+    kind = f"; it is one of {', '.join(elsewhere)}, another kind" if elsewhere else ""
+    return f"no installed package brings the plugin {name} in the group {group}: {there}{kind}"
+
+
+def load(name: str, group: str, kind: type[Spec]) -> Spec:
+    """Import the plugin that a setting names and return its spec.
+
+    Args:
+        name: as for `find`.
+        group: of entry points.
+        kind: what the entry point has to be.
+
+    Raises:
+        InputError: it is not there, cannot be imported, or is no `kind`.
+    """
+    plugin = find(name, group)
+    try:
+        spec = plugin.entry.load()
+    except Exception as error:  # whatever foreign code raises on import
+        raise InputError(
+            f"{plugin} cannot be loaded: {type(error).__name__}: {error}; correct it or take it out"
+        ) from error
+    if not isinstance(spec, kind):
+        raise InputError(
+            f"{plugin} is a {type(spec).__name__}, but the group {group} needs a {kind.__name__}; correct its package"
+        )
+    return spec
+
+
+def refuse_clash(name: str, group: str, own: str, known: Container[str]) -> None:
+    """Refuse a plugin whose own name is taken.
+
+    Raises:
+        InputError: `own` is among the `known`.
+    """
+    if own in known:
+        raise InputError(f"{find(name, group)} calls itself {own!r}, which there is already; rename it in its package")
+
+
+def with_versions(config: Versioned) -> Versioned:
+    """Return settings of a stage with the distribution and version of each plugin that they name.
+
+    Raises:
+        InputError: one is not installed.
+    """
+    changes: dict[str, object] = {}
+    for field, group in GROUP_OF.items():
+        value = getattr(config, field, None)
+        if is_plugin(value):
+            changes[field] = find(str(value), group).pinned
+        elif isinstance(value, tuple) and any(map(is_plugin, value)):
+            changes[field] = tuple(find(one, group).pinned for one in value)
+    return config.replace(**changes) if changes else config
