@@ -19,6 +19,7 @@ from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicCo
 from schemas.devices import DeviceName
 from schemas.diagnostics import DiagnosticsConfig
 from schemas.joint_decoding import JointDecodingConfig
+from schemas.latent import LatentConfig
 from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun, Place
 from schemas.planners import PlannersConfig
@@ -52,6 +53,8 @@ RecipeName = Literal[
     "keystep_poses",
     "demo_poses",
     "laptop",
+    "atomic_latent",
+    "demo_latent",
 ]
 """Named experiments (deployments/recipes/): the paper's benchmarks, and those on simulated worlds."""
 CorpusName = Literal[
@@ -211,10 +214,12 @@ class EvaluationConfig(Record):
     over all labels, and 0.1 GB of predictions (docs/decisions/methods.md)."""
     anticipates: bool = False
     """The run has rows without a goal, whose ceilings reach to the steps after Start. Set by the pipeline."""
+    plans_in_latents: bool = False
+    """The run has rows that plan in the space of the video encoder. Set by the pipeline."""
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_later_defaults(self, serialise(self), ("anticipates",))
+        return without_later_defaults(self, serialise(self), ("anticipates", "plans_in_latents"))
 
 
 class ReportConfig(Record):
@@ -247,7 +252,7 @@ class ReportConfig(Record):
     """Whose released features the run rests on; None: videos were encoded. Set by the pipeline."""
 
 
-LATER = ("outcome", "video_motions", "pose_sources", "action_token")
+LATER = ("outcome", "video_motions", "pose_sources", "action_token", "latent")
 
 
 class PipelineConfig(Record):
@@ -268,6 +273,7 @@ class PipelineConfig(Record):
     video_motions: VideoMotionsConfig = VideoMotionsConfig()
     pose_sources: PoseSourcesConfig = PoseSourcesConfig()
     action_token: ActionTokenConfig = ActionTokenConfig()
+    latent: LatentConfig = LatentConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     report: ReportConfig = ReportConfig()
 
