@@ -96,27 +96,31 @@ class LatentWindows:
         """M."""
         return self.segments.shape[1] - 2
 
-    def roll_out(self, motion_BSMU: Tensor, *, sees_goal: bool = True, with_goal: bool = False) -> Tensor:
+    def roll_out(
+        self, motion_BSMU: Tensor, *, sees_goal: bool = True, with_goal: bool = False, last_alone: bool = False
+    ) -> Tensor:
         """Return (B, S, M, G, D) latents under standardised motions; one step more, the goal's, where it is asked.
 
         Args:
             motion_BSMU: of the middle steps.
             sees_goal: the goal is an input.
             with_goal: predict the goal's step, too, which is told no motion.
+            last_alone: return the last step alone, (B, S, 1, G, D).
         """
-        steps, is_moved = motion_BSMU, torch.ones(self.mids + with_goal, dtype=torch.bool, device=motion_BSMU.device)
+        n_steps = self.mids + with_goal
+        steps, is_moved = motion_BSMU, torch.ones(n_steps, dtype=torch.bool, device=motion_BSMU.device)
         if with_goal:
             steps, is_moved[-1] = F.pad(motion_BSMU, (0, 0, 0, 1)), False
         planner = self.models.of_variant["plan_trajectory"]
         context = self.seen if sees_goal else self.blind
-        out: Tensor = planner(context, StepInputs(steps, is_moved), self.mids + with_goal, self.mids + 2)
+        told = StepInputs(steps, is_moved)
+        out: Tensor = planner(context, told, n_steps, self.mids + 2, last_alone=last_alone)
         return out
 
     def energy(self, motion_BSMU: Tensor, name: EnergyName) -> Tensor:
         """Return (B, S): the l1 distance between the goal's latent and what is predicted of it."""
-        if name == "last_mid":
-            return l1_between(self.roll_out(motion_BSMU)[:, :, -1], self.goal[:, None])
-        found = self.roll_out(motion_BSMU, sees_goal=name == "goal_step_seen", with_goal=True)
+        of_mid, seen = name == "last_mid", name != "goal_step"
+        found = self.roll_out(motion_BSMU, sees_goal=seen, with_goal=not of_mid, last_alone=True)
         return l1_between(found[:, :, -1], self.goal[:, None])
 
     def surprise(self, motion_BSMU: Tensor) -> Tensor:

@@ -146,13 +146,13 @@ def _said(caption: str, panels: Sequence[CurvePanel], held: Sequence[Sequence[Pa
     return f"{caption} Bands and whiskers: 95 % intervals over takes, where there are enough.{lacking}"
 
 
-def figure(label: str, caption: str, panels: Sequence[CurvePanel], untabled: tuple[str, ...] = ()) -> PaperFigure:
-    """Return a figure of panels; `untabled` as in `draw`."""
+def figure(label: str, caption: str, panels: Sequence[CurvePanel]) -> PaperFigure:
+    """Return a figure of panels."""
     tables = tuple(dict.fromkeys(panel.label for panel in panels))
     tabled = {at[0] for label in tables for at in LABELS[label].addresses()}
     built = tabled | {one.id for one in METHODS}
     unbuilt = dict.fromkeys(row for panel in panels for row in panel.rows if row not in built)
-    drawing = partial(draw, panels=panels, caption=caption, untabled=untabled)
+    drawing = partial(draw, panels=panels, caption=caption)
     return PaperFigure(label, drawing, tables, unbuilt=tuple(unbuilt))
 
 
@@ -161,7 +161,9 @@ def in_latents(metric: str) -> PaperFigure:
     names = {"SR": "cem_vs_none", "Full mAcc": "cem_full_mean"}
     said = {"SR": "Success rate", "Full mAcc": "Accuracy of all steps, Start and Goal included,"}
     caption = f"{said[metric]} over the horizon, planning in the space of latents on atomic actions."
-    return figure(names[metric], caption, (CurvePanel("Open vocabulary", ATOMIC, (metric,), PLANNED),), (metric,))
+    panels = (CurvePanel("Open vocabulary", ATOMIC, (metric,), PLANNED),)
+    drawing = partial(draw, panels=panels, caption=caption, untabled=(metric,))
+    return PaperFigure(names[metric], drawing, recipes=("atomic_latent",))
 
 
 PLANNED = ("latent_no_traj", "cem", "latent_oracle", "cem_goal", "cem_bank", "random_bank")
