@@ -31,7 +31,8 @@ def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) ->
         StagesFailedError: stages failed; those that do not need them were finished first.
         RuntimeError: the same, and a fault of the program is among the causes.
     """
-    after, ended = upstream(EVERY_STAGE, names), States()
+    stages = {name: stage.under(config) for name, stage in EVERY_STAGE.items()}
+    after, ended = upstream(stages, names), States()
     limit = stages_at_once(run.stages_at_once, run.workers)
 
     def has_model(name: str) -> bool:

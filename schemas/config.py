@@ -19,6 +19,7 @@ from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicCo
 from schemas.devices import DeviceName
 from schemas.diagnostics import DiagnosticsConfig
 from schemas.joint_decoding import JointDecodingConfig
+from schemas.latent import LatentConfig
 from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun, Place
 from schemas.planners import PlannersConfig
@@ -53,6 +54,8 @@ RecipeName = Literal[
     "keystep_poses",
     "demo_poses",
     "laptop",
+    "atomic_latent",
+    "demo_latent",
 ]
 """Named experiments (deployments/recipes/): the paper's benchmarks, and those on simulated worlds."""
 CorpusName = Literal[
@@ -217,10 +220,13 @@ class EvaluationConfig(Record):
     """Further rows of the tables, each `plugin:NAME` of an installed package (docs/plugins.md)."""
     plugin_metrics: tuple[PluginName, ...] = ()
     """Further metrics, each `plugin:NAME` of an installed package (docs/plugins.md)."""
+    plans_in_latents: bool = False
+    """The run has rows that plan in the space of the video encoder. Set by the pipeline."""
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_later_defaults(self, serialise(self), ("anticipates", "plugin_rows", "plugin_metrics"))
+        later = ("anticipates", "plugin_rows", "plugin_metrics", "plans_in_latents")
+        return without_later_defaults(self, serialise(self), later)
 
 
 class ReportConfig(Record):
@@ -257,7 +263,7 @@ class ReportConfig(Record):
     """Metrics that plugins bring; set by the pipeline."""
 
 
-LATER = ("outcome", "video_motions", "pose_sources", "action_token")
+LATER = ("outcome", "video_motions", "pose_sources", "action_token", "latent")
 
 
 class PipelineConfig(Record):
@@ -278,6 +284,7 @@ class PipelineConfig(Record):
     video_motions: VideoMotionsConfig = VideoMotionsConfig()
     pose_sources: PoseSourcesConfig = PoseSourcesConfig()
     action_token: ActionTokenConfig = ActionTokenConfig()
+    latent: LatentConfig = LatentConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     report: ReportConfig = ReportConfig()
 

@@ -29,6 +29,8 @@ RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "keystep_poses": paper.keystep_poses,
     "demo_poses": simulated.demo_poses,
     "laptop": paper.laptop,
+    "atomic_latent": paper.atomic_latent,
+    "demo_latent": simulated.demo_latent,
 }
 
 

@@ -29,6 +29,13 @@ def atomic_anticipation() -> PipelineConfig:
     return anticipating(atomic())
 
 
+def atomic_latent() -> PipelineConfig:
+    """Planning in the space of the video encoder on atomic descriptions, and the first table's conditions. Source:
+    paper, 3.1 and 3.2. In a root with a finished `atomic` only its own models are trained."""
+    base = atomic()
+    return base.replace(latent=base.latent.replace(is_asked=True))
+
+
 def keystep() -> PipelineConfig:
     """Closed-vocabulary planning on Ego-Exo4D Keystep. Source: paper, 4.3 and its appendices on data and adaptation."""
     return _closed("egoexo4d_keystep", bridge_weight=0.15, decoding=KEYSTEP_DECODING)

@@ -88,6 +88,28 @@ def demo_anticipation() -> PipelineConfig:
     return anticipating(demo())
 
 
+def demo_latent() -> PipelineConfig:
+    """The demo's models, next to planning in the space of its video encoder; as `atomic_latent`, after a finished
+    demo."""
+    base = demo()
+    return base.replace(
+        latent=base.latent.replace(
+            is_asked=True,
+            seeds=(0,),
+            width=96,
+            layers=2,
+            heads=4,
+            hidden=192,
+            candidates=16,
+            key_width=16,
+            correlation_windows=500,
+            train=base.predictor.train.replace(epochs=20),
+            head=base.latent.head.replace(batch=64),
+            search=base.latent.search.replace(samples=64, iterations=5, elites=7),
+        )
+    )
+
+
 def demo_keystep() -> PipelineConfig:
     """Closed-vocabulary planning on a simulated world in the layout of Ego-Exo4D Keystep, in the demo's sizes."""
     return _small_closed(keystep())

@@ -12,6 +12,7 @@ from schemas.action_token import ActionTokenConfig
 from schemas.base import Record
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions
 from schemas.devices import device_fault
+from schemas.latent import LatentConfig
 from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun
 from schemas.pose_sources import PoseSourcesConfig
@@ -45,7 +46,7 @@ BF16_FROM = (8, 0)
 """Compute capability with which a GPU multiplies bf16 (Ampere); an older one only emulates it."""
 FAST_BF16 = ("amx_bf16",)
 """CPU flags with which bf16 pays for models of our size (avx512_bf16 alone: twice as slow as fp32 at width 128)."""
-COMPLETED = (OutcomeConfig, PoseSourcesConfig, ActionTokenConfig)
+COMPLETED = (OutcomeConfig, PoseSourcesConfig, ActionTokenConfig, LatentConfig)
 """Settings of stages that have trainings of their own although they are completed from those of others."""
 log = logging.getLogger("trajpilot")
 

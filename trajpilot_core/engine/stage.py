@@ -215,7 +215,7 @@ class Stage(Generic[Config]):
     completed: Callable[[PipelineConfig], Config] | None = None
     """(all settings) -> its own, where part of them follows from those of other stages; else they stand as they are."""
     narrowed: Callable[[PipelineConfig], tuple[str, ...] | None] | None = None
-    """(all settings) -> what it reads under them in place of `reads`, of the same stages; None: `reads`."""
+    """(all settings) -> what it reads under them in place of `reads`; None: `reads`."""
     needs: Callable[[CorpusSizes, Config, NeedsMachine], Needs] | None = None
     """What it needs at most at sizes at hand, under its own config, on a machine; it is checked before it begins.
     None: nothing that a machine could lack."""

@@ -157,7 +157,8 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
             samplings.extend(part.samplings)
             decoding.extend(part.decoding)
             yield from part.predictions
-        yield from (with_these_answers(brought(inputs, entry), entry, data) for entry in entries())
+        if config.plans_in_latents:
+            yield from (with_these_answers(brought(inputs, entry), entry, data) for entry in entries())
 
     n_in = n_out + sum(row.n_units for row in rejects)
     return RowsResult(tables(), headroom, shuffles, samplings, decoding, coverage, rejects, n_in, n_out)

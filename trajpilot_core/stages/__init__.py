@@ -22,6 +22,8 @@ from trajpilot_core.stages import (
     features,
     ingest,
     label_effects,
+    latent,
+    latent_plans,
     outcome,
     planners,
     pose_sources,
@@ -82,7 +84,9 @@ OF_TOKENS: tuple[AnyStage, ...] = (
     action_token.STAGE,
 )
 """The same with TrajPilot's token in the probe (ActionTokenConfig.is_asked)."""
-APART: tuple[AnyStage, ...] = (outcome.STAGE, video_motions.STAGE, pose_sources.STAGE, action_token.STAGE)
+OF_LATENTS: tuple[AnyStage, ...] = (latent.STAGE, latent_plans.STAGE)
+"""What a run of planning has in addition before its evaluation where it plans in latents (LatentConfig.is_asked)."""
+APART: tuple[AnyStage, ...] = (outcome.STAGE, video_motions.STAGE, pose_sources.STAGE, action_token.STAGE, *OF_LATENTS)
 """Those that runs of planning do not have."""
 STAGES: dict[str, AnyStage] = {stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED))}
 """Those of a run of planning."""
@@ -116,6 +120,9 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
     if not spec_of(config.ingest.corpus).has_plans:
         alone = OF_TOKENS if config.action_token.is_asked else OF_ACTIONS
         return {stage.name: stage for stage in (*alone, STAGES["report"])}
+    if config.latent.is_asked:
+        before = [stage for stage in REPORTED if stage is not evaluation.STAGE]
+        return {stage.name: stage for stage in (*before, *OF_LATENTS, evaluation.STAGE, STAGES["report"])}
     return dict(STAGES)
 
 

@@ -45,6 +45,32 @@ if TYPE_CHECKING:
     from trajpilot_core.evaluation.ceiling import ExactCeilings
     from trajpilot_core.evaluation.prediction_arrays import Predictions
 
+READS = (
+    "takes",
+    "segments",
+    "labels",
+    "scenario_labels",
+    "label_classes",
+    "windows",
+    "motions",
+    "features",
+    "text_bank",
+    "folds",
+    "e_tau",
+    "predictors",
+    "scorers",
+    "label_effects",
+    "attention_models",
+    "planner_models",
+    "descriptions",
+    "alignment_curves",
+    "predictor_curves",
+    "scorer_curves",
+    "attention_curves",
+    "planners_curves",
+)
+OF_LATENTS = ("latent_models", "latent_predictions", "latent_checks")
+"""What it reads in addition where a run plans in the space of the video encoder."""
 ROW_BYTES, ROW_DISK = 250, 45
 """Of one row of the predictions (a window's position, a row of the tables, a seed), in memory at the peak of scoring
 and on disk. Measured: 180 and 37."""
@@ -60,7 +86,12 @@ def completed(config: PipelineConfig) -> EvaluationConfig:
 
     Rows without a goal came before their ceilings after Start: runs that have them are evaluated again, no others.
     """
-    return config.evaluation.replace(anticipates=config.predictor.anticipates)
+    return config.evaluation.replace(anticipates=config.predictor.anticipates, plans_in_latents=config.latent.is_asked)
+
+
+def with_latents(config: PipelineConfig) -> tuple[str, ...] | None:
+    """Return what the evaluation reads where a run plans in latents; None elsewhere."""
+    return (*READS, *OF_LATENTS) if config.latent.is_asked else None
 
 
 def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
@@ -108,6 +139,8 @@ def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
         rows = [one for one in rows if not one.anticipates]
     elif not sizes.config.scorer.anticipates:
         rows = [one for one in rows if SCORER_NO_GOAL not in one.models]
+    if not completed(sizes.config).plans_in_latents:
+        rows = [one for one in rows if one.predictions is None]
     return len(rows) - len(PLUS_PARTS) + len(cfg.plus_parts) + len(cfg.plugin_rows)
 
 
@@ -146,6 +179,7 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
     from trajpilot_core.evaluation.ceiling_check import ceiling_checks
     from trajpilot_core.evaluation.checks import judge
     from trajpilot_core.evaluation.evidence import CheckInputs
+    from trajpilot_core.evaluation.latent_verdict import TRAINED, judge_harm
     from trajpilot_core.evaluation.prediction_arrays import PredictionCollector
     from trajpilot_core.evaluation.predictions import SCHEMA, predict_all
     from trajpilot_core.evaluation.tables import gate_rows, growth, outcome_table
@@ -166,15 +200,16 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
     takes = work.inputs.table("takes", ["take_id", "corpus", "capture", "split"]).to_pylist()
     steps.begin("metrics and their intervals")
     metrics = score(predictions, takes, cfg)
+    in_latents = latent_checks(work.inputs, cfg)
     evidence = CheckInputs(
         predictions,
         metrics,
         {row["take_id"]: row["split"] for row in takes},
         candidate_takes(collected.candidates(), work.inputs),
         _folds(work.inputs),
-        trained(work.inputs),
+        trained(work.inputs) + [row for row in in_latents if row.check.startswith(TRAINED)],
         growth(predictions, "oracle", cfg),
-        {name: fitted_takes(work.inputs, name) for name in fitted_entries(work.inputs)},
+        {name: fitted_takes(work.inputs, name) for name in fitted_entries(work.inputs, cfg)},
         predictor_config(work.inputs.models("predictors")).head == "classes",
     )
     steps.begin("checks and ceilings")
@@ -183,7 +218,10 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
     for name, table in score_tables(row_scores(predictions), known, ceilings).items():
         work.sink.table(name, table)
     work.sink.table("metrics", table_of(Metric, metrics))
-    work.sink.table("judgements", table_of(Judgement, judge(evidence) + ceiling_checks(ceilings, known)))
+    judged = judge(evidence) + ceiling_checks(ceilings, known)
+    if cfg.plans_in_latents:
+        judged += [row for row in in_latents if not row.check.startswith(TRAINED)] + [judge_harm(metrics)]
+    work.sink.table("judgements", table_of(Judgement, judged))
     work.sink.table("gate", table_of(GateRow, gate_rows(predictions)))
     work.sink.table("outcomes", outcome_table(predictions))
 
@@ -257,9 +295,15 @@ def blind_scorers(inputs: Inputs) -> list[str]:
     return [key for key in inputs.models("scorers").keys if key.endswith(f"/{SCORER_NO_GOAL}")]
 
 
-def fitted_entries(inputs: Inputs) -> tuple[str, ...]:
+def fitted_entries(inputs: Inputs, cfg: EvaluationConfig) -> tuple[str, ...]:
     """Return the entries of models that must name the takes that they were fitted on."""
-    return (*FITTED, *(name for name in OPTIONAL_MODELS if inputs.models(name).keys))
+    optional = (*OPTIONAL_MODELS, *(OF_LATENTS[:1] if cfg.plans_in_latents else ()))
+    return (*FITTED, *(name for name in optional if inputs.models(name).keys))
+
+
+def latent_checks(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
+    """Return what was judged of models of latents and of their energies; none where the run has none."""
+    return rows_of(Judgement, inputs.table("latent_checks")) if cfg.plans_in_latents else []
 
 
 def fitted_takes(inputs: Inputs, name: str) -> dict[str, list[str]] | None:
@@ -287,30 +331,7 @@ def scored_windows(metrics: pa.Table) -> int:
 
 STAGE = Stage(
     name="evaluation",
-    reads=(
-        "takes",
-        "segments",
-        "labels",
-        "scenario_labels",
-        "label_classes",
-        "windows",
-        "motions",
-        "features",
-        "text_bank",
-        "folds",
-        "e_tau",
-        "predictors",
-        "scorers",
-        "label_effects",
-        "attention_models",
-        "planner_models",
-        "descriptions",
-        "alignment_curves",
-        "predictor_curves",
-        "scorer_curves",
-        "attention_curves",
-        "planners_curves",
-    ),
+    reads=READS,
     writes=(
         "predictions",
         "metrics",
@@ -328,6 +349,7 @@ STAGE = Stage(
     config=EvaluationConfig,
     run=run,
     completed=completed,
+    narrowed=with_latents,
     sources=sources,
     version=VERSION,
     summary="Predicts every row on the test windows, scores it with intervals over takes, and checks the result",

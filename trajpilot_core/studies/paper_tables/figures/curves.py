@@ -1,8 +1,8 @@
 """Accuracy over the horizon and in bars, drawn from the cells of the tables: the figures cannot say anything else.
 
 Source: arXiv 2605.20388, its figures of planning and anticipation on atomic actions, and of planning in the space of
-latents. Rows that are not built have no line; the caption names them. The last of these prints Full mAcc, which stands
-in no table of the paper: its cells come from the runs.
+latents. Rows that are not built have no line; the caption names them. The last two print metrics that stand in no table
+of the paper for atomic actions: their cells come from the runs.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import RowStyle
-from trajpilot_core.paper.published import ANTICIPATION, ATOMIC, CLOSED_ATOMIC, CLOSED_FULL, CLOSED_ROWS, FUTURE
-from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun, measured
+from trajpilot_core.paper.published import ANTICIPATION, ATOMIC, CLOSED_ATOMIC, CLOSED_ROWS, FUTURE
+from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure
 from trajpilot_core.studies.paper_tables.labels import LABELS
-from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS
-from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL, TITLES
+from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS, of_atomic
+from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
 from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS, printed
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def draw(
     """Draw panels side by side; None where no run fills any. `untabled` names metrics that no table prints."""
     from matplotlib.figure import Figure as Drawing
 
-    cells_of_all = [*source.cells, *(cell for run in source.runs for cell in _of_benchmark(run, untabled))]
+    cells_of_all = [*source.cells, *(cell for run in source.runs for cell in _of_atomic(run, untabled))]
     held = [[cell for cell in cells_of_all if _is_of(cell, panel)] for panel in panels]
     if not any(held):
         return None
@@ -67,9 +67,9 @@ def draw(
     return drawing, _said(caption, panels, held)
 
 
-def _of_benchmark(run: PaperRun, metrics: tuple[str, ...]) -> list[PaperCell]:
-    """Return cells of a closed benchmark in metrics that its tables do not print."""
-    return measured(run, CLOSED_FULL, metrics, ("none",), PLANNED) if metrics and run.dataset in TITLES else []
+def _of_atomic(run: PaperRun, metrics: tuple[str, ...]) -> list[PaperCell]:
+    """Return cells of planning in latents on atomic actions, in metrics that no table of these prints."""
+    return of_atomic(run, ATOMIC, metrics, PLANNED) if metrics else []
 
 
 def _is_of(cell: PaperCell, panel: CurvePanel) -> bool:
@@ -146,21 +146,27 @@ def _said(caption: str, panels: Sequence[CurvePanel], held: Sequence[Sequence[Pa
     return f"{caption} Bands and whiskers: 95 % intervals over takes, where there are enough.{lacking}"
 
 
-def figure(label: str, caption: str, panels: Sequence[CurvePanel], untabled: tuple[str, ...] = ()) -> PaperFigure:
-    """Return a figure of panels; `untabled` as in `draw`."""
+def figure(label: str, caption: str, panels: Sequence[CurvePanel]) -> PaperFigure:
+    """Return a figure of panels."""
     tables = tuple(dict.fromkeys(panel.label for panel in panels))
     tabled = {at[0] for label in tables for at in LABELS[label].addresses()}
-    unbuilt = dict.fromkeys(row for panel in panels for row in panel.rows if row not in tabled)
-    drawing = partial(draw, panels=panels, caption=caption, untabled=untabled)
+    built = tabled | {one.id for one in METHODS}
+    unbuilt = dict.fromkeys(row for panel in panels for row in panel.rows if row not in built)
+    drawing = partial(draw, panels=panels, caption=caption)
     return PaperFigure(label, drawing, tables, unbuilt=tuple(unbuilt))
 
 
-def of_benchmarks(metric: str) -> tuple[CurvePanel, ...]:
-    """Return a panel for each closed benchmark."""
-    return tuple(CurvePanel(title, CLOSED_FULL, (metric,), PLANNED, dataset) for dataset, title in TITLES.items())
+def in_latents(metric: str) -> PaperFigure:
+    """Return a figure of planning in the space of latents; its first three rows are the paper's."""
+    names = {"SR": "cem_vs_none", "Full mAcc": "cem_full_mean"}
+    said = {"SR": "Success rate", "Full mAcc": "Accuracy of all steps, Start and Goal included,"}
+    caption = f"{said[metric]} over the horizon, planning in the space of latents on atomic actions."
+    panels = (CurvePanel("Open vocabulary", ATOMIC, (metric,), PLANNED),)
+    drawing = partial(draw, panels=panels, caption=caption, untabled=(metric,))
+    return PaperFigure(names[metric], drawing, recipes=("atomic_latent",))
 
 
-PLANNED = ("no_traj", "cem", "oracle")
+PLANNED = ("latent_no_traj", "cem", "latent_oracle", "cem_goal", "cem_bank", "random_bank")
 FIGURES = (
     figure(
         "atomic_planning",
@@ -176,15 +182,6 @@ FIGURES = (
         "Anticipation on atomic actions, no goal given.",
         tuple(CurvePanel(FUTURE[metric], ANTICIPATION, (metric,), GOAL_FREE_ROWS) for metric in ("M@1", "MSeq")),
     ),
-    figure(
-        "cem_vs_none",
-        "Success rate over the horizon on closed vocabularies.",
-        of_benchmarks("SR"),
-    ),
-    figure(
-        "cem_full_mean",
-        "Accuracy of all steps, Start and Goal included, over the horizon on closed vocabularies.",
-        of_benchmarks("Full mAcc"),
-        ("Full mAcc",),
-    ),
+    in_latents("SR"),
+    in_latents("Full mAcc"),
 )

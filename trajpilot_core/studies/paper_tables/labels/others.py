@@ -5,14 +5,6 @@ Source: arXiv 2605.20388; rows and metrics are called as in `trajpilot_core/pape
 
 from trajpilot_core.studies.paper_tables.base import Column, Line, PaperTable
 
-CONDITIONS = {
-    "none": "none",
-    "text": "text",
-    "trajectory": "trajectory",
-    "text_and_trajectory": "text + trajectory",
-    "shuffled_text": "shuffled text",
-    "shuffled_trajectory": "shuffled trajectory",
-}
 ENDPOINTS = {
     "segments": "Endpoint segments",
     "R@1": "Endpoint R@1",
@@ -21,16 +13,6 @@ ENDPOINTS = {
     "fallback_projection": "Fallback projection",
 }
 TABLES = (
-    PaperTable(
-        label="motivation",
-        title="Conditions of a predictor of future latents, H=1",
-        heads=("Conditioning",),
-        lines=tuple(Line((title,), row, 1) for row, title in CONDITIONS.items()),
-        columns=(
-            Column("Best val l1 ↓", ("val_l1",), digits=4),
-            Column("Gain over none", ("gain_over_none",), digits=3),
-        ),
-    ),
     PaperTable(
         label="qwen3vl_endpoint_cache",
         title="Recognition of the endpoints by a tuned vision-language model",

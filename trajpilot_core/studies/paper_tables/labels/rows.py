@@ -12,7 +12,6 @@ PRINTED: Mapping[str, str] = {
     "qwen_sft_llm": "Qwen tuned + LLM",
     "visual_only_probe": "Visual-only attentive probe",
     "attentive_probe": "Attentive probe",
-    "cem": "CEM in the space of latents",
     "anticipation_no_traj": "No-Traj",
     "anticipation_scorer": "Scorer",
     "anticipation_oracle": "Oracle",

@@ -1,0 +1,79 @@
+"""Controls of planning in latents: where a rule is put in it is found, and where it is taken out it is not."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from latent_fixture import as_data, fitted, head_on_looks, made_up, models_of, share_right
+
+from schemas.latent import EnergySpread, SearchConfig
+from trajpilot_core.evaluation.latent_plans import latent_windows
+from trajpilot_core.evaluation.latent_scores import relative_spread
+from trajpilot_core.evaluation.latent_verdict import judge_energies
+from trajpilot_core.training import fit_latent
+
+SEARCH = SearchConfig(samples=64, iterations=4, elites=8, variance=0.8)
+HELPS = 0.05
+"""Least gain, in the l1 of normalised latents, that counts as help."""
+
+
+def gain(task: Any, variant: Any, over: Any) -> float:
+    """By how much the l1 on dev is less with what a variant is told."""
+    return fitted(task, over, 12)[1] - fitted(task, variant, 12)[1]
+
+
+def test_motion_that_tells_helps_and_motion_without_information_adds_nothing_to_none_nor_to_text() -> None:
+    assert gain(made_up(), "next_trajectory", "next_none") > HELPS
+    empty = made_up(moves=False)
+    assert gain(empty, "next_trajectory", "next_none") < HELPS
+    assert gain(empty, "next_both", "next_text") < HELPS
+
+
+def test_text_helps_where_looks_name_the_label_and_nowhere_else() -> None:
+    assert gain(made_up(moves=False), "next_text", "next_none") > HELPS
+    assert gain(made_up(looks=False, moves=False), "next_text", "next_none") < HELPS
+
+
+@torch.inference_mode()
+def search_and_oracle(task: Any, planner: Any) -> tuple[float, float]:
+    """Share of middle steps right, of CEM and of the plan under the true motion."""
+    models = models_of(task, planner, head_on_looks(task), SEARCH)
+    rows = task.dev[3][:100]
+    windows = latent_windows(models, as_data(task), rows)
+    found = windows.follow(windows.search(partial(windows.energy, name="last_mid")))
+    own = windows.follow(windows.motions_of(rows))
+    return share_right(task, rows, found.ids), share_right(task, rows, own.ids)
+
+
+def test_the_search_recovers_where_the_goal_looks_as_the_last_middle_and_fails_where_it_does_not() -> None:
+    straight, crooked = made_up(straight=1.0), made_up(straight=0.0)
+    cem, oracle = search_and_oracle(straight, fitted(straight, "plan_trajectory", 15)[0])
+    assert oracle > 0.9
+    assert cem > oracle - 0.1
+    cem, oracle = search_and_oracle(crooked, fitted(crooked, "plan_trajectory", 15)[0])
+    assert oracle > 0.9
+    assert cem < oracle - 0.1, "a goal that says nothing about the middle must mislead the search"
+
+
+@torch.inference_mode()
+def spread_of(task: Any, planner: Any, energy: str) -> EnergySpread:
+    models = models_of(task, planner, head_on_looks(task), SEARCH)
+    rows = task.dev[3][:100]
+    windows = latent_windows(models, as_data(task), rows)
+    several = torch.stack([rows.roll(k, 0) for k in range(8)], 1)
+    energies = windows.energy(windows.motions_of(several), energy)
+    spread = float(relative_spread(windows, energies).mean())
+    return EnergySpread(seed=0, horizon=3, energy="goal_step", spread=spread, n_windows=len(rows))
+
+
+def test_a_goal_that_the_predictor_sees_flattens_the_energy_and_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = made_up(straight=0.3)
+    honest = fitted(task, "plan_trajectory", 15)[0]
+    assert [one.verdict for one in judge_energies([spread_of(task, honest, "goal_step")])] == ["holds"]
+    with monkeypatch.context() as patch:  # the goal is a target where it is an input: it is copied
+        patch.setattr(fit_latent, "goal_weight", lambda seen_B: torch.ones_like(seen_B, dtype=torch.float32))
+        leaky = fitted(task, "plan_trajectory", 30, lr=6e-3)[0]
+    told, seen = (spread_of(task, leaky, name) for name in ("goal_step", "goal_step_seen"))
+    assert [one.verdict for one in judge_energies([seen])] == ["fails"]
+    assert [one.verdict for one in judge_energies([told])] == ["holds"]

@@ -1,0 +1,157 @@
+"""Planning in latents as stages: absent unless asked for, honest about what rows see, and in the tables where it is."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+import torch
+from latent_fixture import CFG, SIZE, run_latents, small_world
+from planning_world import Memory
+
+from deployments.recipes import recipe
+from schemas.config import PipelineConfig, RunOptions
+from schemas.results import CurvePoint, Metric
+from trajpilot_core.data.chains import chains_of, fit_takes
+from trajpilot_core.data.planning import SPLITS, PlanningData, load_planning_data, rows_of_takes
+from trajpilot_core.engine.resolve import resolve_config
+from trajpilot_core.errors import InputError, LeakError
+from trajpilot_core.evaluation import latent_plans
+from trajpilot_core.evaluation.latent_plans import LatentWindows, check_latent_sight, load_latents
+from trajpilot_core.evaluation.latent_verdict import judge_harm, judge_latents
+from trajpilot_core.evaluation.predictions import SCHEMA, brought
+from trajpilot_core.methods.latent import ENTRY, ROWS
+from trajpilot_core.methods.sight import probe_rows
+from trajpilot_core.retrieval.neighbours import fit_end_keys, neighbour_bank
+from trajpilot_core.stages import EVERY_STAGE, STAGES, stages_of
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Memory:
+    memory = small_world()
+    run_latents(memory, tmp_path_factory.mktemp("latents"))
+    return memory
+
+
+def test_every_row_answers_every_test_window_and_brings_what_the_evaluation_reads(made: Memory) -> None:
+    table = brought(made, ENTRY)
+    assert table.schema == SCHEMA
+    windows = made.table("windows").filter(pc.equal(made.table("windows")["split"], "test"))
+    places = sum(windows["horizon"].to_pylist())
+    counted = dict(zip(*(c.to_pylist() for c in table["variant"].value_counts().flatten()), strict=True))
+    assert counted == {row.id: places for row in ROWS}
+    assert all(0 <= score <= 1 for scores in table["top_scores"].to_pylist() for score in scores)
+
+
+def test_conditions_have_a_copy_and_shuffles_of_one_checkpoint(made: Memory) -> None:
+    rows = made.table("latent_conditions").to_pylist()
+    named = {(row["condition"], row["split"], row["seed"]) for row in rows}
+    conditions = {
+        "copy", "none", "text", "trajectory", "text_and_trajectory", "shuffled_text", "shuffled_trajectory"
+    }  # fmt: skip
+    assert named == {(one, split, seed) for one in conditions for split in ("dev", "test") for seed in (None, 0)}
+    assert all(row["gain"] == 0.0 for row in rows if row["condition"] == "none")
+    models = [key for entry, key in made.opened if entry == "latent_models"]
+    assert models.count("final/s0/next_both") == models.count("final/s0/next_none"), "shuffles have no training"
+
+
+def test_energies_are_compared_on_training_windows_with_own_and_other_motion(made: Memory) -> None:
+    rows = made.table("energy_correlations").to_pylist()
+    kinds = {(row["energy"], row["distance"], row["motion"]) for row in rows}
+    assert len(kinds) == 8
+    assert {row["horizon"] for row in rows} == set(range(3, SIZE.max_horizon + 1))
+    assert all(row["pearson"] is None or abs(row["pearson"]) <= 1 for row in rows)
+
+
+def test_a_run_has_these_stages_only_where_it_asks_and_no_other_key_changes() -> None:
+    plain, asked = PipelineConfig(), recipe("atomic_latent")
+    assert list(stages_of(plain)) == list(STAGES)
+    assert set(stages_of(asked)) - set(STAGES) == {"latent", "latent_plans"}
+    names = list(stages_of(asked))
+    assert names.index("latent_plans") < names.index("evaluation")
+    assert "latent" not in plain.content()
+    assert "plans_in_latents" not in plain.evaluation.content()
+    run = RunOptions(device="cpu")
+    for name, stage in STAGES.items():
+        one, other = (resolve_config(stage, config, run).content() for config in (plain, asked))
+        assert (one == other) == (name not in ("evaluation", "report")), name
+    assert "latent_predictions" not in EVERY_STAGE["evaluation"].under(plain).reads
+    assert "latent_predictions" in EVERY_STAGE["evaluation"].under(asked).reads
+
+
+def test_settings_that_do_not_fit_are_refused() -> None:
+    asked = recipe("atomic_latent")
+    closed = asked.replace(evaluation=asked.evaluation.replace(vocabulary="classes"))
+    tokens = asked.replace(latent=asked.latent.replace(target="temporal"))
+    complete = EVERY_STAGE["latent"].completed
+    assert complete is not None
+    with pytest.raises(InputError, match="vocabulary=labels"):
+        complete(closed)
+    with pytest.raises(InputError, match=r"features\.tokens=temporal"):
+        complete(tokens)
+
+
+def looked_at(made: Memory, horizon: int = 3) -> tuple[Any, ...]:
+    data: PlanningData = load_planning_data(made, "latent_plans")
+    chain = chains_of(data)[0]
+    fitted = rows_of_takes(data.segment_take, fit_takes(data, chain))
+    keys = fit_end_keys(data.features, fitted, CFG.key_width)
+    models = load_latents(made.models("latent_models"), data, chain, 0, "cpu")
+    windows = data.windows[horizon]
+    rows = (windows.split == SPLITS.index("test")).nonzero()[:, 0]
+    few = windows.segments[probe_rows(windows.take, rows)]
+    return models, data, few, neighbour_bank(data, chain, keys, horizon), keys, fitted
+
+
+@contextmanager
+def leaky(monkeypatch: pytest.MonkeyPatch, energy: Any) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setattr(LatentWindows, "energy", energy)
+        yield
+
+
+def test_a_search_that_sees_middle_latents_or_motion_is_caught(made: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = looked_at(made)
+    check_latent_sight(*found)
+
+    def by_latent(windows: LatentWindows, motion_BSMU: torch.Tensor, name: str) -> torch.Tensor:
+        true = latent_plans.targets_of(windows.data.features[windows.segments[:, 1:-1]], "pooled")
+        return latent_plans.l1_between(windows.roll_out(motion_BSMU), true[:, None]).mean(-1)
+
+    def by_motion(windows: LatentWindows, motion_BSMU: torch.Tensor, name: str) -> torch.Tensor:
+        return (motion_BSMU - windows.motions_of(windows.segments)[:, None]).abs().mean((-2, -1))
+
+    for energy in (by_latent, by_motion):
+        with leaky(monkeypatch, energy), pytest.raises(LeakError, match="CEM"):
+            check_latent_sight(*found)
+
+
+def points(values: list[float], quantity: str = "-l1", floor: float = -1.0) -> list[CurvePoint]:
+    common = {"model": "final/plan_none", "seed": 0, "split": "dev"}
+    rows = [CurvePoint(**common, epoch=i, quantity=quantity, value=value) for i, value in enumerate(values, 1)]
+    return [*rows, CurvePoint(**common, epoch=1, quantity=f"{quantity} of copy", value=floor)]
+
+
+def test_a_training_is_trained_that_beats_copying_and_rises_no_more() -> None:
+    verdicts = [judge_latents(points(values))[0].verdict for values in ([-0.9] * 8, [-1.1] * 8, [-0.9] * 7 + [-0.5])]
+    assert verdicts == ["holds", "undertrained", "undertrained"]
+
+
+def paired(row: str, low: float, high: float) -> Metric:
+    return Metric(
+        corpus="", variant=row, reference="latent_no_traj", horizon=3, pooling="none", metric="Full mAcc", seed=None,
+        value=(low + high) / 2, low=low, high=high, n_takes=9, n_windows=9,
+    )  # fmt: skip
+
+
+def test_the_search_harms_only_where_real_motions_chosen_by_the_same_energy_do_too() -> None:
+    below, around, above = (-9.0, -3.0), (-2.0, 2.0), (1.0, 4.0)
+    verdict = {
+        (cem, bank): judge_harm([paired("cem", *cem), paired("cem_bank", *bank)]).verdict
+        for cem, bank in ((below, below), (below, around), (below, above))
+    }
+    assert list(verdict.values()) == ["holds", "undecided", "fails"]
+    assert judge_harm([paired("cem", *below)]).verdict == "not run"
+    few = [paired("cem", -float("inf"), float("inf")), paired("cem_bank", *below)]
+    assert judge_harm(few).verdict == "undecided"

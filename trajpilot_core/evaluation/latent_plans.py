@@ -1,0 +1,316 @@
+"""Plans in the space of the video encoder: energies of head motion, the search, and what each row answers.
+
+Shapes: B windows of one horizon H, S candidates, M middle steps, G tokens, D feature width, P directions of the search,
+U numbers of a motion, R ranked labels. Source: docs/decisions/latent-planning.md.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from schemas.latent import LATENT_VARIANTS, LatentConfig, LatentVariant
+from trajpilot_core.data.chains import fit_takes, frozen
+from trajpilot_core.data.cross_fitting import Chain, model_key
+from trajpilot_core.data.planning import PlanningData, rows_of_takes
+from trajpilot_core.errors import LeakError
+from trajpilot_core.memory import in_parts
+from trajpilot_core.methods.base import SEEN, Answers
+from trajpilot_core.methods.latent import CEM, CEM_BANK, CEM_GOAL, CEM_TRUTH, NO_TRAJ, ORACLE, RANDOM_BANK, ROWS
+from trajpilot_core.methods.plans import RANKED
+from trajpilot_core.methods.sight import STRIDE, same
+from trajpilot_core.models.blocks import KeysValues
+from trajpilot_core.models.latent import (
+    LatentHead,
+    LatentPredictor,
+    LatentShape,
+    StepInputs,
+    l1_between,
+    targets_of,
+)
+from trajpilot_core.models.latent_search import Controls, cross_entropy_search, fit_controls, noise_of
+from trajpilot_core.models.ranking import best
+from trajpilot_core.retrieval.neighbours import EndKeys, NeighbourBank, end_keys, find_neighbours
+from trajpilot_core.store.tensors import Models
+
+ROLLED_TOKENS = 1 << 16
+"""Predicted steps of all candidates that are held at once."""
+EnergyName = str
+"""One of schemas.latent.ENERGIES, or `goal_step_seen`."""
+
+
+@dataclass(frozen=True)
+class LatentModels:
+    """The frozen models of one seed, and how head motion is searched."""
+
+    cfg: LatentConfig
+    seed: int
+    of_variant: Mapping[LatentVariant, LatentPredictor]
+    head: LatentHead
+    controls: Controls
+
+
+def load_latents(entry: Models, data: PlanningData, chain: Chain, seed: int, device: str) -> LatentModels:
+    """Build the models of one seed, in evaluation mode.
+
+    Args:
+        entry: `latent_models`.
+        data: on the device; the fitted takes decide the directions of the search.
+        chain: the final one.
+        seed: which models.
+        device: where they run.
+    """
+    cfg, shape = LatentConfig.model_validate_json(entry.about["config"]), LatentShape.from_json(entry.about["shape"])
+    models: dict[LatentVariant, LatentPredictor] = {
+        variant: frozen(LatentPredictor(cfg, shape), entry, model_key(chain, seed, variant), device)
+        for variant in LATENT_VARIANTS
+        if variant != "latent_head"
+    }
+    head = frozen(LatentHead(shape), entry, model_key(chain, seed, "latent_head"), device)
+    fitted = rows_of_takes(data.segment_take, fit_takes(data, chain))
+    return LatentModels(cfg, seed, models, head, fit_controls(data.motions[fitted], cfg.search.variance))
+
+
+@dataclass(frozen=True)
+class LatentWindows:
+    """B windows of one horizon, their ends encoded once for all candidates."""
+
+    models: LatentModels
+    data: PlanningData
+    segments: Tensor
+    """(B, H) long."""
+    start: Tensor
+    """(B, G, D)."""
+    goal: Tensor
+    """(B, G, D)."""
+    seen: list[KeysValues]
+    """With the goal."""
+    blind: list[KeysValues]
+    """Without it."""
+
+    @property
+    def mids(self) -> int:
+        """M."""
+        return self.segments.shape[1] - 2
+
+    def roll_out(
+        self, motion_BSMU: Tensor, *, sees_goal: bool = True, with_goal: bool = False, last_alone: bool = False
+    ) -> Tensor:
+        """Return (B, S, M, G, D) latents under standardised motions; one step more, the goal's, where it is asked.
+
+        Args:
+            motion_BSMU: of the middle steps.
+            sees_goal: the goal is an input.
+            with_goal: predict the goal's step, too, which is told no motion.
+            last_alone: return the last step alone, (B, S, 1, G, D).
+        """
+        n_steps = self.mids + with_goal
+        steps, is_moved = motion_BSMU, torch.ones(n_steps, dtype=torch.bool, device=motion_BSMU.device)
+        if with_goal:
+            steps, is_moved[-1] = F.pad(motion_BSMU, (0, 0, 0, 1)), False
+        planner = self.models.of_variant["plan_trajectory"]
+        context = self.seen if sees_goal else self.blind
+        told = StepInputs(steps, is_moved)
+        out: Tensor = planner(context, told, n_steps, self.mids + 2, last_alone=last_alone)
+        return out
+
+    def energy(self, motion_BSMU: Tensor, name: EnergyName) -> Tensor:
+        """Return (B, S): the l1 distance between the goal's latent and what is predicted of it."""
+        of_mid, seen = name == "last_mid", name != "goal_step"
+        found = self.roll_out(motion_BSMU, sees_goal=seen, with_goal=not of_mid, last_alone=True)
+        return l1_between(found[:, :, -1], self.goal[:, None])
+
+    def surprise(self, motion_BSMU: Tensor) -> Tensor:
+        """Return (B, S): minus the mean log probability of the true labels of the middle steps."""
+        logits_BSMV = self.models.head(self.roll_out(motion_BSMU))
+        truth_BM = self.data.labels[self.segments[:, 1:-1]]
+        index = truth_BM[:, None, :, None].expand(-1, logits_BSMV.shape[1], -1, 1)
+        own = logits_BSMV.gather(-1, index)[..., 0]
+        surprise: Tensor = (logits_BSMV.logsumexp(-1) - own).mean(-1)
+        return surprise
+
+    def motions_of(self, segments_xH: Tensor) -> Tensor:
+        """Return (..., M, U) standardised motions of the middle steps of windows."""
+        return self.models.controls.standardised(self.data.motions[segments_xH[..., 1:-1]])
+
+    def answer(self, mids_BMGD: Tensor) -> Answers:
+        """Rank the labels of predicted middles; those of Start and Goal are read from their own latents."""
+        whole = torch.cat([self.start[:, None], mids_BMGD, self.goal[:, None]], 1)
+        shares = self.models.head(whole).softmax(-1)
+        ids, scores = best(shares.flatten(0, 1), RANKED)
+        shape = (*self.segments.shape, ids.shape[1])
+        return Answers(ids.view(shape), scores.view(shape).float(), opened_scores="probability")
+
+    def follow(self, motion_BMU: Tensor) -> Answers:
+        """Answer with the plan under one motion a window."""
+        return self.answer(self.roll_out(motion_BMU[:, None])[:, 0])
+
+    def search(self, energy: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return (B, M, U), the motion of the least energy that the cross-entropy method finds."""
+        models = self.models
+        directions = len(models.controls.directions)
+        draw = 1_000_003 * models.cfg.seed + 1_009 * models.seed + self.mids
+        noise = noise_of(models.cfg.search, self.mids, directions, draw, self.start.device)
+
+        def of_controls(controls_BSMP: Tensor) -> Tensor:
+            return energy(models.controls.motions(controls_BSMP))
+
+        found = cross_entropy_search(of_controls, len(self.segments), noise, models.cfg.search)
+        return models.controls.motions(found.controls)
+
+
+def latent_windows(models: LatentModels, data: PlanningData, segments_BH: Tensor) -> LatentWindows:
+    """Encode the ends of windows."""
+    horizon, target = segments_BH.shape[1], models.cfg.target
+    start, goal = (targets_of(data.features[segments_BH[:, at]], target) for at in (0, -1))
+    planner = models.of_variant["plan_trajectory"]
+    seen, blind = planner.encode(start, goal, horizon), planner.encode(start, None, horizon)
+    return LatentWindows(models, data, segments_BH, start, goal, seen, blind)
+
+
+def without_motion(windows: LatentWindows) -> Tensor:
+    """Return (B, M, G, D): what the predictor says that was trained without any trajectory."""
+    planner, horizon = windows.models.of_variant["plan_none"], windows.segments.shape[1]
+    context = planner.encode(windows.start, windows.goal, horizon)
+    out: Tensor = planner(context, StepInputs(None), windows.mids, horizon)
+    return out[:, 0]
+
+
+def from_bank(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys) -> Tensor:
+    """Return (B, M, U): of retrieved motions that of the least energy; the mean motion where nothing is retrieved."""
+    data, cfg = windows.data, windows.models.cfg
+    take_B = data.segment_take[windows.segments[:, 0]]
+    entry_BK = find_neighbours(bank, end_keys(keys, data.features, windows.segments), take_B, cfg.candidates).entry
+    if not len(bank.segments):
+        return torch.zeros_like(windows.motions_of(windows.segments))
+    motion_BKMU = windows.motions_of(bank.segments[entry_BK.long().clamp_min(0)])
+    energy_BK = windows.energy(motion_BKMU, "last_mid").masked_fill(entry_BK < 0, torch.inf)
+    chosen = energy_BK.argmin(1)
+    motion = motion_BKMU[torch.arange(len(chosen), device=chosen.device), chosen]
+    return motion * (entry_BK >= 0).any(1)[:, None, None]
+
+
+def random_entries(bank: NeighbourBank, take_N: Tensor, seed: int) -> Tensor:
+    """Return (N,) long, for each window a random entry of another take; -1 where the bank has none.
+
+    Args:
+        bank: of the windows' horizon.
+        take_N: (N,) long, takes of the windows.
+        seed: of the draw.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(max(1, len(bank.take)), generator=generator)
+    takes, mine = bank.take.cpu(), take_N.cpu()
+    found = torch.full((len(mine),), -1, dtype=torch.long)
+    drawn = torch.randint(max(1, len(takes)), (len(mine),), generator=generator)
+    for step in range(len(takes)):
+        open_ = found < 0
+        if not bool(open_.any()):
+            break
+        entry = order[(drawn + step) % len(takes)]
+        found = torch.where(open_ & (takes[entry] != mine), entry, found)
+    return found.to(take_N.device)
+
+
+def answers_of(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys, random_B: Tensor) -> dict[str, Answers]:
+    """Return row of the tables -> what it says of the windows.
+
+    Args:
+        windows: B of them.
+        bank: windows of their horizon of the fitted takes.
+        keys: by which it is searched.
+        random_B: (B,) long, the random entry of each window.
+    """
+    own, found = windows.motions_of(windows.segments), random_B.clamp_min(0)
+    some = len(bank.segments) > 0
+    stranger = windows.motions_of(bank.segments[found]) if some else torch.zeros_like(own)
+    motions = {
+        ORACLE.id: own,
+        CEM.id: windows.search(partial(windows.energy, name="last_mid")),
+        CEM_GOAL.id: windows.search(partial(windows.energy, name="goal_step")),
+        CEM_BANK.id: from_bank(windows, bank, keys),
+        RANDOM_BANK.id: stranger * (random_B >= 0)[:, None, None],
+        CEM_TRUTH.id: windows.search(windows.surprise),
+    }
+    return {NO_TRAJ.id: windows.answer(without_motion(windows))} | {
+        row: windows.follow(motion) for row, motion in motions.items()
+    }
+
+
+@torch.inference_mode()
+def answer_windows(
+    models: LatentModels,
+    data: PlanningData,
+    segments_NH: Tensor,
+    bank: NeighbourBank,
+    keys: EndKeys,
+    random_N: Tensor,
+) -> dict[str, Answers]:
+    """Return `answers_of` for (N, H) windows, in parts that fit the memory."""
+    most = max(1, ROLLED_TOKENS // (models.cfg.search.samples * segments_NH.shape[1]))
+
+    def part(rows: slice) -> dict[str, Answers]:
+        return answers_of(latent_windows(models, data, segments_NH[rows]), bank, keys, random_N[rows])
+
+    what = f"the candidates of one window do not fit into the memory of {segments_NH.device}"
+    parts = in_parts(len(segments_NH), most, part, what, "lower latent.search.samples, or choose another device")
+    return {
+        row.id: Answers(
+            torch.cat([one[row.id].ids for one in parts]),
+            torch.cat([one[row.id].scores for one in parts]),
+            opened_scores="probability",
+        )
+        for row in ROWS
+    }
+
+
+@torch.inference_mode()
+def check_latent_sight(
+    models: LatentModels,
+    data: PlanningData,
+    segments_PH: Tensor,
+    bank: NeighbourBank,
+    keys: EndKeys,
+    fitted: Tensor,
+) -> None:
+    """Ask every row about (P, H) windows again after what it says it does not see was exchanged.
+
+    Args:
+        models: of one seed.
+        data: its tensors are changed for the moment of the second question.
+        segments_PH: windows of as many takes.
+        bank: of their horizon.
+        keys: by which it is searched.
+        fitted: (n,) long, training segments that stand in.
+
+    Raises:
+        LeakError: a row answers otherwise: it sees more than it declares.
+    """
+    random_P = random_entries(bank, data.segment_take[segments_PH[:, 0]], 0)
+    ask = partial(answer_windows, models, data, segments_PH, bank, keys, random_P)
+    whole = ask()
+    for sees in dict.fromkeys(row.sees for row in ROWS if row.sees != "truth"):
+        shown = SEEN[sees]
+        mids, every = torch.unique(segments_PH[:, 1:-1]), torch.unique(segments_PH)
+        ends = torch.unique(segments_PH[:, [0, -1]])
+        looks = mids[~torch.isin(mids, ends)]
+        moves = looks if "mids" not in shown.motion else every[:0]
+        parts = [(data.labels, every), (data.features, looks), (data.motions, moves)]
+        kept = [tensor[rows].clone() for tensor, rows in parts]
+        for tensor, rows in parts:
+            others = fitted[(torch.arange(len(rows), device=rows.device) * STRIDE) % len(fitted)]
+            tensor[rows] = tensor[others]
+        try:
+            second = ask()
+        finally:
+            for (tensor, rows), before in zip(parts, kept, strict=True):
+                tensor[rows] = before
+        for row in ROWS:
+            if row.sees == sees and not same(whole[row.id], second[row.id]):
+                raise LeakError(
+                    f"the row {row.name!r} says that it sees {sees!r} of a window, but it answers otherwise when what "
+                    f"that leaves out is exchanged (H={segments_PH.shape[1]}); correct evaluation/latent_plans.py"
+                )

@@ -1,0 +1,220 @@
+"""What is measured of predictors of latents: conditions, and the energy against step accuracy.
+
+Shapes: N pairs or windows, T takes, H horizon, G tokens, D feature width. Source: docs/decisions/latent-planning.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from schemas.latent import ENERGIES, Condition, ConditionScore, EnergyCorrelation, EnergySpread, LatentConfig
+from trajpilot_core.arrays import Array
+from trajpilot_core.data.planning import PlanningData
+from trajpilot_core.evaluation.bootstrap import cluster_sums, draw_weights, interval, resampled
+from trajpilot_core.evaluation.latent_plans import LatentModels, LatentWindows, latent_windows, random_entries
+from trajpilot_core.models.latent import LatentPredictor, StepInputs, l1_between, targets_of
+from trajpilot_core.retrieval.neighbours import NeighbourBank
+from trajpilot_core.training.fit_latent import NEXT
+
+AT_ONCE = 1024
+ROLLED_AT_ONCE = 64
+TRAININGS: Mapping[Condition, str] = {
+    "none": "next_none",
+    "text": "next_text",
+    "trajectory": "next_trajectory",
+    "text_and_trajectory": "next_both",
+    "shuffled_text": "next_both",
+    "shuffled_trajectory": "next_both",
+}
+"""Condition -> the training that is asked."""
+
+
+class NextPairs(NamedTuple):
+    """Pairs of neighbouring segments of one split."""
+
+    split: str
+    segments: Tensor
+    """(N, 2) long."""
+    other: Tensor
+    """(N,) long, the segment of another pair whose text or motion stands in."""
+    take: NDArray[np.int64]
+    """(N,) int64, codes from 0 on."""
+
+
+def next_pairs(data: PlanningData, pairs_N2: Tensor, split: str, seed: int) -> NextPairs:
+    """Return pairs with, for each, the second segment of another one: a random cycle, so that none keeps its own."""
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(pairs_N2), generator=generator).to(pairs_N2.device)
+    other = torch.empty_like(pairs_N2[:, 1])
+    other[order] = pairs_N2[order.roll(1), 1]
+    take = data.segment_take[pairs_N2[:, 0]].cpu().numpy()
+    return NextPairs(split, pairs_N2, other, np.unique(take, return_inverse=True)[1].astype(np.int64))
+
+
+@torch.inference_mode()
+def condition_distances(models: LatentModels, data: PlanningData, pairs: NextPairs) -> dict[Condition, Array]:
+    """Return condition -> (N,) l1 distances of predicted and true next latents."""
+    found: dict[Condition, list[Tensor]] = {}
+    for segments, other in zip(torch.split(pairs.segments, AT_ONCE), torch.split(pairs.other, AT_ONCE), strict=True):
+        start, true = (targets_of(data.features[segments[:, at]], models.cfg.target) for at in (0, 1))
+        found.setdefault("copy", []).append(l1_between(start, true))
+        for condition, variant in TRAININGS.items():
+            model = next(one for name, one in models.of_variant.items() if name == variant)
+            steps = next_inputs(models, data, condition, segments[:, 1], other)
+            found.setdefault(condition, []).append(l1_between(predict_next(model, start, steps), true))
+    return {condition: torch.cat(parts).double().cpu().numpy() for condition, parts in found.items()}
+
+
+def predict_next(model: LatentPredictor, start_BGD: Tensor, steps: StepInputs) -> Tensor:
+    """Return (B, G, D), the latent of the next segment."""
+    out: Tensor = model(model.encode(start_BGD, None, NEXT), steps, 1, NEXT)
+    return out[:, 0, 0]
+
+
+def next_inputs(
+    models: LatentModels, data: PlanningData, condition: Condition, next_B: Tensor, other_B: Tensor
+) -> StepInputs:
+    """Return what a condition is told of the next segments, or of others in their place."""
+    texts = other_B if condition == "shuffled_text" else next_B
+    moves = other_B if condition == "shuffled_trajectory" else next_B
+    has_text = condition not in ("none", "trajectory")
+    has_motion = condition not in ("none", "text")
+    motion = models.controls.standardised(data.motions[moves])[:, None, None] if has_motion else None
+    text = data.bank[data.labels[texts]][:, None, None] if has_text else None
+    return StepInputs(motion, None, text)
+
+
+def condition_scores(
+    of_seed: Mapping[int, Mapping[Condition, Array]], pairs: NextPairs, cfg: LatentConfig
+) -> list[ConditionScore]:
+    """Return the rows of a split for each seed and for their mean, gains with intervals over takes."""
+    mean = {name: np.mean([one[name] for one in of_seed.values()], 0) for name in next(iter(of_seed.values()))}
+    rows: list[ConditionScore] = []
+    for seed, distances in [(None, mean), *of_seed.items()]:
+        for condition, values in distances.items():
+            low, high = paired_interval(values - distances["none"], pairs.take, cfg)
+            rows.append(
+                ConditionScore(
+                    condition=condition,
+                    split="dev" if pairs.split == "dev" else "test",
+                    seed=seed,
+                    l1=float(values.mean()),
+                    gain=float((values - distances["none"]).mean()),
+                    low=low,
+                    high=high,
+                    n_pairs=len(values),
+                    n_takes=int(pairs.take.max()) + 1,
+                )
+            )
+    return rows
+
+
+def paired_interval(values_N: Array, take_N: NDArray[np.int64], cfg: LatentConfig) -> tuple[float, float]:
+    """Return the interval over takes of the mean of (N,) values; infinite where too few takes allow none."""
+    n_takes = int(take_N.max()) + 1
+    sums, counts = cluster_sums(values_N[:, None], take_N, n_takes)
+    draws = resampled(draw_weights(n_takes, cfg.bootstrap, cfg.seed), sums[:, None], counts[:, None])[:, :1]
+    low, high = interval(draws, np.array([n_takes]), cfg.confidence)
+    return float(low[0, 0]), float(high[0, 0])
+
+
+@torch.inference_mode()
+def energy_rows(
+    models: LatentModels, data: PlanningData, bank: NeighbourBank, horizon: int
+) -> tuple[list[EnergyCorrelation], list[EnergySpread]]:
+    """Return how energies go with step accuracy over drawn training windows, and how far they vary among candidates.
+
+    Args:
+        models: of one seed.
+        data: on the device.
+        bank: windows of the horizon of the fitted takes: both those that are drawn and those whose motion they follow.
+        horizon: H.
+    """
+    cfg, n = models.cfg, len(bank.segments)
+    if n < 2:
+        return [], []
+    generator = torch.Generator().manual_seed(1_000_003 * cfg.seed + horizon)
+    drawn = torch.randperm(n, generator=generator)[: cfg.correlation_windows].sort().values.to(bank.segments.device)
+    strangers = random_entries(bank, bank.take[drawn], cfg.seed + horizon).clamp_min(0)
+    found: dict[tuple[str, str, str], list[Tensor]] = {}
+    spreads: dict[str, list[Tensor]] = {}
+    for rows, others in zip(torch.split(drawn, ROLLED_AT_ONCE), torch.split(strangers, ROLLED_AT_ONCE), strict=True):
+        windows = latent_windows(models, data, bank.segments[rows])
+        for motion, followed in (("bank", bank.segments[others]), ("own", bank.segments[rows])):
+            for key, value in energies_and_accuracy(windows, followed).items():
+                found.setdefault((motion, *key), []).append(value)
+        several = bank.segments[torch.stack([strangers.roll(k)[: len(rows)] for k in range(8)], 1)]
+        for name in (*ENERGIES, "goal_step_seen"):
+            energy_BS = windows.energy(windows.motions_of(several), name)
+            spreads.setdefault(name, []).append(relative_spread(windows, energy_BS))
+    return correlations(found, models.seed, horizon), [
+        EnergySpread.model_validate(
+            {
+                "seed": models.seed,
+                "horizon": horizon,
+                "energy": name,
+                "spread": float(torch.cat(parts).mean()),
+                "n_windows": len(drawn),
+            }
+        )
+        for name, parts in spreads.items()
+    ]
+
+
+def relative_spread(windows: LatentWindows, energy_BS: Tensor) -> Tensor:
+    """Return (B,) deviations of energies over the candidates, as shares of the distance between goals of windows."""
+    between = l1_between(windows.goal, windows.goal.roll(1, 0)).mean()
+    return energy_BS.std(1) / between.clamp_min(torch.finfo(torch.float32).tiny)
+
+
+def energies_and_accuracy(windows: LatentWindows, followed_BH: Tensor) -> dict[tuple[str, str], Tensor]:
+    """Return (energy, distance) -> (B,) energies of plans under the middles of other windows; `right` is accuracy."""
+    motion = windows.motions_of(followed_BH)[:, None]
+    plan = windows.roll_out(motion)[:, 0]
+    truth = windows.data.labels[windows.segments[:, 1:-1]]
+    right = (windows.models.head(plan).argmax(-1) == truth).double().mean(1)
+    goal_step = windows.roll_out(motion, sees_goal=False, with_goal=True)[:, 0, -1]
+    found = {("right", ""): right}
+    for name, latent in (("last_mid", plan[:, -1]), ("goal_step", goal_step)):
+        found[name, "l1"] = l1_between(latent, windows.goal).double()
+        found[name, "cosine"] = 1 - torch.cosine_similarity(latent.flatten(1), windows.goal.flatten(1)).double()
+    return found
+
+
+def correlations(
+    found: Mapping[tuple[str, str, str], Sequence[Tensor]], seed: int, horizon: int
+) -> list[EnergyCorrelation]:
+    """Return Pearson's correlation of each energy with the accuracy of the same plans."""
+    rows = []
+    values = {key: torch.cat(list(parts)).cpu().numpy() for key, parts in found.items()}
+    for (motion, name, distance), energy in values.items():
+        if name == "right":
+            continue
+        r = pearson(energy, values[motion, "right", ""])
+        rows.append(
+            EnergyCorrelation.model_validate(
+                {
+                    "seed": seed,
+                    "horizon": horizon,
+                    "energy": name,
+                    "distance": distance,
+                    "motion": motion,
+                    "pearson": r,
+                    "explained": None if r is None else 100 * r * r,
+                    "deviation": float(energy.std()),
+                    "n_windows": len(energy),
+                }
+            )
+        )
+    return rows
+
+
+def pearson(one_N: Array, other_N: Array) -> float | None:
+    """Return Pearson's correlation of (N,) values; None where one of them never varies."""
+    if min(one_N.std(), other_N.std()) < 1e-12:
+        return None
+    return float(np.corrcoef(one_N, other_N)[0, 1])

@@ -1,0 +1,187 @@
+"""Predicting the latents of coming steps, and reading labels from latents (docs/decisions/latent-planning.md).
+
+Shapes: B windows, S candidate motions of each, C tokens of a clip, D feature width, G predicted tokens of a step, T
+steps that are predicted, U numbers of a step's head motion, E text width, V labels, W width.
+"""
+
+import json
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from schemas.latent import LatentConfig
+from trajpilot_core.models.blocks import KeysValues, TransformerBlock, table
+
+START, GOAL = 0, 1
+
+
+class LatentShape(NamedTuple):
+    """Sizes that the data decide."""
+
+    feature_width: int
+    tokens: int
+    """C."""
+    motion: int
+    """U."""
+    text_width: int
+    max_horizon: int
+    labels: int
+
+    def to_json(self) -> str:
+        """Return the sizes as JSON."""
+        return json.dumps(self._asdict(), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read the sizes back."""
+        return cls(**json.loads(text))
+
+
+class StepInputs(NamedTuple):
+    """What a predictor is told of the steps that it predicts."""
+
+    motion: Tensor | None
+    """(B, S, T, U) standardised head motion; None: of no step."""
+    is_moved: Tensor | None = None
+    """(T,) bool, steps whose motion is told; None: all."""
+    text: Tensor | None = None
+    """(B, S, T, E) texts of the steps' actions; None: of no step."""
+
+
+def normalised(clip_xD: Tensor) -> Tensor:
+    """Return (..., D) float32 latents, each token with mean 0 and variance 1 over its components."""
+    return F.layer_norm(clip_xD.float(), clip_xD.shape[-1:])
+
+
+def targets_of(features_xCD: Tensor, target: str) -> Tensor:
+    """Return (..., G, D) normalised latents: the mean over tokens, or each token."""
+    clip = features_xCD.float()
+    return normalised(clip.mean(-2, keepdim=True) if target == "pooled" else clip)
+
+
+def l1_between(one_xGD: Tensor, other_xGD: Tensor) -> Tensor:
+    """Return (...) mean absolute differences over tokens and components."""
+    return (one_xGD - other_xGD).abs().mean((-2, -1))
+
+
+class LatentPredictor(nn.Module):
+    """Predict normalised latents of steps from Start, Goal where it is seen, and what is told of the steps.
+
+    Start and Goal see each other; step t sees them and the steps before it. So a context is encoded once for all
+    candidates of a window. Buffers of shape (D,) standardise normalised latents by the fitted takes.
+    """
+
+    latent_mean: Tensor
+    latent_scale: Tensor
+
+    def __init__(self, cfg: LatentConfig, shape: LatentShape) -> None:
+        super().__init__()
+        self.n_tokens = shape.tokens if cfg.target == "temporal" else 1
+        width = cfg.width
+        self.register_buffer("latent_mean", torch.zeros(shape.feature_width))
+        self.register_buffer("latent_scale", torch.ones(shape.feature_width))
+        self.clip_in = nn.Linear(shape.feature_width, width)
+        self.place, self.role = table(self.n_tokens, width), table(2, width)
+        self.no_goal, self.no_motion, self.no_text = table(1, width), table(1, width), table(1, width)
+        self.motion_in = nn.Sequential(nn.Linear(shape.motion, width), nn.GELU(), nn.Linear(width, width))
+        self.text_in = nn.Linear(shape.text_width, width)
+        self.step, self.horizon = table(shape.max_horizon, width), table(shape.max_horizon + 1, width)
+        self.blocks = nn.ModuleList(
+            TransformerBlock(width, cfg.heads, cfg.hidden, cfg.dropout) for _ in range(cfg.layers)
+        )
+        self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, self.n_tokens * shape.feature_width)
+
+    def encode(
+        self, start_BGD: Tensor, goal_BGD: Tensor | None, horizon: int, goal_seen_B: Tensor | None = None
+    ) -> list[KeysValues]:
+        """Return keys and values of every layer, each (B, heads, 2 G, width of a head).
+
+        Args:
+            start_BGD: normalised latent of the first segment.
+            goal_BGD: of the last one; None: nothing of it is read.
+            horizon: H.
+            goal_seen_B: bool; windows where it is false are encoded as without a goal. None: all are seen.
+        """
+        start_BGW = self._clip(start_BGD, START)
+        hidden_BGW = (self.no_goal + self.place + self.role[GOAL]).expand_as(start_BGW)
+        goal_BGW = hidden_BGW if goal_BGD is None else self._clip(goal_BGD, GOAL)
+        if goal_seen_B is not None:
+            goal_BGW = torch.where(goal_seen_B[:, None, None], goal_BGW, hidden_BGW)
+        x = torch.cat([start_BGW, goal_BGW], 1) + self.horizon[horizon]
+        found = []
+        for block in self.blocks:
+            x, own = block(x)
+            found.append(own)
+        return found
+
+    def forward(
+        self, context: list[KeysValues], steps: StepInputs, n_steps: int, horizon: int, *, last_alone: bool = False
+    ) -> Tensor:
+        """Return (B, S, T, G, D) normalised latents of the steps; S is 1 where nothing is told of them.
+
+        Args:
+            context: as `encode` gives it.
+            steps: what is told of the steps.
+            n_steps: T, from the second position of the window on.
+            horizon: H.
+            last_alone: only the last step is wanted, (B, S, 1, G, D): the last layer works on no other.
+        """
+        n_windows = len(context[0][0])
+        told = steps.motion if steps.motion is not None else steps.text
+        n_plans = 1 if told is None else told.shape[1]
+        x_NTW = self._steps(steps, n_windows * n_plans, n_steps, horizon)
+        seen = context[0][0].shape[2]
+        causal_TT = torch.ones(n_steps, n_steps, dtype=torch.bool, device=x_NTW.device).tril()
+        mask_TX = torch.cat([causal_TT.new_ones(n_steps, seen), causal_TT], 1)
+        for block, (keys, values) in zip(self.blocks, context, strict=True):
+            shared = (keys.repeat_interleave(n_plans, 0), values.repeat_interleave(n_plans, 0))
+            is_end = last_alone and block is self.blocks[-1]
+            x_NTW = last_step(block, x_NTW, shared) if is_end else block(x_NTW, mask_TX, shared)[0]
+        out = self.out(self.norm(x_NTW)).float().view(n_windows, n_plans, x_NTW.shape[1], self.n_tokens, -1)
+        return normalised(self.latent_mean + self.latent_scale * out)
+
+    def _clip(self, clip_BGD: Tensor, role: int) -> Tensor:
+        """(B, G, D) -> (B, G, W)."""
+        standard = (clip_BGD - self.latent_mean) / self.latent_scale
+        projected: Tensor = self.clip_in(standard)
+        return projected + self.place + self.role[role]
+
+    def _steps(self, steps: StepInputs, n: int, n_steps: int, horizon: int) -> Tensor:
+        """Return (N, T, W), N windows times candidates."""
+        motion = self.no_motion if steps.motion is None else self.motion_in(steps.motion.flatten(0, 1))
+        if steps.is_moved is not None:
+            motion = torch.where(steps.is_moved[:, None], motion, self.no_motion)
+        text = self.no_text if steps.text is None else self.text_in(steps.text.flatten(0, 1))
+        placed = self.step[1 : 1 + n_steps] + self.horizon[horizon]
+        return (motion + text + placed).expand(n, n_steps, -1)
+
+
+def last_step(block: nn.Module, x_NTW: Tensor, context: KeysValues) -> Tensor:
+    """Return (N, 1, W), what a block makes of the last token, which sees the context and all tokens."""
+    assert isinstance(block, TransformerBlock)
+    h_NTW = block.attention_norm(x_NTW)
+    own = block.attention.keys_values(h_NTW)
+    seen = (torch.cat([context[0], own[0]], 2), torch.cat([context[1], own[1]], 2))
+    end: Tensor = x_NTW[:, -1:] + block.dropout(block.attention(h_NTW[:, -1:], seen))
+    made: Tensor = end + block.hidden(block.hidden_norm(end))
+    return made
+
+
+class LatentHead(nn.Module):
+    """Read labels from normalised latents; a linear classifier that has seen true latents only."""
+
+    latent_mean: Tensor
+    latent_scale: Tensor
+
+    def __init__(self, shape: LatentShape) -> None:
+        super().__init__()
+        self.register_buffer("latent_mean", torch.zeros(shape.feature_width))
+        self.register_buffer("latent_scale", torch.ones(shape.feature_width))
+        self.out = nn.Linear(shape.feature_width, shape.labels)
+
+    def forward(self, latent_xGD: Tensor) -> Tensor:
+        """Return (..., V) logits of latents whose tokens are averaged."""
+        logits: Tensor = self.out((latent_xGD.mean(-2) - self.latent_mean) / self.latent_scale)
+        return logits

@@ -1,0 +1,153 @@
+"""What predictors of latents say: rows that search head motion, conditions, and what their energy is worth.
+
+Source: paper, 1 (first table), 3.1 to 3.2 and its appendix on diagnostics; docs/decisions/latent-planning.md.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from schemas.arrow import arrow_schema, rows_of, table_of
+from schemas.latent import ConditionScore, EnergyCorrelation, EnergySpread, LatentConfig
+from schemas.results import CurvePoint, Judgement, Prediction
+from trajpilot_core.data.cross_fitting import seeds_of
+from trajpilot_core.engine.stage import Stage, Work
+from trajpilot_core.stages.latent import completed
+from trajpilot_core.stages.needs_of_latents import latent_plans_needs
+
+if TYPE_CHECKING:
+    from trajpilot_core.data.planning import PlanningData
+    from trajpilot_core.evaluation.latent_plans import LatentModels
+    from trajpilot_core.retrieval.neighbours import EndKeys, NeighbourBank
+
+VERSION = 1  # raise when the numbers that this stage writes change
+
+
+def run(work: Work[LatentConfig]) -> None:
+    """Answer the test windows with every row, score conditions and energies, and judge the trainings."""
+    from trajpilot_core.data.planning import load_planning_data
+    from trajpilot_core.training.loop import one_thread
+
+    device = work.runtime.device
+    predicted: list[pa.Table] = []
+    correlated: list[EnergyCorrelation] = []
+    spread: list[EnergySpread] = []
+    scored: list[ConditionScore] = []
+    if work.config.is_asked:
+        data = load_planning_data(work.inputs, "latent_plans").to(device)
+        with one_thread(device):
+            scored = conditions(work, data)
+            predicted, correlated, spread = plans(work, data)
+    schema = arrow_schema(Prediction)
+    work.sink.table("latent_predictions", pa.concat_tables([schema.empty_table(), *predicted]))
+    work.sink.table("latent_conditions", table_of(ConditionScore, scored))
+    work.sink.table("energy_correlations", table_of(EnergyCorrelation, correlated))
+    work.sink.table("energy_spreads", table_of(EnergySpread, spread))
+    work.sink.table("latent_checks", table_of(Judgement, checks(work, spread)))
+    n_windows = work.inputs.table("windows", ["horizon"]).num_rows
+    work.sink.count(n_windows, n_windows)
+
+
+def checks(work: Work[LatentConfig], spreads: Sequence[EnergySpread]) -> list[Judgement]:
+    """Judge whether every model is trained, and whether energies can choose."""
+    from trajpilot_core.evaluation.latent_verdict import judge_energies, judge_latents
+
+    return judge_latents(rows_of(CurvePoint, work.inputs.table("latent_curves"))) + judge_energies(spreads)
+
+
+def conditions(work: Work[LatentConfig], data: "PlanningData") -> list[ConditionScore]:
+    """Score the four trainings and two shuffled inputs on dev and on test, one step ahead."""
+    from trajpilot_core.data.chains import chains_of
+    from trajpilot_core.data.planning import SPLITS
+    from trajpilot_core.evaluation.latent_plans import load_latents
+    from trajpilot_core.evaluation.latent_scores import condition_distances, condition_scores, next_pairs
+    from trajpilot_core.training.fit_latent import pairs_of
+
+    entry, chain = work.inputs.models("latent_models"), chains_of(data)[0]
+    rows: list[ConditionScore] = []
+    for split in ("dev", "test"):
+        of_split = {h: w.segments[w.split == SPLITS.index(split)] for h, w in data.windows.items()}
+        found = pairs_of(of_split)
+        if len(found) < 2:
+            continue
+        pairs = next_pairs(data, found, split, work.config.seed)
+        distances = {
+            seed: condition_distances(load_latents(entry, data, chain, seed, work.runtime.device), data, pairs)
+            for seed in seeds_of(entry.keys)
+        }
+        rows += condition_scores(distances, pairs, work.config)
+    return rows
+
+
+def plans(
+    work: Work[LatentConfig], data: "PlanningData"
+) -> tuple[list[pa.Table], list[EnergyCorrelation], list[EnergySpread]]:
+    """Answer the test windows of every seed and horizon; energies are compared on training windows."""
+    from trajpilot_core.data.chains import chains_of, fit_takes
+    from trajpilot_core.data.planning import rows_of_takes
+    from trajpilot_core.evaluation.latent_plans import load_latents
+    from trajpilot_core.evaluation.latent_scores import energy_rows
+    from trajpilot_core.retrieval.neighbours import fit_end_keys, neighbour_bank
+
+    entry, chain = work.inputs.models("latent_models"), chains_of(data)[0]
+    fitted = rows_of_takes(data.segment_take, fit_takes(data, chain))
+    keys = fit_end_keys(data.features, fitted, work.config.key_width)
+    predicted: list[pa.Table] = []
+    correlated: list[EnergyCorrelation] = []
+    spread: list[EnergySpread] = []
+    seeds, done = seeds_of(entry.keys), 0
+    for seed in seeds:
+        models = load_latents(entry, data, chain, seed, work.runtime.device)
+        for horizon in data.windows:
+            work.runtime.progress(done, len(seeds) * len(data.windows), f"horizons; seed {seed}, H={horizon}")
+            bank = neighbour_bank(data, chain, keys, horizon)
+            predicted += answered(models, data, bank, keys, horizon)
+            found = energy_rows(models, data, bank, horizon)
+            correlated, spread, done = [*correlated, *found[0]], [*spread, *found[1]], done + 1
+    return predicted, correlated, spread
+
+
+def answered(
+    models: "LatentModels", data: "PlanningData", bank: "NeighbourBank", keys: "EndKeys", horizon: int
+) -> list[pa.Table]:
+    """Return the predictions of every row on the test windows of a horizon, after a look at what each row sees."""
+    from trajpilot_core.data.planning import SPLITS
+    from trajpilot_core.evaluation.latent_plans import answer_windows, check_latent_sight, random_entries
+    from trajpilot_core.evaluation.predictions import prediction_table
+    from trajpilot_core.methods.sight import probe_rows
+
+    windows = data.windows[horizon]
+    rows = (windows.split == SPLITS.index("test")).nonzero()[:, 0]
+    if not len(rows):
+        return []
+    if len(bank.segments):
+        few = windows.segments[probe_rows(windows.take, rows)]
+        check_latent_sight(models, data, few, bank, keys, bank.segments[:, 0])
+    chance = random_entries(bank, windows.take[rows], 1_000_003 * models.cfg.seed + 1_009 * models.seed + horizon)
+    given = answer_windows(models, data, windows.segments[rows], bank, keys, chance)
+    return [prediction_table(id_, found, data, windows, rows, models.seed) for id_, found in given.items()]
+
+
+STAGE = Stage(
+    name="latent_plans",
+    reads=(
+        "takes",
+        "segments",
+        "windows",
+        "motions",
+        "features",
+        "text_bank",
+        "folds",
+        "latent_models",
+        "latent_curves",
+    ),
+    writes=("latent_predictions", "latent_conditions", "energy_correlations", "energy_spreads", "latent_checks"),
+    config=LatentConfig,
+    run=run,
+    version=VERSION,
+    summary="Searches head motion in the space of the video encoder, and measures what its energy and conditions tell",
+    completed=completed,
+    uses_gpu=True,
+    needs=latent_plans_needs,
+)

@@ -1,0 +1,305 @@
+"""Fit predictors of latents and the classifier that reads labels from them (docs/decisions/latent-planning.md).
+
+Shapes: S segments, C tokens of a clip, D feature width, G predicted tokens, H horizon, N windows, B windows of a batch.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from schemas.latent import LatentConfig, LatentVariant
+from trajpilot_core.data.chains import fit_takes
+from trajpilot_core.data.cross_fitting import Chain
+from trajpilot_core.data.planning import SPLITS, PlanningData, rows_of_takes
+from trajpilot_core.models.latent import (
+    LatentHead,
+    LatentPredictor,
+    LatentShape,
+    StepInputs,
+    l1_between,
+    targets_of,
+)
+from trajpilot_core.models.latent_search import Controls, fit_controls
+from trajpilot_core.training.fit_predictor import PredictorBatch, window_batches
+from trajpilot_core.training.jobs import TrainingJob, job_tensors
+from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+
+M = TypeVar("M", bound=nn.Module)
+NEXT = 2
+"""Positions of a pair of neighbouring segments, of which the second is predicted."""
+AT_ONCE = 1024
+"""Windows that are measured at once."""
+READ = ("features", "motions", "labels", "bank")
+SELECTED = "dev/-l1"
+TOLD: Mapping[LatentVariant, tuple[bool, bool]] = {
+    "next_none": (False, False),
+    "next_text": (True, False),
+    "next_trajectory": (False, True),
+    "next_both": (True, True),
+    "plan_none": (False, False),
+    "plan_trajectory": (False, True),
+}
+"""Variant -> whether it is told the text of a step's action, and its head motion."""
+
+
+@dataclass(frozen=True)
+class LatentTask:
+    """The tensors of one run."""
+
+    features: Tensor
+    """(S, C, D) float16, raw."""
+    motions: Tensor
+    """(S, 16, 6) float32, raw."""
+    labels: Tensor
+    """(S,) long."""
+    bank: Tensor
+    """(V, E) float32."""
+    fit_rows: Tensor
+    """(n,) long, segments of the fitted takes."""
+    dev_rows: Tensor
+    """(n,) long, segments of dev takes."""
+    fit: dict[int, Tensor]
+    """Horizon -> (N, H) long; at NEXT pairs of neighbours."""
+    dev: dict[int, Tensor]
+    """Likewise."""
+
+    def windows(self, part: str, variant: LatentVariant) -> dict[int, Tensor]:
+        """Return the windows of `fit` or `dev` that a variant reads: pairs, or plans."""
+        of_part = self.fit if part == "fit" else self.dev
+        return {h: rows for h, rows in of_part.items() if (h == NEXT) == variant.startswith("next")}
+
+    def shape(self) -> LatentShape:
+        """Return the sizes that the data decide."""
+        tokens, width = self.features.shape[1:]
+        longest = max((*self.fit, *self.dev))
+        return LatentShape(width, tokens, self.motions[0].numel(), self.bank.shape[1], longest, len(self.bank))
+
+
+def pairs_of(windows: Mapping[int, Tensor]) -> Tensor:
+    """Return (N, 2) long: neighbouring segments, each pair once, of (N, H) windows of some horizons."""
+    pairs = [torch.stack([rows[:, :-1], rows[:, 1:]], -1).flatten(0, 1) for rows in windows.values()]
+    return torch.unique(torch.cat(pairs), dim=0) if pairs else torch.zeros(0, NEXT, dtype=torch.long)
+
+
+def latent_task(data: PlanningData, chain: Chain) -> LatentTask:
+    """Collect what trainings of a chain read; a horizon without windows to fit on or in dev is left out."""
+    takes = fit_takes(data, chain)
+    parts = [{h: w.segments[torch.isin(w.take, takes)] for h, w in data.windows.items()}]
+    parts.append({h: w.segments[w.split == SPLITS.index("dev")] for h, w in data.windows.items()})
+    kept = [h for h in data.windows if all(len(part[h]) for part in parts)]
+    fit_windows, dev_windows = ({NEXT: pairs_of(part)} | {h: part[h] for h in kept} for part in parts)
+    dev_takes = (data.take_split == SPLITS.index("dev")).nonzero()[:, 0]
+    return LatentTask(
+        features=data.features,
+        motions=data.motions,
+        labels=data.labels,
+        bank=data.bank,
+        fit_rows=rows_of_takes(data.segment_take, takes),
+        dev_rows=rows_of_takes(data.segment_take, dev_takes),
+        fit=fit_windows,
+        dev=dev_windows,
+    )
+
+
+def task_tensors(task: LatentTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the tensors of a task by name, shapes as in LatentTask: what is read, and what is fitted and measured."""
+    windows = {f"{part}/{h}": rows for part in ("fit", "dev") for h, rows in getattr(task, part).items()}
+    read: dict[str, Tensor] = {name: getattr(task, name) for name in READ}
+    return read, {"fit_rows": task.fit_rows, "dev_rows": task.dev_rows, **windows}
+
+
+def task_of(tensors: Mapping[str, Tensor]) -> LatentTask:
+    """Build the task back from its tensors by name."""
+    parts: dict[str, dict[int, Tensor]] = {"fit": {}, "dev": {}}
+    for name in sorted(tensors):
+        part, _, horizon = name.partition("/")
+        if horizon:
+            parts[part][int(horizon)] = tensors[name]
+    rows = {name: tensors[name] for name in (*READ, "fit_rows", "dev_rows")}
+    return LatentTask(**rows, fit=parts["fit"], dev=parts["dev"])
+
+
+@dataclass(frozen=True)
+class LatentFit:
+    """What a training of a predictor works on."""
+
+    model: LatentPredictor
+    task: LatentTask
+    cfg: LatentConfig
+    variant: LatentVariant
+    controls: Controls
+
+    def latents(self, segments_xH: Tensor) -> Tensor:
+        """Return (..., G, D) normalised latents of segments."""
+        return targets_of(self.task.features[segments_xH], self.cfg.target)
+
+    def predict(self, segments_BH: Tensor, goal_seen_B: Tensor) -> Tensor:
+        """Return (B, H - 1, G, D): the steps after Start under what the variant is told of the windows themselves."""
+        horizon = segments_BH.shape[1]
+        context = self.model.encode(
+            self.latents(segments_BH[:, 0]),
+            None if horizon == NEXT else self.latents(segments_BH[:, -1]),
+            horizon,
+            None if horizon == NEXT else goal_seen_B,
+        )
+        steps = own_steps(self.task, self.controls, segments_BH, self.variant)
+        found: Tensor = self.model(context, steps, horizon - 1, horizon)[:, 0]
+        return found
+
+
+def own_steps(
+    task: LatentTask,
+    controls: Controls,
+    segments_BH: Tensor,
+    variant: LatentVariant,
+    *,
+    text_BH: Tensor | None = None,
+    motion_BH: Tensor | None = None,
+) -> StepInputs:
+    """Return what a variant is told of the steps after Start; a plan's goal step is told no motion.
+
+    Args:
+        task: motions and texts.
+        controls: how motions are standardised.
+        segments_BH: windows.
+        variant: what is told.
+        text_BH: segments whose texts stand in; None: the windows' own.
+        motion_BH: segments whose motion stands in; likewise.
+    """
+    has_text, has_motion = TOLD[variant]
+    steps_BT = (segments_BH if motion_BH is None else motion_BH)[:, 1:]
+    texts_BT = (segments_BH if text_BH is None else text_BH)[:, 1:]
+    motion = controls.standardised(task.motions[steps_BT])[:, None] if has_motion else None
+    text = task.bank[task.labels[texts_BT]][:, None] if has_text else None
+    return StepInputs(motion, moved_steps(segments_BH.shape[1], segments_BH.device), text)
+
+
+def moved_steps(horizon: int, device: torch.device) -> Tensor:
+    """Return (H - 1,) bool: steps whose motion a predictor is told; of a plan all but the goal's own step."""
+    is_moved = torch.ones(horizon - 1, dtype=torch.bool, device=device)
+    is_moved[-1] = horizon == NEXT
+    return is_moved
+
+
+def latent_loss(own: LatentFit, batch: PredictorBatch) -> Tensor:
+    """Return the mean l1 of one batch, a scalar: all middle steps, and the goal's step where the goal was hidden."""
+    lost, counted = [], []
+    for horizon, rows in batch:
+        segments_BH = own.task.windows("fit", own.variant)[horizon][rows]
+        seen_B = torch.rand(len(rows), device=rows.device) >= own.cfg.goal_dropout
+        off_BT = l1_between(own.predict(segments_BH, seen_B), own.latents(segments_BH[:, 1:]))
+        weight_BT = torch.ones_like(off_BT)
+        if horizon != NEXT:
+            weight_BT[:, -1] = goal_weight(seen_B)
+        lost.append((off_BT * weight_BT).sum())
+        counted.append(weight_BT.sum())
+    return torch.stack(lost).sum() / torch.stack(counted).sum()
+
+
+def goal_weight(seen_B: Tensor) -> Tensor:
+    """Return (B,) weights of the goal's step: none where the goal is an input, which would be copied."""
+    return (~seen_B).float()
+
+
+def measurer(own: LatentFit) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch on dev: minus the mean l1 of middles (or next steps), and of goal steps."""
+    windows = own.task.windows("dev", own.variant)
+
+    def off(segments_BH: Tensor, *, seen: bool) -> Tensor:
+        goal_seen = torch.full((len(segments_BH),), seen, device=segments_BH.device)
+        return l1_between(own.predict(segments_BH, goal_seen), own.latents(segments_BH[:, 1:]))
+
+    def measure() -> dict[str, float]:
+        steps, goals, copies = [], [], []
+        for horizon, all_NH in windows.items():
+            for segments in torch.split(all_NH, AT_ONCE):
+                found, true = off(segments, seen=True), own.latents(segments[:, 1:])
+                steps.append((found if horizon == NEXT else found[:, :-1]).flatten())
+                start = own.latents(segments[:, :1]).expand_as(true)
+                copied = l1_between(start, true)
+                copies.append((copied if horizon == NEXT else copied[:, :-1]).flatten())
+                if horizon != NEXT:
+                    goals.append(off(segments, seen=False)[:, -1])
+        scores = {SELECTED: -float(torch.cat(steps).mean()), "dev/-l1 of copy": -float(torch.cat(copies).mean())}
+        return scores | ({"dev/-l1 of goal": -float(torch.cat(goals).mean())} if goals else {})
+
+    return measure
+
+
+def train_latent(job: TrainingJob, epoch_done: EpochDone) -> None:
+    """Fit the variant that the job names and leave it in the job's checkpoint."""
+    cfg, task = LatentConfig.model_validate_json(job.config), task_of(job_tensors(job))
+    variant = cast(LatentVariant, job.variant)
+    if variant == "latent_head":
+        train_head(job, task, cfg, epoch_done)
+        return
+    training = predictor_training(task, cfg, variant, job.name, job.seed, job.device)
+    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
+
+
+def predictor_training(
+    task: LatentTask, cfg: LatentConfig, variant: LatentVariant, name: str, seed: int, device: str
+) -> Training:
+    """Return the training of a predictor; all variants begin alike."""
+    with seeded(seed):
+        model = standardising(LatentPredictor(cfg, task.shape()), task, cfg).to(device)
+    controls = fit_controls(task.motions[task.fit_rows], cfg.search.variance)
+    own, windows = LatentFit(model, task, cfg, variant, controls), task.windows("fit", variant)
+    return Training(
+        name=name,
+        seed=seed,
+        model=model,
+        batches=lambda generator: window_batches(windows, cfg.train.batch, generator),
+        loss=lambda batch: latent_loss(own, batch),
+        measure=measurer(own),
+        selected=SELECTED,
+    )
+
+
+def train_head(job: TrainingJob, task: LatentTask, cfg: LatentConfig, epoch_done: EpochDone) -> None:
+    """Fit the classifier on true latents of the fitted takes."""
+    with seeded(job.seed):
+        head = standardising(LatentHead(task.shape()), task, cfg).to(job.device)
+
+    def logits(rows: Tensor) -> Tensor:
+        found: Tensor = head(targets_of(task.features[rows], cfg.target))
+        return found
+
+    def measure() -> dict[str, float]:
+        parts = [logits(rows).argmax(-1) == task.labels[rows] for rows in torch.split(task.dev_rows, AT_ONCE)]
+        common = task.labels[task.fit_rows].bincount(minlength=len(task.bank)).argmax()
+        floor = (task.labels[task.dev_rows] == common).double().mean()
+        return {"dev/right": float(torch.cat(parts).double().mean()), "dev/right of majority": float(floor)}
+
+    training = Training(
+        name=job.name,
+        seed=job.seed,
+        model=head,
+        batches=lambda generator: [
+            task.fit_rows[rows]
+            for rows in index_batches(len(task.fit_rows), cfg.head.batch, generator, task.fit_rows.device)
+        ],
+        loss=lambda rows: F.cross_entropy(logits(rows), task.labels[rows]),
+        measure=measure,
+        selected="dev/right",
+    )
+    fit(training, cfg.head, job.folder, job.device, epoch_done, job.checkpoint_s)
+
+
+def standardising(model: M, task: LatentTask, cfg: LatentConfig) -> M:
+    """Set the buffers that standardise latents, each (D,), from the fitted takes."""
+    total = torch.zeros(task.features.shape[-1], dtype=torch.float64, device=task.features.device)
+    squares, n = torch.zeros_like(total), 0
+    for rows in torch.split(task.fit_rows, AT_ONCE):
+        latents = targets_of(task.features[rows], cfg.target).flatten(0, 1).double()
+        total, squares, n = total + latents.sum(0), squares + latents.square().sum(0), n + len(latents)
+    mean = total / max(1, n)
+    scale = (squares / max(1, n) - mean.square()).clamp_min(1e-12).sqrt()
+    buffers = dict(model.named_buffers())
+    buffers["latent_mean"].copy_(mean.float())
+    buffers["latent_scale"].copy_(scale.float())
+    return model
