@@ -29,6 +29,8 @@ RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "keystep_poses": paper.keystep_poses,
     "demo_poses": simulated.demo_poses,
     "laptop": paper.laptop,
+    "vlm_zero_shot": paper.vlm_zero_shot,
+    "vlm_sft": paper.vlm_sft,
 }
 
 

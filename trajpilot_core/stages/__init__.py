@@ -32,6 +32,8 @@ from trajpilot_core.stages import (
     text_bank,
     trajectories,
     video_motions,
+    vlm,
+    vlm_rows,
 )
 
 REPORTED: tuple[AnyStage, ...] = (
@@ -82,7 +84,15 @@ OF_TOKENS: tuple[AnyStage, ...] = (
     action_token.STAGE,
 )
 """The same with TrajPilot's token in the probe (ActionTokenConfig.is_asked)."""
-APART: tuple[AnyStage, ...] = (outcome.STAGE, video_motions.STAGE, pose_sources.STAGE, action_token.STAGE)
+WITH_VLM: tuple[AnyStage, ...] = (vlm.STAGE, vlm_rows.STAGE)
+"""Those that a run of planning has before its evaluation if it asks for rows of vision-language models (VlmConfig)."""
+APART: tuple[AnyStage, ...] = (
+    outcome.STAGE,
+    video_motions.STAGE,
+    pose_sources.STAGE,
+    action_token.STAGE,
+    *WITH_VLM,
+)
 """Those that runs of planning do not have."""
 STAGES: dict[str, AnyStage] = {stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED))}
 """Those of a run of planning."""
@@ -116,6 +126,12 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
     if not spec_of(config.ingest.corpus).has_plans:
         alone = OF_TOKENS if config.action_token.is_asked else OF_ACTIONS
         return {stage.name: stage for stage in (*alone, STAGES["report"])}
+    if config.vlm.rows:
+        vlm.refuse_classes(config)
+        asked = [
+            one for stage in STAGES.values() for one in ((*WITH_VLM, stage) if stage.name == "evaluation" else (stage,))
+        ]
+        return {stage.name: stage for stage in asked}
     return dict(STAGES)
 
 

@@ -39,6 +39,7 @@ from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.stages import needs_of_attention as attention
 from trajpilot_core.stages import needs_of_planners as planning
 from trajpilot_core.stages import needs_of_trainings as part
+from trajpilot_core.stages import vlm_rows
 from trajpilot_core.training import scorer_plus_tables as plus
 
 if TYPE_CHECKING:
@@ -60,7 +61,18 @@ def completed(config: PipelineConfig) -> EvaluationConfig:
 
     Rows without a goal came before their ceilings after Start: runs that have them are evaluated again, no others.
     """
-    return config.evaluation.replace(anticipates=config.predictor.anticipates)
+    asked = config.vlm
+    brought = {
+        "brought": (vlm_rows.ENTRY,),
+        "windows_per_horizon": asked.windows_per_horizon,
+        "subset_seed": asked.seed,
+    }
+    return config.evaluation.replace(anticipates=config.predictor.anticipates, **(brought if asked.rows else {}))
+
+
+def narrowed(config: PipelineConfig) -> tuple[str, ...] | None:
+    """Return what is read: the predictions of vision-language models, too, where a run asks for them."""
+    return (*STAGE.reads, vlm_rows.ENTRY) if config.vlm.rows else None
 
 
 def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
@@ -104,6 +116,7 @@ def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
     absent |= set(PLANNERS) - set(planners.methods)
     absent |= {twin_of(variant) for variant in TWINNED} - set(twins_of(FINAL, sizes.config.predictor))
     rows = [one for one in METHODS if not absent & set(one.models) and (one is not DDPM or planners.answers_ddpm)]
+    rows = [one for one in rows if one.predictions is None or one.predictions in completed(sizes.config).brought]
     if not completed(sizes.config).anticipates:
         rows = [one for one in rows if not one.anticipates]
     elif not sizes.config.scorer.anticipates:
@@ -320,6 +333,7 @@ STAGE = Stage(
     config=EvaluationConfig,
     run=run,
     completed=completed,
+    narrowed=narrowed,
     sources=sources,
     version=VERSION,
     summary="Predicts every row on the test windows, scores it with intervals over takes, and checks the result",
