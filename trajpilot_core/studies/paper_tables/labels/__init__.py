@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperTable
-from trajpilot_core.studies.paper_tables.labels import atomic, closed, diagnostics, others, retrieval, scored
+from trajpilot_core.studies.paper_tables.labels import atomic, closed, diagnostics, endpoints, others, retrieval, scored
 
 LABELS: dict[str, PaperTable] = {
     table.label: table
@@ -18,6 +18,7 @@ LABELS: dict[str, PaperTable] = {
         *retrieval.TABLES,
         *diagnostics.TABLES,
         *scored.TABLES,
+        *endpoints.TABLES,
         *others.TABLES,
     )
 }

@@ -13,13 +13,6 @@ CONDITIONS = {
     "shuffled_text": "shuffled text",
     "shuffled_trajectory": "shuffled trajectory",
 }
-ENDPOINTS = {
-    "segments": "Endpoint segments",
-    "R@1": "Endpoint R@1",
-    "R@5": "Endpoint R@5",
-    "exact_projection": "Exact projection to the text bank",
-    "fallback_projection": "Fallback projection",
-}
 TABLES = (
     PaperTable(
         label="motivation",
@@ -30,12 +23,5 @@ TABLES = (
             Column("Best val l1 ↓", ("val_l1",), digits=4),
             Column("Gain over none", ("gain_over_none",), digits=3),
         ),
-    ),
-    PaperTable(
-        label="qwen3vl_endpoint_cache",
-        title="Recognition of the endpoints by a tuned vision-language model",
-        heads=("Quantity",),
-        lines=tuple(Line((title,), row) for row, title in ENDPOINTS.items()),
-        columns=(Column("Count", ("count",), digits=0), Column("Percentage", ("percentage",))),
     ),
 )
