@@ -27,9 +27,11 @@ from schemas.plugins import PluginName
 from schemas.pose_sources import PoseSourcesConfig
 from schemas.probe import ProbeConfig
 from schemas.released import FeatureSourceConfig, ReleasedName
+from schemas.text import TextConfig as TextConfig
 from schemas.training import AlignmentConfig, AttentionConfig, PlusPart, Precision, PredictorConfig, ScorerConfig
 from schemas.trajectories import TrajectoryConfig, VideoMotionsConfig
 from schemas.vjepa import VjepaModel
+from schemas.vlm import VlmConfig
 
 RecipeName = Literal[
     "atomic",
@@ -56,6 +58,8 @@ RecipeName = Literal[
     "laptop",
     "atomic_latent",
     "demo_latent",
+    "vlm_zero_shot",
+    "vlm_sft",
 ]
 """Named experiments (deployments/recipes/): the paper's benchmarks, and those on simulated worlds."""
 CorpusName = Literal[
@@ -168,32 +172,6 @@ class FeatureConfig(FeatureSourceConfig):
         return self
 
 
-class TextConfig(Record):
-    """How labels become unit vectors."""
-
-    encoder: Literal["bag_of_words", "egovlpv2", "transformers"] | PluginName = "egovlpv2"
-    """bag_of_words is the demo's offline projection; `plugin:NAME` is one of an installed package (docs/plugins.md)."""
-    model: Place | None = None
-    """egovlpv2: folder with EgoVLPv2.safetensors or EgoVLPv2.pth, and the RoBERTa tokenizer; transformers: folder or
-    hub id."""
-    revision: str | None = None
-    """Pinned commit of a hub model."""
-    embedding: Literal["cls", "mean", "last", "projected"] = "cls"
-    """Which sentence vector (D 22): state of the first token, mean over the tokens, state of the last token (decoders),
-    or EgoVLPv2's projection of the first."""
-    max_tokens: int = Field(77, ge=4)
-    """Longer texts are cut."""
-    bag_width: int = Field(128, ge=8)
-    """Width of the bag-of-words projection."""
-    batch: int = Field(64, ge=1)
-    """Texts per encoder call."""
-    descriptions: Literal["none", "template", "file"] = "none"
-    """Sentences about the state before and after each label, which the planners SCHEMA and ViterbiPlanNet read: made by
-    a template, or those of a language model in `descriptions_file`."""
-    descriptions_file: Place | None = None
-    """JSON: label -> {"before": [three sentences], "after": [three sentences]}."""
-
-
 class EvaluationConfig(Record):
     """Rows, metrics and intervals."""
 
@@ -220,12 +198,17 @@ class EvaluationConfig(Record):
     """Further rows of the tables, each `plugin:NAME` of an installed package (docs/plugins.md)."""
     plugin_metrics: tuple[PluginName, ...] = ()
     """Further metrics, each `plugin:NAME` of an installed package (docs/plugins.md)."""
-    plans_in_latents: bool = False
-    """The run has rows that plan in the space of the video encoder. Set by the pipeline."""
+    brought: tuple[str, ...] = ()
+    """Entries with the predictions of rows that other stages of the run answered. Set by the pipeline."""
+    windows_per_horizon: int | None = None
+    """Every row is scored on the subset of windows that vision-language models were asked for. Set by the pipeline."""
+    subset_seed: int = 7
+    """Samples that subset. Set by the pipeline."""
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        later = ("anticipates", "plugin_rows", "plugin_metrics", "plans_in_latents")
+        subset = ("windows_per_horizon", "subset_seed")
+        later = ("anticipates", "plugin_rows", "plugin_metrics", "brought", *subset)
         return without_later_defaults(self, serialise(self), later)
 
 
@@ -263,7 +246,7 @@ class ReportConfig(Record):
     """Metrics that plugins bring; set by the pipeline."""
 
 
-LATER = ("outcome", "video_motions", "pose_sources", "action_token", "latent")
+LATER = ("outcome", "video_motions", "pose_sources", "action_token", "latent", "vlm")
 
 
 class PipelineConfig(Record):
@@ -285,6 +268,7 @@ class PipelineConfig(Record):
     pose_sources: PoseSourcesConfig = PoseSourcesConfig()
     action_token: ActionTokenConfig = ActionTokenConfig()
     latent: LatentConfig = LatentConfig()
+    vlm: VlmConfig = VlmConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     report: ReportConfig = ReportConfig()
 

@@ -26,6 +26,7 @@ from deployments.cli import (
     simulate,
     slurm,
     upkeep,
+    vlm,
     workers,
 )
 from trajpilot_core.errors import TrajPilotError
@@ -54,6 +55,7 @@ config.add_to(app)
 paper.add_to(app)
 predict.add_to(app)
 poses.add_to(app)
+vlm.add_to(app)
 
 
 def print_version(asked: bool) -> None:

@@ -31,6 +31,8 @@ RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "laptop": paper.laptop,
     "atomic_latent": paper.atomic_latent,
     "demo_latent": simulated.demo_latent,
+    "vlm_zero_shot": paper.vlm_zero_shot,
+    "vlm_sft": paper.vlm_sft,
 }
 
 

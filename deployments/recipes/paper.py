@@ -5,6 +5,7 @@ from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING,
 from schemas.config import CorpusName, PipelineConfig
 from schemas.planners import PLANNERS
 from schemas.training import GOAL_DROPOUT
+from schemas.vlm import VLM_ROWS
 
 
 def atomic() -> PipelineConfig:
@@ -81,6 +82,22 @@ def basketball() -> PipelineConfig:
     The paper's E_tau and predictor are those of `atomic`: start from such a run with --pretrained.
     """
     return of_shots(atomic())
+
+
+def vlm_zero_shot() -> PipelineConfig:
+    """`atomic` with the row of a vision-language model that was trained on nothing of ours. In a root with a finished
+    `atomic` only its requests, the evaluation and the report are computed. Source: paper, 4.1; docs/vlm.md."""
+    base = atomic()
+    return base.replace(vlm=base.vlm.replace(rows=("qwen_zs",)))
+
+
+def vlm_sft() -> PipelineConfig:
+    """The same with the tuned recogniser of endpoints and the text model that fills the middles. Source: as above.
+
+    `vlm.adapter` names the tuned weights; without it segments are recognised by the untuned model.
+    """
+    base = atomic()
+    return base.replace(vlm=base.vlm.replace(rows=VLM_ROWS))
 
 
 def laptop() -> PipelineConfig:

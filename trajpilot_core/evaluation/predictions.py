@@ -29,7 +29,8 @@ from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows, wit
 from trajpilot_core.evaluation.mask_coverage import mask_coverage
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.evaluation.random_scores import sampling_scores, shuffle_scores
-from trajpilot_core.methods import METHODS, entries
+from trajpilot_core.evaluation.window_subset import on_subset
+from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.anticipation_models import Anticipation, at_horizon, load_anticipation, retrieved
 from trajpilot_core.methods.attention_models import AttentionRows, attention_rows, load_attention
 from trajpilot_core.methods.base import Answers
@@ -137,6 +138,8 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     if config.vocabulary == "classes":
         data = in_classes(data, inputs.table("label_classes"))
     data = with_closed_tables(data, inputs, files.predictors)
+    if config.windows_per_horizon is not None:
+        data = on_subset(data, config.windows_per_horizon, config.subset_seed)
     split_of = dict(zip(data.take_ids, data.take_split.tolist(), strict=True))
     rejects = [row for row in data.rejects if SPLITS[split_of[row.take]] == "test"]
     headroom: list[Headroom] = []
@@ -157,8 +160,7 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
             samplings.extend(part.samplings)
             decoding.extend(part.decoding)
             yield from part.predictions
-        if config.plans_in_latents:
-            yield from (with_these_answers(brought(inputs, entry), entry, data) for entry in entries())
+        yield from (with_these_answers(brought(inputs, entry), entry, data) for entry in config.brought)
 
     n_in = n_out + sum(row.n_units for row in rejects)
     return RowsResult(tables(), headroom, shuffles, samplings, decoding, coverage, rejects, n_in, n_out)

@@ -26,6 +26,7 @@ from trajpilot_core.methods import (
     shuffled,
     top1,
     viterbi,
+    vlm,
 )
 from trajpilot_core.methods.base import Method
 
@@ -37,6 +38,8 @@ METHODS: list[Method] = [
     retrieval_attention.METHOD,
     oracle.METHOD,
     *planners.ROWS,
+    vlm.ZERO_SHOT,
+    vlm.TUNED,
     scorer.PERMUTED,
     scorer.NO_LABELS,
     scorer.NO_MOTION,
@@ -56,7 +59,9 @@ METHODS: list[Method] = [
     shuffled.METHOD,
     floors.PREVIOUS,
     floors.MAJORITY,
+    vlm.STUB,
     *anticipation.ROWS,
+    *vlm.GOAL_FREE,
 ]
 
 

@@ -34,6 +34,8 @@ FUTURE = {"M@1": "Future R@1", "M@5": "Future R@5", "MSeq": "Future Seq"}
 FULL = {"F@1": "Full R@1", "F@5": "Full R@5", "FSeq": "Full Seq"}
 ANTICIPATING: Mapping[str, Mapping[str, str]] = {
     ANTICIPATION: {
+        "qwen_zs": "anticipation_qwen_zs",
+        "qwen_sft_llm": "anticipation_qwen_sft_llm",
         "no_traj": "anticipation_no_traj",
         "scorer": "anticipation_scorer",
         "oracle": "anticipation_oracle",

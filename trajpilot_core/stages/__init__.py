@@ -34,6 +34,8 @@ from trajpilot_core.stages import (
     text_bank,
     trajectories,
     video_motions,
+    vlm,
+    vlm_rows,
 )
 
 REPORTED: tuple[AnyStage, ...] = (
@@ -86,7 +88,16 @@ OF_TOKENS: tuple[AnyStage, ...] = (
 """The same with TrajPilot's token in the probe (ActionTokenConfig.is_asked)."""
 OF_LATENTS: tuple[AnyStage, ...] = (latent.STAGE, latent_plans.STAGE)
 """What a run of planning has in addition before its evaluation where it plans in latents (LatentConfig.is_asked)."""
-APART: tuple[AnyStage, ...] = (outcome.STAGE, video_motions.STAGE, pose_sources.STAGE, action_token.STAGE, *OF_LATENTS)
+OF_VLM: tuple[AnyStage, ...] = (vlm.STAGE, vlm_rows.STAGE)
+"""The same where it asks for rows of vision-language models (VlmConfig)."""
+APART: tuple[AnyStage, ...] = (
+    outcome.STAGE,
+    video_motions.STAGE,
+    pose_sources.STAGE,
+    action_token.STAGE,
+    *OF_LATENTS,
+    *OF_VLM,
+)
 """Those that runs of planning do not have."""
 STAGES: dict[str, AnyStage] = {stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED))}
 """Those of a run of planning."""
@@ -120,9 +131,12 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
     if not spec_of(config.ingest.corpus).has_plans:
         alone = OF_TOKENS if config.action_token.is_asked else OF_ACTIONS
         return {stage.name: stage for stage in (*alone, STAGES["report"])}
-    if config.latent.is_asked:
+    if config.vlm.rows:
+        vlm.refuse_classes(config)
+    more = (*(OF_LATENTS if config.latent.is_asked else ()), *(OF_VLM if config.vlm.rows else ()))
+    if more:
         before = [stage for stage in REPORTED if stage is not evaluation.STAGE]
-        return {stage.name: stage for stage in (*before, *OF_LATENTS, evaluation.STAGE, STAGES["report"])}
+        return {stage.name: stage for stage in (*before, *more, evaluation.STAGE, STAGES["report"])}
     return dict(STAGES)
 
 

@@ -39,6 +39,7 @@ from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.stages import needs_of_attention as attention
 from trajpilot_core.stages import needs_of_planners as planning
 from trajpilot_core.stages import needs_of_trainings as part
+from trajpilot_core.stages import vlm_rows
 from trajpilot_core.training import scorer_plus_tables as plus
 
 if TYPE_CHECKING:
@@ -86,12 +87,21 @@ def completed(config: PipelineConfig) -> EvaluationConfig:
 
     Rows without a goal came before their ceilings after Start: runs that have them are evaluated again, no others.
     """
-    return config.evaluation.replace(anticipates=config.predictor.anticipates, plans_in_latents=config.latent.is_asked)
+    asked = config.vlm
+    brought = (*(OF_LATENTS[1:2] if config.latent.is_asked else ()), *((vlm_rows.ENTRY,) if asked.rows else ()))
+    subset = {"windows_per_horizon": asked.windows_per_horizon, "subset_seed": asked.seed} if asked.rows else {}
+    return config.evaluation.replace(anticipates=config.predictor.anticipates, brought=brought, **subset)
 
 
-def with_latents(config: PipelineConfig) -> tuple[str, ...] | None:
-    """Return what the evaluation reads where a run plans in latents; None elsewhere."""
-    return (*READS, *OF_LATENTS) if config.latent.is_asked else None
+def narrowed(config: PipelineConfig) -> tuple[str, ...] | None:
+    """Return what is read where other stages of a run answer rows, too; None elsewhere."""
+    more = (*(OF_LATENTS if config.latent.is_asked else ()), *((vlm_rows.ENTRY,) if config.vlm.rows else ()))
+    return (*READS, *more) if more else None
+
+
+def plans_in_latents(cfg: EvaluationConfig) -> bool:
+    """Return whether the run has rows that plan in the space of the video encoder."""
+    return OF_LATENTS[1] in cfg.brought
 
 
 def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
@@ -135,12 +145,11 @@ def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
     absent |= set(PLANNERS) - set(planners.methods)
     absent |= {twin_of(variant) for variant in TWINNED} - set(twins_of(FINAL, sizes.config.predictor))
     rows = [one for one in METHODS if not absent & set(one.models) and (one is not DDPM or planners.answers_ddpm)]
+    rows = [one for one in rows if one.predictions is None or one.predictions in completed(sizes.config).brought]
     if not completed(sizes.config).anticipates:
         rows = [one for one in rows if not one.anticipates]
     elif not sizes.config.scorer.anticipates:
         rows = [one for one in rows if SCORER_NO_GOAL not in one.models]
-    if not completed(sizes.config).plans_in_latents:
-        rows = [one for one in rows if one.predictions is None]
     return len(rows) - len(PLUS_PARTS) + len(cfg.plus_parts) + len(cfg.plugin_rows)
 
 
@@ -219,7 +228,7 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
         work.sink.table(name, table)
     work.sink.table("metrics", table_of(Metric, metrics))
     judged = judge(evidence) + ceiling_checks(ceilings, known)
-    if cfg.plans_in_latents:
+    if plans_in_latents(cfg):
         judged += [row for row in in_latents if not row.check.startswith(TRAINED)] + [judge_harm(metrics)]
     work.sink.table("judgements", table_of(Judgement, judged))
     work.sink.table("gate", table_of(GateRow, gate_rows(predictions)))
@@ -297,13 +306,13 @@ def blind_scorers(inputs: Inputs) -> list[str]:
 
 def fitted_entries(inputs: Inputs, cfg: EvaluationConfig) -> tuple[str, ...]:
     """Return the entries of models that must name the takes that they were fitted on."""
-    optional = (*OPTIONAL_MODELS, *(OF_LATENTS[:1] if cfg.plans_in_latents else ()))
+    optional = (*OPTIONAL_MODELS, *(OF_LATENTS[:1] if plans_in_latents(cfg) else ()))
     return (*FITTED, *(name for name in optional if inputs.models(name).keys))
 
 
 def latent_checks(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
     """Return what was judged of models of latents and of their energies; none where the run has none."""
-    return rows_of(Judgement, inputs.table("latent_checks")) if cfg.plans_in_latents else []
+    return rows_of(Judgement, inputs.table("latent_checks")) if plans_in_latents(cfg) else []
 
 
 def fitted_takes(inputs: Inputs, name: str) -> dict[str, list[str]] | None:
@@ -349,7 +358,7 @@ STAGE = Stage(
     config=EvaluationConfig,
     run=run,
     completed=completed,
-    narrowed=with_latents,
+    narrowed=narrowed,
     sources=sources,
     version=VERSION,
     summary="Predicts every row on the test windows, scores it with intervals over takes, and checks the result",

@@ -57,7 +57,7 @@ def needed_rows(evidence: Evidence, world: str, cfg: ClaimsConfig) -> list[str]:
     rows |= {*with_role("main"), *RIVALS, *input_rows()} if world == BASE else set()
     rows |= set(CURVE_ROWS) if world in curve_worlds(cfg) else set()
     rows |= {row for scores in evidence.scores.get(world, {}).values() for row in scores.rows}
-    bounded = {one.id for one in METHODS if one.ceiling is not None}
+    bounded = {one.id for one in METHODS if one.ceiling is not None and one.predictions is None}
     return in_order(rows & bounded)
 
 

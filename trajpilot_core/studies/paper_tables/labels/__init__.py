@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperTable
-from trajpilot_core.studies.paper_tables.labels import atomic, closed, diagnostics, latent, others, retrieval, scored
+from trajpilot_core.studies.paper_tables.labels import atomic, closed, diagnostics, endpoints, latent, retrieval, scored
 
 LABELS: dict[str, PaperTable] = {
     table.label: table
@@ -19,7 +19,7 @@ LABELS: dict[str, PaperTable] = {
         *diagnostics.TABLES,
         *scored.TABLES,
         *latent.TABLES,
-        *others.TABLES,
+        *endpoints.TABLES,
     )
 }
 CLOSED_LABELS: tuple[str, ...] = tuple(table.label for table in closed.TABLES)

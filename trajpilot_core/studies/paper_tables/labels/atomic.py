@@ -31,7 +31,7 @@ from trajpilot_core.studies.paper_tables.base import (
 )
 from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS, of_each_horizon, rules_of
 
-GOAL_FREE_ROWS = ("qwen_zs", "qwen_sft_llm", "anticipation_no_traj", "anticipation_scorer", "anticipation_oracle")
+GOAL_FREE_ROWS = tuple(f"anticipation_{row}" for row in ATOMIC_ROWS)
 """Rows without a goal, in the order of the paper's table."""
 DROPOUT = ("No-dropout Traj", "Goal-dropout Traj", "No-dropout No-Traj", "Goal-dropout No-Traj")
 """Columns of both tables of goal dropout."""
@@ -43,12 +43,14 @@ PERCENT = "Percent. Bold: the best that is not told the truth."
 def of_atomic(
     run: PaperRun, table: str, metrics: tuple[str, ...], rows: tuple[str, ...], pooling: tuple[str, ...] = ("none",)
 ) -> list[PaperCell]:
-    """Return the cells that a run on atomic descriptions with an open vocabulary fills."""
-    found = measured(run, table, metrics, pooling, rows) if run.dataset == ATOMIC_CORPUS else []
+    """Return the cells that a run on atomic descriptions with an open vocabulary fills; none of a subset of windows."""
+    is_subset = run.last is not None and run.last.config.vlm.windows_per_horizon is not None
+    is_whole = run.dataset == ATOMIC_CORPUS and not is_subset
+    found = measured(run, table, metrics, pooling, rows) if is_whole else []
     return [cell.replace(dataset="") for cell in found]
 
 
-def per_horizon(label: str, title: str, rows: tuple[str, ...], heads: Mapping[str, str], recipe: str) -> PaperTable:
+def per_horizon(label: str, title: str, rows: tuple[str, ...], heads: Mapping[str, str], *recipes: str) -> PaperTable:
     """Return a table of the five rows of atomic actions for each horizon; `heads` prints its metrics."""
     return PaperTable(
         label=label,
@@ -59,7 +61,7 @@ def per_horizon(label: str, title: str, rows: tuple[str, ...], heads: Mapping[st
         cells=partial(of_atomic, table=label, metrics=tuple(heads), rows=rows),
         rules=rules_of(rows),
         note=PERCENT,
-        recipes=(recipe,),
+        recipes=recipes,
     )
 
 
@@ -87,6 +89,7 @@ TABLES = (
         ATOMIC_ROWS,
         {metric: metric for metric in OPEN_METRICS},
         "atomic",
+        "vlm_sft",
     ),
     per_horizon(
         ANTICIPATION,

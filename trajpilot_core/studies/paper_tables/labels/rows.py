@@ -12,6 +12,8 @@ PRINTED: Mapping[str, str] = {
     "qwen_sft_llm": "Qwen tuned + LLM",
     "visual_only_probe": "Visual-only attentive probe",
     "attentive_probe": "Attentive probe",
+    "anticipation_qwen_zs": "Qwen zero-shot",
+    "anticipation_qwen_sft_llm": "Qwen tuned + LLM",
     "anticipation_no_traj": "No-Traj",
     "anticipation_scorer": "Scorer",
     "anticipation_oracle": "Oracle",

@@ -1,0 +1,168 @@
+"""Rows of vision-language models: settings of their stages, what is asked, and what came back.
+
+Source: paper, appendix on vision-language baselines; docs/decisions/vlm.md.
+"""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from schemas.base import Record
+from schemas.places import Place
+from schemas.text import TextConfig
+
+VlmRow = Literal["qwen_zs", "qwen_sft_llm"]
+VLM_ROWS: tuple[VlmRow, ...] = ("qwen_zs", "qwen_sft_llm")
+"""Rows of the paper: one request a window; or endpoints recognised one by one, and a text model that fills the rest."""
+VlmBackend = Literal["batch_file", "stub"]
+"""Who answers: another program, by files; or nobody, and answers are made up, for tests."""
+Question = Literal["plan", "anticipate", "segment", "fill", "continue"]
+"""plan, anticipate: all labels of a window from its frames, with the goal or without; segment: the label of one
+segment; fill, continue: the steps between or after recognised endpoints, from text alone."""
+Section = Literal["instruction", "bank", "frames", "exemplars", "sequences", "incomplete"]
+"""What a part of a prompt is for: the linter allows labels of a window's middle in `bank` and `sequences` alone."""
+FAILED = "vlm:failed"
+"""Stands for a label where an answer has none: no label is called so, so that it is always wrong."""
+
+
+class VlmConfig(Record):
+    """Which rows are asked for, of which models, how. Source: paper, appendix on vision-language baselines."""
+
+    rows: tuple[VlmRow, ...] = ()
+    """Rows that a run has in addition; none unless they are asked for."""
+    backend: VlmBackend = "batch_file"
+    """Who answers. A model in this process and a server are not built (docs/vlm.md)."""
+    model: Place = "Qwen/Qwen3-VL-32B-Instruct"
+    """What the answering program calls the vision-language model. Source: paper; the exact id is unverified."""
+    adapter: Place | None = None
+    """What the answering program calls the tuned weights with which segments are recognised; None: the model without
+    tuning, which is not the paper's. Nothing here trains them (docs/vlm.md)."""
+    filler: Place = "Qwen/Qwen3-30B-A3B"
+    """Name of the text model that fills the middles. The paper says Qwen3-30B; the id is unverified."""
+    prompts: Place | None = None
+    """Folder with other prompts; None: those of trajpilot_core/vlm/templates."""
+    bank_first: bool = True
+    """The bank stands before everything else, so that its keys and values are computed once. A deviation: the paper
+    has it at the end."""
+    n_frames: int = Field(16, ge=1, le=64)
+    """Of each segment. Source: paper."""
+    size_px: int = Field(336, ge=32, le=1024)
+    """Frames are squashed to this square; the paper's longest side, and its head videos are square."""
+    exemplars: int = Field(32, ge=0)
+    """Labels of other scenarios in the prompt of a segment. Source: paper."""
+    sequences: int = Field(8, ge=0, le=8)
+    """Training sequences of the scenario at most. Source: paper."""
+    new_tokens: int = Field(256, ge=8)
+    """Longest answer about a window. Source: paper."""
+    segment_tokens: int = Field(64, ge=4)
+    """Longest answer about a segment. Source: paper."""
+    seed: int = 7
+    """Samples exemplars, sequences and the subset of windows. Source: paper, for its training."""
+    windows_per_horizon: int | None = Field(None, ge=1)
+    """Ask for so many test windows of each horizon, and score every row on them alone; None: all."""
+    answers: Place = "runs/vlm-answers"
+    """Folder of the answers by digest of their requests. A request whose answer lies there is not asked again."""
+    decode_timeout_s: float = Field(120.0, gt=0)
+    """A take whose decoder does not respond for longer is rejected."""
+    corpus: str = ""
+    """Reader of the takes; set by the pipeline."""
+    anticipates: bool = False
+    """Each row is asked without a goal, too; set by the pipeline."""
+    text: TextConfig = TextConfig()
+    """Of the bank, and of labels outside of it; set by the pipeline."""
+    seeds: tuple[int, ...] = (0,)
+    """Of the run's other rows: an answer at temperature 0 stands for each of them. Set by the pipeline."""
+
+    @model_validator(mode="after")
+    def _no_row_twice(self) -> "VlmConfig":
+        if len(set(self.rows)) != len(self.rows):
+            raise ValueError(f"a row is named twice in {', '.join(self.rows)}")
+        return self
+
+
+class VlmPart(Record):
+    """One piece of a message: text, or frames in order of time."""
+
+    section: Section
+    text: str = ""
+    frames: tuple[str, ...] = ()
+    """Sha256 of the RGB bytes of each frame."""
+
+
+class VlmMessage(Record):
+    """What one side says."""
+
+    role: Literal["system", "user"]
+    parts: tuple[VlmPart, ...]
+
+
+class VlmRequest(Record):
+    """One question; its digest is over the whole of it, so that equal digests are equal questions."""
+
+    question: Question
+    model: str
+    adapter: str | None = None
+    messages: tuple[VlmMessage, ...]
+    items: int
+    """Labels that the answer shall have."""
+    max_tokens: int
+    temperature: float = 0.0
+
+
+class VlmReply(Record):
+    """The answer to one request."""
+
+    request: str
+    """Its digest."""
+    text: str
+    answered_by: str
+    """Model as its back end calls it; `STUB` for one that is made up."""
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+
+
+class VlmAnswer(Record):
+    """One answer as the stage `vlm` keeps it."""
+
+    take_id: str
+    row: VlmRow
+    question: Question
+    unit: str
+    """Window or, of a segment's question, segment."""
+    horizon: int
+    """1 of a segment."""
+    request: str
+    """Digest of the request."""
+    text: str
+    answered_by: str
+    is_stub: bool
+
+
+class VlmCount(Record):
+    """How the answers of a row about one horizon could be read."""
+
+    variant: str
+    horizon: int
+    """1 for single segments."""
+    n_answers: int
+    n_failed: int
+    """No JSON could be read: wrong at every position, never left out."""
+    n_repaired: int
+    """Too long or too short: cut, or filled with its last label."""
+    n_labels: int
+    n_exact: int
+    """Labels that stand in the bank."""
+    n_projected: int
+    """Labels that are not in the bank: the nearest one by the text encoder."""
+    n_blank: int
+    """Places that were left open: wrong."""
+    is_stub: bool
+
+
+class EndpointScore(Record):
+    """One quantity of the recogniser of segments, over the unique endpoints of the asked windows."""
+
+    row: Literal["segments", "R@1", "R@5", "exact_projection", "fallback_projection", "failed"]
+    count: int
+    percentage: float
+    is_stub: bool

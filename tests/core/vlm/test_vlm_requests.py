@@ -1,0 +1,264 @@
+"""Requests: what they say in which order, what the linter refuses, and the files for another program."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from vlm_fixture import FakeClient, ask, knows_all, made_up_frames, settings, text_of, world
+
+from schemas.vlm import VlmPart, VlmReply, VlmRequest
+from trajpilot_core.engine.stage import Runtime, Work
+from trajpilot_core.errors import InputError, LeakError, StoreError
+from trajpilot_core.stages import vlm
+from trajpilot_core.stages.vlm_batches import collect, write_requests
+from trajpilot_core.vlm.answers import AnswerFolder
+from trajpilot_core.vlm.linter import check_request
+from trajpilot_core.vlm.material import AskedWindow, load_material, sampled
+from trajpilot_core.vlm.payload import line, replies_in
+from trajpilot_core.vlm.prompts import NAMES, TEMPLATES, load_prompts
+from trajpilot_core.vlm.requests import Asking, fill_request, segment_request, window_request
+
+BOTH = ("qwen_zs", "qwen_sft_llm")
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Asking:
+    return Asking(settings(tmp_path), load_prompts(None), load_material(world()))
+
+
+@pytest.fixture
+def window() -> AskedWindow:
+    memory = world()
+    row = next(row for row in memory.tables["windows"].to_pylist() if row["split"] == "test" and row["horizon"] == 4)
+    return AskedWindow(row["window_id"], row["horizon"], tuple(row["segment_ids"]))
+
+
+def truth_of(window: AskedWindow) -> list[str]:
+    return [text_of(world())[one] for one in window.segment_ids]
+
+
+def request_of(asking: Asking, window: AskedWindow, start: str | None = None, goal: str | None = None) -> VlmRequest:
+    scenario = next(iter(asking.material.labels_of))
+    return fill_request(asking, window, scenario, start, goal, has_goal=True)
+
+
+def with_part(request: VlmRequest, section: str, text: str) -> VlmRequest:
+    """The request with other words in the last part of that section."""
+    message = request.messages[-1]
+    parts = tuple(part.replace(text=text) if part.section == section else part for part in message.parts)
+    return request.replace(messages=(*request.messages[:-1], message.replace(parts=parts)))
+
+
+def test_the_bank_comes_first_or_last_as_a_setting_says(asking: Asking) -> None:
+    first = window_request(asking, 4, ("a",), ("b",))
+    last = window_request(replace(asking, config=asking.config.replace(bank_first=False)), 4, ("a",), ("b",))
+    assert [part.section for part in first.messages[0].parts] == ["bank", "frames", "frames", "instruction"]
+    assert [part.section for part in last.messages[0].parts] == ["frames", "frames", "instruction", "bank"]
+    assert first.digest() != last.digest()
+    alone = window_request(asking, 4, ("a",), None)
+    assert [part.frames for part in alone.messages[0].parts if part.frames] == [("a",)]
+    assert "GOAL" not in "".join(part.text for part in alone.messages[0].parts if part.section == "frames")
+
+
+def test_examples_are_labels_of_other_scenarios_and_sequences_are_of_training_takes_of_its_own(asking: Asking) -> None:
+    scenario = sorted(asking.material.labels_of)[0]
+    request = segment_request(asking, "a segment", scenario, ("a",))
+    lines = next(part.text for part in request.messages[0].parts if part.section == "exemplars").splitlines()[1:]
+    assert len(lines) == 4 == len(set(lines))
+    assert not set(lines) & set(asking.material.labels_of[scenario])
+    window = AskedWindow("w", 3, ("a", "b", "c"))
+    held = asking.material.sequences(window, scenario, 8, 7)
+    assert len(held) == min(8, len(asking.material.sequences_of[scenario, 3])) > 0
+    assert {take for take, _ in held} <= asking.material.training_takes
+    assert {asking.material.scenario_of[take] for take, _ in held} == {scenario}
+
+
+def test_what_is_sampled_follows_from_the_name_alone() -> None:
+    assert sampled("7:x", 100, 8) == sampled("7:x", 100, 8) != sampled("7:y", 100, 8)
+    assert sorted(sampled("7:x", 5, 8)) == [0, 1, 2, 3, 4]
+    assert sampled("7:x", 0, 8) == []
+
+
+@pytest.mark.parametrize("section", ["instruction", "incomplete"])
+def test_a_middle_label_outside_of_bank_and_sequences_is_refused(asking, window, section: str) -> None:
+    truth = truth_of(window)
+    sound = request_of(asking, window, truth[0], truth[-1])
+    check_request(sound, truth, (truth[0], truth[-1]), asking.material, asking.prompts)
+    planted = {
+        "instruction": f"{asking.prompts.text('fill', 4)} Perhaps {truth[1]}.",
+        "incomplete": f"{asking.prompts.text('incomplete')}\n{json.dumps([truth[0], truth[1], -1, truth[-1]])}",
+    }
+    with pytest.raises(LeakError, match=f"tells .* in its section {section}"):
+        check_request(
+            with_part(sound, section, planted[section]), truth, (truth[0], truth[-1]), asking.material, asking.prompts
+        )
+
+
+def test_a_caption_of_frames_that_tells_a_label_is_refused(asking, window) -> None:
+    truth = truth_of(window)
+    request = window_request(asking, 4, ("a",), ("b",))
+    check_request(request, truth, (), asking.material, asking.prompts)
+    planted = with_part(request, "frames", f"START: {truth[2]}")
+    with pytest.raises(LeakError, match="section frames"):
+        check_request(planted, truth, (), asking.material, asking.prompts)
+
+
+def test_a_goal_that_is_told_without_having_been_recognised_is_refused(asking, window) -> None:
+    truth = truth_of(window)
+    told = request_of(asking, window, truth[0], truth[-1])
+    with pytest.raises(LeakError, match="section incomplete"):
+        check_request(told, truth, (truth[0],), asking.material, asking.prompts)
+
+
+def test_an_order_of_the_bank_that_tells_frequency_is_refused(asking, window) -> None:
+    request, truth = window_request(asking, 4, ("a",), ("b",)), truth_of(window)
+    head = asking.prompts.text("bank")
+    by_frequency = "\n".join([head, *reversed(asking.material.bank)])
+    with pytest.raises(LeakError, match="alphabetical order"):
+        check_request(with_part(request, "bank", by_frequency), truth, (), asking.material, asking.prompts)
+    short = "\n".join([head, *asking.material.bank[:2]])
+    with pytest.raises(LeakError, match="lists 2 labels"):
+        check_request(with_part(request, "bank", short), truth, (), asking.material, asking.prompts)
+
+
+def test_sequences_and_examples_of_test_takes_are_refused(asking, window) -> None:
+    truth = truth_of(window)
+    request = request_of(asking, window)
+    stranger = f"{asking.prompts.text('sequences')}\n{json.dumps(['never', 'seen', 'in', 'training'])}"
+    with pytest.raises(LeakError, match="none of a training take"):
+        check_request(with_part(request, "sequences", stranger), truth, (), asking.material, asking.prompts)
+    request = segment_request(asking, "a segment", "elsewhere", ("a",))
+    stranger = f"{asking.prompts.text('exemplars')}\nnever seen in training"
+    with pytest.raises(LeakError, match="no label of a training take"):
+        check_request(with_part(request, "exemplars", stranger), truth, (), asking.material, asking.prompts)
+
+
+def test_a_folder_with_other_prompts_has_another_digest_and_faults_are_named(tmp_path: Path) -> None:
+    for name in NAMES:
+        (tmp_path / f"{name}.txt").write_text((TEMPLATES / f"{name}.txt").read_text())
+    assert load_prompts(str(tmp_path)).digest == load_prompts(None).digest
+    (tmp_path / "plan.txt").write_text("Name {items} actions.")
+    assert load_prompts(str(tmp_path)).digest != load_prompts(None).digest
+    (tmp_path / "plan.txt").write_text('{"sequence": []}')
+    with pytest.raises(InputError, match=r"braces of JSON are doubled"):
+        load_prompts(str(tmp_path))
+    (tmp_path / "plan.txt").unlink()
+    with pytest.raises(InputError, match=r"no .*plan\.txt"):
+        load_prompts(str(tmp_path))
+
+
+def test_a_line_of_a_batch_file_carries_digest_frames_and_greedy_settings(asking: Asking) -> None:
+    import base64
+
+    import cv2
+
+    frame = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
+    request = window_request(asking, 4, ("a",), ("a",))
+    row = json.loads(line(request, {"a": frame}))
+    assert row["custom_id"] == request.digest()
+    body = row["body"]
+    assert (body["temperature"], body["top_p"], body["max_tokens"], body["model"]) == (0, 1, 256, asking.config.model)
+    urls = [one["image_url"]["url"] for one in body["messages"][0]["content"] if one["type"] == "image_url"]
+    assert len(urls) == 2
+    held = cv2.imdecode(np.frombuffer(base64.b64decode(urls[0].split(",")[1]), np.uint8), cv2.IMREAD_COLOR)
+    assert (cv2.cvtColor(held, cv2.COLOR_BGR2RGB) == frame).all(), "PNG loses nothing"
+
+
+def work(memory, cfg, folder: Path) -> Work:
+    pending = tuple(vlm.STAGE.sources(memory, cfg, ""))
+    return Work(memory, cfg, pending, memory, Runtime("", "cpu", 1, folder))
+
+
+def answered(files: list[Path], client: FakeClient, known: dict[str, VlmRequest], out: Path) -> Path:
+    """What `vllm run-batch` would write."""
+    rows = []
+    for text in (one for path in files for one in path.read_text().splitlines()):
+        digest = json.loads(text)["custom_id"]
+        message = {"role": "assistant", "content": client.answer(known[digest])}
+        rows.append(
+            {
+                "id": "x",
+                "custom_id": digest,
+                "response": {"status_code": 200, "body": {"model": "m", "choices": [{"message": message}]}},
+                "error": None,
+            }
+        )
+    out.write_text("\n".join(json.dumps(row) for row in rows))
+    return out
+
+
+def test_requests_go_out_in_files_and_their_answers_fill_the_rows(tmp_path: Path, monkeypatch) -> None:
+    """Two rounds: fills rest on recognised endpoints. Then the stage runs without asking anybody."""
+    from trajpilot_core.vlm import take
+
+    monkeypatch.setattr("trajpilot_core.vlm.frames.take_frames", made_up_frames)
+    memory, cfg = world(), settings(tmp_path, rows=BOTH)
+    known: dict[str, VlmRequest] = {}
+    for name in ("first_round", "second_round"):
+        plain = getattr(take, name)
+
+        def noted(*args, plain=plain):
+            units = plain(*args)
+            known.update({one.request.digest(): one.request for one in units})
+            return units
+
+        monkeypatch.setattr(take, name, noted)
+    said = FakeClient(lambda request: json.dumps({"sequence": ["x"] * request.items}) if request.items > 1 else "x")
+    for number, waits in enumerate((True, False)):
+        written = write_requests(work(memory, cfg, tmp_path), tmp_path / f"out{number}")
+        assert written.n_requests > 0
+        assert bool(written.n_waiting) is waits
+        result = answered(written.files, said, known, tmp_path / f"results{number}.jsonl")
+        assert collect([result], cfg.answers) == (written.n_requests, 0, [])
+        assert collect([result], cfg.answers) == (0, written.n_requests, [])
+    assert write_requests(work(memory, cfg, tmp_path), tmp_path / "out2").n_requests == 0
+    with pytest.raises(InputError, match="holds files of requests already"):
+        write_requests(work(memory, cfg, tmp_path), tmp_path / "out0")
+    ask(memory, cfg, tmp_path, monkeypatch)
+    assert set(memory.tables["vlm_predictions"]["variant"].to_pylist()) == set(BOTH)
+
+
+def test_lines_without_an_answer_are_named_and_the_others_are_read() -> None:
+    good = {
+        "custom_id": "a",
+        "response": {"status_code": 200, "body": {"model": "m", "choices": [{"message": {"content": "x"}}]}},
+    }
+    bad = [
+        json.dumps(good | {"error": "out of memory"}),
+        json.dumps(good | {"response": {"status_code": 500, "body": {}}}),
+        json.dumps(good | {"response": {"status_code": 200, "body": {"model": "m", "choices": []}}}),
+        "no JSON",
+        "[]",
+        '{"custom_id": "b"}',
+    ]
+    found, faults = replies_in([json.dumps(good), "", *bad], "f.jsonl")
+    assert [(one.request, one.text, one.answered_by) for one in found] == [("a", "x", "m")]
+    assert len(faults) == len(bad)
+    assert faults[0].startswith("f.jsonl:3: the request failed: out of memory")
+
+
+def test_a_damaged_answer_and_one_to_another_request_are_refused(tmp_path: Path) -> None:
+    answers = AnswerFolder(str(tmp_path))
+    answers.put(VlmReply(request="ab12", text="x", answered_by="m"))
+    assert answers.get("ab12").text == "x"
+    assert answers.missing(["ab12", "cd", "cd"]) == ["cd"]
+    answers.path("ab13").write_bytes(answers.path("ab12").read_bytes())
+    with pytest.raises(StoreError, match="answers the request ab12"):
+        answers.get("ab13")
+    answers.path("ab12").write_text("{")
+    with pytest.raises(StoreError, match="is no answer"):
+        answers.get("ab12")
+
+
+def test_a_prompt_without_goal_never_tells_the_goal(tmp_path: Path, monkeypatch) -> None:
+    memory, cfg = world(), settings(tmp_path, rows=BOTH, anticipates=True)
+    client = knows_all(memory, cfg, monkeypatch)
+    ask(memory, cfg, tmp_path, monkeypatch, client)
+    blind = [request for request in client.asked if request.question == "continue"]
+    assert blind
+    for request in blind:
+        text = next(part.text for part in request.messages[-1].parts if part.section == "incomplete")
+        assert json.loads(text.splitlines()[-1])[1:] == [-1] * (request.items - 1)
+    assert VlmPart(section="frames").text == ""

@@ -1,0 +1,162 @@
+"""Vision-language rows on a small world: right answers score 100, unreadable ones 0, and nothing is asked twice."""
+
+import json
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+from planning_world import fit_tables
+from vlm_fixture import FakeClient, ask, knows_all, settings, world
+
+from deployments.recipes import recipe
+from schemas.config import EvaluationConfig, PipelineConfig
+from schemas.vlm import FAILED
+from trajpilot_core.engine.stage import Runtime, Work
+from trajpilot_core.errors import InputError
+from trajpilot_core.evaluation.prediction_arrays import predictions_of
+from trajpilot_core.evaluation.tables import metric_rows, take_clusters
+from trajpilot_core.stages import evaluation, stages_of, vlm
+
+BOTH = ("qwen_zs", "qwen_sft_llm")
+
+
+def scores(memory) -> dict[tuple[str, int | None, str], float]:
+    """(row, horizon, metric) -> value, of every metric that the row is scored on."""
+    found = predictions_of(memory.tables["vlm_predictions"])
+    rows = metric_rows(found, "test", take_clusters(found), EvaluationConfig(bootstrap=100))
+    return {
+        (row.variant, row.horizon, row.metric): row.value for row in rows if row.seed is None and row.reference is None
+    }
+
+
+@pytest.mark.parametrize("anticipates", [False, True])
+def test_right_answers_score_100_on_every_metric_in_both_rows(tmp_path, monkeypatch, anticipates: bool) -> None:
+    memory, cfg = world(), settings(tmp_path, rows=BOTH, anticipates=anticipates)
+    ask(memory, cfg, tmp_path, monkeypatch, knows_all(memory, cfg, monkeypatch))
+    found = scores(memory)
+    wanted = {*BOTH, *(f"anticipation_{row}" for row in BOTH if anticipates)}
+    assert {row for row, _, _ in found} == wanted
+    assert {value for (_, _, metric), value in found.items() if metric != "ED"} == {100.0}
+    assert {
+        row["n_failed"] + row["n_projected"] + row["n_blank"] for row in memory.tables["vlm_counts"].to_pylist()
+    } == {0}
+    cache = {row["row"]: row for row in memory.tables["endpoint_cache"].to_pylist()}
+    assert cache["R@1"]["percentage"] == cache["R@5"]["percentage"] == 100
+    assert cache["exact_projection"]["count"] == cache["segments"]["count"] > 0
+
+
+def test_answers_that_cannot_be_read_are_wrong_everywhere_and_none_is_left_out(tmp_path, monkeypatch) -> None:
+    memory, cfg = world(), settings(tmp_path, rows=BOTH, seeds=(0, 1))
+    noise = '\u0000 ]}, "x" ,,{{ 7f3a'
+    ask(memory, cfg, tmp_path, monkeypatch, FakeClient(lambda request: noise if request.items > 1 else ""))
+    found = scores(memory)
+    hits = {v for (_, _, metric), v in found.items() if metric in ("M@1", "M@5", "MSeq", "F@1", "F@5", "FSeq")}
+    assert hits == {0.0}
+    predicted = memory.tables["vlm_predictions"]
+    assert set(predicted["decoded_id"].to_pylist()) == {FAILED}
+    tested = memory.tables["windows"].filter(pc.equal(memory.tables["windows"]["split"], "test"))
+    assert set(predicted["window_id"].to_pylist()) == set(tested["window_id"].to_pylist())
+    assert predicted.num_rows == 2 * 2 * sum(tested["horizon"].to_pylist())
+    assert all(row["n_failed"] == row["n_answers"] for row in memory.tables["vlm_counts"].to_pylist())
+
+
+def test_a_label_outside_the_bank_is_projected_and_a_wrong_length_repaired(tmp_path, monkeypatch) -> None:
+    memory, cfg = world(), settings(tmp_path)
+    known = memory.tables["labels"]["label"].to_pylist()[0]
+    answer = json.dumps({"sequence": [f"{known} slowly", known.upper()]})
+    ask(memory, cfg, tmp_path, monkeypatch, FakeClient(lambda request: answer))
+    counted = memory.tables["vlm_counts"].to_pylist()
+    assert all(row["n_repaired"] == row["n_answers"] and row["n_projected"] == row["n_answers"] for row in counted)
+    first = memory.tables["vlm_predictions"].to_pylist()[:2]
+    assert first[0]["decoded_id"] == first[1]["decoded_id"] == memory.tables["labels"]["label_id"].to_pylist()[0]
+    assert first[1]["top_scores"][0] == pytest.approx(1)
+    assert len(set(first[1]["top_ids"])) == 5
+    assert first[0]["top_scores"] == sorted(first[0]["top_scores"], reverse=True)
+
+
+def test_nothing_is_asked_twice_and_another_question_is(tmp_path, monkeypatch) -> None:
+    memory, cfg, client = world(), settings(tmp_path, rows=BOTH), FakeClient(lambda request: '{"sequence": ["x"]}')
+    ask(memory, cfg, tmp_path, monkeypatch, client)
+    n_asked = len(client.asked)
+    assert n_asked == len({request.digest() for request in client.asked}) > 0
+    ask(world(), cfg, tmp_path, monkeypatch, client)
+    assert len(client.asked) == n_asked, "answers lie there by digest"
+    ask(world(), cfg.replace(model="another"), tmp_path, monkeypatch, client)
+    assert len(client.asked) > n_asked
+
+
+def test_without_an_answer_a_batch_names_the_request_and_what_to_do(tmp_path, monkeypatch) -> None:
+    with pytest.raises(InputError, match=r"no answer yet .* `trajpilot vlm requests`"):
+        ask(world(), settings(tmp_path), tmp_path, monkeypatch)
+
+
+def test_made_up_answers_say_stub_wherever_they_show_and_are_in_no_main_row(tmp_path, monkeypatch) -> None:
+    asked = PipelineConfig().replace(vlm=settings(tmp_path, rows=BOTH, backend="stub"))
+    cfg = vlm.completed(asked).replace(text=settings(tmp_path).text)
+    assert cfg.model == cfg.filler == "STUB"
+    memory = ask(world(), cfg, tmp_path, monkeypatch)
+    assert set(memory.tables["vlm_predictions"]["variant"].to_pylist()) == {"vlm_stub"}
+    assert {row["answered_by"] for row in memory.tables["vlm_answers"].to_pylist()} == {"STUB"}
+    for name in ("vlm_answers", "vlm_counts", "endpoint_cache"):
+        assert set(memory.tables[name]["is_stub"].to_pylist()) == {True}
+    from trajpilot_core.methods import method, with_role
+
+    assert "STUB" in method("vlm_stub").name
+    assert "vlm_stub" not in with_role("main")
+
+
+def test_a_subset_has_so_many_windows_of_each_horizon_and_every_row_is_scored_on_it(tmp_path, monkeypatch) -> None:
+    import torch
+
+    from trajpilot_core.data.planning import load_planning_data
+    from trajpilot_core.evaluation.window_subset import on_subset
+
+    memory, cfg = world(), settings(tmp_path, windows_per_horizon=2)
+    client = FakeClient(lambda request: "[]")
+    ask(memory, cfg, tmp_path, monkeypatch, client)
+    answered = {row["unit"]: row["horizon"] for row in memory.tables["vlm_answers"].to_pylist()}
+    assert sorted(answered.values()) == [3, 3, 4, 4]
+    fit_tables(memory)
+    data = on_subset(load_planning_data(memory, "evaluation"), 2, cfg.seed)
+    tested = {id_ for one in data.windows.values() for id_, s in zip(one.window_ids, one.split, strict=True) if s == 2}
+    assert tested == set(answered)
+    assert all(len(one.window_ids) == len(one.segments) == len(one.take) for one in data.windows.values())
+    assert torch.is_tensor(data.windows[3].segments)
+
+
+def test_a_take_whose_video_is_lost_is_a_reject_that_counts_its_questions(tmp_path, monkeypatch) -> None:
+    from schemas.rejects import RejectCode, reject
+    from trajpilot_core.vlm.frames import TakeFrames
+
+    memory, cfg = world(), settings(tmp_path)
+    gone = reject("vlm", RejectCode.VIDEO_MISSING, "", "no such file", n_units=0)
+    monkeypatch.setattr("trajpilot_core.vlm.frames.take_frames", lambda *_: TakeFrames({}, {}, (gone,)))
+    pending = tuple(vlm.STAGE.sources(memory, cfg, ""))
+    vlm.STAGE.run(Work(memory, cfg, pending, memory, Runtime("", "cpu", 1, tmp_path)))
+    assert all(table.num_rows == 0 for table in memory.shards.values())
+    assert sum(row.n_units for row in memory.rejects) == sum(memory.units.values()) > 0
+
+
+def test_runs_that_ask_for_none_have_neither_stage_nor_another_key() -> None:
+    base = PipelineConfig()
+    assert "vlm" not in base.content()
+    assert "vlm" not in stages_of(base)
+    own = evaluation.completed(base)
+    assert own.content() == base.evaluation.content()
+    assert evaluation.STAGE.under(base).reads == evaluation.STAGE.reads
+    asking = recipe("vlm_zero_shot")
+    names = list(stages_of(asking))
+    assert names.index("vlm") < names.index("vlm_rows") < names.index("evaluation")
+    assert "vlm_predictions" in evaluation.STAGE.under(asking).reads
+    assert evaluation.completed(asking).brought == ("vlm_predictions",)
+    for name, stage in stages_of(base).items():
+        if name not in ("evaluation", "report"):
+            assert stage.settings(base) == stage.settings(asking), "what was computed for `atomic` is reused"
+
+
+def test_classes_and_runs_without_videos_are_refused(tmp_path: Path) -> None:
+    asking = recipe("vlm_zero_shot")
+    with pytest.raises(InputError, match="vocabulary says classes"):
+        stages_of(asking.replace(evaluation=asking.evaluation.replace(vocabulary="classes")))
+    with pytest.raises(InputError, match="needs the videos"):
+        stages_of(asking.replace(features=recipe("laptop").features))

@@ -1,0 +1,62 @@
+"""Rows of vision-language models, which the stages `vlm` and `vlm_rows` answer (paper, 4.1; docs/decisions/vlm.md).
+
+Rows of runs that ask for them (`vlm.rows`); elsewhere they are absent. Made-up answers have rows of their own, which
+stand among the controls and say STUB.
+"""
+
+from dataclasses import replace
+
+from trajpilot_core.methods.base import Method, RowStyle
+
+ENTRY = "vlm_predictions"
+PREFIX = "anticipation_"
+ZERO_SHOT = Method(
+    id="qwen_zs",
+    name="Qwen-ZS",
+    knows="frames of Start and Goal and the list of all labels; trained on nothing of ours",
+    sees="ends",
+    ceiling="no_traj",
+    role="main",
+    models=(),
+    predictions=ENTRY,
+    style=RowStyle("triangle", "#8a5a00", "#e0b050", dash="4 2"),
+)
+TUNED = Method(
+    id="qwen_sft_llm",
+    name="Qwen-SFT+LLM",
+    knows="labels of Start and Goal as a tuned model recognises them in frames, the list of all labels, and training "
+    "sequences of the scenario",
+    sees="ends",
+    ceiling="no_traj",
+    role="main",
+    models=(),
+    predictions=ENTRY,
+    against={ZERO_SHOT.id: "what tuning and the text model add"},
+    style=RowStyle("triangle", "#a0418c", "#e08fd0"),
+)
+STUB = replace(
+    ZERO_SHOT,
+    id="vlm_stub",
+    name="STUB (no model)",
+    knows="made-up answers of a test: frequent pairs of training labels; no model saw anything",
+    role="control",
+    style=RowStyle("none", "#777777", "#999999", dash="1 4"),
+)
+PLANNING = (ZERO_SHOT, TUNED, STUB)
+
+
+def goal_free(one: Method) -> Method:
+    """Return the same row where no goal is given."""
+    return replace(
+        one,
+        id=f"{PREFIX}{one.id}",
+        name=f"{one.name}, no goal",
+        knows=one.knows.replace("Start and Goal", "Start"),
+        sees="start",
+        ceiling="start",
+        role="anticipation",
+        against={f"{PREFIX}{other}": meaning for other, meaning in one.against.items()},
+    )
+
+
+GOAL_FREE = tuple(goal_free(one) for one in PLANNING)

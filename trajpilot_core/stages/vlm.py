@@ -1,0 +1,203 @@
+"""Stage `vlm`: asks vision-language models about the test windows, take by take, and keeps what they wrote.
+
+Source: paper, appendix on vision-language baselines; docs/decisions/vlm.md.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from schemas.arrow import table_of
+from schemas.config import PipelineConfig
+from schemas.rejects import Reject, RejectCode, reject
+from schemas.vlm import VlmAnswer, VlmConfig, VlmReply
+from trajpilot_core.corpora.records.intervals import covered_s
+from trajpilot_core.data.contributions import Contributions, part_of
+from trajpilot_core.encoders.text.registry import encoder_files
+from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
+from trajpilot_core.engine.sizes import CorpusSizes
+from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.errors import InputError
+from trajpilot_core.vlm.clients.stub import NAME as STUB
+from trajpilot_core.vlm.prompts import load_prompts
+
+if TYPE_CHECKING:
+    from trajpilot_core.vlm.projection import Projection
+    from trajpilot_core.vlm.requests import Asking
+    from trajpilot_core.vlm.take import AskedUnit, TakeToAsk
+
+NAME, VERSION = "vlm", 1
+OUTSIDE = ("answers", "decode_timeout_s", "seeds", "windows_per_horizon")
+"""Settings that decide neither what a take is asked nor what is written of it: its windows are facts of its source."""
+
+
+def completed(config: PipelineConfig) -> VlmConfig:
+    """Return the settings with what follows from those of other stages; made-up answers have no model's name."""
+    own = config.vlm.replace(
+        corpus=config.ingest.corpus,
+        anticipates=config.predictor.anticipates,
+        text=config.text_bank,
+        seeds=config.alignment.seeds,
+    )
+    return own.replace(model=STUB, filler=STUB, adapter=None) if own.backend == "stub" else own
+
+
+def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
+    """Return one source per test take with windows to ask for: its video, windows and words.
+
+    Raises:
+        InputError: the settings contradict the run's other settings.
+    """
+    from trajpilot_core.vlm.material import windows_to_ask
+
+    asked = windows_to_ask(inputs, cfg.windows_per_horizon, cfg.seed)
+    spans = {
+        row["segment_id"]: [row["segment_id"], row["start_s"], row["end_s"]]
+        for row in inputs.table("segments", ["segment_id", "start_s", "end_s"]).to_pylist()
+    }
+    known = Contributions.read(inputs, ("segments", "windows"), ("scenario",))
+    shared = {
+        "prompts": load_prompts(cfg.prompts).digest,
+        "labels": part_of(inputs, "labels"),
+        "training": known.digest(known.train),
+        "text bank": part_of(inputs, "text_bank"),
+    }
+    found = []
+    for take in inputs.table("takes", ["take_id", "video", "fps", "scenario"]).to_pylist():
+        windows = asked.get(take["take_id"], [])
+        if not windows:
+            continue
+        ends = sorted({one for window in windows for one in (window.segment_ids[0], window.segment_ids[-1])})
+        facts: dict[str, Any] = {
+            **shared,
+            "fps": take["fps"],
+            "scenario": take["scenario"],
+            "segments": [spans[one] for one in ends],
+            "windows": [[one.window_id, one.horizon, list(one.segment_ids)] for one in windows],
+        }
+        found.append(Source(take["take_id"], (take["video"], *encoder_files(cfg.text)), facts))
+    return found
+
+
+def needs(sizes: CorpusSizes, cfg: VlmConfig, machine: NeedsMachine) -> Needs:
+    """State what the frames of a take and the answers need."""
+    a_segment = 3 * cfg.n_frames * cfg.size_px**2
+    segments = sizes.segments // max(1, sizes.takes) * 4
+    words = 60 * sizes.labels + 200 * sizes.all_windows
+    return Needs(
+        Need(800 * MB + segments * a_segment + words, ("vlm.size_px",)), disk=Need(2 * 400 * sizes.all_windows)
+    )
+
+
+def run(work: Work[VlmConfig]) -> None:
+    """Ask about one take after the other; a shard is committed as soon as a take is answered.
+
+    Raises:
+        InputError: a request has no answer and nobody who could answer it.
+        LeakError: a prompt tells what it asks for.
+    """
+    from trajpilot_core.vlm.answers import AnswerFolder
+    from trajpilot_core.vlm.clients.registry import client_of
+    from trajpilot_core.vlm.projection import load_projection
+    from trajpilot_core.vlm.take import n_questions, replied, rows_of_answers
+
+    if not work.pending:
+        return
+    cfg, asking = work.config, asking_of(work.inputs, work.config)
+    bank = load_projection(work.inputs, cfg.text, work.runtime.device)
+    client = client_of(cfg, asking.material)
+    answers = AnswerFolder(cfg.answers)
+    for done, source in enumerate(sorted(work.pending, key=lambda source: source.shard)):
+        work.runtime.progress(done, len(work.pending), f"takes; {source.shard}")
+        take, images, rejects = take_of(source, work)
+        asked: list[AskedUnit] = []
+        replies: dict[str, VlmReply] = {}
+        for units in rounds(asking, take, bank, replies):
+            replies |= replied(units, images, answers, client)
+            asked += units
+        rows = [*rows_of_answers(source.shard, asked, replies, STUB)]
+        n_in = n_questions(take.windows, cfg.rows, anticipates=cfg.anticipates)
+        work.sink.shard(source.shard, table_of(VlmAnswer, rows), lost(source, rejects, n_in - len(rows)), n_in)
+
+
+def rounds(
+    asking: "Asking", take: "TakeToAsk", bank: "Projection", replies: Mapping[str, VlmReply]
+) -> "Iterator[list[AskedUnit]]":
+    """Yield what can be asked at once, and then what rests on its answers, which the caller has put into `replies`."""
+    from trajpilot_core.vlm.take import first_round, recognised, second_round
+
+    first = first_round(asking, take)
+    yield first
+    if "qwen_sft_llm" in asking.config.rows:
+        yield second_round(asking, take, recognised(first, replies, bank))
+
+
+def asking_of(inputs: Inputs, cfg: VlmConfig) -> "Asking":
+    """Read what all requests of a run share.
+
+    Raises:
+        InputError: what is evaluated are classes: nothing here answers with them.
+    """
+    from trajpilot_core.vlm.material import load_material
+    from trajpilot_core.vlm.requests import Asking
+
+    return Asking(cfg, load_prompts(cfg.prompts), load_material(inputs))
+
+
+def take_of(source: Source, work: Work[VlmConfig]) -> "tuple[TakeToAsk, Mapping[str, Any], tuple[Reject, ...]]":
+    """Decode the frames of one take, and return what is asked about it."""
+    from trajpilot_core.vlm.frames import take_frames
+    from trajpilot_core.vlm.material import AskedWindow
+    from trajpilot_core.vlm.take import TakeToAsk
+
+    facts = cast(dict[str, Any], source.facts)
+    spans = [(str(one), float(start), float(end)) for one, start, end in facts["segments"]]
+    frames = take_frames(
+        source.files[0], facts["fps"], spans, work.config, work.runtime.data_root, work.runtime.scratch
+    )
+    windows = [AskedWindow(one, horizon, tuple(segments)) for one, horizon, segments in facts["windows"]]
+    text = work.inputs.table("labels", ["label_id", "label"])
+    named = dict(zip(text["label_id"].to_pylist(), text["label"].to_pylist(), strict=True))
+    segments = work.inputs.table("segments", ["segment_id", "label_id"])
+    true = zip(segments["segment_id"].to_pylist(), segments["label_id"].to_pylist(), strict=True)
+    wanted = {one for window in windows for one in window.segment_ids}
+    labels = {segment: named[label] for segment, label in true if segment in wanted}
+    return TakeToAsk(source.shard, windows, labels, frames.of_segment), frames.images, frames.rejects
+
+
+def lost(source: Source, rejects: tuple[Reject, ...], n_units: int) -> list[Reject]:
+    """Return the rejects of a take: what could not be decoded, and how many questions went with it."""
+    if not n_units:
+        return [*rejects]
+    code = RejectCode(rejects[0].code) if rejects else RejectCode.DECODE_FAILED
+    detail = f"{n_units} questions show frames that could not be decoded"
+    return [*rejects, reject(NAME, code, source.shard, detail, n_units=n_units, source_file=source.files[0])]
+
+
+def refuse_classes(config: PipelineConfig) -> None:
+    """Refuse to ask where answers are classes, or where there is no video.
+
+    Raises:
+        InputError: names the settings.
+    """
+    if config.vlm.rows and config.evaluation.vocabulary == "classes":
+        raise InputError("vlm.rows answers with labels, and evaluation.vocabulary says classes; ask in a run on labels")
+    if config.vlm.rows and config.features.source == "released":
+        raise InputError("vlm.rows needs the videos, and features.source=released does without them")
+
+
+STAGE = Stage(
+    name=NAME,
+    reads=("takes", "take_contents", "segments", "labels", "windows", "features", "motions", "text_bank"),
+    writes=("vlm_answers",),
+    config=VlmConfig,
+    run=run,
+    version=VERSION,
+    summary="Asks vision-language models about the test windows, take by take, and keeps what they wrote",
+    completed=completed,
+    shard_by="take",
+    sources=sources,
+    pure_sources=True,
+    needs=needs,
+    video_s=covered_s,
+    outside_shards=OUTSIDE,
+)

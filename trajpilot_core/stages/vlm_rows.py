@@ -1,0 +1,63 @@
+"""Stage `vlm_rows`: what vision-language models wrote -> predictions of their rows, and how it could be read."""
+
+from schemas.arrow import rows_of, table_of
+from schemas.results import Prediction
+from schemas.vlm import EndpointScore, VlmAnswer, VlmConfig, VlmCount
+from trajpilot_core.encoders.text.registry import encoder_files
+from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
+from trajpilot_core.engine.sizes import CorpusSizes
+from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.stages import vlm
+
+ENTRY = "vlm_predictions"
+ROW_BYTES = 900
+"""Of one prediction as a record. Not measured."""
+VERSION = 1  # raise when the numbers that this stage writes change
+
+
+def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
+    """Name the text encoder's local files: it places what is no label of the bank."""
+    return [Source("", encoder_files(cfg.text))]
+
+
+def needs(sizes: CorpusSizes, cfg: VlmConfig, machine: NeedsMachine) -> Needs:
+    """State what the predictions need as records, next to the bank."""
+    rows = sizes.positions * len(cfg.rows) * len(cfg.seeds) * (2 if cfg.anticipates else 1)
+    bank = 8 * sizes.labels * sizes.text_width
+    return Needs(Need(900 * MB + ROW_BYTES * rows + bank), disk=Need(45 * rows))
+
+
+def run(work: Work[VlmConfig]) -> None:
+    """Read every answer, place its labels in the bank, and write predictions, counts and the recogniser's table."""
+    from trajpilot_core.vlm.projection import load_projection
+    from trajpilot_core.vlm.score import Truth, counts_of, endpoint_scores, predictions_of_answers, read_answers
+
+    bank = load_projection(work.inputs, work.config.text, work.runtime.device)
+    answers = rows_of(VlmAnswer, work.inputs.table("vlm_answers"))
+    segments = work.inputs.table("segments", ["segment_id", "label_id"])
+    windows = work.inputs.table("windows", ["window_id", "segment_ids"])
+    truth = Truth(
+        dict(zip(segments["segment_id"].to_pylist(), segments["label_id"].to_pylist(), strict=True)),
+        dict(zip(windows["window_id"].to_pylist(), windows["segment_ids"].to_pylist(), strict=True)),
+    )
+    found = read_answers(answers, bank)
+    predicted = list(predictions_of_answers(found, truth, bank, work.config.seeds))
+    work.sink.table(ENTRY, table_of(Prediction, predicted))
+    work.sink.table("vlm_counts", table_of(VlmCount, counts_of(found, bank)))
+    work.sink.table("endpoint_cache", table_of(EndpointScore, endpoint_scores(found, truth, bank)))
+    work.sink.count(len(answers), len(answers))
+
+
+STAGE = Stage(
+    name="vlm_rows",
+    reads=("vlm_answers", "segments", "windows", "text_bank"),
+    writes=(ENTRY, "vlm_counts", "endpoint_cache"),
+    config=VlmConfig,
+    run=run,
+    version=VERSION,
+    summary="What vision-language models wrote -> predictions of their rows, failures included, and how it was read",
+    completed=vlm.completed,
+    sources=sources,
+    pure_sources=True,
+    needs=needs,
+)

@@ -1,0 +1,42 @@
+"""The label of the recogniser of endpoints, which the stage `vlm_rows` fills from its table `endpoint_cache`.
+
+Source: arXiv 2605.20388; rows and metrics are called as in `trajpilot_core/paper/tables/qwen3vl_endpoint_cache.csv`.
+"""
+
+from trajpilot_core.studies.paper_tables.base import Column, Line, PaperCell, PaperRun, PaperTable, plain_cell
+
+LABEL = "qwen3vl_endpoint_cache"
+ENDPOINTS = {
+    "segments": "Endpoint segments",
+    "R@1": "Endpoint R@1",
+    "R@5": "Endpoint R@5",
+    "exact_projection": "Exact projection to the text bank",
+    "fallback_projection": "Fallback projection",
+}
+
+
+def of_endpoints(run: PaperRun) -> list[PaperCell]:
+    """Return the cells that a run fills; made-up answers of a test fill none."""
+    table = run.read("vlm_rows", "endpoint_cache")
+    held = [] if table is None else table.to_pylist()
+    return [
+        plain_cell(run, LABEL, row["row"], metric, float(row[metric]))
+        for row in held
+        if row["row"] in ENDPOINTS and not row["is_stub"]
+        for metric in ("count", "percentage")
+    ]
+
+
+TABLES = (
+    PaperTable(
+        label=LABEL,
+        title="Recognition of the endpoints by a tuned vision-language model",
+        heads=("Quantity",),
+        lines=tuple(Line((title,), row) for row, title in ENDPOINTS.items()),
+        columns=(Column("Count", ("count",), digits=0), Column("Percentage", ("percentage",))),
+        cells=of_endpoints,
+        of_methods=False,
+        stage="vlm_rows",
+        recipes=("vlm_sft",),
+    ),
+)

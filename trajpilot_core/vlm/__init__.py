@@ -1,0 +1,1 @@
+"""Rows of vision-language models: prompts, requests and their linter, answers by digest, parsing, and who answers."""

@@ -1,0 +1,1 @@
+"""Who answers requests: one file each, all behind `base.Client`."""

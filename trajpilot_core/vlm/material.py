@@ -1,0 +1,156 @@
+"""What prompts are made of besides frames: the bank, labels of other scenarios, training sequences, windows to ask for.
+
+All that is sampled follows from digests of the seed and of what it is for: neither order nor process matters.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trajpilot_core.engine.stage import Inputs
+
+
+@dataclass(frozen=True)
+class AskedWindow:
+    """One test window that is asked for."""
+
+    window_id: str
+    horizon: int
+    segment_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PromptMaterial:
+    """What requests of all takes share."""
+
+    bank: tuple[str, ...]
+    """Texts of all labels in alphabetical order: an order by frequency would tell which are likely."""
+    labels_of: Mapping[str, tuple[str, ...]]
+    """Scenario -> labels of its training takes, in alphabetical order."""
+    sequences_of: Mapping[tuple[str, int], tuple[tuple[str, tuple[str, ...]], ...]]
+    """(scenario, horizon) -> its training windows: their take and labels."""
+    scenario_of: Mapping[str, str]
+    """Take -> scenario."""
+    training_takes: frozenset[str]
+
+    @cached_property
+    def training_labels(self) -> tuple[str, ...]:
+        """Labels of all training takes, in alphabetical order."""
+        return tuple(sorted({one for known in self.labels_of.values() for one in known}))
+
+    @cached_property
+    def labels_outside(self) -> Mapping[str, tuple[str, ...]]:
+        """Scenario -> labels of the training takes of all others, in alphabetical order."""
+        return {
+            scenario: tuple(
+                sorted({one for name, known in self.labels_of.items() if name != scenario for one in known})
+            )
+            for scenario in self.labels_of
+        }
+
+    @cached_property
+    def training_sequences(self) -> frozenset[tuple[str, ...]]:
+        """Labels of all training windows."""
+        return frozenset(labels for held in self.sequences_of.values() for _, labels in held)
+
+    def exemplars(self, segment_id: str, scenario: str, n: int, seed: int) -> tuple[str, ...]:
+        """Return labels of training takes of other scenarios as examples of style."""
+        others = self.labels_outside.get(scenario, self.training_labels)
+        return tuple(others[at] for at in sampled(f"{seed}:{segment_id}", len(others), n))
+
+    def sequences(
+        self, window: AskedWindow, scenario: str, n: int, seed: int
+    ) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Return training sequences of the scenario and of the window's length, each with its take."""
+        known = self.sequences_of.get((scenario, window.horizon), ())
+        return tuple(known[at] for at in sampled(f"{seed}:{window.window_id}", len(known), n))
+
+
+def sampled(name: str, size: int, n: int) -> list[int]:
+    """Return n different places below `size`, or all of them, in an order that follows from the name."""
+    found: dict[int, None] = {}
+    number = 0
+    while len(found) < min(n, size):
+        digest = hashlib.sha256(f"{name}:{number}".encode()).digest()
+        found[int.from_bytes(digest[:8], "big") % size] = None
+        number += 1
+    return list(found)
+
+
+def load_material(inputs: Inputs) -> PromptMaterial:
+    """Read what prompts are made of: takes, labels, segments and windows; of test takes the scenario alone."""
+    takes = inputs.table("takes", ["take_id", "split", "scenario"]).to_pylist()
+    training = frozenset(row["take_id"] for row in takes if row["split"] == "train")
+    scenario_of = {row["take_id"]: row["scenario"] for row in takes}
+    segments = of_takes(inputs.table("segments", ["segment_id", "take_id", "label_id"]), training)
+    text = _texts(inputs.table("labels", ["label_id", "label"]))
+    label_of = {row["segment_id"]: text[row["label_id"]] for row in segments.to_pylist()}
+    labels: dict[str, set[str]] = defaultdict(set)
+    for row in segments.to_pylist():
+        labels[scenario_of[row["take_id"]]].add(text[row["label_id"]])
+    sequences: dict[tuple[str, int], list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
+    windows = of_takes(inputs.table("windows", ["window_id", "take_id", "horizon", "segment_ids"]), training)
+    for row in sorted(windows.to_pylist(), key=lambda row: row["window_id"]):
+        named = tuple(label_of[one] for one in row["segment_ids"])
+        sequences[scenario_of[row["take_id"]], row["horizon"]].append((row["take_id"], named))
+    return PromptMaterial(
+        bank=tuple(sorted(set(text.values()))),
+        labels_of={name: tuple(sorted(known)) for name, known in labels.items()},
+        sequences_of={key: tuple(known) for key, known in sequences.items()},
+        scenario_of=scenario_of,
+        training_takes=training,
+    )
+
+
+def _texts(labels: pa.Table) -> dict[str, str]:
+    """Return label id -> text."""
+    return dict(zip(labels["label_id"].to_pylist(), labels["label"].to_pylist(), strict=True))
+
+
+def of_takes(table: pa.Table, takes: frozenset[str]) -> pa.Table:
+    """Return the rows of these takes."""
+    return table.filter(pc.is_in(table["take_id"], value_set=pa.array(sorted(takes), pa.string())))
+
+
+def windows_to_ask(inputs: Inputs, per_horizon: int | None, seed: int) -> dict[str, list[AskedWindow]]:
+    """Return take -> its test windows that are asked for, in order of their ids.
+
+    Those whose segments all have features and motion, which are the windows that every other row answers.
+
+    Args:
+        inputs: takes, windows, features, motions.
+        per_horizon: so many of each horizon, the first by sha256 of seed and id; None: all.
+        seed: of the subset.
+    """
+    usable = set.intersection(
+        *(set(inputs.table(name, ["segment_id"])["segment_id"].to_pylist()) for name in ("features", "motions"))
+    )
+    table = inputs.table("windows", ["window_id", "take_id", "split", "horizon", "segment_ids"])
+    rows = table.filter(pc.equal(table["split"], "test")).to_pylist()
+    rows = [row for row in rows if usable.issuperset(row["segment_ids"])]
+    kept = {row["window_id"] for row in rows}
+    if per_horizon is not None:
+        kept = subset([(row["window_id"], row["horizon"]) for row in rows], per_horizon, seed)
+    found: dict[str, list[AskedWindow]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row["window_id"]):
+        if row["window_id"] in kept:
+            one = AskedWindow(row["window_id"], row["horizon"], tuple(row["segment_ids"]))
+            found[row["take_id"]].append(one)
+    return dict(found)
+
+
+def subset(windows: Sequence[tuple[str, int]], per_horizon: int, seed: int) -> set[str]:
+    """Return the ids of so many windows of each horizon: the first by sha256 of seed and id."""
+    by_horizon: dict[int, list[str]] = defaultdict(list)
+    for window_id, horizon in windows:
+        by_horizon[horizon].append(window_id)
+    return {
+        one
+        for ids in by_horizon.values()
+        for one in sorted(ids, key=lambda id_: hashlib.sha256(f"{seed}:{id_}".encode()).hexdigest())[:per_horizon]
+    }

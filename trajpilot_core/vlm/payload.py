@@ -1,0 +1,112 @@
+"""Requests and answers as OpenAI-compatible servers write them, one at a time or in files for `vllm run-batch`.
+
+Format: one JSON object a line with `custom_id` (the digest of the request), `method`, `url` and `body`; an answer has
+the same `custom_id` and a `response` with `status_code` and `body`, or an `error`. Frames are PNG, which loses nothing.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import cv2
+from pydantic import JsonValue
+
+from schemas.vlm import VlmPart, VlmReply, VlmRequest
+from trajpilot_core.arrays import Image
+from trajpilot_core.errors import InputError
+
+URL = "/v1/chat/completions"
+
+
+def png(frame: Image) -> bytes:
+    """Return a frame, (S, S, 3) RGB, as PNG."""
+    ok, buffer = cv2.imencode(".png", cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))
+    assert ok
+    return bytes(buffer.tobytes())
+
+
+def body(request: VlmRequest, frames: Mapping[str, Image]) -> dict[str, JsonValue]:
+    """Return a request as the body of a chat completion: greedy, without thinking.
+
+    Args:
+        request: the question.
+        frames: digest -> (S, S, 3) RGB of every frame that it shows.
+    """
+    messages: list[JsonValue] = [
+        {"role": message.role, "content": [one for part in message.parts for one in _content(part, frames)]}
+        for message in request.messages
+    ]
+    return {
+        "model": request.adapter or request.model,
+        "messages": messages,
+        "temperature": request.temperature,
+        "top_p": 1.0,
+        "n": 1,
+        "max_tokens": request.max_tokens,
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+
+
+def _content(part: VlmPart, frames: Mapping[str, Image]) -> list[JsonValue]:
+    text: list[JsonValue] = [{"type": "text", "text": part.text}] if part.text else []
+    images: list[JsonValue] = [
+        {
+            "type": "image_url",
+            "image_url": {"url": f"data:image/png;base64,{base64.b64encode(png(frames[one])).decode()}"},
+        }
+        for one in part.frames
+    ]
+    return text + images
+
+
+def line(request: VlmRequest, frames: Mapping[str, Image]) -> str:
+    """Return a request as one line of a batch file."""
+    return json.dumps(
+        {"custom_id": request.digest(), "method": "POST", "url": URL, "body": body(request, frames)}, ensure_ascii=False
+    )
+
+
+def reply_of(digest: str, answered: Mapping[str, Any], where: str) -> VlmReply:
+    """Return the answer in the body of a chat completion.
+
+    Raises:
+        InputError: it is not of that form.
+    """
+    try:
+        text = answered["choices"][0]["message"]["content"] or ""
+        usage = answered.get("usage") or {}
+        return VlmReply(
+            request=digest,
+            text=text,
+            answered_by=str(answered["model"]),
+            tokens_in=usage.get("prompt_tokens"),
+            tokens_out=usage.get("completion_tokens"),
+        )
+    except (KeyError, IndexError, TypeError) as error:
+        raise InputError(f"{where}: no chat completion ({error!r} is missing or of another kind)") from error
+
+
+def replies_in(lines: list[str], where: str) -> tuple[list[VlmReply], list[str]]:
+    """Return the answers of a file of results, and what is wrong with the other lines.
+
+    Args:
+        lines: of the file.
+        where: its name, for messages.
+    """
+    found, faults = [], []
+    for number, text in enumerate(lines, 1):
+        place = f"{where}:{number}"
+        if not text.strip():
+            continue
+        try:
+            row = json.loads(text)
+            digest, response = str(row["custom_id"]), row.get("response") or {}
+            if row.get("error") or response.get("status_code", 200) != 200:
+                raise InputError(f"{place}: the request failed: {str(row.get('error') or response)[:200]}")
+            found.append(reply_of(digest, response["body"], place))
+        except InputError as error:
+            faults.append(str(error))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            faults.append(f"{place}: no line of results ({error!r})")
+    return found, faults

@@ -1,0 +1,106 @@
+"""Requests: what each question says, in which order. Source: paper, appendix on vision-language baselines."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schemas.base import canonical_json
+from schemas.vlm import Section, VlmConfig, VlmMessage, VlmPart, VlmRequest
+from trajpilot_core.vlm.material import AskedWindow, PromptMaterial
+from trajpilot_core.vlm.prompts import Prompts
+
+START, GOAL = "START:", "GOAL:"
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What all requests of a run share."""
+
+    config: VlmConfig
+    prompts: Prompts
+    material: PromptMaterial
+
+    def bank(self) -> VlmPart:
+        """Return the bank as a part of a prompt."""
+        return listed("bank", self.prompts.text("bank"), self.material.bank)
+
+
+def listed(section: Section, head: str, lines: Sequence[str]) -> VlmPart:
+    """Return a heading and its lines."""
+    return VlmPart(section=section, text="\n".join([head, *lines]))
+
+
+def window_request(asking: Asking, horizon: int, start: Sequence[str], goal: Sequence[str] | None) -> VlmRequest:
+    """Ask for the whole window from frames.
+
+    Args:
+        asking: what all requests share.
+        horizon: H.
+        start: digests of the frames of Start.
+        goal: of Goal; None: no goal is given.
+    """
+    question = "plan" if goal is not None else "anticipate"
+    shown = [VlmPart(section="frames", text=START, frames=tuple(start))]
+    if goal is not None:
+        shown.append(VlmPart(section="frames", text=GOAL, frames=tuple(goal)))
+    told = VlmPart(section="instruction", text=asking.prompts.text(question, horizon))
+    cfg, bank = asking.config, asking.bank()
+    parts = [bank, *shown, told] if cfg.bank_first else [*shown, told, bank]
+    return VlmRequest(
+        question="plan" if goal is not None else "anticipate",
+        model=cfg.model,
+        messages=(VlmMessage(role="user", parts=tuple(parts)),),
+        items=horizon,
+        max_tokens=cfg.new_tokens,
+    )
+
+
+def segment_request(asking: Asking, segment_id: str, scenario: str, frames: Sequence[str]) -> VlmRequest:
+    """Ask for the label of one segment; examples of style come first, then the frames."""
+    cfg = asking.config
+    examples = asking.material.exemplars(segment_id, scenario, cfg.exemplars, cfg.seed)
+    parts = [
+        listed("exemplars", asking.prompts.text("exemplars"), examples),
+        VlmPart(section="frames", frames=tuple(frames)),
+        VlmPart(section="instruction", text=asking.prompts.text("segment", 1)),
+    ]
+    return VlmRequest(
+        question="segment",
+        model=cfg.model,
+        adapter=cfg.adapter,
+        messages=(VlmMessage(role="user", parts=tuple(parts if examples else parts[1:])),),
+        items=1,
+        max_tokens=cfg.segment_tokens,
+    )
+
+
+def fill_request(
+    asking: Asking, window: AskedWindow, scenario: str, start: str | None, goal: str | None, *, has_goal: bool
+) -> VlmRequest:
+    """Ask a text model for what stands between recognised endpoints, or after Start where no goal is given.
+
+    Args:
+        asking: what all requests share.
+        window: whose steps are asked for.
+        scenario: of its take.
+        start: recognised label; None where it could not be read.
+        goal: likewise.
+        has_goal: whether the goal may be told.
+    """
+    cfg, prompts, horizon = asking.config, asking.prompts, window.horizon
+    examples = asking.material.sequences(window, scenario, cfg.sequences, cfg.seed)
+    ends: list[str | int] = [start or -1, *[-1] * (horizon - 2), (goal or -1) if has_goal else -1]
+    parts = [
+        listed("sequences", prompts.text("sequences"), [canonical_json(list(labels)) for _, labels in examples]),
+        VlmPart(section="instruction", text=prompts.text("fill" if has_goal else "continue", horizon)),
+        VlmPart(section="incomplete", text=f"{prompts.text('incomplete')}\n{canonical_json(list(ends))}"),
+    ]
+    parts = parts if examples else parts[1:]
+    told = [asking.bank(), *parts] if cfg.bank_first else [*parts, asking.bank()]
+    system = VlmPart(section="instruction", text=prompts.text("fill_system"))
+    return VlmRequest(
+        question="fill" if has_goal else "continue",
+        model=cfg.filler,
+        messages=(VlmMessage(role="system", parts=(system,)), VlmMessage(role="user", parts=tuple(told))),
+        items=horizon,
+        max_tokens=cfg.new_tokens,
+    )
