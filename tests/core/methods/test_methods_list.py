@@ -152,13 +152,13 @@ def test_a_row_that_another_stage_answered_brings_its_predictions(made):
     renamed = own.set_column(place, own.schema.field(place), pa.array(["toy"] * own.num_rows, pa.string()))
     elsewhere = replace(TOY, answer=None, predictions="toy_predictions")
     with with_method(elsewhere):
-        assert entries() == (IN_LATENTS, "vlm_predictions", "toy_predictions")
+        assert entries() == ("vlm_predictions", IN_LATENTS, "toy_predictions")
         assert brought(Entries(renamed), "toy_predictions").schema == arrow_schema(Prediction)
         with pytest.raises(EvaluationError, match="predictions of no_traj, but it is declared for toy"):
             brought(Entries(own), "toy_predictions")
         with pytest.raises(EvaluationError, match="has the columns window_id"):
             brought(Entries(own.select(["window_id"])), "toy_predictions")
-    assert entries() == (IN_LATENTS, "vlm_predictions")
+    assert entries() == ("vlm_predictions", IN_LATENTS)
 
 
 def test_the_floors_that_a_training_must_beat_are_the_floors_of_the_tables() -> None:
