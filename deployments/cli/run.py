@@ -166,6 +166,7 @@ def read_as(world: WorldConfig) -> list[str]:
     """Return the changes of a recipe that read the layout of a simulated world, and the features that it released."""
     spec = corpus_of_layout(world.layout)
     read = [] if world.released is None else ["features.source=released", f"features.released={world.released}"]
+    read += [] if world.videos else ["ingest.video=none"]
     if spec.name == IngestConfig().corpus:
         return read
     changes = [f"ingest.corpus={spec.name}", "ingest.paraphrase_table=null", *read]

@@ -277,7 +277,7 @@ def test_poses_texts_and_features_are_computed_where_their_source_and_encoder_ca
         "epic_kitchens",
     }
     benchmarks = {"demo_closed", "demo_anticipation", "demo_keystep", "demo_goalstep", "demo_egoper"}
-    benchmarks |= {"demo_epic_kitchens", "demo_basketball", "demo_poses"}
+    benchmarks |= {"demo_epic_kitchens", "demo_basketball", "demo_poses", "demo_latent"}
     without_weights = {"demo", "demo_planners", "soak", "claims", "laptop", *benchmarks}
     for name in RECIPES:
         wanted = "trajpilot-cpu" if name in without_weights else "trajpilot-gpu"

@@ -20,7 +20,7 @@ NO_TRAJ = Method(
     role="control",
     models=NO_TRAJ_MODELS,
     predictions=ENTRY,
-    style=RowStyle("circle", "#7a6a58", "#c9b79f", dash="2 2.5"),
+    style=RowStyle("circle", "#569690", "#c9b79f", dash="2 2.5"),
 )
 ORACLE = replace(
     NO_TRAJ,
@@ -47,7 +47,7 @@ CEM_GOAL = replace(
     id="cem_goal",
     name="CEM, goal step",
     knows="the same; the goal's own step is predicted without seeing it, and compared with it",
-    style=RowStyle("square", "#a33b3b", "#f09a9a", dash="5 2"),
+    style=RowStyle("square", "#0b0bb8", "#7270c8", dash="5 2"),
 )
 CEM_BANK = replace(
     CEM,
@@ -61,7 +61,7 @@ RANDOM_BANK = replace(
     id="random_bank",
     name="Random-bank",
     knows="follows one real head motion at random",
-    style=RowStyle("triangle", "#777777", "#bbbbbb", dash="1 3"),
+    style=RowStyle("triangle", "#777777", "#ffffff", dash="1 3"),
 )
 CEM_TRUTH = replace(
     CEM,
@@ -70,6 +70,6 @@ CEM_TRUTH = replace(
     knows="searches head motion under which the true labels are the likeliest: tells what the search could find",
     sees="truth",
     ceiling=None,
-    style=RowStyle("plus", "#444488", "#a0a0ee", dash="1 3"),
+    style=RowStyle("plus", "#444488", "#c7918a", dash="1 3"),
 )
 ROWS: list[Method] = [NO_TRAJ, ORACLE, CEM, CEM_GOAL, CEM_BANK, RANDOM_BANK, CEM_TRUTH]

@@ -19,7 +19,7 @@ ZERO_SHOT = Method(
     role="main",
     models=(),
     predictions=ENTRY,
-    style=RowStyle("triangle", "#8a5a00", "#e0b050", dash="4 2"),
+    style=RowStyle("triangle", "#b00068", "#ff8ad0", dash="4 2"),
 )
 TUNED = Method(
     id="qwen_sft_llm",
@@ -32,7 +32,7 @@ TUNED = Method(
     models=(),
     predictions=ENTRY,
     against={ZERO_SHOT.id: "what tuning and the text model add"},
-    style=RowStyle("triangle", "#a0418c", "#e08fd0"),
+    style=RowStyle("triangle", "#a0418c", "#ccf091"),
 )
 STUB = replace(
     ZERO_SHOT,
@@ -40,7 +40,7 @@ STUB = replace(
     name="STUB (no model)",
     knows="made-up answers of a test: frequent pairs of training labels; no model saw anything",
     role="control",
-    style=RowStyle("none", "#777777", "#999999", dash="1 4"),
+    style=RowStyle("none", "#859956", "#999999", dash="1 4"),
 )
 PLANNING = (ZERO_SHOT, TUNED, STUB)
 

@@ -34,7 +34,10 @@ TWINS = {goal_dropout.NO_TRAJ.id, goal_dropout.ORACLE.id}
 """Rows of goal-dropout twins, absent, too."""
 AHEAD = {one.id for one in METHODS if one.anticipates}
 """Rows without a goal, absent, too."""
-VARIANTS = [one.id for one in METHODS if not one.id.startswith(ATTENTION) and one.id not in CLOSED | TWINS | AHEAD]
+BROUGHT = {one.id for one in METHODS if one.predictions is not None}
+"""Rows that other stages answer, absent, too."""
+ABSENT = CLOSED | TWINS | AHEAD | BROUGHT
+VARIANTS = [one.id for one in METHODS if not one.id.startswith(ATTENTION) and one.id not in ABSENT]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ REASONS = (CHECKOUT / "docs" / "decisions" / "paper-gaps.md").read_text()
 TABLE = PAGE.split("<!-- computed: decisions -->")[1].split("<!-- end -->")[0]
 ROWS = {int(n): line for line in TABLE.splitlines() if (n := line.split("|")[1].strip() if line else "").isdigit()}
 PARTS: dict[str, tuple[str, ...]] = {
-    "language models": ("vlm", "qwen"),
     "search over trajectories by distance to the goal": ("cem",),
     "conditioning study": ("conditioning",),
 }
