@@ -98,7 +98,7 @@ def chain_jobs(
 
     from trajpilot_core.data.chains import fitting_takes
     from trajpilot_core.data.planning import NO_FOLD, rows_of_takes
-    from trajpilot_core.training.jobs import OWN, TrainingJob, put_tensors
+    from trajpilot_core.training.jobs import OWN, chain_job, put_tensors
 
     shared = work.runtime.scratch / "alignment"
     fold = torch.tensor([fold_of.get(take, NO_FOLD) for take in data.take_ids])
@@ -110,20 +110,7 @@ def chain_jobs(
             "needed: look at the rejects of trajectories"
         )
     put_tensors(shared / chain.name, OWN, {"fit": fit, "dev": dev})
-    return [
-        TrainingJob(
-            name=f"{chain.name}/{E_TAU}",
-            seed=seed,
-            variant=E_TAU,
-            folder=work.runtime.training_scratch[model_key(chain, seed, E_TAU)],
-            own=shared / chain.name,
-            shared=shared,
-            config=work.config.model_dump_json(),
-            device=work.runtime.device,
-            checkpoint_s=work.runtime.checkpoint_s,
-        )
-        for seed in seeds
-    ]
+    return [chain_job(work, chain, seed, E_TAU, shared / chain.name, shared) for seed in seeds]
 
 
 STAGE = Stage(

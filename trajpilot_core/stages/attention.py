@@ -102,20 +102,11 @@ def task_of_seed(
 
 def job_of(chain: Chain, seed: int, variant: str, work: Work[AttentionConfig]) -> "TrainingJob":
     """Return one training, whose tensors lie in scratch."""
-    from trajpilot_core.training.jobs import TrainingJob
+    from trajpilot_core.training.jobs import chain_job
 
     shared = work.runtime.scratch / "attention"
-    return TrainingJob(
-        name=f"{chain.name}/{attention_row(cast(AttentionVariant, variant))}",
-        seed=seed,
-        variant=variant,
-        folder=work.runtime.training_scratch[model_key(chain, seed, variant)],
-        own=shared / f"s{seed}",
-        shared=shared,
-        config=work.config.model_dump_json(),
-        device=work.runtime.device,
-        checkpoint_s=work.runtime.checkpoint_s,
-    )
+    name = attention_row(cast(AttentionVariant, variant))
+    return chain_job(work, chain, seed, variant, shared / f"s{seed}", shared, name)
 
 
 def conclude(work: Work[AttentionConfig]) -> None:

@@ -82,7 +82,7 @@ def run(work: Work[LatentConfig]) -> None:
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import load_planning_data
     from trajpilot_core.training.fit_latent import NEXT, latent_task, task_tensors, train_latent
-    from trajpilot_core.training.jobs import OWN, SHARED, fitted_takes, hand_over, put_tensors, run_jobs
+    from trajpilot_core.training.jobs import OWN, SHARED, chain_job, fitted_takes, hand_over, put_tensors, run_jobs
 
     if not work.pending:
         return
@@ -97,7 +97,11 @@ def run(work: Work[LatentConfig]) -> None:
     for name, tensors in zip((SHARED, OWN), task_tensors(task), strict=True):
         put_tensors(scratch, name, tensors)
     asked, known = {source.shard for source in work.pending}, trainings(chain, work.config)
-    jobs = [job_of(chain, seed, variant, work) for name, (seed, variant) in known.items() if name in asked]
+    jobs = [
+        chain_job(work, chain, seed, variant, scratch, scratch)
+        for name, (seed, variant) in known.items()
+        if name in asked
+    ]
 
     def ended(job: "TrainingJob") -> None:
         with work.sink.training(job.key) as share:
@@ -105,24 +109,6 @@ def run(work: Work[LatentConfig]) -> None:
             share.models(ENTRY, {"shape": shape, **fitted_takes(job, data.segment_take, data.take_ids)})
 
     run_jobs(jobs, train_latent, work.runtime, ended)
-
-
-def job_of(chain: Chain, seed: int, variant: str, work: Work[LatentConfig]) -> "TrainingJob":
-    """Return one training, whose tensors lie in scratch."""
-    from trajpilot_core.training.jobs import TrainingJob
-
-    shared = work.runtime.scratch / "latent"
-    return TrainingJob(
-        name=f"{chain.name}/{variant}",
-        seed=seed,
-        variant=variant,
-        folder=work.runtime.training_scratch[model_key(chain, seed, variant)],
-        own=shared,
-        shared=shared,
-        config=work.config.model_dump_json(),
-        device=work.runtime.device,
-        checkpoint_s=work.runtime.checkpoint_s,
-    )
 
 
 def conclude(work: Work[LatentConfig]) -> None:

@@ -71,7 +71,7 @@ def run(work: Work[PlannersConfig]) -> None:
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import in_classes, load_planning_data
     from trajpilot_core.training.fit_planners import choose_trial, parts_of, train_planner
-    from trajpilot_core.training.jobs import OWN, SHARED, fitted_takes, put_tensors, run_jobs
+    from trajpilot_core.training.jobs import OWN, SHARED, chain_job, fitted_takes, put_tensors, run_jobs
     from trajpilot_core.training.planner_task import planner_task, task_tensors
 
     if not work.pending:
@@ -89,7 +89,7 @@ def run(work: Work[PlannersConfig]) -> None:
     jobs = []
     for name, (seed, variant) in known.items():
         if name in asked and parts_of(variant)[1] in task.fit:
-            jobs.append(job_of(chain, seed, variant, work))
+            jobs.append(chain_job(work, chain, seed, variant, scratch, scratch))
         elif name in asked:
             leave_out(work, name, shape)
 
@@ -109,24 +109,6 @@ def leave_out(work: Work[PlannersConfig], name: str, shape: str) -> None:
     with work.sink.training(name) as share:
         share.table("planners_curves", table_of(CurvePoint, []))
         share.models(ENTRY, {"shape": shape})
-
-
-def job_of(chain: Chain, seed: int, variant: str, work: Work[PlannersConfig]) -> "TrainingJob":
-    """Return one training, whose tensors lie in scratch."""
-    from trajpilot_core.training.jobs import TrainingJob
-
-    shared = work.runtime.scratch / "planners"
-    return TrainingJob(
-        name=f"{chain.name}/{variant}",
-        seed=seed,
-        variant=variant,
-        folder=work.runtime.training_scratch[model_key(chain, seed, variant)],
-        own=shared,
-        shared=shared,
-        config=work.config.model_dump_json(),
-        device=work.runtime.device,
-        checkpoint_s=work.runtime.checkpoint_s,
-    )
 
 
 def conclude(work: Work[PlannersConfig]) -> None:

@@ -176,25 +176,12 @@ def chain_jobs(
 ) -> "list[TrainingJob]":
     """Write a chain's own tensors to scratch and return its trainings, one per variant."""
     from trajpilot_core.training.fit_predictor import task_tensors
-    from trajpilot_core.training.jobs import OWN, TrainingJob, put_tensors
+    from trajpilot_core.training.jobs import OWN, chain_job, put_tensors
 
     scratch = work.runtime.scratch / "predictor"
     own = scratch / f"{chain.name}-s{seed}"
     put_tensors(own, OWN, task_tensors(task)[1])
-    return [
-        TrainingJob(
-            name=f"{chain.name}/{variant}",
-            seed=seed,
-            variant=variant,
-            folder=work.runtime.training_scratch[model_key(chain, seed, variant)],
-            own=own,
-            shared=scratch,
-            config=work.config.model_dump_json(),
-            device=work.runtime.device,
-            checkpoint_s=work.runtime.checkpoint_s,
-        )
-        for variant in variants
-    ]
+    return [chain_job(work, chain, seed, variant, own, scratch) for variant in variants]
 
 
 def floor_rows(task: "PredictorTask", chain: "Chain", seed: int) -> list[CurvePoint]:

@@ -69,7 +69,7 @@ def run(work: Work[ProbeConfig]) -> None:
     """Fit the grids that are asked for, let dev choose one training of each, and answer the tested clips with it."""
     from trajpilot_core.data.action_clips import load_clips
     from trajpilot_core.training.fit_probe import probe_task, train_probe
-    from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, put_tensors, run_jobs
+    from trajpilot_core.training.jobs import OWN, SHARED, chain_job, put_tensors, run_jobs
 
     if not work.pending:
         return
@@ -81,17 +81,7 @@ def run(work: Work[ProbeConfig]) -> None:
     put_tensors(scratch, SHARED, tensors)
     asked = {source.shard for source in work.pending}
     jobs = [
-        TrainingJob(
-            name=f"{FINAL.name}/{VARIANT}",
-            seed=seed,
-            variant=VARIANT,
-            folder=work.runtime.training_scratch[name],
-            own=scratch,
-            shared=scratch,
-            config=work.config.model_dump_json(),
-            device=work.runtime.device,
-            checkpoint_s=work.runtime.checkpoint_s,
-        )
+        chain_job(work, FINAL, seed, VARIANT, scratch, scratch)
         for name, seed in trainings(work.config).items()
         if name in asked
     ]

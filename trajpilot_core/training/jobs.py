@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from schemas.results import CurvePoint
 from trajpilot_core.data.cross_fitting import Chain, model_key, note_fitted
-from trajpilot_core.engine.stage import Runtime, Sink
+from trajpilot_core.engine.stage import Runtime, Sink, Work
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.runtime import worker_pool
 from trajpilot_core.store.files import naming_failures
@@ -62,6 +62,33 @@ class TrainingJob(NamedTuple):
     def key(self) -> str:
         """Key of its model."""
         return model_key(Chain(self.name.split("/")[0], None), self.seed, self.variant)
+
+
+def chain_job(
+    work: Work[Any], chain: Chain, seed: int, variant: str, own: Path, shared: Path, name: str | None = None
+) -> TrainingJob:
+    """Return the training of one shard of a stage, whose tensors lie in scratch.
+
+    Args:
+        work: of the stage; its settings go to the training.
+        chain: cross-fit chain.
+        seed: of weights, dropout and batches.
+        variant: what is trained.
+        own: folder with the task's tensors.
+        shared: folder with the tensors that all the jobs share.
+        name: what the variant is called in the log and the curves; None: as it is.
+    """
+    return TrainingJob(
+        name=f"{chain.name}/{name or variant}",
+        seed=seed,
+        variant=variant,
+        folder=work.runtime.training_scratch[model_key(chain, seed, variant)],
+        own=own,
+        shared=shared,
+        config=work.config.model_dump_json(),
+        device=work.runtime.device,
+        checkpoint_s=work.runtime.checkpoint_s,
+    )
 
 
 Train = Callable[[TrainingJob, EpochDone], None]

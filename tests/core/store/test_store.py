@@ -1,13 +1,11 @@
 """The store's formats and folders: equal bytes, damage noticed, names and addresses checked."""
 
-import fcntl
 import io
 import itertools
 import os
 import random
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +24,7 @@ from trajpilot_core.engine.execution.sink import StageSink
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import LocalFolder, open_folder, sweep_temporaries
 from trajpilot_core.store.locations import parse_location
-from trajpilot_core.store.lock import require_free_space, root_lock
+from trajpilot_core.store.lock import require_free_space
 from trajpilot_core.store.manifest import seal, unseal, write_data
 from trajpilot_core.store.parquet import ROW_GROUP, open_parquet, read_table, read_vectors, table_bytes, tables_bytes
 from trajpilot_core.store.tensors import parse_tensors, tensors_bytes
@@ -358,41 +356,6 @@ def test_the_sweep_takes_old_temporary_files_only(tmp_path: Path) -> None:
     assert sweep_temporaries(str(tmp_path), older_than_h=1) == 1
     assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [".tmp-1-new", "data"]
     assert LocalFolder(str(tmp_path)).names("a") == ["data"]
-
-
-def test_a_second_run_on_one_root_learns_who_holds_it_or_waits(tmp_path: Path) -> None:
-    held = pytest.raises(StoreError, match=f"in use by process {os.getpid()} on .*, started 20")
-    with root_lock(str(tmp_path), 0), held, root_lock(str(tmp_path), 0):
-        pytest.fail("two runs hold one root")
-    entered = threading.Event()
-
-    def hold() -> None:
-        with root_lock(str(tmp_path), 0):
-            entered.set()
-            time.sleep(0.3)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    entered.wait(5)
-    with root_lock(str(tmp_path), 20):
-        pass
-    holder.join()
-
-
-def test_a_holder_that_has_not_signed_yet_is_waited_for_and_one_that_never_does_is_unknown(tmp_path: Path) -> None:
-    def sign() -> None:
-        time.sleep(0.3)
-        handle.write(b"process 7 on here, started 2026\n")
-
-    with (tmp_path / ".lock").open("ab+", buffering=0) as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        with pytest.raises(StoreError, match="in use by an unknown process"), root_lock(str(tmp_path), 0):
-            pytest.fail("two runs hold one root")
-        signer = threading.Thread(target=sign)
-        signer.start()
-        with pytest.raises(StoreError, match="in use by process 7 on here"), root_lock(str(tmp_path), 0):
-            pytest.fail("two runs hold one root")
-        signer.join()
 
 
 def test_too_little_space_is_said_beforehand(tmp_path: Path) -> None:
