@@ -244,6 +244,10 @@ class ReportConfig(Record):
     """Rows of the tables that plugins bring; set by the pipeline."""
     plugin_metrics: tuple[PluginName, ...] = Field((), exclude_if=lambda value: not value)
     """Metrics that plugins bring; set by the pipeline."""
+    further: tuple[str, ...] = Field((), exclude_if=lambda value: not value)
+    """Stages of the run that others do not have, whose rejects and curves are shown, too; set by the pipeline."""
+    windows_per_horizon: int | None = Field(None, exclude_if=lambda value: value is None)
+    """Test windows of each horizon that were scored; None: all. Set by the pipeline."""
 
 
 LATER = ("outcome", "video_motions", "pose_sources", "action_token", "latent", "vlm")

@@ -145,6 +145,8 @@ def _json(page: Page) -> JsonValue:
         "mask_coverage": json_report.records(loaded.mask_coverage),
         "pair_distances": json_report.records(loaded.pair_distances),
         "progress_shares": json_report.records(loaded.progress_shares),
+        "vlm_counts": json_report.records(loaded.vlm_counts),
+        "endpoint_cache": json_report.records(loaded.endpoint_scores),
         "undertrained": [*sorted(page.results.undertrained)],
         "limits": [*page.limits],
         "not_built": NOT_BUILT,

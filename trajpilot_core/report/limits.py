@@ -37,6 +37,11 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: ReportConf
             f"This world is {loaded.planners_only}: no video was drawn, decoded or encoded, and features are a fixed "
             "map of the looks and places as they were drawn."
         )
+    if cfg.windows_per_horizon is not None:
+        said.append(
+            f"Every row was scored on a sample of at most {cfg.windows_per_horizon} test windows of each horizon "
+            "(vlm.windows_per_horizon): set no number of this page next to one of all windows."
+        )
     if ceilings.state != "kept":
         said.append(ceilings.headline)
     if n_takes < MIN_CLUSTERS:

@@ -27,6 +27,7 @@ from schemas.results import (
     SamplingScore,
     ShuffleScore,
 )
+from schemas.vlm import EndpointScore, VlmCount
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs
@@ -62,6 +63,9 @@ class Loaded:
     labels: pa.Table
     windows: pa.Table
     motions: pa.Table
+    vlm_counts: list[VlmCount]
+    """Empty, as the next one, where no vision-language model was asked."""
+    endpoint_scores: list[EndpointScore]
     outputs: dict[str, tuple[str, int]]
     """Stage that drops rows -> what one row of it is, and how many came out."""
 
@@ -95,6 +99,7 @@ class Loaded:
 def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
     """Read the tables."""
     is_measured = any(stage.name == "diagnostics" for stage in stages)
+    is_answered = any(stage.name == "vlm_rows" for stage in stages)
     return Loaded(
         rows_of(Metric, inputs.table("metrics")),
         rows_of(Ceiling, inputs.table("ceilings")),
@@ -119,6 +124,8 @@ def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
         inputs.table("labels", ("n_train", "n_test")),
         inputs.table("windows", ("split", "horizon")),
         inputs.table("motions", ("source", "frame", "scale")),
+        rows_of(VlmCount, inputs.table("vlm_counts")) if is_answered else [],
+        rows_of(EndpointScore, inputs.table("endpoint_cache")) if is_answered else [],
         {
             s.name: (s.output.unit, s.output.count(inputs.table(s.output.entry, s.output.columns)))
             for s in stages
@@ -162,7 +169,7 @@ def facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[str
         ("corpus", corpus_title(loaded, cfg)),
         ("takes", f"{loaded.takes.num_rows} ({hours:.1f} h), of which {takes} test takes were scored"),
         ("segments, labels", f"{loaded.segments.num_rows} segments, {loaded.labels.num_rows} labels"),
-        ("windows", f"{windows} test windows, {loaded.windows.num_rows} in all"),
+        ("windows", f"{windows} test windows{subset_note(cfg)}, {loaded.windows.num_rows} in all"),
         ("head motion", "; ".join(poses) or "none"),
         *([("appearance", f"{cfg.released}: {RELEASED_NOTE}")] if cfg.released else []),
         (
@@ -173,6 +180,12 @@ def facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[str
         ("configuration", cfg.config_digest[:16] if cfg.config_digest else "not given"),
         ("versions", versions),
     ]
+
+
+def subset_note(cfg: ReportConfig) -> str:
+    """Say that a sample of the test windows was scored; empty where all were."""
+    n = cfg.windows_per_horizon
+    return "" if n is None else f" (a sample: at most {n} of each horizon, for every row)"
 
 
 def shuffle_sentence(rows: Sequence[ShuffleScore]) -> str:

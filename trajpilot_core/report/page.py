@@ -24,6 +24,7 @@ from trajpilot_core.report.loaded import (
 )
 from trajpilot_core.report.offline import render_offline
 from trajpilot_core.report.tables import published
+from trajpilot_core.report.tables.answers import answer_tables
 from trajpilot_core.report.tables.attribution import absent_rows
 from trajpilot_core.report.tables.ceilings import Ceilings
 from trajpilot_core.report.tables.diagnostics import diagnostics_tables
@@ -97,6 +98,7 @@ def render(page: Page) -> bytes:
         diagnostics=diagnostics_tables(
             loaded.pair_distances, loaded.progress_shares, page.cfg, is_recorded=printed is not None
         ),
+        answers=answer_tables(loaded.vlm_counts, loaded.endpoint_scores),
         absent_rows=absent_rows(results),
         data=path_data([example.paths for example in page.examples]),
         groups=judgement_groups(loaded.judgements),

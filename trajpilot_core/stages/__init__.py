@@ -99,7 +99,9 @@ APART: tuple[AnyStage, ...] = (
     *OF_VLM,
 )
 """Those that runs of planning do not have."""
-STAGES: dict[str, AnyStage] = {stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED))}
+STAGES: dict[str, AnyStage] = {
+    stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED, (*OF_LATENTS, *OF_VLM)))
+}
 """Those of a run of planning."""
 EVERY_STAGE: dict[str, AnyStage] = {**STAGES, **{stage.name: stage for stage in APART}}
 """All that a run can have; a command, a flow or a form takes them from here."""

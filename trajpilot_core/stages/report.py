@@ -1,6 +1,6 @@
 """Report: one offline HTML file, and the same numbers as JSON and LaTeX."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from schemas.closed import ClassHeadSettings
@@ -39,13 +39,32 @@ ALONE = ("takes", "segments", "labels", "probe_scores", "probe_checks", "probe_c
 ALONE_STAGES = ("ingest", "features", "probe")
 TOKENS = ("token_scores", "token_contrasts", "token_checks")
 """What it reads in addition where TrajPilot's token is asked for."""
+OF_ANSWERS = ("vlm_counts", "endpoint_cache")
+"""What is shown of the answers of vision-language models, where a run asks for them."""
 TOKEN_STAGES = ("ingest", "trajectories", "features", "probe")
 
 
-def without_plans(config: PipelineConfig) -> tuple[str, ...] | None:
-    """Return what the report reads where nothing is planned; None elsewhere."""
+def further(config: PipelineConfig) -> tuple[str, ...]:
+    """Return the names of the stages that a run of planning has because its settings ask for their rows."""
+    return (
+        *(("latent", "latent_plans") if config.latent.is_asked else ()),
+        *(("vlm", "vlm_rows") if config.vlm.rows else ()),
+    )
+
+
+def narrowed(
+    config: PipelineConfig, reads: tuple[str, ...], more: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...] | None:
+    """Return what the report reads where nothing is planned, or further stages answer rows; None elsewhere.
+
+    Args:
+        config: all settings.
+        reads: what it reads of the stages of every run of planning.
+        more: further stage -> what it reads of that.
+    """
     if spec_of(config.ingest.corpus).has_plans:
-        return None
+        asked = [entry for name in further(config) for entry in more[name]]
+        return (*reads, *asked) if asked else None
     stages = TOKEN_STAGES if config.action_token.is_asked else ALONE_STAGES
     tokens = TOKENS if config.action_token.is_asked else ()
     return (*ALONE, *tokens, *(rejects_entry(name) for name in stages))
@@ -68,6 +87,8 @@ def completed(config: PipelineConfig) -> ReportConfig:
         released=config.features.released if config.features.source == "released" else None,
         plugin_rows=config.evaluation.plugin_rows,
         plugin_metrics=config.evaluation.plugin_metrics,
+        further=further(config),
+        windows_per_horizon=config.vlm.windows_per_horizon if config.vlm.rows else None,
     )
 
 
@@ -100,12 +121,13 @@ def needs(sizes: CorpusSizes, cfg: ReportConfig, machine: NeedsMachine) -> Needs
     return Needs(Need(host, ("report.examples",)), disk=Need(20 * MB + copied))
 
 
-def run(work: Work[ReportConfig], stages: Sequence[AnyStage]) -> None:
+def run(work: Work[ReportConfig], stages: Sequence[AnyStage], others: Sequence[AnyStage]) -> None:
     """Build the report; see `trajpilot_core.report` for the parts.
 
     Args:
         work: the stage's work.
         stages: those whose rejects and outputs it counts.
+        others: likewise, those of them that the run has.
     """
     from trajpilot_core.methods.plugged import listed
     from trajpilot_core.report.action_page import build_alone
@@ -119,33 +141,37 @@ def run(work: Work[ReportConfig], stages: Sequence[AnyStage]) -> None:
         n_scores = work.inputs.table("probe_scores", ("row",)).num_rows
         work.sink.count(n_scores, n_scores)
         return
+    counted = (*stages, *(stage for stage in others if stage.name in work.config.further))
     with listed(work.config):
-        report = build(work.inputs, work.config, stages, work.runtime)
+        report = build(work.inputs, work.config, counted, work.runtime)
     for name, content in report.documents.items():
         work.sink.document(name, content)
     work.sink.reject(report.rejects)
     work.sink.count(report.n_examples, report.n_examples)
 
 
-def report_on(stages: Sequence[AnyStage]) -> Stage[ReportConfig]:
-    """Declare the report on these stages, which come before it: it reads the rejects of each, and what it counts."""
-    counted = [stage.output.entry for stage in stages if stage.output is not None]
+def entries_of(stage: AnyStage) -> tuple[str, ...]:
+    """Return what the report reads of a stage besides its results: what it counts, its curves and its rejects."""
+    counted = [stage.output.entry] if stage.output is not None else []
+    shown = [entry for entry in stage.writes if entry in (f"{stage.name}_curves", *OF_ANSWERS)]
+    return (*counted, *shown, rejects_entry(stage.name))
+
+
+def report_on(stages: Sequence[AnyStage], others: Sequence[AnyStage] = ()) -> Stage[ReportConfig]:
+    """Declare the report on these stages, which come before it, and on others where the settings ask for them."""
     measured = [entry for stage in stages if stage.name == "diagnostics" for entry in stage.writes]
-    curves = [entry for stage in stages for entry in stage.writes if entry == f"{stage.name}_curves"]
+    reads = tuple(dict.fromkeys((*READS, *measured, *(entry for stage in stages for entry in entries_of(stage)))))
     return Stage(
         name="report",
-        reads=(
-            *dict.fromkeys((*READS, *measured, *curves, *counted)),
-            *(rejects_entry(stage.name) for stage in stages),
-        ),
+        reads=reads,
         writes=("report.html", "report.json", "metrics.tex", "metrics_intervals.tex"),
         config=ReportConfig,
-        run=partial(run, stages=tuple(stages)),
+        run=partial(run, stages=tuple(stages), others=tuple(others)),
         version=VERSION,
         summary="Results -> report.html with tables, charts, data health and a gallery; the numbers as JSON and LaTeX",
         completed=completed,
         sources=sources,
         pure_sources=True,
-        narrowed=without_plans,
+        narrowed=partial(narrowed, reads=reads, more={stage.name: entries_of(stage) for stage in others}),
         needs=needs,
     )

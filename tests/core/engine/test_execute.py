@@ -59,6 +59,12 @@ def test_equal_inputs_give_equal_bytes_whatever_the_history(tmp_path: Path, corp
     assert set(tree_bytes(tmp_path / "a").items()) <= set(tree_bytes(tmp_path / "b").items())
 
 
+def test_a_stage_without_anything_to_do_says_so(tmp_path: Path, corpus: Path) -> None:
+    done = run_toys(options(tmp_path / "root", corpus))["toy_vectors"]
+    assert replace(done, computed=0, rejected={}).message() == "no take to compute"
+    assert replace(done, computed=0, rejected={"DECODE_FAILED": 1}).message().endswith("rejected 1")
+
+
 def test_changing_one_shards_file_recomputes_one_shard(tmp_path: Path, corpus: Path) -> None:
     run = options(tmp_path / "root", corpus)
     run_toys(run)

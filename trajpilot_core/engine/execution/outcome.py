@@ -38,6 +38,8 @@ class Outcome:
             done = "reused" if self.cached else "computed"
             rows = f"{done}, {self.n_in:,} rows in, {self.n_out:,} out, rejected {self.lost():,}"
             return f"{rows}{self._beside_the_paper()}"
+        if not (self.reused or self.computed or self.removed or self.lost()):
+            return f"no {self.unit} to compute"
         return f"reused {self.reused:,}, computed {self.computed:,}, removed {self.removed:,}, rejected {self.lost():,}"
 
     def _beside_the_paper(self) -> str:

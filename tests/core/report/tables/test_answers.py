@@ -1,0 +1,83 @@
+"""Answers of vision-language models in the report: rates, the STUB label, the subset, and rejects of their stages."""
+
+from pathlib import Path
+
+import pytest
+from report_page import CFG
+from synthetic_results import Kept, Tables
+
+from deployments.recipes import RECIPES
+from schemas.arrow import table_of
+from schemas.rejects import Reject, RejectCode, reject
+from schemas.vlm import EndpointScore, VlmConfig, VlmCount
+from trajpilot_core.engine.stage import Runtime, Work
+from trajpilot_core.report.tables.answers import answer_tables
+from trajpilot_core.stages import OF_LATENTS, STAGES
+from trajpilot_core.stages.report import completed, entries_of
+
+
+def count(variant: str, *, is_stub: bool = False, n_answers: int = 40) -> VlmCount:
+    return VlmCount(
+        variant=variant,
+        horizon=3,
+        n_answers=n_answers,
+        n_failed=10 if n_answers else 0,
+        n_repaired=4 if n_answers else 0,
+        n_labels=90 if n_answers else 0,
+        n_exact=45 if n_answers else 0,
+        n_projected=27 if n_answers else 0,
+        n_blank=18 if n_answers else 0,
+        is_stub=is_stub,
+    )
+
+
+def test_every_rate_is_over_what_it_is_a_part_of() -> None:
+    table = answer_tables([count("qwen_zs"), count("qwen_zs", n_answers=0)], [])[0]
+    first, empty = ([str(cell) for cell in row] for row in table.rows)
+    assert first == ["Qwen-ZS", "3", "40", "25.0", "10.0", "90", "50.0", "30.0", "20.0"]
+    assert empty == ["Qwen-ZS", "3", "0", "–", "–", "0", "–", "–", "–"]
+    assert "STUB" not in table.note
+    assert not answer_tables([], [])
+
+
+@pytest.mark.parametrize("variant", ["vlm_stub", "qwen_sft_llm: segments"])
+def test_made_up_answers_never_stand_under_the_name_of_a_model(variant: str) -> None:
+    table = answer_tables([count(variant, is_stub=True)], [])[0]
+    assert "STUB" in str(table.rows[0][0])
+    assert "Qwen" not in str(table.rows[0][0])
+    assert "STUB" in table.note
+    assert "STUB" not in str(answer_tables([count("qwen_sft_llm: segments")], [])[0].rows[0][0])
+
+
+def test_a_run_that_asks_for_them_shows_answers_rejects_and_that_it_is_a_sample(inputs: Tables) -> None:
+    asked = RECIPES["demo"]().replace(vlm=VlmConfig(rows=("qwen_zs",), backend="stub", windows_per_horizon=20))
+    own, stage = completed(asked), STAGES["report"].under(asked)
+    assert {"vlm_counts", "endpoint_cache", "vlm.rejects", "vlm_rows.rejects"} <= set(stage.reads)
+    assert not {"vlm_counts", "vlm.rejects"} & set(STAGES["report"].under(RECIPES["demo"]()).reads)
+    lost = [reject("vlm", RejectCode.VIDEO_MISSING, "egoexo4d:take00001", "frame 12 cannot be decoded")]
+    scores = [EndpointScore(row="R@1", count=3, percentage=30.0, is_stub=True)]
+    more = {
+        "vlm_counts": table_of(VlmCount, [count("vlm_stub", is_stub=True)]),
+        "endpoint_cache": table_of(EndpointScore, scores),
+        "vlm.rejects": table_of(Reject, lost),
+        "vlm_rows.rejects": table_of(Reject, []),
+    }
+    held, kept = Tables({**inputs.tables, **more}), Kept()
+    cfg = CFG.replace(further=own.further, windows_per_horizon=own.windows_per_horizon)
+    stage.run(Work(held, cfg, (), kept, Runtime("/nowhere", "cpu", 1, Path("unused"))))
+    page = kept.documents["report.html"].decode()
+    for said in ("How the answers of vision-language models could be read", "at most 20 of each horizon"):
+        assert said in page
+    assert "frame 12 cannot be decoded" in page
+    assert "set no number of this page next to" in page
+    stage.run(Work(inputs, CFG, (), kept, Runtime("/nowhere", "cpu", 1, Path("unused"))))
+    plain = kept.documents["report.html"].decode()
+    assert "a sample: at most" not in plain
+    assert 'id="answers"' not in plain
+
+
+def test_curves_and_rejects_of_planning_in_latents_are_shown_where_a_run_has_it() -> None:
+    asked = RECIPES["demo_latent"]()
+    read = set(STAGES["report"].under(asked).reads)
+    assert {entry for stage in OF_LATENTS for entry in entries_of(stage)} <= read
+    assert {"latent_curves", "latent.rejects", "latent_plans.rejects"} <= read
