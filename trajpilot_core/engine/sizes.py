@@ -49,7 +49,7 @@ class CorpusSizes:
     feature_width: int = 0
     text_width: int = 0
     assumed: tuple[str, ...] = ()
-    """Which of these are not known from the root."""
+    """Which of the counts are not known from the root; widths follow from the settings until features are there."""
     data_root: str | None = None
     """Where the corpus lies, of a stage that is about to begin: a simulated world describes itself there."""
 
@@ -81,7 +81,7 @@ class CorpusSizes:
 def paper_sizes(config: PipelineConfig) -> CorpusSizes:
     """Return the sizes of the paper's corpus, with the widths that the settings give."""
     width, tokens = feature_shape(config.features)
-    every = ("takes", "segments", "windows", "labels", "feature width", "text width")
+    every = ("takes", "segments", "windows", "labels")
     text = _text_width(config.text_bank)
     return CorpusSizes(config, tokens=tokens, feature_width=width, text_width=text, assumed=every)
 
@@ -122,9 +122,8 @@ def sizes_of(folder: Folder, entries: Entries, config: PipelineConfig) -> Corpus
     shape = _vector_shape(folder, entries, "text_bank")
     if shape is not None:
         found["text_width"] = shape[0]
-    known = {name.replace("_", " ") for name in found}
     sizes = paper_sizes(config)
-    return replace(sizes, **found, assumed=tuple(name for name in sizes.assumed if name not in known))
+    return replace(sizes, **found, assumed=tuple(name for name in sizes.assumed if name not in found))
 
 
 def _windows(folder: Folder, producer: str, entry: Entry) -> dict[str, Any]:

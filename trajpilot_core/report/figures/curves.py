@@ -22,6 +22,13 @@ NAMES = {
     "traj": "with trajectories",
     "probe": "attentive probe",
     "traj_goal_dropout": "with trajectories, goal dropout",
+    "next_none": "next step",
+    "next_text": "next step, told its text",
+    "next_trajectory": "next step, told its motion",
+    "next_both": "next step, told both",
+    "plan_none": "latent No-Traj",
+    "plan_trajectory": "latent planner",
+    "latent_head": "labels of latents (another loss)",
 }
 CHOSEN_BY = {
     "alignment": "R@5",
