@@ -14,8 +14,8 @@ from schemas.text import TextConfig
 VlmRow = Literal["qwen_zs", "qwen_sft_llm"]
 VLM_ROWS: tuple[VlmRow, ...] = ("qwen_zs", "qwen_sft_llm")
 """Rows of the paper: one request a window; or endpoints recognised one by one, and a text model that fills the rest."""
-VlmBackend = Literal["batch_file", "stub"]
-"""Who answers: another program, by files; or nobody, and answers are made up, for tests."""
+VlmBackend = Literal["batch_file", "stub", "transformers"]
+"""Who answers: another program, by files; nobody, and answers are made up, for tests; models in this process."""
 Question = Literal["plan", "anticipate", "segment", "fill", "continue"]
 """plan, anticipate: all labels of a window from its frames, with the goal or without; segment: the label of one
 segment; fill, continue: the steps between or after recognised endpoints, from text alone."""
@@ -31,14 +31,16 @@ class VlmConfig(Record):
     rows: tuple[VlmRow, ...] = ()
     """Rows that a run has in addition; none unless they are asked for."""
     backend: VlmBackend = "batch_file"
-    """Who answers. A model in this process and a server are not built (docs/vlm.md)."""
+    """Who answers (docs/vlm.md)."""
     model: Place = "Qwen/Qwen3-VL-32B-Instruct"
-    """What the answering program calls the vision-language model. Source: paper; the exact id is unverified."""
+    """What the answering program calls the vision-language model; its folder, where the backend is transformers.
+    Source: paper; the exact id is unverified."""
     adapter: Place | None = None
     """What the answering program calls the tuned weights with which segments are recognised; None: the model without
-    tuning, which is not the paper's. Nothing here trains them (docs/vlm.md)."""
+    tuning, which is not the paper's. With the backend transformers, their folder. Nothing here trains them
+    (docs/vlm.md)."""
     filler: Place = "Qwen/Qwen3-30B-A3B"
-    """Name of the text model that fills the middles. The paper says Qwen3-30B; the id is unverified."""
+    """Name, or folder, of the text model that fills the middles. The paper says Qwen3-30B; the id is unverified."""
     prompts: Place | None = None
     """Folder with other prompts; None: those of trajpilot_core/vlm/templates."""
     bank_first: bool = True

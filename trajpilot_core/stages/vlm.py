@@ -18,9 +18,12 @@ from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.vlm.clients.stub import NAME as STUB
+from trajpilot_core.vlm.local.folder import model_files, named_by_content
 from trajpilot_core.vlm.prompts import load_prompts
 
 if TYPE_CHECKING:
+    from trajpilot_core.vlm.answers import AnswerFolder
+    from trajpilot_core.vlm.clients.base import Client
     from trajpilot_core.vlm.projection import Projection
     from trajpilot_core.vlm.requests import Asking
     from trajpilot_core.vlm.take import AskedUnit, TakeToAsk
@@ -61,6 +64,7 @@ def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
         "training": known.digest(known.train),
         "text bank": part_of(inputs, "text_bank"),
     }
+    files = (*encoder_files(cfg.text), *model_files(cfg))
     found = []
     for take in inputs.table("takes", ["take_id", "video", "fps", "scenario"]).to_pylist():
         windows = asked.get(take["take_id"], [])
@@ -74,7 +78,7 @@ def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
             "segments": [spans[one] for one in ends],
             "windows": [[one.window_id, one.horizon, list(one.segment_ids)] for one in windows],
         }
-        found.append(Source(take["take_id"], (take["video"], *encoder_files(cfg.text)), facts))
+        found.append(Source(take["take_id"], (take["video"], *files), facts))
     return found
 
 
@@ -104,8 +108,10 @@ def run(work: Work[VlmConfig]) -> None:
         return
     cfg, asking = work.config, asking_of(work.inputs, work.config)
     bank = load_projection(work.inputs, cfg.text, work.runtime.device)
-    client = client_of(cfg, asking.material)
+    client = client_of(cfg, asking.material, work.runtime.device)
     answers = AnswerFolder(cfg.answers)
+    if cfg.backend == "transformers" and "qwen_sft_llm" in cfg.rows:
+        ask_first_questions(work, asking, bank, client, answers)
     for done, source in enumerate(sorted(work.pending, key=lambda source: source.shard)):
         work.runtime.progress(done, len(work.pending), f"takes; {source.shard}")
         take, images, rejects = take_of(source, work)
@@ -117,6 +123,21 @@ def run(work: Work[VlmConfig]) -> None:
         rows = [*rows_of_answers(source.shard, asked, replies, STUB)]
         n_in = n_questions(take.windows, cfg.rows, anticipates=cfg.anticipates)
         work.sink.shard(source.shard, table_of(VlmAnswer, rows), lost(source, rejects, n_in - len(rows)), n_in)
+
+
+def ask_first_questions(
+    work: Work[VlmConfig], asking: "Asking", bank: "Projection", client: "Client", answers: "AnswerFolder"
+) -> None:
+    """Ask of all takes what rests on no answer: a client with one model at a time then loads each of them once.
+
+    The answers lie in their folder afterwards, where the loop over the takes finds them.
+    """
+    from trajpilot_core.vlm.take import replied
+
+    for done, source in enumerate(sorted(work.pending, key=lambda source: source.shard)):
+        work.runtime.progress(done, len(work.pending), f"takes, first questions; {source.shard}")
+        take, images, _ = take_of(source, work)
+        replied(next(rounds(asking, take, bank, {})), images, answers, client)
 
 
 def rounds(
@@ -135,12 +156,12 @@ def asking_of(inputs: Inputs, cfg: VlmConfig) -> "Asking":
     """Read what all requests of a run share.
 
     Raises:
-        InputError: what is evaluated are classes: nothing here answers with them.
+        InputError: a model that shall answer in this process is not there or not whole.
     """
     from trajpilot_core.vlm.material import load_material
     from trajpilot_core.vlm.requests import Asking
 
-    return Asking(cfg, load_prompts(cfg.prompts), load_material(inputs))
+    return Asking(named_by_content(cfg), load_prompts(cfg.prompts), load_material(inputs))
 
 
 def take_of(source: Source, work: Work[VlmConfig]) -> "tuple[TakeToAsk, Mapping[str, Any], tuple[Reject, ...]]":
@@ -173,6 +194,11 @@ def lost(source: Source, rejects: tuple[Reject, ...], n_units: int) -> list[Reje
     return [*rejects, reject(NAME, code, source.shard, detail, n_units=n_units, source_file=source.files[0])]
 
 
+def on_gpu(cfg: VlmConfig) -> bool:
+    """Return whether models answer in this process."""
+    return cfg.backend == "transformers"
+
+
 def refuse_classes(config: PipelineConfig) -> None:
     """Refuse to ask where answers are classes, or where there is no video.
 
@@ -195,6 +221,7 @@ STAGE = Stage(
     summary="Asks vision-language models about the test windows, take by take, and keeps what they wrote",
     completed=completed,
     shard_by="take",
+    uses_gpu=on_gpu,
     sources=sources,
     pure_sources=True,
     needs=needs,
