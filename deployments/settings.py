@@ -11,6 +11,7 @@ from pathlib import Path
 
 from schemas.places import holds_login
 from trajpilot_core.errors import InputError, StoreIOError
+from trajpilot_core.vlm.clients.api_key import VARIABLE, hold_api_key
 
 STARTUP_TIMEOUT_S = 120
 """A first start on a small machine took more than 20 s."""
@@ -135,6 +136,11 @@ def server_of_deployments() -> str | None:
 def server_login() -> tuple[str | None, bool]:
     """Return the login that clients send to the server (`user:password`), and whether an API key overrides it."""
     return os.environ.get("PREFECT_API_AUTH_STRING") or None, bool(os.environ.get("PREFECT_API_KEY"))
+
+
+def hand_over_api_key() -> None:
+    """Hand the API key of model servers to the code that asks them, which reads no environment."""
+    hold_api_key(os.environ.get(VARIABLE))
 
 
 def prefect_without_noise() -> None:

@@ -3,19 +3,20 @@
 Source: paper, appendix on vision-language baselines; docs/decisions/vlm.md.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from schemas.base import Record
+from schemas.base import Record, without_later_defaults
 from schemas.places import Place
 from schemas.text import TextConfig
 
 VlmRow = Literal["qwen_zs", "qwen_sft_llm"]
 VLM_ROWS: tuple[VlmRow, ...] = ("qwen_zs", "qwen_sft_llm")
 """Rows of the paper: one request a window; or endpoints recognised one by one, and a text model that fills the rest."""
-VlmBackend = Literal["batch_file", "stub", "transformers"]
-"""Who answers: another program, by files; nobody, and answers are made up, for tests; models in this process."""
+VlmBackend = Literal["batch_file", "stub", "transformers", "http"]
+"""Who answers: another program, by files; nobody, and answers are made up, for tests; models in this process; or a
+server."""
 Question = Literal["plan", "anticipate", "segment", "fill", "continue"]
 """plan, anticipate: all labels of a window from its frames, with the goal or without; segment: the label of one
 segment; fill, continue: the steps between or after recognised endpoints, from text alone."""
@@ -25,6 +26,27 @@ FAILED = "vlm:failed"
 """Stands for a label where an answer has none: no label is called so, so that it is always wrong."""
 
 
+class VlmServer(Record):
+    """How a server is reached, and what it may be sent; nothing here decides what is asked or answered.
+
+    Source: docs/decisions/vlm.md. Its API key is in no setting: deployments/settings.py reads it from the environment.
+    """
+
+    url: Place = "http://127.0.0.1:8000/v1"
+    """Address to which `/chat/completions` is added. One that is not loopback needs `may_send` and `token_limit`."""
+    may_send: str = ""
+    """Corpus whose frames may leave this machine, as `ingest.corpus` names it; empty: none. Its licence binds you."""
+    token_limit: int | None = Field(None, ge=1)
+    """Stop when all answers in the folder `answers` have used so many tokens, prompts and answers, as servers count
+    them; None: no limit, which only a server on loopback may have."""
+    requests_per_minute: float | None = Field(None, gt=0)
+    """Requests are sent no faster, repeated ones included; None: as fast as they are answered."""
+    tries: int = Field(5, ge=1)
+    """How often one request is sent at most, where the server is busy, fails or does not respond."""
+    timeout_s: float = Field(600.0, gt=0)
+    """Longest time that a whole answer may take, in seconds."""
+
+
 class VlmConfig(Record):
     """Which rows are asked for, of which models, how. Source: paper, appendix on vision-language baselines."""
 
@@ -32,6 +54,8 @@ class VlmConfig(Record):
     """Rows that a run has in addition; none unless they are asked for."""
     backend: VlmBackend = "batch_file"
     """Who answers (docs/vlm.md)."""
+    server: VlmServer = VlmServer()
+    """For the back end `http`."""
     model: Place = "Qwen/Qwen3-VL-32B-Instruct"
     """What the answering program calls the vision-language model; its folder, where the backend is transformers.
     Source: paper; the exact id is unverified."""
@@ -80,6 +104,10 @@ class VlmConfig(Record):
         if len(set(self.rows)) != len(self.rows):
             raise ValueError(f"a row is named twice in {', '.join(self.rows)}")
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_later_defaults(self, serialise(self), ("server",))
 
 
 class VlmPart(Record):

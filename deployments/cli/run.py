@@ -176,9 +176,10 @@ def read_as(world: WorldConfig) -> list[str]:
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
     """Prepare the place, then hand over to Prefect (imported only here: its settings come first)."""
     check_built(options.recipe, selected(options, config))
-    from deployments.settings import one_thread_per_process, prepare_prefect
+    from deployments.settings import hand_over_api_key, one_thread_per_process, prepare_prefect
 
     one_thread_per_process()
+    hand_over_api_key()
     place = prepare_prefect(Path(options.root))
     remember_run(config, options)
     from deployments.session import run_session

@@ -135,6 +135,7 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
         return {stage.name: stage for stage in (*alone, STAGES["report"])}
     if config.vlm.rows:
         vlm.refuse_classes(config)
+        vlm.refuse_server(config)
     more = (*(OF_LATENTS if config.latent.is_asked else ()), *(OF_VLM if config.vlm.rows else ()))
     if more:
         before = [stage for stage in REPORTED if stage is not evaluation.STAGE]

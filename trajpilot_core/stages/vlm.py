@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trajpilot_core.vlm.take import AskedUnit, TakeToAsk
 
 NAME, VERSION = "vlm", 1
-OUTSIDE = ("answers", "decode_timeout_s", "seeds", "windows_per_horizon")
+OUTSIDE = ("answers", "decode_timeout_s", "seeds", "server", "windows_per_horizon")
 """Settings that decide neither what a take is asked nor what is written of it: its windows are facts of its source."""
 
 
@@ -209,6 +209,18 @@ def refuse_classes(config: PipelineConfig) -> None:
         raise InputError("vlm.rows answers with labels, and evaluation.vocabulary says classes; ask in a run on labels")
     if config.vlm.rows and config.features.source == "released":
         raise InputError("vlm.rows needs the videos, and features.source=released does without them")
+
+
+def refuse_server(config: PipelineConfig) -> None:
+    """Refuse a server that frames of the corpus may not be sent to.
+
+    Raises:
+        InputError: names the settings.
+    """
+    if config.vlm.rows and config.vlm.backend == "http":
+        from trajpilot_core.vlm.clients.server import check_server
+
+        check_server(config.vlm.server, config.ingest.corpus)
 
 
 STAGE = Stage(

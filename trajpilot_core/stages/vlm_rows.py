@@ -1,8 +1,9 @@
 """Stage `vlm_rows`: what vision-language models wrote -> predictions of their rows, and how it could be read."""
 
 from schemas.arrow import rows_of, table_of
+from schemas.config import PipelineConfig
 from schemas.results import Prediction
-from schemas.vlm import EndpointScore, VlmAnswer, VlmConfig, VlmCount
+from schemas.vlm import EndpointScore, VlmAnswer, VlmConfig, VlmCount, VlmServer
 from trajpilot_core.encoders.text.registry import encoder_files
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
@@ -13,6 +14,11 @@ ENTRY = "vlm_predictions"
 ROW_BYTES = 900
 """Of one prediction as a record. Not measured."""
 VERSION = 1  # raise when the numbers that this stage writes change
+
+
+def completed(config: PipelineConfig) -> VlmConfig:
+    """Return the settings as the stage `vlm` has them; how its answers were reached decides nothing here."""
+    return vlm.completed(config).replace(server=VlmServer())
 
 
 def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
@@ -56,7 +62,7 @@ STAGE = Stage(
     run=run,
     version=VERSION,
     summary="What vision-language models wrote -> predictions of their rows, failures included, and how it was read",
-    completed=vlm.completed,
+    completed=completed,
     sources=sources,
     pure_sources=True,
     needs=needs,

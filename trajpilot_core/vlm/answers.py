@@ -47,6 +47,15 @@ class AnswerFolder:
             part.write_text(reply.model_dump_json(), encoding="utf-8")
             part.replace(path)
 
+    def tokens(self) -> int:
+        """Return the tokens that all answers in the folder have used, as their servers counted them.
+
+        Raises:
+            StoreError: a file is damaged, or the answer to another request.
+        """
+        kept = (self.get(path.stem) for path in self.folder.glob("??/*.json"))
+        return sum((reply.tokens_in or 0) + (reply.tokens_out or 0) for reply in kept if reply is not None)
+
     def missing(self, digests: Iterable[str]) -> list[str]:
         """Return the digests without an answer, each once, in order."""
         return [digest for digest in dict.fromkeys(digests) if not self.path(digest).is_file()]

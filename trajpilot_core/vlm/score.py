@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from schemas.results import Prediction
 from schemas.vlm import FAILED, EndpointScore, VlmAnswer, VlmCount
+from trajpilot_core.vlm.parsing import FAILED as UNREAD
 from trajpilot_core.vlm.parsing import Parsed, parse_label, parse_sequence
 from trajpilot_core.vlm.projection import Projection
 
@@ -57,7 +58,8 @@ def predictions_of_answers(
     """Yield the predictions of every window, for every seed alike.
 
     An answer that could not be read, and a place that was left open, has no labels: wrong, and never left out. Where
-    endpoints were recognised one by one, they stand at the ends whatever the text model wrote there.
+    endpoints were recognised one by one, they stand at the ends whatever the text model wrote there; an end without an
+    answer is wrong, too.
     """
     recognised = {one.answer.unit: one.parsed for one in found if one.answer.question == "segment"}
     for one in found:
@@ -68,7 +70,7 @@ def predictions_of_answers(
         labels: list[str | None] = list(one.parsed.labels) or [None] * answer.horizon
         if answer.question in ENDS:
             for at in (0, -1) if answer.question == "fill" else (0,):
-                labels[at] = next(iter(recognised[segments[at]].labels), None)
+                labels[at] = next(iter(recognised.get(segments[at], UNREAD).labels), None)
         for seed in seeds:
             for position, (segment, label) in enumerate(zip(segments, labels, strict=True)):
                 ranked = None if label is None else bank[label]

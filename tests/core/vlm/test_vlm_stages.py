@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
+import vlm_fixture
 from planning_world import fit_tables
-from vlm_fixture import FakeClient, ask, knows_all, settings, world
+from vlm_fixture import FakeClient, ask, knows_all, made_up_frames, settings, world
 
 from deployments.recipes import recipe
 from schemas.config import EvaluationConfig, PipelineConfig
@@ -15,7 +16,7 @@ from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.prediction_arrays import predictions_of
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
-from trajpilot_core.stages import evaluation, stages_of, vlm
+from trajpilot_core.stages import evaluation, stages_of, vlm, vlm_rows
 
 BOTH = ("qwen_zs", "qwen_sft_llm")
 
@@ -135,6 +136,47 @@ def test_a_take_whose_video_is_lost_is_a_reject_that_counts_its_questions(tmp_pa
     vlm.STAGE.run(Work(memory, cfg, pending, memory, Runtime("", "cpu", 1, tmp_path)))
     assert all(table.num_rows == 0 for table in memory.shards.values())
     assert sum(row.n_units for row in memory.rejects) == sum(memory.units.values()) > 0
+
+
+def test_an_end_without_an_answer_is_wrong_and_its_window_is_kept(tmp_path, monkeypatch) -> None:
+    memory, cfg = world(), settings(tmp_path, rows=("qwen_sft_llm",))
+    ask(memory, cfg, tmp_path, monkeypatch, knows_all(memory, cfg, monkeypatch))
+    whole = memory.tables["vlm_predictions"].num_rows
+    answers = memory.tables["vlm_answers"]
+    lost = answers.filter(pc.equal(answers["question"], "segment"))["unit"][0].as_py()
+    memory.tables["vlm_answers"] = answers.filter(pc.not_equal(answers["unit"], lost))
+    vlm_rows.STAGE.run(Work(memory, cfg, (), memory, Runtime("", "cpu", 1, tmp_path)))
+    predicted = memory.tables["vlm_predictions"].to_pylist()
+    assert len(predicted) == whole
+    segments = {row["window_id"]: row["segment_ids"] for row in memory.tables["windows"].to_pylist()}
+    for row in predicted:
+        is_lost_end = row["position"] in (0, row["horizon"] - 1) and segments[row["window_id"]][row["position"]] == lost
+        assert row["decoded_id"] == (FAILED if is_lost_end else row["label_id"])
+    assert any(row["decoded_id"] == FAILED for row in predicted)
+
+
+def test_a_segment_whose_frames_are_lost_takes_its_windows_with_it_as_counted_rejects(tmp_path, monkeypatch) -> None:
+    """The rows of the other windows are as they would be without it."""
+    from schemas.rejects import RejectCode, reject
+    from trajpilot_core.vlm.frames import TakeFrames
+
+    memory, cfg = world(), settings(tmp_path, rows=BOTH)
+    client = FakeClient(lambda request: json.dumps({"sequence": ["x"] * request.items}) if request.items > 1 else "x")
+    source = vlm.STAGE.sources(memory, cfg, "")[0]
+    lost = source.facts["segments"][0][0]
+    gone = reject("vlm", RejectCode.DECODE_FAILED, "", "damaged", n_units=0)
+
+    def without_one(video, fps, segments, *rest) -> TakeFrames:
+        whole = made_up_frames(video, fps, segments)
+        kept = {name: digests for name, digests in whole.of_segment.items() if name != lost}
+        return TakeFrames(kept, whole.images, (gone,) if len(kept) < len(segments) else ())
+
+    monkeypatch.setattr(vlm_fixture, "made_up_frames", without_one)
+    ask(memory, cfg, tmp_path, monkeypatch, client)
+    tested = memory.tables["windows"].filter(pc.equal(memory.tables["windows"]["split"], "test")).to_pylist()
+    shown = {row["window_id"] for row in tested if lost not in (row["segment_ids"][0], row["segment_ids"][-1])}
+    assert set(memory.tables["vlm_predictions"]["window_id"].to_pylist()) == shown
+    assert sum(row.n_units for row in memory.rejects) == len(BOTH) * (len(tested) - len(shown)) + 1 > 1
 
 
 def test_runs_that_ask_for_none_have_neither_stage_nor_another_key() -> None:

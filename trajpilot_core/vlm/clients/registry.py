@@ -1,6 +1,7 @@
 """Clients by the name of the setting: the only list."""
 
 from schemas.vlm import VlmConfig
+from trajpilot_core.vlm.answers import AnswerFolder
 from trajpilot_core.vlm.clients.base import Client
 from trajpilot_core.vlm.clients.batch_file import BatchFileClient
 from trajpilot_core.vlm.clients.stub import StubClient
@@ -8,9 +9,17 @@ from trajpilot_core.vlm.material import PromptMaterial
 
 
 def client_of(cfg: VlmConfig, material: PromptMaterial, device: str) -> Client:
-    """Return who answers under these settings; `device` is the worker's, for models in this process."""
+    """Return who answers under these settings; `device` is the worker's, for models in this process.
+
+    Raises:
+        InputError: the settings do not allow to send frames there.
+    """
     if cfg.backend == "transformers":
         from trajpilot_core.vlm.clients.in_process import InProcessClient
 
         return InProcessClient(cfg, device)
+    if cfg.backend == "http":
+        from trajpilot_core.vlm.clients.http import HttpClient
+
+        return HttpClient(cfg.server, cfg.corpus, AnswerFolder(cfg.answers))
     return StubClient(material) if cfg.backend == "stub" else BatchFileClient()

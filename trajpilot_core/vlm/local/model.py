@@ -115,7 +115,8 @@ def load_model(folder: ModelFolder, adapter: Path | None, device: str) -> LocalM
         CheckpointError: the weights are not those of the kind that config.json names.
     """
     require_memory(folder, device)
-    transformers.logging.disable_progress_bar()
+    log: Any = transformers.logging
+    log.disable_progress_bar()
     where = {"local_files_only": True, "trust_remote_code": False}
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder.path, **where)

@@ -1,0 +1,333 @@
+"""Asking a server: what is sent where, what is repeated, when it stops, and what is kept. No model answers."""
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+from chat_server import Said, chat_server
+from vlm_fixture import ask, settings, world
+
+from deployments.recipes import recipe
+from schemas.config import PipelineConfig
+from schemas.vlm import VlmMessage, VlmPart, VlmReply, VlmRequest, VlmServer
+from trajpilot_core.errors import InputError
+from trajpilot_core.stages import stages_of, vlm, vlm_rows
+from trajpilot_core.vlm.answers import AnswerFolder
+from trajpilot_core.vlm.clients.api_key import hold_api_key
+from trajpilot_core.vlm.clients.http import HttpClient, TimeSource, retry_after_s
+from trajpilot_core.vlm.clients.server import check_server
+
+CORPUS = "egoexo4d_atomic"
+AWAY = "https://models.example/v1"
+KEY = "sk-planted-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def no_key() -> Iterator[None]:
+    hold_api_key(None)
+    yield
+    hold_api_key(None)
+
+
+class Waits:
+    """A clock that does not wait, and remembers for how long it was asked to."""
+
+    def __init__(self) -> None:
+        self.at_s, self.slept = 0.0, []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.at_s += seconds
+
+    @property
+    def clock(self) -> TimeSource:
+        return TimeSource(lambda: self.at_s, self.sleep)
+
+
+def requests(number: int = 1) -> list[VlmRequest]:
+    said = [VlmMessage(role="user", parts=(VlmPart(section="instruction", text=f"{at}"),)) for at in range(number)]
+    return [VlmRequest(question="fill", model="m", messages=(one,), items=1, max_tokens=8) for one in said]
+
+
+def client(folder: Path, waits: Waits, url: str, **changes: object) -> HttpClient:
+    own = VlmServer.model_validate({"url": url, **changes})
+    return HttpClient(own, CORPUS, AnswerFolder(str(folder / "answers")), waits.clock)
+
+
+def asked(folder: Path, waits: Waits, url: str, number: int = 1, **changes: object) -> list[VlmReply]:
+    return list(client(folder, waits, url, **changes).ask(requests(number), {}))
+
+
+def test_an_answer_is_read_with_its_tokens_and_names_its_request(tmp_path: Path) -> None:
+    with chat_server(text="stir", usage={"prompt_tokens": 7, "completion_tokens": 2}) as server:
+        (reply,) = asked(tmp_path, Waits(), server.url)
+    (request,) = requests()
+    assert reply == VlmReply(request=request.digest(), text="stir", answered_by="m", tokens_in=7, tokens_out=2)
+    assert server.paths == ["/v1/chat/completions"]
+    assert server.asked[0]["temperature"] == 0
+    assert server.logins == [None]
+
+
+@pytest.mark.parametrize(
+    ("fault", "waited"),
+    [
+        (Said(429, "busy", {"Retry-After": "17"}), 17.0),
+        (Said(503, "starts", {"Retry-After": "soon"}), 1.0),
+        (Said(500, "crashed"), 1.0),
+        (Said(200, '{"choices": [{"mess'), 1.0),
+        (Said(200, "[" * 10**6), 1.0),
+        (Said(200, "{}", {"Content-Length": "999"}), 1.0),
+    ],
+)
+def test_a_fault_that_may_pass_is_repeated_after_the_time_that_the_server_asks_for(
+    tmp_path: Path, fault: Said, waited: float
+) -> None:
+    waits = Waits()
+    with chat_server(fault, text="stir") as server:
+        (reply,) = asked(tmp_path, waits, server.url, timeout_s=0.5)
+    assert reply.text == "stir"
+    assert waits.slept == [waited]
+    assert len(server.asked) == 2
+
+
+def test_waiting_times_double_and_the_last_try_says_what_came_back(tmp_path: Path) -> None:
+    waits = Waits()
+    with (
+        chat_server(*[Said(502, "gateway down")] * 3) as server,
+        pytest.raises(InputError, match=r"3 of 3 tries; the last: status 502: gateway down\. The answers so far are k"),
+    ):
+        asked(tmp_path, waits, server.url, tries=3)
+    assert waits.slept == [1.0, 2.0]
+    assert len(server.asked) == 3
+
+
+def test_a_server_that_asks_to_wait_for_hours_ends_the_run_at_once(tmp_path: Path) -> None:
+    waits = Waits()
+    with (
+        chat_server(Said(429, "quota", {"Retry-After": "7200"})) as server,
+        pytest.raises(InputError, match=r"1 of 5 tries, asks to wait 7200 s; the last: status 429: quota"),
+    ):
+        asked(tmp_path, waits, server.url)
+    assert waits.slept == []
+
+
+def test_retry_after_is_a_number_a_date_or_nothing() -> None:
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
+    assert retry_after_s("5") == 5
+    assert retry_after_s(later) == pytest.approx(90, abs=5)
+    assert retry_after_s(format_datetime(datetime.now(UTC) - timedelta(hours=1))) == 0
+    assert retry_after_s("-5") is retry_after_s("soon") is retry_after_s("²") is retry_after_s(None) is None
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 418, 501])
+def test_a_refusal_is_not_repeated_and_says_what_came_back(tmp_path: Path, status: int) -> None:
+    with (
+        chat_server(Said(status, '{"error": "context\n too long"}')) as server,
+        pytest.raises(InputError, match=rf"refuses a request with status {status}: .*context too long"),
+    ):
+        asked(tmp_path, Waits(), server.url)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("text", ["[]", "null", '{"error": "no model"}', '{"choices": [], "model": "m"}'])
+def test_json_that_is_no_completion_is_shown(tmp_path: Path, text: str) -> None:
+    with (
+        chat_server(Said(200, text)) as server,
+        pytest.raises(InputError, match="no chat completion, but with ") as raised,
+    ):
+        asked(tmp_path, Waits(), server.url)
+    assert text in str(raised.value)
+
+
+@pytest.mark.parametrize("fault", [Said(hangs_s=2.0), Said(text="{}" * 50, drips_s=0.05)])
+def test_a_server_that_hangs_or_drips_is_left_after_the_timeout(tmp_path: Path, fault: Said) -> None:
+    begun = time.monotonic()
+    with (
+        chat_server(fault) as server,
+        pytest.raises(InputError, match=r"1 of 1 tries; the last: ReadTimeout"),
+    ):
+        asked(tmp_path, Waits(), server.url, timeout_s=0.2, tries=1)
+    assert time.monotonic() - begun < 1.5
+
+
+def test_a_server_that_is_not_there_is_tried_and_named(tmp_path: Path) -> None:
+    with chat_server() as server:
+        url = server.url
+    with pytest.raises(InputError, match=r"/v1/chat/completions did not answer in 2 of 2 tries; the last: ConnectErr"):
+        asked(tmp_path, Waits(), url, tries=2)
+
+
+def test_a_redirection_is_not_followed(tmp_path: Path) -> None:
+    with chat_server() as other, chat_server(Said(307, "", {"Location": other.url})) as server:
+        with pytest.raises(InputError, match=r"redirects \(status 307\)"):
+            asked(tmp_path, Waits(), server.url)
+        assert (len(server.asked), len(other.asked)) == (1, 0)
+
+
+def test_proxies_of_the_environment_see_nothing(tmp_path: Path, monkeypatch) -> None:
+    with chat_server() as proxy, chat_server(text="stir") as server:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert asked(tmp_path, Waits(), server.url)[0].text == "stir"
+        assert proxy.asked == []
+
+
+def test_requests_are_sent_no_faster_than_the_rate_repeated_ones_included(tmp_path: Path) -> None:
+    waits = Waits()
+    with chat_server(Said(500, "crashed")) as server:
+        asked(tmp_path, waits, server.url, 3, requests_per_minute=6)
+    assert waits.slept == [1.0, 9.0, 10.0, 10.0]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        AWAY,
+        "http://192.168.0.9:8000/v1",
+        "http://127.0.0.1.models.example/v1",
+        "http://localhost.models.example/v1",
+        "http://2130706433/v1",
+        "http://[2001:db8::1]/v1",
+        "http://0.0.0.0:8000/v1",
+    ],
+)
+@pytest.mark.parametrize("may_send", ["", "egoexo4d_keysteps", f"{CORPUS} "])
+def test_another_machine_gets_no_frames_unless_the_settings_name_the_corpus(url: str, may_send: str) -> None:
+    server = VlmServer(url=url, may_send=may_send, token_limit=10)
+    with pytest.raises(
+        InputError, match=rf"shows? frames of {CORPUS}.* set vlm\.server\.may_send={CORPUS};.*Nothing was"
+    ):
+        check_server(server, CORPUS)
+    check_server(server.replace(may_send=CORPUS), CORPUS)
+    with pytest.raises(InputError, match=r"vlm\.server\.token_limit is not set"):
+        check_server(server.replace(may_send=CORPUS, token_limit=None), CORPUS)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1", "http://localhost/v1", "http://[::1]:8000/v1/"])
+def test_loopback_needs_neither_permission_nor_limit(url: str) -> None:
+    check_server(VlmServer(url=url), CORPUS)
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://127.0.0.1/v1", "http://", "http://h/v1?a=b", "http://[x/v1"])
+def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
+    with pytest.raises(InputError, match=r"vlm\.server\.url is"):
+        check_server(VlmServer(url=url), CORPUS)
+
+
+def test_a_run_is_refused_before_anything_starts_and_again_before_anything_is_sent(tmp_path, monkeypatch) -> None:
+    asking = recipe("vlm_zero_shot")
+    away = asking.vlm.replace(backend="http", server=VlmServer(url=AWAY, may_send="another", token_limit=10))
+    with pytest.raises(InputError, match="may_send names another"):
+        stages_of(asking.replace(vlm=away))
+    stages_of(asking.replace(vlm=away.replace(server=away.server.replace(may_send=asking.ingest.corpus))))
+    with pytest.raises(InputError, match=r"frames of other_corpus, .*may_send names another"):
+        ask(
+            world(),
+            settings(tmp_path, backend="http", server=away.server, corpus="other_corpus"),
+            tmp_path,
+            monkeypatch,
+        )
+
+
+def test_how_answers_are_reached_is_in_no_key_of_an_answer_or_a_row() -> None:
+    base = PipelineConfig()
+    other = base.replace(vlm=base.vlm.replace(server=VlmServer(url=AWAY, may_send=CORPUS, token_limit=1)))
+    assert vlm_rows.completed(other).content() == vlm_rows.completed(base).content()
+    shards = [vlm.STAGE.settings_of_shards(vlm.completed(one).content()) for one in (base, other)]
+    assert shards[0] == shards[1]
+    assert "server" not in base.vlm.content()
+    assert VlmServer.model_validate(other.vlm.content()["server"]) == other.vlm.server
+
+
+def test_the_limit_stops_midway_and_what_was_answered_is_kept_and_counted_again(tmp_path, monkeypatch) -> None:
+    usage = {"prompt_tokens": 90, "completion_tokens": 10}
+    with chat_server(usage=usage) as server:
+        cfg = settings(tmp_path, backend="http", server={"url": server.url, "token_limit": 250})
+        for n_sent in (3, 3):
+            with pytest.raises(InputError, match=r"have used 300 tokens, and vlm\.server\.token_limit is 250"):
+                ask(world(), cfg, tmp_path, monkeypatch)
+            assert len(server.asked) == n_sent, "the second run sends nothing: what lies there has reached the limit"
+        assert len(list(Path(cfg.answers).rglob("*.json"))) == 3
+        more = cfg.replace(server=cfg.server.replace(token_limit=10**6))
+        memory = ask(world(), more, tmp_path, monkeypatch)
+        n_asked = len({row["request"] for row in memory.tables["vlm_answers"].to_pylist()})
+        assert len(server.asked) == n_asked > 3, "none of the three was asked again"
+        again = ask(world(), more, tmp_path, monkeypatch)
+    assert len(server.asked) == n_asked
+    assert again.tables["vlm_answers"].equals(memory.tables["vlm_answers"])
+    assert not again.tables["vlm_answers"]["is_stub"].to_pylist()[0]
+
+
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": 5}, {"prompt_tokens": 5, "completion_tokens": -9}])
+def test_a_server_that_counts_no_tokens_cannot_be_held_to_a_limit(tmp_path: Path, usage) -> None:
+    with chat_server(usage=usage) as server:
+        replies = client(tmp_path, Waits(), server.url, token_limit=100).ask(requests(2), {})
+        assert next(replies).text
+        with pytest.raises(InputError, match="does not say how many tokens"):
+            next(replies)
+    assert len(server.asked) == 1
+
+
+def test_an_answer_is_kept_before_the_next_is_asked(tmp_path, monkeypatch) -> None:
+    cfg = settings(tmp_path, backend="http")
+    with chat_server() as server:
+        server.script = [Said(text=server.completion("m")), Said(text=server.completion("m")), Said(400, "no")]
+        cfg = cfg.replace(server=VlmServer(url=server.url))
+        with pytest.raises(InputError, match="status 400"):
+            ask(world(), cfg, tmp_path, monkeypatch)
+        assert len(list(Path(cfg.answers).rglob("*.json"))) == 2
+        ask(world(), cfg, tmp_path, monkeypatch)
+    sent = [json.dumps(one) for one in server.asked]
+    assert len(sent) == len(set(sent)) + 1, "only the refused request was sent twice"
+
+
+def test_the_key_is_sent_and_stands_in_no_error_setting_or_log(tmp_path: Path, caplog) -> None:
+    hold_api_key(KEY)
+    caplog.set_level(logging.DEBUG)
+    waits, found = Waits(), []
+    faults = [Said(401, f"wrong key {KEY}"), Said(200, json.dumps({"key": KEY})), *[Said(500, f"crashed {KEY}")] * 2]
+    with chat_server(*faults, text="stir") as server:
+        for _ in range(3):
+            with pytest.raises(InputError, match=r"\(key\)") as raised:
+                asked(tmp_path, waits, server.url, tries=2)
+            found.append(f"{raised.value!r} {raised.value.__cause__!r}")
+        own = client(tmp_path, waits, server.url)
+        assert next(iter(own.ask(requests(), {}))).text == "stir"
+    assert set(server.logins) == {f"Bearer {KEY}"}
+    assert KEY not in "".join(found) + caplog.text + repr(vars(own)) + json.dumps(
+        PipelineConfig().values(), default=str
+    )
+
+
+def test_a_key_goes_to_another_machine_over_https_alone_and_a_damaged_one_nowhere() -> None:
+    away = VlmServer(url=AWAY, may_send=CORPUS, token_limit=1)
+    hold_api_key(KEY)
+    check_server(away, CORPUS)
+    with pytest.raises(InputError, match="over http, which everybody"):
+        check_server(away.replace(url="http://models.example/v1"), CORPUS)
+    hold_api_key(f"{KEY}\n")
+    with pytest.raises(InputError, match="not repeated here") as raised:
+        HttpClient(VlmServer(), CORPUS, AnswerFolder("nowhere"))
+    assert KEY not in str(raised.value)
+
+
+def test_the_key_comes_from_the_environment(monkeypatch) -> None:
+    from deployments.settings import hand_over_api_key
+    from trajpilot_core.vlm.clients.api_key import api_key
+
+    monkeypatch.setenv("TRAJPILOT_VLM_API_KEY", KEY)
+    hand_over_api_key()
+    held = api_key()
+    assert held is not None
+    assert held.get_secret_value() == KEY
+    assert KEY not in repr(held)
+    monkeypatch.delenv("TRAJPILOT_VLM_API_KEY")
+    hand_over_api_key()
+    assert api_key() is None
