@@ -1,15 +1,20 @@
 """Start-up hook of Prefect that lets `prefect deployment run full-pipeline` name flow and deployment at once.
 
 Prefect asks for `<flow>/<deployment>`; here both have one name. Where no server is named or none answers, Prefect would
-start an empty one and end in a traceback: one sentence states what to do. The hook is active where Prefect finds
+start an empty one and end in a traceback: one sentence states what to do. With `--watch`, Prefect names the state in
+which a run ended, and the reason is said, too. The hook is active where Prefect finds
 `[tool.prefect.plugins] enabled = true` (this folder) or PREFECT_PLUGINS_ENABLED=1. See docs/decisions/bare-names.md.
 """
 
 import sys
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.plugins import HookContext, register_hook
 from prefect.settings import get_current_settings
+from rich.console import Console
 
 FLAGS = {"--watch", "--prompt", "--no-prompt", "--help", "-h"}
 """Options without a value; every other option reads the next word, unless it is written with `=`."""
@@ -87,6 +92,29 @@ def missing_server(url: str | None, login: str | None, *, has_key: bool) -> str 
     return None
 
 
+def reason_of(state: State[Any] | None) -> str | None:
+    """Return in one line why a run did not complete, as its state says; None where it completed or says nothing."""
+    if state is None or state.is_completed() or not state.message:
+        return None
+    return f"{state.name}: {' '.join(state.message.split())}"
+
+
+def tell_reasons() -> None:
+    """Let `--watch` print last why a run failed: Prefect's own last line names the state alone."""
+    from prefect.cli import flow_runs_watching
+
+    watch = flow_runs_watching.watch_flow_run
+
+    async def watched(flow_run_id: UUID, console: Console, timeout: int | None = None) -> FlowRun:
+        done = await watch(flow_run_id, console, timeout)
+        reason = reason_of(done.state)
+        if reason is not None:
+            console.print(reason, soft_wrap=True, markup=False, highlight=False)
+        return done
+
+    flow_runs_watching.watch_flow_run = watched
+
+
 @register_hook
 def setup_environment(*, ctx: HookContext) -> None:
     """Rewrite the command line of this process (called by Prefect at start-up).
@@ -102,3 +130,5 @@ def setup_environment(*, ctx: HookContext) -> None:
         if why is not None:
             sys.stderr.write(f"error: {why}\n")
             sys.exit(2)
+        if "--watch" in sys.argv:
+            tell_reasons()

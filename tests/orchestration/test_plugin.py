@@ -100,3 +100,34 @@ def test_the_literal_command_reaches_the_server_under_its_full_name(checkout: Pa
     )
     assert "nope/nope" in done.stdout + done.stderr
     assert done.returncode != 0
+
+
+WATCHED = """
+import asyncio, sys
+from types import SimpleNamespace
+from uuid import uuid4
+from prefect.cli import flow_runs_watching
+from prefect.states import Completed, Failed
+from rich.console import Console
+from deployments.prefect_plugin import tell_reasons
+
+async def watch(flow_run_id, console, timeout=None):
+    return SimpleNamespace(state=STATES[timeout])
+
+STATES = [Failed(message="StagesFailedError: scorer failed: [planted]\\n in two"), Completed(message="all stages")]
+flow_runs_watching.watch_flow_run = watch
+if sys.argv[1] == "told":
+    tell_reasons()
+from prefect.cli import deployment
+for case in range(len(STATES)):
+    asyncio.run(deployment.watch_flow_run(uuid4(), Console(), timeout=case))
+"""
+
+
+@pytest.mark.parametrize(
+    ("case", "said"), [("told", ["Failed: StagesFailedError: scorer failed: [planted] in two"]), ("untold", [])]
+)
+def test_watching_ends_with_the_reason_of_a_failure_alone(checkout: Path, case: str, said: list[str]) -> None:
+    command = [sys.executable, "-c", WATCHED, case]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.splitlines() == said
