@@ -29,6 +29,12 @@ def listed(section: Section, head: str, lines: Sequence[str]) -> VlmPart:
     return VlmPart(section=section, text="\n".join([head, *lines]))
 
 
+def from_user(parts: Sequence[VlmPart]) -> VlmMessage:
+    """Return one message; a line break ends every text but the last, since templates join parts without one."""
+    ended = [part.replace(text=f"{part.text}\n") if part.text else part for part in parts[:-1]]
+    return VlmMessage(role="user", parts=(*ended, parts[-1]))
+
+
 def window_request(asking: Asking, horizon: int, start: Sequence[str], goal: Sequence[str] | None) -> VlmRequest:
     """Ask for the whole window from frames.
 
@@ -48,7 +54,7 @@ def window_request(asking: Asking, horizon: int, start: Sequence[str], goal: Seq
     return VlmRequest(
         question="plan" if goal is not None else "anticipate",
         model=cfg.model,
-        messages=(VlmMessage(role="user", parts=tuple(parts)),),
+        messages=(from_user(parts),),
         items=horizon,
         max_tokens=cfg.new_tokens,
     )
@@ -67,7 +73,7 @@ def segment_request(asking: Asking, segment_id: str, scenario: str, frames: Sequ
         question="segment",
         model=cfg.model,
         adapter=cfg.adapter,
-        messages=(VlmMessage(role="user", parts=tuple(parts if examples else parts[1:])),),
+        messages=(from_user(parts if examples else parts[1:]),),
         items=1,
         max_tokens=cfg.segment_tokens,
     )
@@ -100,7 +106,7 @@ def fill_request(
     return VlmRequest(
         question="fill" if has_goal else "continue",
         model=cfg.filler,
-        messages=(VlmMessage(role="system", parts=(system,)), VlmMessage(role="user", parts=tuple(told))),
+        messages=(VlmMessage(role="system", parts=(system,)), from_user(told)),
         items=horizon,
         max_tokens=cfg.new_tokens,
     )

@@ -62,6 +62,15 @@ def test_the_bank_comes_first_or_last_as_a_setting_says(asking: Asking) -> None:
     assert "GOAL" not in "".join(part.text for part in alone.messages[0].parts if part.section == "frames")
 
 
+@pytest.mark.parametrize("bank_first", [True, False])
+def test_no_label_of_the_bank_runs_into_what_stands_next_to_it(asking: Asking, bank_first: bool) -> None:
+    asked = replace(asking, config=asking.config.replace(bank_first=bank_first))
+    window = AskedWindow("w", 4, ("a", "b", "c", "d"))
+    for request in (window_request(asked, 4, ("a",), ("b",)), request_of(asked, window)):
+        lines = "".join(part.text for part in request.messages[-1].parts).splitlines()
+        assert set(asking.material.bank) <= set(lines)
+
+
 def test_examples_are_labels_of_other_scenarios_and_sequences_are_of_training_takes_of_its_own(asking: Asking) -> None:
     scenario = sorted(asking.material.labels_of)[0]
     request = segment_request(asking, "a segment", scenario, ("a",))

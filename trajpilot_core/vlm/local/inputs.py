@@ -131,10 +131,7 @@ def conversation(request: VlmRequest, *, sees: bool) -> list[dict[str, Any]]:
     the others take one text a message.
     """
     if not sees:
-        return [
-            {"role": one.role, "content": "\n".join(part.text for part in one.parts if part.text)}
-            for one in request.messages
-        ]
+        return [{"role": one.role, "content": "".join(part.text for part in one.parts)} for one in request.messages]
     return [
         {"role": one.role, "content": [item for part in one.parts for item in _items(part)]} for one in request.messages
     ]
