@@ -5,13 +5,14 @@
 #             by countdown and 30 of whole runs; goes on where it was interrupted
 # make rehearse   a store of the paper's size through every stage after features: docs/scale.md
 # make stack-kills  kills parts of that stack in the middle of runs and checks what recovery makes of it
+# make stack-watch  completes 30 runs of that stack and watches that they stay completed
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 ROOT ?= runs/demo
 PACKAGES := schemas trajpilot_core tasks flows deployments
 
-.PHONY: demo test soak stack-test stack-kills check format lock clean demo-clean benchmarks rehearse
+.PHONY: demo test soak stack-test stack-kills stack-watch check format lock clean demo-clean benchmarks rehearse
 
 $(VENV)/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python >= 3.11 is needed, found {v.major}.{v.minor}; set PYTHON=/path/to/python3.11")'
@@ -54,7 +55,12 @@ stack-test: $(VENV)/installed-dev
 KILLS ?= 20
 SEED ?= 0
 stack-kills: $(VENV)/installed-dev
-	$(BIN)/python tests/orchestration/stack_kills.py --kills $(KILLS) --seed $(SEED) --folder runs/stack-kills
+	PYTHONPATH=tests/fixtures $(BIN)/python tests/orchestration/stack_kills.py --kills $(KILLS) --seed $(SEED) --folder runs/stack-kills
+
+# Completes 30 runs of that stack on PostgreSQL and on SQLite and watches them for ten minutes: none may be marked anew.
+RUNS ?= 30
+stack-watch: $(VENV)/installed-dev
+	PYTHONPATH=tests/fixtures $(BIN)/python tests/orchestration/stack_watch.py --runs $(RUNS) --folder runs/stack-watch
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .

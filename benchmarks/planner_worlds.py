@@ -2,11 +2,12 @@
 
     python -m benchmarks.planner_worlds --root runs/planners --part deterministic [--jobs 1] [--dry]
 
-Parts: `pilot` (a deterministic world of another seed, nothing of it is published), `deterministic`, `development` (the
-development world of the claims), `claims` (the worlds `base` of the claims; --root may be that of `trajpilot claims`,
-whose features and predictors are reused). `--dry` prints worlds, planners and caps and computes nothing. A killed call
-goes on where it was. At the end the tables of the part are written into docs/comparison/<part>, from which
-`trajpilot docs` renders docs/comparison.md. Settings: schemas/comparison.py; reasons: docs/decisions/planners.md.
+Parts: `pilot` (a deterministic world of another seed) and `development` (the development world of the claims), on which
+settings are chosen and of which nothing is published; `deterministic`; `claims` (the worlds `base` of the claims, with
+models of their own: give a root of its own, not that of `trajpilot claims`). `--dry` prints worlds, planners and caps
+and computes nothing. A killed call goes on where it was. At the end the tables of the part are written into
+docs/comparison/<part>, from which `trajpilot docs` renders docs/comparison.md. Settings: schemas/comparison.py;
+reasons: docs/decisions/planners.md.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from typing import get_args
 from deployments.recipes.worlds import claims, planners_in_worlds
 from deployments.settings import one_thread_per_process
 from schemas.claims import ClaimsConfig
-from schemas.comparison import PlannerWorldsConfig, WorldPart
+from schemas.comparison import PUBLISHED, PlannerWorldsConfig, WorldPart
 from schemas.config import PipelineConfig
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.runtime import worker_pool
@@ -58,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
         require_fixed(ClaimsConfig(), claims())
     runs = WorldsRoot(options.root, options.device)
     compute(part, recipe, runs, options.jobs)
-    if options.part != "pilot":
+    if options.part in PUBLISHED:
         said(f"tables: {publish_part(part, cfg, recipe, runs, options.docs / FOLDER)}")
 
 

@@ -38,7 +38,7 @@ def deployments_of(stage: AnyStage, job: Mapping[str, Any]) -> list[dict[str, An
     entry = f"deployments/deployed.py:{stage.name}"
     found = [declaration(stage.name.replace("_", "-"), entry, stage.summary, "stage", pool, job)]
     for name, on_gpu in group_deployments(stage).items():
-        entry = f"flows/groups.py:{name.replace('-', '_')}"
+        entry = f"deployments/groups.py:{name.replace('-', '_')}"
         what = f"A group of {stage.shard_by}s of {stage.name}; a run that shares the stage out starts it"
         found.append(declaration(name, entry, what, "group", fixed_pool(on_gpu), job))
     return found

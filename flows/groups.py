@@ -23,7 +23,10 @@ def group_flow(name: str) -> Flow[[PipelineConfig, RunOptions, ShardGroup], str]
 
 
 def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions, ShardGroup], str]:
-    """Return the flow of groups of a stage, e.g. `flows.groups.features_group` of the deployment features-group."""
+    """Return the flow of groups of a stage, e.g. `flows.groups.features_group` of the deployment features-group.
+
+    Deployed, it is loaded from `deployments/groups.py`.
+    """
     deployment = name.replace("_", "-")
     if not any(deployment in group_deployments(stage) for stage in EVERY_STAGE.values()):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage has groups that are called so")

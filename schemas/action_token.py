@@ -9,7 +9,7 @@ from pydantic import Field
 
 from schemas.base import Record
 from schemas.probe import ProbeConfig
-from schemas.training import PredictorConfig, ScorerConfig, TrainConfig
+from schemas.training import PredictorConfig, ScorerConfig, TrainConfig, WithScorer
 
 TokenRow = Literal["visual", "constant", "zero", "shuffled", "no_traj", "scorer", "oracle"]
 TOKEN_ROWS: tuple[TokenRow, ...] = ("visual", "constant", "zero", "shuffled", "no_traj", "scorer", "oracle")
@@ -21,7 +21,7 @@ TOKENS_READ: tuple[TokenRow, ...] = ("no_traj", "scorer", "oracle")
 """Rows whose token is a prediction of TrajPilot about the clip; the paper's."""
 
 
-class ActionTokenConfig(Record):
+class ActionTokenConfig(WithScorer):
     """A predictor in event form, a scorer of retrieved head motion, and probes that read one token more. Source:
     docs/decisions/epic-token.md."""
 
@@ -52,18 +52,6 @@ class ActionTokenConfig(Record):
     """Retrieval and the scorer; set by the pipeline."""
     probe: ProbeConfig | None = None
     """Of the stage probe, with whose chosen probe every row begins; set by the pipeline."""
-
-    @property
-    def net(self) -> PredictorConfig:
-        """Settings of the predictor, which the pipeline has set."""
-        assert self.predictor is not None
-        return self.predictor
-
-    @property
-    def ranking(self) -> ScorerConfig:
-        """Settings of retrieval and scorer, which the pipeline has set."""
-        assert self.scorer is not None
-        return self.scorer
 
     @property
     def tuned(self) -> ProbeConfig:

@@ -7,9 +7,9 @@ Sources: "paper" is arXiv 2605.20388; "D nn" is a decision of docs/decisions/pap
 What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`, which is never part of a key.
 """
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import ConfigDict, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from schemas.action_token import ActionTokenConfig
 from schemas.annotation import SHORTEST_PLAN
@@ -18,6 +18,7 @@ from schemas.closed import ClassHeadSettings
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
 from schemas.devices import DeviceName
 from schemas.diagnostics import DiagnosticsConfig
+from schemas.features import FeatureConfig as FeatureConfig
 from schemas.joint_decoding import JointDecodingConfig
 from schemas.latent import LatentConfig
 from schemas.outcome import OutcomeConfig
@@ -26,11 +27,10 @@ from schemas.planners import PlannersConfig
 from schemas.plugins import PluginName
 from schemas.pose_sources import PoseSourcesConfig
 from schemas.probe import ProbeConfig
-from schemas.released import FeatureSourceConfig, ReleasedName
+from schemas.released import ReleasedName
 from schemas.text import TextConfig as TextConfig
-from schemas.training import AlignmentConfig, AttentionConfig, PlusPart, Precision, PredictorConfig, ScorerConfig
+from schemas.training import AlignmentConfig, AttentionConfig, PlusPart, PredictorConfig, ScorerConfig
 from schemas.trajectories import TrajectoryConfig, VideoMotionsConfig
-from schemas.vjepa import VjepaModel
 from schemas.vlm import VlmConfig
 
 RecipeName = Literal[
@@ -121,57 +121,6 @@ class IngestConfig(Record):
     epic_kitchens: EpicConfig = EpicConfig()
 
 
-class FeatureConfig(FeatureSourceConfig):
-    """How a segment's frames are sampled, decoded and encoded, or whose released features stand for them."""
-
-    n_frames: int = Field(16, ge=2, multiple_of=2)
-    """Frames per segment. Source: paper, appendix on preprocessing."""
-    size_px: int = Field(384, ge=32, multiple_of=16)
-    """Frames are squashed to this square, pixels. Source: paper, appendix on preprocessing."""
-    backend: Literal["pyav", "decord"] = "pyav"
-    """Video decoder."""
-    decode_timeout_s: float = Field(120.0, gt=0)
-    """A take whose decoder does not respond for longer is rejected."""
-    checkpoint: Place | None = None
-    """V-JEPA 2.1 or 2.0 .pt or .safetensors file; None: the demo's tiny random checkpoint."""
-    checkpoint_sha256: str | None = None
-    """Expected digest of the checkpoint."""
-    model: VjepaModel | PluginName = "vit_gigantic"
-    """Encoder size; vit_gigantic is the paper's ViT-G (1,664 wide). Names of torch.hub and of released files are
-    accepted, too (docs/models.md); `plugin:NAME` is an encoder of an installed package (docs/plugins.md)."""
-    tokens: Literal["pooled", "temporal"] = "pooled"
-    """Mean over all tokens, or one mean per tubelet (D 4)."""
-    ahead_tubelets: int | None = Field(None, ge=0, le=64, exclude_if=lambda value: value is None)
-    """Next to temporal tokens one more: the mean of what V-JEPA 2's predictor, which lies in the same file, says of the
-    tubelet so many tubelets after the clip; 1 s ahead of 32 frames at 8 a second is 4. None: none. V-JEPA 2.1's
-    predictor is another network and is refused (docs/decisions/epic-probe.md)."""
-    interpolate_rope: bool = True
-    """Scale positions to the pretraining grid, as the published hub builders do."""
-    batch: int = Field(8, ge=1)
-    """Segments per encoder call."""
-    precision: Precision = "auto"
-    """Arithmetic of the encoder; auto: bf16 on a GPU, fp32 on a CPU."""
-    resize: Literal["swscale", "antialiased"] = "antialiased"
-    """How frames are squashed. antialiased: converted to RGB first, then the bilinear filter of PIL, within 1/255;
-    swscale: faster, chroma is shrunk before the conversion to RGB (docs/decisions/vjepa.md)."""
-    max_off_s: float | None = Field(None, gt=0, le=1)
-    """Farthest that a frame may lie from its time, seconds; None: half a frame of the usual rate. A video of uneven
-    rate, as phones record it, needs about 0.05 (docs/decisions/video-backend.md)."""
-    hierarchical: bool = False
-    """Concatenate four levels of V-JEPA 2.1: four times as wide; the last quarter is the vector without this
-    setting."""
-    compile: bool = False
-    """Compile the encoder's blocks (torch.compile): for long runs on a GPU; on a CPU it needs a C++ compiler."""
-
-    @model_validator(mode="after")
-    def _predicts_tokens(self) -> Self:
-        if self.ahead_tubelets is not None and (self.tokens != "temporal" or self.hierarchical):
-            raise ValueError(
-                "ahead_tubelets adds a token to those of the tubelets: set tokens to temporal and hierarchical to false"
-            )
-        return self
-
-
 class EvaluationConfig(Record):
     """Rows, metrics and intervals."""
 
@@ -194,6 +143,8 @@ class EvaluationConfig(Record):
     over all labels, and 0.1 GB of predictions (docs/decisions/methods.md)."""
     anticipates: bool = False
     """The run has rows without a goal, whose ceilings reach to the steps after Start. Set by the pipeline."""
+    judges_anticipation: bool = False
+    """What the paper says of them is judged, by shares of their ceilings, too. Set by the pipeline."""
     plugin_rows: tuple[PluginName, ...] = ()
     """Further rows of the tables, each `plugin:NAME` of an installed package (docs/plugins.md)."""
     plugin_metrics: tuple[PluginName, ...] = ()
@@ -208,7 +159,7 @@ class EvaluationConfig(Record):
     @model_serializer(mode="wrap")
     def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         subset = ("windows_per_horizon", "subset_seed")
-        later = ("anticipates", "plugin_rows", "plugin_metrics", "brought", *subset)
+        later = ("anticipates", "judges_anticipation", "plugin_rows", "plugin_metrics", "brought", *subset)
         return without_later_defaults(self, serialise(self), later)
 
 
@@ -236,6 +187,8 @@ class ReportConfig(Record):
     """Where E_tau comes from; None: it was trained in this run. Set by the pipeline."""
     has_token: bool = Field(False, exclude_if=lambda value: not value)
     """Rows with TrajPilot's token stand next to the visual probe; set by the pipeline."""
+    has_every_patch: bool = Field(False, exclude_if=lambda value: not value)
+    """The visual probe read every patch of a clip, not averages over tubelets; set by the pipeline."""
     predictor_from: OtherRun | None = None
     """Where the initial weights of the predictors come from; None: they were random. Set by the pipeline."""
     released: ReleasedName | None = Field(None, exclude_if=lambda value: value is None)

@@ -80,9 +80,10 @@ def features_schema(width: int, tokens: int = 1) -> pa.Schema:
     return schema if tokens == 1 else schema.with_metadata({"tokens": str(tokens)})
 
 
-def released_features_schema(width: int) -> pa.Schema:
-    """Arrow schema of the features table that is made of released features of `width` numbers."""
-    return arrow_schema(ReleasedFeature, vector=pa.list_(pa.float16(), width))
+def released_features_schema(width: int, tokens: int = 1) -> pa.Schema:
+    """The same for released features: vectors of `width` numbers, `tokens` equal parts each (metadata)."""
+    schema = arrow_schema(ReleasedFeature, vector=pa.list_(pa.float16(), width))
+    return schema if tokens == 1 else schema.with_metadata({"tokens": str(tokens)})
 
 
 def descriptions_schema(width: int) -> pa.Schema:

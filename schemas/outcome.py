@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from schemas.base import Record
-from schemas.training import PredictorConfig, ScorerConfig, TrainConfig
+from schemas.training import PredictorConfig, ScorerConfig, TrainConfig, WithScorer
 
 OutcomeRow = Literal[
     "no_traj",
@@ -35,7 +35,7 @@ OUTCOME_METRICS: tuple[OutcomeMetric, ...] = ("accuracy", "balanced", "made", "m
 """All of them, in the order of the table."""
 
 
-class OutcomeConfig(Record):
+class OutcomeConfig(WithScorer):
     """Made or missed: a head on the causal predictor, and a scorer of retrieved head motion. Source: paper, appendix on
     basketball; D 39, D 43."""
 
@@ -59,18 +59,6 @@ class OutcomeConfig(Record):
     """Sizes of the predictor, and the weights of another run with which it begins; set by the pipeline."""
     scorer: ScorerConfig | None = None
     """Retrieval and the scorer; set by the pipeline."""
-
-    @property
-    def net(self) -> PredictorConfig:
-        """Settings of the predictor, which the pipeline has set."""
-        assert self.predictor is not None
-        return self.predictor
-
-    @property
-    def ranking(self) -> ScorerConfig:
-        """Settings of retrieval and scorer, which the pipeline has set."""
-        assert self.scorer is not None
-        return self.scorer
 
 
 class ShotAnswer(Record):

@@ -6,15 +6,18 @@ from pydantic import Field
 
 from schemas.base import Record
 from schemas.closed import ClosedDecodingConfig
-from schemas.training import PredictorConfig
+from schemas.training import PredictorConfig, WithPredictor
 
 PoseMetric = Literal["mid", "full"]
 """Share of right labels among the middle steps of a window, and among all; mean over windows of all horizons."""
 POSE_METRICS: tuple[PoseMetric, ...] = ("mid", "full")
 """Both, in the order of the table."""
+POSE_MODELS = ("files", "video", "both", "both_equal", "none")
+"""Predictors that are trained for a seed, by their head motion: `both` has every window twice and so twice the steps,
+`both_equal` as many steps as the others; `none` is given no trajectories."""
 
 
-class PoseSourcesConfig(Record):
+class PoseSourcesConfig(WithPredictor):
     """Predictors that are trained on one source of head motion and asked with another. Source: paper, its section on
     RGB-only poses."""
 
@@ -22,6 +25,8 @@ class PoseSourcesConfig(Record):
     """A run makes this table, and nothing else of planning: `video_motions` names the second source."""
     margin: float = Field(2.0, gt=0)
     """Points within which poses from video serve as well. Source: docs/decisions/poses.md."""
+    judges_training: bool = Field(False, exclude_if=lambda value: not value)
+    """The claim is withheld where a predictor is not trained, or head motion tells nothing; set by the pipeline."""
     predictor: PredictorConfig | None = None
     """Of every row; set by the pipeline."""
     decoding: ClosedDecodingConfig | None = None
@@ -32,12 +37,6 @@ class PoseSourcesConfig(Record):
     """Level of the intervals; set by the pipeline."""
     seed: int = 0
     """Of the resamples; set by the pipeline."""
-
-    @property
-    def net(self) -> PredictorConfig:
-        """Settings of the predictors, which the pipeline has set."""
-        assert self.predictor is not None
-        return self.predictor
 
 
 class PoseScore(Record):

@@ -3,13 +3,18 @@
 "V-JEPA 2" is github.com/facebookresearch/vjepa2 at c2963a47, configuration of its anticipation on EPIC-KITCHENS-100.
 """
 
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from schemas.base import Record
+from schemas.base import Record, without_later_defaults
+from schemas.features import FeatureConfig
 
 ProbeTokens = Literal["temporal", "full"]
+LATER = ("random_gap_s", "crop_scale", "crop_ratio", "clips_at_once", "encoder")
+"""Fields of ProbeConfig that came after runs existed."""
+OF_VIEWS = ("mirror_share", "erase_share")
+"""Fields that came later still, and change what is trained on every patch: they are in its key, and in no other."""
 
 
 class ProbeConfig(Record):
@@ -18,7 +23,8 @@ class ProbeConfig(Record):
 
     tokens: ProbeTokens | None = None
     """temporal: what the stage features keeps, one token a tubelet: another protocol than the published one, for small
-    machines; full: every patch, which is refused with what it would take; None: no probe."""
+    machines; full: every patch, and the patches of the tubelet that is predicted, encoded from the videos in every
+    epoch (docs/scale.md states what it takes); None: no probe."""
     seeds: tuple[int, ...] = Field((0,), min_length=1)
     """One probe of each; the published one has one seed."""
     heads: int = Field(16, ge=1)
@@ -42,6 +48,36 @@ class ProbeConfig(Record):
     """Resamples of videos, for the intervals."""
     confidence: float = Field(0.95, gt=0.5, lt=1)
     """Level of the intervals."""
+    random_gap_s: tuple[float, float] | None = (0.25, 1.75)
+    """With `full`, a clip of training ends so long before its action, uniformly sampled in every epoch; None: where the
+    features' clip ends. Source: V-JEPA 2."""
+    crop_scale: tuple[float, float] | None = (0.08, 1.0)
+    """With `full`, share of the picture that a clip of training shows, uniformly sampled; None: all of it. Source:
+    V-JEPA 2."""
+    crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    """Width by height of that part. Source: V-JEPA 2."""
+    mirror_share: float = Field(0.5, ge=0, le=1)
+    """With `full`, share of the clips of training that are shown mirrored, sampled in every epoch. Source: V-JEPA 2."""
+    erase_share: float = Field(0.25, ge=0, le=1)
+    """With `full`, share of the clips of training in which noise stands for a rectangle, the same in every frame.
+    Source: V-JEPA 2."""
+    clips_at_once: int = Field(2, ge=1)
+    """With `full`, clips whose tokens a probe reads at once: memory, no result."""
+    encoder: FeatureConfig | None = None
+    """How clips are encoded where tokens are `full`; set by the pipeline."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written = without_later_defaults(self, serialise(self), LATER)
+        return written if self.tokens == "full" else {k: v for k, v in written.items() if k not in OF_VIEWS}
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Self:
+        for name in ("random_gap_s", "crop_scale", "crop_ratio"):
+            bounds = getattr(self, name)
+            if bounds is not None and not 0 < bounds[0] <= bounds[1]:
+                raise ValueError(f"{name} is {bounds}; give a smaller and a larger number above 0")
+        return self
 
 
 class ProbeScore(Record):

@@ -74,6 +74,7 @@ class RejectCode(StrEnum):
     FEATURES_MISSING = "FEATURES_MISSING"
     FEATURES_MALFORMED = "FEATURES_MALFORMED"
     FEATURES_LENGTH = "FEATURES_LENGTH"
+    FEATURES_OUTSIDE = "FEATURES_OUTSIDE"
     VFR = "VFR"
     LATE_START = "LATE_START"
     INPUT_UNSTABLE = "INPUT_UNSTABLE"
@@ -272,6 +273,11 @@ MEANING: dict[RejectCode, Meaning] = {
         "drop",
         "the rows of the released features cannot be those of a video of this length",
         "none, or raise features.released_off_s with --set",
+    ),
+    RejectCode.FEATURES_OUTSIDE: Meaning(
+        "drop",
+        "no row of the released features lies inside what may be seen",
+        "none: a row that lies outside would show what comes after",
     ),
     RejectCode.VFR: Meaning("warn", "the video's frames are not evenly spaced", "none: frames are addressed by time"),
     RejectCode.LATE_START: Meaning(

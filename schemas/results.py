@@ -255,8 +255,9 @@ class Judgement(Record):
     """One check of the evaluation on itself."""
 
     check: str
-    verdict: Literal["holds", "fails", "undecided", "undertrained", "not run"]
-    """A claim `fails` where an interval excludes zero on the other side; `undecided` where intervals contain zero."""
+    verdict: Literal["holds", "fails", "undecided", "underpowered", "confounded by training", "undertrained", "not run"]
+    """A claim `fails` where an interval excludes zero on the other side; `undecided` where intervals contain zero.
+    Underpowered and confounded: as in the claims (docs/decisions/claims-statistics.md)."""
     detail: str
 
 

@@ -3,7 +3,7 @@
 Sources: as in `schemas/config.py`.
 """
 
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
@@ -315,3 +315,32 @@ class ScorerConfig(Record):
     @model_serializer(mode="wrap")
     def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return without_later_defaults(self, serialise(self), ("anticipates",))
+
+
+class WithPredictor(Record):
+    """Settings of a stage that trains predictors of its own as those of the main experiment are.
+
+    It has no field, so that those of such settings keep their order, and their content its bytes.
+    """
+
+    if TYPE_CHECKING:
+        predictor: PredictorConfig | None
+
+    @property
+    def net(self) -> PredictorConfig:
+        """Settings of the predictor, which the pipeline has set."""
+        assert self.predictor is not None
+        return self.predictor
+
+
+class WithScorer(WithPredictor):
+    """Settings of a stage that ranks candidates by a scorer of its own, too."""
+
+    if TYPE_CHECKING:
+        scorer: ScorerConfig | None
+
+    @property
+    def ranking(self) -> ScorerConfig:
+        """Settings of retrieval and scorer, which the pipeline has set."""
+        assert self.scorer is not None
+        return self.scorer

@@ -4,12 +4,19 @@
 there by reasoning and by what a probe can see in the files, before any planner was trained on them.
 """
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
 from schemas.base import Record
 from schemas.released import HEAD_VIDEO_FPS, ReleasedName
+
+RELEASED_LAYOUTS: Mapping[ReleasedName, tuple[str, ...]] = {
+    "omnivore_video": ("egoexo4d", "keystep"),
+    "epic_slowfast": ("epic_kitchens",),
+}
+"""Released features that a simulated world may have -> the layouts whose corpora publish them."""
 
 
 class ReleaseConfig(Record):
@@ -91,6 +98,11 @@ class WorldConfig(Record):
     place_fidelity: float = Field(0.5, ge=0, le=1)
     """Probability that this object stands at its label's place; otherwise its place is uniform."""
 
+    straight: bool = Field(False, exclude_if=lambda value: not value)
+    """By latents alone: features are a linear map of the look, positions lie on a circle in their order, alternatives
+    and tasks apart from it, and an intent prefers one alternative everywhere. So the distance to a goal's feature, up
+    to half the circle away, is the progress that is left. Source: docs/decisions/latent-planning.md."""
+
     train_takes: int = Field(400, ge=1)
     """Unbroken takes of the split train."""
     test_takes: int = Field(120, ge=1)
@@ -171,22 +183,33 @@ class WorldConfig(Record):
         return self
 
     @model_validator(mode="after")
+    def _straight_features_are_latents(self) -> Self:
+        if self.straight and self.entry != "latents":
+            raise ValueError(f"straight is of features by latents, and the entry is {self.entry!r}; set it to latents")
+        return self
+
+    @model_validator(mode="after")
     def _features_are_of_ego_exo4d(self) -> Self:
-        if self.released not in (None, "omnivore_video"):
-            raise ValueError(f"no simulated world has features called {self.released}; set released to omnivore_video")
-        if self.released is not None and (self.entry != "video" or self.layout not in ("egoexo4d", "keystep")):
+        if self.released is None:
+            return self
+        if self.released not in RELEASED_LAYOUTS:
+            known = " or ".join(RELEASED_LAYOUTS)
+            raise ValueError(f"no simulated world has features called {self.released}; set released to {known}")
+        layouts = RELEASED_LAYOUTS[self.released]
+        if self.entry != "video" or self.layout not in layouts:
             raise ValueError(
-                f"released features are files of Ego-Exo4D next to its videos; the entry is {self.entry!r}, the layout "
-                f"{self.layout!r}: leave released alone"
+                f"{self.released}: released features are files of the layouts {', '.join(layouts)} next to their "
+                f"videos; the entry is {self.entry!r}, the layout {self.layout!r}: leave released alone"
             )
         return self
 
     @model_validator(mode="after")
     def _something_shows_the_takes(self) -> Self:
-        if not self.videos and (self.released is None or self.fps != HEAD_VIDEO_FPS):
+        counted = self.released == "omnivore_video" and self.fps != HEAD_VIDEO_FPS
+        if not self.videos and (self.released is None or counted):
             raise ValueError(
-                f"without videos a world has released features, and metadata that count {HEAD_VIDEO_FPS} frames a "
-                f"second; released is {self.released}, fps is {self.fps}: set both, or leave videos alone"
+                f"without videos a world has released features, and metadata of Ego-Exo4D count {HEAD_VIDEO_FPS} "
+                f"frames a second; released is {self.released}, fps is {self.fps}: set both, or leave videos alone"
             )
         return self
 

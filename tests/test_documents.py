@@ -13,7 +13,7 @@ DOCS = CHECKOUT / "docs"
 INDEX = DOCS / "README.md"
 PAGES = sorted([*CHECKOUT.glob("*.md"), *DOCS.rglob("*.md")])
 WIDTH = 120
-GENERATED = ("claims.md", "scorer.md", "reproduction.md", "comparison.md")
+GENERATED = ("claims.md", "scorer.md", "reproduction.md", "comparison.md", "latent.md")
 """Pages just below docs/ that `trajpilot docs` writes, whole or in part: their lines are as long as their sentences."""
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 WALK = re.compile(r"<!-- walk: (?P<told>\d+) files -->\n(?P<text>.*?)\n\n", re.DOTALL)

@@ -6,7 +6,7 @@ Nothing is written below the root, and every byte that is read is checked agains
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,7 @@ from schemas.annotation import SIMULATED
 from schemas.artifacts import Manifest
 from schemas.config import RunOptions
 from schemas.predict import Plan, PlanQuery, PlanRow
-from schemas.released import RELEASED_NOTE
+from schemas.released import FeatureSourceConfig, ReleasedName, released_note
 from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.engine.planning.stated import manifests_of
 from trajpilot_core.engine.planning.status import status
@@ -56,7 +56,8 @@ class OpenRun:
         notes = ["SIMULATED world: these numbers say nothing about real data."] if simulated else []
         features = self.outputs.get("features")
         if features is not None and features.config.get("source") == "released":
-            notes.append(f"Features: {RELEASED_NOTE}.")
+            name = features.config.get("released", FeatureSourceConfig().released)
+            notes.append(f"Features: {released_note(cast(ReleasedName, name))}.")
         return " ".join(notes)
 
     def stages(self) -> pl.DataFrame:

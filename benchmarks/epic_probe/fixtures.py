@@ -8,7 +8,12 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.epic_probe.original import ORIGIN, predictor_answers, probe_answers
+from benchmarks.epic_probe.original import (
+    ORIGIN,
+    predictor_2_1_answers,
+    predictor_answers,
+    probe_answers,
+)
 from benchmarks.planners.fixtures import document
 
 FILE = Path(__file__).parents[2] / "tests" / "data" / "epic_probe" / "vjepa2.json"
@@ -17,10 +22,19 @@ COMMAND = "python -m benchmarks.epic_probe.fixtures --original FOLDER"
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.epic_probe.fixtures", description=__doc__)
-    parser.add_argument("--original", type=Path, required=True, help="checkout of facebookresearch/vjepa2")
+    parser.add_argument(
+        "--original",
+        type=Path,
+        required=True,
+        help="checkout of facebookresearch/vjepa2 with app/vjepa_2_1",
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
-    content = {"probe": probe_answers(options.original), "predictor": predictor_answers(options.original)}
+    content = {
+        "probe": probe_answers(options.original),
+        "predictor": predictor_answers(options.original),
+        "predictor_2_1": predictor_2_1_answers(options.original),
+    }
     FILE.write_text(document(ORIGIN, content, COMMAND))
     print(f"{FILE.name}: {FILE.stat().st_size:,} bytes")
 

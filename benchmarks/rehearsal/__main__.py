@@ -10,13 +10,16 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.rehearsal.accelerator import Card, needs
 from benchmarks.rehearsal.ends import ENDS
+from benchmarks.rehearsal.laptop import at_most_hours, hours_table, of_epochs
+from benchmarks.rehearsal.latents import of_latents
 from benchmarks.rehearsal.runner import Measured, PartFailed, Place, run_part
 from benchmarks.rehearsal.settings import Part, Way, parts_of
-from benchmarks.rehearsal.sizes import PAPER
+from benchmarks.rehearsal.sizes import DEV_SHARE, PAPER
 from benchmarks.rehearsal.steps import predictor_step
 from benchmarks.rehearsal.table import derived_table, load, measured_table, save
 from deployments.recipes import RECIPES, recipe
@@ -35,6 +38,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ends", nargs="*", default=None, metavar="END", help="run these ends, all if none is named")
     parser.add_argument("--steps", type=int, nargs="*", help="time steps of the real predictor on so many windows")
     parser.add_argument("--workers", type=int, default=2, help="trainings at a time")
+    parser.add_argument("--epochs", type=int, default=None, help="of trainings, where a recipe runs as it stands")
     parser.add_argument("--json", type=Path, default=None, help="write the figures there")
     parser.add_argument("--against", type=Path, default=None, help="figures of a smaller size, for the growth")
     parser.add_argument("--tflops", type=float, default=989.0, help="of a GPU in bf16; default: an H100's or H200's")
@@ -60,13 +64,21 @@ def run(options: argparse.Namespace, folder: Path) -> None:
         for windows in options.steps:
             print(f"{predictor_step(config, windows)} (measured)", flush=True)
         return
-    place = Place(folder, PAPER.scaled(options.share), options.workers)
-    asked_for = [part for part in parts_of(config) if options.parts is None or part.name in options.parts]
+    as_it_stands = config.features.source == "released"
+    sizes = replace(PAPER, dev_share=DEV_SHARE) if as_it_stands else PAPER
+    scaled, parts = sizes.scaled(options.share), parts_of(config)
+    if as_it_stands and options.epochs:
+        scaled, parts = replace(scaled, labels=sizes.labels), of_epochs(parts, options.epochs)
+    place = Place(folder, scaled, options.workers)
+    asked_for = [part for part in parts if options.parts is None or part.name in options.parts]
     measured = rehearse(asked_for, place, seen)
     small, before = load(options.against) if options.against else (place.sizes, [])
     card = Card(options.tflops, options.fp32_tflops, options.utilisation, options.memory_gib)
-    asked = [] if config.features.source == "released" else needs(config, PAPER)  # such a recipe is for no GPU
+    is_for_gpu = not as_it_stands  # such a recipe is for no GPU
+    asked = [*needs(config, PAPER), *of_latents(config, PAPER)] if is_for_gpu else []
     tables = [measured_table(measured, before, place.sizes.segments / small.segments)]
+    if as_it_stands and options.epochs:
+        tables.append(hours_table(at_most_hours(measured, config, options.epochs, options.share), config))
     print(*tables, *([derived_table(asked, card)] if asked else []), sep=GAP)
     if options.json:
         save(options.json, options.recipe, place.sizes, measured, asked, card)

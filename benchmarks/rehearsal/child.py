@@ -22,7 +22,7 @@ from benchmarks.rehearsal.store import planted
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.progress import Progress
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import stages_of
 
 SHOWN_S = 10.0
 
@@ -66,7 +66,7 @@ def main(request: Path) -> None:
     config = PipelineConfig.model_validate(asked["config"])
     asked_for = {name: asked[name] for name in ("root", "data_root", "workers")}
     options = RunOptions(**asked_for, device="cpu", force=tuple(asked["stages"]))  # what lies there costs nothing
-    stages = with_fault(planted(STAGES, Sizes(*asked["sizes"])), asked["fault"])
+    stages = with_fault(planted(stages_of(config), Sizes(*asked["sizes"])), asked["fault"])
     with Path(asked["events"]).open("a", buffering=1) as events:
 
         def say(**event: Any) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,7 +93,7 @@ def run_part(
     asked = {
         "root": str(place.root),
         "data_root": str(data_root),
-        "sizes": [place.sizes.takes, place.sizes.segments, place.sizes.labels],
+        "sizes": astuple(place.sizes),
         "stages": part.stages,
         "config": part.config.model_dump(mode="json"),
         "events": str(events),

@@ -9,6 +9,7 @@ every label at every step of every test window for every row.
 from typing import Literal, NamedTuple
 
 from schemas.config import PipelineConfig
+from schemas.latent import LatentConfig, SearchConfig
 from schemas.training import TrainConfig
 from trajpilot_core.stages import STAGES
 
@@ -79,11 +80,19 @@ def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
             "neighbours of all windows, 8 of each; keys of 16, width 16; one variant, one epoch",
             "narrow",
         ),
+        *latents_of(narrow),
         Part(
             "evaluation", ("evaluation",), narrow, "all test windows; narrow text, 8 candidates, no Scorer+", "narrow"
         ),
         Part("report", ("report",), narrow, "no frames", "narrow"),
     )
+
+
+def latents_of(narrow: PipelineConfig) -> tuple[Part, ...]:
+    """Return the part that plans in latents, where a recipe asks for it."""
+    note = "real features, windows and labels; width 16, one layer, one seed, one epoch; 8 candidates, one iteration"
+    stages = ("latent", "latent_plans")
+    return (Part("latent", stages, narrow, note, "narrow"),) if narrow.latent.is_asked else ()
 
 
 def as_it_stands(recipe: PipelineConfig) -> tuple[Part, ...]:
@@ -151,7 +160,24 @@ def narrow_text(recipe: PipelineConfig) -> PipelineConfig:
             variants=("both",),
             train=short(recipe.attention.train, NARROW_BATCH),
         ),
+        latent=few_latents(recipe.latent),
         evaluation=wide.evaluation.replace(headroom_pools=pools),
+    )
+
+
+def few_latents(latent: LatentConfig) -> LatentConfig:
+    """Return settings under which planning in latents is minutes; unchanged where it is not asked."""
+    if not latent.is_asked:
+        return latent
+    sizes = {name: size for name, size in NARROW.items() if name != "queries"}
+    return latent.replace(
+        **sizes,
+        seeds=latent.seeds[:1],
+        search=SearchConfig(samples=8, iterations=1, elites=2),
+        candidates=8,
+        key_width=16,
+        train=short(latent.train, NARROW_BATCH),
+        head=short(latent.head),
     )
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from benchmarks.rehearsal.sizes import REHEARSED_DEV_SHARE, SHORTEST_TAKE, TAKES_OF_CAPTURE, TEST_SHARE, Sizes
+from benchmarks.rehearsal.sizes import SHORTEST_TAKE, TAKES_OF_CAPTURE, TEST_SHARE, Sizes
 from schemas.annotation import CorpusCount, Label, ScenarioLabel, Segment, SegmentDetails, Take, Window
 from schemas.arrow import arrow_schema, table_of
 from schemas.config import FeatureConfig, IngestConfig
@@ -51,14 +51,14 @@ def planted(stages: Mapping[str, AnyStage], sizes: Sizes) -> dict[str, AnyStage]
 
 def facts(sizes: Sizes, inputs: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
     """State what decides the tables."""
-    return [Source("", facts={"rehearsal": [sizes.takes, sizes.segments, sizes.labels, SEED, REHEARSED_DEV_SHARE]})]
+    return [Source("", facts={"rehearsal": [sizes.takes, sizes.segments, sizes.labels, SEED, sizes.dev_share]})]
 
 
 def write_tables(work: Work[IngestConfig], sizes: Sizes) -> None:
     """Write the tables of ingest."""
     rng = np.random.default_rng(SEED)
     counts = segment_counts(sizes, rng)
-    takes = takes_table(counts, rng)
+    takes = takes_table(counts, sizes.dev_share, rng)
     segments = segments_table(takes, counts, sizes, rng)
     texts = [segments.column(name).to_pylist() for name in ("label_id", "label", "split")]
     work.sink.table("takes", takes)
@@ -84,19 +84,19 @@ def segment_counts(sizes: Sizes, rng: np.random.Generator) -> Numbers:
     return SHORTEST_TAKE + rng.multinomial(free, weight / weight.sum()).astype(np.int64)
 
 
-def splits_of(n_takes: int, rng: np.random.Generator) -> list[str]:
+def splits_of(n_takes: int, dev_share: float, rng: np.random.Generator) -> list[str]:
     """Return the split of each take; takes of one capture share it. Each split has one, where there are enough."""
     n = -(-n_takes // TAKES_OF_CAPTURE)
     if n < 3:
         return ["train"] * n_takes
-    dev, test = (max(1, round(share * n)) for share in (REHEARSED_DEV_SHARE, TEST_SHARE))
+    dev, test = (max(1, round(share * n)) for share in (dev_share, TEST_SHARE))
     named = np.array((["dev"] * dev + ["test"] * test + ["train"] * n)[:n])
     return [str(name) for name in rng.permutation(named)[np.arange(n_takes) // TAKES_OF_CAPTURE]]
 
 
-def takes_table(counts: Numbers, rng: np.random.Generator) -> pa.Table:
+def takes_table(counts: Numbers, dev_share: float, rng: np.random.Generator) -> pa.Table:
     """Return the takes; the paths that they name lead nowhere."""
-    splits = splits_of(len(counts), rng)
+    splits = splits_of(len(counts), dev_share, rng)
     return table_of(Take, [_take(i, int(n), split) for i, (n, split) in enumerate(zip(counts, splits, strict=True))])
 
 

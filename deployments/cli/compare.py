@@ -36,7 +36,9 @@ def compare(first: Run, second: Run, metric: Metrics = ["M@1", "MSeq"]) -> None:
 
     wrong = [name for name in metric if name not in with_ceiling()]
     if wrong:
-        raise InputError(f"--metric {wrong[0]}: no such metric; there are {', '.join(with_ceiling())}")
+        raise InputError(
+            f"--metric {wrong[0]}: no such metric; there are {', '.join(with_ceiling())} (not those of plugins)"
+        )
     sides = [comparing.open_side(name, STAGES) for name in (first, second)]
     console = Console()
     if any(SIMULATED in comparing.corpora_of(side) for side in sides):

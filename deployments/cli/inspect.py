@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from deployments.cli.first_run import show_first_run
 from deployments.cli.needs import show_planned
 from deployments.cli.options import (
     Device,
@@ -43,6 +44,8 @@ MaybeRecipe = Annotated[
     str | None, typer.Option("--recipe", help="Named experiment; without it the settings of the last run here.")
 ]
 STYLES = {"fresh": "green", "stale": "yellow", "missing": "red", "unknown": "magenta"}
+LEAST_S = 1.0
+"""Work that is to be done never takes no time."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -105,12 +108,18 @@ def show_plan(config: PipelineConfig, options: RunOptions) -> None:
     with no_collector():
         rows = planning.plan(stages_of(config), config, options)
     columns = ("stage", "state", "reused", "to compute", "removed", "rejected", "time", "disk", "why")
-    why = [row.why if row.asked else f"not asked for; {row.why}" for row in rows]
+    why = ["" if row.state == "fresh" and row.compute == 0 else row.why for row in rows]
+    why = [
+        text if row.asked else "; ".join(filter(None, ("not asked for", text)))
+        for row, text in zip(rows, why, strict=True)
+    ]
     cells = [(row.stage, coloured(row.state), *numbers_of(row), text) for row, text in zip(rows, why, strict=True)]
     console = Console()
     todo = [row.stage for row in rows if row.asked and row.compute != 0]
     show(console, columns, cells, f"plan for {options.root}")
-    show_planned(console, todo, config, options, {row.stage: row.current for row in rows})
+    stated = show_planned(console, todo, config, options, {row.stage: row.current for row in rows})
+    never = [row.stage for row in rows if row.stage in todo and row.current is None and row.cost.seconds is None]
+    show_first_run(console, never, stated, config, options)
     say(console, total([row for row in rows if row.asked], options.root))
 
 
@@ -186,7 +195,7 @@ def total(rows: list[planning.PlanRow], root: str) -> str:
     if len(unknown) == len(todo):
         known, rest = "in all: unknown; nothing that is to be computed ever ran below this root", ""
     else:
-        known = f"in all: {bound} {time(cost.seconds)} and {disk(cost.bytes)}"
+        known = f"in all: {bound} {time(max(cost.seconds or 0.0, LEAST_S))} and {disk(cost.bytes)}"
         rest = f", and more for {', '.join(unknown)}: unknown, never ran here or waits for a stage" if unknown else ""
     if "://" in root:
         return known + rest

@@ -38,7 +38,7 @@ def show_planned(
     config: PipelineConfig,
     run: RunOptions,
     found: Mapping[str, Manifest | None],
-) -> None:
+) -> StatedNeeds:
     """Show a table of what stages that would compute need at most, and what is free; nothing where none would.
 
     Args:
@@ -47,15 +47,19 @@ def show_planned(
         config: of the run.
         run: of the run.
         found: stage -> its output that counts.
+
+    Returns:
+        What was shown.
     """
-    if not names:
-        return
     folder = open_folder(run.root, run.protocols)
     stated = stated_needs(stages_of(config), config, run, found, folder).of(names)
+    if not names:
+        return stated
     show_needs(console, stated)
     free = machine_free(folder, run)
     there = [f"{size_text(n)} of {what}" for what, n in (("memory", free.host), ("disk", free.disk)) if n is not None]
     say(console, f"free here: {', '.join(there) or 'unknown'}")
+    return stated
 
 
 def show_needs(console: Console, stated: StatedNeeds) -> None:

@@ -47,6 +47,7 @@ OWN_RECIPES = {
     "tiny_goalstep": "demo_goalstep",
     "tiny_egoper": "demo_egoper",
     "tiny_epic_kitchens": "demo_epic_kitchens",
+    "tiny_epic_released": "demo_epic_kitchens",
     "tiny_basketball": "demo_basketball",
     "court": "demo_basketball",
 }
@@ -170,7 +171,9 @@ def read_as(world: WorldConfig) -> list[str]:
     if spec.name == IngestConfig().corpus:
         return read
     changes = [f"ingest.corpus={spec.name}", "ingest.paraphrase_table=null", *read]
-    return changes if spec.download.pose_file else [*changes, "trajectories.source=odometry"]
+    if spec.download.pose_file:
+        return changes
+    return [*changes, "trajectories.source=odometry" if world.videos else "action_token.is_asked=false"]
 
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:

@@ -69,10 +69,10 @@ def on_a_laptop(base: PipelineConfig) -> PipelineConfig:
     """Return planning on released features whose trainings take less than two hours of two cores at the paper's size.
 
     No video need be on the disk, and none is looked for: lengths are those of takes.json.
-    Epochs and widths were chosen by the cost model alone (docs/decisions/released-features.md); nothing was trained.
+    Epochs and widths were chosen by what a training takes alone (docs/scale.md), not by any score.
     """
-    aligned = TrainConfig(epochs=20, patience=5, batch=512, lr=2e-3, weight_decay=1.0)
-    predicted = TrainConfig(epochs=6, patience=None, batch=512, lr=1e-3)
+    aligned = TrainConfig(epochs=15, patience=5, batch=512, lr=2e-3, weight_decay=1.0)
+    predicted = TrainConfig(epochs=3, patience=None, batch=512, lr=1e-3)
     scored = TrainConfig(epochs=6, patience=None, batch=256, lr=1e-3)
     return base.replace(
         ingest=base.ingest.replace(video="none"),
@@ -80,7 +80,9 @@ def on_a_laptop(base: PipelineConfig) -> PipelineConfig:
         text_bank=base.text_bank.replace(encoder="bag_of_words", bag_width=256),
         alignment=base.alignment.replace(width=32, layers=2, hidden=64, folds=1, seeds=(0,), train=aligned),
         predictor=base.predictor.replace(width=96, layers=2, heads=4, hidden=192, queries=2, train=predicted),
-        scorer=base.scorer.replace(candidates=16, prefetch=32, width=64, ablations=(), plus=None, train=scored),
+        scorer=base.scorer.replace(
+            candidates=16, prefetch=32, width=64, max_queries=16_384, ablations=(), plus=None, train=scored
+        ),
         attention=base.attention.replace(variants=()),
     )
 

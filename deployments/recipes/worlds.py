@@ -3,6 +3,7 @@
 from deployments.recipes.simulated import as_the_original, demo
 from schemas.comparison import WorldPart
 from schemas.config import PipelineConfig
+from schemas.latent_worlds import LatentWorldsConfig
 from schemas.planners import PLANNERS, PlannerTraining
 from schemas.training import ATTENTION_VARIANTS, PLUS_PARTS, TrainConfig
 
@@ -45,7 +46,7 @@ def planners_in_worlds(part: WorldPart) -> PipelineConfig:
     base = claims()
     nets = base.planners
     is_small = part in ("pilot", "deterministic")
-    schema, pdpp, viterbi = (20, 6, 90) if is_small else (17, 8, 120)
+    schema, pdpp, viterbi = (20, 6, 90) if is_small else (9, 4, 66)
     net, flow, soft = nets.schema_net, nets.pdpp, nets.viterbi_plan_net
     paced = as_the_original if is_small else _in_thirds
     return base.replace(
@@ -69,3 +70,32 @@ def planners_in_worlds(part: WorldPart) -> PipelineConfig:
 def _in_thirds(train: PlannerTraining, epochs: int) -> PlannerTraining:
     """Return a training of other length whose rate falls twice: the original's shares leave a short one no time."""
     return train.replace(epochs=epochs, step_epochs=None if train.step_epochs is None else max(1, epochs // 3))
+
+
+def latents_in_worlds() -> PipelineConfig:
+    """Planning in latents in simulated worlds (benchmarks/latent_worlds.py): no row of ours is trained.
+
+    E_tau is, for one epoch, because its stage decides which takes are fitted; nothing here reads it. Chosen on the
+    development world (docs/decisions/latent-planning.md).
+    """
+    base = claims()
+    brief = base.alignment.train.replace(epochs=1)
+    own = base.latent
+    return base.replace(
+        ingest=base.ingest.replace(max_horizon=max(LatentWorldsConfig().horizons)),
+        alignment=base.alignment.replace(width=16, layers=1, heads=2, hidden=16, train=brief),
+        latent=own.replace(
+            is_asked=True,
+            width=96,
+            layers=2,
+            heads=4,
+            hidden=192,
+            dropout=0.1,
+            candidates=16,
+            key_width=16,
+            correlation_windows=1_000,
+            train=TrainConfig(epochs=18, patience=None, batch=64, lr=1e-3, precision="fp32"),
+            head=own.head.replace(epochs=20, patience=None, batch=64),
+            search=own.search.replace(samples=48, iterations=4, elites=6),
+        ),
+    )

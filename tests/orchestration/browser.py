@@ -62,9 +62,13 @@ class Page:
         return str(self.run("document.body ? document.body.innerText : ''"))
 
     def open(self, url: str, wanted: str, limit_s: float = 60.0) -> str:
-        """Open an address and wait until its text holds `wanted`; return the text."""
+        """Open an address, wait until it has been read to its end and its text holds `wanted`; return the text."""
         self("Page.navigate", url=url)
-        return self.wait(lambda text: wanted in text, f"{url} shows no {wanted!r}", limit_s)
+        return self.wait(lambda text: wanted in text and self.is_whole(), f"{url} shows no {wanted!r}", limit_s)
+
+    def is_whole(self) -> bool:
+        """Return whether the page has been read to its end: before that, what a script does to it misses the rest."""
+        return bool(self.run("document.readyState === 'complete'"))
 
     def wait(self, enough: Callable[[str], bool], complaint: str, limit_s: float) -> str:
         """Wait until the page's text is enough."""

@@ -5,16 +5,17 @@ from pathlib import Path
 import pytest
 from once import Worlds
 
-from schemas.config import RunOptions
-from schemas.released import RELEASED_NOTE
+from schemas.config import PipelineConfig, RunOptions
+from schemas.released import RELEASED_NOTE, released_note
 from schemas.world import laptop_world
 from trajpilot_core.corpora.records.without_videos import NO_VIDEO
 from trajpilot_core.doctor.preflight import preflight, require_outside
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.errors import InputError
 from trajpilot_core.opened import open_run
+from trajpilot_core.simworld.presets import PRESETS
 from trajpilot_core.simworld.sample import sample_world
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE, STAGES, stages_of
 
 
 @pytest.mark.slow
@@ -48,6 +49,47 @@ def test_a_run_without_any_video_ends_in_a_report_that_says_so_everywhere(worlds
     assert [row["take"] for row in lost] == [f"egoexo4d:{good.uid}"]
 
 
+def kitchen(worlds: Worlds, folder: Path) -> tuple[PipelineConfig, RunOptions]:
+    """The demo of EPIC-KITCHENS-100 on released features and without any video, and where it runs."""
+    from deployments.cli.options import configure
+    from deployments.cli.run import WORLDS, read_as
+
+    world = PRESETS["tiny_epic_released"]()
+    data, config = worlds.copy(world, folder / "world"), configure(WORLDS[world.name], read_as(world))
+    assert not list(data.rglob("*.MP4"))
+    short = config.probe.replace(rates=(3e-3,), decays=(1e-3,), epochs=1, heads=2, bootstrap=100)
+    run = RunOptions(root=str(folder / "runs"), data_root=str(data), device="cpu", max_reject_ratio=0.6)
+    return config.replace(probe=short), run
+
+
+def test_clips_before_actions_are_rows_of_archives_that_end_before_the_gap(worlds: Worlds, tmp_path: Path) -> None:
+    config, run = kitchen(worlds, tmp_path)
+    assert {one.verdict for one in preflight(config, run, list(stages_of(config)))} == {"ok"}
+    assert list(stages_of(config)) == ["ingest", "features", "probe", "report"]
+    for name in ("ingest", "features"):
+        execute(EVERY_STAGE[name], config, run, EVERY_STAGE)
+    opened = open_run(run.root)
+    assert "trained on the action labels that are predicted here: to be reported apart" in opened.warning
+    clips = opened.table("features").join(opened.table("details"), on="segment_id")
+    assert len(clips) > 0
+    assert not (clips["frame_times_s"].list.last() > clips["annotated_start_s"] - 1.0 + 1e-6).any()
+    assert {"FEATURES_OUTSIDE"} <= set(opened.table("features.rejects")["code"])
+
+
+@pytest.mark.slow
+@pytest.mark.campaign
+@pytest.mark.timeout(900)
+def test_actions_are_anticipated_from_these_rows_to_the_report(worlds: Worlds, tmp_path: Path) -> None:
+    config, run = kitchen(worlds, tmp_path)
+    for name in stages_of(config):
+        execute(EVERY_STAGE[name], config, run, EVERY_STAGE)
+    made = {path.name.partition(".")[2]: path for path in (tmp_path / "runs" / "artifacts" / "report").rglob("*.*")}
+    page, note = made["report.html"].read_text(), released_note("epic_slowfast")
+    assert note in page
+    assert "released features epic_slowfast" in page
+    assert note in made["metrics.tex"].read_text()
+
+
 def test_nothing_begins_without_files_of_features_or_on_a_corpus_without_a_reader(tmp_path: Path) -> None:
     from deployments.recipes.paper import laptop
 
@@ -63,9 +105,8 @@ def test_nothing_begins_without_files_of_features_or_on_a_corpus_without_a_reade
         require_outside(other, run, ["features"])
 
 
-def test_the_trainings_of_the_recipe_laptop_take_less_than_half_of_two_hours_by_the_cost_model() -> None:
+def test_the_steps_of_the_trainings_of_the_recipe_laptop_take_a_quarter_of_two_hours_by_the_cost_model() -> None:
     from deployments.recipes.paper import atomic, laptop
-    from schemas.config import PipelineConfig
     from schemas.search import SearchConfig
     from trajpilot_core.data.cross_fitting import chains, trained_variants
     from trajpilot_core.engine.sizes import paper_sizes
@@ -83,5 +124,5 @@ def test_the_trainings_of_the_recipe_laptop_take_less_than_half_of_two_hours_by_
             found += rounds * own.train.epochs * epoch_seconds(own, sizes, SearchConfig()) / 60
         return found
 
-    assert 30 < minutes(laptop(), cores=2) < 60
+    assert 20 < minutes(laptop(), cores=2) < 40  # what ranks dev after each epoch is not in it: docs/scale.md
     assert minutes(atomic(), cores=2) > 60 * 24  # the paper's recipe, which the limit has to refuse

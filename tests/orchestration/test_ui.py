@@ -226,6 +226,7 @@ def test_the_form_shows_groups_descriptions_bounds_and_choices_and_names_the_fie
     assert [words for words in wanted if words not in text] == []
     before = len(shown.api("/flow_runs/filter", {}))
     page.run(FILL)
+    time.sleep(1.0)  # the form takes a value over a moment later; on a slow machine it was sent before
     page.run("[...document.querySelectorAll('button')].find(b => b.innerText.trim() === 'Submit').click()")
     page.wait(lambda text: "field 'run.workers'" in " ".join(text.split()), "the form names no field", LIMIT_S)
     page.run(

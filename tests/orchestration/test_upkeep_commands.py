@@ -72,6 +72,9 @@ def test_status_gives_reasons_for_what_is_not_fresh_only(made: tuple[Path, Path]
     said = ask("status", "--root", root).stdout
     assert "nothing changed" not in said
     assert "never ran" in said
+    planned = ask("plan", "--root", root).stdout
+    assert "nothing changed" not in planned
+    assert "never ran" in planned
 
 
 def test_status_of_a_root_that_nobody_ran_in_asks_for_the_data(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ class RowClock:
     """Frames of a row."""
     stride: int = 16
     """Frames from one row to the next."""
+    ends_with_video: bool = True
+    """Where the stride leaves frames at the end of the video, one more row is moved back to end with it."""
     looks_back: bool = False
     """Every row ends with its own frame and sees what lies before it; at the start it sees less than a window."""
 
@@ -37,7 +39,7 @@ class RowClock:
         if self.looks_back:
             return -(-n_frames // self.stride)
         left = n_frames - self.window
-        return 1 if left < 0 else left // self.stride + 1 + (left % self.stride != 0)
+        return 1 if left < 0 else left // self.stride + 1 + (self.ends_with_video and left % self.stride != 0)
 
     def spans_s(self, n_rows: int, n_frames: int) -> Array:
         """Return the (n_rows, 2) starts and ends of the windows, seconds.
@@ -53,7 +55,7 @@ class RowClock:
         start = np.arange(n_rows, dtype=np.float64) * self.stride
         if self.looks_back:
             return np.stack([np.maximum(start + 1 - self.window, 0), start + 1], axis=1) / self.rate_hz
-        if n_rows == self.n_rows(n_frames):
+        if self.ends_with_video and n_rows == self.n_rows(n_frames):
             start[-1] = max(0, n_frames - self.window)
         end = start + (min(self.window, n_frames) if n_rows == 1 else self.window)
         return np.stack([start, end], axis=1) / self.rate_hz
@@ -147,5 +149,28 @@ EGOPER_I3D = ReleasedFeatures(
     ".npy",
     "ask the authors of EgoPER for them, and unpack them to ROOT/<task>/features_10fps",
 )
-RELEASED: Mapping[str, ReleasedFeatures] = {one.name: one for one in (OMNIVORE_VIDEO, OMNIVORE_VIDEO_SWINL, EGOPER_I3D)}
+
+
+def epic_files(take: Take) -> tuple[str, ...]:
+    """Return where the features of a video of EPIC-KITCHENS-100 may lie, as ActionFormer's archive unpacks or below.
+
+    Source: actionformer_release@61ea7eb, `libs/datasets/epic_kitchens.py` and the README.
+    """
+    return tuple(f"{folder}/{take.name}.npz" for folder in EPIC_FOLDERS)
+
+
+NPZ_KEY = "feats"
+"""Of the array in its files."""
+EPIC_FOLDERS = ("epic_kitchens/features", "features")
+EPIC_SLOWFAST = ReleasedFeatures(
+    "epic_slowfast",
+    RowClock(ends_with_video=False),
+    epic_files,
+    EPIC_FOLDERS,
+    ".npz",
+    "unpack epic_kitchens.tar.gz of github.com/happyharrycn/actionformer_release in ROOT",
+)
+RELEASED: Mapping[str, ReleasedFeatures] = {
+    one.name: one for one in (OMNIVORE_VIDEO, OMNIVORE_VIDEO_SWINL, EGOPER_I3D, EPIC_SLOWFAST)
+}
 """FeatureConfig.released -> what is known of the set."""

@@ -50,8 +50,13 @@ class ClipData:
         return late
 
 
-def load_clips(inputs: Inputs) -> ClipData:
+def load_clips(inputs: Inputs, encoded_width: int | None = None) -> ClipData:
     """Join features, segments and details.
+
+    Args:
+        inputs: of a stage that declares these three.
+        encoded_width: D where every patch is encoded when it is read: features say which clips there are, and no token
+            of theirs is read; None: their tokens are.
 
     Raises:
         InputError: the corpus has no verbs and nouns, or no clip is left in a split.
@@ -79,7 +84,9 @@ def load_clips(inputs: Inputs) -> ClipData:
         tuple(ids),
         tuple(of[one]["take_id"] for one in ids),
         split,
-        _tokens(inputs, int((order.schema.metadata or {}).get(b"tokens", b"1"))),
+        _tokens(inputs, int((order.schema.metadata or {}).get(b"tokens", b"1")))
+        if encoded_width is None
+        else np.empty((len(ids), 0, encoded_width), np.float16),
         np.array([times[-1] for times in order["frame_times_s"].to_pylist()], dtype=np.float64),
         np.array(column["annotated_start_s"], dtype=np.float64),
         ActionClips(verbs, nouns, unseen, tail_verb, tail_noun, known),

@@ -17,7 +17,8 @@ E_TAU = "e_tau"
 VARIANTS = ("traj", "no_traj", "endpoint_traj")
 """Predictor checkpoints of the final chain."""
 TWINNED = ("traj", "no_traj")
-"""Those of which a run may train a goal-dropout twin: the same once more, with goals masked at random (D 42)."""
+"""Those of which a run may train a goal-dropout twin: the same once more, with goals masked at random (D 42). Runs that
+anticipate have one of the third, too."""
 TWIN = "_goal_dropout"
 """Ends the names of twins, and the keys of their models."""
 SCORER_NO_GOAL = "scorer_no_goal"
@@ -60,10 +61,13 @@ def variants_of(chain: Chain) -> tuple[str, ...]:
 def twins_of(chain: Chain, cfg: PredictorConfig) -> tuple[str, ...]:
     """Return the goal-dropout twins that a chain has: they answer rows of the tables, so the final chain has them.
 
-    Where they anticipate, those of the folds stand under the training queries of a scorer without a goal.
+    Where they anticipate, those of the folds stand under the training queries of a scorer without a goal, and one more
+    of the final chain answers a row of its own: what the motion of Start tells by itself.
     """
-    is_asked = cfg.twin_goal_dropout is not None and (chain.name == FINAL.name or cfg.anticipates)
-    return tuple(twin_of(variant) for variant in TWINNED) if is_asked else ()
+    is_final = chain.name == FINAL.name
+    if cfg.twin_goal_dropout is None or not (is_final or cfg.anticipates):
+        return ()
+    return tuple(map(twin_of, VARIANTS if is_final and cfg.anticipates else TWINNED))
 
 
 def trained_variants(chain: Chain, cfg: PredictorConfig) -> tuple[str, ...]:

@@ -20,8 +20,8 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.poses.step_lengths import median_step_m, rms_scaled
 from trajpilot_core.store.tensors import Models
 
-TRAIN = 0
-"""Code of the split (data/planning.py)."""
+TRAIN, TEST = 0, 2
+"""Codes of the splits (data/planning.py)."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,15 @@ def two_motions(inputs: Inputs, stage: str) -> TwoMotions:
         stage: name of the stage, for its rejects.
 
     Raises:
-        InputError: no segment has motions from both sources.
+        InputError: no segment has motions from both sources, or no test window does in all of its segments.
     """
     own, other = common(inputs.table("motions"), inputs.table("video_motions"))
     data = load_planning_data(WithMotions(inputs, own), stage)
+    if not any((windows.split == TEST).any() for windows in data.windows.values()):
+        raise InputError(
+            "no test window has motions from both sources in every segment; look at the rejects of both stages of "
+            "motions, or lower video_motions.min_quality"
+        )
     raw = load_planning_data(WithMotions(inputs, other), stage).motions
     train = torch.isin(data.segment_take, (data.take_split == TRAIN).nonzero()[:, 0])
     step_m = median_step_m(data.motions[train].numpy())

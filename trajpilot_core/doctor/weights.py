@@ -58,6 +58,7 @@ def check_without_videos(config: PipelineConfig, wanted: Sequence[str]) -> list[
         return []
     todo = (
         "set ingest.video=downscaled_448 and fetch the videos, or features.source=released and trajectories.source=aria"
+        " (on EPIC-KITCHENS-100, which has no poses, action_token.is_asked=false)"
     )
     return [HealthFinding("videos", "none (ingest.video=none)", f"read for {', '.join(wanted)}", "bad", todo)]
 

@@ -4,6 +4,8 @@ Axes: N rows of a file, D numbers of a row.
 """
 
 import io
+import zipfile
+import zlib
 from pickle import UnpicklingError
 from typing import NamedTuple
 
@@ -13,11 +15,26 @@ from numpy.typing import NDArray
 
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Array
-from trajpilot_core.corpora.released import ReleasedFeatures
+from trajpilot_core.corpora.released import NPZ_KEY, ReleasedFeatures
 from trajpilot_core.errors import TakeFault
 
 LONGEST_FAULT = 160
 """Characters of torch's own words that are passed on."""
+LARGEST = 1 << 30
+"""Bytes that an array of a compressed file may have: 30 hours of rows 2,304 wide."""
+REFUSED = (
+    UnpicklingError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    KeyError,
+    OSError,
+    TypeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    NotImplementedError,
+)
+"""What torch, numpy and zipfile raise on files that are none of theirs."""
 
 
 class SegmentRows(NamedTuple):
@@ -35,7 +52,7 @@ def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
     """Return the (N, D) rows of a file; (N, 1, D), which the extractor writes at batch 1, is the same.
 
     Args:
-        content: of a file that `torch.save` wrote, or of a `.npy` file; no code of either is run.
+        content: of a file that `torch.save` wrote, or of a `.npy` or `.npz` file; no code of any is run.
         path: for messages.
         width: D, as the set has it.
 
@@ -44,7 +61,7 @@ def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
     """
     try:
         loaded = _loaded(content, path)
-    except (UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError, TypeError) as error:
+    except REFUSED as error:
         said = str(error).splitlines()[0][:LONGEST_FAULT] if str(error) else type(error).__name__
         raise malformed(f"refused: {said}", path) from error
     if not isinstance(loaded, torch.Tensor):
@@ -61,12 +78,23 @@ def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
 
 def _loaded(content: bytes, path: str) -> object:
     """Return what a file holds: weights_only and allow_pickle=False run no code of it."""
-    if not path.endswith(".npy"):
+    if not path.endswith((".npy", ".npz")):
         return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    found = np.load(io.BytesIO(content), allow_pickle=False)
+    found = _zipped(content) if path.endswith(".npz") else np.load(io.BytesIO(content), allow_pickle=False)
     if not isinstance(found, np.ndarray) or found.dtype.kind != "f":
         raise ValueError(f"holds {getattr(found, 'dtype', type(found).__name__)}, expected an array of floats")
     return torch.from_numpy(np.ascontiguousarray(found, found.dtype.newbyteorder("=")))
+
+
+def _zipped(content: bytes) -> object:
+    """Return the array of a `.npz` file; one that would fill the memory is refused before it is unpacked."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        held = {one.filename: one.file_size for one in archive.infolist()}
+        size = held.get(f"{NPZ_KEY}.npy")
+        if size is None or size > LARGEST:
+            names = ", ".join(sorted(held)[:5]) or "nothing"
+            raise ValueError(f"holds {names} of {size} bytes, expected {NPZ_KEY}.npy of at most {LARGEST:,}")
+        return np.lib.format.read_array(io.BytesIO(archive.read(f"{NPZ_KEY}.npy")), allow_pickle=False)
 
 
 def malformed(detail: str, path: str) -> TakeFault:
@@ -96,6 +124,28 @@ def refuse_length(n_rows: int, duration_s: float, most_s: float, released: Relea
             f"{off_s:+.2f} s, allowed are {most_s:g} s (features.released_off_s)",
             path,
         )
+
+
+def segment_tokens(
+    rows_ND: NDArray[np.float32], spans_s: Array, start_s: float, end_s: float, tokens: int
+) -> SegmentRows | None:
+    """Return the row that is nearest to the middle of each of equal parts of a segment, of those inside it.
+
+    None where no row lies inside: tokens are for what comes after a segment, and a row that overhangs would show it.
+
+    Args:
+        rows_ND: of a file.
+        spans_s: (N, 2) their windows, seconds.
+        start_s: of the segment.
+        end_s: of the segment.
+        tokens: T; the vector then has T x D numbers, in the order of time.
+    """
+    inside = np.flatnonzero((spans_s[:, 0] >= start_s) & (spans_s[:, 1] <= end_s))
+    if not len(inside):
+        return None
+    middles = start_s + (np.arange(tokens) + 0.5) / tokens * (end_s - start_s)
+    nearest = inside[np.abs(spans_s[inside].mean(axis=1) - middles[:, None]).argmin(axis=1)]
+    return SegmentRows(rows_ND[nearest].ravel(), spans_s[nearest], 0.0)
 
 
 def segment_rows(rows_ND: NDArray[np.float32], spans_s: Array, start_s: float, end_s: float) -> SegmentRows:

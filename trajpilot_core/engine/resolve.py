@@ -17,6 +17,7 @@ from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun
 from schemas.pose_sources import PoseSourcesConfig
 from schemas.poses import Pi3Config
+from schemas.probe import ProbeConfig
 from schemas.training import CausalConfig, TrainConfig
 from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.stage import Config, Stage
@@ -46,7 +47,7 @@ BF16_FROM = (8, 0)
 """Compute capability with which a GPU multiplies bf16 (Ampere); an older one only emulates it."""
 FAST_BF16 = ("amx_bf16",)
 """CPU flags with which bf16 pays for models of our size (avx512_bf16 alone: twice as slow as fp32 at width 128)."""
-COMPLETED = (OutcomeConfig, PoseSourcesConfig, ActionTokenConfig, LatentConfig)
+COMPLETED = (OutcomeConfig, PoseSourcesConfig, ActionTokenConfig, LatentConfig, ProbeConfig)
 """Settings of stages that have trainings of their own although they are completed from those of others."""
 log = logging.getLogger("trajpilot")
 
@@ -160,6 +161,8 @@ def resolve_precision(config: Config, device: str) -> Config:
         config = config.replace(scorer=resolve_precision(config.scorer, device))
     if isinstance(config, ActionTokenConfig) and config.scorer is not None:
         config = config.replace(scorer=resolve_precision(config.scorer, device))
+    if isinstance(config, ProbeConfig) and config.encoder is not None:
+        config = config.replace(encoder=resolve_precision(config.encoder, device))
     if getattr(config, "precision", None) != "auto":
         return config
     if isinstance(config, FeatureConfig) and config.source == "released":

@@ -88,9 +88,9 @@ def paper_sizes(config: PipelineConfig) -> CorpusSizes:
 
 def feature_shape(cfg: FeatureConfig) -> tuple[int, int]:
     """Return the numbers of one token of a segment's feature, and its tokens; no encoder is loaded."""
-    if cfg.source == "released":
-        return RELEASED_WIDTHS[cfg.released], 1
     tokens = cfg.n_frames // TUBELET if cfg.tokens == "temporal" else 1
+    if cfg.source == "released":
+        return RELEASED_WIDTHS[cfg.released], tokens
     tokens += cfg.ahead_tubelets is not None
     width = PLUGIN_WIDTH if is_plugin(cfg.model) else VJEPA_SIZES[cfg.model].width
     return width * (HIERARCHY if cfg.hierarchical else 1), tokens

@@ -163,6 +163,8 @@ class Work(Generic[Config]):
     """The sources to compute; for a sharded stage those whose shard is missing."""
     sink: Sink
     runtime: Runtime
+    trained: Mapping[str, Inputs] = field(default_factory=dict)
+    """Training -> what it has written. Given to `conclude` alone."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,8 @@ class Stage(Generic[Config]):
     """Seconds of video that one shard needs. One that states it can be shared out in groups of takes."""
     conclude: Callable[[Work[Config]], None] | None = None
     """Of a stage whose shards are trainings, each of which can be computed elsewhere: write what is left when all are
-    there, i.e. what holds for all models, the entries that are no training's, counts and rejects."""
+    there, i.e. what holds for all models, the entries that are no training's, counts and rejects. It may read what its
+    trainings have written (`Work.trained`), and answer and score with their models."""
     outside_shards: tuple[str, ...] = ()
     """Own settings that enter no key of a shard: which shards there are, and their sources, say all of them."""
     may_be_empty: bool = False

@@ -75,6 +75,19 @@ def read_world(data_root: str) -> World | None:
     Raises:
         InputError: there is a world.json that does not describe a world.
     """
+    config = read_world_config(data_root)
+    try:
+        return None if config is None else sample_world(config)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{data_root}/{WORLD_FILE} describes no world: {error}; write the world again") from error
+
+
+def read_world_config(data_root: str) -> WorldConfig | None:
+    """Return what describes the simulated world at the data root, of which nothing is sampled; None as `read_world`.
+
+    Raises:
+        InputError: there is a world.json that does not describe a world.
+    """
     if not data_root:
         return None
     try:
@@ -82,7 +95,7 @@ def read_world(data_root: str) -> World | None:
     except (FileNotFoundError, InputError):
         return None
     try:
-        return sample_world(WorldConfig.model_validate(json.loads(content)["config"]))
+        return WorldConfig.model_validate(json.loads(content)["config"])
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise InputError(f"{data_root}/{WORLD_FILE} describes no world: {error}; write the world again") from error
 

@@ -6,7 +6,7 @@ U numbers of a motion, R ranked labels. Source: docs/decisions/latent-planning.m
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -31,13 +31,14 @@ from trajpilot_core.models.latent import (
     l1_between,
     targets_of,
 )
+from trajpilot_core.models.latent_candidates import FoldedPredictor, Moves, StepsAsked, folded, values_of
 from trajpilot_core.models.latent_search import Controls, cross_entropy_search, fit_controls, noise_of
 from trajpilot_core.models.ranking import best
 from trajpilot_core.retrieval.neighbours import EndKeys, NeighbourBank, end_keys, find_neighbours
 from trajpilot_core.store.tensors import Models
 
-ROLLED_TOKENS = 1 << 16
-"""Predicted steps of all candidates that are held at once."""
+SEARCHED_STEPS = 1 << 16
+"""Steps of all candidates of the windows that are searched together; those of one window are rolled out at a time."""
 EnergyName = str
 """One of schemas.latent.ENERGIES, or `goal_step_seen`."""
 
@@ -51,6 +52,11 @@ class LatentModels:
     of_variant: Mapping[LatentVariant, LatentPredictor]
     head: LatentHead
     controls: Controls
+
+    @cached_property
+    def planner(self) -> FoldedPredictor:
+        """`plan_trajectory`, arranged for candidates."""
+        return folded(self.of_variant["plan_trajectory"])
 
 
 def load_latents(entry: Models, data: PlanningData, chain: Chain, seed: int, device: str) -> LatentModels:
@@ -96,16 +102,13 @@ class LatentWindows:
         """M."""
         return self.segments.shape[1] - 2
 
-    def roll_out(
-        self, motion_BSMU: Tensor, *, sees_goal: bool = True, with_goal: bool = False, last_alone: bool = False
-    ) -> Tensor:
+    def roll_out(self, motion_BSMU: Tensor, *, sees_goal: bool = True, with_goal: bool = False) -> Tensor:
         """Return (B, S, M, G, D) latents under standardised motions; one step more, the goal's, where it is asked.
 
         Args:
             motion_BSMU: of the middle steps.
             sees_goal: the goal is an input.
             with_goal: predict the goal's step, too, which is told no motion.
-            last_alone: return the last step alone, (B, S, 1, G, D).
         """
         n_steps = self.mids + with_goal
         steps, is_moved = motion_BSMU, torch.ones(n_steps, dtype=torch.bool, device=motion_BSMU.device)
@@ -113,24 +116,30 @@ class LatentWindows:
             steps, is_moved[-1] = F.pad(motion_BSMU, (0, 0, 0, 1)), False
         planner = self.models.of_variant["plan_trajectory"]
         context = self.seen if sees_goal else self.blind
-        told = StepInputs(steps, is_moved)
-        out: Tensor = planner(context, told, n_steps, self.mids + 2, last_alone=last_alone)
+        out: Tensor = planner(context, StepInputs(steps, is_moved), n_steps, self.mids + 2)
         return out
 
-    def energy(self, motion_BSMU: Tensor, name: EnergyName) -> Tensor:
+    def energy(self, moves: Moves, name: EnergyName) -> Tensor:
         """Return (B, S): the l1 distance between the goal's latent and what is predicted of it."""
-        of_mid, seen = name == "last_mid", name != "goal_step"
-        found = self.roll_out(motion_BSMU, sees_goal=seen, with_goal=not of_mid, last_alone=True)
-        return l1_between(found[:, :, -1], self.goal[:, None])
 
-    def surprise(self, motion_BSMU: Tensor) -> Tensor:
+        def distance(latent_1NGD: Tensor, window: int) -> Tensor:
+            return l1_between(latent_1NGD[0], self.goal[window])
+
+        n_steps = self.mids + (name != "last_mid")
+        context = self.blind if name == "goal_step" else self.seen
+        return values_of(self.models.planner, context, moves, StepsAsked(self.mids + 2, n_steps, True), distance)
+
+    def surprise(self, moves: Moves) -> Tensor:
         """Return (B, S): minus the mean log probability of the true labels of the middle steps."""
-        logits_BSMV = self.models.head(self.roll_out(motion_BSMU))
         truth_BM = self.data.labels[self.segments[:, 1:-1]]
-        index = truth_BM[:, None, :, None].expand(-1, logits_BSMV.shape[1], -1, 1)
-        own = logits_BSMV.gather(-1, index)[..., 0]
-        surprise: Tensor = (logits_BSMV.logsumexp(-1) - own).mean(-1)
-        return surprise
+
+        def of_truth(latent_MNGD: Tensor, window: int) -> Tensor:
+            logits_MNV = self.models.head(latent_MNGD)
+            own = logits_MNV.gather(-1, truth_BM[window, :, None, None].expand(-1, logits_MNV.shape[1], 1))[..., 0]
+            surprise: Tensor = (logits_MNV.logsumexp(-1) - own).mean(0)
+            return surprise
+
+        return values_of(self.models.planner, self.seen, moves, StepsAsked(self.mids + 2, self.mids, False), of_truth)
 
     def motions_of(self, segments_xH: Tensor) -> Tensor:
         """Return (..., M, U) standardised motions of the middle steps of windows."""
@@ -148,7 +157,7 @@ class LatentWindows:
         """Answer with the plan under one motion a window."""
         return self.answer(self.roll_out(motion_BMU[:, None])[:, 0])
 
-    def search(self, energy: Callable[[Tensor], Tensor]) -> Tensor:
+    def search(self, energy: Callable[[Moves], Tensor]) -> Tensor:
         """Return (B, M, U), the motion of the least energy that the cross-entropy method finds."""
         models = self.models
         directions = len(models.controls.directions)
@@ -156,7 +165,7 @@ class LatentWindows:
         noise = noise_of(models.cfg.search, self.mids, directions, draw, self.start.device)
 
         def of_controls(controls_BSMP: Tensor) -> Tensor:
-            return energy(models.controls.motions(controls_BSMP))
+            return energy(Moves(controls_BSMP, models.controls.directions))
 
         found = cross_entropy_search(of_controls, len(self.segments), noise, models.cfg.search)
         return models.controls.motions(found.controls)
@@ -187,7 +196,7 @@ def from_bank(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys) -> Ten
     if not len(bank.segments):
         return torch.zeros_like(windows.motions_of(windows.segments))
     motion_BKMU = windows.motions_of(bank.segments[entry_BK.long().clamp_min(0)])
-    energy_BK = windows.energy(motion_BKMU, "last_mid").masked_fill(entry_BK < 0, torch.inf)
+    energy_BK = windows.energy(Moves(motion_BKMU), "last_mid").masked_fill(entry_BK < 0, torch.inf)
     chosen = energy_BK.argmin(1)
     motion = motion_BKMU[torch.arange(len(chosen), device=chosen.device), chosen]
     return motion * (entry_BK >= 0).any(1)[:, None, None]
@@ -250,7 +259,7 @@ def answer_windows(
     random_N: Tensor,
 ) -> dict[str, Answers]:
     """Return `answers_of` for (N, H) windows, in parts that fit the memory."""
-    most = max(1, ROLLED_TOKENS // (models.cfg.search.samples * segments_NH.shape[1]))
+    most = max(1, SEARCHED_STEPS // (models.cfg.search.samples * segments_NH.shape[1]))
 
     def part(rows: slice) -> dict[str, Answers]:
         return answers_of(latent_windows(models, data, segments_NH[rows]), bank, keys, random_N[rows])

@@ -17,6 +17,7 @@ from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.evaluation.bootstrap import cluster_sums, draw_weights, interval, resampled
 from trajpilot_core.evaluation.latent_plans import LatentModels, LatentWindows, latent_windows, random_entries
 from trajpilot_core.models.latent import LatentPredictor, StepInputs, l1_between, targets_of
+from trajpilot_core.models.latent_candidates import Moves
 from trajpilot_core.retrieval.neighbours import NeighbourBank
 from trajpilot_core.training.fit_latent import NEXT
 
@@ -149,7 +150,7 @@ def energy_rows(
                 found.setdefault((motion, *key), []).append(value)
         several = bank.segments[torch.stack([strangers.roll(k)[: len(rows)] for k in range(8)], 1)]
         for name in (*ENERGIES, "goal_step_seen"):
-            energy_BS = windows.energy(windows.motions_of(several), name)
+            energy_BS = windows.energy(Moves(windows.motions_of(several)), name)
             spreads.setdefault(name, []).append(relative_spread(windows, energy_BS))
     return correlations(found, models.seed, horizon), [
         EnergySpread.model_validate(

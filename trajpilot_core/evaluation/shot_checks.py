@@ -1,22 +1,26 @@
 """What the stage of shots judges of its own trainings: whom they were fitted on, and whether they learned anything."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import noted_fitted
 from trajpilot_core.data.shots import DEV, Shots, named
-from trajpilot_core.training.jobs import TrainingJob, fitted_takes
 
 
-def fitted_judgements(jobs: Sequence[TrainingJob], shots: Shots) -> list[Judgement]:
-    """Judge, from the tensors that they were given, that no training was fitted on a take that is not for training."""
+def fitted_judgements(said: Sequence[Mapping[str, str]], shots: Shots) -> list[Judgement]:
+    """Judge that no training was fitted on a take that is not for training.
+
+    Args:
+        said: of the model of each training, which says the takes of the tensors that it was given.
+        shots: all of them.
+    """
     held = {shots.take_ids[int(take)] for take, split in zip(shots.take, shots.split, strict=True) if int(split)}
     seen: dict[str, set[str]] = {}
-    for job in jobs:
-        for chain, takes in noted_fitted(fitted_takes(job, shots.take, shots.take_ids)).items():
+    for about in said:
+        for chain, takes in noted_fitted(about).items():
             seen.setdefault(chain, set()).update(takes)
     wrong = sorted({f"{take} ({chain})" for chain, takes in seen.items() for take in takes & held})
-    found = f"fitted on {named(wrong)}" if wrong else f"{len(jobs)} trainings, {len(held)} takes of dev and test"
+    found = f"fitted on {named(wrong)}" if wrong else f"{len(said)} trainings, {len(held)} takes of dev and test"
     verdict = "fails" if wrong else "holds"
     check = "takes: none of dev or test is fitted"
     return [Judgement(check=check, verdict=verdict, detail=found)]

@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.outcome import (
-    OUTCOME_METRICS,
     OutcomeConfig,
-    OutcomeMetric,
     OutcomeRow,
     ShotAnswer,
     ShotContrast,
@@ -22,6 +20,7 @@ from schemas.outcome import (
 from trajpilot_core.arrays import Array
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation.bootstrap import draw_weights, interval
+from trajpilot_core.metrics.shots import MADE_FROM, SHOT_METRICS, ShotMetric
 
 DIGITS = 9
 """Places that numbers are rounded to, as in the other tables."""
@@ -54,7 +53,7 @@ class RowAnswers:
     @property
     def right(self) -> NDArray[np.bool_]:
         """(S, n) whether the outcome is right, made from one half on."""
-        return np.asarray((self.p >= 0.5) == self.made)
+        return np.asarray((self.p >= MADE_FROM) == self.made)
 
 
 def by_row(answers: Sequence[ShotAnswer]) -> dict[OutcomeRow, RowAnswers]:
@@ -63,45 +62,6 @@ def by_row(answers: Sequence[ShotAnswer]) -> dict[OutcomeRow, RowAnswers]:
     for one in answers:
         found.setdefault(one.row, []).append(one)
     return {row: RowAnswers(own) for row, own in found.items()}
-
-
-def metric_of(metric: OutcomeMetric, p_n: Array, made_n: NDArray[np.bool_], weight_Bn: Array) -> Array:
-    """Return (B,) figures in percent, one for each weighting of the shots; NaN where one means nothing.
-
-    Args:
-        metric: which.
-        p_n: (n,) probabilities of made; the answer is made from one half on.
-        made_n: (n,) truths.
-        weight_Bn: (B, n) how often each shot counts.
-    """
-    if metric == "auc":
-        return 100 * auc(p_n, made_n, weight_Bn)
-    right_n = (p_n >= 0.5) == made_n
-    if metric == "accuracy":
-        return 100 * _share(right_n, weight_Bn)
-    sides = {"made": (made_n,), "missed": (~made_n,)}.get(metric, (made_n, ~made_n))
-    return np.asarray(100 * np.mean([_share(right_n[side], weight_Bn[:, side]) for side in sides], axis=0))
-
-
-def _share(right_n: NDArray[np.bool_], weight_Bn: Array) -> Array:
-    """Return (B,) weighted shares of right answers."""
-    with np.errstate(invalid="ignore"):
-        return np.asarray((weight_Bn @ right_n.astype(np.float64)) / weight_Bn.sum(axis=1))
-
-
-def auc(p_n: Array, made_n: NDArray[np.bool_], weight_Bn: Array) -> Array:
-    """Return (B,) probabilities that a made shot has a higher p than a missed one, ties half; NaN without one of each.
-
-    Args:
-        p_n: (n,) probabilities of made.
-        made_n: (n,) truths.
-        weight_Bn: (B, n) how often each shot counts.
-    """
-    hit, miss = p_n[made_n][:, None], p_n[~made_n][None]
-    above = (hit > miss) + 0.5 * (hit == miss)
-    of_made, of_missed = weight_Bn[:, made_n], weight_Bn[:, ~made_n]
-    with np.errstate(invalid="ignore"):
-        return np.asarray(((of_made @ above) * of_missed).sum(axis=1) / (of_made.sum(axis=1) * of_missed.sum(axis=1)))
 
 
 def wilson(n_right: int, n: int, confidence: float) -> tuple[float, float]:
@@ -127,8 +87,8 @@ def scores_of(answers: Sequence[ShotAnswer], cfg: OutcomeConfig) -> list[ShotSco
     found = []
     for row, own in by_row(answers).items():
         weights = draw_weights(len(own.takes), cfg.bootstrap, cfg.seed)[:, own.take]
-        for metric in OUTCOME_METRICS:
-            of_seed = [metric_of(metric, p, own.made, weights) for p in own.p]
+        for metric in SHOT_METRICS.values():
+            of_seed = [metric.values(p, own.made, weights) for p in own.p]
             for at, seed in enumerate(own.seeds):
                 found.append(_score(row, seed, metric, own, at, of_seed[at], cfg))
             found.append(_score(row, None, metric, own, None, np.mean(of_seed, axis=0), cfg))
@@ -138,7 +98,7 @@ def scores_of(answers: Sequence[ShotAnswer], cfg: OutcomeConfig) -> list[ShotSco
 def _score(
     row: OutcomeRow,
     seed: int | None,
-    metric: OutcomeMetric,
+    metric: ShotMetric,
     own: RowAnswers,
     at: int | None,
     drawn: Array,
@@ -146,15 +106,15 @@ def _score(
 ) -> ShotScore:
     """Return one figure: of the seed at place `at`, or of all in the mean."""
     once = np.ones((1, len(own.made)))
-    values = [metric_of(metric, p, own.made, once)[0] for p in (own.p if at is None else own.p[at : at + 1])]
+    values = [metric.values(p, own.made, once)[0] for p in (own.p if at is None else own.p[at : at + 1])]
     low, high = over_takes(drawn, len(own.takes), cfg)
-    side = {"made": own.made, "missed": ~own.made}.get(metric, np.ones(len(own.made), dtype=bool))
-    n_right = None if at is None or metric in ("auc", "balanced") else int(own.right[at][side].sum())
+    side = {"made": own.made, "missed": ~own.made}.get(metric.id, np.ones(len(own.made), dtype=bool))
+    n_right = None if at is None or not metric.is_count else int(own.right[at][side].sum())
     outer = (None, None) if n_right is None else wilson(n_right, int(side.sum()), cfg.confidence)
     return ShotScore(
         row=row,
         seed=seed,
-        metric=metric,
+        metric=metric.id,
         value=round(float(np.mean(values)), DIGITS),
         low=low,
         high=high,

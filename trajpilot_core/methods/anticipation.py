@@ -1,4 +1,4 @@
-"""No-Traj, Scorer, Oracle and their floor where no goal is given (paper, 4.4; docs/decisions/anticipation.md).
+"""Rows to which no goal is given, and their floor (paper, 4.4; docs/decisions/anticipation.md).
 
 Rows of runs whose goal-dropout twins anticipate (`predictor.anticipates`); elsewhere they are absent. The predictors
 that were trained with all their goals answer without one, too: what the twins gain is against them.
@@ -58,6 +58,17 @@ def with_motion(*, is_twin: bool) -> "Callable[[WindowBatch], Answers | None]":
     return answer
 
 
+def with_start_motion(batch: "WindowBatch") -> Answers | None:
+    """Answer by the twin that was trained with the motion of the ends alone, of which Start's is given."""
+    from trajpilot_core.methods.plans import own_plan, rank_plan
+
+    view = blind_view(batch, is_twin=True)
+    if view is None or view.models.endpoint_traj is None:
+        return None
+    plan_BHP = own_plan(view, view.models.endpoint_traj, batch.segments, with_mids=False)
+    return rank_plan(plan_BHP, view, batch.segments)
+
+
 def by_scorer(batch: "WindowBatch") -> Answers | None:
     """Answer as the Scorer does, by windows that begin alike, under the motion of Start alone."""
     from trajpilot_core.methods.scorer import scorer_answers
@@ -87,6 +98,18 @@ NO_TRAJ = Method(
     against={goal_dropout.NO_TRAJ.id: "what is lost without a goal", f"{PREFIX}majority": "beyond the label alone"},
     style=RowStyle("circle", "#5b6470", "#a9b2be", dash="2 2.5"),
 )
+ENDPOINT_TRAJ = Method(
+    id=f"{PREFIX}endpoint_traj",
+    name="Endpoint-Traj, no goal",
+    knows="Start's clip and its own head motion during Start, nothing that is retrieved",
+    sees="start_motion",
+    ceiling="start_motion",
+    role="anticipation",
+    models=(twin_of("endpoint_traj"),),
+    answer=with_start_motion,
+    against={NO_TRAJ.id: "what the motion of Start tells by itself"},
+    style=RowStyle("triangle", "#9a6400", "#d9a441", dash="2 2.5"),
+)
 ORACLE = Method(
     id=f"{PREFIX}oracle",
     name="Oracle, no goal",
@@ -109,7 +132,11 @@ SCORER = Method(
     role="anticipation",
     models=(*map(twin_of, PREDICTORS), SCORER_NO_GOAL),
     answer=by_scorer,
-    against={NO_TRAJ.id: "the whole gain", ORACLE.id: "what knowing the true motion would add"},
+    against={
+        NO_TRAJ.id: "the whole gain",
+        ENDPOINT_TRAJ.id: "beyond the motion of Start",
+        ORACLE.id: "what knowing the true motion would add",
+    },
     gate=Gate("probability", "a retrieved trajectory was trusted", fallback=NO_TRAJ.id),
     follows="chosen by the scorer without a goal",
     style=RowStyle("square", "#0072b2", "#56b4e9"),
@@ -147,4 +174,4 @@ MAJORITY = Method(
     answer=majority,
     style=RowStyle("none", "#b4bac2", "#555d67", dash="1.5 3"),
 )
-ROWS = (NO_TRAJ, SCORER, ORACLE, NO_TRAJ_NO_DROPOUT, ORACLE_NO_DROPOUT, MAJORITY)
+ROWS = (NO_TRAJ, ENDPOINT_TRAJ, SCORER, ORACLE, NO_TRAJ_NO_DROPOUT, ORACLE_NO_DROPOUT, MAJORITY)

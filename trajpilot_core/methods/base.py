@@ -107,7 +107,7 @@ class RowStyle:
     """How a row is drawn."""
 
     mark: str = "circle"
-    """circle, square, triangle, diamond, plus or none."""
+    """circle, square, triangle, diamond, plus, cross or none."""
     light: str = "#5b6470"
     """Colour on white."""
     dark: str = "#a9b2be"

@@ -10,6 +10,8 @@ from trajpilot_core.methods.base import Answers, Method, RowStyle
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from trajpilot_core.data.cross_fitting import Chain
+    from trajpilot_core.data.planning import PlanningData
     from trajpilot_core.methods.batch import WindowBatch
     from trajpilot_core.retrieval.bank import ChainView
 
@@ -20,16 +22,20 @@ def label_order(view: "ChainView") -> "tuple[Tensor, Tensor]":
     Returns:
         Long labels and float32 shares, both of shape (min(RANKED + 1, V),), most frequent first.
     """
+    return mid_label_order(view.data, view.chain)
+
+
+def mid_label_order(data: "PlanningData", chain: "Chain") -> "tuple[Tensor, Tensor]":
+    """Return the same of the takes that a chain was fitted on."""
     import torch
 
     from trajpilot_core.data.chains import fit_takes
     from trajpilot_core.methods.plans import RANKED
     from trajpilot_core.models.ranking import best
 
-    takes, labels = fit_takes(view.data, view.chain), view.data.labels
-    windows = view.data.windows.values()
-    mids = [labels[w.segments[torch.isin(w.take, takes)][:, 1:-1]].flatten() for w in windows]
-    counts = torch.bincount(torch.cat(mids), minlength=len(view.data.bank)).float()
+    takes, labels = fit_takes(data, chain), data.labels
+    mids = [labels[w.segments[torch.isin(w.take, takes)][:, 1:-1]].flatten() for w in data.windows.values()]
+    counts = torch.bincount(torch.cat(mids), minlength=len(data.bank)).float()
     ids, values = best((counts / counts.sum().clamp_min(1))[None], RANKED + 1)
     return ids[0], values[0]
 

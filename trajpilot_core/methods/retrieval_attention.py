@@ -51,7 +51,7 @@ METHOD = Method(
         "hmm_motion": "beyond transitions and looks, fitted in closed form",
     },
     in_gallery=True,
-    style=RowStyle("diamond", "#00695c", "#c6f0d8", dash="10 2 2 2"),
+    style=RowStyle("cross", "#9000d8", "#c060ff", dash="10 2 2 2"),
 )
 
 

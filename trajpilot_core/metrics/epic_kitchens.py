@@ -1,6 +1,6 @@
 """Metrics of action anticipation on EPIC-KITCHENS-100: one action a clip, ranked as a verb, a noun and a pair of both.
 
-They are no records of `METRICS`: those are means over planning windows, and a mean over classes is no mean over rows.
+They are a family of their own (`metrics.FAMILIES`): a mean over classes is no mean over windows.
 Shapes: N clips, C classes of a head, K ranked classes. Definitions: docs/decisions/epic-probe.md; paper, appendix on
 EPIC-KITCHENS-100.
 """
@@ -39,6 +39,8 @@ class ActionMetric:
     k: int = TOP
     over: Literal["classes", "clips"] = "classes"
     """classes: recall of each class that occurs, then their unweighted mean; clips: share of the clips."""
+    unit: str = "%"
+    higher_is_better: bool = True
 
 
 VERB = ActionMetric("Verb", "class-mean recall of the verb among five", "verb")

@@ -38,7 +38,7 @@ class Attention(nn.Module):
 
     def _split(self, x_BTD: Tensor) -> Tensor:
         """(B, T, D) -> (B, N, T, K)."""
-        return x_BTD.view(*x_BTD.shape[:2], self.heads, -1).transpose(1, 2)
+        return x_BTD.view(*x_BTD.shape[:2], self.heads, x_BTD.shape[2] // self.heads).transpose(1, 2)
 
 
 def feed_forward(width: int, hidden: int, dropout: float) -> nn.Sequential:

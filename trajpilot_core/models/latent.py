@@ -116,9 +116,7 @@ class LatentPredictor(nn.Module):
             found.append(own)
         return found
 
-    def forward(
-        self, context: list[KeysValues], steps: StepInputs, n_steps: int, horizon: int, *, last_alone: bool = False
-    ) -> Tensor:
+    def forward(self, context: list[KeysValues], steps: StepInputs, n_steps: int, horizon: int) -> Tensor:
         """Return (B, S, T, G, D) normalised latents of the steps; S is 1 where nothing is told of them.
 
         Args:
@@ -126,7 +124,6 @@ class LatentPredictor(nn.Module):
             steps: what is told of the steps.
             n_steps: T, from the second position of the window on.
             horizon: H.
-            last_alone: only the last step is wanted, (B, S, 1, G, D): the last layer works on no other.
         """
         n_windows = len(context[0][0])
         told = steps.motion if steps.motion is not None else steps.text
@@ -137,9 +134,8 @@ class LatentPredictor(nn.Module):
         mask_TX = torch.cat([causal_TT.new_ones(n_steps, seen), causal_TT], 1)
         for block, (keys, values) in zip(self.blocks, context, strict=True):
             shared = (keys.repeat_interleave(n_plans, 0), values.repeat_interleave(n_plans, 0))
-            is_end = last_alone and block is self.blocks[-1]
-            x_NTW = last_step(block, x_NTW, shared) if is_end else block(x_NTW, mask_TX, shared)[0]
-        out = self.out(self.norm(x_NTW)).float().view(n_windows, n_plans, x_NTW.shape[1], self.n_tokens, -1)
+            x_NTW = block(x_NTW, mask_TX, shared)[0]
+        out = self.out(self.norm(x_NTW)).float().view(n_windows, n_plans, n_steps, self.n_tokens, -1)
         return normalised(self.latent_mean + self.latent_scale * out)
 
     def _clip(self, clip_BGD: Tensor, role: int) -> Tensor:
@@ -156,17 +152,6 @@ class LatentPredictor(nn.Module):
         text = self.no_text if steps.text is None else self.text_in(steps.text.flatten(0, 1))
         placed = self.step[1 : 1 + n_steps] + self.horizon[horizon]
         return (motion + text + placed).expand(n, n_steps, -1)
-
-
-def last_step(block: nn.Module, x_NTW: Tensor, context: KeysValues) -> Tensor:
-    """Return (N, 1, W), what a block makes of the last token, which sees the context and all tokens."""
-    assert isinstance(block, TransformerBlock)
-    h_NTW = block.attention_norm(x_NTW)
-    own = block.attention.keys_values(h_NTW)
-    seen = (torch.cat([context[0], own[0]], 2), torch.cat([context[1], own[1]], 2))
-    end: Tensor = x_NTW[:, -1:] + block.dropout(block.attention(h_NTW[:, -1:], seen))
-    made: Tensor = end + block.hidden(block.hidden_norm(end))
-    return made
 
 
 class LatentHead(nn.Module):

@@ -137,7 +137,8 @@ def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, moved: Found,
 
 def notes(query: PlanQuery, root: TrainedRoot, footage: Footage, moved: Found, weak: bool) -> tuple[str, ...]:
     """State what must be known before the plan is believed."""
-    said = [f"No head motion, so only No-Traj answers: {'; '.join(moved.notes)}."] if moved.moved is None else []
+    said = [f"Rows of plugins are not asked: {', '.join(root.plugin_rows)}."] if root.plugin_rows else []
+    said += [f"No head motion, so only No-Traj answers: {'; '.join(moved.notes)}."] if moved.moved is None else []
     said += [] if moved.moved is None else [f"{note}." for note in moved.notes]
     if moved.moved is not None and moved.is_unasked_mixture:
         said.append(f"So No-Traj decides; --poses {moved.moved.motion.source} asks for the other rows all the same.")

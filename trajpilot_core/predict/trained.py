@@ -6,6 +6,7 @@ those next to it would look like any other. So what every stage says that it rea
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from schemas.annotation import SIMULATED, Take
@@ -71,6 +72,12 @@ class TrainedRoot:
     ingest: IngestConfig
     trajectories: TrajectoryConfig
     features: FeatureConfig
+
+    @cached_property
+    def plugin_rows(self) -> tuple[str, ...]:
+        """Rows of plugins that the run was evaluated with, as its manifest names them."""
+        evaluation = current_manifest(self.folder, "evaluation")
+        return () if evaluation is None else EvaluationConfig.model_validate(evaluation.config).plugin_rows
 
     @property
     def corpora(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import ReportConfig
 from schemas.probe import ProbeScore
+from schemas.released import ReleasedName, released_note
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
@@ -23,9 +24,7 @@ from trajpilot_core.paper.published import published_actions
 from trajpilot_core.report import health, json_report
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.document import Section, render_document
-from trajpilot_core.report.figures.base import Material
-from trajpilot_core.report.figures.curves import charts
-from trajpilot_core.report.tables.results import results_of
+from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.tables.table import Cell, Table, Value
 from trajpilot_core.report.tables.tokens import TokenResults, read_tokens, token_fact, token_tables, value_cell
 
@@ -38,6 +37,14 @@ SPACE_TITLES = {
 TEMPORAL = (
     "Tokens are averages over the patches of each tubelet: another protocol than that of the published probe, which "
     "reads every patch and V-JEPA 2's predicted tokens."
+)
+EVERY_PATCH = (
+    "Tokens are every patch of a clip and those of one predicted tubelet, as of the published probe; of its "
+    "augmentation the random gap and the part of the picture."
+)
+ROWS = (
+    "Tokens are rows of released features, the one nearest to the middle of each equal part of a clip, of those inside "
+    "it; nothing was predicted ahead."
 )
 NOT_RUN = "not run: TrajPilot’s token in the probe (rows No-Traj, Scorer, Oracle and their controls)"
 
@@ -84,6 +91,7 @@ def build_alone(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage]) -
         read_tokens(inputs) if cfg.has_token else None,
     )
     title = spec_of(cfg.corpus).title if cfg.corpus else "a corpus"
+    title = f"{title}, released features {cfg.released}" if cfg.released else title
     where = f"a simulated world in the file layout of {title}" if found.simulated else title
     tables = [*result_tables(found.scores), *token_tables(found.tokens)]
     plain = [*result_tables(found.scores, has_intervals=False), *token_tables(found.tokens, has_intervals=False)]
@@ -99,26 +107,37 @@ def build_alone(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage]) -
     }
     if found.tokens is not None:
         document["contrasts"] = json_report.records(found.tokens.contrasts)
-    note = f"% {WARNING}\n" if found.simulated else ""
+    note = "".join(f"% {one}\n" for one in warnings(found, cfg.released))
     return {
-        "report.html": page(f"TrajPilot on {where}", found, tables, lines),
+        "report.html": page(f"TrajPilot on {where}", found, tables, lines, cfg),
         "report.json": json_report.dump(json_report.finite(document)),
         "metrics.tex": (note + "\n".join(table.latex() for table in plain)).encode(),
         "metrics_intervals.tex": (note + "\n".join(table.latex() for table in tables)).encode(),
     }
 
 
-def page(title: str, found: ActionResults, tables: Sequence[Table], lines: Sequence[str]) -> bytes:
-    """Render the page."""
-    published = () if found.simulated else published_tables()
-    drawn = charts(Material(results_of([], []), [], [], [], [("probe", found.curves)])) if found.curves else []
+def warnings(found: ActionResults, released: ReleasedName | None) -> tuple[str, ...]:
+    """Return what has to stand above the figures; nothing of recorded clips that were encoded."""
+    return (
+        *((WARNING,) if found.simulated else ()),
+        *((f"{released}: {released_note(released)}",) if released else ()),
+    )
+
+
+def page(title: str, found: ActionResults, tables: Sequence[Table], lines: Sequence[str], cfg: ReportConfig) -> bytes:
+    """Render the page; published figures stand next to encoded features of recorded clips alone."""
+    warned = warnings(found, cfg.released)
+    published = () if warned else published_tables()
+    trained = [("probe", found.curves), *(found.tokens.trainings() if found.tokens is not None else ())]
+    drawn = training_charts([(name, curves) for name, curves in trained if curves])
+    protocol = ROWS if cfg.released else EVERY_PATCH if cfg.has_every_patch else TEMPORAL
     sections = [
-        Section("results", "What follows a clip", (*tables, *published), text=TEMPORAL),
+        Section("results", "What follows a clip", (*tables, *published), text=protocol),
         Section("checks", "Checks", (checks_table(found.judgements),)),
         Section("training", "Training", charts=tuple(drawn)),
         Section("health", "Data health", (rejects_table(found.rejects),)),
     ]
-    return render_document(title, WARNING if found.simulated else TEMPORAL, lines, sections)
+    return render_document(title, "; ".join(warned) or protocol, lines, sections)
 
 
 def facts(found: ActionResults, cfg: ReportConfig) -> list[str]:

@@ -19,11 +19,10 @@ from trajpilot_core.report.limits import limits
 from trajpilot_core.report.loaded import caption, corpus_title, facts, load
 from trajpilot_core.report.page import Page, render
 from trajpilot_core.report.tables import latex
-from trajpilot_core.report.tables.anticipation import anticipation_tables
+from trajpilot_core.report.tables.anticipation import anticipation_tables, shares_table
 from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
 from trajpilot_core.report.tables.ceilings import ceilings_of
 from trajpilot_core.report.tables.closed import closed_tables, settings_table
-from trajpilot_core.report.tables.names import NOT_BUILT
 from trajpilot_core.report.tables.results import all_tables, results_of
 from trajpilot_core.report.verdict import opening_table, verdict_of
 
@@ -124,7 +123,7 @@ def _pictures(
 
 def _json(page: Page) -> JsonValue:
     """The report for programs."""
-    loaded = page.loaded
+    loaded, shares = page.loaded, shares_table(page.loaded.ceilings)
     return {
         "format": json_report.FORMAT,
         "title": page.title,
@@ -136,6 +135,7 @@ def _json(page: Page) -> JsonValue:
         "settings": None if page.settings is None else page.settings.json(),
         "ceilings": json_report.records(loaded.ceilings),
         "ceilings_say": [page.ceilings.headline, *page.ceilings.broken],
+        **({} if shares is None else {"reached_shares": shares.json()}),
         "judgements": json_report.records(loaded.judgements),
         "gate": json_report.records(loaded.gate),
         "headroom": json_report.records(loaded.headroom),
@@ -149,7 +149,6 @@ def _json(page: Page) -> JsonValue:
         "endpoint_cache": json_report.records(loaded.endpoint_scores),
         "undertrained": [*sorted(page.results.undertrained)],
         "limits": [*page.limits],
-        "not_built": NOT_BUILT,
         "absent_rows": absent_rows(page.results),
         "gallery": {name: list(windows) for name, windows in page.drawn.classes.items()},
         "gallery_sizes": dict(page.drawn.sizes),

@@ -8,7 +8,7 @@ import pyarrow as pa
 from schemas.annotation import SIMULATED
 from schemas.artifacts import Entry
 from schemas.config import PipelineConfig, RunOptions
-from schemas.released import RELEASED_NOTE
+from schemas.released import released_note
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest, stage_folder
@@ -41,7 +41,7 @@ class Committed:
         """Return what stands above results of a simulated corpus or on released features; else it is empty."""
         simulated = SIMULATED in self.table("ingest", "takes", ("corpus",))["corpus"].to_pylist()
         features = self.config.features
-        released = f"{features.released}: {RELEASED_NOTE}" if features.source == "released" else ""
+        released = f"{features.released}: {released_note(features.released)}" if features.source == "released" else ""
         return "; ".join(note for note in (WARNING if simulated else "", released) if note)
 
     def _entry(self, stage: str, name: str) -> Entry:

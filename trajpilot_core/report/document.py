@@ -1,7 +1,7 @@
 """A page of tables and charts as one offline HTML file; a box filters the tables by their captions and rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trajpilot_core.report.drawing.legend import Chart
 from trajpilot_core.report.offline import render_offline
@@ -28,4 +28,5 @@ def render_document(title: str, banner: str, facts: Sequence[str], sections: Seq
         facts: lines below the title.
         sections: in the order of the page.
     """
-    return render_offline("document.html.j2", "document.js", title=title, banner=banner, facts=facts, sections=sections)
+    shown = [replace(one, tables=tuple(table.said_once() for table in one.tables)) for one in sections]
+    return render_offline("document.html.j2", "document.js", title=title, banner=banner, facts=facts, sections=shown)

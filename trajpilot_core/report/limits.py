@@ -2,7 +2,7 @@
 
 from schemas.config import ReportConfig
 from schemas.places import OtherRun
-from schemas.released import RELEASED_NOTE
+from schemas.released import released_note
 from schemas.results import Judgement
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
 from trajpilot_core.report import health
@@ -98,9 +98,9 @@ def _released(cfg: ReportConfig) -> list[str]:
     if cfg.released is None:
         return []
     return [
-        f"Appearance is {cfg.released}: {RELEASED_NOTE}. A row of such a file is longer than many segments and then "
-        "shows what lies before and after them, the next step of a Start included; the column overhang_s of the "
-        "features says by how much. A file that is shifted by a row looks like a good one."
+        f"Appearance is {cfg.released}: {released_note(cfg.released)}. A row of such a file is longer than many "
+        "segments and then shows what lies before and after them, the next step of a Start included; the column "
+        "overhang_s of the features says by how much. A file that is shifted by a row looks like a good one."
     ]
 
 
@@ -120,6 +120,8 @@ def _claim(judgement: Judgement) -> str:
     how = {
         "fails": "was not seen here",
         "undecided": "is undecided here, intervals hold zero",
+        "underpowered": "cannot be judged, a row is too far below what can be known",
+        "confounded by training": "cannot be judged, one row has learned more of what it could than the other",
         "undertrained": "cannot be judged, a model is UNDERTRAINED",
         "not run": "could not be checked",
     }[judgement.verdict]

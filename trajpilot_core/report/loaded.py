@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from schemas.annotation import LATENTS, SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import ReportConfig
-from schemas.released import RELEASED_NOTE
+from schemas.released import released_note
 from schemas.results import (
     Ceiling,
     CurvePoint,
@@ -154,7 +154,7 @@ def caption(loaded: Loaded, cfg: ReportConfig) -> str:
     if loaded.planners_only:
         where += f"; {loaded.planners_only}"
     if cfg.released:
-        where += f"; {cfg.released}: {RELEASED_NOTE}"
+        where += f"; {cfg.released}: {released_note(cfg.released)}"
     return f"{where}; {takes} test takes; 95 % intervals over takes; ED in steps, all else in percent"
 
 
@@ -171,7 +171,7 @@ def facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[str
         ("segments, labels", f"{loaded.segments.num_rows} segments, {loaded.labels.num_rows} labels"),
         ("windows", f"{windows} test windows{subset_note(cfg)}, {loaded.windows.num_rows} in all"),
         ("head motion", "; ".join(poses) or "none"),
-        *([("appearance", f"{cfg.released}: {RELEASED_NOTE}")] if cfg.released else []),
+        *([("appearance", f"{cfg.released}: {released_note(cfg.released)}")] if cfg.released else []),
         (
             "rows, seeds",
             f"{len(results.variants())} rows, seeds {', '.join(map(str, loaded.seeds)) or 'none'}",

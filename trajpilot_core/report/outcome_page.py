@@ -4,23 +4,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from schemas.outcome import OUTCOME_METRICS, OutcomeConfig, OutcomeMetric, ShotContrast, ShotScore
+from schemas.outcome import OutcomeConfig, OutcomeMetric, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.evaluation.shot_rows import METHODS, SHOT_NAMES, not_run
+from trajpilot_core.metrics.shots import SHOT_METRICS
 from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report import json_report
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.document import Section, render_document
+from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.tables.latex_text import latex_text
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, number
 
-HEADERS: Mapping[OutcomeMetric, str] = {
-    "accuracy": "Outcome Acc.",
-    "balanced": "Balanced Acc.",
-    "made": "Made Rec.",
-    "missed": "Miss Rec.",
-    "auc": "AUC",
-}
+HEADERS: Mapping[OutcomeMetric, str] = {one.id: one.name for one in SHOT_METRICS.values()}
 PUBLISHED = "basketball_shot_outcome"
 PAPERS: Mapping[str, OutcomeMetric] = {
     "accuracy": "accuracy",
@@ -66,6 +62,7 @@ def documents(results: OutcomeResults) -> dict[str, bytes]:
         Section("seeds", "Each seed", (tables[1],)),
         Section("contrasts", "Differences on the same shots", (tables[2],)),
         Section("checks", "Checks", (tables[3],)),
+        Section("training", "Training", charts=tuple(training_charts([("outcome", results.curves)]))),
         *([Section("published", "Published, labelled as such", tuple(published))] if published else []),
     ]
     note = f"{title}; {'SIMULATED, not comparable with published numbers; ' if results.is_simulated else ''}in percent"
@@ -92,7 +89,7 @@ def main_table(results: OutcomeResults) -> Table:
     """Return every metric of every row, mean over the seeds; rows that the run lacks say so."""
     lines: list[tuple[Cell, ...]] = []
     for one in METHODS:
-        found = [results.of(one.id, metric, None) for metric in OUTCOME_METRICS]
+        found = [results.of(one.id, metric, None) for metric in SHOT_METRICS]
         cells = tuple(NOTHING if score is None else value_of(score) for score in found)
         lines.append((one.name, one.given, *cells))
     note = "; ".join(not_run(one.row for one in results.scores))
@@ -122,7 +119,7 @@ def seed_table(results: OutcomeResults) -> Table:
     lines: list[tuple[Cell, ...]] = []
     for one in METHODS:
         for seed in sorted({score.seed for score in results.scores if score.seed is not None}):
-            found = {metric: results.of(one.id, metric, seed) for metric in OUTCOME_METRICS}
+            found = {metric: results.of(one.id, metric, seed) for metric in SHOT_METRICS}
             if found["accuracy"] is None:
                 continue
             cells = tuple(

@@ -25,17 +25,26 @@ from trajpilot_core.report.loaded import (
 from trajpilot_core.report.offline import render_offline
 from trajpilot_core.report.tables import published
 from trajpilot_core.report.tables.answers import answer_tables
+from trajpilot_core.report.tables.anticipation import shares_table
 from trajpilot_core.report.tables.attribution import absent_rows
 from trajpilot_core.report.tables.ceilings import Ceilings
 from trajpilot_core.report.tables.diagnostics import diagnostics_tables
 from trajpilot_core.report.tables.groups import GroupedTable
-from trajpilot_core.report.tables.names import NOT_BUILT, descriptions
+from trajpilot_core.report.tables.names import descriptions
 from trajpilot_core.report.tables.published_pool import pool_comparisons
 from trajpilot_core.report.tables.results import ResultCell, Results
 from trajpilot_core.report.tables.table import Table, number
 from trajpilot_core.report.verdict import DerivedVerdict
 
-SIGNS = {"holds": "✓", "fails": "✗", "undecided": "~", "undertrained": "!", "not run": "–"}
+SIGNS = {
+    "holds": "✓",
+    "fails": "✗",
+    "undecided": "~",
+    "underpowered": "!",
+    "confounded by training": "!",
+    "undertrained": "!",
+    "not run": "–",
+}
 CEILING_SIGNS = {"below": "✓", "level": "~", "open": "–", "warn": "!", "broken": "✗"}
 GATE_IDENTITY = "identity: overall gain = open rate"
 OTHER = "Other checks"
@@ -95,6 +104,7 @@ def render(page: Page) -> bytes:
             *pool_comparisons(loaded.gate, loaded.headroom, page.cfg, is_recorded=printed is not None),
         ],
         published_source="; ".join(table.source for table in (printed, ahead) if table),
+        shares=shares_table(loaded.ceilings),
         diagnostics=diagnostics_tables(
             loaded.pair_distances, loaded.progress_shares, page.cfg, is_recorded=printed is not None
         ),
@@ -113,7 +123,6 @@ def render(page: Page) -> bytes:
         tables={table.id: table for table in page.tables},
         views=three_views,
         count=_count,
-        not_built=NOT_BUILT,
         ceiling_signs=CEILING_SIGNS,
         identity=next((one for one in loaded.judgements if one.check.startswith(GATE_IDENTITY)), None),
     )

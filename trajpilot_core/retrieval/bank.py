@@ -24,7 +24,7 @@ from trajpilot_core.data.chains import (
     trajectory_latents,
     trajectory_states,
 )
-from trajpilot_core.data.cross_fitting import TWINNED, Chain, model_key, twin_of, variants_of
+from trajpilot_core.data.cross_fitting import TWINNED, VARIANTS, Chain, model_key, twin_of, variants_of
 from trajpilot_core.data.planning import MANY_WINDOWS, SPLITS, PlanningData
 from trajpilot_core.data.transitions import fitted_bigrams
 from trajpilot_core.errors import LeakError, StoreError
@@ -127,7 +127,7 @@ def chain_view(
 
 
 def goal_dropout_view(view: ChainView, files: ModelFiles, seed: int, device: str) -> ChainView | None:
-    """Return a chain with the goal-dropout twins in the place of its traj and no_traj; None where it has none.
+    """Return a chain with the goal-dropout twins in the place of its models; None where it has none.
 
     Everything else is shared with `view`, whose decoding of class scores stays.
 
@@ -140,8 +140,15 @@ def goal_dropout_view(view: ChainView, files: ModelFiles, seed: int, device: str
     chain, held = view.chain, files.predictors.keys
     if not all(model_key(chain, seed, twin_of(variant)) in held for variant in TWINNED):
         return None
-    traj, no_traj = (load_predictor(files.predictors, chain, seed, twin_of(v), device) for v in TWINNED)
-    return replace(view, models=replace(view.models, traj=traj, no_traj=no_traj, endpoint_traj=None))
+    traj, no_traj, ends = (
+        load_predictor(files.predictors, chain, seed, twin_of(variant), device)
+        if model_key(chain, seed, twin_of(variant)) in held
+        else None
+        for variant in VARIANTS
+    )
+    assert traj is not None
+    assert no_traj is not None
+    return replace(view, models=replace(view.models, traj=traj, no_traj=no_traj, endpoint_traj=ends))
 
 
 def blind_chain_view(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from schemas.world import LatentMapConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.simworld.world.appearance import OBJECTS, level, looks_at, take_light
-from trajpilot_core.simworld.world.truth import COLOURS, TakeTruth, World, stream
+from trajpilot_core.simworld.world.truth import COLOURS, LOOKS, TakeTruth, World, stream
 
 VERSION = 1  # raise when the numbers that this module writes change; a golden test watches
 LOOK_SCALE = 5.0
@@ -30,6 +30,11 @@ OBJECT_SCALE = 1.0 / 57.0
 """One over the deviation of an object's colour from its mean, 127.5."""
 LIGHT_SCALE = 14.0
 """One over the deviation of the light from 1."""
+
+
+STRAIGHT_SCALE = 0.05
+"""In a straight world: deviation of a feature's number for a look coefficient of 1. What all features share has
+deviation 1, so that normalising a feature over its numbers leaves distances nearly what they are."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +73,30 @@ def latent_features(
 ) -> NDArray[np.float16]:
     """Return the features (S, tokens * D) of segments with frames at `times_SF`, seconds; frames per token are equal.
 
-    A token is the second layer over the mean of the first over its frames, plus noise of its own.
+    A token is the second layer over the mean of the first over its frames, plus noise of its own; in a straight world
+    see `straight_tokens`.
     """
     n = len(times_SF)
-    hidden = np.tanh(latent_inputs(world, take, times_SF.ravel(), made.config) @ made.first + made.first_bias)
-    mean_SKH = hidden.reshape(n, tokens, -1, hidden.shape[1]).mean(axis=2)
-    shown_SKD = np.tanh(mean_SKH @ made.second + made.second_bias)
+    if world.config.straight:
+        shown_SKD = straight_tokens(take, times_SF, tokens, made)
+    else:
+        hidden = np.tanh(latent_inputs(world, take, times_SF.ravel(), made.config) @ made.first + made.first_bias)
+        mean_SKH = hidden.reshape(n, tokens, -1, hidden.shape[1]).mean(axis=2)
+        shown_SKD = np.tanh(mean_SKH @ made.second + made.second_bias)
     noise = stream(world.config, "nuisance", take.index).normal(size=shown_SKD.shape)
     return np.asarray((shown_SKD + made.config.noise * noise).reshape(n, -1), np.float16)
+
+
+def straight_tokens(take: TakeTruth, times_SF: Array, tokens: int, made: LatentMap) -> Array:
+    """Return (S, K, D): a linear map of the look coefficients at `times_SF`, averaged over the frames of a token.
+
+    Places, room and light have no part in it.
+    """
+    n, width = len(times_SF), len(made.second_bias)
+    rng = np.random.default_rng([made.config.seed, LOOKS, width])
+    shared, weights = rng.normal(size=width), STRAIGHT_SCALE * rng.normal(size=(LOOKS, width))
+    looks = looks_at(take, times_SF.ravel())[0]
+    return np.asarray(shared + looks.reshape(n, tokens, -1, LOOKS).mean(axis=2) @ weights)
 
 
 def latent_inputs(world: World, take: TakeTruth, t_s: Array, config: LatentMapConfig) -> Array:

@@ -22,12 +22,19 @@ def tiny_layout(layout: str) -> WorldConfig:
     return tiny_world().replace(name=f"tiny_{layout}", layout=layout, **layout_of(layout).tiny)
 
 
+def released_kitchen() -> WorldConfig:
+    """The tiny world in the layout of EPIC-KITCHENS-100 with released features and without any video."""
+    kitchen = tiny_layout("epic_kitchens")
+    return kitchen.replace(name="tiny_epic_released", released="epic_slowfast", videos=False)
+
+
 PRESETS: dict[str, Callable[[], WorldConfig]] = {
     "demo": demo_world,
     "claims": claims_world,
     "tiny": tiny_world,
     "tiny_released": released_world,
     "tiny_laptop": laptop_world,
+    "tiny_epic_released": released_kitchen,
     "soak": soak_world,
     "court": court_world,
     **{f"tiny_{layout}": partial(tiny_layout, layout) for layout in layouts() if layout != tiny_world().layout},

@@ -1,4 +1,4 @@
-"""Released features of a simulated world: files as Ego-Exo4D publishes them, SIMULATED, next to the videos.
+"""Released features of a simulated world: files as corpora publish them, SIMULATED, next to the videos.
 
 A row is the map of latents.py of what a still head would see at the frames of its window, so that the file moves with
 time as a real one does and tells nothing about the features of a real encoder. Source:
@@ -14,6 +14,7 @@ from schemas.world import LatentMapConfig
 from trajpilot_core.corpora.released import RELEASED, ReleasedFeatures
 from trajpilot_core.simworld.latents import latent_features, latent_map
 from trajpilot_core.simworld.layouts.base import NamedFiles
+from trajpilot_core.simworld.layouts.registry import layout_of
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
 
@@ -21,12 +22,16 @@ def released_files(world: World, take: TakeTruth) -> NamedFiles:
     """Yield the file of released features of a take; nothing where the world has none."""
     if world.config.released is None:
         return
-    import torch
-
     released, buffer = RELEASED[world.config.released], io.BytesIO()
-    torch.save(torch.from_numpy(released_rows(world, take, released).astype(np.float32)), buffer)
-    camera = world.captures[take.capture].camera
-    yield f"{released.folders[0]}/{take.uid}_{camera}{released.suffix}", buffer.getvalue()
+    rows_ND = released_rows(world, take, released).astype(np.float32)
+    if released.suffix == ".npz":
+        np.savez(buffer, feats=rows_ND)  # NPZ_KEY of the reader; a test reads it back
+    else:
+        import torch
+
+        torch.save(torch.from_numpy(rows_ND), buffer)
+    name = layout_of(world.config.layout).released_name(world, take)
+    yield f"{released.folders[0]}/{name}{released.suffix}", buffer.getvalue()
 
 
 def released_rows(world: World, take: TakeTruth, released: ReleasedFeatures) -> NDArray[np.float16]:

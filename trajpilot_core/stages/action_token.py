@@ -3,28 +3,32 @@
 Source: paper, appendix on EPIC-KITCHENS-100; docs/decisions/epic-token.md.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from schemas.action_token import TOKEN_ROWS, ActionTokenConfig, TokenContrast
-from schemas.arrow import table_of
+from schemas.arrow import rows_of, table_of
 from schemas.base import Record
 from schemas.config import PipelineConfig
 from schemas.probe import ProbeAnswer, ProbeScore
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.data.cross_fitting import FINAL, TWIN, TWINNED, Chain, model_key, seeds_of
+from trajpilot_core.data.contributions import folds_of, part_of
+from trajpilot_core.data.cross_fitting import E_TAU, FINAL, TWIN, TWINNED, Chain, chains, model_key, seeds_of
 from trajpilot_core.engine.needs import Needs, NeedsMachine
 from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
-from trajpilot_core.errors import InputError
+from trajpilot_core.errors import InputError, NotBuiltError
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.needs_of_probe import token_needs
+from trajpilot_core.stages.pretrained import initial_weights
 
 if TYPE_CHECKING:
     from trajpilot_core.data.action_clips import ClipData
     from trajpilot_core.data.action_events import ActionEvents
     from trajpilot_core.stages.token_parts import TunedSeed
+    from trajpilot_core.training.jobs import TrainingJob
 
 ENTRY = "token_models"
 TABLES: dict[str, type[Record]] = {
@@ -32,9 +36,22 @@ TABLES: dict[str, type[Record]] = {
     "token_contrasts": TokenContrast,
     "token_answers": ProbeAnswer,
     "token_checks": Judgement,
-    "token_curves": CurvePoint,
+    "token_tuned_curves": CurvePoint,
 }
-VERSION = 1  # raise when the numbers that this stage writes change
+"""Written at the end of the stage; its trainings write the curves of the predictors."""
+READS = (
+    "takes",
+    "segments",
+    "details",
+    "features",
+    "motions",
+    "video_motions",
+    "text_bank",
+    "folds",
+    "e_tau",
+    "probe_models",
+)
+VERSION = 2  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> ActionTokenConfig:
@@ -48,57 +65,49 @@ def needs(sizes: CorpusSizes, cfg: ActionTokenConfig, machine: NeedsMachine) -> 
     return token_needs(sizes, cfg, machine)
 
 
+def trainings(known: Iterable[Chain], seeds: Iterable[int]) -> dict[str, tuple[Chain, int, str]]:
+    """Return training -> its chain, seed and variant: the predictors, which the rest of the stage rests on."""
+    return {
+        model_key(chain, seed, variant): (chain, seed, variant)
+        for chain in known
+        for seed in seeds
+        for variant in TWINNED
+    }
+
+
 def sources(inputs: Inputs, cfg: ActionTokenConfig, data_root: str) -> list[Source]:
-    """Return nothing: what the stage reads is in the store.
+    """Return one source per training: all clips, and the E_tau of its chain and seed.
 
     Raises:
-        InputError: no probe was asked for.
+        NotBuiltError: the probe reads every patch.
+        InputError: no probe was asked for, or weights of another run have seen what is held out here
+            (docs/decisions/pretrained.md).
     """
     if cfg.tuned.tokens is None:
         raise InputError("action_token.is_asked without a probe: set probe.tokens=temporal")
-    return []
+    if cfg.tuned.tokens == "full":
+        raise NotBuiltError(
+            "action_token fine-tunes probes on the tokens that the stage features keeps; for every patch of a clip "
+            "(probe.tokens=full) it is not built: set action_token.is_asked=false, or probe.tokens=temporal"
+        )
+    facts = {name: part_of(inputs, name) for name in READS if name not in ("e_tau", probe.ENTRY)}
+    e_tau, fold_of = inputs.parts("e_tau"), folds_of(inputs)
+    known = trainings(chains(1 + max(fold_of.values())), seeds_to_run(inputs))
+    wanted = {f"{name}{TWIN}": of for name, of in known.items()}
+    begun = initial_weights(inputs, cfg.net, wanted, fold_of)
+    return [
+        Source(name, facts={**facts, "e_tau": e_tau[model_key(chain, seed, E_TAU)], **begun.get(f"{name}{TWIN}", {})})
+        for name, (chain, seed, _) in known.items()
+    ]
 
 
-def run(work: Work[ActionTokenConfig]) -> None:
-    """Fit predictors and scorers, fine-tune a probe for each row and seed, answer the tested clips and score them."""
-    from trajpilot_core.data.action_events import load_events
-    from trajpilot_core.stages.token_parts import TokenRun, makers_of_seed, predictor_jobs, tune_seed
-    from trajpilot_core.training.fit_action import train_action
-    from trajpilot_core.training.jobs import run_jobs
-    from trajpilot_core.training.loop import one_thread
-
-    cfg = work.config
-    events, data = load_events(work.inputs, cfg.seen_s, cfg.tuned.gap_s or 0.0)
-    this = TokenRun(work, events, data)
-    seeds = seeds_to_run(work)
-    refuse_other_run(work, this.chains, seeds)
-    jobs = predictor_jobs(this, seeds)
-    tuned_epochs = len(TOKEN_ROWS) * len(cfg.rates) * len(cfg.decays) * cfg.epochs
-    steps = [len(jobs) * cfg.train.epochs, *([cfg.ranking.train.epochs, tuned_epochs] * len(seeds))]
-    total = sum(steps)
-    run_jobs(jobs, train_action, replace(work.runtime, progress=portion(work.runtime.progress, 0, total)))
-    found, curve = [], [row for job in jobs for row in curve_of(job)]
-    for at, seed in enumerate(seeds):
-        before = sum(steps[: 1 + 2 * at])
-        with one_thread(work.runtime.device):
-            makers, scorer_curve = makers_of_seed(this, seed, portion(work.runtime.progress, before, total))
-        own = portion(work.runtime.progress, before + cfg.ranking.train.epochs, total)
-        with one_thread(work.runtime.device):
-            tuned = tune_seed(this, seed, makers, replace(work.runtime, progress=own))
-        curve += scorer_curve
-        found.append(tuned)
-    with one_thread(work.runtime.device):
-        write_results(work, found, curve, events, data)
-
-
-def seeds_to_run(work: Work[ActionTokenConfig]) -> list[int]:
+def seeds_to_run(inputs: Inputs) -> list[int]:
     """Return the seeds of E_tau that have a probe, with which the rows of a seed begin.
 
     Raises:
         InputError: there is none.
     """
-    encoders = seeds_of(work.inputs.models("e_tau").keys)
-    probes = seeds_of(work.inputs.models(probe.ENTRY).keys)
+    encoders, probes = seeds_of(inputs.parts("e_tau")), seeds_of(inputs.parts(probe.ENTRY))
     both = [seed for seed in encoders if seed in probes]
     if not both:
         raise InputError(
@@ -108,40 +117,62 @@ def seeds_to_run(work: Work[ActionTokenConfig]) -> list[int]:
     return both
 
 
-def refuse_other_run(work: Work[ActionTokenConfig], chains: tuple[Chain, ...], seeds: list[int]) -> None:
-    """Refuse weights of another run that have seen what is held out here, before anything is trained.
+def run(work: Work[ActionTokenConfig]) -> None:
+    """Fit the predictors that are asked for, of chains and seeds."""
+    from trajpilot_core.stages.token_parts import loaded, predictor_jobs
+    from trajpilot_core.training.fit_action import train_action
+    from trajpilot_core.training.jobs import fitted_takes, hand_over, run_jobs
 
-    Raises:
-        InputError: names the takes and captures (docs/decisions/pretrained.md).
-    """
-    from trajpilot_core.data.contributions import folds_of
-    from trajpilot_core.stages.pretrained import initial_weights
+    this, asked = loaded(work), {source.shard for source in work.pending}
+    known = trainings(this.chains, seeds_to_run(work.inputs))
+    jobs = predictor_jobs(this, {name: of for name, of in known.items() if name in asked})
 
-    wanted = {
-        f"{model_key(chain, seed, variant)}{TWIN}": (chain, seed, variant)
-        for chain in chains
-        for seed in seeds
-        for variant in TWINNED
-    }
-    initial_weights(work.inputs, work.config.net, wanted, folds_of(work.inputs))
+    def ended(job: "TrainingJob") -> None:
+        with work.sink.training(job.key) as share:
+            share.table("token_curves", table_of(CurvePoint, hand_over(job, ENTRY, share)))
+            share.models(ENTRY, fitted_takes(job, this.events.take, this.events.take_ids))
+
+    run_jobs(jobs, train_action, work.runtime, ended)
 
 
-def curve_of(job: object) -> list[CurvePoint]:
-    """Return the curve of a training that has ended."""
-    from trajpilot_core.training.jobs import TrainingJob, job_result
+def conclude(work: Work[ActionTokenConfig]) -> None:
+    """Fit the scorers, fine-tune a probe for each row and seed, answer the tested clips and score them."""
+    from trajpilot_core.stages.token_parts import loaded, makers_of_seed, tune_seed
+    from trajpilot_core.training.loop import one_thread
 
-    assert isinstance(job, TrainingJob)
-    return job_result(job)[1]
+    cfg, this, seeds = work.config, loaded(work), seeds_to_run(work.inputs)
+    curve = [row for one in work.trained.values() for row in rows_of(CurvePoint, one.table("token_curves"))]
+    tuned_epochs = len(TOKEN_ROWS) * len(cfg.rates) * len(cfg.decays) * cfg.epochs
+    steps = [cfg.ranking.train.epochs, tuned_epochs] * len(seeds)
+    total, found, of_scorers = sum(steps), [], list[CurvePoint]()
+    for at, seed in enumerate(seeds):
+        before = sum(steps[: 2 * at])
+        with one_thread(work.runtime.device):
+            makers, scorer_curve = makers_of_seed(this, seed, portion(work.runtime.progress, before, total))
+        own = portion(work.runtime.progress, before + cfg.ranking.train.epochs, total)
+        with one_thread(work.runtime.device):
+            found.append(tune_seed(this, seed, makers, replace(work.runtime, progress=own)))
+        of_scorers += scorer_curve
+    with one_thread(work.runtime.device):
+        write_results(work, found, (curve, of_scorers), this.events, this.data)
 
 
 def write_results(
     work: Work[ActionTokenConfig],
     found: "list[TunedSeed]",
-    curve: list[CurvePoint],
+    curves: tuple[list[CurvePoint], list[CurvePoint]],
     events: "ActionEvents",
     data: "ClipData",
 ) -> None:
-    """Score and judge the answers of all seeds, and write tables and models."""
+    """Score and judge the answers of all seeds, and write tables and models.
+
+    Args:
+        work: of the stage.
+        found: what the rows of each seed answered.
+        curves: of the predictors, which their trainings have written, and of the scorers.
+        events: the clips as events.
+        data: the clips.
+    """
     import numpy as np
 
     from trajpilot_core.data.action_events import DEV
@@ -160,7 +191,7 @@ def write_results(
         *judge_tokens(contrasts, TOKEN_NAMES),
         check_length(tuned_curve, work.config.epochs),
         check_splits(takes.tolist(), learned).replace(check="leak: no scored video was fine-tuned on"),
-        *check_trained(curve, events.labels[events.rows(DEV)].numpy()),
+        *check_trained([*curves[0], *curves[1]], events.labels[events.rows(DEV)].numpy()),
         *(check for seed in found for check in seed.checks),
     ]
     scores = [score for one in answered for score in action_scores(one, tested, work.config.tuned)]
@@ -170,7 +201,7 @@ def write_results(
         "token_contrasts": [*contrasts],
         "token_answers": [ProbeAnswer.model_validate(row) for row in said],
         "token_checks": [*checks],
-        "token_curves": [*curve, *tuned_curve],
+        "token_tuned_curves": [*curves[1], *tuned_curve],
     }
     for name, record in TABLES.items():
         work.sink.table(name, table_of(record, tables[name]))
@@ -186,27 +217,19 @@ def write_results(
 
 STAGE = Stage(
     name="action_token",
-    reads=(
-        "takes",
-        "segments",
-        "details",
-        "features",
-        "motions",
-        "video_motions",
-        "text_bank",
-        "folds",
-        "e_tau",
-        "probe_models",
-    ),
-    writes=(ENTRY, *TABLES),
+    reads=READS,
+    writes=(ENTRY, "token_curves", *TABLES),
     config=ActionTokenConfig,
     run=run,
     version=VERSION,
     summary="Predicts actions in event form and fine-tunes the attentive probe with that token, next to controls "
     "equally long",
+    shard_by="training",
     completed=completed,
     sources=sources,
     pure_sources=True,
     uses_gpu=True,
     needs=needs,
+    conclude=conclude,
+    outside_shards=("utility", "rates", "decays", "epochs", "precision", "shuffle_seed", "scorer", "probe"),
 )

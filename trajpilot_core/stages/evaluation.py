@@ -25,7 +25,7 @@ from schemas.training import ATTENTION_VARIANTS, PLUS_PARTS
 from trajpilot_core.data.cross_fitting import (
     FINAL,
     SCORER_NO_GOAL,
-    TWINNED,
+    VARIANTS,
     attention_row,
     noted_fitted,
     seeds_of,
@@ -85,12 +85,16 @@ VERSION = 8  # raise when the numbers that this stage writes change
 def completed(config: PipelineConfig) -> EvaluationConfig:
     """Return the settings of the evaluation with what the run says of them.
 
-    Rows without a goal came before their ceilings after Start: runs that have them are evaluated again, no others.
+    Rows without a goal came before their ceilings after Start, and before their claims: runs that have them are
+    evaluated again, no others.
     """
     asked = config.vlm
     brought = (*(OF_LATENTS[1:2] if config.latent.is_asked else ()), *((vlm_rows.ENTRY,) if asked.rows else ()))
     subset = {"windows_per_horizon": asked.windows_per_horizon, "subset_seed": asked.seed} if asked.rows else {}
-    return config.evaluation.replace(anticipates=config.predictor.anticipates, brought=brought, **subset)
+    anticipates = config.predictor.anticipates
+    return config.evaluation.replace(
+        anticipates=anticipates, judges_anticipation=anticipates, brought=brought, **subset
+    )
 
 
 def narrowed(config: PipelineConfig) -> tuple[str, ...] | None:
@@ -143,7 +147,7 @@ def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
     variants, planners = sizes.config.attention.variants, sizes.config.planners
     absent = {attention_row(variant) for variant in ATTENTION_VARIANTS if variant not in variants}
     absent |= set(PLANNERS) - set(planners.methods)
-    absent |= {twin_of(variant) for variant in TWINNED} - set(twins_of(FINAL, sizes.config.predictor))
+    absent |= {twin_of(variant) for variant in VARIANTS} - set(twins_of(FINAL, sizes.config.predictor))
     rows = [one for one in METHODS if not absent & set(one.models) and (one is not DDPM or planners.answers_ddpm)]
     rows = [one for one in rows if one.predictions is None or one.predictions in completed(sizes.config).brought]
     if not completed(sizes.config).anticipates:
@@ -184,6 +188,7 @@ def run(work: Work[EvaluationConfig]) -> None:
 def evaluate(work: Work[EvaluationConfig]) -> None:
     """Score the rows that are listed; see `trajpilot_core.evaluation` for the parts."""
     from trajpilot_core.data.chains import predictor_config
+    from trajpilot_core.evaluation.anticipation_claims import anticipation_checks
     from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores, score_tables
     from trajpilot_core.evaluation.ceiling_check import ceiling_checks
     from trajpilot_core.evaluation.checks import judge
@@ -227,7 +232,7 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
     for name, table in score_tables(row_scores(predictions), known, ceilings).items():
         work.sink.table(name, table)
     work.sink.table("metrics", table_of(Metric, metrics))
-    judged = judge(evidence) + ceiling_checks(ceilings, known)
+    judged = judge(evidence) + anticipation_checks(evidence, ceilings) + ceiling_checks(ceilings, known)
     if plans_in_latents(cfg):
         judged += [row for row in in_latents if not row.check.startswith(TRAINED)] + [judge_harm(metrics)]
     work.sink.table("judgements", table_of(Judgement, judged))

@@ -33,8 +33,8 @@ TORCH, DECODER = 300 * MB, 120 * MB
 """Anonymous memory of a process with torch, and of a decoder. Measured: 280 MB, and 30 MB with videos of 448 px."""
 WAITING = 2
 """Batches of decoded clips that may wait for the encoder."""
-AHEAD = 22_381_312
-"""Parameters of V-JEPA 2's predictor for ViT-g, the largest."""
+AHEAD, LEVELS = 59_433_472, 4
+"""Parameters of the largest predictor, that of V-JEPA 2.1 ViT-G, and the levels of the encoder that it reads."""
 
 
 def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
@@ -68,7 +68,8 @@ def needs(sizes: CorpusSizes, cfg: FeatureConfig, machine: NeedsMachine) -> Need
     size, weights = _network(cfg)
     clip = 3 * cfg.n_frames * cfg.size_px**2
     tokens = cfg.n_frames // TUBELET * (cfg.size_px // PATCH_PX) ** 2
-    activations = tokens * (2 * size.hidden + 9 * size.width) + 2 * clip
+    levels = LEVELS if cfg.ahead_tubelets is not None else 0
+    activations = tokens * (2 * size.hidden + (9 + levels) * size.width) + 2 * clip
     clips = (WAITING * cfg.batch + 2 * machine.workers + 2 * cfg.batch) * clip
     host = TORCH + machine.workers * DECODER + clips + sizes.segments * 700
     disk = Need(2 * (2 * sizes.segments * sizes.feature_numbers) + sizes.takes * 12_000)  # with the pack

@@ -9,8 +9,10 @@ from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.stages import needs_of_trainings as part
 
-ROLLED_TOKENS = 1 << 16
+SEARCHED_STEPS = 1 << 16
 """As in evaluation/latent_plans.py."""
+PAIRS, FOLLOWED = 1024, 64
+"""Pairs, and windows that follow one motion each, at a time, as in evaluation/latent_scores.py."""
 ROW_BYTES = 250
 """Of a predicted position, as in stages/evaluation.py."""
 ROWS = 7
@@ -63,9 +65,11 @@ def latent_plans_needs(sizes: CorpusSizes, cfg: LatentConfig, machine: NeedsMach
     test = sizes.positions * sizes.windows.get("test", 0) // max(1, sizes.all_windows)
     rows = ROWS * test * len(cfg.seeds) * ROW_BYTES
     widest = max(cfg.width + cfg.hidden, target_tokens(sizes, cfg) * sizes.feature_width, sizes.labels)
-    tokens = max(ROLLED_TOKENS, cfg.search.samples * sizes.longest)
-    work = HELD * part.FLOAT * tokens * widest
-    models = len(LATENT_VARIANTS) * part.FLOAT * parameters_of(sizes, cfg)
+    searched = max(SEARCHED_STEPS, cfg.search.samples * sizes.longest) * MOTIONS * DOF
+    of_a_window = max(cfg.search.samples, cfg.candidates, FOLLOWED) * sizes.longest
+    rolled = max(of_a_window, SEARCHED_STEPS // cfg.search.samples, PAIRS)
+    work = HELD * part.FLOAT * (searched + rolled * widest)
+    models = (1 + len(LATENT_VARIANTS)) * part.FLOAT * parameters_of(sizes, cfg)
     held = part.planning_tensors(sizes) + models + work
     lower = ("latent.search.samples",)
     if machine.is_gpu:

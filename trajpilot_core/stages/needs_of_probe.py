@@ -6,9 +6,12 @@ Shapes: S segments, F numbers of a feature, N tokens, D width.
 from dataclasses import replace
 
 from schemas.action_token import TOKEN_ROWS, ActionTokenConfig
+from schemas.config import FeatureConfig
 from schemas.probe import ProbeConfig
+from schemas.vjepa import PATCH_PX, TUBELET
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
+from trajpilot_core.stages import features
 from trajpilot_core.stages import needs_of_trainings as part
 
 MLP = 4
@@ -23,6 +26,8 @@ def probe_needs(sizes: CorpusSizes, cfg: ProbeConfig, machine: NeedsMachine) -> 
     """State what fitting one grid after the other needs; each trial leaves its checkpoint until the stage has ended."""
     if cfg.tokens is None:
         return nothing_asked(machine)
+    if cfg.tokens == "full":
+        return full_needs(sizes, cfg, cfg.encoder or sizes.config.features, machine)
     tokens, parameters = part.feature_bytes(sizes), part.FLOAT * parameters_of(sizes, cfg)
     trials = len(cfg.rates) * len(cfg.decays)
     step = part.kept_activations(
@@ -37,6 +42,38 @@ def probe_needs(sizes: CorpusSizes, cfg: ProbeConfig, machine: NeedsMachine) -> 
         parameters,
         scratch=tokens + len(cfg.seeds) * trials * part.CHECKPOINT * parameters,
     )
+
+
+def full_needs(sizes: CorpusSizes, cfg: ProbeConfig, encoder: FeatureConfig, machine: NeedsMachine) -> Needs:
+    """State what fitting all trials of a grid side by side needs, with the encoder and the decoders that feed them.
+
+    Nothing of a clip is kept; the tokens of one batch are, and the activations of few clips of one trial.
+    """
+    feeding = features.needs(sizes, encoder, machine)
+    width, n_tokens = sizes.feature_width, tokens_of_a_clip(encoder)
+    parameters = len(cfg.rates) * len(cfg.decays) * part.FLOAT * parameters_of(sizes, cfg)
+    number = part.HALF if machine.is_gpu and encoder.precision != "fp32" else part.FLOAT
+    batch = cfg.batch * n_tokens * width * number
+    step = part.kept_activations(cfg.clips_at_once * n_tokens, cfg.blocks + 1, width, MLP * width)
+    own = part.trainings(
+        machine,
+        1,
+        Need(sizes.segments * 4_000, ("--workers",)),
+        Need(part.STATES * parameters + batch + step, ("probe.rates", "probe.clips_at_once")),
+        parameters,
+        scratch=2 * part.CHECKPOINT * parameters,
+    )
+    clips = cfg.batch * 3 * encoder.n_frames * encoder.size_px**2
+    host = Need(own.host.bytes + feeding.host.bytes + clips, own.host.lower or feeding.host.lower)
+    device = Need(own.device.bytes + feeding.device.bytes, ("probe.rates", "probe.clips_at_once", "features.batch"))
+    disk = Need(len(cfg.seeds) * parameters_of(sizes, cfg) * part.FLOAT)
+    return Needs(host, device if machine.is_gpu else own.device, disk, own.scratch)
+
+
+def tokens_of_a_clip(encoder: FeatureConfig) -> int:
+    """Return how many tokens every patch of a clip makes, those of the tubelet that is predicted among them."""
+    grid = (encoder.size_px // PATCH_PX) ** 2
+    return grid * (encoder.n_frames // TUBELET + (encoder.ahead_tubelets is not None))
 
 
 def nothing_asked(machine: NeedsMachine) -> Needs:

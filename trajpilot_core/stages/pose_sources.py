@@ -4,43 +4,59 @@ One frozen E_tau, fitted on pose files; only the predictors' trajectories differ
 trajectories, from the source that it is asked with (paper, robustness to RGB-only camera poses).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pydantic import JsonValue
+
 from schemas.annotation import SIMULATED
-from schemas.arrow import table_of
+from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
-from schemas.pose_sources import PoseScore, PoseSourcesConfig
+from schemas.pose_sources import POSE_MODELS, PoseScore, PoseSourcesConfig
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.data.cross_fitting import seeds_of
+from trajpilot_core.data.contributions import folds_of, part_of
+from trajpilot_core.data.cross_fitting import E_TAU, FINAL, Chain, chains, model_key, seeds_of
 from trajpilot_core.engine.needs import Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.sizes import CorpusSizes
-from trajpilot_core.engine.stage import Stage, Work
+from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.stages.needs_of_trainings import predictor_needs
 from trajpilot_core.stages.predictor import make_task
-from trajpilot_core.stages.pretrained import origin_of_models
+from trajpilot_core.stages.pretrained import initial_weights, origin_of_models
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from trajpilot_core.arrays import Array
-    from trajpilot_core.data.cross_fitting import Chain
     from trajpilot_core.data.planning import PlanningData
     from trajpilot_core.data.two_motions import TwoMotions
     from trajpilot_core.models.predictor import CausalPredictor
     from trajpilot_core.training.fit_predictor import PredictorTask
     from trajpilot_core.training.jobs import TrainingJob
 
-VERSION = 1  # raise when the numbers that this stage writes change
+ENTRY, CURVES = "pose_models", "pose_sources_curves"
+READS = (
+    "takes",
+    "segments",
+    "scenario_labels",
+    "windows",
+    "motions",
+    "video_motions",
+    "features",
+    "text_bank",
+    "folds",
+    "e_tau",
+)
+VERSION = 2  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> PoseSourcesConfig:
     """Return the settings of the stage with those of predictor, decoding and evaluation that it works with."""
     measured = {name: getattr(config.evaluation, name) for name in ("bootstrap", "confidence", "seed")}
     predictor = config.predictor.replace(twin_goal_dropout=None)
-    return config.pose_sources.replace(predictor=predictor, decoding=config.scorer.decoding, **measured)
+    own = config.pose_sources.replace(predictor=predictor, decoding=config.scorer.decoding, **measured)
+    return own.replace(judges_training=True)
 
 
 def needs(sizes: CorpusSizes, cfg: PoseSourcesConfig, machine: NeedsMachine) -> Needs:
@@ -48,53 +64,112 @@ def needs(sizes: CorpusSizes, cfg: PoseSourcesConfig, machine: NeedsMachine) -> 
     return predictor_needs(sizes, sizes.config.predictor, machine)
 
 
+def trainings(seeds: Iterable[int]) -> dict[str, tuple[int, str]]:
+    """Return training -> its seed and which of `POSE_MODELS` it is."""
+    return {model_key(FINAL, seed, name): (seed, name) for seed in seeds for name in POSE_MODELS}
+
+
+def sources(inputs: Inputs, cfg: PoseSourcesConfig, data_root: str) -> list[Source]:
+    """Return one source per training: all windows and both motions, since the lengths of the second follow the first.
+
+    Raises:
+        InputError: weights of another run have seen what is held out here (docs/decisions/pretrained.md).
+    """
+    facts = {name: part_of(inputs, name) for name in READS if name != "e_tau"}
+    known = trainings(seeds_of(inputs.parts("e_tau")))
+    begun = initial_weights(inputs, cfg.net, weights_of(known, chain_of(inputs)), folds_of(inputs))
+
+    def facts_of(name: str) -> dict[str, JsonValue]:
+        seed, model = known[name]
+        first = model_key(FINAL, seed, variant_of(model))
+        return {**facts, "e_tau": inputs.parts("e_tau")[model_key(FINAL, seed, E_TAU)], **begun.get(first, {})}
+
+    return [Source(name, facts=facts_of(name)) for name in known]
+
+
+def weights_of(known: Mapping[str, tuple[int, str]], chain: Chain) -> dict[str, tuple[Chain, int, str]]:
+    """Return key of the weights with which trainings begin, where they are another run's -> chain, seed, variant."""
+    wanted = [(seed, variant_of(model)) for seed, model in known.values()]
+    return {model_key(chain, seed, variant): (chain, seed, variant) for seed, variant in wanted}
+
+
+def chain_of(inputs: Inputs) -> Chain:
+    """Return the final chain of the folds."""
+    return chains(1 + max(folds_of(inputs).values()))[0]
+
+
+def variant_of(model: str) -> str:
+    """Return as which variant one of `POSE_MODELS` is trained and asked."""
+    return "no_traj" if model == "none" else "traj"
+
+
 def run(work: Work[PoseSourcesConfig]) -> None:
-    """Fit one predictor per source, mixture and seed; ask each as its rows say; score and judge."""
+    """Fit the predictors that are asked for, of each source, mixture and seed."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.two_motions import two_motions
     from trajpilot_core.training.fit_predictor import train_predictor
     from trajpilot_core.training.jobs import job_result, run_jobs
+
+    found, asked = two_motions(work.inputs, "pose_sources"), {source.shard for source in work.pending}
+    chain = chains_of(found.data)[0]
+    known = {name: of for name, of in trainings(seeds_of(work.inputs.models("e_tau").keys)).items() if name in asked}
+    names: dict[TrainingJob, str] = {}
+    for seed in dict.fromkeys(seed for seed, _ in known.values()):
+        tasks = tasks_of(work, found.data, chain, seed, latents_of(work, found, chain, seed))
+        names |= {job_of(work, name, of, tasks[of[1]]): name for name, of in known.items() if of[0] == seed}
+
+    def ended(job: "TrainingJob") -> None:
+        state, curve = job_result(job)
+        with work.sink.training(names[job]) as share:
+            share.model(ENTRY, names[job], {name: value.numpy() for name, value in state.items()})
+            share.models(ENTRY, {"config": work.config.net.model_dump_json()})
+            share.table(CURVES, table_of(CurvePoint, curve))
+
+    run_jobs(list(names), train_predictor, work.runtime, ended)
+
+
+def conclude(work: Work[PoseSourcesConfig]) -> None:
+    """Ask each predictor as its rows say, score and judge; write tables and pages."""
+    from trajpilot_core.data.chains import chains_of
+    from trajpilot_core.data.two_motions import two_motions
     from trajpilot_core.training.loop import one_thread
 
     found = two_motions(work.inputs, "pose_sources")
     data, chain = found.data, chains_of(found.data)[0]
     seeds = seeds_of(work.inputs.models("e_tau").keys)
-    refuse_other_run(work, chain, seeds)
     steps = CountedSteps(work.runtime.progress, after=len(seeds) + 1)
-    latents = {seed: latents_of(work, found, chain, seed) for seed in seeds}
-    tasks = {seed: tasks_of(work, data, chain, seed, latents[seed]) for seed in seeds}
-    jobs = {(seed, name): job_of(work, seed, name, task) for seed in seeds for name, task in tasks[seed].items()}
-    run_jobs(list(jobs.values()), train_predictor, replace(work.runtime, progress=steps))
-    curves = [row for job in jobs.values() for row in job_result(job)[1]]
     scores: dict[tuple[str, int], Array] = {}
+    trained: list[Judgement] = []
     with one_thread(work.runtime.device):
         for seed in seeds:
             steps.begin(f"the rows of seed {seed}")
-            models = {name: fitted(work, jobs[seed, name], task) for name, task in tasks[seed].items()}
-            scores |= ask(work, data, chain, models, latents[seed], seed)
+            latents = latents_of(work, found, chain, seed)
+            tasks = tasks_of(work, data, chain, seed, latents)
+            models = {name: fitted(work, model_key(FINAL, seed, name), task) for name, task in tasks.items()}
+            scores |= ask(work, data, chain, models, latents, seed)
+            trained += [judge_model(work, name, seed, tasks["files"]) for name in tasks]
     steps.begin("metrics, intervals and pages")
     work.sink.reject(data.rejects)
     n_windows = sum(len(windows.window_ids) for windows in data.windows.values())
     work.sink.count(n_windows + sum(row.n_units for row in data.rejects), n_windows)
-    write_results(work, scores, curves, found)
+    work.sink.models(ENTRY, {})
+    write_results(work, scores, found, trained)
 
 
-def refuse_other_run(work: Work[PoseSourcesConfig], chain: "Chain", seeds: list[int]) -> None:
-    """Refuse weights of another run that have seen what is held out here, before anything is trained.
+def judge_model(work: Work[PoseSourcesConfig], model: str, seed: int, task: "PredictorTask") -> Judgement:
+    """Judge whether one of `POSE_MODELS` is trained (D 51), against the floors of the windows of `task`."""
+    from trajpilot_core.evaluation.pose_rows import TRAINED
+    from trajpilot_core.training.convergence import judge_scores
+    from trajpilot_core.training.dev_scores import floor_scores
 
-    Raises:
-        InputError: names the takes and captures (docs/decisions/pretrained.md).
-    """
-    from trajpilot_core.data.contributions import folds_of
-    from trajpilot_core.data.cross_fitting import model_key
-    from trajpilot_core.stages.pretrained import initial_weights
-
-    variants = ("traj", "no_traj")
-    wanted = {model_key(chain, seed, variant): (chain, seed, variant) for seed in seeds for variant in variants}
-    initial_weights(work.inputs, work.config.net, wanted, folds_of(work.inputs))
+    curve = rows_of(CurvePoint, work.trained[model_key(FINAL, seed, model)].table(CURVES))
+    scores = {row.epoch: row.value for row in curve if (row.split, row.quantity) == ("dev", "M@1") and row.epoch > 0}
+    fit, dev = ({h: task.labels[rows] for h, rows in part.items()} for part in (task.fit, task.dev))
+    floors = {name: found["M@1"] for name, found in floor_scores(fit, dev, len(task.bank)).items()}
+    return judge_scores(f"{TRAINED}{model}, seed {seed}", [scores[epoch] for epoch in sorted(scores)], floors)
 
 
-def latents_of(work: Work[PoseSourcesConfig], found: "TwoMotions", chain: "Chain", seed: int) -> "dict[str, Tensor]":
+def latents_of(work: Work[PoseSourcesConfig], found: "TwoMotions", chain: Chain, seed: int) -> "dict[str, Tensor]":
     """Return source -> (S, E) embeddings of its head motion by the one E_tau, on the CPU."""
     from trajpilot_core.data.chains import load_e_tau, trajectory_latents
 
@@ -104,9 +179,9 @@ def latents_of(work: Work[PoseSourcesConfig], found: "TwoMotions", chain: "Chain
 
 
 def tasks_of(
-    work: Work[PoseSourcesConfig], data: "PlanningData", chain: "Chain", seed: int, latents: "Mapping[str, Tensor]"
+    work: Work[PoseSourcesConfig], data: "PlanningData", chain: Chain, seed: int, latents: "Mapping[str, Tensor]"
 ) -> "dict[str, PredictorTask]":
-    """Return the tensors of each predictor of a seed (evaluation.pose_rows.MODELS)."""
+    """Return the tensors of each predictor of a seed (`POSE_MODELS`)."""
     from trajpilot_core.training.initial_weights import places_for
 
     files = make_task(data, work.inputs.models("e_tau"), chain, seed, work.runtime.device)
@@ -131,25 +206,31 @@ def union(task: "PredictorTask", latents_SE: "Tensor") -> "PredictorTask":
     )
 
 
-def job_of(work: Work[PoseSourcesConfig], seed: int, name: str, task: "PredictorTask") -> "TrainingJob":
+def job_of(work: Work[PoseSourcesConfig], name: str, of: tuple[int, str], task: "PredictorTask") -> "TrainingJob":
     """Write the tensors of a predictor to scratch, and return its training.
 
     The mixture has twice the windows, so twice the steps an epoch; `both_equal` has half the epochs.
+
+    Args:
+        work: of the stage.
+        name: of the training.
+        of: its seed, and which of `POSE_MODELS` it is.
+        task: its tensors.
     """
     from trajpilot_core.training.fit_predictor import task_tensors
     from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, put_tensors
 
-    cfg, folder = work.config.net, work.runtime.scratch / "pose-sources" / f"s{seed}" / name
+    seed, model = of
+    cfg, folder = work.config.net, work.runtime.scratch / "pose-sources" / f"s{seed}" / model
     for part, tensors in zip((SHARED, OWN), task_tensors(task), strict=True):
         put_tensors(folder, part, tensors)
-    if name == "both_equal":
+    if model == "both_equal":
         cfg = cfg.replace(train=cfg.train.replace(epochs=max(1, cfg.train.epochs // 2)))
-    variant = "no_traj" if name == "none" else "traj"
     return TrainingJob(
-        name=f"final/{name}",
+        name=f"{FINAL.name}/{model}",
         seed=seed,
-        variant=variant,
-        folder=folder / "fit",
+        variant=variant_of(model),
+        folder=work.runtime.training_scratch[name],
         own=folder,
         shared=folder,
         config=cfg.model_dump_json(),
@@ -158,20 +239,22 @@ def job_of(work: Work[PoseSourcesConfig], seed: int, name: str, task: "Predictor
     )
 
 
-def fitted(work: Work[PoseSourcesConfig], job: "TrainingJob", task: "PredictorTask") -> "CausalPredictor":
+def fitted(work: Work[PoseSourcesConfig], name: str, task: "PredictorTask") -> "CausalPredictor":
     """Build the frozen predictor of a training that has ended."""
+    import torch
+
     from trajpilot_core.training.fit_predictor import new_predictor
-    from trajpilot_core.training.jobs import job_result
 
     model = new_predictor(task, work.config.net)
-    model.load_state_dict(job_result(job)[0], strict=True)
+    weights = work.trained[name].models(ENTRY).read(name)
+    model.load_state_dict({key: torch.tensor(value) for key, value in weights.items()}, strict=True)
     return model.to(work.runtime.device).eval().requires_grad_(False)
 
 
 def ask(
     work: Work[PoseSourcesConfig],
     data: "PlanningData",
-    chain: "Chain",
+    chain: Chain,
     models: "Mapping[str, CausalPredictor]",
     latents: "Mapping[str, Tensor]",
     seed: int,
@@ -187,7 +270,7 @@ def ask(
     data = (closed(data, work.inputs) if is_closed else data).to(device)
     found = {}
     for row in ROWS:
-        model, variant = models[row.model], "no_traj" if row.model == "none" else "traj"
+        model, variant = models[row.model], variant_of(row.model)
         readout = readout_of(data, chain, model, decoding)
         found[row.name, seed] = window_scores(model, readout, data, latents[row.asked].to(device), variant)
     return found
@@ -196,15 +279,15 @@ def ask(
 def write_results(
     work: Work[PoseSourcesConfig],
     scores: "Mapping[tuple[str, int], Array]",
-    curves: list[CurvePoint],
     found: "TwoMotions",
+    trained: Sequence[Judgement],
 ) -> None:
     """Score and judge the answers, and write tables and pages."""
     from trajpilot_core.evaluation.pose_rows import judge_poses, scores_of, tested_takes
     from trajpilot_core.report.pose_page import PoseResults, documents
 
     table = scores_of(scores, tested_takes(found.data), work.config)
-    judged = judge_poses(table, work.config)
+    judged = [*judge_poses(table, work.config, trained), *trained]
     sources = {
         name: "/".join(sorted(set(work.inputs.table(name, ["source"])["source"].to_pylist())))
         for name in ("motions", "video_motions")
@@ -220,29 +303,18 @@ def write_results(
     results = PoseResults(table, judged, facts, is_simulated=SIMULATED in takes, is_closed=is_closed)
     work.sink.table("pose_scores", table_of(PoseScore, table))
     work.sink.table("pose_judgements", table_of(Judgement, judged))
-    work.sink.table("pose_sources_curves", table_of(CurvePoint, curves))
     for name, content in documents(results).items():
         work.sink.document(name, content)
 
 
 STAGE = Stage(
     name="pose_sources",
-    reads=(
-        "takes",
-        "segments",
-        "scenario_labels",
-        "windows",
-        "motions",
-        "video_motions",
-        "features",
-        "text_bank",
-        "folds",
-        "e_tau",
-    ),
+    reads=READS,
     writes=(
+        ENTRY,
+        CURVES,
         "pose_scores",
         "pose_judgements",
-        "pose_sources_curves",
         "pose_sources.html",
         "pose_sources.json",
         "pose_sources.tex",
@@ -251,7 +323,12 @@ STAGE = Stage(
     run=run,
     version=VERSION,
     summary="Trains predictors on one source of head motion and asks them with another, and writes the table",
+    shard_by="training",
     completed=completed,
+    sources=sources,
+    pure_sources=True,
     uses_gpu=True,
     needs=needs,
+    conclude=conclude,
+    outside_shards=("margin", "judges_training", "decoding", "bootstrap", "confidence", "seed"),
 )

@@ -9,22 +9,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from schemas.arrow import table_of
+from schemas.annotation import Take
+from schemas.arrow import rows_of, table_of
 from schemas.base import Record
+from schemas.config import PipelineConfig
 from schemas.probe import ProbeAnswer, ProbeConfig, ProbeScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Codes
+from trajpilot_core.corpora.records.without_videos import video_of
 from trajpilot_core.data.contributions import part_of
 from trajpilot_core.data.cross_fitting import FINAL, model_key
+from trajpilot_core.encoders.video.registry import video_encoder_files
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
-from trajpilot_core.errors import InputError, NotBuiltError
-from trajpilot_core.metrics.epic_kitchens import PAIRS
+from trajpilot_core.errors import InputError
+from trajpilot_core.metrics.epic_kitchens import PAIRS, ActionPart
 from trajpilot_core.stages.needs_of_probe import probe_needs
 
 if TYPE_CHECKING:
     from trajpilot_core.data.action_clips import ClipData
     from trajpilot_core.evaluation.action_scores import AnsweredRow
-    from trajpilot_core.training.fit_probe import ProbeTask
+    from trajpilot_core.training.fit_probe import ChosenProbe, ProbeTask
     from trajpilot_core.training.jobs import TrainingJob
 
 ENTRY, VARIANT, FLOOR = "probe_models", "probe", "majority"
@@ -37,9 +41,7 @@ TABLES: dict[str, type[Record]] = {
 READS = ("segments", "details", "features")
 PROTOCOL_GAP_S = 1.0
 """Of the corpus: what is seen ends so long before the action starts."""
-FULL_TOKENS, FULL_WIDTH, FULL_TFLOP, FLOAT16 = 9_792, 1_408, 37.7 + 2.2, 2
-"""Of the published clip: 9,216 tokens and 576 predicted ones of ViT-g; encoder and predictor, forward."""
-VERSION = 1  # raise when the numbers that this stage writes change
+VERSION = 2  # raise when the numbers that this stage writes change
 
 
 def trainings(cfg: ProbeConfig) -> dict[str, int]:
@@ -47,22 +49,31 @@ def trainings(cfg: ProbeConfig) -> dict[str, int]:
     return {} if cfg.tokens is None else {model_key(FINAL, seed, VARIANT): seed for seed in cfg.seeds}
 
 
+def completed(config: PipelineConfig) -> ProbeConfig:
+    """Return the settings of the stage; those of the encoder are among them where it encodes clips itself."""
+    return config.probe.replace(encoder=config.features) if config.probe.tokens == "full" else config.probe
+
+
 def sources(inputs: Inputs, cfg: ProbeConfig, data_root: str) -> list[Source]:
-    """Return one source per seed: all clips, since the stage answers the tested ones, too.
+    """Return one source per seed: all clips, since the stage answers the tested ones, too; with `full` their videos.
 
     Raises:
-        NotBuiltError: every patch is asked for.
+        InputError: every patch is asked for, and the run does without videos or encoder.
     """
-    if cfg.tokens == "full":
-        clips = inputs.table("segments", ["segment_id"]).num_rows
-        raise NotBuiltError(
-            f"probe.tokens=full: the {FULL_TOKENS:,} tokens of the published clip are not kept by the stage features "
-            f"({clips * FULL_TOKENS * FULL_WIDTH * FLOAT16 / 1e12:.2f} TB for these {clips:,} clips) and encoding them "
-            f"in every epoch is not built ({clips * FULL_TFLOP / 1e6:.2g} EFLOP each); "
-            "use probe.tokens=temporal, another protocol"
-        )
     facts = {name: part_of(inputs, name) for name in READS}
-    return [Source(name, facts=facts) for name in trainings(cfg)]
+    files: tuple[str, ...] = ()
+    if cfg.encoder is not None:
+        if cfg.encoder.source != "encoded":
+            raise InputError("probe.tokens=full encodes clips of videos: set features.source=encoded")
+        takes = rows_of(Take, inputs.table("takes"))
+        videos = sorted(video_of(take, "probe.tokens=full") for take in takes)
+        files, facts = (*videos, *video_encoder_files(cfg.encoder)), {**facts, "takes": part_of(inputs, "takes")}
+    return [Source(name, files, facts) for name in trainings(cfg)]
+
+
+def reads(config: PipelineConfig) -> tuple[str, ...] | None:
+    """Return what the stage reads under `full`: the takes, too, which name the videos; None: what it always reads."""
+    return (*READS, "takes") if config.probe.tokens == "full" else None
 
 
 def run(work: Work[ProbeConfig]) -> None:
@@ -72,6 +83,11 @@ def run(work: Work[ProbeConfig]) -> None:
     from trajpilot_core.training.jobs import OWN, SHARED, chain_job, put_tensors, run_jobs
 
     if not work.pending:
+        return
+    if work.config.encoder is not None:
+        from trajpilot_core.stages.full_probe import run_full
+
+        run_full(work)
         return
     data, scratch = load_clips(work.inputs), work.runtime.scratch / "probe"
     refuse_late(data, work.config)
@@ -108,9 +124,45 @@ def refuse_late(data: "ClipData", cfg: ProbeConfig) -> None:
 
 
 def ended(job: "TrainingJob", data: "ClipData", task: "ProbeTask", work: Work[ProbeConfig]) -> None:
-    """Commit the chosen probe, the curves of the grid, and answers, scores and checks of the tested clips."""
+    """Answer the tested clips with the chosen probe, and commit it."""
     import torch
 
+    from trajpilot_core.training.fit_probe import answers, choose_probe, load_probe
+
+    chosen = choose_probe(job, work.config)
+    model = load_probe(chosen, task, work.config, work.runtime.device)
+    classes = {part: found.cpu().numpy() for part, found in task.classes.items()}
+    commit(
+        job.key,
+        job.seed,
+        chosen,
+        answers(model, torch.from_numpy(data.tokens[data.rows("test")]), classes),
+        work,
+        task,
+        data,
+    )
+
+
+def commit(
+    name: str,
+    seed: int,
+    chosen: "ChosenProbe",
+    rankings: "dict[ActionPart, Codes]",
+    work: Work[ProbeConfig],
+    task: "ProbeTask",
+    data: "ClipData",
+) -> None:
+    """Commit the chosen probe, the curves of the grid, and answers, scores and checks of the tested clips.
+
+    Args:
+        name: of the training.
+        seed: of it.
+        chosen: what dev chose of the grid.
+        rankings: its answers to the tested clips.
+        work: of the stage.
+        task: what was fitted.
+        data: all clips.
+    """
     from trajpilot_core.evaluation.action_scores import (
         AnsweredRow,
         TestedClips,
@@ -119,29 +171,25 @@ def ended(job: "TrainingJob", data: "ClipData", task: "ProbeTask", work: Work[Pr
         check_choice,
         check_splits,
     )
-    from trajpilot_core.training.fit_probe import answers, choose_probe, floor_rankings, load_probe
+    from trajpilot_core.training.fit_probe import floor_rankings
 
-    cfg, rows = work.config, data.rows("test")
-    chosen = choose_probe(job, cfg)
-    model = load_probe(chosen, task, cfg, work.runtime.device)
-    classes = {part: found.cpu().numpy() for part, found in task.classes.items()}
-    rankings = answers(model, torch.from_numpy(data.tokens[rows]), classes)
+    cfg, rows, model = work.config, data.rows("test"), f"{FINAL.name}/{VARIANT}"
     takes, numbers = np.unique([data.take_ids[row] for row in rows], return_inverse=True)
     tested = TestedClips(data.clips.of(rows), numbers)
     answered = [
-        AnsweredRow(VARIANT, job.seed, chosen.trial.name, rankings),
-        AnsweredRow(FLOOR, job.seed, "", floor_rankings(task, len(rows))),
+        AnsweredRow(VARIANT, seed, chosen.trial.name, rankings),
+        AnsweredRow(FLOOR, seed, "", floor_rankings(task, len(rows))),
     ]
     scores = [one for row in answered for one in action_scores(row, tested, cfg)]
     own = [one for one in scores if one.row == VARIANT]
     learned = [data.take_ids[row] for split in ("train", "dev") for row in data.rows(split)]
     checks = [
-        check_choice(own, chosen.curve, job.name, job.seed),
+        check_choice(own, chosen.curve, model, seed),
         check_anticipation(data.too_late(PROTOCOL_GAP_S), cfg.gap_s, PROTOCOL_GAP_S),
         check_splits(takes.tolist(), learned),
     ]
-    with work.sink.training(job.key) as share:
-        share.model(ENTRY, job.key, {name: value.numpy() for name, value in chosen.weights.items()})
+    with work.sink.training(name) as share:
+        share.model(ENTRY, name, {key: value.numpy() for key, value in chosen.weights.items()})
         share.table("probe_curves", table_of(CurvePoint, chosen.curve))
         share.table("probe_scores", table_of(ProbeScore, scores))
         share.table("probe_answers", answer_table(answered[0], data, rows))
@@ -203,6 +251,8 @@ STAGE = Stage(
     uses_gpu=True,
     needs=probe_needs,
     conclude=conclude,
-    outside_shards=("seeds",),
+    completed=completed,
+    narrowed=reads,
+    outside_shards=("seeds", "clips_at_once"),
     may_be_empty=True,
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
+from pydantic import JsonValue
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
@@ -14,9 +15,9 @@ from schemas.config import FeatureConfig
 from schemas.observation import released_features_schema
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.corpora.records.intervals import INTERVAL, intervals_by_take
-from trajpilot_core.corpora.released import RELEASED, ReleasedFeatures
+from trajpilot_core.corpora.released import RELEASED
 from trajpilot_core.engine.needs import MB, Need, Needs
-from trajpilot_core.engine.sizes import CorpusSizes
+from trajpilot_core.engine.sizes import CorpusSizes, feature_shape
 from trajpilot_core.engine.stage import Inputs, Source, Work
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.store.corpus_files import Corpus, open_corpus, read_whole, safe_path
@@ -31,21 +32,31 @@ TORCH = 300 * MB
 """Of a process with torch, as in the stage `features`."""
 SegmentSpans = list[tuple[str, float, float]]
 """Segments of a take: id, start and end in seconds."""
+TOKENS_VERSION = 1
+"""Of the rows that are kept as tokens; in the keys of runs that keep them."""
 
 
 def sources(inputs: Inputs, cfg: FeatureConfig) -> list[Source]:
     """Return one source per take: where its file may lie, the length of its video, and its segment intervals."""
     released = RELEASED[cfg.released]
+    version: dict[str, JsonValue] = {"rows_version": VERSION}
+    if n_tokens(cfg) > 1:
+        version["tokens_version"] = TOKENS_VERSION
     segments = intervals_by_take(inputs.table("segments", INTERVAL))
     takes = sorted(rows_of(Take, inputs.table("takes")), key=lambda take: take.take_id)
     return [
         Source(
             take.take_id,
             tuple(path for path in released.files(take) if safe_path(path)),
-            {"duration_s": take.duration_s, "segments": segments.get(take.take_id, []), "rows_version": VERSION},
+            {"duration_s": take.duration_s, "segments": segments.get(take.take_id, []), **version},
         )
         for take in takes
     ]
+
+
+def n_tokens(cfg: FeatureConfig) -> int:
+    """Return how many rows of a file are kept for a segment, next to one another; 1: their mean."""
+    return feature_shape(cfg)[1]
 
 
 def needs(sizes: CorpusSizes) -> Needs:
@@ -58,12 +69,12 @@ def needs(sizes: CorpusSizes) -> Needs:
 
 def run(work: Work[FeatureConfig]) -> None:
     """Read the file of each take and commit its shard; a take without a usable file is one reject."""
-    released, corpus = RELEASED[work.config.released], open_corpus(work.runtime.data_root)
+    corpus = open_corpus(work.runtime.data_root)
     pending = sorted(work.pending, key=lambda source: source.shard)
     for done, source in enumerate(pending):
         segments = cast(SegmentSpans, [tuple(one) for one in cast(list[Any], source.facts["segments"])])
         try:
-            found = segment_vectors(corpus, source, segments, work.config, released) if segments else []
+            found = segment_vectors(corpus, source, segments, work.config) if segments else []
         except TakeFault as fault:
             lost = reject(
                 STAGE_NAME,
@@ -73,28 +84,32 @@ def run(work: Work[FeatureConfig]) -> None:
                 n_units=len(segments),
                 source_file=fault.source_file,
             )
-            work.sink.shard(source.shard, shard_table(source.shard, [], [], released), [lost], len(segments))
+            empty = shard_table(source.shard, [], [], work.config)
+            work.sink.shard(source.shard, empty, [lost], len(segments))
             continue
-        table, rejects = finite_shard(source.shard, segments, found, released)
+        table, rejects = finite_shard(source.shard, segments, found, work.config)
         work.sink.shard(source.shard, table, rejects, len(segments))
         work.runtime.progress(done, len(pending), "takes; their features were released, nothing is encoded")
 
 
 def segment_vectors(
-    corpus: Corpus, source: Source, segments: SegmentSpans, cfg: FeatureConfig, released: ReleasedFeatures
-) -> "list[SegmentRows]":
-    """Return what stands for each segment of a take.
+    corpus: Corpus, source: Source, segments: SegmentSpans, cfg: FeatureConfig
+) -> "list[SegmentRows | None]":
+    """Return what stands for each segment of a take; None where tokens are kept and no row lies inside a segment.
 
     Raises:
         TakeFault: its file is absent, damaged, or of another length than its video.
     """
-    from trajpilot_core.encoders.released import read_rows, refuse_length, segment_rows
+    from trajpilot_core.encoders.released import read_rows, refuse_length, segment_rows, segment_tokens
 
+    released, tokens = RELEASED[cfg.released], n_tokens(cfg)
     path, content = first_there(corpus, source.files)
     rows_ND = read_rows(content, path, released.width)
     duration_s = cast(float, source.facts["duration_s"])
     refuse_length(len(rows_ND), duration_s, cfg.released_off_s, released, path)
     spans_s = released.clock.spans_s(len(rows_ND), released.clock.n_frames(duration_s))
+    if tokens > 1:
+        return [segment_tokens(rows_ND, spans_s, start_s, end_s, tokens) for _, start_s, end_s in segments]
     return [segment_rows(rows_ND, spans_s, start_s, end_s) for _, start_s, end_s in segments]
 
 
@@ -114,32 +129,44 @@ def first_there(corpus: Corpus, paths: tuple[str, ...]) -> tuple[str, bytes]:
 
 
 def finite_shard(
-    take: str, segments: SegmentSpans, found: "list[SegmentRows]", released: ReleasedFeatures
+    take: str, segments: SegmentSpans, found: "list[SegmentRows | None]", cfg: FeatureConfig
 ) -> tuple[pa.Table, list[Reject]]:
-    """Return the features of a take, and a reject for each segment whose vector float16 cannot hold."""
-    kept, rejects = [], []
-    for row, rows in enumerate(found):
+    """Return the features of a take, and a reject for each segment without a row, or whose float16 cannot hold it."""
+    kept: list[tuple[str, SegmentRows]] = []
+    rejects = []
+    for (segment, start_s, end_s), rows in zip(segments, found, strict=True):
+        if rows is None:
+            detail = f"no row of the file lies inside {start_s:.2f} to {end_s:.2f} s; one is {_row_s(cfg):.2f} s long"
+            rejects.append(reject(STAGE_NAME, RejectCode.FEATURES_OUTSIDE, take, detail, segment=segment))
+            continue
         with np.errstate(over="ignore"):
             n_bad = int((~np.isfinite(rows.vector.astype(np.float16))).sum())
         if not n_bad:
-            kept.append(row)
+            kept.append((segment, rows))
             continue
         detail = f"{n_bad} of {len(rows.vector)} numbers of the released rows are not finite in float16"
-        rejects.append(reject(STAGE_NAME, RejectCode.FEATURE_NOT_FINITE, take, detail, segment=segments[row][0]))
-    return shard_table(take, [segments[row][0] for row in kept], [found[row] for row in kept], released), rejects
+        rejects.append(reject(STAGE_NAME, RejectCode.FEATURE_NOT_FINITE, take, detail, segment=segment))
+    return shard_table(take, [one for one, _ in kept], [rows for _, rows in kept], cfg), rejects
 
 
-def shard_table(take: str, ids: list[str], found: "list[SegmentRows]", released: ReleasedFeatures) -> pa.Table:
+def _row_s(cfg: FeatureConfig) -> float:
+    clock = RELEASED[cfg.released].clock
+    return clock.window / clock.rate_hz
+
+
+def shard_table(take: str, ids: list[str], found: "list[SegmentRows]", cfg: FeatureConfig) -> pa.Table:
     """Return the features table of one take; `frame_times_s` holds start and end of each row that was averaged."""
-    schema = released_features_schema(released.width)
+    tokens = n_tokens(cfg)
+    width = tokens * RELEASED[cfg.released].width
+    schema = released_features_schema(width, tokens)
     flat = np.concatenate([rows.vector for rows in found]) if found else np.empty(0, np.float32)
     columns = {
         "segment_id": ids,
         "take_id": [take] * len(ids),
-        "encoder": [f"released:{released.name}"] * len(ids),
+        "encoder": [f"released:{cfg.released}"] * len(ids),
         "frame_times_s": [rows.spans_s.ravel().tolist() for rows in found],
         "overhang_s": [rows.overhang_s for rows in found],
     }
     arrays = [pa.array(columns[name], schema.field(name).type) for name in columns]
-    arrays.append(pa.FixedSizeListArray.from_arrays(pa.array(flat.astype(np.float16), pa.float16()), released.width))
+    arrays.append(pa.FixedSizeListArray.from_arrays(pa.array(flat.astype(np.float16), pa.float16()), width))
     return pa.Table.from_arrays(arrays, names=[*columns, "vector"]).select(schema.names).cast(schema)

@@ -11,7 +11,7 @@ from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 
-VERSION = 8  # raise when what this stage writes changes
+VERSION = 9  # raise when what this stage writes changes
 READS = (
     "metrics",
     "ceilings",
@@ -37,7 +37,7 @@ READS = (
 ALONE = ("takes", "segments", "labels", "probe_scores", "probe_checks", "probe_curves")
 """What it reads of a corpus without plans, whose segments are scored alone."""
 ALONE_STAGES = ("ingest", "features", "probe")
-TOKENS = ("token_scores", "token_contrasts", "token_checks")
+TOKENS = ("token_scores", "token_contrasts", "token_checks", "token_curves", "token_tuned_curves")
 """What it reads in addition where TrajPilot's token is asked for."""
 OF_ANSWERS = ("vlm_counts", "endpoint_cache")
 """What is shown of the answers of vision-language models, where a run asks for them."""
@@ -48,6 +48,7 @@ def further(config: PipelineConfig) -> tuple[str, ...]:
     """Return the names of the stages that a run of planning has because its settings ask for their rows."""
     return (
         *(("latent", "latent_plans") if config.latent.is_asked else ()),
+        *(("vlm_tuning",) if config.vlm.tuning.is_asked else ()),
         *(("vlm", "vlm_rows") if config.vlm.rows else ()),
     )
 
@@ -82,6 +83,7 @@ def completed(config: PipelineConfig) -> ReportConfig:
         is_closed=config.evaluation.vocabulary == "classes",
         heads=heads if predictor.head == "classes" else None,
         has_token=config.action_token.is_asked,
+        has_every_patch=config.probe.tokens == "full",
         alignment_from=config.alignment.pretrained,
         predictor_from=predictor.pretrained,
         released=config.features.released if config.features.source == "released" else None,

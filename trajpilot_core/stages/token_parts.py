@@ -17,9 +17,9 @@ from torch import Tensor
 from schemas.action_token import ActionTokenConfig, TokenRow
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.action_clips import ClipData
-from trajpilot_core.data.action_events import ACTION, BEFORE, DEV, TEST, TRAIN, ActionEvents, columns_of
+from trajpilot_core.data.action_events import ACTION, BEFORE, DEV, TEST, TRAIN, ActionEvents, columns_of, load_events
 from trajpilot_core.data.chains import fitting_takes, held_out_takes, load_e_tau
-from trajpilot_core.data.cross_fitting import FINAL, TWINNED, Chain, chains, model_key
+from trajpilot_core.data.cross_fitting import FINAL, TWINNED, Chain, chains, model_key, noted_fitted
 from trajpilot_core.data.planning import rows_of_takes
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Runtime, Work
@@ -32,8 +32,9 @@ from trajpilot_core.models.action_token import ActionPredictor
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.actions import ActionChain, latents_of
 from trajpilot_core.stages import probe
+from trajpilot_core.stages.action_token import ENTRY
+from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.action_scorer import fit_action_scorer, scored
-from trajpilot_core.training.checkpoint import read_progress, read_tensors
 from trajpilot_core.training.fit_action import ActionTask, new_action_predictor
 from trajpilot_core.training.fit_action import task_tensors as action_tensors
 from trajpilot_core.training.fit_probe import ProbeTask
@@ -44,7 +45,7 @@ from trajpilot_core.training.fit_token_probe import (
     train_token_probe,
     tuned_probe,
 )
-from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, put_tensors, run_jobs
+from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, chain_job, put_tensors, run_jobs
 
 Makers = Mapping[Chain, TokenMaker]
 """Chain -> what its tokens are made with."""
@@ -77,44 +78,31 @@ class TokenRun:
         """Return (n,) long: the training clips that a chain has not seen."""
         return rows_of_takes(self.events.take, held_out_takes(self.events.take_split, self.events.fold, chain))
 
-    def given_to(self, chain: Chain, seed: int) -> Tensor:
-        """Return (n,) long: the clips that the predictors of a chain were fitted on, from the tensors they were given.
+    def given_to(self, chain: Chain, seed: int) -> list[str]:
+        """Return the videos that the predictors of a chain were fitted on, from the tensors they were given.
 
         Not from the folds that these should follow, so that a leak shows.
         """
-        folder = self.folder(seed) / "predictors" / chain.name
-        return read_tensors(folder / OWN, "cpu", lambda name: name == "fit")[0]["fit"]
+        said = [self.trained(chain, seed, variant).about for variant in TWINNED]
+        return sorted({take for about in said for takes in noted_fitted(about).values() for take in takes})
+
+    def trained(self, chain: Chain, seed: int, variant: str) -> Models:
+        """Return what the training of a predictor has left."""
+        return self.work.trained[model_key(chain, seed, variant)].models(ENTRY)
 
     def takes_of(self, rows: Tensor) -> list[str]:
         """Return the videos of clips, each once."""
         return [self.events.take_ids[at] for at in torch.unique(self.events.take[rows.cpu()]).tolist()]
 
-    def job(self, name: str, seed: int, variant: str, own: str, shared: str) -> TrainingJob:
-        """Return a training of the stage.
-
-        Args:
-            name: `<chain>/<variant>`, or `probe/<row>`.
-            seed: of it.
-            variant: of the predictor, or the row.
-            own: folder of its tensors below the scratch of its seed.
-            shared: folder of those that it shares, likewise.
-        """
-        folder = self.folder(seed)
-        return TrainingJob(
-            name=name,
-            seed=seed,
-            variant=variant,
-            folder=folder / own / variant,
-            own=folder / own,
-            shared=folder / shared,
-            config=self.work.config.model_dump_json(),
-            device=self.work.runtime.device,
-            checkpoint_s=self.work.runtime.checkpoint_s,
-        )
-
     def folder(self, seed: int) -> Path:
         """Return the scratch of a seed."""
         return self.work.runtime.scratch / "action-token" / f"s{seed}"
+
+
+def loaded(work: Work[ActionTokenConfig]) -> TokenRun:
+    """Return the clips of a run as events and as they are."""
+    events, data = load_events(work.inputs, work.config.seen_s, work.config.tuned.gap_s or 0.0)
+    return TokenRun(work, events, data)
 
 
 class TunedSeed(NamedTuple):
@@ -142,8 +130,9 @@ def task_of(this: TokenRun, chain: Chain, seed: int) -> ActionTask:
     return ActionTask(own.context, latents.cpu(), this.fitted(chain), own.rows(DEV), own.labels, own.bank)
 
 
-def predictor_jobs(this: TokenRun, seeds: list[int]) -> list[TrainingJob]:
-    """Write the tensors of every chain and seed to scratch, and return the trainings of their predictors.
+def predictor_jobs(this: TokenRun, asked: Mapping[str, tuple[Chain, int, str]]) -> list[TrainingJob]:
+    """Write the tensors of the chains and seeds that are asked for to scratch; return the trainings of their
+    predictors.
 
     Raises:
         TrainingError: no clip to fit on, or no training clip that a chain has not seen.
@@ -153,30 +142,25 @@ def predictor_jobs(this: TokenRun, seeds: list[int]) -> list[TrainingJob]:
             "no training clip is left for the fine-tuning that its predictor has not seen; add training videos"
         )
     jobs = []
-    for seed in seeds:
-        for chain in this.chains:
-            task = task_of(this, chain, seed)
-            if not len(task.fit):
-                raise TrainingError(f"chain {chain.name}: no clip to fit on; look at the rejects of ingest")
-            shared, own = action_tensors(task)
-            if chain == this.chains[0]:  # equal for every chain
-                put_tensors(this.folder(seed) / "predictors", SHARED, shared)
-            put_tensors(this.folder(seed) / "predictors" / chain.name, OWN, own)
-            jobs += [predictor_job(this, chain, seed, variant) for variant in TWINNED]
+    for chain, seed in dict.fromkeys((chain, seed) for chain, seed, _ in asked.values()):
+        task, shared = task_of(this, chain, seed), this.folder(seed) / "predictors"
+        if not len(task.fit):
+            raise TrainingError(f"chain {chain.name}: no clip to fit on; look at the rejects of ingest")
+        own = shared / chain.name
+        for folder, name, tensors in zip((shared, own), (SHARED, OWN), action_tensors(task), strict=True):
+            put_tensors(folder, name, tensors)
+        variants = [variant for of_chain, of_seed, variant in asked.values() if (of_chain, of_seed) == (chain, seed)]
+        jobs += [chain_job(this.work, chain, seed, variant, own, shared) for variant in variants]
     return jobs
 
 
-def predictor_job(this: TokenRun, chain: Chain, seed: int, variant: str) -> TrainingJob:
-    """Return the training of one predictor."""
-    return this.job(f"{chain.name}/{variant}", seed, variant, f"predictors/{chain.name}", "predictors")
-
-
 def chain_models(this: TokenRun, chain: Chain, seed: int) -> ActionChain:
-    """Build the frozen models of a chain and seed from the checkpoints of its trainings."""
+    """Build the frozen models of a chain and seed from what its trainings have left."""
     task, device, found = task_of(this, chain, seed), this.work.runtime.device, dict[str, ActionPredictor]()
     for variant in TWINNED:
         model = new_action_predictor(task, this.work.config)
-        model.load_state_dict(read_progress(predictor_job(this, chain, seed, variant).folder).best)
+        weights = this.trained(chain, seed, variant).read(model_key(chain, seed, variant))
+        model.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
         found[variant] = model.to(device).eval().requires_grad_(False)
     e_tau = load_e_tau(this.work.inputs.models("e_tau"), chain, seed, device)
     return ActionChain(e_tau, found["traj"], found["no_traj"], task.fit.to(device))
@@ -271,7 +255,7 @@ def tune_seed(this: TokenRun, seed: int, makers: Makers, runtime: Runtime) -> Tu
         if not jobs:  # equal for every row
             put_tensors(this.folder(seed) / "probes", SHARED, shared)
         put_tensors(this.folder(seed) / "probes" / row, OWN, own)
-        jobs[row] = this.job(name_of(row), seed, row, f"probes/{row}", "probes")
+        jobs[row] = row_job(this, seed, row)
     run_jobs(list(jobs.values()), train_token_probe, runtime)
     chosen = {row: tuned_probe(job, tasks[row], this.work.config) for row, job in jobs.items()}
     maker = makers[final_of(this.chains)]
@@ -292,12 +276,28 @@ def tune_seed(this: TokenRun, seed: int, makers: Makers, runtime: Runtime) -> Tu
     )
 
 
+def row_job(this: TokenRun, seed: int, row: TokenRow) -> TrainingJob:
+    """Return the fine-tuning of a row, whose tensors lie in the scratch of its seed."""
+    shared, runtime = this.folder(seed) / "probes", this.work.runtime
+    return TrainingJob(
+        name=name_of(row),
+        seed=seed,
+        variant=row,
+        folder=shared / row / row,
+        own=shared / row,
+        shared=shared,
+        config=this.work.config.model_dump_json(),
+        device=runtime.device,
+        checkpoint_s=runtime.checkpoint_s,
+    )
+
+
 def seed_checks(this: TokenRun, seed: int, models: TokenModels) -> list[Judgement]:
     """Judge who has seen what, from the clips that trainings were given; state what is known of the scorer."""
     rows = this.here.rows(TEST)
     opened = scored(*models.maker[:3], this.here, rows, models.maker.cfg)[1]
     known = this.events.has_motion[this.events.rows(TEST)]
-    fitted = {chain.name: this.takes_of(this.given_to(chain, seed)) for chain in this.chains}
+    fitted = {chain.name: this.given_to(chain, seed) for chain in this.chains}
     tokens = {chain.name: this.takes_of(rows) for chain, rows in clips_of(this).items()}
     sight = "the action, its text, how long it lasts and head motion that is not seen exchanged; no token and no answer"
     return [
@@ -308,8 +308,7 @@ def seed_checks(this: TokenRun, seed: int, models: TokenModels) -> list[Judgemen
 
 
 def weights_of(models: TokenModels) -> dict[str, dict[str, Tensor]]:
-    """Return name -> weights of what the rows of a seed answer with."""
-    maker = models.maker
-    kept: dict[str, torch.nn.Module] = {"traj": maker.chain.traj, "no_traj": maker.chain.no_traj}
-    kept |= {"scorer": maker.scorer, **{f"probe_{row}": model for row, model in models.probes.items()}}
+    """Return name -> weights of what the rows of a seed answer with, the predictors aside."""
+    kept: dict[str, torch.nn.Module] = {f"probe_{row}": model for row, model in models.probes.items()}
+    kept["scorer"] = models.maker.scorer
     return {name: model.state_dict() for name, model in kept.items()}

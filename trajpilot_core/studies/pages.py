@@ -1,10 +1,11 @@
-"""The pages under docs/ that are rendered from committed tables: claims, scorer, reproduction, comparison."""
+"""The pages under docs/ that are rendered from committed tables: claims, scorer, reproduction, comparison, latent."""
 
 from pathlib import Path
 
 from schemas.claims import ClaimsConfig
 from trajpilot_core.studies.claims.evidence.tables import read_evidence
 from trajpilot_core.studies.claims.pages.page import FOLDER, render
+from trajpilot_core.studies.latent_worlds import page as latent
 from trajpilot_core.studies.paper_audit.page import NAME, renew_reproduction
 from trajpilot_core.studies.planner_worlds import page as comparison
 
@@ -22,6 +23,8 @@ def write_pages(docs: Path, cfg: ClaimsConfig | None = None) -> list[Path]:
         made[NAME] = renew_reproduction((docs / NAME).read_text(), evidence, cfg).encode()
     if (docs / comparison.NAME).is_file():
         made |= comparison.render_comparison(docs, cfg)
+    if (docs / latent.NAME).is_file():
+        made |= latent.render_latent(docs)
     for name, content in made.items():
         (docs / name).parent.mkdir(parents=True, exist_ok=True)
         (docs / name).write_bytes(content)

@@ -15,8 +15,9 @@ from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
 
-SELECTED = "dev/action"
+QUANTITY = "action"
 """Share of actions whose text is the nearest."""
+SELECTED = f"dev/{QUANTITY}"
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
     def loss(rows: Tensor) -> Tensor:
         return action_loss(model, task, cfg, job.variant, rows)
 
-    fit_event(job, task, cfg.train, model, loss, measurer(model, task, job.variant), SELECTED, epoch_done)
+    fit_event(job, task, cfg.train, model, loss, measurer(model, task, job), SELECTED, epoch_done)
 
 
 def new_action_predictor(task: ActionTask, cfg: ActionTokenConfig) -> ActionPredictor:
@@ -65,15 +66,22 @@ def action_loss(model: ActionPredictor, task: ActionTask, cfg: ActionTokenConfig
     return loss
 
 
-def measurer(model: ActionPredictor, task: ActionTask, variant: str) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: the share of actions whose text is the nearest, on dev and on as many fitted."""
+def measurer(model: ActionPredictor, task: ActionTask, job: TrainingJob) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch: the share of actions whose text is the nearest, on dev and on as many fitted.
+
+    Args:
+        model: what is measured.
+        task: its clips.
+        job: whose variant decides what the model is given, and whose seed samples the fitted clips.
+    """
+    scored = task.scored(job.seed)
 
     def right(rows: Tensor) -> float:
-        predicted_BE = model(task.context[rows], task.given(rows, variant))
+        predicted_BE = model(task.context[rows], task.given(rows, job.variant))
         nearest_B = (predicted_BE @ task.bank.T).argmax(1)
         return float((nearest_B == task.labels[rows]).double().mean()) if len(rows) else 0.0
 
-    return lambda: {SELECTED: right(task.dev), "train/action": right(task.fit[: len(task.dev)])}
+    return lambda: {f"{split}/{QUANTITY}": right(rows) for split, rows in scored.items()}
 
 
 def task_tensors(task: ActionTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

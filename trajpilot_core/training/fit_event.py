@@ -17,6 +17,7 @@ from trajpilot_core.training.fit_predictor import kept, variant_latents
 from trajpilot_core.training.initial_weights import places_for, start_weights
 from trajpilot_core.training.jobs import TrainingJob
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches
+from trajpilot_core.training.train_sample import train_sample
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,11 @@ class EventTask:
         mean, scale = feature_scales(self.context[self.fit])
         for name, value in (("feature_mean", mean), ("feature_scale", scale)):
             module.get_buffer(name).copy_(value)
+
+    def scored(self, seed: int) -> dict[str, Tensor]:
+        """Return split -> long rows that are scored after every epoch: those of dev, and as many fitted ones."""
+        sample = train_sample({"train": len(self.fit)}, {"train": len(self.dev)}, seed)
+        return {"dev": self.dev, **{split: self.fit[rows.to(self.fit.device)] for split, rows in sample.items()}}
 
     def given(self, rows: Tensor, variant: str) -> Tensor:
         """Return what a variant is given of the latents of `rows` (B,): all, the first, or none, of shape (B, 2, E).

@@ -27,6 +27,7 @@ from trajpilot_core.models.latent_search import Controls, fit_controls
 from trajpilot_core.training.fit_predictor import PredictorBatch, window_batches
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.train_sample import train_sample
 
 M = TypeVar("M", bound=nn.Module)
 NEXT = 2
@@ -34,7 +35,8 @@ NEXT = 2
 AT_ONCE = 1024
 """Windows that are measured at once."""
 READ = ("features", "motions", "labels", "bank")
-SELECTED = "dev/-l1"
+QUANTITY = "-l1"
+SELECTED = f"dev/{QUANTITY}"
 TOLD: Mapping[LatentVariant, tuple[bool, bool]] = {
     "next_none": (False, False),
     "next_text": (True, False),
@@ -205,29 +207,47 @@ def goal_weight(seen_B: Tensor) -> Tensor:
     return (~seen_B).float()
 
 
-def measurer(own: LatentFit) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch on dev: minus the mean l1 of middles (or next steps), and of goal steps."""
-    windows = own.task.windows("dev", own.variant)
+def measurer(own: LatentFit, seed: int) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch, on dev and on as many fitted windows: minus the mean l1 of middles (or next
+    steps), and of goal steps."""
+    scored = scored_rows(own.task.windows("fit", own.variant), own.task.windows("dev", own.variant), seed)
+    return lambda: {
+        f"{split}/{name}": value for split, windows in scored.items() for name, value in distances(own, windows).items()
+    }
+
+
+def scored_rows(fitted: Mapping[int, Tensor], dev: Mapping[int, Tensor], seed: int) -> dict[str, dict[int, Tensor]]:
+    """Return split -> group -> rows that are scored after every epoch, each of its shape: dev, and as many fitted."""
+    n_fitted, n_dev = ({group: len(rows) for group, rows in part.items()} for part in (fitted, dev))
+    sample = train_sample(n_fitted, n_dev, seed)
+    found = {"dev": dict(dev), "train": {h: fitted[h][rows.to(fitted[h].device)] for h, rows in sample.items()}}
+    return {split: windows for split, windows in found.items() if windows}
+
+
+def distances(own: LatentFit, windows: Mapping[int, Tensor]) -> dict[str, float]:
+    """Return minus the mean l1 of middles (or next steps), of the copied Start, and of goal steps.
+
+    Args:
+        own: what is measured.
+        windows: horizon -> (N, H) long segments.
+    """
 
     def off(segments_BH: Tensor, *, seen: bool) -> Tensor:
         goal_seen = torch.full((len(segments_BH),), seen, device=segments_BH.device)
         return l1_between(own.predict(segments_BH, goal_seen), own.latents(segments_BH[:, 1:]))
 
-    def measure() -> dict[str, float]:
-        steps, goals, copies = [], [], []
-        for horizon, all_NH in windows.items():
-            for segments in torch.split(all_NH, AT_ONCE):
-                found, true = off(segments, seen=True), own.latents(segments[:, 1:])
-                steps.append((found if horizon == NEXT else found[:, :-1]).flatten())
-                start = own.latents(segments[:, :1]).expand_as(true)
-                copied = l1_between(start, true)
-                copies.append((copied if horizon == NEXT else copied[:, :-1]).flatten())
-                if horizon != NEXT:
-                    goals.append(off(segments, seen=False)[:, -1])
-        scores = {SELECTED: -float(torch.cat(steps).mean()), "dev/-l1 of copy": -float(torch.cat(copies).mean())}
-        return scores | ({"dev/-l1 of goal": -float(torch.cat(goals).mean())} if goals else {})
-
-    return measure
+    steps, goals, copies = [], [], []
+    for horizon, all_NH in windows.items():
+        for segments in torch.split(all_NH, AT_ONCE):
+            found, true = off(segments, seen=True), own.latents(segments[:, 1:])
+            steps.append((found if horizon == NEXT else found[:, :-1]).flatten())
+            start = own.latents(segments[:, :1]).expand_as(true)
+            copied = l1_between(start, true)
+            copies.append((copied if horizon == NEXT else copied[:, :-1]).flatten())
+            if horizon != NEXT:
+                goals.append(off(segments, seen=False)[:, -1])
+    scores = {QUANTITY: -float(torch.cat(steps).mean()), f"{QUANTITY} of copy": -float(torch.cat(copies).mean())}
+    return scores | ({f"{QUANTITY} of goal": -float(torch.cat(goals).mean())} if goals else {})
 
 
 def train_latent(job: TrainingJob, epoch_done: EpochDone) -> None:
@@ -255,7 +275,7 @@ def predictor_training(
         model=model,
         batches=lambda generator: window_batches(windows, cfg.train.batch, generator),
         loss=lambda batch: latent_loss(own, batch),
-        measure=measurer(own),
+        measure=measurer(own, seed),
         selected=SELECTED,
     )
 
@@ -269,11 +289,19 @@ def train_head(job: TrainingJob, task: LatentTask, cfg: LatentConfig, epoch_done
         found: Tensor = head(targets_of(task.features[rows], cfg.target))
         return found
 
+    common = task.labels[task.fit_rows].bincount(minlength=len(task.bank)).argmax()
+    scored = scored_rows({0: task.fit_rows}, {0: task.dev_rows}, job.seed)
+
     def measure() -> dict[str, float]:
-        parts = [logits(rows).argmax(-1) == task.labels[rows] for rows in torch.split(task.dev_rows, AT_ONCE)]
-        common = task.labels[task.fit_rows].bincount(minlength=len(task.bank)).argmax()
-        floor = (task.labels[task.dev_rows] == common).double().mean()
-        return {"dev/right": float(torch.cat(parts).double().mean()), "dev/right of majority": float(floor)}
+        found: dict[str, float] = {}
+        for split, parts in scored.items():
+            is_right = [logits(rows).argmax(-1) == task.labels[rows] for rows in torch.split(parts[0], AT_ONCE)]
+            floor = (task.labels[parts[0]] == common).double().mean()
+            found |= {
+                f"{split}/right": float(torch.cat(is_right).double().mean()),
+                f"{split}/right of majority": float(floor),
+            }
+        return found
 
     training = Training(
         name=job.name,

@@ -15,7 +15,9 @@ from trajpilot_core.training.fit_event import EventTask, fit_event, start_backbo
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, seeded
 
-SELECTED = "dev/accuracy"
+QUANTITY = "accuracy"
+"""Share of right outcomes."""
+SELECTED = f"dev/{QUANTITY}"
 """Shown as it goes; it selects nothing."""
 
 
@@ -38,7 +40,7 @@ def train_outcome(job: TrainingJob, epoch_done: EpochDone) -> None:
     def loss(rows: Tensor) -> Tensor:
         return outcome_loss(model, task, cfg, job.variant, rows)
 
-    measure = measurer(model, task, job.variant)
+    measure = measurer(model, task, job)
     fit_event(job, task, cfg.train, model, loss, measure, SELECTED, epoch_done, keeps_last=True)
 
 
@@ -55,14 +57,21 @@ def outcome_loss(model: OutcomePredictor, task: OutcomeTask, cfg: OutcomeConfig,
     return F.cross_entropy(logits_B2, task.made[rows].long())
 
 
-def measurer(model: OutcomePredictor, task: OutcomeTask, variant: str) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: the share of right outcomes on dev and on the fitted shots."""
+def measurer(model: OutcomePredictor, task: OutcomeTask, job: TrainingJob) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch: the share of right outcomes on dev and on as many fitted shots.
+
+    Args:
+        model: what is measured.
+        task: its shots.
+        job: whose variant decides what the model is given, and whose seed samples the fitted shots.
+    """
 
     def accuracy(rows: Tensor) -> float:
-        logits_B2 = model(task.context[rows], task.given(rows, variant))
+        logits_B2 = model(task.context[rows], task.given(rows, job.variant))
         return float((logits_B2.argmax(1) == MADE).eq(task.made[rows]).double().mean()) if len(rows) else 0.0
 
-    return lambda: {SELECTED: accuracy(task.dev), "train/accuracy": accuracy(task.fit)}
+    scored = task.scored(job.seed)
+    return lambda: {f"{split}/{QUANTITY}": accuracy(rows) for split, rows in scored.items()}
 
 
 def task_tensors(task: OutcomeTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

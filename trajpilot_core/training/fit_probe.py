@@ -5,7 +5,7 @@ Shapes: N clips (fitted ones and dev), T tokens, D width, C classes of a part, K
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -36,6 +36,7 @@ from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape, pr
 from trajpilot_core.training.checkpoint import TrainingProgress, read_progress
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.train_sample import train_sample
 
 AT_ONCE = 512
 """Clips that are answered at once."""
@@ -146,7 +147,7 @@ def train_trial(
             fitted[rows] for rows in index_batches(len(fitted), cfg.batch, generator, fitted.device)
         ],
         loss=lambda rows: probe_loss(model(task.tokens[rows].float()), task.columns[rows]),
-        measure=measurer(model, task),
+        measure=measurer(model, task, job.seed),
         selected=SELECTED,
         rate=cosine,
         decays_all=True,
@@ -165,28 +166,45 @@ def cosine(step: int, total: int, cfg: TrainConfig) -> float:
     return cfg.lr * 0.5 * (1 + math.cos(math.pi * (step + 1) / total))
 
 
-def measurer(model: nn.Module, task: ProbeTask, *more: Tensor) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: every metric on dev, as shares; each class counts alike.
+def measurer(model: nn.Module, task: ProbeTask, seed: int, *more: Tensor) -> Callable[[], dict[str, float]]:
+    """Return the measure of an epoch: every metric on dev and on as many fitted clips, as shares; each class counts
+    alike.
 
     Args:
         model: a probe.
         task: its clips.
+        seed: of the training; it samples the fitted clips.
         more: (N, ...) what else the probe is given of each clip.
     """
-    rows = torch.nonzero(task.is_dev)[:, 0]
-    columns = task.columns[rows].cpu().numpy()
+    fitted, dev = (torch.nonzero(task.is_dev == is_dev)[:, 0] for is_dev in (False, True))
+    sample = train_sample({"train": len(fitted)}, {"train": len(dev)}, seed)
+    scored = {"dev": dev, **{split: fitted[rows.to(fitted.device)] for split, rows in sample.items()}}
     own = {part: np.arange(len(task.classes[part])) for part in PARTS}
 
     def measure() -> dict[str, float]:
-        rankings = answers(model, task.tokens[rows], own, *(one[rows] for one in more))
-        found = {}
-        for spec in EPIC_METRICS.values():
-            true = columns[:, PARTS.index(spec.part)]
-            hits = hits_of(true, rankings[spec.part], spec.k)
-            found[f"dev/{spec.id}"] = (class_mean(true, hits) if spec.over == "classes" else clip_mean(hits)) / 100
+        found: dict[str, float] = {}
+        for split, rows in scored.items():
+            rankings = answers(model, task.tokens[rows], own, *(one[rows] for one in more))
+            shares = shares_of(task.columns[rows].cpu().numpy(), rankings)
+            found |= {f"{split}/{name}": share for name, share in shares.items()}
         return found
 
     return measure
+
+
+def shares_of(columns_N3: Codes, rankings: Mapping[ActionPart, Codes]) -> dict[str, float]:
+    """Return metric -> its value as a share.
+
+    Args:
+        columns_N3: (N, 3) true columns of verb, noun and action.
+        rankings: part -> (N, K) ranked columns.
+    """
+    found = {}
+    for spec in EPIC_METRICS.values():
+        true = columns_N3[:, PARTS.index(spec.part)]
+        hits = hits_of(true, rankings[spec.part], spec.k)
+        found[spec.id] = (class_mean(true, hits) if spec.over == "classes" else clip_mean(hits)) / 100
+    return found
 
 
 @torch.no_grad()

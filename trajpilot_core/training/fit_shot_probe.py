@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from schemas.outcome import OutcomeConfig
 from trajpilot_core.models.outcome import MADE, ShotProbe
 from trajpilot_core.training.fit_event import fit_event
-from trajpilot_core.training.fit_outcome import SELECTED, OutcomeTask, train_outcome
+from trajpilot_core.training.fit_outcome import QUANTITY, SELECTED, OutcomeTask, train_outcome
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, seeded
 
@@ -44,7 +44,9 @@ def train_shot_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
         return F.cross_entropy(model(task.context[rows]), task.made[rows].long())
 
     def measure() -> dict[str, float]:
-        return {SELECTED: accuracy(task.dev), "train/accuracy": accuracy(task.fit)}
+        return {f"{split}/{QUANTITY}": accuracy(rows) for split, rows in scored.items()}
+
+    scored = task.scored(job.seed)
 
     fit_event(job, task, cfg.train, model, loss, measure, SELECTED, epoch_done, keeps_last=True)
 

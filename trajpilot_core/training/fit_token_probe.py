@@ -88,7 +88,7 @@ def tune(
             fitted[rows] for rows in index_batches(len(fitted), cfg.tuned.batch, generator, fitted.device)
         ],
         loss=lambda rows: probe_loss(model(clips.tokens[rows].float(), token[rows].float()), clips.columns[rows]),
-        measure=measurer(model, clips, token),
+        measure=measurer(model, clips, job.seed, token),
         selected=SELECTED,
         rate=cosine,
         decays_all=True,

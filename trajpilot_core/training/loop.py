@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -71,6 +71,17 @@ class Training:
     """Called after every step of the optimiser: what averages weights keeps them in the model, so that they resume."""
     decays_all: bool = False
     """Weight decay acts on vectors, too."""
+    parts: Sequence["TrainedPart"] = ()
+    """Modules that are trained side by side and share no parameter, e.g. the probes of a grid; none: the model."""
+
+
+class TrainedPart(NamedTuple):
+    """A part of a model with a rate and a decay of its own."""
+
+    module: nn.Module
+    rate: float
+    """Times that of the training."""
+    weight_decay: float
 
 
 @dataclass(frozen=True)
@@ -109,7 +120,7 @@ def fit(
     """
     with seeded(training.seed, device), one_thread(device):
         generator = torch.Generator().manual_seed(training.seed)
-        optimizer = build_optimizer(training.model, cfg, device, decays_all=training.decays_all)
+        optimizer = build_optimizer(training.model, cfg, device, training.parts, decays_all=training.decays_all)
         trained = Trained(training.name, training.model, optimizer, generator, device)
         state = load_checkpoint(folder, trained) or TrainingProgress()
         tell_resumed(training.name, training.seed, state.epoch)
@@ -152,7 +163,7 @@ def run_epoch(
     with naming_batch(training.name, cfg, device):
         for batch in batches:
             for group in optimizer.param_groups:
-                group["lr"] = rate(step, total_steps, cfg)
+                group["lr"] = rate(step, total_steps, cfg) * group["times"]
             loss = gradients(training, cfg, optimizer, batch, device)
             if cfg.clip is not None:
                 nn.utils.clip_grad_norm_(training.model.parameters(), cfg.clip)
@@ -234,14 +245,18 @@ def learning_rate(step: int, total_steps: int, cfg: TrainConfig) -> float:
 
 
 def build_optimizer(
-    model: nn.Module, cfg: TrainConfig, device: str, *, decays_all: bool = False
+    model: nn.Module, cfg: TrainConfig, device: str, parts: Sequence[TrainedPart] = (), *, decays_all: bool = False
 ) -> torch.optim.Optimizer:
     """Return AdamW with weight decay on matrices, and on vectors where `decays_all`; fused where the device has it."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": cfg.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": cfg.weight_decay if decays_all else 0.0},
-    ]
+    groups = []
+    for part in parts or (TrainedPart(model, 1.0, cfg.weight_decay),):
+        parameters = [p for p in part.module.parameters() if p.requires_grad]
+        matrices, vectors = [p for p in parameters if p.ndim >= 2], [p for p in parameters if p.ndim < 2]
+        decay = part.weight_decay if decays_all else 0.0
+        groups += [
+            {"params": matrices, "weight_decay": part.weight_decay, "times": part.rate},
+            {"params": vectors, "weight_decay": decay, "times": part.rate},
+        ]
     return torch.optim.AdamW(groups, lr=cfg.lr, betas=cfg.betas, fused=torch.device(device).type in ("cpu", "cuda"))
 
 

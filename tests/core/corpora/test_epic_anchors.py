@@ -10,9 +10,10 @@ from segment_corpora_fixture import action, codes, details, epic, read, settings
 from schemas.config import IngestConfig
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.epic_kitchens.files import parse_actions, parse_rates
-from trajpilot_core.corpora.epic_kitchens.reader import frames_s
+from trajpilot_core.corpora.epic_kitchens.reader import frames_s, list_epic
 from trajpilot_core.corpora.formats.strict_json import FileFaultError
 from trajpilot_core.errors import InputError
+from trajpilot_core.store.corpus_files import open_corpus
 
 EPIC_DATA = OUTSIDE / "data" / "epic100"
 ROWS = [
@@ -66,6 +67,22 @@ def test_a_video_without_a_rate_loses_its_rows_and_a_file_without_rates_is_refus
     for rate in ("fast", "0.5", "1e3", ""):
         with pytest.raises(FileFaultError, match="fps is"):
             parse_rates(f"video_id,fps\nP01_12,{rate}\n".encode(), "info")
+
+
+def test_without_videos_lengths_are_those_of_the_table_and_no_video_is_named(tmp_path: Path) -> None:
+    epic(tmp_path, [], ROWS)
+    info = tmp_path / "EPIC_100_video_info.csv"
+    config = settings("epic_kitchens").replace(video="none")
+    with pytest.raises(InputError, match="EPIC_100_video_info"):
+        read(tmp_path, config)
+    write(info, b"video_id,duration,fps,resolution\nP01_11,60.5,50.0,1x1\n")
+    found = take(read(tmp_path, config), "epic:P01_11").take
+    assert (found.video, found.stated_s, found.stated_fps) == ("", 60.5, 50.0)
+    assert info.name in {Path(path).name for path in list_epic(open_corpus(str(tmp_path)), config).files}
+    assert not [path for path in list_epic(open_corpus(str(tmp_path)), config).files if path.endswith(".MP4")]
+    for length in ("long", "-1", "nan", ""):
+        write(info, f"video_id,duration,fps,resolution\nP01_11,{length},50.0,1x1\n".encode())
+        assert take(read(tmp_path, config), "epic:P01_11").take.stated_s is None  # ingest rejects it with a reason
 
 
 def test_settings_at_their_defaults_leave_the_keys_of_other_runs_as_they_were() -> None:

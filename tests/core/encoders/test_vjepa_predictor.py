@@ -23,17 +23,21 @@ from trajpilot_core.encoders.video.vjepa_predictor import (
     VjepaPredictor,
     VjepaPredictorShape,
     load_predictor,
+    predictor_state,
+    shape_of,
     target_places,
+    with_shape,
 )
 from trajpilot_core.engine.sizes import feature_shape
 from trajpilot_core.errors import CheckpointError
 
-THEIRS = json.loads((DATA / "epic_probe" / "vjepa2.json").read_text())["predictor"]
+RECORDED = json.loads((DATA / "epic_probe" / "vjepa2.json").read_text())
+THEIRS, THEIRS_2_1 = RECORDED["predictor"], RECORDED["predictor_2_1"]
 
 
 def predicted(network: VjepaPredictor, ahead_s: tuple[float, ...] = cases.AHEAD_S) -> Tensor:
     """What a predictor says of the context of the formula."""
-    context = cases.context()
+    context = cases.context(network.shape.levels)
     places = target_places(torch.tensor(ahead_s), context.shape[1], cases.GRID, cases.RATE_HZ)
     with torch.no_grad():
         return network(context, places, cases.GRID)
@@ -71,21 +75,58 @@ def released(path: Path, network: VjepaPredictor) -> str:
     return str(path)
 
 
-def test_a_released_file_loads_and_answers_as_what_was_saved(tmp_path: Path) -> None:
-    saved = cases.predictor()
-    loaded = load_predictor(released(tmp_path / "vitg.pt", saved), cases.PREDICTOR)
+@pytest.mark.parametrize("name", ["scaled", "plain"])
+def test_tokens_of_release_2_1_are_those_of_the_original(name: str) -> None:
+    check_close(predicted(cases.predictor_2_1(interpolate_rope=name == "scaled")), THEIRS_2_1[name])
+
+
+@pytest.mark.parametrize("fault", ["positions", "video", "rotation", "levels"])
+def test_another_network_than_that_of_release_2_1_would_be_seen(fault: str) -> None:
+    """Planted: positions as they are, no mark of video, release 2.0's rotation, levels in another order."""
+    network = cases.predictor_2_1(interpolate_rope=fault != "positions")
+    if fault == "video":
+        torch.nn.init.zeros_(network.video_mod_embed)
+    if fault == "rotation":
+        network.spec = dataclasses.replace(network.spec, release="2.0")
+    if fault == "levels":
+        torch.nn.init.zeros_(network.predictor_embed[0].weight[:, :10])
+    with pytest.raises(AssertionError):
+        check_close(predicted(network), THEIRS_2_1["scaled"])
+
+
+@pytest.mark.parametrize("model", THEIRS_2_1["parameters"])
+def test_the_sizes_of_release_2_1_have_as_many_parameters_as_the_original(model: str) -> None:
+    with torch.device("meta"):
+        network = VjepaPredictor(shape_of(model, "2.1"))
+    assert sum(parameter.numel() for parameter in network.parameters()) == THEIRS_2_1["parameters"][model]
+
+
+@pytest.mark.parametrize("saved", [cases.predictor(), cases.predictor_2_1(interpolate_rope=True)])
+def test_a_released_file_loads_and_answers_as_what_was_saved(saved: VjepaPredictor, tmp_path: Path) -> None:
+    path = released(tmp_path / "vitg.pt", saved)
+    loaded = with_shape(predictor_state(path), saved.shape, path)
     torch.testing.assert_close(predicted(loaded), predicted(saved))
 
 
 def test_what_is_no_such_predictor_is_refused(tmp_path: Path) -> None:
     path = released(tmp_path / "vitg.pt", cases.predictor())
-    with pytest.raises(CheckpointError, match=r"2\.1 is another network"):
-        load_predictor(path, dataclasses.replace(cases.PREDICTOR, depth=3))
+    with pytest.raises(CheckpointError, match=r"not one of V-JEPA 2\.0 with 3 blocks"):
+        with_shape(predictor_state(path), dataclasses.replace(cases.PREDICTOR, depth=3), path)
+    with pytest.raises(CheckpointError, match=r"not one of V-JEPA 2\.0 with 12 blocks"):
+        load_predictor(path, "vit_giant")
     with pytest.raises(CheckpointError, match="there is no file"):
-        load_predictor(str(tmp_path / "absent.pt"), cases.PREDICTOR)
+        load_predictor(str(tmp_path / "absent.pt"), "vit_giant")
     torch.save({"encoder": {}}, path)
     with pytest.raises(CheckpointError, match="holds no 'predictor'"):
-        load_predictor(path, cases.PREDICTOR)
+        load_predictor(path, "vit_giant")
+
+
+def test_the_release_is_read_off_the_file_and_a_teacher_s_tokens_are_refused(tmp_path: Path) -> None:
+    path = released(tmp_path / "vitG.pt", cases.predictor_2_1(interpolate_rope=True))
+    with pytest.raises(CheckpointError, match=r"not one of V-JEPA 2\.1 with 24 blocks of 384 on 4 levels"):
+        load_predictor(path, "vit_gigantic")
+    with pytest.raises(CheckpointError, match="tokens of its teacher, 1664 wide, and those of vit_base are 768 wide"):
+        load_predictor(path, "vit_base")
 
 
 def test_the_released_size_is_the_default() -> None:
@@ -113,6 +154,30 @@ def test_the_predicted_token_stands_behind_those_of_the_tubelets(tmp_path: Path)
     assert len({plain.digest, ahead.digest, later.digest}) == 3
     cfg = ahead.config
     assert feature_shape(cfg) == (256, 3)
+
+
+def test_a_predictor_of_four_levels_reads_them_all_and_adds_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = dataclasses.replace(vjepa_predictor.PREDICTORS["tiny"], release="2.1", levels=4, depth=4, mask_tokens=3)
+    plain = embedded(tmp_path / "plain")
+    path = tmp_path / "tiny.pt"
+    write_tiny_checkpoint(path)
+    content = torch.load(path, weights_only=True)
+    torch.manual_seed(0)
+    own = {f"module.{name}": 0.1 * torch.randn_like(one) for name, one in VjepaPredictor(newer).state_dict().items()}
+    torch.save({**content, "predictor": own}, path)
+    monkeypatch.setattr(vjepa_predictor, "shape_of", lambda *_, **__: newer)
+    ahead = embedded(tmp_path, ahead_tubelets=1, checkpoint=str(path))
+    clips = np.random.default_rng(0).integers(0, 255, (2, 4, 32, 32, 3), dtype=np.uint8)
+    assert np.array_equal(ahead.embed(clips)[:, : 2 * 256], plain.embed(clips))
+    every = ahead.every_token(torch.from_numpy(clips), torch.tensor([1, 1]))
+    seen = plain.every_token(torch.from_numpy(clips), None)
+    assert every.shape == (2, seen.shape[1] + 4, 256)
+    assert torch.equal(every[:, : seen.shape[1]], seen)
+    np.testing.assert_allclose(
+        ahead.embed(clips)[:, 2 * 256 :], every[:, seen.shape[1] :].mean(1).numpy(), rtol=2e-3, atol=2e-3
+    )
 
 
 def test_a_clip_s_predicted_token_does_not_depend_on_the_others(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from schemas.latent import EnergySpread, SearchConfig
 from trajpilot_core.evaluation.latent_plans import latent_windows
 from trajpilot_core.evaluation.latent_scores import relative_spread
 from trajpilot_core.evaluation.latent_verdict import judge_energies
+from trajpilot_core.models.latent_candidates import Moves
 from trajpilot_core.training import fit_latent
 
 SEARCH = SearchConfig(samples=64, iterations=4, elites=8, variance=0.8)
@@ -62,7 +63,7 @@ def spread_of(task: Any, planner: Any, energy: str) -> EnergySpread:
     rows = task.dev[3][:100]
     windows = latent_windows(models, as_data(task), rows)
     several = torch.stack([rows.roll(k, 0) for k in range(8)], 1)
-    energies = windows.energy(windows.motions_of(several), energy)
+    energies = windows.energy(Moves(windows.motions_of(several)), energy)
     spread = float(relative_spread(windows, energies).mean())
     return EnergySpread(seed=0, horizon=3, energy="goal_step", spread=spread, n_windows=len(rows))
 

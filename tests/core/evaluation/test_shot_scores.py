@@ -8,7 +8,8 @@ import pytest
 
 from schemas.outcome import OutcomeConfig, OutcomeRow, ShotAnswer
 from trajpilot_core.errors import LeakError
-from trajpilot_core.evaluation.shot_scores import auc, contrasts_of, mcnemar, metric_of, scores_of, wilson
+from trajpilot_core.evaluation.shot_scores import contrasts_of, mcnemar, scores_of, wilson
+from trajpilot_core.metrics.shots import SHOT_METRICS, auc
 from trajpilot_core.report.outcome_page import counts_of, p_range
 
 CFG = OutcomeConfig(bootstrap=500)
@@ -67,7 +68,8 @@ def test_the_area_under_the_curve_counts_pairs_and_ties_half() -> None:
 def test_says_made_always_is_right_of_all_made_and_of_none_missed() -> None:
     p, made, once = np.full(10, 0.5), np.arange(10) < 6, np.ones((1, 10))
     found = {
-        name: float(metric_of(name, p, made, once)[0]) for name in ("accuracy", "balanced", "made", "missed", "auc")
+        name: float(SHOT_METRICS[name].values(p, made, once)[0])
+        for name in ("accuracy", "balanced", "made", "missed", "auc")
     }
     assert found == {"accuracy": 60.0, "balanced": 50.0, "made": 100.0, "missed": 0.0, "auc": 50.0}
 

@@ -61,7 +61,7 @@ torch.set_num_threads(1)
 SCORER = WHOLE_SCORER.replace(plus=None, ablations=())
 TWINS = PREDICTOR.replace(twin_goal_dropout=GOAL_DROPOUT)
 AHEAD = TWINS.replace(anticipates=True)
-PLANNED = {"no_traj", "oracle"}
+PLANNED = {"no_traj", "oracle", "endpoint_traj"}
 QUERY_VECTORS = scorer_inputs._query_vectors
 TABLES = ["anticipation", "goal-dropout-fullgoal", "goal-dropout-anticipation"]
 
@@ -218,7 +218,7 @@ def goal_in_the_ends(data: PlanningData, files: ModelFiles) -> Callable:
     ("where", "name", "fault", "rows"),
     [
         pytest.param(ChainView, "goal_features", features_anyway, PLANNED | {"scorer"}, id="tokens of the predictor"),
-        pytest.param(plans, "own_plan", seeing(plans.own_plan), {"oracle"}, id="own plan"),
+        pytest.param(plans, "own_plan", seeing(plans.own_plan), {"oracle", "endpoint_traj"}, id="own plan"),
         pytest.param(candidates, "fallback_plans", seeing(candidates.fallback_plans), {"no_traj"}, id="fallback"),
         pytest.param(candidates, "no_traj_plans", seeing(candidates.no_traj_plans), {"no_traj", "scorer"}, id="gate's"),
         pytest.param(candidates, "roll_out", seeing(candidates.roll_out), {"scorer"}, id="roll-out"),

@@ -10,13 +10,16 @@ import pytest
 from synthetic_corpus import corpus, predictions
 
 from schemas.config import EvaluationConfig
+from schemas.outcome import OUTCOME_METRICS
 from trajpilot_core.evaluation.ceiling import row_scores
 from trajpilot_core.evaluation.checks import identity_checks
 from trajpilot_core.evaluation.prediction_arrays import predictions_of
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
-from trajpilot_core.metrics import METRICS, of_table, with_ceiling
+from trajpilot_core.metrics import FAMILIES, METRICS, of_table, with_ceiling
 from trajpilot_core.metrics.base import MetricSpec
 from trajpilot_core.metrics.values import mid_recall
+from trajpilot_core.report.tables.names import pose_metric_names
+from trajpilot_core.studies.paper_tables.labels.scored import ACTION_SCORES, SHOT_SCORES
 
 CFG = EvaluationConfig(bootstrap=100)
 TOY = MetricSpec(
@@ -71,3 +74,18 @@ def test_a_metric_above_its_bound_fails_the_identity_checks(arrays):
         found = {judgement.check: judgement.verdict for judgement in identity_checks(values)}
     assert found["identity: M@2 is at most M@5"] == "fails"
     assert found["identity: M@1 is at most M@5"] == "holds"
+
+
+def test_every_table_of_scores_names_metrics_of_the_one_list():
+    """The planted fault is a metric that a stage prints and nobody lists."""
+    named = {
+        "windows": {spec.id for spec in METRICS.values()} | {*pose_metric_names(is_closed=True)},
+        "actions": set(ACTION_SCORES.metrics.values()),
+        "shots": {*OUTCOME_METRICS, *SHOT_SCORES.metrics.values()},
+    }
+    for scored, family in FAMILIES.items():
+        assert all(id_ == one.id and one.description and one.unit for id_, one in family.items())
+        assert named[scored] <= set(family), scored
+        assert not {*named[scored], "a metric that nobody lists"} <= set(family)
+    ids = [id_ for family in FAMILIES.values() for id_ in family]
+    assert len(ids) == len(set(ids)), "a name means one thing"

@@ -10,6 +10,7 @@ from epic_probe_fixture import SMALL, Kitchens, kitchens, probed
 from schemas.arrow import table_of
 from schemas.config import PipelineConfig, ReportConfig
 from schemas.rejects import Reject
+from schemas.released import released_note
 from trajpilot_core.engine.key import producers
 from trajpilot_core.report.action_page import build_alone
 from trajpilot_core.stages import STAGES
@@ -59,6 +60,27 @@ def test_published_numbers_stand_in_a_table_of_their_own_and_never_on_a_simulate
     assert "SIMULATED" in page
     assert "in the file layout of EPIC-KITCHENS-100" in page
     assert simulated["metrics.tex"].startswith(b"% SIMULATED")
+
+
+def test_released_features_are_named_and_stand_next_to_nothing_published(memory: Kitchens) -> None:
+    documents(memory, "epic")
+    found = build_alone(memory, CFG.replace(released="epic_slowfast"), ALONE)
+    page, note = found["report.html"].decode(), released_note("epic_slowfast")
+    assert "trained on the action labels that are predicted here" in note
+    assert note in page
+    assert "TrajPilot on EPIC-KITCHENS-100, released features epic_slowfast" in page
+    assert "rows of released features" in page
+    assert "64.07" not in page
+    assert note in found["metrics.tex"].decode()
+
+
+def test_the_page_says_which_tokens_the_probe_read(memory: Kitchens) -> None:
+    pages = [
+        build_alone(memory, CFG.replace(has_every_patch=every), ALONE)["report.html"].decode()
+        for every in (False, True)
+    ]
+    assert ["another protocol than that of the published" in page for page in pages] == [True, False]
+    assert ["every patch of a clip and those of one predicted" in page for page in pages] == [False, True]
 
 
 def test_a_page_without_a_probe_says_so(memory: Kitchens, tmp_path: Path) -> None:

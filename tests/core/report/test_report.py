@@ -13,6 +13,7 @@ from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric, PairDis
 from trajpilot_core.methods import METHODS, anticipation, goal_dropout
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
+from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.loaded import mask_sentence, sampling_sentence
 from trajpilot_core.report.page import GROUPS
 from trajpilot_core.report.tables.results import all_tables, results_of
@@ -260,12 +261,13 @@ def test_one_take_and_no_interval_still_make_a_report(inputs: Tables) -> None:
     assert b"Infinity" not in documents["report.json"]
 
 
-def test_what_was_not_built_stands_below_the_main_table(page: Reader) -> None:
+def test_rows_that_this_run_lacks_stand_below_the_main_table_and_nothing_is_called_not_built(page: Reader) -> None:
+    """Every row is built; a run without one lists it among those of other runs."""
     text = "".join(page.text)
-    assert "not built: CEM over trajectories" in text
+    assert "not built" not in text
     assert (
         text.index("All rows but ablations over all horizons")
-        < text.index("not built")
+        < text.index("not in this run: ")
         < text.index("Difference to No-Traj,")
     )
 
@@ -309,6 +311,21 @@ def test_train_scores_stand_next_to_dev_in_the_charts_of_the_trainings(inputs: T
         assert f"{row}: 1: 16.0" in both[thin[1]]
         assert f"{row}, training takes: 1: 28.0" in both[thin[1]]
     assert "predictor: dev M@1" in drawn(("dev",))
+
+
+def test_models_of_one_stage_that_epochs_are_chosen_by_other_scores_have_charts_of_their_own() -> None:
+    def rows(model: str, quantity: str) -> list[CurvePoint]:
+        """Two epochs on dev and on training takes."""
+        scores = [(epoch, split) for epoch in (1, 2) for split in ("dev", "train")]
+        return [
+            CurvePoint(model=f"final/{model}", seed=0, epoch=epoch, split=split, quantity=quantity, value=-0.25)
+            for epoch, split in scores
+        ]
+
+    found = training_charts([("latent", [*rows("plan_none", "-l1"), *rows("latent_head", "right")])])
+    charts = {chart.caption: str(chart.chart) for chart in found}
+    assert "latent No-Traj: 1: -0.2" in charts["latent: dev -l1, thin: on training takes"], "a distance, no share"
+    assert "labels of latents (another loss): 1: -25.0" in charts["latent: dev right, thin: on training takes"]
 
 
 def test_every_picture_has_a_text(page: Reader) -> None:

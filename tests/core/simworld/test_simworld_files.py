@@ -49,6 +49,7 @@ ELSEWHERE = {
     RejectCode.FEATURES_LENGTH,
     RejectCode.FEATURES_MALFORMED,
     RejectCode.FEATURES_MISSING,
+    RejectCode.FEATURES_OUTSIDE,
     RejectCode.FIELD_MISSING,
     RejectCode.FILTERED,
     RejectCode.LABEL_RARE,

@@ -12,6 +12,7 @@ from schemas.world import LatentMapConfig, released_world, tiny_world
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO
 from trajpilot_core.encoders.released import read_rows, segment_rows
 from trajpilot_core.simworld.latents import latent_features, latent_map
+from trajpilot_core.simworld.presets import PRESETS
 from trajpilot_core.simworld.released import released_files
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.write import world_digest
@@ -63,10 +64,23 @@ def test_a_world_without_released_features_is_what_it_was() -> None:
     assert "released" not in tiny_world().content()
     assert world_digest(tiny_world()) != world_digest(released_world())
     assert list(released_files(dataclasses.replace(WORLD, config=tiny_world()), TAKE)) == []
-    with pytest.raises(ValueError, match="released features are files of Ego-Exo4D"):
+    with pytest.raises(ValueError, match="files of the layouts egoexo4d, keystep"):
         tiny_world().replace(layout="goalstep", released="omnivore_video")
 
 
 def test_the_file_is_what_torch_loads_without_code() -> None:
     loaded = torch.load(io.BytesIO(file_of()[1]), weights_only=True)
     assert loaded.dtype == torch.float32
+
+
+def test_a_kitchen_has_the_archives_that_actionformer_reads_for_every_video_that_it_names() -> None:
+    world = sample_world(PRESETS["tiny_epic_released"]())
+    take = next(take for take in world.takes if take.fault is None)
+    ((name, content),) = released_files(world, take)
+    assert re.fullmatch(r"epic_kitchens/features/P\d\d_1?\d\d\.npz", name)
+    with np.load(io.BytesIO(content), allow_pickle=False) as held:
+        assert (held.files, held["feats"].dtype) == (["feats"], np.float32)
+        assert read_rows(content, name, 2304).shape == held["feats"].shape
+    assert list(released_files(world, take)) == [(name, content)]
+    with pytest.raises(ValueError, match="epic_slowfast: released features are files of the layouts epic_kitchens"):
+        tiny_world().replace(released="epic_slowfast")

@@ -2,16 +2,18 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from action_token_fixture import CFG, TEXT, token_kitchens, with_tokens
+from action_token_fixture import CFG, CHAINS, TEXT, token_kitchens, with_tokens
 from epic_probe_fixture import SMALL, VIDEOS, Kitchens
+from planning_world import run_stage
 
 from deployments.recipes import recipe
-from schemas.action_token import TOKEN_CONTROLS, TOKEN_ROWS, TokenContrast
+from schemas.action_token import TOKEN_CONTROLS, TOKEN_ROWS, ActionTokenConfig, TokenContrast
 from schemas.arrow import rows_of, table_of
 from schemas.config import ReportConfig
 from schemas.probe import ProbeAnswer, ProbeScore
@@ -19,6 +21,7 @@ from schemas.rejects import Reject
 from schemas.results import CurvePoint, Judgement
 from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.data.action_events import ACTION, BEFORE, TEST, ActionEvents, load_events
+from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import token_rows
 from trajpilot_core.evaluation.token_rows import METHODS, TOKEN_NAMES, TokenMaker, check_sight
@@ -36,6 +39,7 @@ from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.report.action_page import build_alone
 from trajpilot_core.stages import STAGES, action_token
 from trajpilot_core.stages.report import TOKEN_STAGES
+from trajpilot_core.stages.token_parts import TokenRun
 from trajpilot_core.stages.trajectories import spans_of
 
 CLIPS = 12
@@ -94,7 +98,7 @@ def test_no_training_clip_has_a_token_of_a_model_that_was_fitted_on_its_video() 
 
 def test_a_baseline_that_was_fine_tuned_shorter_is_noticed(memory: Kitchens) -> None:
     """Planted: the visual probe with an epoch less."""
-    curve = [p for p in rows_of(CurvePoint, memory.tables["token_curves"]) if p.model.startswith("probe/")]
+    curve = [p for p in rows_of(CurvePoint, memory.tables["token_tuned_curves"]) if p.model.startswith("probe/")]
     assert check_length(curve, CFG.epochs).verdict == "holds"
     shorter = [p for p in curve if not (p.model.startswith("probe/visual") and p.epoch == CFG.epochs)]
     assert check_length(shorter, CFG.epochs).verdict == "fails"
@@ -190,6 +194,13 @@ def test_a_clip_without_head_motion_is_kept_and_given_none(events: ActionEvents)
     assert events.has_motion[1:].all()
 
 
+def test_actions_of_a_single_video_with_head_motion_leave_nothing_to_retrieve_and_go_through(tmp_path: Path) -> None:
+    memory, one = token_kitchens(), CFG.train.replace(epochs=1)
+    memory.tables["motions"] = memory.tables["motions"].slice(0, CLIPS)
+    short = CFG.replace(epochs=1, train=one, probe=SMALL.replace(epochs=1))
+    assert with_tokens(memory, tmp_path, short).counts == (372, 372)
+
+
 def test_the_predictor_sees_the_last_second_and_no_predicted_token() -> None:
     """Two frames, 0.5 s apart, are one tubelet; the two tokens after it are left out."""
     memory = token_kitchens(look=2.0)
@@ -220,6 +231,41 @@ def test_motions_cover_the_segment_the_action_or_the_gap_between_them() -> None:
     assert spans_of(memory, cfg).num_rows == 372
     with pytest.raises(InputError, match="not every segment is what is seen before an action"):
         spans_of(memory, cfg.replace(span="action"))
+
+
+def test_predictors_that_workers_share_give_the_rows_of_one_process(memory: Kitchens, tmp_path: Path) -> None:
+    stage = action_token.STAGE
+
+    def each_alone(work: Work[ActionTokenConfig]) -> None:
+        for source in work.pending:
+            stage.run(replace(work, pending=(source,)))
+
+    other = token_kitchens()
+    other.entries["probe_models"] = memory.entries["probe_models"]
+    run_stage(replace(stage, run=each_alone), CFG, other, tmp_path)
+    assert sorted(other.trained) == sorted(f"{c}/s0/{v}" for c in CHAINS for v in ("traj", "no_traj"))
+    for name in ("token_scores", "token_answers", "token_curves", "token_tuned_curves", "token_checks"):
+        assert other.tables[name].equals(memory.tables[name]), name
+
+
+def test_a_predictor_that_saw_another_clip_than_its_chain_may_is_noticed(
+    memory: Kitchens, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Planted: every chain is fitted on all training clips; what trainings say of themselves shows it."""
+    monkeypatch.setattr(TokenRun, "fitted", lambda this, chain: this.events.rows(0))
+    other = token_kitchens()
+    other.entries["probe_models"] = memory.entries["probe_models"]
+    short = CFG.replace(epochs=1, train=CFG.train.replace(epochs=1))
+    run_stage(action_token.STAGE, short, other, tmp_path)
+    assert judged(other)["leak: tokens are made by models that have not seen the video"] == "fails"
+
+
+def test_what_only_the_fine_tuning_reads_trains_no_predictor(memory: Kitchens) -> None:
+    names = {"utility", "rates", "decays", "epochs", "precision", "shuffle_seed", "scorer", "probe"}
+    assert set(action_token.STAGE.outside_shards) == names <= set(ActionTokenConfig.model_fields)
+    for source in action_token.sources(memory, CFG, ""):
+        assert "probe_models" not in source.facts
+        assert source.facts["e_tau"] == memory.parts("e_tau")[f"{source.shard.rpartition('/')[0]}/e_tau"]
 
 
 def test_the_page_has_the_rows_their_differences_and_the_checks(memory: Kitchens) -> None:

@@ -11,14 +11,15 @@ from deployments.recipes.simulated import soak
 from schemas.arrow import rows_of
 from schemas.config import FeatureConfig, PipelineConfig, RecipeName, RunOptions
 from schemas.planners import PlannersConfig
-from schemas.results import Judgement, Metric
+from schemas.results import Ceiling, Judgement, Metric
 from schemas.world import WorldConfig
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import Outcome, execute
+from trajpilot_core.evaluation.anticipation_claims import CLAIMS
 from trajpilot_core.evaluation.comparison import open_side
 from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import CLOSED_FULL, CLOSED_OVERALL, CLOSED_ROWS, CLOSED_SETTINGS
-from trajpilot_core.report.tables.anticipation import anticipation_tables
+from trajpilot_core.report.tables.anticipation import anticipation_tables, shares_table
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.stages import EVERY_STAGE, STAGES, stages_of
 from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
@@ -120,7 +121,7 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
     waiting = MISSING[name].parts if name in MISSING else {}
     for stage in (stage for stage in stages_of(config) if stage not in waiting):
         done[stage] = execute(EVERY_STAGE[stage], config, run, EVERY_STAGE)
-        assert done[stage].n_out > 0, stage
+        assert done[stage].n_out > 0 or (name, stage) == ("egoper", "report"), stage  # none of its windows has a class
     assert {"ingest", "trajectories", "features", "text_bank"} <= set(done)
     assert done["features"].n_out == done["ingest"].n_out
     assert done["ingest"].counts
@@ -138,10 +139,15 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
         results = results_of(rows_of(Metric, metrics), rows_of(Judgement, judgements))
         assert {table.id for table in anticipation_tables(results)} == ANTICIPATION
         assert {row.id for row in METHODS if row.anticipates and row.predictions is None} <= set(results.variants())
+        assert {claim.check for claim in CLAIMS} <= set(judgements["check"].to_pylist())
+        assert shares_table(rows_of(Ceiling, side.table("evaluation", "ceilings"))) is not None
     elif "outcome" in done:
         cells = cells_of([read_run(str(root))])
         assert {cell.row for cell in cells} == {"no_traj", "attentive_probe", "scorer", "oracle"}
         assert {cell.table for cell in cells} == {"basketball_shot_outcome"}
+        shared = execute(EVERY_STAGE["outcome"], config, run.replace(workers=2, force=("outcome",)), EVERY_STAGE)
+        assert not shared.cached
+        assert shared.ref == done["outcome"].ref, "trainings in two processes give the bytes of one"
     elif not waiting:
         closed = cells_of([read_run(str(root))])
         tables = {CLOSED_PANEL} if name == "atomic_closed" else {CLOSED_OVERALL, CLOSED_FULL, CLOSED_SETTINGS}

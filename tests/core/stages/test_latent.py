@@ -15,7 +15,9 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.results import CurvePoint, Metric
 from trajpilot_core.data.chains import chains_of, fit_takes
 from trajpilot_core.data.planning import SPLITS, PlanningData, load_planning_data, rows_of_takes
+from trajpilot_core.engine.needs import NeedsMachine
 from trajpilot_core.engine.resolve import resolve_config
+from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import latent_plans
 from trajpilot_core.evaluation.latent_plans import LatentWindows, check_latent_sight, load_latents
@@ -23,8 +25,10 @@ from trajpilot_core.evaluation.latent_verdict import judge_harm, judge_latents
 from trajpilot_core.evaluation.predictions import SCHEMA, brought
 from trajpilot_core.methods.latent import ENTRY, ROWS
 from trajpilot_core.methods.sight import probe_rows
+from trajpilot_core.models.latent_candidates import Moves
 from trajpilot_core.retrieval.neighbours import fit_end_keys, neighbour_bank
 from trajpilot_core.stages import EVERY_STAGE, STAGES, stages_of
+from trajpilot_core.stages.needs_of_latents import latent_plans_needs
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +96,20 @@ def test_settings_that_do_not_fit_are_refused() -> None:
         complete(tokens)
 
 
+def test_the_paper_s_size_fits_the_bounds_and_few_samples_follow_many_windows_at_once() -> None:
+    config = recipe("atomic_latent")
+    sizes = CorpusSizes(config, feature_width=1664, text_width=768)
+
+    def stated(device: str, samples: int) -> tuple[int, int]:
+        search = config.latent.search.replace(samples=samples)
+        needs = latent_plans_needs(sizes, config.latent.replace(search=search), NeedsMachine(device, 1))
+        return needs.host.bytes, needs.device.bytes
+
+    assert stated("cpu", 256)[0] < 16e9
+    assert stated("cuda", 256)[1] < 22e9
+    assert stated("cuda", 256)[1] < min(stated("cuda", samples)[1] for samples in (8, 2048))
+
+
 def looked_at(made: Memory, horizon: int = 3) -> tuple[Any, ...]:
     data: PlanningData = load_planning_data(made, "latent_plans")
     chain = chains_of(data)[0]
@@ -115,12 +133,12 @@ def test_a_search_that_sees_middle_latents_or_motion_is_caught(made: Memory, mon
     found = looked_at(made)
     check_latent_sight(*found)
 
-    def by_latent(windows: LatentWindows, motion_BSMU: torch.Tensor, name: str) -> torch.Tensor:
+    def by_latent(windows: LatentWindows, moves: Moves, name: str) -> torch.Tensor:
         true = latent_plans.targets_of(windows.data.features[windows.segments[:, 1:-1]], "pooled")
-        return latent_plans.l1_between(windows.roll_out(motion_BSMU), true[:, None]).mean(-1)
+        return latent_plans.l1_between(windows.roll_out(moves.motions), true[:, None]).mean(-1)
 
-    def by_motion(windows: LatentWindows, motion_BSMU: torch.Tensor, name: str) -> torch.Tensor:
-        return (motion_BSMU - windows.motions_of(windows.segments)[:, None]).abs().mean((-2, -1))
+    def by_motion(windows: LatentWindows, moves: Moves, name: str) -> torch.Tensor:
+        return (moves.motions - windows.motions_of(windows.segments)[:, None]).abs().mean((-2, -1))
 
     for energy in (by_latent, by_motion):
         with leaky(monkeypatch, energy), pytest.raises(LeakError, match="CEM"):

@@ -1,21 +1,30 @@
 """Plugins are loaded by name: one of each kind runs, enters keys with its version, and is missed by name when gone."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from checkout import CHECKOUT
 from egoexo_fixture import pretend_probe, write
 from plugins_fixture import MODULES, PACKAGE, installed, made_up, pip_install
 from synthetic_corpus import SKILL, corpus, predictions
+from synthetic_results import Tables as Memory
 from synthetic_results import built, report_inputs
 from test_features import features, plain, root, vectors, whole
 from test_smallest_corpora import run_all, world
+from video_fixture import write_video
 
+from schemas.arrow import rows_of
 from schemas.config import (
     EvaluationConfig,
     FeatureConfig,
@@ -25,6 +34,7 @@ from schemas.config import (
     RunOptions,
     TextConfig,
 )
+from schemas.results import Metric
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.doctor.weights import check_weights
 from trajpilot_core.encoders.text.base import TextEncoderSpec
@@ -32,13 +42,23 @@ from trajpilot_core.encoders.text.registry import text_encoder_spec
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.engine.resolve import resolve_config
 from trajpilot_core.errors import InputError
+from trajpilot_core.evaluation.paired import pair
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.plugged import listed
 from trajpilot_core.metrics import METRICS
+from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.plugins import TEXT_ENCODERS, find, load
+from trajpilot_core.predict.trained import TrainedRoot
+from trajpilot_core.report.drawing.picture import NotDrawn, Picture
+from trajpilot_core.report.figures import accuracy
+from trajpilot_core.report.tables.results import results_of
+from trajpilot_core.report.ui.gallery import draw
+from trajpilot_core.report.ui.summary import summary
 from trajpilot_core.stages import EVERY_STAGE, evaluation, report
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.studies.paper_tables.base import PaperRun
+from trajpilot_core.studies.paper_tables.cells import cells_of, plugins_listed
 
 __all__ = ["root"]
 FROM = "@trajpilot-toys==1.0"
@@ -48,6 +68,33 @@ LINES = [
     for take in TAKES
     for i, label in enumerate("xyz")
 ]
+WORKER = """
+import json, sys
+from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.stages import EVERY_STAGE
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    config, run = PipelineConfig.model_validate(asked["config"]), RunOptions.model_validate(asked["run"])
+    for name in ("ingest", "text_bank", "features"):
+        print(execute(EVERY_STAGE[name], config, run, EVERY_STAGE).n_out)
+"""
+
+
+class Held(NamedTuple):
+    """What a run has committed, in memory."""
+
+    config: PipelineConfig
+    memory: Memory
+
+    def table(self, stage: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        return self.memory.table(name, columns)
+
+    def warning(self) -> str:
+        return "SIMULATED"
+
+
 CONFIG = PipelineConfig().replace(
     ingest=IngestConfig(corpus="plugin:table", dev_min=1), text_bank=TextConfig(encoder="plugin:letters")
 )
@@ -127,6 +174,27 @@ def test_a_video_encoder_runs(toys: None, root: Path, tmp_path: Path) -> None:
     assert check_weights(CONFIG.replace(features=looking)) == []
 
 
+def test_a_stage_of_plugins_runs_in_another_process_as_the_worker_of_a_deployed_run_starts_it(
+    site: Path, run: RunOptions, tmp_path: Path
+) -> None:
+    """Settings arrive as JSON, decoding has two processes of its own; without the package they are refused by name."""
+    videos = tmp_path / "data" / "videos"
+    for take in TAKES:
+        write_video(videos / f"{take}.mp4", 90, width=64, height=64)
+    looking = FeatureConfig(model="plugin:colour", size_px=64, n_frames=4, batch=4)
+    asked = {
+        "config": CONFIG.replace(features=looking).model_dump(mode="json"),
+        "run": run.replace(workers=2).model_dump(mode="json"),
+    }
+    command = [sys.executable, "-c", WORKER, json.dumps(asked)]
+    there = {**os.environ, "PYTHONPATH": os.pathsep.join([str(CHECKOUT), str(site)])}
+    done = subprocess.run(command, env=there, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == [str(3 * len(TAKES)), "3", str(3 * len(TAKES))]
+    gone = subprocess.run(command, env={**there, "PYTHONPATH": str(CHECKOUT)}, capture_output=True, text=True)
+    assert "InputError: no installed package brings the plugin table" in gone.stderr
+
+
 def test_a_row_and_a_metric_are_scored_and_leave_the_lists_again(toys: None, tmp_path: Path) -> None:
     memory, before = world(2, 1, 1), (list(METHODS), dict(METRICS))
     run_all(memory, tmp_path, evaluated=ROWS)
@@ -138,6 +206,39 @@ def test_a_row_and_a_metric_are_scored_and_leave_the_lists_again(toys: None, tmp
     assert same
     assert all(of["most_frequent", *key[1:]] == of[key] for key in same)
     assert (list(METHODS), dict(METRICS)) == before
+    scores = memory.tables["take_scores"]
+    paired = pair(scores, scores, EvaluationConfig(bootstrap=100))
+    assert "most_frequent" in {one.variant for one in paired.metrics}, "`compare` needs no plugin to pair its row"
+
+
+def test_what_the_ui_shows_and_the_papers_tables_know_the_row_or_miss_its_plugin_by_name(site: Path) -> None:
+    tables, config = corpus(n_train=6, n_test=8, n_segments=9), PipelineConfig(evaluation=ROWS)
+    with installed(site), listed(ROWS):
+        memory = report_inputs(tables, draws=100, predicted=predictions(tables, {**SKILL, "most_frequent": 0.3}))
+    found = Held(config, memory)
+    results = results_of(rows_of(Metric, memory.table("metrics")), [])
+    run = PaperRun("runs/a", ATOMIC_CORPUS, results, {}, is_simulated=True, evaluation=ROWS)
+    with installed(site):
+        assert "report.html" in summary(found, "report.html")  # type: ignore[arg-type]
+        assert isinstance(draw("evaluation", accuracy.FIGURE, found), Picture)  # type: ignore[arg-type]
+        with plugins_listed([run, run]):
+            assert cells_of([run])
+    with pytest.raises(InputError, match="the plugin most_frequent"):
+        summary(found, "report.html")  # type: ignore[arg-type]
+    with (
+        pytest.raises(InputError, match=r"runs/a was evaluated with rows .* the plugin most_frequent"),
+        plugins_listed([run]),
+    ):
+        pass
+    drawn = draw("evaluation", accuracy.FIGURE, found)  # type: ignore[arg-type]
+    assert isinstance(drawn, NotDrawn)
+    assert "the plugin most_frequent" in drawn.reason
+
+
+def test_a_prediction_knows_which_rows_of_plugins_it_does_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[object] = [None, SimpleNamespace(config=ROWS.content())]
+    monkeypatch.setattr("trajpilot_core.predict.trained.current_manifest", lambda folder, stage: held.pop(0))
+    assert [TrainedRoot(*[None] * 8).plugin_rows for _ in range(2)] == [(), ROWS.plugin_rows]  # type: ignore[arg-type]
 
 
 def test_the_report_shows_the_row_and_the_metric_of_plugins(toys: None) -> None:

@@ -17,18 +17,20 @@ from schemas.arrow import rows_of
 from schemas.closed import ClosedDecodingConfig
 from schemas.config import PipelineConfig
 from schemas.observation import motions_schema
-from schemas.pose_sources import PoseScore, PoseSourcesConfig
+from schemas.pose_sources import POSE_MODELS, PoseScore, PoseSourcesConfig
 from schemas.results import Judgement
 from schemas.training import AlignmentConfig, PredictorConfig, TrainConfig
 from schemas.trajectories import VideoMotionsConfig
 from trajpilot_core.data.two_motions import common
+from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.evaluation.pose_rows import MODELS, RAW, ROWS, SAME, VIDEO, judge_poses, scores_of
+from trajpilot_core.evaluation.pose_rows import NONE, RAW, ROWS, SAME, VIDEO, judge_poses, scores_of
 from trajpilot_core.poses.accuracy import clip_error, joined, sim3_residual_m
 from trajpilot_core.poses.motions import relative_motions
 from trajpilot_core.poses.se3 import Poses
 from trajpilot_core.report.pose_page import PoseResults, main_table
-from trajpilot_core.stages import EVERY_STAGE, alignment, video_motions
+from trajpilot_core.stages import EVERY_STAGE, alignment, pose_sources, video_motions
+from trajpilot_core.store.tensors import tensors_bytes
 from trajpilot_core.studies.pose_accuracy import distributions
 
 TRAIN = TrainConfig(epochs=6, patience=None, lr=3e-3, batch=32, precision="fp32")
@@ -77,14 +79,21 @@ def table_of_rows(world: Memory, change: object, folder: Path, cfg: PoseSourcesC
     return {one.row: one for one in scores if one.seed is None and one.metric == "mid" and one.against is not None}
 
 
+def by_intervals(world: Memory, check: str) -> str:
+    """What the intervals say of a claim: models of seconds are not trained, which withholds the verdict itself."""
+    (one,) = [row for row in rows_of(Judgement, world.table("pose_judgements")) if row.check == check]
+    return one.detail.partition("by the intervals: ")[2].partition(";")[0] or one.verdict
+
+
 @pytest.mark.slow
 def test_motions_in_other_axes_and_lengths_are_a_mismatch_that_training_on_them_mends(
     world: Memory, tmp_path: Path
 ) -> None:
     found = table_of_rows(world, turned, tmp_path)
     assert found[RAW].high < 0, "the planted mismatch must be seen"
-    verdicts = {one.check: one.verdict for one in rows_of(Judgement, world.table("pose_judgements"))}
-    assert verdicts[f"claim: a mismatch costs accuracy ({RAW})"] == "holds"
+    assert by_intervals(world, f"claim: a mismatch costs accuracy ({RAW})") == "holds"
+    checks = {one.check for one in rows_of(Judgement, world.table("pose_judgements"))}
+    assert {f"trained: {name}, seed 0" for name in POSE_MODELS} <= checks
     scores = {
         (one.row, one.metric): one.value
         for one in rows_of(PoseScore, world.table("pose_scores"))
@@ -106,14 +115,13 @@ def test_where_video_gives_the_motions_of_the_files_no_row_differs_and_no_mismat
     few = CFG.replace(predictor=CFG.predictor.replace(train=TRAIN.replace(epochs=2)))
     found = table_of_rows(world, lambda motions: motions, tmp_path, few)
     assert (found[RAW].value, found[RAW].low, found[RAW].high) == (0.0, 0.0, 0.0)
-    verdicts = {one.check: one.verdict for one in rows_of(Judgement, world.table("pose_judgements"))}
-    assert verdicts[f"claim: a mismatch costs accuracy ({RAW})"] == "undecided"
+    assert by_intervals(world, f"claim: a mismatch costs accuracy ({RAW})") == "undecided"
 
 
 def test_the_mixture_has_a_row_of_as_many_steps_as_the_others() -> None:
     many, few = (row for row in ROWS if row.model.startswith("both"))
     assert few.name == f"{many.name}, as many steps"
-    assert set(MODELS) == {row.model for row in ROWS}
+    assert set(POSE_MODELS) == {row.model for row in ROWS}
 
 
 def test_equal_answers_give_equal_rows_and_a_difference_of_nothing() -> None:
@@ -142,6 +150,27 @@ def test_the_claim_is_judged_by_intervals() -> None:
     assert verdicts(one(VIDEO, -5.0, -2.5), one(RAW, 0.5, 1.0)) == ["fails", "fails"]
 
 
+def test_the_claim_is_withheld_from_predictors_that_are_not_trained_and_where_motion_tells_nothing() -> None:
+    def one(row: str, low: float, high: float) -> PoseScore:
+        values = {"value": (low + high) / 2, "low": low, "high": high}
+        return PoseScore(row=row, against=SAME, seed=None, metric="mid", n_windows=9, n_takes=9, **values)
+
+    def model(name: str, verdict: str) -> Judgement:
+        return Judgement.model_validate({"check": f"trained: {name}, seed 0", "verdict": verdict, "detail": ""})
+
+    scores = [one(VIDEO, -1.0, 1.5), one(RAW, -9.0, -1.0), one(NONE, -30.0, -20.0)]
+    good = [model(name, "holds") for name in POSE_MODELS]
+
+    def verdicts(scores: list[PoseScore], trained: list[Judgement]) -> list[str]:
+        return [found.verdict for found in judge_poses(scores, CFG, trained)]
+
+    assert verdicts(scores, good) == ["holds", "holds"]
+    assert verdicts(scores, [*good, model("video", "undertrained")]) == ["undertrained", "holds"]
+    assert verdicts(scores, [*good, model("files", "undertrained")]) == ["undertrained", "undertrained"]
+    assert verdicts(scores, [*good, model("both", "undertrained")]) == ["holds", "holds"], "no claim rests on it"
+    assert verdicts([*scores[:2], one(NONE, -3.0, 0.5)], good) == ["underpowered", "underpowered"]
+
+
 def test_the_papers_column_stands_next_to_recorded_takes_alone() -> None:
     shown = PoseResults((), (), (), is_simulated=False, is_closed=True)
     table = main_table(shown)
@@ -156,6 +185,18 @@ def test_rows_use_the_segments_that_both_sources_have(world: Memory) -> None:
     assert [len(t) for t in kept] == [len(own) - 5] * 2
     with pytest.raises(InputError, match="no segment has motions from both"):
         common(own.slice(0, 3), own.slice(3))
+
+
+def test_sources_that_share_no_test_window_are_refused_before_anything_is_trained(
+    world: Memory, tmp_path: Path
+) -> None:
+    split = {row["take_id"]: row["split"] for row in world.table("takes").to_pylist()}
+    whole = from_video(world, lambda motions: motions)
+    untested = [split[take] != "test" for take in whole["take_id"].to_pylist()]
+    memory = Memory({**world.tables, "video_motions": whole.filter(pa.array(untested))}, world.entries)
+    with pytest.raises(InputError, match="no test window has motions from both sources"):
+        run_stage(EVERY_STAGE["pose_sources"], CFG, memory, tmp_path)
+    assert memory.trained == []
 
 
 def test_the_second_source_is_not_that_of_the_pose_files(world: Memory) -> None:
@@ -202,3 +243,51 @@ def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="reads no videos"):
         poses.from_video(PipelineConfig(), "aria", None)
     assert poses.from_video(PipelineConfig(), "odometry", None).trajectories.scale == "raw"
+
+
+def pose_bytes(memory: Memory) -> dict[str, object]:
+    """What the stage has left."""
+    tables = {name: memory.table(name) for name in ("pose_scores", "pose_judgements", "pose_sources_curves")}
+    weights = memory.entries[pose_sources.ENTRY].weights
+    digests = {key: tensors_bytes(of_model) for key, of_model in weights.items()}
+    return {**tables, **digests, **memory.documents}
+
+
+def one_by_one(world: Memory, folder: Path, cfg: PoseSourcesConfig) -> None:
+    """Run the stage as workers that share its trainings do: each knows one."""
+    stage = pose_sources.STAGE
+
+    def run(work: Work[PoseSourcesConfig]) -> None:
+        for source in work.pending:
+            stage.run(dataclasses.replace(work, pending=(source,)))
+
+    run_stage(dataclasses.replace(stage, run=run), cfg, world, folder)
+
+
+def test_trainings_that_workers_share_give_the_bytes_of_one_process(
+    world: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = CFG.replace(predictor=CFG.predictor.replace(train=TRAIN.replace(epochs=1)))
+    world.tables["video_motions"] = from_video(world, turned)
+    run_stage(pose_sources.STAGE, few, world, tmp_path / "whole")
+    whole = pose_bytes(world)
+    assert sorted(world.trained) == sorted(f"final/s0/{name}" for name in POSE_MODELS)
+    one_by_one(world, tmp_path / "shared", few)
+    assert pose_bytes(world) == whole
+    real = pose_sources.job_of
+    monkeypatch.setattr(  # planted: what a training is given rests on which others are asked for
+        pose_sources, "job_of", lambda work, *given: real(work, *given)._replace(seed=len(work.pending))
+    )
+    one_by_one(world, tmp_path / "planted", few)
+    planted = pose_bytes(world)
+    run_stage(pose_sources.STAGE, few, world, tmp_path / "planted whole")
+    assert pose_bytes(world) != planted
+
+
+def test_a_training_reads_its_own_seed_s_encoder_and_neither_margin_nor_intervals(world: Memory) -> None:
+    world.tables["video_motions"] = from_video(world, turned)
+    found = pose_sources.sources(world, CFG, "")
+    assert {source.shard for source in found} == {f"final/s0/{name}" for name in POSE_MODELS}
+    assert found[0].facts["e_tau"] == world.parts("e_tau")["final/s0/e_tau"]
+    names = {"margin", "judges_training", "decoding", "bootstrap", "confidence", "seed"}
+    assert set(pose_sources.STAGE.outside_shards) == names <= set(PoseSourcesConfig.model_fields)

@@ -11,10 +11,9 @@ from schemas.arrow import rows_of
 from schemas.probe import ProbeAnswer, ProbeConfig, ProbeScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.action_clips import load_clips
-from trajpilot_core.errors import InputError, NotBuiltError
+from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.action_scores import check_anticipation, check_choice, check_splits
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS
-from trajpilot_core.stages import probe
 from trajpilot_core.training.fit_probe import cosine, grid, probe_task
 
 N_TEST = VIDEOS["test"] * 12
@@ -121,11 +120,9 @@ def test_tokens_of_tested_clips_reach_no_training() -> None:
     assert NEW[1] not in task.classes["noun"].tolist()
 
 
-def test_pooled_features_and_full_tokens_are_refused(tmp_path: Path) -> None:
+def test_pooled_features_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the features are pooled"):
         probed(kitchens(tokens=1), tmp_path)
-    with pytest.raises(NotBuiltError, match=r"9,792 tokens .* TB for these 372 clips"):
-        probe.sources(kitchens(), ProbeConfig(tokens="full"), "")
 
 
 def test_segments_without_verbs_are_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""Released features of Ego4D and EgoPER: where their files lie, which time a row stands for, and what is refused."""
+"""Released features of Ego4D, EgoPER and EPIC-KITCHENS-100: where files lie, which time a row stands for, faults."""
 
 import io
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,8 +22,12 @@ from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.stages.features import STAGE
 
 LENGTH_S = 8.0
-SWINL, I3D = RELEASED["omnivore_video_swinl"], RELEASED["egoper_i3d"]
-PATHS = {SWINL.name: "v2/omnivore_video_swinl/clip.pt", I3D.name: "Tea/features_10fps/clip.npy"}
+SWINL, I3D, SLOWFAST = (RELEASED[name] for name in ("omnivore_video_swinl", "egoper_i3d", "epic_slowfast"))
+PATHS = {
+    SWINL.name: "v2/omnivore_video_swinl/clip.pt",
+    I3D.name: "Tea/features_10fps/clip.npy",
+    SLOWFAST.name: "epic_kitchens/features/clip.npz",
+}
 
 
 def recorded() -> Take:
@@ -30,13 +35,14 @@ def recorded() -> Take:
     return take("a").replace(**known)
 
 
-def compute(folder: Path, name: ReleasedName, content: bytes | None) -> Shards:
+def compute(folder: Path, name: ReleasedName, content: bytes | None, **changes: object) -> Shards:
     """Run the stage on one take whose segments are those of test_released_features."""
     if content is not None:
         path = folder / PATHS[name]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    cfg, inputs = FeatureConfig(source="released", released=name, precision="fp32"), Tables([recorded()], segments())
+    cfg = FeatureConfig(source="released", released=name, precision="fp32").replace(**changes)
+    inputs = Tables([recorded()], segments())
     assert STAGE.sources is not None
     pending, shards = tuple(STAGE.sources(inputs, cfg, "")), Shards()  # type: ignore[arg-type]
     runtime = Runtime(str(folder), "cpu", 1, folder / "scratch")
@@ -54,8 +60,20 @@ def planted(released: ReleasedFeatures) -> np.ndarray:
 def written(released: ReleasedFeatures, rows: np.ndarray) -> bytes:
     if released.suffix == ".pt":
         return saved(torch.from_numpy(rows.copy()))
+    return zipped(feats=rows) if released.suffix == ".npz" else array_bytes(rows)
+
+
+def array_bytes(rows: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, rows, allow_pickle=rows.dtype == object)
+    return buffer.getvalue()
+
+
+def zipped(**arrays: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, rows in arrays.items():
+            archive.writestr(f"{name}.npy", array_bytes(rows))
     return buffer.getvalue()
 
 
@@ -63,10 +81,10 @@ def times_of(shards: Shards) -> np.ndarray:
     return np.array([vector[0] for vector in shards.tables["egoexo4d:a"]["vector"].to_pylist()])
 
 
-BOTH = pytest.mark.parametrize("released", [SWINL, I3D], ids=[SWINL.name, I3D.name])
+EACH = pytest.mark.parametrize("released", [SWINL, I3D, SLOWFAST], ids=[SWINL.name, I3D.name, SLOWFAST.name])
 
 
-@BOTH
+@EACH
 def test_each_segment_gets_the_rows_of_its_own_time_and_a_shift_by_one_row_is_seen(
     released: ReleasedFeatures, tmp_path: Path
 ) -> None:
@@ -79,7 +97,7 @@ def test_each_segment_gets_the_rows_of_its_own_time_and_a_shift_by_one_row_is_se
     assert found - moved == pytest.approx(row_s, abs=0.02)
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize(
     "change", [lambda r: r[:, None], lambda r: r.astype(np.float16), lambda r: r.astype(np.float64)]
 )
@@ -98,7 +116,7 @@ def test_big_endian_numbers_are_read_as_what_they_say(tmp_path: Path) -> None:
     assert found.tolist() == times_of(compute(tmp_path / "b", I3D.name, written(I3D, planted(I3D)))).tolist()
 
 
-@BOTH
+@EACH
 def test_a_missing_a_hostile_a_strange_and_a_short_file_cost_their_take_and_run_no_code(
     released: ReleasedFeatures, tmp_path: Path
 ) -> None:
@@ -121,6 +139,46 @@ def test_a_missing_a_hostile_a_strange_and_a_short_file_cost_their_take_and_run_
     assert not target.exists()
 
 
+def test_an_archive_without_its_array_or_that_would_fill_the_memory_costs_its_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = planted(SLOWFAST)
+    assert not compute(tmp_path, SLOWFAST.name, zipped(other=rows, feats=rows)).rejects["egoexo4d:a"]
+    found = compute(tmp_path, SLOWFAST.name, zipped(features=rows)).rejects["egoexo4d:a"]
+    assert "holds features.npy of None bytes, expected feats.npy" in found[0].detail
+    bad_sum = bytearray(written(SLOWFAST, rows))
+    bad_sum[len(bad_sum) // 2] ^= 0xFF
+    assert compute(tmp_path, SLOWFAST.name, bytes(bad_sum)).codes("egoexo4d:a") == [RejectCode.FEATURES_MALFORMED]
+    assert compute(tmp_path, SLOWFAST.name, array_bytes(rows)).codes("egoexo4d:a") == [RejectCode.FEATURES_MALFORMED]
+    monkeypatch.setattr("trajpilot_core.encoders.released.LARGEST", rows.nbytes)  # with its header it is more
+    found = compute(tmp_path, SLOWFAST.name, zipped(feats=rows)).rejects["egoexo4d:a"]
+    assert f"of at most {rows.nbytes:,}" in found[0].detail
+
+
+def test_tokens_are_rows_inside_the_segment_in_the_order_of_time_and_none_sees_what_comes_after(tmp_path: Path) -> None:
+    shards = compute(tmp_path, SLOWFAST.name, written(SLOWFAST, planted(SLOWFAST)), tokens="temporal", n_frames=8)
+    table = shards.tables["egoexo4d:a"]
+    assert (table.schema.metadata or {})[b"tokens"] == b"4"
+    assert shards.codes("egoexo4d:a") == [RejectCode.FEATURES_OUTSIDE]  # the segment that is shorter than a row
+    for row in table.to_pylist():
+        start_s, end_s = SPANS[int(row["segment_id"].rpartition(":")[2])]
+        times_s = np.array(row["vector"]).reshape(4, -1)[:, 0]
+        spans_s = np.array(row["frame_times_s"]).reshape(4, 2)
+        np.testing.assert_allclose(times_s, spans_s.mean(axis=1), atol=0.01)
+        assert (np.diff(times_s) >= 0).all()
+        assert spans_s.min() >= start_s
+        assert spans_s.max() <= end_s
+
+
+def test_rows_of_actionformers_files_never_move_back_to_the_end_of_the_video() -> None:
+    clock = SLOWFAST.clock
+    assert [clock.n_rows(n) for n in (20, 32, 39, 48)] == [1, 1, 1, 2]
+    spans_s = clock.spans_s(4, 70)  # a file with one more than the three of 70 frames keeps the stride
+    assert (spans_s[:, 0] * 30).tolist() == [0, 16, 32, 48]
+    index = (spans_s.mean(axis=1) * 30 - 0.5 * 32) / 16  # how ActionFormer asks for a time
+    assert index.tolist() == [0, 1, 2, 3]
+
+
 def test_a_row_of_egoper_looks_back_and_sees_less_at_the_start() -> None:
     spans_s = I3D.clock.spans_s(80, 80)
     assert (I3D.clock.n_rows(80), spans_s[0].tolist(), spans_s[-1].tolist()) == (80, [0.0, 0.1], [1.6, 8.0])
@@ -131,5 +189,6 @@ def test_the_sets_are_of_the_corpora_that_publish_them_and_no_world_pretends_to_
     known = {name: [one.name for one in spec.released] for name, spec in CORPORA.items() if spec.released}
     assert known["goalstep"] == ["omnivore_video_swinl"]
     assert known["egoper"] == ["egoper_i3d"]
+    assert known["epic_kitchens"] == ["epic_slowfast"]
     with pytest.raises(ValueError, match="no simulated world has features called egoper_i3d"):
         tiny_world().replace(released="egoper_i3d")

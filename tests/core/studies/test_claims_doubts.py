@@ -11,8 +11,15 @@ from trajpilot_core.studies.claims.evidence.contrasts import untrained
 from trajpilot_core.studies.claims.evidence.readings import change
 from trajpilot_core.studies.claims.evidence.statistics import Equivalence
 from trajpilot_core.studies.claims.evidence.tables import Evidence, SeedScores
-from trajpilot_core.studies.claims.pages.judged import BROKEN, equivalence_table, statements_table, summary_table
+from trajpilot_core.studies.claims.pages.judged import (
+    BROKEN,
+    equivalence_table,
+    statements_table,
+    summary_table,
+    verdict_text,
+)
 from trajpilot_core.studies.claims.pages.scorer import inputs_table
+from trajpilot_core.studies.claims.pages.summary import in_short
 from trajpilot_core.studies.claims.verdicts.attribution import attribution_text, lead, sources
 from trajpilot_core.studies.claims.verdicts.families import judge_plus
 from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, Statement
@@ -195,7 +202,7 @@ def test_nothing_is_attributed_to_models_that_are_not_trained(whole: Evidence) -
     assert "Sources whose statements hold" in text(whole)
     weak = judged_as(whole, BASE, "scorer", "undertrained")
     assert lead(weak, "scorer", "no_traj", "m1", CFG).verdict == "undertrained"
-    assert "Nothing is attributed: UNDERTRAINED: final/scorer (base, seed 4)" in text(weak)
+    assert "Nothing is attributed: undertrained (which models and shares: claims.html)" in text(weak)
     of_source = text(judged_as(whole, BASE, "endpoint_traj", "undertrained"))
     assert "motion of the ends is undertrained" in of_source
     assert "Sources whose" not in of_source
@@ -207,3 +214,22 @@ def test_what_an_input_adds_is_not_said_of_an_untrained_twin(whole: Evidence) ->
     lines = [line for line in text.splitlines() if "no labels" in line]
     assert lines
     assert all("| undertrained | **holds** |" in line for line in lines)
+
+
+def test_a_withheld_claim_names_every_reason_and_what_each_of_its_statements_shows(whole: Evidence) -> None:
+    weak = judged_as(whole, BASE, "traj", "undertrained")
+    claims = {one.claim.key: one for one in judge_claims(weak, CFG)}
+    assert verdict_text(claims["oracle"]) == "undertrained (intervals: holds; holds)"
+    assert verdict_text({one.claim.key: one for one in judge_claims(whole, CFG)}["oracle"]) == "holds"
+
+
+def test_what_is_left_open_says_so_first_and_gives_training_as_the_reason_only_where_it_is_one(
+    whole: Evidence,
+) -> None:
+    judged = judge_claims(whole, CFG)
+    assert in_short(judged).startswith("of the claims that can be judged ")
+    left = [replace(one, findings=tuple(replace(f, verdict="undertrained") for f in one.findings)) for one in judged]
+    assert in_short(left).startswith("no claim is confirmed or refuted")
+    assert "their training could reach" in in_short(left)
+    absent = [replace(one, findings=tuple(replace(f, verdict="not run") for f in one.findings)) for one in judged]
+    assert "training" not in in_short(absent)

@@ -259,7 +259,9 @@ def test_a_job_that_nobody_timed_is_said(evidence: Evidence) -> None:
         for name, seconds in (("world", None), ("features", 600.0), ("predictor", 6.0))
     )
     text = " ".join(facts(with_run(evidence, jobs=jobs), CFG))
-    assert "Cost: 0.2 hours of wall time in all; 1 of 3 jobs not timed." in text
+    assert (
+        "Cost: 0.2 hours, summed over the jobs, of which several may have run at once; 1 of 3 jobs not timed." in text
+    )
 
 
 def test_the_page_says_when_jobs_were_begun_and_on_which_machines(evidence: Evidence) -> None:

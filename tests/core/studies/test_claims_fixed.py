@@ -18,13 +18,15 @@ from trajpilot_core.studies.claims.verdicts.hypotheses import CLAIMS, Claim
 from trajpilot_core.studies.claims.worlds import collect
 from trajpilot_core.studies.claims.worlds.collect import digest_of, require_fixed
 
-STATEMENTS = "7aa0f4bdf669254d0a15d6ae2e8a6985277ead090e1e682b9711a9b046c709ad"
+STATEMENTS = "22ab6a5d9d70181a23be19dd2145781f4b374103282a67171c294f1082dcde83"
 """Digest of `hypotheses.CLAIMS`: what is claimed, with its worlds, rows, signs and kinds."""
 
 
 def statements_digest(claims_of: Sequence[Claim]) -> str:
     """Return the digest of every claim with its statements."""
-    return fingerprint([[c.key, c.text, [list(s) for s in c.statements], c.not_built, c.elsewhere] for c in claims_of])
+    return fingerprint(
+        [[c.key, c.text, [list(s) for s in c.statements], c.out_of_reach, c.elsewhere] for c in claims_of]
+    )
 
 
 def longer() -> PipelineConfig:

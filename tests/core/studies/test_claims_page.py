@@ -178,7 +178,7 @@ def test_every_page_says_that_the_world_is_simulated(pages: dict[str, bytes]) ->
     for name in ("claims.md", "scorer.md"):
         assert "**Simulated world" in pages[name].decode()
     assert 'role="note">Simulated world.' in pages["claims.html"].decode()
-    assert all(b"simulated world" in pages[name] for name in PICTURES)
+    assert all(b"Simulated world" in pages[name] for name in PICTURES)
 
 
 def test_the_html_page_loads_nothing(pages: dict[str, bytes]) -> None:

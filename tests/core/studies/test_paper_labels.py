@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,9 @@ from pdflatex import faults
 
 from deployments.recipes import RECIPES
 from schemas.arrow import table_of
+from schemas.config import PipelineConfig
 from schemas.results import Headroom, Metric
+from schemas.vlm import EndpointScore, VlmConfig
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import (
@@ -215,6 +218,17 @@ def test_the_list_of_commands_names_a_recipe_for_all_that_can_be_filled_and_for_
     assert all(table.recipes for table in LABELS.values() if table.cells is not None)
     typed = {name for _, _, runs in rows.values() for name in re.findall(r"--recipe (\w+)", runs)}
     assert typed <= set(RECIPES)
+
+
+@pytest.mark.parametrize(("per_horizon", "is_stub"), [(None, False), (2, False), (None, True)])
+def test_no_table_takes_numbers_of_a_sample_of_windows_or_of_made_up_answers(per_horizon, is_stub: bool) -> None:
+    asked = VlmConfig(rows=("qwen_zs",), windows_per_horizon=per_horizon)
+    last = SimpleNamespace(config=PipelineConfig(vlm=asked))
+    recognised = table_of(EndpointScore, [EndpointScore(row="R@1", count=1, percentage=50.0, is_stub=is_stub)])
+    run = replace(an_atomic_run(), last=last, read=lambda *at: recognised)
+    is_whole = per_horizon is None
+    assert bool(LABELS[ATOMIC].cells(run)) == is_whole
+    assert bool(LABELS["qwen3vl_endpoint_cache"].cells(run)) == (is_whole and not is_stub)
 
 
 def test_paper_tex_compiles_full_and_empty_and_every_filled_caption_says_simulated(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.studies.claims.evidence.tables import Evidence
 from trajpilot_core.studies.claims.worlds.jobs import WorldsRoot
 from trajpilot_core.studies.claims.worlds.plan import config_of as claims_config_of
-from trajpilot_core.studies.claims.worlds.plan import options_of
+from trajpilot_core.studies.claims.worlds.plan import in_one_chain, options_of
 from trajpilot_core.studies.planner_worlds.page import NAME, costs_table, render_comparison
 from trajpilot_core.studies.planner_worlds.tables import FOLDER, publish_part, read_part
 from trajpilot_core.studies.planner_worlds.verdicts import COLLAPSE, judge_collapse, reached
@@ -47,17 +47,18 @@ def of(part: str) -> PlannedPart:
 
 
 def test_each_part_has_a_world_of_its_own_and_that_of_the_claims_has_their_worlds() -> None:
-    seeds = {part: [world.seed for world in of(part).worlds] for part in ("pilot", *PUBLISHED)}
-    assert seeds == {"pilot": [901], "deterministic": [902], "development": [900], "claims": [3, 4, 5]}
+    seeds = {part: [world.seed for world in of(part).worlds] for part in ("pilot", "development", *PUBLISHED)}
+    assert seeds == {"pilot": [901], "development": [900], "deterministic": [902], "claims": [3, 4, 5]}
     one, other = (of(part).worlds[0].world for part in ("pilot", "deterministic"))
     assert one.replace(seed=other.seed) == other
     assert (one.rho, one.advance) == (1.0, (0.0, 1.0, 0.0, 0.0))
     assert {world.name for world in of("claims").worlds} == {BASE}
 
 
-def test_what_the_claims_compute_before_the_planners_is_theirs() -> None:
+def test_what_the_claims_compute_before_the_planners_is_theirs_in_one_chain() -> None:
     world = of("claims").worlds[0]
     ours, theirs = config_of(world, planners_in_worlds("claims")), claims_config_of(world, claims())
+    assert ours.alignment == in_one_chain(claims_config_of(world._replace(kind="main"), claims()).alignment)
     changed = {"planners": theirs.planners, "text_bank": theirs.text_bank}
     assert ours.replace(**changed) == theirs
     assert ours.text_bank.replace(descriptions=theirs.text_bank.descriptions) == theirs.text_bank
@@ -66,7 +67,7 @@ def test_what_the_claims_compute_before_the_planners_is_theirs() -> None:
 
 def test_the_plan_says_the_cap_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
-        "cap: 18 thread-minutes for each planner, 54 for each world, 162 in all"
+        "cap: 10 thread-minutes for each planner, 30 for each world, 90 in all"
         in (plan_lines(of("claims"), PLANNERS)[-1])
     )
     arguments = planner_worlds.arguments(["--root", str(tmp_path / "root"), "--part", "claims", "--dry"])

@@ -4,8 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import latent_fixture
 import pytest
+import shots_fixture
 import torch
+from action_token_fixture import CFG as TOKEN_CFG
+from latent_fixture import made_up
 from planning_world import Memory, run_stage
 from plus_fixture import PLUS, random_queries, random_statistics
 from stored_world import SETTINGS, SIZE, world
@@ -16,26 +20,43 @@ from trainings_fixture import (
     SCORER,
     clear_task,
     collected,
+    ended,
     fit_e_tau,
     fit_predictor,
+    job_of,
     memory_task,
     scorer_queries,
     segment_task,
+    units,
 )
 
 from schemas.arrow import rows_of
+from schemas.base import Record
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.models.alignment import TrajectoryEncoder
+from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.models.scorer_plus import ScorerPlus
 from trajpilot_core.stages import alignment, label_effects
 from trajpilot_core.stages import predictor as predictor_stage
 from trajpilot_core.stages import scorer as scorer_stage
-from trajpilot_core.training import fit_alignment, scorer_fit, scorer_plus_fit
+from trajpilot_core.training import (
+    fit_action,
+    fit_alignment,
+    fit_event,
+    fit_latent,
+    fit_outcome,
+    fit_probe,
+    fit_shot_probe,
+    fit_token_probe,
+    scorer_fit,
+    scorer_plus_fit,
+)
 from trajpilot_core.training import fit_predictor as predictor_module
 from trajpilot_core.training.dev_scores import mid_accuracy
 from trajpilot_core.training.fit_predictor import fitted_sample, measurer, new_predictor
+from trajpilot_core.training.jobs import OWN, SHARED, Train, TrainingJob, put_tensors
 from trajpilot_core.training.loop import seeded
 from trajpilot_core.training.scorer import NEVER, decide, judged, scores_at
 from trajpilot_core.training.scorer_fit import train_scorer
@@ -97,6 +118,85 @@ def plus_queries() -> PlusData:
     return PlusData(statistics, train, {QueryGroup(FINAL, 4): random_queries(24, 4, seed=5)})
 
 
+Tensors = tuple[dict[str, Tensor], dict[str, Tensor]]
+
+
+def written(folder: Path, variant: str, config: Record, tensors: Tensors) -> TrainingJob:
+    """A training that reads its tensors from files."""
+    for name, part in zip((SHARED, OWN), tensors, strict=True):
+        put_tensors(folder, name, part)
+    return job_of(folder, variant, config)
+
+
+def from_tensors(folder: Path, variant: str, config: Record, train: Train, tensors: Tensors) -> Fitted:
+    """Train one model."""
+    return ended(written(folder, variant, config, tensors), train)
+
+
+def of_grid(folder: Path, variant: str, config: Record, train: Train, tensors: Tensors) -> Fitted:
+    """Train a grid of probes, of which dev chooses one."""
+    job = written(folder, variant, config, tensors)
+    train(job, lambda *_: None)
+    found = fit_probe.choose_probe(job, PROBE_CFG)
+    return found.weights, found.curve
+
+
+def latent(variant: str) -> Callable[[Path], Fitted]:
+    config = latent_fixture.CFG.replace(dropout=0.2, train=SHORT, head=SHORT)
+    read, own = fit_latent.task_tensors(made_up(n=60))
+    tensors = read, {name: rows.clone() for name, rows in own.items()}
+    return lambda folder: from_tensors(folder, variant, config, fit_latent.train_latent, tensors)
+
+
+N_FIT, N_DEV = 40, 16
+EVENTS = N_FIT + N_DEV
+
+
+def event_tensors() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What is seen, head motion, and which events are fitted and which are dev."""
+    rows = torch.arange(EVENTS)
+    return units(EVENTS, 3, 16).half(), units(EVENTS, 2, 16, seed=1), rows[:N_FIT], rows[N_FIT:]
+
+
+def outcome(variant: str) -> Callable[[Path], Fitted]:
+    config = shots_fixture.CFG.replace(train=SHORT)
+    task = fit_outcome.OutcomeTask(*event_tensors(), torch.arange(EVENTS) % 2 == 0)
+    return lambda folder: from_tensors(
+        folder, variant, config, fit_shot_probe.train_shot_model, fit_outcome.task_tensors(task)
+    )
+
+
+def action(folder: Path) -> Fitted:
+    task = fit_action.ActionTask(*event_tensors(), torch.arange(EVENTS) % 6, units(6, 16))
+    config = TOKEN_CFG.replace(train=SHORT)
+    return from_tensors(folder, "traj", config, fit_action.train_action, fit_action.task_tensors(task))
+
+
+def clips() -> fit_probe.ProbeTask:
+    """Clips of six actions, of two verbs and three nouns."""
+    actions, classes = torch.arange(EVENTS) % 6, torch.arange(6)
+    columns = torch.stack([actions % 2, actions // 2, actions], dim=1)
+    parts = {"verb": classes[:2].clone(), "noun": classes[:3].clone(), "action": classes}
+    return fit_probe.ProbeTask(units(EVENTS, 3, 16).half(), columns, torch.arange(EVENTS) >= N_FIT, parts)
+
+
+PROBE_CFG = TOKEN_CFG.tuned.replace(rates=(3e-3,), decays=(1e-2,), epochs=3)
+
+
+def probe(folder: Path) -> Fitted:
+    tensors = clips().tensors()
+    own = {"is_dev": tensors.pop("is_dev")}
+    return of_grid(folder, "probe", PROBE_CFG, fit_probe.train_probe, (tensors, own))
+
+
+def token_probe(folder: Path) -> Fitted:
+    with seeded(0):
+        begun = AttentiveProbe(clips().shape(PROBE_CFG)).state_dict()
+    task = fit_token_probe.TokenTask(clips(), units(EVENTS, 16).half(), begun)
+    config = TOKEN_CFG.replace(epochs=3)
+    return of_grid(folder, "no_traj", config, fit_token_probe.train_token_probe, fit_token_probe.task_tensors(task))
+
+
 TRAININGS: dict[str, Callable[[Path], Fitted]] = {
     "e_tau": e_tau,
     "traj": predictor("traj"),
@@ -104,6 +204,13 @@ TRAININGS: dict[str, Callable[[Path], Fitted]] = {
     "endpoint_traj": predictor("endpoint_traj"),
     "scorer": scorer,
     "scorer_plus": plus,
+    "latent planner": latent("plan_trajectory"),
+    "labels of latents": latent("latent_head"),
+    "outcome": outcome("traj"),
+    "shot probe": outcome(fit_shot_probe.PROBE),
+    "action": action,
+    "probe": probe,
+    "token probe": token_probe,
 }
 
 
@@ -116,7 +223,8 @@ def without_train_scores(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(fit_alignment, "measurer", dev_alone)
     patch.setattr(predictor_module, "fitted_sample", lambda *_: {})
-    patch.setattr(scorer_fit, "train_sample", lambda *_: {})
+    for module in (scorer_fit, fit_latent, fit_event, fit_probe):
+        patch.setattr(module, "train_sample", lambda *_: {})
     patch.setattr(scorer_plus_fit, "plus_sample", lambda *_: {})
 
 

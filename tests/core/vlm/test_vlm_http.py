@@ -1,7 +1,9 @@
 """Asking a server: what is sent where, what is repeated, when it stops, and what is kept. No model answers."""
 
+import importlib
 import json
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -18,7 +20,7 @@ from schemas.vlm import VlmMessage, VlmPart, VlmReply, VlmRequest, VlmServer
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import stages_of, vlm, vlm_rows
 from trajpilot_core.vlm.answers import AnswerFolder
-from trajpilot_core.vlm.clients.api_key import hold_api_key
+from trajpilot_core.vlm.clients.api_key import VARIABLE, api_key, hold_api_key
 from trajpilot_core.vlm.clients.http import HttpClient, TimeSource, retry_after_s
 from trajpilot_core.vlm.clients.server import check_server
 
@@ -331,3 +333,18 @@ def test_the_key_comes_from_the_environment(monkeypatch) -> None:
     monkeypatch.delenv("TRAJPILOT_VLM_API_KEY")
     hand_over_api_key()
     assert api_key() is None
+
+
+def test_the_process_of_a_group_that_is_shared_out_holds_the_key_of_its_worker(monkeypatch) -> None:
+    monkeypatch.setenv(VARIABLE, KEY)
+    sys.modules.pop("deployments.groups", None)
+    from flows.groups import vlm_group
+
+    assert api_key() is None, "flows alone read no environment"
+    groups = importlib.import_module("deployments.groups")
+    held = api_key()
+    assert held is not None
+    assert held.get_secret_value() == KEY
+    assert groups.vlm_group is vlm_group
+    with pytest.raises(AttributeError, match="no stage has groups"):
+        groups.cooking_group  # noqa: B018

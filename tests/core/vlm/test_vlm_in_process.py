@@ -19,8 +19,9 @@ from trajpilot_core.vlm.answers import AnswerFolder
 from trajpilot_core.vlm.clients.in_process import InProcessClient
 from trajpilot_core.vlm.local import model as local_model
 from trajpilot_core.vlm.local.folder import READING, SEEING, ModelFolder, model_folder, named_by_content
-from trajpilot_core.vlm.local.inputs import chat_template, fitted, image_rules, model_inputs, patches
+from trajpilot_core.vlm.local.inputs import chat_template, model_inputs, patches
 from trajpilot_core.vlm.local.model import LocalModel, load_model, require_memory
+from trajpilot_core.vlm.local.rules import fitted, image_rules
 
 KINDS = {"qwen3_vl": SEEING, "qwen3_vl_moe": SEEING, "qwen3_moe": READING}
 

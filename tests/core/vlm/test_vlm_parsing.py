@@ -62,6 +62,11 @@ def test_an_open_place_is_no_label_and_letters_of_all_scripts_are() -> None:
     )
 
 
+def test_a_label_may_be_named_twice() -> None:
+    parsed = parse_sequence('{"sequence": ["stir", "stir", "taste", "stir"]}', 4)
+    assert (parsed.labels, parsed.is_repaired) == (("stir", "stir", "taste", "stir"), False)
+
+
 def test_the_label_of_a_segment_is_its_first_line() -> None:
     for text in ("stir", '"stir"', "stir.", "<think>hm</think>\n\nstir\nI am sure.", "```\nstir\n```", "`stir`"):
         assert parse_label(text).labels == ("stir",)

@@ -17,6 +17,8 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.prediction_arrays import predictions_of
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
 from trajpilot_core.stages import evaluation, stages_of, vlm, vlm_rows
+from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS
+from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS
 
 BOTH = ("qwen_zs", "qwen_sft_llm")
 
@@ -38,6 +40,7 @@ def test_right_answers_score_100_on_every_metric_in_both_rows(tmp_path, monkeypa
     wanted = {*BOTH, *(f"anticipation_{row}" for row in BOTH if anticipates)}
     assert {row for row, _, _ in found} == wanted
     assert {value for (_, _, metric), value in found.items() if metric != "ED"} == {100.0}
+    assert {value for (_, _, metric), value in found.items() if metric == "ED"} <= {0.0}
     assert {
         row["n_failed"] + row["n_projected"] + row["n_blank"] for row in memory.tables["vlm_counts"].to_pylist()
     } == {0}
@@ -91,19 +94,23 @@ def test_without_an_answer_a_batch_names_the_request_and_what_to_do(tmp_path, mo
         ask(world(), settings(tmp_path), tmp_path, monkeypatch)
 
 
-def test_made_up_answers_say_stub_wherever_they_show_and_are_in_no_main_row(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("anticipates", [False, True])
+def test_made_up_answers_say_stub_wherever_they_show_and_are_in_no_main_row(tmp_path, monkeypatch, anticipates) -> None:
     asked = PipelineConfig().replace(vlm=settings(tmp_path, rows=BOTH, backend="stub"))
-    cfg = vlm.completed(asked).replace(text=settings(tmp_path).text)
+    cfg = vlm.completed(asked).replace(text=settings(tmp_path).text, anticipates=anticipates)
     assert cfg.model == cfg.filler == "STUB"
     memory = ask(world(), cfg, tmp_path, monkeypatch)
-    assert set(memory.tables["vlm_predictions"]["variant"].to_pylist()) == {"vlm_stub"}
+    shown = {"vlm_stub", *(["anticipation_vlm_stub"] if anticipates else [])}
+    assert set(memory.tables["vlm_predictions"]["variant"].to_pylist()) == shown
     assert {row["answered_by"] for row in memory.tables["vlm_answers"].to_pylist()} == {"STUB"}
     for name in ("vlm_answers", "vlm_counts", "endpoint_cache"):
         assert set(memory.tables[name]["is_stub"].to_pylist()) == {True}
     from trajpilot_core.methods import method, with_role
 
-    assert "STUB" in method("vlm_stub").name
-    assert "vlm_stub" not in with_role("main")
+    for row in shown:
+        assert "STUB" in method(row).name
+        assert row not in with_role("main")
+        assert row not in (*ATOMIC_ROWS, *GOAL_FREE_ROWS), "nor in a table of the paper"
 
 
 def test_a_subset_has_so_many_windows_of_each_horizon_and_every_row_is_scored_on_it(tmp_path, monkeypatch) -> None:
@@ -123,6 +130,23 @@ def test_a_subset_has_so_many_windows_of_each_horizon_and_every_row_is_scored_on
     assert tested == set(answered)
     assert all(len(one.window_ids) == len(one.segments) == len(one.take) for one in data.windows.values())
     assert torch.is_tensor(data.windows[3].segments)
+
+
+def test_a_row_of_fewer_windows_is_never_differenced_against_one_of_all(tmp_path, monkeypatch) -> None:
+    memory, cfg = world(), settings(tmp_path, rows=BOTH)
+    ask(memory, cfg, tmp_path, monkeypatch, knows_all(memory, cfg, monkeypatch))
+
+    def differences() -> set[tuple[str, str]]:
+        found = predictions_of(memory.tables["vlm_predictions"])
+        rows = metric_rows(found, "test", take_clusters(found), EvaluationConfig(bootstrap=100))
+        return {(row.variant, row.reference) for row in rows if row.reference is not None}
+
+    assert differences() == {("qwen_sft_llm", "qwen_zs")}
+    every = memory.tables["vlm_predictions"]
+    lost = every.filter(pc.equal(every["variant"], "qwen_zs"))["window_id"][0].as_py()
+    is_lost = pc.and_(pc.equal(every["variant"], "qwen_zs"), pc.equal(every["window_id"], lost))
+    memory.tables["vlm_predictions"] = every.filter(pc.invert(is_lost))
+    assert differences() == set()
 
 
 def test_a_take_whose_video_is_lost_is_a_reject_that_counts_its_questions(tmp_path, monkeypatch) -> None:

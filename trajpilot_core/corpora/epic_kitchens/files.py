@@ -23,6 +23,7 @@ COLUMNS = tuple(HEADER.split(","))
 TIMESTAMP = re.compile(r"(\d{2,3}):([0-5]\d):([0-5]\d(?:\.\d{1,9})?)", re.ASCII)
 CLASS = re.compile(r"\d{1,6}", re.ASCII)
 RATE = re.compile(r"\d{1,4}(\.\d{1,18})?", re.ASCII)
+LENGTH = re.compile(r"\d{1,6}(\.\d{1,18})?", re.ASCII)
 MALFORMED = RejectCode.RECORD_MALFORMED
 
 
@@ -152,6 +153,16 @@ def parse_rates(content: bytes, where: str) -> dict[str, float]:
             raise FileFaultError(where, f"fps is {shown(cells['fps'])!r}", row.line, "line")
         found[cells["video_id"]] = rate
     return found
+
+
+def parse_lengths(content: bytes, where: str) -> dict[str, float]:
+    """Parse EPIC_100_video_info.csv: video id -> seconds of the video; one that states none is absent.
+
+    Raises:
+        FileFaultError: the file is no such table.
+    """
+    cells = [row.cells for row in parse_table(content, where, ("video_id", "duration")) if row.cells is not None]
+    return {one["video_id"]: float(one["duration"]) for one in cells if LENGTH.fullmatch(one["duration"])}
 
 
 def _column(content: bytes, where: str, column: str, form: re.Pattern[str]) -> list[str]:

@@ -26,6 +26,7 @@ from trajpilot_core.corpora.epic_kitchens.files import (
     parse_actions,
     parse_class_list,
     parse_classes,
+    parse_lengths,
     parse_participants,
     parse_rates,
     words,
@@ -34,6 +35,7 @@ from trajpilot_core.corpora.formats.fields import shown
 from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
 from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listing_of
 from trajpilot_core.corpora.records.labels import normalise
+from trajpilot_core.corpora.released import EPIC_SLOWFAST
 from trajpilot_core.corpora.spec import CorpusSpec, Download, FileKind, places
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import Corpus
@@ -54,6 +56,9 @@ VIDEO_ROOTS = ("", "EPIC-KITCHENS/")
 SUFFIXES = (".MP4", ".mp4")
 CLIP_FRAMES, CLIP_HZ = 32, 8
 """Of V-JEPA 2's evaluation. Source: facebookresearch/vjepa2 at c2963a47."""
+ANNOTATIONS = (
+    "git clone https://github.com/epic-kitchens/epic-kitchens-100-annotations ROOT/epic-kitchens-100-annotations"
+)
 ADVICE = "clone epic-kitchens/epic-kitchens-100-annotations there (docs/data.md)"
 
 
@@ -76,6 +81,8 @@ class _KnownEpic(NamedTuple):
     tables: dict[Released, str]
     rates_hz: dict[str, float] | None
     """Video id -> its rate, where the context counts frames."""
+    lengths: dict[str, tuple[float, float]] | None
+    """Video id -> its length in seconds and its rate, where no video is read."""
 
 
 class _SplitRows(NamedTuple):
@@ -98,12 +105,18 @@ def _known(corpus: Corpus, config: IngestConfig) -> _KnownEpic:
     folders = Folders(corpus)
     tables = {role: needed(folders, places(PLACES, name), ADVICE) for role, name in TABLES.items()}
     paths = {name: needed(folders, places(PLACES, name), ADVICE) for name in CLASS_FILES}
-    classes, rates_hz = _classes(corpus, paths), None
-    if epic.context == "vjepa2_frames":
-        paths[VIDEO_INFO] = needed(folders, places(PLACES, VIDEO_INFO), ADVICE)
-        rates_hz = parse_rates(read_document(corpus, paths[VIDEO_INFO]), paths[VIDEO_INFO])
+    classes = _classes(corpus, paths)
+    counts_frames, without = epic.context == "vjepa2_frames", config.video == "none"
+    if not counts_frames and not without:
+        return _KnownEpic(folders, epic, classes, tuple(paths.values()), tables, None, None)
+    path = paths[VIDEO_INFO] = needed(folders, places(PLACES, VIDEO_INFO), ADVICE)
+    content = read_document(corpus, path)
+    rates_hz, length_s = parse_rates(content, path), parse_lengths(content, path) if without else {}
+    if counts_frames:
         _refuse_cut(max(map(frames_s, rates_hz.values()), default=0.0), config)
-    return _KnownEpic(folders, epic, classes, tuple(paths.values()), tables, rates_hz)
+    lengths = {name: (length_s[name], rates_hz[name]) for name in length_s} if without else None
+    known = tuple(paths.values())
+    return _KnownEpic(folders, epic, classes, known, tables, rates_hz if counts_frames else None, lengths)
 
 
 def _refuse_cut(length_s: float, config: IngestConfig) -> None:
@@ -262,6 +275,7 @@ def video_path(folders: Folders, participant: str, video_id: str) -> str:
 
 
 def _take(known: _KnownEpic, participant: str, video_id: str) -> TakeFiles:
+    stated_s, stated_fps = (known.lengths or {}).get(video_id, (None, None))
     return TakeFiles(
         uid=video_id,
         corpus=SIMULATED if known.folders.is_simulated else CORPUS,
@@ -270,7 +284,9 @@ def _take(known: _KnownEpic, participant: str, video_id: str) -> TakeFiles:
         scenario=SCENARIO,
         participant=participant,
         capture=video_id,
-        video=video_path(known.folders, participant, video_id),
+        video=video_path(known.folders, participant, video_id) if known.lengths is None else "",
+        stated_s=stated_s,
+        stated_fps=stated_fps,
     )
 
 
@@ -298,7 +314,7 @@ def list_epic(corpus: Corpus, config: IngestConfig) -> Listing:
     """
     known = _known(corpus, config)
     ids = {(a.participant, a.video_id) for rows in _files(known) for a in rows.file.actions}
-    videos = {video_path(known.folders, participant, video_id) for participant, video_id in ids}
+    videos = {video_path(known.folders, *one) for one in ids} if known.lengths is None else set()
     files = {*known.tables.values(), *known.class_paths}
     return listing_of(known.folders, files | videos)
 
@@ -319,15 +335,16 @@ EPIC_KITCHENS = CorpusSpec(
             FileKind("noun classes", places(PLACES, NOUNS)),
         ),
         commands=(
-            "git clone https://github.com/epic-kitchens/epic-kitchens-100-annotations "
-            "ROOT/epic-kitchens-100-annotations",
+            ANNOTATIONS,
             "git clone https://github.com/epic-kitchens/epic-kitchens-download-scripts",
             "python epic-kitchens-download-scripts/epic_downloader.py --videos --action-recognition --train --val "
             "--output-path ROOT",
         ),
         access="annotations are CC BY-NC 4.0: no commercial use",
+        without_videos=(ANNOTATIONS,),
     ),
     layout="epic_kitchens",
     has_plans=False,
     has_goal=False,
+    released=(EPIC_SLOWFAST,),
 )

@@ -61,7 +61,7 @@ class ReaderState:
         self.counts[OVERLAPS] += n_overlaps
         if not points:
             return self.reject(Fault(RejectCode.UNLABELLED, "no segment of it can be used"), take.take_id, 0, path)
-        if not folders.is_there(take.video):
+        if take.video and not folders.is_there(take.video):  # without one, the run does without videos
             fault = Fault(RejectCode.VIDEO_MISSING, f"{take.video} is not there")
             return self.reject(fault, take.take_id, len(points), path)
         self.candidates.append(Candidate(take, released, ordered, path))

@@ -14,12 +14,7 @@ from schemas.config import FeatureConfig
 from schemas.vjepa import PATCH_PX, TUBELET
 from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.encoders.video.vjepa_checkpoint import load_encoder
-from trajpilot_core.encoders.video.vjepa_predictor import (
-    PREDICTORS,
-    VjepaPredictor,
-    VjepaPredictorShape,
-    load_predictor,
-)
+from trajpilot_core.encoders.video.vjepa_predictor import VjepaPredictor, load_predictor
 from trajpilot_core.engine.resolve import gpu_has_bf16
 from trajpilot_core.errors import CheckpointError
 
@@ -77,11 +72,49 @@ class FrozenVjepa:
         device = next(self.network.parameters()).device
         with torch.inference_mode():
             clip = normalised(torch.from_numpy(frames).to(device, non_blocking=True))
-            tokens = self.network(clip.to(self.dtype), self.config.hierarchical)
+            tokens, read = self.tokens_and_levels(clip.to(self.dtype))
             vectors = pooled(tokens, self.config)
             if self.ahead is not None:
-                vectors = torch.cat([vectors, predicted(self.ahead, tokens, self.config)], dim=1)
+                vectors = torch.cat([vectors, predicted(self.ahead, read, self.config)], dim=1)
             return fetched_later(vectors.half())
+
+    def every_token(self, frames_BTHWC: Tensor, ahead_B: Tensor | None) -> Tensor:
+        """Return (B, N, D) in the arithmetic of the network: every patch of clips, and those of a tubelet ahead.
+
+        Args:
+            frames_BTHWC: uint8 RGB (B, T, size, size, 3), on the device of the network.
+            ahead_B: long, which tubelet after the last one seen is predicted of each clip; None: none is.
+        """
+        with torch.no_grad(), torch.autocast(frames_BTHWC.device.type, enabled=False):  # also inside a training
+            tokens, read = self.tokens_and_levels(normalised(frames_BTHWC).to(self.dtype))
+            if self.ahead is None or ahead_B is None:
+                return tokens
+            grid = self.config.size_px // PATCH_PX
+            first_B = tokens.shape[1] + grid**2 * ahead_B.to(tokens.device)
+            places = first_B[:, None] + torch.arange(grid**2, device=tokens.device)
+            return torch.cat([tokens, last_level(self.ahead, read, places, grid).to(tokens.dtype)], dim=1)
+
+    def tokens_and_levels(self, clip_BCTHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what is kept of normalised clips, (B, N, D), and what the predictor reads of them: the same, or all
+        levels, (B, N, L D), the last of which is the former."""
+        if self.ahead is None or self.ahead.shape.levels == 1:
+            tokens = self.network(clip_BCTHW, self.config.hierarchical)
+            return tokens, tokens
+        levels = self.network(clip_BCTHW, True)
+        return levels[..., -self.ahead.shape.embed :], levels
+
+
+def last_level(ahead: VjepaPredictor, read_BNL: Tensor, places_BM: Tensor, grid: int) -> Tensor:
+    """Return (B, M, D): what a predictor says of the last level of the encoder, which is its output, at (B, M) places.
+
+    Args:
+        ahead: the predictor.
+        read_BNL: what it reads, (B, N, L D).
+        places_BM: long.
+        grid: patches on a side of a frame.
+    """
+    found: Tensor = ahead(read_BNL, places_BM, grid)[..., -ahead.shape.embed :]
+    return found
 
 
 def fetched_later(vectors_BW: Tensor) -> Callable[[], NDArray[np.float16]]:
@@ -125,13 +158,12 @@ def pooled(tokens_BND: Tensor, cfg: FeatureConfig) -> Tensor:
     return by_tubelet.mean(dim=2).flatten(1)
 
 
-def predicted(ahead: VjepaPredictor, tokens_BND: Tensor, cfg: FeatureConfig) -> Tensor:
+def predicted(ahead: VjepaPredictor, read_BNL: Tensor, cfg: FeatureConfig) -> Tensor:
     """Return (B, D) float32: the mean of the tokens of one tubelet, `cfg.ahead_tubelets` after the last one seen."""
     grid = cfg.size_px // PATCH_PX
-    first = tokens_BND.shape[1] + grid**2 * (cfg.ahead_tubelets or 0)
-    places = torch.arange(first, first + grid**2, device=tokens_BND.device).expand(len(tokens_BND), -1)
-    found: Tensor = ahead(tokens_BND, places, grid).float().mean(dim=1)
-    return found
+    first = read_BNL.shape[1] + grid**2 * (cfg.ahead_tubelets or 0)
+    places = torch.arange(first, first + grid**2, device=read_BNL.device).expand(len(read_BNL), -1)
+    return last_level(ahead, read_BNL, places, grid).float().mean(dim=1)
 
 
 def load_vjepa(cfg: FeatureConfig, device: str) -> FrozenVjepa:
@@ -171,7 +203,7 @@ def with_weights(path: str, cfg: FeatureConfig, device: str) -> FrozenVjepa:
         network.compile_blocks()
     ahead = None
     if cfg.ahead_tubelets is not None:
-        ahead = load_predictor(path, PREDICTORS.get(cfg.model, VjepaPredictorShape(SIZES[cfg.model].width)))
+        ahead = load_predictor(path, cfg.model, interpolate_rope=cfg.interpolate_rope)
         ahead = ahead.to(device=torch.device(device), dtype=network.patch_embed.proj.weight.dtype)
     return FrozenVjepa(network, cfg, encoder_digest(cfg, sha256, bf16), ahead)
 

@@ -1,20 +1,21 @@
-"""V-JEPA 2's predictor in plain torch: what tokens a frozen encoder would give of a moment that is not seen yet.
+"""V-JEPA's predictor in plain torch: what tokens a frozen encoder would give of a moment that is not seen yet.
 
-Parameters have the names of the released files. The predictor of release 2.1 (24 blocks, four levels in) is another
-network and is refused. Source: facebookresearch/vjepa2 at c2963a47; docs/decisions/epic-probe.md.
+Parameters have the names of the released files. That of release 2.1 reads and predicts the encoder's levels (four of
+its layers), marks video, and rotates true pairs of channels. Source: facebookresearch/vjepa2 at c2963a47 (2.0), and its
+app/vjepa_2_1 at be434e46 (2.1); docs/decisions/epic-probe.md.
 
-Shapes: B clips, N context tokens, M tokens asked for, D width of the encoder, W width of the predictor.
+Shapes: B clips, N context tokens, M tokens asked for, D width of the encoder, L levels, W width of the predictor.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from schemas.vjepa import TUBELET
-from trajpilot_core.encoders.video.vjepa import NORM_EPS, RotaryBlock, VjepaSpec, rope_table
+from schemas.vjepa import TUBELET, Release
+from trajpilot_core.encoders.video.vjepa import NORM_EPS, SIZES, RotaryBlock, VjepaSpec, rope_table
 from trajpilot_core.encoders.video.vjepa_checkpoint import PREFIXES, frozen_with, read_checkpoint
 from trajpilot_core.errors import CheckpointError
 
@@ -35,10 +36,34 @@ class VjepaPredictorShape:
     heads: int = 12
     hidden: int = 1536
     mask_tokens: int = 10
+    release: Release = "2.0"
+    levels: int = 1
+    """L: levels of the encoder that are read, one after the other, and predicted (2.1)."""
+    out: int | None = None
+    """Width of what is predicted of a level; None: D. Distilled encoders of 2.1 predict their teacher's tokens."""
+    interpolate_rope: bool = True
+    """Scale row and column positions, as the encoder's are (2.1)."""
 
 
 PREDICTORS = {"tiny": VjepaPredictorShape(embed=256, width=96, depth=2, heads=4, hidden=384)}
 """FeatureConfig.model -> its predictor, where that is not of the released size."""
+DISTILLED = ("vit_base", "vit_large")
+"""Sizes of release 2.1 whose teacher is ViT-G: their predictor has one level."""
+
+
+def shape_of(model: str, release: Release, *, interpolate_rope: bool = True) -> VjepaPredictorShape:
+    """Return the released size of the predictor in the file of an encoder.
+
+    Args:
+        model: `FeatureConfig.model`.
+        release: of the predictor.
+        interpolate_rope: `FeatureConfig.interpolate_rope`.
+    """
+    plain = PREDICTORS.get(model, VjepaPredictorShape(SIZES[model].width))
+    if release == "2.0":
+        return plain
+    newer = replace(plain, release=release, mask_tokens=8, depth=24, levels=4, interpolate_rope=interpolate_rope)
+    return replace(newer, depth=12, levels=1, out=SIZES["vit_gigantic"].width) if model in DISTILLED else newer
 
 
 class VjepaPredictor(nn.Module):
@@ -47,25 +72,33 @@ class VjepaPredictor(nn.Module):
     def __init__(self, shape: VjepaPredictorShape) -> None:
         super().__init__()
         self.shape = shape
-        self.spec = VjepaSpec(shape.width, shape.depth, shape.heads, shape.hidden, release="2.0")
-        self.predictor_embed = nn.Linear(shape.embed, shape.width)
+        sizes = (shape.width, shape.depth, shape.heads, shape.hidden)
+        self.spec = VjepaSpec(*sizes, release=shape.release, interpolate_rope=shape.interpolate_rope)
+        self.predictor_embed = _embedding(shape)
         tokens = (nn.Parameter(torch.zeros(1, 1, shape.width)) for _ in range(shape.mask_tokens))
         self.mask_tokens = nn.ParameterList(tokens)
         self.predictor_blocks = nn.ModuleList(RotaryBlock(self.spec) for _ in range(shape.depth))
         self.predictor_norm = nn.LayerNorm(shape.width, eps=NORM_EPS)
-        self.predictor_proj = nn.Linear(shape.width, shape.embed)
+        whole = shape.levels * (shape.out or shape.embed)
+        self.predictor_proj = nn.Linear(shape.width, whole)
+        if shape.release == "2.1":
+            self.video_mod_embed = nn.Parameter(torch.zeros(1, 1, shape.width))
+            self.img_mod_embed = nn.Parameter(torch.zeros(1, 1, shape.width))
+            self.predictor_proj_context = nn.Linear(shape.width, whole)  # of its training alone; nothing here reads it
 
     def forward(self, context_BND: Tensor, target_BM: Tensor, grid: int) -> Tensor:
-        """Return (B, M, D): the tokens at other positions than those seen.
+        """Return (B, M, D), or (B, M, L D) of several levels, the last one behind: tokens at positions not seen.
 
         Args:
-            context_BND: the encoder's tokens, at the positions 0 to N - 1.
+            context_BND: the encoder's tokens, at the positions 0 to N - 1; of several levels L D wide.
             target_BM: positions, long, ordered by time, row, column as tokens are.
             grid: patches on a side of a frame.
         """
         batch, seen, _ = context_BND.shape
         asked_BMW = self.mask_tokens[MASK_INDEX % len(self.mask_tokens)].expand(batch, target_BM.shape[1], -1)
         x_BTW = torch.cat([self.predictor_embed(context_BND), asked_BMW], dim=1)
+        if self.shape.release == "2.1":
+            x_BTW = x_BTW + self.video_mod_embed
         context_BN = torch.arange(seen, device=target_BM.device).expand(batch, -1)
         places_BT = torch.cat([context_BN, target_BM], dim=1)
         moments = int(places_BT.max()) // grid**2 + 1
@@ -74,6 +107,14 @@ class VjepaPredictor(nn.Module):
             x_BTW = block(x_BTW, cos, sin)
         out: Tensor = self.predictor_proj(self.predictor_norm(x_BTW)[:, seen:])
         return out
+
+
+def _embedding(shape: VjepaPredictorShape) -> nn.Module:
+    """Return what takes the encoder's tokens, of one level or of several, to the width of the predictor."""
+    if shape.levels == 1:
+        return nn.Linear(shape.embed, shape.width)
+    read = nn.Linear(shape.levels * shape.embed, shape.embed)
+    return nn.Sequential(read, nn.GELU(), nn.Linear(shape.embed, shape.width))
 
 
 def target_places(ahead_B: Tensor, context_tokens: int, grid: int, rate_hz: float) -> Tensor:
@@ -90,11 +131,35 @@ def target_places(ahead_B: Tensor, context_tokens: int, grid: int, rate_hz: floa
     return context_tokens + grid**2 * skipped_B[:, None] + one_tubelet
 
 
-def load_predictor(path: str, shape: VjepaPredictorShape) -> VjepaPredictor:
-    """Build a predictor with the weights of a released file, in eval mode, float32.
+def load_predictor(path: str, model: str, *, interpolate_rope: bool = True) -> VjepaPredictor:
+    """Build the predictor in the released file of an encoder, in eval mode, float32; its release is read off the names.
+
+    Args:
+        path: of the file.
+        model: `FeatureConfig.model`, whose predictor it is.
+        interpolate_rope: `FeatureConfig.interpolate_rope`.
 
     Raises:
-        CheckpointError: no such file, no predictor in it, or one of another size or release.
+        CheckpointError: no such file, no predictor in it, one of another size, or one of tokens that the encoder does
+            not have.
+    """
+    state = predictor_state(path)
+    release: Release = "2.1" if "predictor_proj_context.weight" in state else "2.0"
+    shape = shape_of(model, release, interpolate_rope=interpolate_rope)
+    if shape.out not in (None, shape.embed):
+        raise CheckpointError(
+            f"the predictor of {path} says tokens of its teacher, {shape.out} wide, and those of {model} are "
+            f"{shape.embed} wide: they cannot stand next to each other. Set features.ahead_tubelets to null, or give "
+            "ViT-g or ViT-G"
+        )
+    return with_shape(state, shape, path)
+
+
+def predictor_state(path: str) -> dict[str, Tensor]:
+    """Return parameter name -> tensor of the predictor in a released file.
+
+    Raises:
+        CheckpointError: no such file, or no predictor in it.
     """
     if not Path(path).is_file():
         raise CheckpointError(f"there is no file {path}; give the downloaded V-JEPA 2 weights (docs/models.md)")
@@ -107,9 +172,18 @@ def load_predictor(path: str, shape: VjepaPredictorShape) -> VjepaPredictor:
             name = name.replace(prefix, "")
         state[name] = value
     state.pop("predictor_pos_embed", None)  # of the first training; rotary positions replaced it
+    return state
+
+
+def with_shape(state: dict[str, Tensor], shape: VjepaPredictorShape, path: str) -> VjepaPredictor:
+    """Return the predictor of a size with these weights.
+
+    Raises:
+        CheckpointError: they are of another size.
+    """
     fault = (
-        f"the predictor of {path} is not one of V-JEPA 2 with {shape.depth} blocks of {shape.width} on an encoder "
-        f"of width {shape.embed} (that of 2.1 is another network: give a file of V-JEPA 2, or set "
+        f"the predictor of {path} is not one of V-JEPA {shape.release} with {shape.depth} blocks of {shape.width} on "
+        f"{shape.levels} levels of an encoder of width {shape.embed} (give the file as it was released, or set "
         "features.ahead_tubelets to null)"
     )
     return frozen_with(lambda: VjepaPredictor(shape), state, fault)

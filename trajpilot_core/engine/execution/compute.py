@@ -29,6 +29,7 @@ from trajpilot_core.store.files import Folder, naming_failures
 from trajpilot_core.store.inventory import UNSTABLE, Inventory, moved
 from trajpilot_core.store.manifest import FORMAT, entry_of, stage_folder
 from trajpilot_core.store.parquet import read_table
+from trajpilot_core.store.reading import StageInputs
 from trajpilot_core.store.verified import verified_bytes, verified_file
 
 LIBRARIES = ("av", "numpy", "opencv-python-headless", "pyarrow", "safetensors", "scipy", "torch", "transformers")
@@ -207,8 +208,12 @@ def _concluded(work: KeyedStage, job: ComputeContext, records: Sequence[ShardRec
             sink.about[name] = joined(stage.name, [_about(folder, stage.name, entry) for entry in entries])
         else:
             sink.entries[name] = entry_of("table", [file for entry in entries for file in entry.files])
+    trained = {
+        record.shard: StageInputs(folder, stage.name, {name: (stage.name, entry) for name, entry in part.items()})
+        for record, part in zip(records, parts, strict=True)
+    }
     assert stage.conclude is not None
-    stage.conclude(Work(resolved.inputs, resolved.config, resolved.sources, sink, _runtime(work, job)))
+    stage.conclude(Work(resolved.inputs, resolved.config, resolved.sources, sink, _runtime(work, job), trained))
     return _written(work, folder, sink)
 
 

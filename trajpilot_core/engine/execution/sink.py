@@ -12,7 +12,7 @@ from schemas.artifacts import Entry, FileEntry, ShardRecord
 from schemas.base import canonical_json
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.engine.stage import AnyStage
-from trajpilot_core.errors import StoreError
+from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.locations import check_name
 from trajpilot_core.store.manifest import LARGEST_FILE_BYTES, SHARDS, entry_of, seal, shard_path, write_data
@@ -115,11 +115,19 @@ class StageSink:
 
     @contextmanager
     def training(self, shard: str) -> Iterator["StageSink"]:
-        """Open the share of one training; its record is written last, when the block ends well."""
+        """Open the share of one training; its record is written last, when the block ends well.
+
+        Raises:
+            InputError: files that it reads changed meanwhile; what it has learned belongs to no state of them.
+        """
         self._asked_for(shard)
         key = self.shard_keys[shard]
         share = StageSink(self.folder, self.stage, f"{SHARDS}/{key}")
         yield share
+        changed = self.unstable(shard)
+        if changed:
+            shown = ", ".join(changed[:5])
+            raise InputError(f"{shown} changed while {self.stage.name} read it; run again when nothing writes there")
         first = self.stage.writes[0]
         if first not in share.entries:
             raise StoreError(f"stage {self.stage.name}, training {shard!r}: it ended without {first}")

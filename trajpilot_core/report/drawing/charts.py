@@ -23,6 +23,7 @@ MARKS = {
     "triangle": Markup('<path d="M{x} {y0}l3.9 6.8h-7.8z"/>'),
     "diamond": Markup('<path d="M{x} {y0}l4.2 4.2l-4.2 4.2l-4.2-4.2z"/>'),
     "plus": Markup('<path d="M{x} {y0}h1.5v2.7h2.7v3h-2.7v2.7h-3v-2.7h-2.7v-3h2.7v-2.7z"/>'),
+    "cross": Markup('<path d="M{x0} {y0}m0 1.6l1.6-1.6 2 2 2-2 1.6 1.6-2 2 2 2-1.6 1.6-2-2-2 2-1.6-1.6 2-2z"/>'),
     "none": Markup(""),
 }
 
@@ -244,7 +245,7 @@ def _whiskers(line: Series, scale: Scale, shift: float) -> Markup:
 
 def _mark(kind: str, x: float, y: float) -> Markup:
     """Draw one mark centred at (x, y) pixels."""
-    half = {"square": 3.2, "triangle": 4.4, "diamond": 4.2, "plus": 4.2}.get(kind, 0.0)
+    half = {"square": 3.2, "triangle": 4.4, "diamond": 4.2, "plus": 4.2, "cross": 3.6}.get(kind, 0.0)
     return MARKS[kind].format(x=x, y=y, x0=round(x - half, 1), y0=round(y - half, 1))
 
 

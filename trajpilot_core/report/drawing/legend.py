@@ -9,7 +9,7 @@ from trajpilot_core.report.drawing.charts import Series, legend_mark
 from trajpilot_core.report.drawing.row_styles import mark_of
 from trajpilot_core.report.tables.names import row_name
 
-DEV_QUANTITIES = ("M@1", "R@5", "selection", "Mid mAcc", "Action")
+DEV_QUANTITIES = ("M@1", "R@5", "selection", "Mid mAcc", "Action", "-l1", "right", "action", "accuracy")
 """What selects the epoch that is kept, first found first."""
 
 

@@ -22,6 +22,7 @@ NAMES = {
     "traj": "with trajectories",
     "probe": "attentive probe",
     "traj_goal_dropout": "with trajectories, goal dropout",
+    "endpoint_traj_goal_dropout": "motion of the ends, goal dropout",
     "next_none": "next step",
     "next_text": "next step, told its text",
     "next_trajectory": "next step, told its motion",
@@ -42,6 +43,8 @@ CHOSEN_BY = {
 """Stage or model, not row -> what chooses the epoch that is kept, on dev: the `selected` of the trainings."""
 PERCENT = ("R@5", "M@1", "Mid mAcc", "selection", "Action")
 WORDS = {"selection": "M@1 behind the gate"}
+L1 = "-l1"
+"""A distance in latents; every other score is a share."""
 THIN = ", thin: on training takes"
 MOST_POINTS = 160
 """Of a line: a chart is 320 pixels wide, and a picture must fit into Prefect's database."""
@@ -65,8 +68,13 @@ def charts(material: Material) -> list[Chart]:
     The score is that of dev; the thin lines are the same score of a sample of what was learned from. Every planner of
     another paper has charts of its own: their losses do not compare.
     """
+    return training_charts(material.curves)
+
+
+def training_charts(curves: Sequence[tuple[str, Sequence[CurvePoint]]]) -> list[Chart]:
+    """Draw the same of (stage, its curve rows)."""
     drawn = []
-    for stage, rows in material.curves:
+    for stage, rows in curves:
         shown = shown_rows(rows)
         for planner in dict.fromkeys(planner_of(model)[0] for model in models_of(shown)):
             own = [row for row in shown if planner_of(row.model)[0] == planner]
@@ -75,17 +83,19 @@ def charts(material: Material) -> list[Chart]:
 
 
 def _charts(title: str, trained: Sequence[CurvePoint]) -> list[Chart]:
-    """Draw the loss, and the score where one was measured on dev."""
+    """Draw the loss, and for each model the score where one was measured on dev; equal scores share a chart."""
     losses = [row for row in trained if row.quantity == "loss" and row.split == "train"]
     styles = _styles(models_of(trained))
     drawn = [_curves(f"{title}: training loss", "loss", _by_model(losses, styles, 1.0), ())]
-    chosen = next((q for q in DEV_QUANTITIES if any(r.quantity == q and r.split == "dev" for r in trained)), None)
-    if chosen:
-        scores = [row for row in trained if row.quantity == chosen]
+    on_dev = {(row.model, row.quantity) for row in trained if row.split == "dev"}
+    chosen = {model: next((q for q in DEV_QUANTITIES if (model, q) in on_dev), "") for model in models_of(trained)}
+    for quantity in (quantity for quantity in DEV_QUANTITIES if quantity in chosen.values()):
+        scores = [row for row in trained if row.quantity == quantity == chosen[row.model]]
         of_dev, fitted = ([row for row in scores if row.split == split] for split in ("dev", "train"))
-        caption = f"{title}: dev {chosen}" + (THIN if fitted else "")
-        thin = _by_model(fitted, styles, 100.0, ", training takes")
-        drawn.append(_curves(caption, f"{chosen}, %", _by_model(of_dev, styles, 100.0), thin))
+        caption = f"{title}: dev {quantity}" + (THIN if fitted else "")
+        factor, unit = (1.0, "") if quantity == L1 else (100.0, ", %")
+        thin = _by_model(fitted, styles, factor, ", training takes")
+        drawn.append(_curves(caption, f"{quantity}{unit}", _by_model(of_dev, styles, factor), thin))
     return drawn
 
 

@@ -5,12 +5,17 @@ goal_dropout_anticipation_full in its appendix. Its "Future" is M@1, M@5 and MSe
 its overall rows are means over all windows. Definitions: docs/decisions/anticipation.md.
 """
 
+from collections.abc import Sequence
+
+from schemas.results import Ceiling
+from trajpilot_core.evaluation.anticipation_claims import reached_shares
 from trajpilot_core.methods import anticipation as rows
 from trajpilot_core.methods import goal_dropout, method, no_traj, oracle, with_role
 from trajpilot_core.metrics import of_table
 from trajpilot_core.report.tables.groups import GroupedTable
 from trajpilot_core.report.tables.names import open_metrics
 from trajpilot_core.report.tables.results import ResultCell, Results, build_table
+from trajpilot_core.report.tables.table import Table, Value
 
 FUTURE = ("M@1", "M@5", "MSeq")
 POOLINGS = ("none", "sample")
@@ -53,3 +58,33 @@ def anticipation_tables(results: Results) -> list[GroupedTable[ResultCell]]:
         ),
     )
     return [table for table in tables if table.groups]
+
+
+def shares_table(ceilings: Sequence[Ceiling]) -> Table | None:
+    """Return how much of what can be known each row without a goal has reached; None where there is no such row, or no
+    exact ceiling.
+
+    Args:
+        ceilings: rows of the table of that name.
+    """
+    lines = [
+        (
+            method(one.row).name,
+            Value(one.value),
+            Value(one.floor),
+            Value(one.ceiling),
+            Value(100 * one.share, digits=0),
+            Value(100 * one.asked, digits=0),
+        )
+        for one in reached_shares(ceilings)
+    ]
+    header = ("row", "M@1, %", "majority", "can be known", "share, %", "asked")
+    note = (
+        "M@1, mean over the horizons. Share: of the way from the majority label to the exact ceiling. A claim on a row "
+        "below the asked share, or on two rows whose shares lie over 15 points apart, is not decided (docs/claims.md)."
+    )
+    return (
+        Table("No goal is given: how much of what can be known the rows have reached", header, tuple(lines), note)
+        if lines
+        else None
+    )

@@ -14,6 +14,8 @@ from trajpilot_core.report.tables.groups import GroupCell, GroupedTable, TableRo
 from trajpilot_core.report.tables.latex_text import fitted, latex_text
 from trajpilot_core.report.tables.results import ResultCell
 
+WITHOUT_MULTIROW = "\\providecommand{\\multirow}[3]{#3}\n"
+"""Where that package is not loaded, which not every distribution has, titles of rows stand in their first line."""
 LINES = 52
 """Of one part of a table: what a page of 8.5 x 11 inches has room for in footnotesize, below a caption of six lines."""
 
@@ -34,7 +36,7 @@ def document(tables: Sequence[GroupedTable[ResultCell]], note: str, *, with_inte
         return [values, ["", *map(_interval, row.cells), *filler]] if with_intervals else [values]
 
     arrows = {True: r"$\uparrow$", False: r"$\downarrow$"}
-    head = "% Needs \\usepackage{booktabs,graphicx,multirow}. Written by the report stage; do not edit.\n"
+    head = "% Needs \\usepackage{booktabs,graphicx}. Written by the report stage; do not edit.\n" + WITHOUT_MULTIROW
     return head + "\n".join(
         _grouped(
             table,

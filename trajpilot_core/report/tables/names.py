@@ -3,12 +3,6 @@
 from trajpilot_core.methods import METHODS
 from trajpilot_core.metrics import METRICS, of_table
 
-NOT_BUILT = (
-    "not built: CEM over trajectories, a prompted vision-language model; planners of closed vocabularies (SCHEMA, "
-    "PDPP, ViterbiPlanNet) have rows where the stage planners has trained them"
-)
-"""Rows that the design names and that this implementation lacks; printed below the main table."""
-
 
 def open_metrics() -> tuple[str, ...]:
     """Return the columns of the paper's open-vocabulary table, and those that plugins add."""

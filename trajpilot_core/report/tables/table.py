@@ -6,7 +6,7 @@ A cell is a text, or a value with its interval; how many digits it has is said w
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -62,6 +62,16 @@ class Table:
     """Titles over the header, each with the number of columns under it; none, or for all columns."""
     rules: tuple[int, ...] = ()
     """Rows above which LaTeX draws a line."""
+
+    def said_once(self) -> "Table":
+        """Return the table without intervals where too few takes allow none in any cell: the note says it once."""
+        values = [cell for row in self.rows for cell in row if isinstance(cell, Value)]
+        bounds = [(cell.low, cell.high) for cell in values if cell.low is not None and cell.high is not None]
+        if not bounds or any(math.isfinite(low) and math.isfinite(high) for low, high in bounds):
+            return self
+        bare = [[c._replace(low=None, high=None) if isinstance(c, Value) else c for c in row] for row in self.rows]
+        rows: tuple[tuple[Cell, ...], ...] = tuple(tuple(row) for row in bare)
+        return replace(self, rows=rows, note=f"{self.note} No intervals: {TOO_FEW.strip('()')}.".strip())
 
     def markdown(self, *, is_titled: bool = True, level: int = 3) -> str:
         """Return a heading, the note and the table; without rows it says so."""

@@ -7,11 +7,13 @@ from statistics import mean
 from schemas.action_token import TOKEN_CONTROLS, TokenContrast
 from schemas.arrow import rows_of
 from schemas.probe import ProbeScore
-from schemas.results import Judgement
+from schemas.results import CurvePoint, Judgement
+from trajpilot_core.data.cross_fitting import FINAL
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.token_rows import METHODS, TOKEN_NAMES
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, LabelSpace
 from trajpilot_core.report.tables.table import Cell, Table, Value
+from trajpilot_core.training.fit_token_probe import PROBE
 
 SPACE_WORDS: dict[LabelSpace, str] = {
     "challenge": "every tested clip",
@@ -26,6 +28,21 @@ class TokenResults:
     scores: list[ProbeScore]
     contrasts: list[TokenContrast]
     checks: list[Judgement]
+    curves: Sequence[CurvePoint] = ()
+
+    def trainings(self) -> list[tuple[str, list[CurvePoint]]]:
+        """Return (title, curves) of what makes the token, and of the probes that read it, as models of chain `final`.
+
+        Of a row's grid the trial that dev chose alone.
+        """
+        begins = f"{PROBE}/"
+        tuned = [
+            row.replace(model=f"{FINAL.name}/{row.model.removeprefix(begins)}")
+            for row in self.curves
+            if row.model.startswith(begins)
+        ]
+        makers = [row for row in self.curves if not row.model.startswith(begins)]
+        return [("action_token", makers), ("fine-tuned probes", tuned)]
 
 
 def read_tokens(inputs: Inputs) -> TokenResults:
@@ -34,6 +51,7 @@ def read_tokens(inputs: Inputs) -> TokenResults:
         rows_of(ProbeScore, inputs.table("token_scores")),
         rows_of(TokenContrast, inputs.table("token_contrasts")),
         rows_of(Judgement, inputs.table("token_checks")),
+        [row for name in ("token_curves", "token_tuned_curves") for row in rows_of(CurvePoint, inputs.table(name))],
     )
 
 

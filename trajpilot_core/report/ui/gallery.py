@@ -3,6 +3,7 @@
 import logging
 
 from trajpilot_core.errors import TrajPilotError
+from trajpilot_core.methods.plugged import listed
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.picture import NotDrawn, NothingAsked, NothingToDraw, Picture, fitted
 from trajpilot_core.report.figures.base import Figure
@@ -19,7 +20,8 @@ def draw(stage: str, figure: Figure, committed: Committed) -> Picture | NotDrawn
     try:
         if figure.draw is None:
             raise NothingToDraw("it is a figure of the report alone")
-        made = fitted(figure.name, figure.title, figure.draw(committed))
+        with listed(committed.config.evaluation):
+            made = fitted(figure.name, figure.title, figure.draw(committed))
     except NothingAsked as empty:
         return NotDrawn(figure.name, figure.title, str(empty))
     except (TrajPilotError, OSError, ValueError) as error:  # nothing to show, damage, a disk, numbers without a scale

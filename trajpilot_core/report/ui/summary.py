@@ -9,6 +9,7 @@ from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.markdown_escape import literal
 from trajpilot_core.methods import with_role
+from trajpilot_core.methods.plugged import listed
 from trajpilot_core.report.action_page import result_tables
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.page import SIGNS
@@ -28,10 +29,17 @@ def summary(committed: Committed, address: str) -> str:
     """Return the summary of the report whose report.html has that address.
 
     Raises:
+        InputError: a plugin whose row was evaluated is gone.
         StoreError: the evaluation has no output, or it is damaged.
     """
     if not spec_of(committed.config.ingest.corpus).has_plans:
         return _alone(committed, address)
+    with listed(committed.config.evaluation):
+        return _planned(committed, address)
+
+
+def _planned(committed: Committed, address: str) -> str:
+    """The summary of a corpus with plans: the verdict, the main rows, the checks."""
     judgements = rows_of(Judgement, committed.table("evaluation", "judgements"))
     results = results_of(rows_of(Metric, committed.table("evaluation", "metrics")), judgements)
     warning = committed.warning()

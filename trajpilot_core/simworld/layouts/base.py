@@ -51,6 +51,11 @@ class TableSteps:
     """A segment's anchor is a time point of an annotator; else it is the middle of an annotated interval."""
 
 
+def egoexo4d_name(world: World, take: TakeTruth) -> str:
+    """Return `<take_uid>_<camera>`."""
+    return f"{take.uid}_{world.captures[take.capture].camera}"
+
+
 @dataclass(frozen=True)
 class Layout:
     """One way to write a world."""
@@ -71,6 +76,8 @@ class Layout:
     """Frames in each of the consecutive video files of a take."""
     performed: Callable[[World, int, tuple[SegmentTruth, ...]], tuple[SegmentTruth, ...]] = as_drawn
     """(world, number of a take, its steps as drawn) -> its steps, where more than procedure and intent decides them."""
+    released_name: Callable[[World, TakeTruth], str] = egoexo4d_name
+    """What the file of released features of a take is called, without its end."""
     has_unseen_wearers: bool = False
     """Whether some operators wear the glasses in tested takes only, also where operators are shared."""
 

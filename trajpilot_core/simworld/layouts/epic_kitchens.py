@@ -201,4 +201,4 @@ def rest(world: World) -> NamedFiles:
 TINY = {"train_takes": 9, "test_takes": 5, "operators": 6, "broken_segments": 7}
 """Broken takes are longer: a video is a capture, so dev draws broken ones."""
 NO_STEPS = "a segment is what is seen before an action, and no step of the world"
-LAYOUT = Layout(take_files, rest, VIDEO_ONLY, NO_STEPS, tiny=TINY, has_unseen_wearers=True)
+LAYOUT = Layout(take_files, rest, VIDEO_ONLY, NO_STEPS, tiny=TINY, released_name=video_id, has_unseen_wearers=True)

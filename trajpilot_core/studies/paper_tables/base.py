@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from schemas.base import Record
+from schemas.config import EvaluationConfig
 from trajpilot_core.engine.last_run import LastRun
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.methods import METHODS, method
@@ -69,6 +70,13 @@ class PaperRun:
     """Everything that it committed."""
     last: LastRun | None = None
     """What was last asked of its root; None where that was not noted."""
+    evaluation: EvaluationConfig | None = None
+    """How it was evaluated, rows of plugins among it; None where it was not."""
+
+
+def of_a_sample(run: PaperRun) -> bool:
+    """Return whether a run scored its rows on some of the test windows alone (`vlm.windows_per_horizon`)."""
+    return run.last is not None and run.last.config.vlm.windows_per_horizon is not None
 
 
 class Line(NamedTuple):

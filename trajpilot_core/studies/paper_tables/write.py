@@ -25,7 +25,7 @@ PREAMBLE = r"""\documentclass[letterpaper]{article}
 \usepackage[T1]{fontenc}
 \usepackage{lmodern}
 \usepackage[margin=1in]{geometry}
-\usepackage{booktabs,graphicx,multirow}
+\usepackage{booktabs,graphicx}
 \setlength{\emergencystretch}{3em}
 \setlength{\belowcaptionskip}{4pt}
 """
@@ -66,7 +66,7 @@ def write_document(
     """
     lines = [PREAMBLE + r"\begin{document}", rf"\section*{{{latex_text(TITLE)}}}", latex_text(banner)]
     if absent:
-        lines += [r"\paragraph{Figures that are not here}", *(rf"{latex_text(one)}.\\" for one in absent)]
+        lines += [r"\paragraph{Figures that are not here}\mbox{}\\", *(rf"{latex_text(one)}.\\" for one in absent)]
     lines.append(r"\clearpage")
     for label, caption in figures.items():
         lines += [

@@ -4,7 +4,6 @@ Each part has a folder with the files of the claims that it has (`studies/claims
 own: `metrics`, all metrics of the rows, and `costs`, what the planners' trainings took.
 """
 
-import datetime
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,15 +12,13 @@ import polars as pl
 
 from schemas.arrow import table_of
 from schemas.base import fingerprint
-from schemas.claims import ClaimScore, ClaimsJob, ClaimsRun
+from schemas.claims import ClaimScore, ClaimsJob
 from schemas.comparison import PlannerCost, PlannerWorldsConfig
 from schemas.config import PipelineConfig
 from schemas.results import Ceiling, CurvePoint, Judgement, Metric
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.files import Folder, open_folder
-from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.parquet import read_table
-from trajpilot_core.store.reading import read_entry_table
 from trajpilot_core.studies.claims.evidence.tables import (
     RUN_FILE,
     Evidence,
@@ -31,10 +28,9 @@ from trajpilot_core.studies.claims.evidence.tables import (
     with_origin,
     write_frames,
 )
-from trajpilot_core.studies.claims.worlds.collect import fresh_stages, published, record_of
+from trajpilot_core.studies.claims.worlds.collect import frames_of_file, fresh_stages, record_of, run_of
 from trajpilot_core.studies.claims.worlds.jobs import WorldsRoot
 from trajpilot_core.studies.claims.worlds.plan import PlannedWorld, options_of
-from trajpilot_core.studies.claims.worlds.provenance import machine, recipe_size, version, world_sizes
 from trajpilot_core.studies.planner_worlds.stages import PLANNERS_STAGE, stages_of
 from trajpilot_core.studies.planner_worlds.worlds import PlannedPart, config_of, read_costs
 
@@ -86,19 +82,7 @@ def publish_part(
     for file in FILES:
         write_frames(out, file, [f for world in done for f in frames_of(world, file, part, recipe, runs)])
     jobs = [job for world in done for job in jobs_of(world, part, recipe, runs)]
-    started = sorted(job.started for job in jobs if job.started)
-    run = ClaimsRun(
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        config_digest=digest_of(part, cfg, recipe),
-        machines=(machine(),),
-        device="cuda" if runs.device.startswith("cuda") else "cpu",
-        jobs=tuple(jobs),
-        first_started=started[0] if started else "",
-        last_started=started[-1] if started else "",
-        version=version(),
-        worlds=world_sizes(done),
-        recipe=recipe_size(recipe),
-    )
+    run = run_of(done, jobs, digest_of(part, cfg, recipe), runs, recipe)
     (out / RUN_FILE).write_text(run.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return out
 
@@ -125,12 +109,7 @@ def frames_of(
         yield with_origin(table_of(PlannerCost, rows), file, origin)
         return
     folder = open_folder(options.root, options.protocols)
-    for stage in stages_of(world, ()):
-        manifest = current_manifest(folder, stage)
-        for entry in file.entries if manifest is not None else ():
-            if manifest is not None and entry in manifest.entries:
-                table = read_entry_table(folder, manifest, entry)
-                yield with_origin(published(table) if file.row is ClaimScore else table, file, origin)
+    yield from frames_of_file(folder, stages_of(world, ()), file, origin)
 
 
 def costs_of(world: PlannedWorld, part: PlannedPart, recipe: PipelineConfig, root: Path) -> list[PlannerCost]:

@@ -64,7 +64,7 @@ def planned(part: WorldPart, cfg: PlannerWorldsConfig, claims: ClaimsConfig) -> 
         "development": (DEVELOPMENT_SEED, lambda: development_world(DEVELOPMENT_SEED, cfg.development_takes)),
     }
     if part == "claims":
-        worlds = tuple(plan.make(BASE, seed, claims) for seed in claims.seeds)
+        worlds = tuple(plan.make(BASE, seed, claims)._replace(kind="curve") for seed in claims.seeds)
     else:
         seed, make = one[part]
         worlds = (PlannedWorld(part, seed, "curve", make()),)

@@ -1,12 +1,15 @@
-"""Requests to an OpenAI-compatible server, one after the other.
+"""Requests to an OpenAI-compatible server, one after the other or several at once.
 
 Format: chat completions as vLLM and others document them. `Retry-After`: RFC 9110, section 10.2.3. What is repeated,
 and what is counted: docs/decisions/vlm.md.
 """
 
 import json
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
@@ -70,31 +73,55 @@ class HttpClient:
         check_server(server, corpus)
         self._server, self._answers, self._clock = server, answers, clock
         self._url, self._key = endpoint(server), api_key()
-        self._free_at_s = clock.now_s()
+        self._free_at_s, self._taking_turns = clock.now_s(), threading.Lock()
 
     def ask(self, requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
-        """Yield the answer to every request as soon as it is there.
+        """Yield the answers in the order of the requests, up to `parallel` of which are under way.
+
+        What is under way when something fails is awaited and yielded, too: it was answered and may have cost money.
 
         Raises:
             InputError: the server refuses, keeps failing, or the limit of tokens is reached.
         """
         limit = self._server.token_limit
         spent = 0 if limit is None else self._answers.tokens()
-        with self._connection() as connection:
-            for request in requests:
-                if limit is not None and spent >= limit:
-                    raise InputError(
-                        f"the answers in {self._answers.folder} have used {spent:,} tokens, and vlm.server.token_limit "
-                        f"is {limit:,}; they are kept: raise the limit, run again, and only what is missing is asked"
-                    )
-                reply = self._answer(connection, request, frames)
+        left, fault = deque(requests), None
+        with self._connection() as connection, ThreadPoolExecutor(self._server.parallel) as threads:
+            under_way: deque[Future[VlmReply]] = deque()
+            while under_way or (left and fault is None):
+                while left and fault is None and len(under_way) < self._server.parallel:
+                    fault = self._reached(spent) or _failed(under_way)
+                    if fault is None:
+                        under_way.append(threads.submit(self._answer, connection, left.popleft(), frames))
+                if not under_way:
+                    break
+                try:
+                    reply = under_way.popleft().result()
+                except InputError as error:
+                    fault = fault or error
+                    continue
                 yield reply
                 if limit is not None and (reply.tokens_in is None or reply.tokens_out is None):
-                    raise InputError(
-                        f"{self._url.host} does not say how many tokens an answer used, so that "
-                        "vlm.server.token_limit cannot be kept; the answers so far are kept: ask another server"
-                    )
+                    fault = fault or self._uncounted()
                 spent += (reply.tokens_in or 0) + (reply.tokens_out or 0)
+        if fault is not None:
+            raise fault
+
+    def _reached(self, spent: int) -> InputError | None:
+        """Return the refusal to send more, if the answers have used as many tokens as they may."""
+        limit = self._server.token_limit
+        if limit is None or spent < limit:
+            return None
+        return InputError(
+            f"the answers in {self._answers.folder} have used {spent:,} tokens, and vlm.server.token_limit "
+            f"is {limit:,}; they are kept: raise the limit, run again, and only what is missing is asked"
+        )
+
+    def _uncounted(self) -> InputError:
+        return InputError(
+            f"{self._url.host} does not say how many tokens an answer used, so that vlm.server.token_limit cannot be "
+            "kept; the answers so far are kept: ask another server"
+        )
 
     def _connection(self) -> httpx.Client:
         headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
@@ -191,10 +218,12 @@ class HttpClient:
         """Wait until the next request may be sent."""
         if self._server.requests_per_minute is None:
             return
-        now_s = self._clock.now_s()
-        if self._free_at_s > now_s:
-            self._clock.sleep(self._free_at_s - now_s)
-        self._free_at_s = max(now_s, self._free_at_s) + 60 / self._server.requests_per_minute
+        with self._taking_turns:
+            now_s = self._clock.now_s()
+            begins_s = max(now_s, self._free_at_s)
+            self._free_at_s = begins_s + 60 / self._server.requests_per_minute
+        if begins_s > now_s:
+            self._clock.sleep(begins_s - now_s)
 
     def _where(self) -> str:
         return str(self._url)
@@ -204,6 +233,12 @@ class HttpClient:
         if self._key is not None:
             text = text.replace(self._key.get_secret_value(), "(key)")
         return " ".join(text.split())[:SHOWN] or "nothing"
+
+
+def _failed(under_way: Iterable[Future[VlmReply]]) -> InputError | None:
+    """Return the error of a request that has ended with one, though those before it may not have been answered yet."""
+    errors = [future.exception() for future in under_way if future.done()]
+    return next((error for error in errors if isinstance(error, InputError)), None)
 
 
 def retry_after_s(stated: str | None) -> float | None:

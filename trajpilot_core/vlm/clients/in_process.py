@@ -8,7 +8,7 @@ import torch
 from schemas.vlm import VlmConfig, VlmReply, VlmRequest
 from trajpilot_core.arrays import Image
 from trajpilot_core.vlm.local.folder import adapter_folder, folders_of
-from trajpilot_core.vlm.local.model import LocalModel, load_model, require_memory, require_peft
+from trajpilot_core.vlm.local.model import LocalModel, TunedWeights, load_model, require_memory, require_peft
 
 
 class InProcessClient:
@@ -16,8 +16,8 @@ class InProcessClient:
 
     is_stub = False
 
-    def __init__(self, cfg: VlmConfig, device: str) -> None:
-        self._cfg, self._device = cfg, device
+    def __init__(self, cfg: VlmConfig, device: str, tuned: TunedWeights | None = None) -> None:
+        self._cfg, self._device, self._tuned = cfg, device, tuned
         self._held: tuple[bool, LocalModel] | None = None
         """Whether the held model is the one that fills middles, and the model."""
         self._is_ready = False
@@ -53,7 +53,8 @@ class InProcessClient:
             if self._device.startswith("cuda"):
                 torch.cuda.empty_cache()
             folder = folders_of(self._cfg)[fills]
-            model = load_model(folder, None if fills else adapter_folder(self._cfg), self._device)
+            adapter, tuned = (None, None) if fills else (adapter_folder(self._cfg), self._tuned)
+            model = load_model(folder, adapter, self._device, tuned)
             self._held = fills, model
             self.loaded.append(str(folder.path))
         return self._held[1]

@@ -12,12 +12,15 @@ from typing import Any
 from schemas.vlm import VlmConfig
 from trajpilot_core.encoders.text.base import files_digest
 from trajpilot_core.errors import InputError
+from trajpilot_core.vlm.local.tensors import tensors_of
 
 SEEING = {
     "qwen3_vl": "Qwen3VLForConditionalGeneration",
     "qwen3_vl_moe": "Qwen3VLMoeForConditionalGeneration",
 }
 """`model_type` of a config.json -> class of transformers, of models that see frames."""
+TUNABLE = {"qwen3_vl": SEEING["qwen3_vl"]}
+"""Those of them that can be tuned here: layers of experts have other projections."""
 READING = {"qwen3": "Qwen3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}
 """The same of models that read text alone."""
 CONFIG, INDEX, WEIGHTS = "config.json", "model.safetensors.index.json", "model.safetensors"
@@ -27,8 +30,6 @@ TOKENIZERS = (("tokenizer.json",), ("vocab.json", "merges.txt"))
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 SUFFIXES = (".safetensors", ".json", ".txt", ".jinja", ".model")
 """Files that decide what a model answers."""
-HEADER_BYTES = 8
-"""The first bytes of a safetensors file: the length of its header. https://github.com/huggingface/safetensors#format"""
 NAME_DIGITS = 16
 
 
@@ -50,7 +51,13 @@ class ModelFolder:
     @property
     def weight_bytes(self) -> int:
         """Bytes of all tensors, by the headers of their files."""
-        return sum(map(tensor_bytes, self.weights))
+        return sum(one.n_bytes for path in self.weights for one in tensors_of(path).values())
+
+    def index(self) -> dict[str, str]:
+        """Return tensor -> file of weights, as the index lists them; nothing where there is no index."""
+        if not (self.path / INDEX).is_file():
+            return {}
+        return {str(name): str(file) for name, file in _read(self.path / INDEX, "")["weight_map"].items()}
 
 
 def files_in(folder: Path) -> tuple[str, ...]:
@@ -122,25 +129,6 @@ def _read(path: Path, setting: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError(f"{setting}: {path} is no JSON object; copy it again")
     return found
-
-
-def tensor_bytes(path: Path) -> int:
-    """Return the bytes of the tensors in a safetensors file, which its header states.
-
-    Raises:
-        InputError: the file is shorter than that, or has no such header.
-    """
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(HEADER_BYTES), "little")
-        try:
-            header = json.loads(file.read(length)) if length < size else {}
-            stated = max((row["data_offsets"][1] for name, row in header.items() if name != "__metadata__"), default=0)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InputError(f"{path} is no safetensors file ({error!r}); copy it again") from error
-    if not stated or HEADER_BYTES + length + stated != size:
-        raise InputError(f"{path} has {size:,} bytes, but its header states {HEADER_BYTES + length + stated:,}")
-    return int(stated)
 
 
 def folders_of(cfg: VlmConfig) -> list[ModelFolder]:

@@ -5,9 +5,7 @@ here. Source: configuration and image processor of Qwen2-VL and Qwen3-VL in tran
 """
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,70 +17,11 @@ from torch import Tensor
 from schemas.vlm import VlmPart, VlmRequest
 from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError
-from trajpilot_core.vlm.local.folder import IMAGES
+from trajpilot_core.vlm.local.rules import ImageRules, fitted
 
 WHITE = 255.0
 TEMPLATE = "chat_template.json"
 """File of older repositories that has the template of conversations for a tokenizer without one."""
-
-
-@dataclass(frozen=True)
-class ImageRules:
-    """How frames become patches: what `preprocessor_config.json` of a model says."""
-
-    patch_px: int
-    repeats: int
-    """Frames that one patch covers: an image stands for all of them."""
-    merge: int
-    """So many patches in each direction become one token."""
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    """Of each channel, of colours between 0 and 1."""
-    least_px: int
-    most_px: int
-    """Area of an image; others are resized."""
-
-    def tokens(self, grid: tuple[int, int, int]) -> int:
-        """Return how many tokens an image of that grid has."""
-        return math.prod(grid) // self.merge**2
-
-
-def image_rules(folder: Path) -> ImageRules:
-    """Read the rules of a model.
-
-    Raises:
-        InputError: something in the file is missing or of another form.
-    """
-    path = folder / IMAGES
-    held = json.loads(path.read_bytes())
-    try:
-        return ImageRules(
-            patch_px=int(held["patch_size"]),
-            repeats=int(held["temporal_patch_size"]),
-            merge=int(held["merge_size"]),
-            mean=tuple(map(float, held["image_mean"])),
-            std=tuple(map(float, held["image_std"])),
-            least_px=int(held["size"]["shortest_edge"]),
-            most_px=int(held["size"]["longest_edge"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{path}: {error!r}; needed are patch_size, temporal_patch_size, merge_size, image_mean, image_std, and "
-            "size with shortest_edge and longest_edge (areas, as Qwen3-VL has them)"
-        ) from error
-
-
-def fitted(height: int, width: int, rules: ImageRules) -> tuple[int, int]:
-    """Return the size of an image whose sides are whole tokens and whose area is allowed, at about the same aspect."""
-    unit = rules.patch_px * rules.merge
-    near = round(height / unit) * unit, round(width / unit) * unit
-    if math.prod(near) > rules.most_px:
-        scale = math.sqrt(height * width / rules.most_px)
-        return max(unit, math.floor(height / scale / unit) * unit), max(unit, math.floor(width / scale / unit) * unit)
-    if math.prod(near) < rules.least_px:
-        scale = math.sqrt(rules.least_px / (height * width))
-        return math.ceil(height * scale / unit) * unit, math.ceil(width * scale / unit) * unit
-    return near
 
 
 def patches(frame: Image, rules: ImageRules) -> tuple[Tensor, tuple[int, int, int]]:
@@ -142,6 +81,18 @@ def _items(part: VlmPart) -> list[dict[str, str]]:
     return text + [{"type": "image"}] * len(part.frames)
 
 
+def written(request: VlmRequest, tokenizer: Any, template: str, *, sees: bool) -> str:
+    """Return the conversation as the template of a model writes it, each image one mark."""
+    text = tokenizer.apply_chat_template(
+        conversation(request, sees=sees),
+        chat_template=template,
+        tokenize=False,
+        add_generation_prompt=True,
+        enable_thinking=False,
+    )
+    return str(text)
+
+
 def model_inputs(
     request: VlmRequest,
     frames: Mapping[str, Image],
@@ -170,13 +121,7 @@ def model_inputs(
     shown = [one for message in request.messages for part in message.parts for one in part.frames]
     if shown and rules is None:
         raise InputError(f"the question {request.question} shows {len(shown)} frames to a model that reads text alone")
-    text = tokenizer.apply_chat_template(
-        conversation(request, sees=rules is not None),
-        chat_template=template,
-        tokenize=False,
-        add_generation_prompt=True,
-        enable_thinking=False,
-    )
+    text = written(request, tokenizer, template, sees=rules is not None)
     cut = [patches(frames[one], rules) for one in shown] if rules is not None else []
     if rules is not None and image_id is not None:
         text = _expanded(text, tokenizer.convert_ids_to_tokens(image_id), [rules.tokens(grid) for _, grid in cut])

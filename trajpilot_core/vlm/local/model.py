@@ -1,8 +1,8 @@
 """A model in this process: loaded whole from a folder, or refused; it answers one request at a time, greedily."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,19 @@ from typing import Any
 import safetensors
 import torch
 import transformers
+from torch import Tensor
 
-from schemas.vlm import VlmReply, VlmRequest
+from schemas.vlm import VlmReply, VlmRequest, VlmTuning
 from trajpilot_core.arrays import Image
 from trajpilot_core.engine.capacity import free_memory
 from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.memory import free_bytes
 from trajpilot_core.vlm.local.folder import ADAPTER, ModelFolder
-from trajpilot_core.vlm.local.inputs import ImageRules, chat_template, image_rules, model_inputs
+from trajpilot_core.vlm.local.inputs import chat_template, model_inputs, written
+from trajpilot_core.vlm.local.prefix import PrefixCache, bank_end, equal_tokens
+from trajpilot_core.vlm.local.rules import ImageRules, image_rules
+from trajpilot_core.vlm.tuning.adapter import check_adapter
+from trajpilot_core.vlm.tuning.low_rank import with_added
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,10 @@ class LocalModel:
     longest: int
     """Tokens that it was made for."""
     device: str
-    has_adapter: bool = False
+    untuned: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """Switches tuned weights off, where there are any."""
+    prefix: PrefixCache = field(default_factory=PrefixCache)
+    """Of the bank, where it stands first."""
 
     @torch.inference_mode()
     def answer(self, request: VlmRequest, frames: Mapping[str, Image]) -> VlmReply:
@@ -57,22 +65,33 @@ class LocalModel:
                 f"a request ({request.question}) has {n_in:,} tokens and may be answered with {request.max_tokens}, "
                 f"but {self.folder} reads {self.longest:,}; lower vlm.n_frames or vlm.size_px, or ask another model"
             )
+        shared_P = self._shared(request, inputs["input_ids"][0]).to(self.device)
         inputs = {name: value.to(self.device) for name, value in inputs.items()}
-        with self._weights_for(request):
-            written = self.network.generate(**inputs, max_new_tokens=request.max_tokens)[0, n_in:]
+        with (
+            self._weights_for(request),
+            self.prefix.of(self.network, inputs, shared_P, is_tuned=request.adapter is not None) as cache,
+        ):
+            told = {} if cache is None else {"past_key_values": cache}
+            answer = self.network.generate(**inputs, **told, max_new_tokens=request.max_tokens)[0, n_in:]
         return VlmReply(
             request=request.digest(),
-            text=self.tokenizer.decode(written, skip_special_tokens=True),
+            text=self.tokenizer.decode(answer, skip_special_tokens=True),
             answered_by=request.model if request.adapter is None else f"{request.model} with {request.adapter}",
             tokens_in=n_in,
-            tokens_out=len(written),
+            tokens_out=len(answer),
         )
 
+    def _shared(self, request: VlmRequest, ids_T: Tensor) -> Tensor:
+        """Return the tokens up to the end of the bank, (P,); none where something of the request stands before it."""
+        text = written(request, self.tokenizer, self.template, sees=self.rules is not None)
+        end = bank_end(request, text)
+        if not end:
+            return ids_T[:0]
+        told = self.tokenizer(text[:end], add_special_tokens=False, return_tensors="pt")["input_ids"][0]
+        return ids_T[: min(equal_tokens(told, ids_T), len(ids_T) - 1)]
+
     def _weights_for(self, request: VlmRequest) -> AbstractContextManager[Any]:
-        if self.has_adapter and request.adapter is None:
-            held: AbstractContextManager[Any] = self.network.disable_adapter()
-            return held
-        return nullcontext()
+        return self.untuned() if request.adapter is None else nullcontext()
 
 
 def require_memory(folder: ModelFolder, device: str) -> None:
@@ -107,8 +126,23 @@ def require_peft() -> None:
         )
 
 
-def load_model(folder: ModelFolder, adapter: Path | None, device: str) -> LocalModel:
+@dataclass(frozen=True)
+class TunedWeights:
+    """What a tuning of this run left."""
+
+    settings: VlmTuning
+    state: Mapping[str, Tensor]
+    """Of its `TunedModel`."""
+
+
+def load_model(folder: ModelFolder, adapter: Path | None, device: str, tuned: TunedWeights | None = None) -> LocalModel:
     """Load a model, and its tuned weights where there are any. No code of the folder is run.
+
+    Args:
+        folder: of the model.
+        adapter: folder that peft, or `trajpilot vlm tune`, wrote; None: none.
+        device: the model answers on.
+        tuned: weights that this run has tuned, in place of such a folder.
 
     Raises:
         InputError: it does not fit into the memory, peft or the template of conversations is missing.
@@ -139,18 +173,23 @@ def load_model(folder: ModelFolder, adapter: Path | None, device: str) -> LocalM
     # Nothing of the folder's own: it samples, and may weigh repetitions down.
     greedy: Any = transformers.GenerationConfig
     network.generation_config = greedy(do_sample=False, eos_token_id=ends, pad_token_id=pad)
+    untuned: Callable[[], AbstractContextManager[Any]] = nullcontext
     if adapter is not None:
         network = _with_adapter(network, adapter)
+        untuned = network.disable_adapter
+    network = network.to(device).eval()
+    if tuned is not None:
+        untuned = with_added(network, tuned.settings, tuned.state).switched_off
     return LocalModel(
         folder=folder.path,
-        network=network.to(device).eval(),
+        network=network,
         tokenizer=tokenizer,
         template=chat_template(tokenizer, folder.path),
         rules=image_rules(folder.path) if folder.sees else None,
         image_id=network.config.image_token_id if folder.sees else None,
         longest=int(about.max_position_embeddings),
         device=device,
-        has_adapter=adapter is not None,
+        untuned=untuned,
     )
 
 
@@ -159,9 +198,10 @@ def _with_adapter(network: Any, adapter: Path) -> Any:
 
     Raises:
         InputError: peft is missing.
-        CheckpointError: they are those of another model.
+        CheckpointError: they are those of another model, or not what their own digest says.
     """
     require_peft()
+    check_adapter(adapter)
     import peft
 
     try:

@@ -1,5 +1,6 @@
 """A figure is one file: the report and the UI find it by the list."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,13 +8,13 @@ import toy_figure
 from synthetic_corpus import corpus
 from synthetic_results import built, report_inputs
 
-from schemas.config import ReportConfig
+from schemas.config import PipelineConfig, ReportConfig
 from trajpilot_core.report import figures
 from trajpilot_core.report.drawing.picture import NotDrawn, Picture
 from trajpilot_core.report.ui.gallery import draw
 from trajpilot_core.stages import EVERY_STAGE
 
-LOOK: Any = object()
+LOOK: Any = SimpleNamespace(config=PipelineConfig())
 
 
 def test_a_figure_in_one_file_is_found_in_the_report_and_among_the_pictures_of_its_stage(

@@ -4,6 +4,7 @@ import base64
 import logging
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -32,7 +33,7 @@ from trajpilot_core.report.figures.curves import CHOSEN_BY, chosen_epoch
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.ui.gallery import draw
 
-COMMITTED: Any = object()
+COMMITTED: Any = SimpleNamespace(config=PipelineConfig())
 HOSTILE = '<script>alert(1)</script>"><img src="http://outside.example/x">'
 
 
@@ -145,6 +146,8 @@ def planner_curves(epochs: int, horizons: tuple[int, ...] = (3, 4, 5, 6, 7, 8)) 
 
 class Curves:
     """A committed table of the curves of planners."""
+
+    config = PipelineConfig()
 
     def __init__(self, rows: list[CurvePoint]) -> None:
         self.rows = rows

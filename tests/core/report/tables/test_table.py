@@ -71,3 +71,13 @@ def test_numbers_have_a_true_minus_and_zero_has_no_sign() -> None:
 def test_rows_over_horizons_leave_absent_figures_empty() -> None:
     table = over_horizons("t", {"a": {3: "1", 5: "2"}, "b": {5: "3"}})
     assert (table.header, table.rows) == (("", "H=3", "H=5"), (("a", "1", "2"), ("b", "", "3")))
+
+
+def test_that_no_cell_has_an_interval_is_said_once_and_where_one_has_every_cell_says_its_own() -> None:
+    few, whole = Value(1.0, -math.inf, math.inf), Value(2.0, 1.0, 3.0)
+    table = Table("t", ("a", "b"), (("x", few), ("y", few)), "Percent.").said_once()
+    assert [[str(cell) for cell in row] for row in table.rows] == [["x", "1.0"], ["y", "1.0"]]
+    assert table.note == "Percent. No intervals: too few takes."
+    mixed = Table("t", ("a", "b"), (("x", few), ("y", whole)), "Percent.")
+    assert mixed.said_once() is mixed
+    assert Table("t", ("a",), (("x",),)).said_once().note == ""

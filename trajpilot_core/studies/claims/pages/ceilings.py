@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from schemas.claims import BASE, CURVE_ROWS, ClaimsConfig, curve_worlds, full_worlds, world_seeds
+from schemas.planners import PLANNERS
 from schemas.results import Ceiling
 from trajpilot_core.evaluation.ceiling import BINDING, ERRORS
 from trajpilot_core.methods import METHODS, in_order, with_role
@@ -46,7 +47,10 @@ class Bound(NamedTuple):
 
 
 def needed_rows(evidence: Evidence, world: str, cfg: ClaimsConfig) -> list[str]:
-    """Return the rows of a world that have a ceiling: those that some seed has, and those that a statement needs."""
+    """Return the rows of a world that have a ceiling: those that some seed has, and those that a statement needs.
+
+    The planners are main rows of worlds of their own (docs/comparison.md); the recipe of the claims trains none.
+    """
     rows = {
         row
         for claim in CLAIMS
@@ -54,7 +58,7 @@ def needed_rows(evidence: Evidence, world: str, cfg: ClaimsConfig) -> list[str]:
         if world in (statement.world, statement.against)
         for row in (statement.row, statement.reference)
     }
-    rows |= {*with_role("main"), *RIVALS, *input_rows()} if world == BASE else set()
+    rows |= {*with_role("main"), *RIVALS, *input_rows()} - {*PLANNERS} if world == BASE else set()
     rows |= set(CURVE_ROWS) if world in curve_worlds(cfg) else set()
     rows |= {row for scores in evidence.scores.get(world, {}).values() for row in scores.rows}
     bounded = {one.id for one in METHODS if one.ceiling is not None and one.predictions is None}

@@ -122,5 +122,5 @@ def trainings_table(evidence: Evidence) -> Table:
         for key, found in grouped.items()
         if key[0] == BASE or weak[key]
     )
-    note = f"{sum(map(len, grouped.values()))} models judged, {sum(weak.values())} not trained."
+    note = f"{sum(weak.values())} of {sum(map(len, grouped.values()))} models are undertrained."
     return Table("Trainings", ("world", "model", "verdict", "dev"), rows, note)

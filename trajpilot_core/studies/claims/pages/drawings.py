@@ -48,8 +48,8 @@ class Drawing(NamedTuple):
 
 def picture(drawings: Sequence[Drawing]) -> bytes:
     """Lay charts out in one SVG file that carries its own colours."""
-    panels = [Panel(f"{drawing.axes.title} (simulated world)", drawing.svg()) for drawing in drawings]
-    return sheet(panels, keys_of(drawings[0].series), style(), 2)
+    panels = [Panel(drawing.axes.title, drawing.svg()) for drawing in drawings]
+    return sheet(panels, keys_of(drawings[0].series), style(), 2, "Simulated world")
 
 
 def all_drawings(evidence: Evidence, cfg: ClaimsConfig) -> list[Drawing]:

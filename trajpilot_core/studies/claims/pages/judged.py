@@ -8,7 +8,7 @@ from trajpilot_core.studies.claims.evidence.statistics import Equivalence
 from trajpilot_core.studies.claims.evidence.tables import Evidence
 from trajpilot_core.studies.claims.verdicts.hypotheses import RULES, Claim, StatementKind, StatementRole
 from trajpilot_core.studies.claims.verdicts.judge import Judged, JudgedStatement
-from trajpilot_core.studies.claims.verdicts.words import Verdict
+from trajpilot_core.studies.claims.verdicts.words import ORDER
 
 DIGITS = {"slope": 2, "equal": 2}
 """Places after the point of a statement's figures; others have one."""
@@ -37,8 +37,8 @@ def summary_table(judged: tuple[Judged, ...], evidence: Evidence, cfg: ClaimsCon
             "; ".join(f"{f.exact.word}{_exact_figure(f)}" for f in _of_role(row, "claim")),
             "; ".join(f"{_figure(f)}{SLOPE if f.statement.kind == 'slope' else ''}" for f in _of_role(row, "claim")),
             shares_text(row, evidence, cfg),
-            _with_shown(row.verdict("claim"), row.shown("claim")),
-            "; ".join(map(control_text, _of_role(row, "control"))) or "–",
+            verdict_text(row),
+            "; ".join(map(control_text, _of_role(row, "control"))) or "none",
         )
         for row in judged
         if row.findings
@@ -51,9 +51,14 @@ def _of_role(row: Judged, role: StatementRole) -> list[JudgedStatement]:
     return [f for f in row.findings if f.statement.role == role and f.statement.kind != "reported"]
 
 
-def _with_shown(verdict: Verdict | None, shown: Verdict | None) -> Cell:
-    """Return a verdict, and in brackets what the intervals alone say where that is something else."""
-    return (verdict or "") if verdict == shown else f"{verdict} (intervals: {shown})"
+def verdict_text(row: Judged) -> str:
+    """Return the verdict of a claim; where it is withheld with every reason, and what the intervals alone say."""
+    findings = _of_role(row, "claim")
+    verdict, shown = row.verdict("claim"), [finding.shown for finding in findings]
+    doubts = {doubt for finding in findings for doubt in finding.doubts}
+    if verdict not in doubts:
+        return verdict or ""
+    return f"{', '.join(word for word in ORDER if word in doubts)} (intervals: {'; '.join(shown)})"
 
 
 def control_text(finding: JudgedStatement) -> str:
@@ -71,15 +76,15 @@ def shares_text(row: Judged, evidence: Evidence, cfg: ClaimsConfig) -> str:
     )
 
 
-def not_built_text(judged: tuple[Judged, ...], evidence: Evidence) -> str:
-    """Count the claims of the paper that nothing here can judge, and name the pages that judge others.
+def not_judged_text(judged: tuple[Judged, ...], evidence: Evidence) -> str:
+    """Count the claims of the paper that no world of this page can judge, and name the pages that judge others.
 
     The page of everything says why.
     """
     others = [row.claim.elsewhere for row in judged if row.claim.elsewhere]
     n = sum(not row.findings for row in judged) - len(others) - (evidence.poses is not None)
     there = f"; {len(others)} in {', '.join(dict.fromkeys(others))}" if others else ""
-    return f"{n} of the paper's {len(judged)} claims are not judged (parts not built, or pixels){there}."
+    return f"{n} of the paper's {len(judged)} claims are not judged (they need pixels){there}."
 
 
 def _exact_figure(finding: JudgedStatement) -> str:
@@ -97,28 +102,27 @@ def _figure(finding: JudgedStatement) -> Cell:
 
 
 def statements_table(judged: tuple[Judged, ...], evidence: Evidence) -> Table:
-    """Return a line per statement; what is not built has one, too."""
-    header = ("claim", "statement", "world", "figure", "unit", "each seed", BROKEN, "exact", "takes", "verdict", "note")
-    rows: list[tuple[Cell, ...]] = []
-    for row in judged:
-        rows += [(row.claim.text, *_statement_cells(finding)) for finding in row.findings]
-        rows += [] if row.findings else _without_statements(row.claim, evidence)
+    """Return a line per statement; what is not judged has one at the end, too."""
+    header = ("claim", "statement", "verdict", "figure", "unit", "each seed", BROKEN, "exact", "world", "takes", "note")
+    rows = [(row.claim.text, *_statement_cells(finding)) for row in judged for finding in row.findings]
+    rows += [line for row in judged if not row.findings for line in _without_statements(row.claim, evidence)]
     return Table("Every statement", header, tuple(rows))
 
 
 def _without_statements(claim: Claim, evidence: Evidence) -> list[tuple[Cell, ...]]:
     """Return the lines of a claim without statements: what another run says of it, or why nothing does."""
     if not claim.wants or evidence.poses is None:
-        return [(claim.text, *[""] * 8, *_why_absent(claim))]
+        word, note = _why_absent(claim)
+        return [(claim.text, "", word, *[""] * 7, note)]
     where = evidence.poses.where
-    return [(claim.text, one.check, where, *[""] * 6, one.verdict, one.detail) for one in evidence.poses.judgements]
+    return [(claim.text, one.check, one.verdict, *[""] * 5, where, "", one.detail) for one in evidence.poses.judgements]
 
 
 def _why_absent(claim: Claim) -> tuple[str, str]:
     """Return the verdict and the note of a claim without statements."""
     if claim.wants:
         return NOTHING, f"wants {claim.wants}"
-    return ("judged elsewhere", claim.elsewhere) if claim.elsewhere else ("not built", claim.not_built)
+    return ("judged elsewhere", claim.elsewhere) if claim.elsewhere else ("not judged", claim.out_of_reach)
 
 
 def _of_kinds(judged: tuple[Judged, ...], *kinds: StatementKind) -> list[JudgedStatement]:
@@ -127,20 +131,20 @@ def _of_kinds(judged: tuple[Judged, ...], *kinds: StatementKind) -> list[JudgedS
 
 
 def _statement_cells(finding: JudgedStatement) -> tuple[Cell, ...]:
-    """Return statement, world, figure, unit, seeds, the informative difference, exact answer, takes, verdict, note."""
+    """Return statement, verdict, figure, unit, seeds, the informative difference, exact answer, world, takes, note."""
     statement = finding.statement
     digits = _digits(finding)
     world = f"{statement.world} − {statement.against}" if statement.kind == "shrinks" else statement.world
     return (
         f"{statement.role}: {statement.text} ({statement.kind})",
-        world,
+        finding.verdict,
         _figure(finding),
         finding.unit,
         seeds(finding.headline, digits),
         change(finding.broken, digits) if statement.against else "",
         f"{finding.exact.word}{_exact_figure(finding)}",
+        world,
         takes(finding.headline),
-        finding.verdict,
         finding.note,
     )
 

@@ -90,13 +90,13 @@ def texts_of(
         f"{tables['power'][1][1].note}.",
         f"{checks.leaks_verdict(evidence, cfg)}.",
         f"Trainings: {tables['trainings'][1][0].note}",
-        f"Orders of rows on the same takes: {worlds.entries_text(found.entries)}",
         f"Scorer+ above HMMs and Endpoint-Traj + Viterbi: {summary.plus_text(found.plus)}.",
     )
     return {
         "claims.md": {
+            "in short": summary.wrapped(f"**In short:** {summary.in_short(found.claims)}"),
             "verdicts": judged.summary_table(found.claims, evidence, cfg).markdown(is_titled=False),
-            "not built": judged.not_built_text(found.claims, evidence),
+            "not judged": judged.not_judged_text(found.claims, evidence),
             "square": power.square_table(found.square, cfg).markdown(is_titled=False),
             "checks": _bullets(lines),
             "facts": _bullets(run.facts(evidence, cfg)),

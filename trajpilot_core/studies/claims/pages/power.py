@@ -103,7 +103,7 @@ def leak_text(leaks: Mapping[str, float | None]) -> str:
         return f"Power of the check against the ceilings: {NOTHING}"
     (least, first), (most, last) = min(found), max(found)
     ends = f"{number(100 * least, 0)} % ({name(first)}) to {number(100 * most, 0)} % ({name(last)})"
-    return f"Smallest leak of the truth into test windows of {BASE} that the check would find: {ends}, by row"
+    return f"Smallest leak of the truth into test windows of {BASE} that it would find: {ends}; a smaller one is missed"
 
 
 def compared_cells(one: Compared) -> tuple[Cell, ...]:
@@ -152,10 +152,17 @@ def square_table(answered: Sequence[SquareAnswer], cfg: ClaimsConfig) -> Table:
     """Return the questions of the 2 x 2 as the short page has them."""
     both = [answered[at : at + len(SHOWN_METRICS)] for at in range(0, len(answered), len(SHOWN_METRICS))]
     lines = tuple(
-        (m1.question, *(change(one.compared.figure) for one in (m1, *rest)), change(m1.blind), _word(m1, cfg))
+        (
+            m1.question,
+            *(change(one.compared.figure) for one in (m1, *rest)),
+            seeds(m1.compared.figure),
+            change(m1.blind),
+            _word(m1, cfg),
+        )
         for m1, *rest in both
     )
-    header = ("question", *(f"{METRIC_NAMES[m]}, points" for m in SHOWN_METRICS), "without information", "M@1")
+    metrics = (f"{METRIC_NAMES[m]}, points" for m in SHOWN_METRICS)
+    header = ("question", *metrics, "M@1, each seed", "M@1 without information", "verdict in M@1")
     return Table("Does retrieved motion add anything?", header, lines)
 
 

@@ -27,8 +27,8 @@ def facts(evidence: Evidence, cfg: ClaimsConfig) -> tuple[str, ...]:
     run, absent = evidence.run, absent_worlds(evidence, cfg)
     return (
         f"Run: {when(run)}.",
-        f"Digest of sizes, worlds and recipe: {digest_text(run)}; of margins and rules: {cfg.digest()[:12]}, "
-        f"{LIMITS.digest()[:12]}.",
+        f"Digest of sizes, worlds and recipe: {digest_text(run)}. Of margins: {cfg.digest()[:12]}; of the limits that "
+        f"withhold a verdict: {LIMITS.digest()[:12]}.",
         f"{len(cfg.seeds)} seeds ({', '.join(map(str, cfg.seeds))}), each a world and models of its own: "
         f"{cfg.train_takes:,} takes for training, {cfg.test_takes} test takes. Intervals: {cfg.bootstrap:,} resamples "
         "of takes within each seed's world.",
@@ -75,7 +75,8 @@ def cost_text(run: ClaimsRun) -> str:
     done = [job for job in run.jobs if job.status == "done"]
     n_untimed = sum(job.seconds is None for job in done)
     untimed = f"; {n_untimed} of {len(done)} jobs not timed" if n_untimed else ""
-    return f"Cost: {number(sum(job.seconds or 0.0 for job in done) / 3600)} hours of wall time in all{untimed}."
+    hours = number(sum(job.seconds or 0.0 for job in done) / 3600)
+    return f"Cost: {hours} hours, summed over the jobs, of which several may have run at once{untimed}."
 
 
 def run_tables(evidence: Evidence, cfg: ClaimsConfig) -> tuple[Table, ...]:

@@ -22,6 +22,7 @@ from trajpilot_core.studies.claims.evidence.readings import (
 )
 from trajpilot_core.studies.claims.evidence.shares import RANKED
 from trajpilot_core.studies.claims.evidence.tables import Evidence
+from trajpilot_core.studies.claims.pages.summary import SHOWN
 from trajpilot_core.studies.claims.verdicts.attribution import attribution_text, lead, sources
 
 COMPARED = (
@@ -190,7 +191,8 @@ def queries_table(evidence: Evidence, cfg: ClaimsConfig) -> Table:
     )
     header = ("quantity, %", *(f"{share:g} % ({_count(rows, share)} queries)" for share in shares))
     ranking = judge_ranking(evidence, BASE, RANKED, cfg)
-    note = f"{MEANS} Does the Scorer rank above chance? {ranking.verdict} ({ranking.text})."
+    shown = SHOWN.get(ranking.verdict, ranking.verdict)
+    note = f"{MEANS} That the Scorer's gate and ranking both do better than chance is {shown} ({ranking.text})."
     return Table("How good the ranking is, and what more queries change", header, lines, note)
 
 

@@ -20,6 +20,15 @@ NOTHING_YET = (
     "earlier, smaller run showed was withdrawn ([docs/decisions/claims.md](docs/decisions/claims.md))."
 )
 WIDTH = 120
+SHOWN: dict[str, str] = {"holds": "shown", "undertrained": "not shown"}
+"""A verdict on a ranking, in a sentence."""
+SHORT_OF: tuple[Verdict, ...] = ("undertrained", "underpowered", "confounded by training")
+"""Verdicts that speak of the models, not of the claim."""
+UNFINISHED = (
+    ", because the models stop short of what their training could reach: sizes and orders of rows may still change."
+)
+SAID: dict[Verdict, str] = {"holds": "is supported", "fails": "is contradicted"}
+"""What becomes of a claim with such a verdict; every other verdict leaves it open."""
 
 
 def readme_text(
@@ -40,23 +49,41 @@ def readme_text(
     """
     if not evidence.scores.get(BASE):
         return wrapped(NOTHING_YET)
-    verdicts = Counter(word for row in claims if (word := row.verdict("claim")))
-    controls = Counter(f.verdict for row in claims for f in row.findings if f.statement.role == "control")
+    controls = Counter(
+        f.verdict
+        for row in claims
+        for f in row.findings
+        if (f.statement.role, f.statement.kind == "reported") == ("control", False)
+    )
     lead = reading(evidence, BASE, "oracle", "no_traj", "m1", cfg)
     shares = [reached_share(evidence, BASE, row, cfg, LIMITS) for row in ("no_traj", "endpoint_traj", "oracle")]
     ranking = judge_ranking(evidence, BASE, RANKED, cfg)
     scorer = reading(evidence, BASE, "scorer", "no_traj", "m1", cfg)
+    pool = reading(evidence, BASE, "pool_mean", "scorer", "m1", cfg)
     sentences = [
-        f"In simulated worlds (not comparable with the paper), of the claims that can be judged {counted(verdicts)}; "
-        f"of their controls {counted(controls)}.",
+        f"In simulated worlds, not comparable with the paper: {in_short(claims)} Of the controls {counted(controls)}.",
         f"With the true future trajectory Oracle is {change(lead)} points of M@1 above No-Traj "
         f"({levels(evidence, 'oracle', cfg)} against {levels(evidence, 'no_traj', cfg)}).",
         f"Shares of their ceilings that rows have reached, and what is asked: {', '.join(map(share_text, shares))}.",
-        f"The paper's Scorer is {change(scorer)} points above No-Traj; that it ranks above chance: {ranking.verdict}.",
+        f"The paper's Scorer is {change(scorer)} points above No-Traj; that its gate and its ranking do better than "
+        f"chance is {SHOWN.get(ranking.verdict, ranking.verdict)}. Pool-Mean, which averages what is retrieved, is "
+        f"{change(pool)} points above the Scorer.",
         f"{square[0].question} {change(square[0].compared.figure)} points: {square[0].compared.verdict}.",
         f"Scorer+ above rows that decode jointly as well: {plus_text(plus)}.",
     ]
     return wrapped(" ".join(sentences))
+
+
+def in_short(claims: Sequence[Judged]) -> str:
+    """Say how many claims are supported or contradicted, how many are left open and why."""
+    verdicts = Counter(word for row in claims if (word := row.verdict("claim")))
+    decided = [f"{verdicts[word]} {said}" for word, said in SAID.items() if verdicts[word]]
+    left: Counter[Verdict] = Counter({word: n for word, n in verdicts.items() if word not in SAID})
+    if decided or not left:
+        opened = f"; {left.total()} are left open ({counted(left)})" if left else ""
+        return f"of the claims that can be judged {', '.join(decided) or 'none is decided'}{opened}."
+    opened = f"no claim is confirmed or refuted. All {left.total()} that can be judged are left open ({counted(left)})"
+    return f"{opened}{UNFINISHED if set(left) <= set(SHORT_OF) else '.'}"
 
 
 def counted(words: Counter[Verdict]) -> str:

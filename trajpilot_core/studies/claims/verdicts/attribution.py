@@ -13,7 +13,7 @@ from trajpilot_core.studies.claims.evidence.readings import METRIC_NAMES, change
 from trajpilot_core.studies.claims.evidence.tables import Evidence
 from trajpilot_core.studies.claims.verdicts.hypotheses import Statement, conjunction
 from trajpilot_core.studies.claims.verdicts.judge import JudgedStatement, judge
-from trajpilot_core.studies.claims.verdicts.words import Verdict
+from trajpilot_core.studies.claims.verdicts.words import ORDER, Verdict
 
 
 class GainSource(NamedTuple):
@@ -70,7 +70,9 @@ def attribution_text(gain: JudgedStatement, found: tuple[GainSource, ...]) -> st
     if gain.verdict == "undecided":
         return f"{figure} There is no gain to attribute."
     if gain.verdict != "holds":
-        return f"{figure} Nothing is attributed: {gain.note}."
+        doubts = ", ".join(word for word in ORDER if word in gain.doubts)
+        where = f"{doubts} (which models and shares: claims.html); by the intervals it {gain.shown}"
+        return f"{figure} Nothing is attributed: {where if doubts else gain.note}."
     if withheld := [source for source in found if source.verdict not in ("holds", "fails", "undecided")]:
         return f"{figure} Nothing is attributed: {'; '.join(f'{s.title} is {s.verdict}' for s in withheld)}."
     shown = [source.title for source in found if source.verdict == "holds"]

@@ -54,8 +54,8 @@ class Claim(NamedTuple):
     key: str
     text: str
     statements: tuple[Statement, ...] = ()
-    not_built: str = ""
-    """Parts that this implementation lacks."""
+    out_of_reach: str = ""
+    """Why no world of this page can judge it."""
     no_control: str = ""
     """Why no world must break it; empty where one must, or where nothing is built."""
     elsewhere: str = ""
@@ -82,9 +82,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "l1_to_goal",
         "l1 distance to the goal says little about the action",
-        (),
-        "its correlation with accuracy needs the latent predictor; how many plans approach the goal stands in "
-        "docs/reproduction.md, no. 11",
+        elsewhere="docs/latent.md",
     ),
     Claim(
         "oracle",
@@ -163,10 +161,10 @@ CLAIMS: tuple[Claim, ...] = (
             _equal("shuffled", "oracle", NO_MOTION + "Shuffled and Oracle are equivalent", -1),
             _equal("shuffled", "endpoint_traj", NO_MOTION + "Shuffled and Endpoint-Traj are equivalent", -1),
         ),
-        "the l1 part: needs the latent predictor",
+        "the l1 part: in docs/latent.md",
     ),
-    Claim("cem", "Planning by the cross-entropy method is below No-Traj", (), "needs the latent predictor"),
-    Claim("text", "Text adds nothing on top of the trajectory", (), "needs the latent predictor"),
+    Claim("cem", "Planning by the cross-entropy method is below No-Traj", elsewhere="docs/latent.md"),
+    Claim("text", "Text adds nothing on top of the trajectory", elsewhere="docs/latent.md"),
     Claim("planners", "Planners that see endpoints only collapse with H", elsewhere="docs/comparison.md"),
     Claim("rgb_poses", "Poses estimated from RGB video serve as well", wants=f"{DOCS_POSES} --poses ROOT"),
 )

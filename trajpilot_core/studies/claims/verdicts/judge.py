@@ -56,6 +56,8 @@ class JudgedStatement:
     """Whether the world supports it."""
     shown: Verdict = "not run"
     """The verdict by the intervals alone."""
+    doubts: tuple[Verdict, ...] = ()
+    """Every reason that withholds the verdict; the first of `words.ORDER` among them is the verdict."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,7 @@ def _with_doubts(finding: JudgedStatement, gap: str, doubts: Sequence[Doubt]) ->
     is_kept = finding.verdict in ("reported", "vacuous") or (is_failure and not is_excused)
     if gap and finding.verdict != "reported":
         return replace(finding, verdict="not run", note=f"{gap}; no verdict on a part")
+    finding = replace(finding, doubts=tuple(dict.fromkeys(doubt.word for doubt in doubts)))
     if is_kept:
         return replace(finding, note="; ".join(part for part in (finding.note, gap, *(d.why for d in doubts)) if part))
     verdict, note = withheld(finding.verdict, "", doubts, note=finding.note)

@@ -12,7 +12,6 @@ Verdict = Literal[
     "undertrained",
     "not judged",
     "not run",
-    "not built",
     "reported",
 ]
 ExactWord = Literal["yes", "no", "undecided", "bound only", "not run"]
@@ -29,9 +28,8 @@ MEANINGS: dict[Verdict, str] = {
     "confounded by training": "the shares of two compared rows differ by more than is allowed",
     "undertrained": "a model behind a row is not trained to its dev optimum; of the Scorer also: its gate or its "
     "ranking is not shown to be above chance",
-    "not judged": "whether the Scorer ranks above chance is not in the tables",
+    "not judged": "what would decide it is not in the tables: the note says what",
     "not run": "a world, a seed or a row is missing",
-    "not built": "a part that the claim needs does not exist here",
     "reported": "a figure without a rule",
 }
 """Word -> meaning. What a withheld verdict would be by the intervals alone stands next to it."""

@@ -1,7 +1,7 @@
 """Gather what the worlds of the claims have left behind into the tables that are published under docs/claims."""
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -26,6 +26,7 @@ from trajpilot_core.studies.claims.evidence.tables import (
     FILES,
     METRICS,
     RUN_FILE,
+    File,
     Origin,
     rows_by_origin,
     with_origin,
@@ -76,21 +77,41 @@ def publish(
         write_frames(folder, file, [frame for world in gathered.values() for frame in world.rows.get(file.name, ())])
     reported = [job.replace(note=job.note.replace(f"{runs.root}/", "")) for job in reported]
     jobs = with_reasons([job for world in gathered.values() for job in world.jobs], reported)
+    machines = tuple(dict.fromkeys((*(before.machines if before else ()), machine())))
+    run = run_of(worlds, jobs, digest_of(cfg, recipe), runs, recipe).replace(machines=machines)
+    (folder / RUN_FILE).write_text(run.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return run
+
+
+def run_of(
+    worlds: Sequence[PlannedWorld],
+    jobs: Sequence[ClaimsJob],
+    digest: str,
+    runs: WorldsRoot,
+    recipe: PipelineConfig | None,
+) -> ClaimsRun:
+    """Return when, where, on what and by which code tables are gathered now.
+
+    Args:
+        worlds: whose sizes are stated.
+        jobs: of these worlds.
+        digest: of what was computed.
+        runs: where the worlds lie.
+        recipe: whose sizes are stated; None: of none.
+    """
     started = sorted(job.started for job in jobs if job.started)
-    run = ClaimsRun(
+    return ClaimsRun(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        config_digest=digest_of(cfg, recipe),
-        machines=tuple(dict.fromkeys((*(before.machines if before else ()), machine()))),
+        config_digest=digest,
+        machines=(machine(),),
         device="cuda" if runs.device.startswith("cuda") else "cpu",
-        jobs=jobs,
+        jobs=tuple(jobs),
         first_started=started[0] if started else "",
         last_started=started[-1] if started else "",
         version=version(),
         worlds=world_sizes(worlds),
-        recipe=recipe_size(recipe),
+        recipe=None if recipe is None else recipe_size(recipe),
     )
-    (folder / RUN_FILE).write_text(run.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    return run
 
 
 def published_before(cfg: ClaimsConfig, recipe: PipelineConfig, folder: Path) -> ClaimsRun | None:
@@ -206,6 +227,16 @@ def frames_of(folder: Folder, stage: str, origin: Origin) -> Iterator[tuple[str,
             assert manifest is not None
             table = read_entry_table(folder, manifest, entry)
             yield file.name, with_origin(published(table) if file.row is ClaimScore else table, file, origin)
+
+
+def frames_of_file(folder: Folder, stages: Iterable[str], file: File, origin: Origin) -> Iterator[pl.DataFrame]:
+    """Yield the rows of one published table that some stages hold now."""
+    for stage in stages:
+        manifest = current_manifest(folder, stage)
+        for entry in file.entries if manifest is not None else ():
+            if manifest is not None and entry in manifest.entries:
+                table = read_entry_table(folder, manifest, entry)
+                yield with_origin(published(table) if file.row is ClaimScore else table, file, origin)
 
 
 def published(scores: pa.Table) -> pa.Table:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-MARKS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "plus": "P", "none": ""}
+MARKS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "plus": "P", "cross": "X", "none": ""}
 PANEL_IN = (2.35, 2.3)
 """Width and height of a panel, inches."""
 

@@ -28,6 +28,7 @@ from trajpilot_core.studies.paper_tables.base import (
     PaperTable,
     measured,
     metric_head,
+    of_a_sample,
 )
 from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS, of_each_horizon, rules_of
 
@@ -44,8 +45,7 @@ def of_atomic(
     run: PaperRun, table: str, metrics: tuple[str, ...], rows: tuple[str, ...], pooling: tuple[str, ...] = ("none",)
 ) -> list[PaperCell]:
     """Return the cells that a run on atomic descriptions with an open vocabulary fills; none of a subset of windows."""
-    is_subset = run.last is not None and run.last.config.vlm.windows_per_horizon is not None
-    is_whole = run.dataset == ATOMIC_CORPUS and not is_subset
+    is_whole = run.dataset == ATOMIC_CORPUS and not of_a_sample(run)
     found = measured(run, table, metrics, pooling, rows) if is_whole else []
     return [cell.replace(dataset="") for cell in found]
 

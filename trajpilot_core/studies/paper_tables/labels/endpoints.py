@@ -3,7 +3,15 @@
 Source: arXiv 2605.20388; rows and metrics are called as in `trajpilot_core/paper/tables/qwen3vl_endpoint_cache.csv`.
 """
 
-from trajpilot_core.studies.paper_tables.base import Column, Line, PaperCell, PaperRun, PaperTable, plain_cell
+from trajpilot_core.studies.paper_tables.base import (
+    Column,
+    Line,
+    PaperCell,
+    PaperRun,
+    PaperTable,
+    of_a_sample,
+    plain_cell,
+)
 
 LABEL = "qwen3vl_endpoint_cache"
 ENDPOINTS = {
@@ -16,7 +24,9 @@ ENDPOINTS = {
 
 
 def of_endpoints(run: PaperRun) -> list[PaperCell]:
-    """Return the cells that a run fills; made-up answers of a test fill none."""
+    """Return the cells that a run fills; made-up answers of a test fill none, nor does a sample of windows."""
+    if of_a_sample(run):
+        return []
     table = run.read("vlm_rows", "endpoint_cache")
     held = [] if table is None else table.to_pylist()
     return [

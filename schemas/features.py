@@ -1,0 +1,65 @@
+"""Settings of the frozen video encoder: which frames it is given, and what is kept of its tokens.
+
+Sources: as in `schemas/config.py`.
+"""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from schemas.places import Place
+from schemas.plugins import PluginName
+from schemas.released import FeatureSourceConfig
+from schemas.training import Precision
+from schemas.vjepa import VjepaModel
+
+
+class FeatureConfig(FeatureSourceConfig):
+    """How a segment's frames are sampled, decoded and encoded, or whose released features stand for them."""
+
+    n_frames: int = Field(16, ge=2, multiple_of=2)
+    """Frames per segment. Source: paper, appendix on preprocessing."""
+    size_px: int = Field(384, ge=32, multiple_of=16)
+    """Frames are squashed to this square, pixels. Source: paper, appendix on preprocessing."""
+    backend: Literal["pyav", "decord"] = "pyav"
+    """Video decoder."""
+    decode_timeout_s: float = Field(120.0, gt=0)
+    """A take whose decoder does not respond for longer is rejected."""
+    checkpoint: Place | None = None
+    """V-JEPA 2.1 or 2.0 .pt or .safetensors file; None: the demo's tiny random checkpoint."""
+    checkpoint_sha256: str | None = None
+    """Expected digest of the checkpoint."""
+    model: VjepaModel | PluginName = "vit_gigantic"
+    """Encoder size; vit_gigantic is the paper's ViT-G (1,664 wide). Names of torch.hub and of released files are
+    accepted, too (docs/models.md); `plugin:NAME` is an encoder of an installed package (docs/plugins.md)."""
+    tokens: Literal["pooled", "temporal"] = "pooled"
+    """Mean over all tokens, or one mean per tubelet (D 4)."""
+    ahead_tubelets: int | None = Field(None, ge=0, le=64, exclude_if=lambda value: value is None)
+    """Next to temporal tokens one more: the mean of what V-JEPA's predictor, which lies in the same file, says of the
+    tubelet so many tubelets after the clip; 1 s ahead of 32 frames at 8 a second is 4. None: none. Of V-JEPA 2.1 with
+    the files of ViT-g and ViT-G alone (docs/decisions/epic-probe.md)."""
+    interpolate_rope: bool = True
+    """Scale positions to the pretraining grid, as the published hub builders do."""
+    batch: int = Field(8, ge=1)
+    """Segments per encoder call."""
+    precision: Precision = "auto"
+    """Arithmetic of the encoder; auto: bf16 on a GPU, fp32 on a CPU."""
+    resize: Literal["swscale", "antialiased"] = "antialiased"
+    """How frames are squashed. antialiased: converted to RGB first, then the bilinear filter of PIL, within 1/255;
+    swscale: faster, chroma is shrunk before the conversion to RGB (docs/decisions/vjepa.md)."""
+    max_off_s: float | None = Field(None, gt=0, le=1)
+    """Farthest that a frame may lie from its time, seconds; None: half a frame of the usual rate. A video of uneven
+    rate, as phones record it, needs about 0.05 (docs/decisions/video-backend.md)."""
+    hierarchical: bool = False
+    """Concatenate four levels of V-JEPA 2.1: four times as wide; the last quarter is the vector without this
+    setting."""
+    compile: bool = False
+    """Compile the encoder's blocks (torch.compile): for long runs on a GPU; on a CPU it needs a C++ compiler."""
+
+    @model_validator(mode="after")
+    def _predicts_tokens(self) -> Self:
+        if self.ahead_tubelets is not None and (self.tokens != "temporal" or self.hierarchical):
+            raise ValueError(
+                "ahead_tubelets adds a token to those of the tubelets: set tokens to temporal and hierarchical to false"
+            )
+        return self

@@ -1,0 +1,122 @@
+"""Claims on rows without a goal: judged by intervals, withheld by shares of the ceiling and by trainings."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deployments.recipes import recipe
+from schemas.results import Ceiling, Judgement, Metric
+from trajpilot_core.evaluation.anticipation_claims import CLAIMS, anticipation_checks, reached_shares
+from trajpilot_core.evaluation.evidence import CheckInputs
+from trajpilot_core.methods.anticipation import MAJORITY, NO_TRAJ, ORACLE, ROWS, SCORER
+from trajpilot_core.report.limits import _claim
+from trajpilot_core.report.page import SIGNS
+from trajpilot_core.report.tables.anticipation import shares_table
+from trajpilot_core.stages import evaluation
+
+WHOLE = {row.id: (71.0 if row.ceiling == "start" else 95.0) for row in ROWS}
+"""Exact ceilings, percent."""
+REACHED = {row.id: 10.0 if row is MAJORITY else 55.0 if row.ceiling == "start" else 70.0 for row in ROWS}
+"""74 % and 71 % of the way from a majority of 10 %."""
+
+
+def ceilings(values: dict[str, float]) -> list[Ceiling]:
+    figures: dict[str, Any] = {"standard_error": 1.0, "n_takes": 9, "n_windows": 9, "binding": True, "above": False}
+    return [
+        Ceiling(
+            variant=row,
+            horizon=None,
+            metric="M@1",
+            value=value,
+            ceiling=WHOLE[row],
+            difference=value - WHOLE[row],
+            **figures,
+        )
+        for row, value in values.items()
+    ]
+
+
+def evidence(low: float, high: float, *weak: str, rows: tuple[str, ...] = tuple(WHOLE)) -> CheckInputs:
+    """Every claimed difference has this interval on the claimed side, at two horizons."""
+    metrics = [
+        Metric(
+            corpus="",
+            variant=claim.variant,
+            reference=claim.reference,
+            horizon=horizon,
+            pooling="none",
+            metric="M@1",
+            seed=None,
+            value=claim.sign * (low + high) / 2,
+            low=min(claim.sign * low, claim.sign * high),
+            high=max(claim.sign * low, claim.sign * high),
+            n_takes=9,
+            n_windows=9,
+        )
+        for claim in CLAIMS
+        for horizon in (3, 8)
+    ]
+    trained = [Judgement(check=f"trained: {model}, seed 0", verdict="undertrained", detail="") for model in weak]
+    predictions: Any = SimpleNamespace(variants=lambda: rows)
+    return CheckInputs(predictions, metrics, {}, {}, {}, trained)
+
+
+def verdicts(found: CheckInputs, values: dict[str, float] | None = None) -> list[str]:
+    return [one.verdict for one in anticipation_checks(found, ceilings(REACHED if values is None else values))]
+
+
+def test_intervals_decide_where_models_have_learned_what_they_could() -> None:
+    assert verdicts(evidence(1.0, 3.0)) == ["holds"] * len(CLAIMS)
+    assert verdicts(evidence(-3.0, -1.0)) == ["fails"] * len(CLAIMS)
+    assert verdicts(evidence(-1.0, 3.0)) == ["undecided"] * len(CLAIMS)
+    assert verdicts(evidence(1.0, 3.0), {}) == ["holds"] * len(CLAIMS), "recorded takes have no ceilings"
+    assert verdicts(evidence(1.0, 3.0, rows=("no_traj",))) == [], "a run without such rows"
+
+
+def test_a_row_far_below_what_can_be_known_decides_nothing() -> None:
+    """Planted: No-Traj at 48 % of the way to its ceiling, half of it is asked."""
+    low = REACHED | {NO_TRAJ.id: 39.0}
+    found = {claim.check: verdict for claim, verdict in zip(CLAIMS, verdicts(evidence(1.0, 3.0), low), strict=True)}
+    touched = {claim.check for claim in CLAIMS if NO_TRAJ.id in claim[1:3] or claim.variant == SCORER.id}
+    assert {check for check, verdict in found.items() if verdict == "underpowered"} == touched
+    (said,) = [
+        one.detail for one in anticipation_checks(evidence(1.0, 3.0), ceilings(low)) if "Oracle is above" in one.check
+    ]
+    assert said.startswith("reached of the ceiling: No-Traj, no goal 48 % of 50 %; by the intervals: holds")
+
+
+def test_rows_that_have_learned_unequally_much_are_confounded() -> None:
+    """Planted: Oracle at 94 % of its ceiling, No-Traj at 74 %."""
+    apart = REACHED | {ORACLE.id: 90.0}
+    assert verdicts(evidence(1.0, 3.0), apart)[:2] == ["confounded by training"] * 2
+
+
+def test_a_model_that_is_not_trained_comes_before_its_share() -> None:
+    low = REACHED | {NO_TRAJ.id: 20.0}
+    found = verdicts(evidence(1.0, 3.0, "final/traj_goal_dropout"), low)
+    assert found == ["undertrained", "undertrained", "undertrained", "underpowered", "undertrained"]
+
+
+def test_shares_are_printed_of_every_row_but_the_floor() -> None:
+    assert {one.row for one in reached_shares(ceilings(REACHED))} == {row.id for row in ROWS} - {MAJORITY.id}
+    table = shares_table(ceilings(REACHED))
+    assert table is not None
+    printed = {str(row[0]): [str(cell) for cell in row[1:]] for row in table.rows}
+    assert printed[NO_TRAJ.name] == ["55.0", "10.0", "71.0", "74", "50"]
+    assert printed[ORACLE.name] == ["70.0", "10.0", "95.0", "71", "60"]
+    assert shares_table([]) is None
+    assert shares_table([one for one in ceilings(REACHED) if one.variant != MAJORITY.id]) is None
+
+
+@pytest.mark.parametrize("verdict", Judgement.model_fields["verdict"].annotation.__args__)
+def test_every_verdict_has_a_sign_and_words(verdict: str) -> None:
+    judged = Judgement.model_validate({"check": "claim: x", "verdict": verdict, "detail": "d"})
+    assert SIGNS[verdict]
+    if verdict != "holds":
+        assert _claim(judged)
+
+
+def test_runs_without_such_rows_keep_the_key_of_their_evaluation() -> None:
+    assert "judges_anticipation" not in evaluation.completed(recipe("demo")).content()
+    assert evaluation.completed(recipe("demo_anticipation")).content()["judges_anticipation"]

@@ -1,0 +1,284 @@
+"""The attentive probe on every patch: clips are decoded and encoded in every epoch, all trials of a grid at once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from action_token_fixture import CFG as TOKEN_CFG
+from epic_probe_fixture import Kitchens
+from full_probe_fixture import ENCODER, FRAMES, FULL, SIZE_PX, STARTS_S, VIDEOS, filmed, fully_probed, in_process
+from planning_world import Memory
+
+from schemas.arrow import rows_of
+from schemas.config import PipelineConfig
+from schemas.probe import ProbeConfig, ProbeScore
+from schemas.results import CurvePoint, Judgement
+from schemas.training import TrainConfig
+from schemas.vjepa import PATCH_PX, TUBELET
+from trajpilot_core.data.action_clips import load_clips
+from trajpilot_core.encoders.video.frozen_vjepa import normalised
+from trajpilot_core.engine.stage import Runtime, Work
+from trajpilot_core.errors import InputError, NotBuiltError
+from trajpilot_core.stages import STAGES, action_token, probe
+from trajpilot_core.stages.full_probe import stream_of
+from trajpilot_core.training import clip_stream, fit_full_probe
+from trajpilot_core.training.clip_stream import (
+    ClipStream,
+    ClipView,
+    ErasedPart,
+    PartShown,
+    as_shown,
+    cut,
+    in_order,
+    open_encoder,
+    some_part,
+)
+from trajpilot_core.training.fit_probe import ChosenProbe, Trial, probe_task
+from trajpilot_core.video.isolate import Event
+
+NAME = "final/s0/probe"
+N_TEST = len(STARTS_S) * VIDEOS["test"]
+ONE = FULL.replace(epochs=1, rates=(1e-3,))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("videos")
+
+
+@pytest.fixture(scope="module")
+def memory(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Kitchens:
+    """The stage on tiny videos."""
+    return fully_probed(filmed(data), data, tmp_path_factory.mktemp("probe"))
+
+
+@pytest.fixture(scope="module")
+def stream(memory: Kitchens, data: Path, tmp_path_factory: pytest.TempPathFactory) -> ClipStream:
+    """The clips of training and dev."""
+    folder = tmp_path_factory.mktemp("stream")
+    runtime = Runtime(data_root=str(data), device="cpu", workers=1, scratch=folder)
+    work: Work[ProbeConfig] = Work(memory, FULL, (), memory, runtime)  # type: ignore[arg-type]
+    return stream_of(work, load_clips(memory, 256), open_encoder(ENCODER, "cpu", folder))
+
+
+def test_every_trial_has_a_curve_on_dev_and_training_and_dev_chooses_one(memory: Kitchens) -> None:
+    curve = rows_of(CurvePoint, memory.tables["probe_curves"])
+    models = {"final/probe", "final/probe, rate 1e-05, decay 0.001"}
+    scored = {(p.model, p.split, p.epoch) for p in curve if p.quantity == "Action"}
+    assert scored == {(model, split, epoch) for model in models for split in ("train", "dev") for epoch in (1, 2)}
+    assert {(p.model, p.epoch) for p in curve if p.quantity == "loss"} == {(m, e) for m in models for e in (1, 2)}
+    scores = [one for one in rows_of(ProbeScore, memory.tables["probe_scores"]) if one.row == "probe"]
+    assert {one.n_clips for one in scores if (one.subset, one.space) == ("overall", "challenge")} == {N_TEST}
+    assert {row.verdict for row in rows_of(Judgement, memory.tables["probe_checks"])} == {"holds"}
+    assert set(memory.entries["probe_models"].weights) == {NAME}
+
+
+def test_two_decoders_give_the_bytes_of_one(memory: Kitchens, data: Path, tmp_path: Path) -> None:
+    again = filmed_tables(memory)
+    fully_probed(again, data, tmp_path, FULL, workers=2)
+    for name in ("probe_scores", "probe_answers", "probe_curves"):
+        assert again.tables[name].equals(memory.tables[name]), name
+
+
+def filmed_tables(memory: Kitchens) -> Kitchens:
+    """What the stage reads."""
+    return Kitchens({name: memory.tables[name] for name in ("segments", "details", "features", "takes")})
+
+
+def fitted(stream: ClipStream, memory: Memory, folder: Path, cfg: ProbeConfig) -> ChosenProbe:
+    task = probe_task(load_clips(memory, 256))
+    return fit_full_probe.fit_full_probe("final/probe", 0, task, cfg, stream, folder, "cpu", lambda *_: None, 1e9)
+
+
+def test_a_trial_next_to_others_is_what_it_is_alone(
+    memory: Kitchens, stream: ClipStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clip_stream, "run_jobs", in_process)
+    alone = fitted(stream, memory, tmp_path / "alone", ONE)
+    monkeypatch.setattr(fit_full_probe, "chosen_of", first_of_all)
+    grid = ONE.replace(rates=(1e-3, 1e-2))
+    both = fitted(stream, memory, tmp_path / "both", grid)
+    assert all(torch.equal(alone.weights[name], value) for name, value in both.weights.items())
+    real = fit_full_probe.original_training
+    monkeypatch.setattr(  # planted: gradients are clipped over all trials together
+        fit_full_probe, "original_training", lambda cfg, trial: real(cfg, trial).replace(clip=1e-3)
+    )
+    coupled = fitted(stream, memory, tmp_path / "coupled", grid)
+    clipped = fitted(stream, memory, tmp_path / "clipped", ONE)
+    assert not all(torch.equal(clipped.weights[name], value) for name, value in coupled.weights.items())
+
+
+def first_of_all(found: fit_full_probe.FittedModel, name: str, trials: list[Trial]) -> ChosenProbe:
+    """The first trial, whatever dev says."""
+    begins = "probes.0."
+    weights = {key.removeprefix(begins): value for key, value in found.state.items() if key.startswith(begins)}
+    return ChosenProbe(trials[0], weights, [])
+
+
+class Killed(Exception):
+    """The process is gone."""
+
+
+def test_a_killed_training_goes_on_after_its_last_epoch_with_the_same_views(
+    memory: Kitchens, stream: ClipStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(folder: Path, dies_after: int = 0) -> ChosenProbe:
+        def told(epoch: int, epochs: int, line: str) -> None:
+            if epoch == dies_after:
+                raise Killed
+
+        task = probe_task(load_clips(memory, 256))
+        cfg = ONE.replace(epochs=2)
+        return fit_full_probe.fit_full_probe("final/probe", 0, task, cfg, stream, folder, "cpu", told, 0.0)
+
+    def killed(folder: Path) -> ChosenProbe:
+        with pytest.raises(Killed):
+            ended(folder, dies_after=1)
+        return ended(folder)
+
+    monkeypatch.setattr(clip_stream, "run_jobs", in_process)
+    whole, resumed = ended(tmp_path / "whole"), killed(tmp_path / "killed")
+    assert whole.curve == resumed.curve
+    assert all(torch.equal(whole.weights[name], value) for name, value in resumed.weights.items())
+    other = np.random.default_rng(0)
+    monkeypatch.setattr(  # planted: views that no checkpoint knows
+        clip_stream, "uniform", lambda bounds, generator: float(other.uniform(*bounds))
+    )
+    assert ended(tmp_path / "planted").curve != killed(tmp_path / "planted and killed").curve
+
+
+def test_clips_read_one_by_one_have_the_gradients_of_the_batch(memory: Kitchens, stream: ClipStream) -> None:
+    task, found = probe_task(load_clips(memory, 256)), []
+    for clips_at_once in (1, 6):
+        cfg = ONE.replace(clips_at_once=clips_at_once)
+        own = fit_full_probe.FullFit(fit_full_probe.ProbeGrid(task, cfg, 0), task, cfg, stream, 0)
+        loss = own.loss(own.begin(torch.Generator().manual_seed(0))[0])
+        loss.backward()
+        own.under_way.close()  # type: ignore[attr-defined]
+        found.append((loss, [p.grad for p in own.grid.parameters()]))
+    (one, by_one), (whole, at_once) = found
+    torch.testing.assert_close(one, whole)
+    for a, b in zip(by_one, at_once, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
+
+
+def test_the_tokens_are_all_patches_and_those_of_one_tubelet_ahead(stream: ClipStream) -> None:
+    patches = (SIZE_PX // PATCH_PX) ** 2
+    (tokens,) = stream.tokens([[stream.whole(0), stream.whole(1)]])
+    assert tokens.shape == (2, patches * (FRAMES // TUBELET + 1), 256)
+    sooner = stream.whole(0)._replace(ahead=1)
+    (other,) = stream.tokens([[sooner]])
+    torch.testing.assert_close(other[:, :-patches], tokens[:1, :-patches])
+    assert not torch.allclose(other[:, -patches:], tokens[:1, -patches:], rtol=1e-2, atol=1e-2)
+
+
+def test_training_views_have_random_gaps_and_parts_and_dev_has_the_clip_of_the_features(stream: ClipStream) -> None:
+    generator = torch.Generator().manual_seed(0)
+    views = [stream.sampled(0, FULL, generator) for _ in range(200)]
+    gaps = stream.action_s[0] - (stream.times_s[0, -1] + np.array([view.later_s for view in views]))
+    assert gaps.min() >= 0.25 - 1e-9
+    assert gaps.max() <= 1.75 + 1e-9
+    assert gaps.max() - gaps.min() > 1.0
+    assert {view.ahead for view in views} == set(range(1, 8)) - {7} | {7 for g in gaps if g >= 1.75}
+    areas = [view.part.width * view.part.height for view in views]
+    assert 0.08 - 1e-9 <= min(areas) < 0.2 < 0.8 < max(areas) <= 1.0
+    assert all(
+        0 <= v.part.left <= 1 - v.part.width + 1e-9 and 0 <= v.part.top <= 1 - v.part.height + 1e-9 for v in views
+    )
+    assert stream.whole(0) == ClipView(0, 0.0, 4, PartShown())
+    assert 0.35 < np.mean([view.is_mirrored for view in views]) < 0.65
+    erased = [view.erased.part for view in views if view.erased is not None]
+    assert 0.12 < len(erased) / len(views) < 0.4
+    assert {0.02 - 1e-9 <= part.width * part.height <= 1 / 3 + 1e-9 for part in erased} == {True}
+    plain = FULL.replace(random_gap_s=None, crop_scale=None, mirror_share=0.0, erase_share=0.0)
+    assert stream.sampled(0, plain, generator) == stream.whole(0)
+
+
+def test_a_view_is_mirrored_and_noise_stands_in_one_rectangle_of_every_frame() -> None:
+    pictures = torch.zeros(3, 32, 32, 3, dtype=torch.uint8)
+    pictures[:, :, 24:] = 200
+    left = as_shown(pictures, ClipView(0, is_mirrored=True))
+    assert (int(left[:, :, :8].min()), int(left[:, :, 8:].max())) == (200, 0)
+    view = ClipView(0, erased=ErasedPart(PartShown(0.25, 0.5, 0.5, 0.25), 7))
+    found = as_shown(pictures, view)
+    assert torch.equal(found, as_shown(pictures, view))
+    assert not torch.equal(found, as_shown(pictures, view._replace(erased=view.erased._replace(seed=8))))
+    inside = torch.zeros(32, 32, dtype=torch.bool)
+    inside[16:24, 8:24] = True
+    assert torch.equal(found[:, ~inside], pictures[:, ~inside])
+    noise = normalised(found[None])[0][:, :, inside]
+    assert abs(float(noise.mean())) < 0.1
+    assert 0.85 < float(noise.std()) < 1.05
+    assert not torch.equal(found[0], found[1]), "every pixel of every frame has noise of its own"
+    assert int(pictures.max()) == 200, "the decoded clip stays as it is"
+
+
+def test_a_part_of_the_picture_fills_it(stream: ClipStream) -> None:
+    picture = torch.zeros(1, 32, 32, 3, dtype=torch.uint8)
+    picture[:, :, 16:] = 200
+    right = cut(picture, PartShown(0.5, 0.0, 0.5, 1.0))
+    assert right.shape == picture.shape
+    assert int(right.min()) == 200
+    assert cut(picture, PartShown()) is picture
+    assert some_part((0.9, 1.0), (3.0, 4.0), torch.Generator()) == PartShown(), "no such part fits: all of it"
+
+
+def test_clips_come_in_their_order_whatever_decoder_ends_first() -> None:
+    def events(order: tuple[int, ...]) -> Iterator[Event]:
+        for job in order:
+            yield Event(job, "clip", {"segment": 0}, np.full((1, 2, 2, 3), job, np.uint8))
+            yield Event(job, "done")
+
+    views = [ClipView(row) for row in range(3)]
+    assert [int(clip[0, 0, 0, 0]) for clip in in_order(events((2, 0, 1)), views, "abc")] == [0, 1, 2]
+
+
+def test_a_clip_that_cannot_be_decoded_ends_the_training_with_its_name(stream: ClipStream) -> None:
+    """Planted: a view behind the end of the video."""
+    with pytest.raises(InputError, match=r"a clip of train_0.mp4, \+9.000 s from that of the features"):
+        list(stream.tokens([[stream.whole(0)._replace(later_s=9.0)]]))
+
+
+def test_full_tokens_are_refused_where_nothing_can_be_encoded(
+    memory: Kitchens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = ENCODER.model_copy(update={"source": "released"})
+    with pytest.raises(InputError, match=r"set features.source=encoded"):
+        probe.sources(memory, FULL.model_copy(update={"encoder": released}), "")
+    with pytest.raises(NotBuiltError, match=r"set action_token.is_asked=false"):
+        action_token.sources(memory, TOKEN_CFG.replace(probe=FULL), "")
+    monkeypatch.setattr("trajpilot_core.training.clip_stream.load_video_encoder", lambda *_: object())
+    with pytest.raises(NotBuiltError, match="every patch, which the encoder tiny does not hand out"):
+        open_encoder(ENCODER, "cpu", tmp_path)
+
+
+def test_videos_and_weights_are_read_under_full_alone_and_no_older_key_changes(memory: Kitchens) -> None:
+    (source,) = probe.sources(memory, FULL, "")
+    assert set(source.files) == {f"{split}_{n}.mp4" for split, count in VIDEOS.items() for n in range(count)}
+    (plain,) = probe.sources(memory, ProbeConfig(tokens="temporal"), "")
+    assert plain.files == ()
+    assert set(plain.facts) == set(probe.READS)
+    later = {"random_gap_s", "crop_scale", "crop_ratio", "clips_at_once", "encoder", "mirror_share", "erase_share"}
+    assert not later & set(ProbeConfig(tokens="temporal", erase_share=0.9).content())
+    assert set(FULL.content()) & later == {"encoder", "mirror_share", "erase_share"}
+    config = PipelineConfig()
+    asked = config.replace(probe=config.probe.replace(tokens="full"))
+    assert STAGES["probe"].under(asked).reads == (*probe.READS, "takes")
+    assert STAGES["probe"].under(config) is STAGES["probe"]
+    assert probe.completed(asked).encoder == asked.features
+    assert probe.completed(config) == config.probe
+
+
+def test_a_rate_of_a_part_is_a_multiple_of_that_of_the_training() -> None:
+    from trajpilot_core.training.loop import TrainedPart, build_optimizer
+
+    parts = [TrainedPart(torch.nn.Linear(2, 2), times, decay) for times, decay in ((1.0, 0.1), (0.5, 0.2))]
+    groups = build_optimizer(torch.nn.ModuleList(p.module for p in parts), TrainConfig(), "cpu", parts).param_groups
+    assert [(group["times"], group["weight_decay"]) for group in groups] == [
+        (1.0, 0.1),
+        (1.0, 0.0),
+        (0.5, 0.2),
+        (0.5, 0.0),
+    ]

@@ -1,0 +1,90 @@
+"""Every `trajpilot` command that a page shows has a name, options, recipes, worlds and settings that there are."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from checkout import CHECKOUT
+from pydantic import BaseModel
+
+from deployments.cli.main import app
+from deployments.recipes import RECIPES
+from schemas.config import PipelineConfig
+from trajpilot_core.simworld.presets import PRESETS
+
+PAGES = sorted([CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *(CHECKOUT / "docs").rglob("*.md")])
+SHOWN = re.compile(r"(?:^ {4}|^)(?:\.venv/bin/)?trajpilot (?P<rest>(?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
+INLINE = re.compile(r"`(?:\.venv/bin/)?trajpilot (?P<rest>[a-z][^`]*)`", re.DOTALL)
+FENCE = re.compile(r"^```sh\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"(?:^ {4}[^\n]*\n)+", re.MULTILINE)
+CHOICES = {"--recipe": set(RECIPES), "--against": set(RECIPES), "--world": set(PRESETS)}
+ELLIPSIS = {"...", "|", "NAME", "N"}
+
+
+def commands_of(text: str) -> Iterator[str]:
+    """Yield what stands after `trajpilot` in the blocks and between the quotes of a page."""
+    blocks = [found["text"] for found in FENCE.finditer(text)] + [found[0] for found in INDENTED.finditer(text)]
+    for found in (one for block in blocks for one in SHOWN.finditer(block)):
+        yield found["rest"].replace("\\\n", " ").partition(" #")[0]
+    for found in INLINE.finditer(text):
+        yield " ".join(found["rest"].split())
+
+
+def faults_of(rest: str) -> list[str]:
+    """Return what is wrong with a command; an option stands for its values where it is quoted in prose."""
+    words = [word.strip("[]") for word in shlex.split(rest.partition(" &&")[0].partition(" >")[0])]
+    command: Any = typer.main.get_command(app)
+    while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        name = words.pop(0)
+        if name not in command.commands:
+            return [f"no command {name}"]
+        command = command.commands[name]
+    known = [one for one in command.params if one.param_type_name == "option"]
+    options = {name for one in known for name in (*one.opts, *one.secondary_opts)}
+    found = []
+    for place, word in enumerate(words):
+        option, has_value, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if not word.startswith("-") or word in ELLIPSIS:
+            continue
+        if option not in options:
+            found.append(f"no option {option}")
+            continue
+        given = value if has_value else words[place + 1] if place + 1 < len(words) else ""
+        if option in CHOICES and given and given.rstrip(",") not in CHOICES[option] | ELLIPSIS:
+            found.append(f"{option} has no {given}")
+        if option == "--set" and "=" in given and not is_setting(given.partition("=")[0]):
+            found.append(f"no setting {given}")
+    return found
+
+
+def is_setting(path: str) -> bool:
+    """Whether a dotted path names a field of the settings."""
+    at: object = PipelineConfig()
+    for name in path.split("."):
+        if not isinstance(at, BaseModel) or name not in type(at).model_fields:
+            return at is None
+        at = getattr(at, name)
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_the_commands_of_a_page_can_be_given(page: Path) -> None:
+    wrong = {rest: faults for rest in commands_of(page.read_text()) if (faults := faults_of(rest))}
+    assert wrong == {}
+
+
+def test_commands_are_found_and_planted_mistakes_are_seen() -> None:
+    assert sum(len(list(commands_of(page.read_text()))) for page in PAGES) > 100
+    block = "```sh\n.venv/bin/trajpilot run --datta a \\\n    --recipe atomc\n```\n"
+    page = f"    trajpilot rum --root a\n\n{block}`trajpilot demo --world tinny`"
+    assert [faults_of(rest) for rest in commands_of(page)] == [
+        ["no option --datta", "--recipe has no atomc"],
+        ["no command rum"],
+        ["--world has no tinny"],
+    ]
+    assert faults_of("run --set features.sise_px=3") == ["no setting features.sise_px=3"]
+    assert faults_of("run --set scorer.plus.train.epochs=3 --set features.size_px=256") == []

@@ -1,0 +1,1 @@
+"""Planning in latents in simulated worlds: which worlds, how they are computed, judged and printed."""

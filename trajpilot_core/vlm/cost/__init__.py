@@ -1,0 +1,1 @@
+"""What asking models costs: questions, tokens, bytes, memory and hours, stated before anything is asked."""

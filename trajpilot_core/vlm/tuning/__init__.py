@@ -1,0 +1,1 @@
+"""Low-rank weights for the recogniser of segments: what it is shown, how it is fitted, and the folder that is left."""
