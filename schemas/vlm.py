@@ -3,21 +3,19 @@
 Source: paper, appendix on vision-language baselines; docs/decisions/vlm.md.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
-from schemas.base import Record, without_later_defaults
+from schemas.base import Record
 from schemas.places import Place
 from schemas.text import TextConfig
-from schemas.training import TrainConfig
 
 VlmRow = Literal["qwen_zs", "qwen_sft_llm"]
 VLM_ROWS: tuple[VlmRow, ...] = ("qwen_zs", "qwen_sft_llm")
 """Rows of the paper: one request a window; or endpoints recognised one by one, and a text model that fills the rest."""
-VlmBackend = Literal["batch_file", "stub", "transformers", "http"]
-"""Who answers: another program, by files; nobody, and answers are made up, for tests; models in this process; or a
-server."""
+VlmBackend = Literal["batch_file", "stub", "http"]
+"""What answers: another program, through files; made-up answers, for tests; or an OpenAI-compatible server."""
 Question = Literal["plan", "anticipate", "segment", "fill", "continue"]
 """plan, anticipate: all labels of a window from its frames, with the goal or without; segment: the label of one
 segment; fill, continue: the steps between or after recognised endpoints, from text alone."""
@@ -40,71 +38,12 @@ class VlmServer(Record):
     token_limit: int | None = Field(None, ge=1)
     """Stop when all answers in the folder `answers` have used so many tokens, prompts and answers, as servers count
     them; None: no limit, which only a server on loopback may have."""
-    requests_per_minute: float | None = Field(None, gt=0)
-    """Requests are sent no faster, repeated ones included; None: as fast as they are answered."""
     tries: int = Field(5, ge=1)
     """How often one request is sent at most, where the server is busy, fails or does not respond."""
     timeout_s: float = Field(600.0, gt=0)
     """Longest time that a whole answer may take, in seconds."""
     parallel: int = Field(1, ge=1, le=256)
     """Requests under way at once, of one take. The limit of tokens may be passed by the answers that are."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_later_defaults(self, serialise(self), ("parallel",))
-
-
-class VlmTuning(Record):
-    """How low-rank weights are fitted to the recogniser of segments, by the stage `vlm_tuning` or `trajpilot vlm tune`.
-
-    Source: paper, appendix on the recogniser, where nothing else is said; docs/decisions/vlm.md.
-    """
-
-    is_asked: bool = False
-    """A run tunes its own recogniser, in the stage `vlm_tuning`, and asks it; else `vlm.adapter` may name one."""
-    rank: int = Field(8, ge=1)
-    """Source: paper."""
-    alpha: float = Field(32.0, gt=0)
-    """What is added is scaled by alpha / rank. Source: paper."""
-    dropout: float = Field(0.05, ge=0, lt=1)
-    """Of what the added weights read. Source: paper."""
-    passes: int = Field(1, ge=1)
-    """How often each training segment is shown. Source: paper."""
-    rounds: int = Field(16, ge=1)
-    """Parts of a pass: after each of them dev is measured and a checkpoint written. Ours."""
-    dev_segments: int = Field(512, ge=1)
-    """Segments of dev takes, sampled by sha256, whose answers decide which round is kept. Ours."""
-    seed: int = 7
-    """Of initial weights, dropout and order. Source: paper."""
-    train: TrainConfig = TrainConfig(
-        epochs=1,
-        patience=None,
-        batch=16,
-        lr=2e-5,
-        min_lr=0.0,
-        weight_decay=0.0,
-        betas=(0.9, 0.999),
-        warmup=0.03,
-        precision="fp32",
-    )
-    """Rate and batch (1 x 4 on four GPUs, here one after the other): paper; the rest is ours. `epochs` follows from
-    passes and rounds; fp32 means no conversion: what is tuned computes in the type of its own weights."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_later_defaults(self, serialise(self), ("is_asked",))
-
-
-class VlmMachine(Record):
-    """How fast the machine that answers is taken to be, for hours that are estimated before anything is asked.
-
-    Nothing of it is measured: shares of what the data sheet of an H200 states.
-    """
-
-    tflops: float = Field(400.0, gt=0)
-    """10^12 operations a second on prompts: 40 % of its 989 with bfloat16."""
-    gb_per_s: float = Field(2400.0, gt=0)
-    """10^9 bytes a second that are read for each token of an answer: half of its 4,800."""
 
 
 class VlmConfig(Record):
@@ -117,23 +56,17 @@ class VlmConfig(Record):
     server: VlmServer = VlmServer()
     """For the back end `http`."""
     model: Place = "Qwen/Qwen3-VL-32B-Instruct"
-    """What the answering program calls the vision-language model; its folder, where the backend is transformers.
-    Source: paper; the exact id is unverified."""
+    """Name of the vision-language model in the answering program. Source: paper; the exact id is unverified."""
     adapter: Place | None = None
-    """What the answering program calls the tuned weights with which segments are recognised; None: the model without
-    tuning, which is not the paper's, unless the run tunes its own (`tuning.is_asked`). With the backend transformers,
-    their folder, as `trajpilot vlm tune` writes it (docs/vlm.md)."""
-    tuning: VlmTuning = VlmTuning()
-    """Settings of the tuning; they decide nothing that is asked: the weights that it leaves do."""
+    """Name of the tuned weights, in the answering program, that recognise segments; None: the model without tuning,
+    which is not the paper's."""
     filler: Place = "Qwen/Qwen3-30B-A3B"
-    """Name, or folder, of the text model that fills the middles. The paper says Qwen3-30B; the id is unverified."""
+    """Name of the text model that fills the middles. The paper says Qwen3-30B; the id is unverified."""
     prompts: Place | None = None
     """Folder with other prompts; None: those of trajpilot_core/vlm/templates."""
     bank_first: bool = True
-    """The bank stands before everything else, so that its keys and values are computed once. A deviation: the paper
-    has it at the end."""
-    assumed: VlmMachine = VlmMachine()
-    """Machine of the hours that are estimated; it decides nothing that is asked."""
+    """The bank is the first part of a prompt, so that a server with a prefix cache computes its keys and values once.
+    A deviation: in the paper it is the last."""
     n_frames: int = Field(16, ge=1, le=64)
     """Of each segment. Source: paper."""
     size_px: int = Field(336, ge=32, le=1024)
@@ -168,10 +101,6 @@ class VlmConfig(Record):
         if len(set(self.rows)) != len(self.rows):
             raise ValueError(f"a row is named twice in {', '.join(self.rows)}")
         return self
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_later_defaults(self, serialise(self), ("server", "tuning", "assumed"))
 
 
 class VlmPart(Record):

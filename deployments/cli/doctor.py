@@ -49,7 +49,6 @@ def doctor(
     from deployments.server_check import check_server
     from deployments.settings import server_login, server_of_deployments
     from trajpilot_core.doctor import checks as checkup
-    from trajpilot_core.doctor.vlm_weights import check_tuning, check_vlm
     from trajpilot_core.doctor.weights import check_released_files, check_weights
 
     if corpus is not None:
@@ -77,7 +76,6 @@ def doctor(
     else:
         found += checkup.check_corpus(where["data_root"], config.ingest) + check_weights(config)
         found += check_released_files(config, where["data_root"])
-        found += [*check_vlm(config, options), *check_tuning(config, options)]
     end(show(found))
 
 

@@ -19,7 +19,6 @@ from trajpilot_core.store.files import open_folder
 
 asking = typer.Typer(help="Ask vision-language models on other machines, by files.", no_args_is_help=True)
 Out = Annotated[Path, typer.Option("--out", help="New folder for files of requests, one folder for each model in it.")]
-AdapterFolder = Annotated[Path, typer.Option("--out", help="New folder for the tuned weights, as peft reads them.")]
 Files = Annotated[list[Path], typer.Argument(help="Files of results, as `vllm run-batch` writes them.")]
 
 
@@ -39,17 +38,10 @@ def requests(
     device: Device = "cpu",
 ) -> None:
     """Write every request that has no answer yet. They show frames of the corpus: mind its licence."""
-    from trajpilot_core.doctor.vlm_weights import findings
     from trajpilot_core.stages.vlm_batches import write_requests
-    from trajpilot_core.vlm.cost.statement import stated
 
     config, where = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
     work = work_of(config, run_options(root=located(root), **where))
-    bad = [one for one in findings(work.config, work.runtime.device, work.inputs, None) if one.verdict == "bad"]
-    if bad:
-        raise InputError(f"nothing was written: {'; '.join(f'{one.what}: {one.found}; {one.todo}' for one in bad)}")
-    for line in stated(work.inputs, work.config):
-        typer.echo(line)
     written = write_requests(work, out)
     if not written.n_requests:
         typer.echo("every request has its answer; run the recipe")
@@ -81,27 +73,6 @@ def collect(
         typer.echo(text, err=True)
     if faults:
         raise InputError(f"{len(faults):,} lines hold no answer (the first are above); ask their requests again")
-
-
-@asking.command()
-def tune(
-    out: AdapterFolder,
-    data: MaybeData = None,
-    root: Root = "runs",
-    recipe: MaybeRecipe = None,
-    config_file: File = None,
-    set_: Set = [],  # noqa: B006
-    device: Device = "cpu",
-) -> None:
-    """Tune the recogniser of segments on training takes. Started again with the same settings, it goes on."""
-    from trajpilot_core.vlm.tuning.run import tune_recogniser
-
-    config, where = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
-    own = config.vlm.replace(tuning=config.vlm.tuning.replace(is_asked=False))
-    alone = config.replace(vlm=own.replace(rows=("qwen_zs",), backend="transformers", adapter=None))
-    done = tune_recogniser(work_of(alone, run_options(root=located(root), **where)), out, typer.echo)
-    typer.echo(f"round {done.best_epoch} of {done.n_rounds} answers best on dev: {done.best_score:.4f}")
-    typer.echo(f"use it with --set vlm.backend=transformers --set vlm.adapter={out}")
 
 
 def work_of(config: PipelineConfig, options: RunOptions) -> Work[VlmConfig]:

@@ -13,7 +13,6 @@ from schemas.artifacts import Manifest
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TextConfig
 from schemas.vjepa import VJEPA_SIZES, n_parameters
 from trajpilot_core.doctor.checks import HealthFinding, check_gpu_memory, check_memory
-from trajpilot_core.doctor.vlm_weights import check_tuning, check_vlm
 from trajpilot_core.doctor.weights import check_released_files, check_weights
 from trajpilot_core.encoders.text.registry import load_text_encoder, text_encoder_spec
 from trajpilot_core.encoders.video.registry import load_video_encoder, video_encoder_spec
@@ -61,8 +60,6 @@ def preflight(config: PipelineConfig, run: RunOptions, names: Collection[str]) -
     wanted = [name for name in stages if name in names and not is_made(name, outputs, config, run)]
     found = check_weights(config, wanted)
     found += check_released_files(config, run.data_root) if "features" in wanted else []
-    found += check_vlm(config, run) if "vlm" in wanted else []
-    found += check_tuning(config, run) if "vlm_tuning" in wanted else []
     if not any(one.verdict == "bad" for one in found):
         found += try_encoders(config, run.device, wanted)
     stated = stated_needs(stages, config, run.replace(workers=1), outputs, folder).of(wanted)

@@ -36,7 +36,6 @@ from trajpilot_core.stages import (
     video_motions,
     vlm,
     vlm_rows,
-    vlm_tuning,
 )
 
 REPORTED: tuple[AnyStage, ...] = (
@@ -91,20 +90,17 @@ OF_LATENTS: tuple[AnyStage, ...] = (latent.STAGE, latent_plans.STAGE)
 """What a run of planning has in addition before its evaluation where it plans in latents (LatentConfig.is_asked)."""
 OF_VLM: tuple[AnyStage, ...] = (vlm.STAGE, vlm_rows.STAGE)
 """The same where it asks for rows of vision-language models (VlmConfig)."""
-OF_TUNING: tuple[AnyStage, ...] = (vlm_tuning.STAGE,)
-"""What stands before them where the run tunes the recogniser that they ask (VlmTuning.is_asked)."""
 APART: tuple[AnyStage, ...] = (
     outcome.STAGE,
     video_motions.STAGE,
     pose_sources.STAGE,
     action_token.STAGE,
     *OF_LATENTS,
-    *OF_TUNING,
     *OF_VLM,
 )
 """Those that runs of planning do not have."""
 STAGES: dict[str, AnyStage] = {
-    stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED, (*OF_LATENTS, *OF_TUNING, *OF_VLM)))
+    stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED, (*OF_LATENTS, *OF_VLM)))
 }
 """Those of a run of planning."""
 EVERY_STAGE: dict[str, AnyStage] = {**STAGES, **{stage.name: stage for stage in APART}}
@@ -137,11 +133,10 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
     if not spec_of(config.ingest.corpus).has_plans:
         alone = OF_TOKENS if config.action_token.is_asked else OF_ACTIONS
         return {stage.name: stage for stage in (*alone, STAGES["report"])}
-    vlm_tuning.refuse_tuning(config.vlm)
     if config.vlm.rows:
         vlm.refuse_classes(config)
         vlm.refuse_server(config)
-    asked = ((config.latent.is_asked, OF_LATENTS), (config.vlm.tuning.is_asked, OF_TUNING), (config.vlm.rows, OF_VLM))
+    asked = ((config.latent.is_asked, OF_LATENTS), (config.vlm.rows, OF_VLM))
     more = tuple(stage for wanted, stages in asked if wanted for stage in stages)
     if more:
         before = [stage for stage in REPORTED if stage is not evaluation.STAGE]

@@ -48,7 +48,6 @@ def further(config: PipelineConfig) -> tuple[str, ...]:
     """Return the names of the stages that a run of planning has because its settings ask for their rows."""
     return (
         *(("latent", "latent_plans") if config.latent.is_asked else ()),
-        *(("vlm_tuning",) if config.vlm.tuning.is_asked else ()),
         *(("vlm", "vlm_rows") if config.vlm.rows else ()),
     )
 

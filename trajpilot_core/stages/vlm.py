@@ -3,46 +3,35 @@
 Source: paper, appendix on vision-language baselines; docs/decisions/vlm.md.
 """
 
-import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from schemas.arrow import table_of
-from schemas.base import fingerprint
 from schemas.config import PipelineConfig
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.vlm import VlmAnswer, VlmConfig, VlmReply
 from trajpilot_core.corpora.records.intervals import covered_s
 from trajpilot_core.data.contributions import Contributions, part_of
 from trajpilot_core.encoders.text.registry import encoder_files
+from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
+from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages import vlm_tuning
-from trajpilot_core.stages.needs_of_vlm import vlm_needs
-from trajpilot_core.stages.vlm_tuning import refuse_tuning
 from trajpilot_core.vlm.clients.stub import NAME as STUB
-from trajpilot_core.vlm.local.adapters import require_base
-from trajpilot_core.vlm.local.folder import NAME_DIGITS, adapter_folder, model_files, named_by_content
 from trajpilot_core.vlm.prompts import load_prompts
 
 if TYPE_CHECKING:
-    from trajpilot_core.vlm.answers import AnswerFolder
-    from trajpilot_core.vlm.clients.base import Client
-    from trajpilot_core.vlm.local.model import TunedWeights
     from trajpilot_core.vlm.projection import Projection
     from trajpilot_core.vlm.requests import Asking
     from trajpilot_core.vlm.take import AskedUnit, TakeToAsk
 
 NAME, VERSION = "vlm", 2
-OUTSIDE = ("answers", "assumed", "decode_timeout_s", "seeds", "server", "tuning", "windows_per_horizon")
+OUTSIDE = ("answers", "decode_timeout_s", "seeds", "server", "windows_per_horizon")
 """Settings that decide neither what a take is asked nor what is written of it: its windows are facts of its source."""
-
-log = logging.getLogger("trajpilot")
 
 
 def completed(config: PipelineConfig) -> VlmConfig:
     """Return the settings with what follows from those of other stages; made-up answers have no model's name."""
-    refuse_tuning(config.vlm)
     own = config.vlm.replace(
         corpus=config.ingest.corpus,
         anticipates=config.predictor.anticipates,
@@ -71,9 +60,8 @@ def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
         "labels": part_of(inputs, "labels"),
         "training": known.digest(known.train),
         "text bank": part_of(inputs, "text_bank"),
-        **({"recogniser": recogniser_name(inputs)} if cfg.tuning.is_asked else {}),
     }
-    files = (*encoder_files(cfg.text), *model_files(cfg))
+    files = encoder_files(cfg.text)
     found = []
     for take in inputs.table("takes", ["take_id", "video", "fps", "scenario"]).to_pylist():
         windows = asked.get(take["take_id"], [])
@@ -91,6 +79,16 @@ def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
     return found
 
 
+def needs(sizes: CorpusSizes, cfg: VlmConfig, machine: NeedsMachine) -> Needs:
+    """State what the frames of a take and the answers need."""
+    a_segment = 3 * cfg.n_frames * cfg.size_px**2
+    segments = sizes.segments // max(1, sizes.takes) * 4
+    words = 60 * sizes.labels + 200 * sizes.all_windows
+    return Needs(
+        Need(800 * MB + segments * a_segment + words, ("vlm.size_px",)), disk=Need(2 * 400 * sizes.all_windows)
+    )
+
+
 def run(work: Work[VlmConfig]) -> None:
     """Ask about one take after the other; a shard is committed as soon as a take is answered.
 
@@ -100,21 +98,15 @@ def run(work: Work[VlmConfig]) -> None:
     """
     from trajpilot_core.vlm.answers import AnswerFolder
     from trajpilot_core.vlm.clients.registry import client_of
-    from trajpilot_core.vlm.cost.statement import stated
     from trajpilot_core.vlm.projection import load_projection
     from trajpilot_core.vlm.take import n_questions, replied, rows_of_answers
 
     if not work.pending:
         return
     cfg, asking = work.config, asking_of(work.inputs, work.config)
-    if cfg.backend in ("transformers", "http"):
-        for line in stated(work.inputs, cfg):
-            log.info("%-13s %s", NAME, line)
     bank = load_projection(work.inputs, cfg.text, work.runtime.device)
-    client = client_of(cfg, asking.material, work.runtime.device, tuned_weights(work.inputs, cfg))
+    client = client_of(cfg, asking.material)
     answers = AnswerFolder(cfg.answers)
-    if cfg.backend == "transformers" and "qwen_sft_llm" in cfg.rows:
-        ask_first_questions(work, asking, bank, client, answers)
     for done, source in enumerate(sorted(work.pending, key=lambda source: source.shard)):
         work.runtime.progress(done, len(work.pending), f"takes; {source.shard}")
         take, images, rejects = take_of(source, work)
@@ -126,21 +118,6 @@ def run(work: Work[VlmConfig]) -> None:
         rows = [*rows_of_answers(source.shard, asked, replies, STUB)]
         n_in = n_questions(take.windows, cfg.rows, anticipates=cfg.anticipates)
         work.sink.shard(source.shard, table_of(VlmAnswer, rows), lost(source, rejects, n_in - len(rows)), n_in)
-
-
-def ask_first_questions(
-    work: Work[VlmConfig], asking: "Asking", bank: "Projection", client: "Client", answers: "AnswerFolder"
-) -> None:
-    """Ask of all takes what rests on no answer: a client with one model at a time then loads each of them once.
-
-    The answers lie in their folder afterwards, where the loop over the takes finds them.
-    """
-    from trajpilot_core.vlm.take import replied
-
-    for done, source in enumerate(sorted(work.pending, key=lambda source: source.shard)):
-        work.runtime.progress(done, len(work.pending), f"takes, first questions; {source.shard}")
-        take, images, _ = take_of(source, work)
-        replied(next(rounds(asking, take, bank, {})), images, answers, client)
 
 
 def rounds(
@@ -156,43 +133,11 @@ def rounds(
 
 
 def asking_of(inputs: Inputs, cfg: VlmConfig) -> "Asking":
-    """Read what all requests of a run share.
-
-    Raises:
-        InputError: a model that shall answer in this process is not there or not whole, or not the one whose tuned
-            weights are named.
-    """
+    """Read what all requests of a run share."""
     from trajpilot_core.vlm.material import load_material
     from trajpilot_core.vlm.requests import Asking
 
-    named = named_by_content(cfg)
-    if cfg.tuning.is_asked:
-        named = named.replace(adapter=recogniser_name(inputs))
-    if cfg.backend == "transformers" and (adapter := adapter_folder(cfg)) is not None:
-        require_base(adapter, named.model)
-    return Asking(named, load_prompts(cfg.prompts), load_material(inputs))
-
-
-def recogniser_name(inputs: Inputs) -> str:
-    """Return how requests name the weights that this run has tuned: by their digest."""
-    return f"{vlm_tuning.NAME}@{fingerprint(dict(inputs.parts(vlm_tuning.ENTRY)))[:NAME_DIGITS]}"
-
-
-def tuned_weights(inputs: Inputs, cfg: VlmConfig) -> "TunedWeights | None":
-    """Return the weights that this run has tuned; None where it tunes none."""
-    if not cfg.tuning.is_asked:
-        return None
-    from torch import from_numpy
-
-    from trajpilot_core.vlm.local.model import TunedWeights
-
-    held = inputs.models(vlm_tuning.ENTRY).read(vlm_tuning.shard_of(cfg))
-    return TunedWeights(cfg.tuning, {name: from_numpy(value.copy()) for name, value in held.items()})
-
-
-def narrowed(config: PipelineConfig) -> tuple[str, ...] | None:
-    """Return what it reads where the run tunes its own recogniser; None elsewhere."""
-    return (*STAGE.reads, vlm_tuning.ENTRY) if config.vlm.tuning.is_asked else None
+    return Asking(cfg, load_prompts(cfg.prompts), load_material(inputs))
 
 
 def take_of(source: Source, work: Work[VlmConfig]) -> "tuple[TakeToAsk, Mapping[str, Any], tuple[Reject, ...]]":
@@ -223,11 +168,6 @@ def lost(source: Source, rejects: tuple[Reject, ...], n_units: int) -> list[Reje
     code = RejectCode(rejects[0].code) if rejects else RejectCode.DECODE_FAILED
     detail = f"{n_units} questions show frames that could not be decoded"
     return [*rejects, reject(NAME, code, source.shard, detail, n_units=n_units, source_file=source.files[0])]
-
-
-def on_gpu(cfg: VlmConfig) -> bool:
-    """Return whether models answer in this process."""
-    return cfg.backend == "transformers"
 
 
 def refuse_classes(config: PipelineConfig) -> None:
@@ -263,12 +203,10 @@ STAGE = Stage(
     version=VERSION,
     summary="Asks vision-language models about the test windows, take by take, and keeps what they wrote",
     completed=completed,
-    narrowed=narrowed,
     shard_by="take",
-    uses_gpu=on_gpu,
     sources=sources,
     pure_sources=True,
-    needs=vlm_needs,
+    needs=needs,
     video_s=covered_s,
     outside_shards=OUTSIDE,
 )

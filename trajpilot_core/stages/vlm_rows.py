@@ -3,7 +3,7 @@
 from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
 from schemas.results import Prediction
-from schemas.vlm import EndpointScore, VlmAnswer, VlmConfig, VlmCount, VlmMachine, VlmServer, VlmTuning
+from schemas.vlm import EndpointScore, VlmAnswer, VlmConfig, VlmCount, VlmServer
 from trajpilot_core.encoders.text.registry import encoder_files
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
@@ -18,7 +18,7 @@ VERSION = 1  # raise when the numbers that this stage writes change
 
 def completed(config: PipelineConfig) -> VlmConfig:
     """Return the settings as the stage `vlm` has them; how its answers were reached decides nothing here."""
-    return vlm.completed(config).replace(server=VlmServer(), tuning=VlmTuning(), assumed=VlmMachine())
+    return vlm.completed(config).replace(server=VlmServer())
 
 
 def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:

@@ -4,10 +4,7 @@ import importlib
 import json
 import logging
 import sys
-import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
@@ -21,7 +18,7 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.stages import stages_of, vlm, vlm_rows
 from trajpilot_core.vlm.answers import AnswerFolder
 from trajpilot_core.vlm.clients.api_key import VARIABLE, api_key, hold_api_key
-from trajpilot_core.vlm.clients.http import HttpClient, TimeSource, retry_after_s
+from trajpilot_core.vlm.clients.http import HttpClient
 from trajpilot_core.vlm.clients.server import check_server
 
 CORPUS = "egoexo4d_atomic"
@@ -36,103 +33,68 @@ def no_key() -> Iterator[None]:
     hold_api_key(None)
 
 
-class Waits:
-    """A clock that does not wait, and remembers for how long it was asked to."""
-
-    def __init__(self) -> None:
-        self.at_s, self.slept = 0.0, []
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.at_s += seconds
-
-    @property
-    def clock(self) -> TimeSource:
-        return TimeSource(lambda: self.at_s, self.sleep)
-
-
 def requests(number: int = 1) -> list[VlmRequest]:
     said = [VlmMessage(role="user", parts=(VlmPart(section="instruction", text=f"{at}"),)) for at in range(number)]
     return [VlmRequest(question="fill", model="m", messages=(one,), items=1, max_tokens=8) for one in said]
 
 
-def client(folder: Path, waits: Waits, url: str, **changes: object) -> HttpClient:
+def client(folder: Path, url: str, **changes: object) -> HttpClient:
     own = VlmServer.model_validate({"url": url, **changes})
-    return HttpClient(own, CORPUS, AnswerFolder(str(folder / "answers")), waits.clock)
+    return HttpClient(own, CORPUS, AnswerFolder(str(folder / "answers")))
 
 
-def asked(folder: Path, waits: Waits, url: str, number: int = 1, **changes: object) -> list[VlmReply]:
-    return list(client(folder, waits, url, **changes).ask(requests(number), {}))
+def asked(folder: Path, url: str, number: int = 1, **changes: object) -> list[VlmReply]:
+    return list(client(folder, url, **changes).ask(requests(number), {}))
 
 
 def test_an_answer_is_read_with_its_tokens_and_names_its_request(tmp_path: Path) -> None:
     with chat_server(text="stir", usage={"prompt_tokens": 7, "completion_tokens": 2}) as server:
-        (reply,) = asked(tmp_path, Waits(), server.url)
+        (reply,) = asked(tmp_path, server.url)
     (request,) = requests()
     assert reply == VlmReply(request=request.digest(), text="stir", answered_by="m", tokens_in=7, tokens_out=2)
     assert server.paths == ["/v1/chat/completions"]
     assert server.asked[0]["temperature"] == 0
-    assert server.logins == [None]
+    assert server.logins == ["Bearer none"], "servers that want no key ignore it"
 
 
 @pytest.mark.parametrize(
-    ("fault", "waited"),
-    [
-        (Said(429, "busy", {"Retry-After": "17"}), 17.0),
-        (Said(503, "starts", {"Retry-After": "soon"}), 1.0),
-        (Said(500, "crashed"), 1.0),
-        (Said(200, '{"choices": [{"mess'), 1.0),
-        (Said(200, "[" * 10**6), 1.0),
-        (Said(200, "{}", {"Content-Length": "999"}), 1.0),
-    ],
+    "fault",
+    [Said(429, "busy", {"Retry-After": "0.1"}), Said(503, "starts"), Said(200, "{}", {"Content-Length": "999"})],
 )
-def test_a_fault_that_may_pass_is_repeated_after_the_time_that_the_server_asks_for(
-    tmp_path: Path, fault: Said, waited: float
-) -> None:
-    waits = Waits()
+def test_a_fault_that_time_can_heal_is_sent_again(tmp_path: Path, fault: Said) -> None:
     with chat_server(fault, text="stir") as server:
-        (reply,) = asked(tmp_path, waits, server.url, timeout_s=0.5)
+        (reply,) = asked(tmp_path, server.url, timeout_s=0.5)
     assert reply.text == "stir"
-    assert waits.slept == [waited]
     assert len(server.asked) == 2
 
 
-def test_waiting_times_double_and_the_last_try_says_what_came_back(tmp_path: Path) -> None:
-    waits = Waits()
+def test_the_last_try_reports_what_came_back(tmp_path: Path) -> None:
     with (
-        chat_server(*[Said(502, "gateway down")] * 3) as server,
-        pytest.raises(InputError, match=r"3 of 3 tries; the last: status 502: gateway down\. The answers so far are k"),
+        chat_server(*[Said(502, "gateway down")] * 2) as server,
+        pytest.raises(InputError, match=r"\(2 tries.*: status 502: gateway down\. The answers so far are kept"),
     ):
-        asked(tmp_path, waits, server.url, tries=3)
-    assert waits.slept == [1.0, 2.0]
-    assert len(server.asked) == 3
+        asked(tmp_path, server.url, tries=2)
+    assert len(server.asked) == 2
 
 
-def test_a_server_that_asks_to_wait_for_hours_ends_the_run_at_once(tmp_path: Path) -> None:
-    waits = Waits()
-    with (
-        chat_server(Said(429, "quota", {"Retry-After": "7200"})) as server,
-        pytest.raises(InputError, match=r"1 of 5 tries, asks to wait 7200 s; the last: status 429: quota"),
-    ):
-        asked(tmp_path, waits, server.url)
-    assert waits.slept == []
+@pytest.mark.parametrize("url", ["hangs", "not there"])
+def test_a_server_that_does_not_answer_in_time_is_named(tmp_path: Path, url: str) -> None:
+    with chat_server(*([Said(hangs_s=2.0)] if url == "hangs" else [])) as server:
+        if url == "hangs":
+            with pytest.raises(InputError, match=rf"{server.url} does not answer.*ReadTimeout|timed out"):
+                asked(tmp_path, server.url, timeout_s=0.2, tries=1)
+    if url == "not there":
+        with pytest.raises(InputError, match=rf"{server.url} does not answer.*Connection refused"):
+            asked(tmp_path, server.url, tries=1)
 
 
-def test_retry_after_is_a_number_a_date_or_nothing() -> None:
-    later = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
-    assert retry_after_s("5") == 5
-    assert retry_after_s(later) == pytest.approx(90, abs=5)
-    assert retry_after_s(format_datetime(datetime.now(UTC) - timedelta(hours=1))) == 0
-    assert retry_after_s("-5") is retry_after_s("soon") is retry_after_s("²") is retry_after_s(None) is None
-
-
-@pytest.mark.parametrize("status", [400, 401, 404, 418, 501])
+@pytest.mark.parametrize("status", [400, 401, 404, 418])
 def test_a_refusal_is_not_repeated_and_says_what_came_back(tmp_path: Path, status: int) -> None:
     with (
         chat_server(Said(status, '{"error": "context\n too long"}')) as server,
-        pytest.raises(InputError, match=rf"refuses a request with status {status}: .*context too long"),
+        pytest.raises(InputError, match=rf"status {status}: .*context too long"),
     ):
-        asked(tmp_path, Waits(), server.url)
+        asked(tmp_path, server.url)
     assert len(server.asked) == 1
 
 
@@ -140,34 +102,16 @@ def test_a_refusal_is_not_repeated_and_says_what_came_back(tmp_path: Path, statu
 def test_json_that_is_no_completion_is_shown(tmp_path: Path, text: str) -> None:
     with (
         chat_server(Said(200, text)) as server,
-        pytest.raises(InputError, match="no chat completion, but with ") as raised,
+        pytest.raises(InputError, match="no chat completion but ") as raised,
     ):
-        asked(tmp_path, Waits(), server.url)
+        asked(tmp_path, server.url)
     assert text in str(raised.value)
-
-
-@pytest.mark.parametrize("fault", [Said(hangs_s=2.0), Said(text="{}" * 50, drips_s=0.05)])
-def test_a_server_that_hangs_or_drips_is_left_after_the_timeout(tmp_path: Path, fault: Said) -> None:
-    begun = time.monotonic()
-    with (
-        chat_server(fault) as server,
-        pytest.raises(InputError, match=r"1 of 1 tries; the last: ReadTimeout"),
-    ):
-        asked(tmp_path, Waits(), server.url, timeout_s=0.2, tries=1)
-    assert time.monotonic() - begun < 1.5
-
-
-def test_a_server_that_is_not_there_is_tried_and_named(tmp_path: Path) -> None:
-    with chat_server() as server:
-        url = server.url
-    with pytest.raises(InputError, match=r"/v1/chat/completions did not answer in 2 of 2 tries; the last: ConnectErr"):
-        asked(tmp_path, Waits(), url, tries=2)
 
 
 def test_a_redirection_is_not_followed(tmp_path: Path) -> None:
     with chat_server() as other, chat_server(Said(307, "", {"Location": other.url})) as server:
-        with pytest.raises(InputError, match=r"redirects \(status 307\)"):
-            asked(tmp_path, Waits(), server.url)
+        with pytest.raises(InputError, match="status 307"):
+            asked(tmp_path, server.url)
         assert (len(server.asked), len(other.asked)) == (1, 0)
 
 
@@ -177,15 +121,8 @@ def test_proxies_of_the_environment_see_nothing(tmp_path: Path, monkeypatch) -> 
             monkeypatch.setenv(name, proxy.url)
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
-        assert asked(tmp_path, Waits(), server.url)[0].text == "stir"
+        assert asked(tmp_path, server.url)[0].text == "stir"
         assert proxy.asked == []
-
-
-def test_requests_are_sent_no_faster_than_the_rate_repeated_ones_included(tmp_path: Path) -> None:
-    waits = Waits()
-    with chat_server(Said(500, "crashed")) as server:
-        asked(tmp_path, waits, server.url, 3, requests_per_minute=6)
-    assert waits.slept == [1.0, 9.0, 10.0, 10.0]
 
 
 @pytest.mark.parametrize(
@@ -244,8 +181,6 @@ def test_how_answers_are_reached_is_in_no_key_of_an_answer_or_a_row() -> None:
     assert vlm_rows.completed(other).content() == vlm_rows.completed(base).content()
     shards = [vlm.STAGE.settings_of_shards(vlm.completed(one).content()) for one in (base, other)]
     assert shards[0] == shards[1]
-    assert "server" not in base.vlm.content()
-    assert VlmServer.model_validate(other.vlm.content()["server"]) == other.vlm.server
 
 
 def test_the_limit_stops_midway_and_what_was_answered_is_kept_and_counted_again(tmp_path, monkeypatch) -> None:
@@ -270,9 +205,9 @@ def test_the_limit_stops_midway_and_what_was_answered_is_kept_and_counted_again(
 @pytest.mark.parametrize("usage", [None, {"prompt_tokens": 5}, {"prompt_tokens": 5, "completion_tokens": -9}])
 def test_a_server_that_counts_no_tokens_cannot_be_held_to_a_limit(tmp_path: Path, usage) -> None:
     with chat_server(usage=usage) as server:
-        replies = client(tmp_path, Waits(), server.url, token_limit=100).ask(requests(2), {})
+        replies = client(tmp_path, server.url, token_limit=100).ask(requests(2), {})
         assert next(replies).text
-        with pytest.raises(InputError, match="does not say how many tokens"):
+        with pytest.raises(InputError, match="reports no token counts"):
             next(replies)
     assert len(server.asked) == 1
 
@@ -293,14 +228,14 @@ def test_an_answer_is_kept_before_the_next_is_asked(tmp_path, monkeypatch) -> No
 def test_the_key_is_sent_and_stands_in_no_error_setting_or_log(tmp_path: Path, caplog) -> None:
     hold_api_key(KEY)
     caplog.set_level(logging.DEBUG)
-    waits, found = Waits(), []
+    found = []
     faults = [Said(401, f"wrong key {KEY}"), Said(200, json.dumps({"key": KEY})), *[Said(500, f"crashed {KEY}")] * 2]
     with chat_server(*faults, text="stir") as server:
         for _ in range(3):
             with pytest.raises(InputError, match=r"\(key\)") as raised:
-                asked(tmp_path, waits, server.url, tries=2)
+                asked(tmp_path, server.url, tries=2)
             found.append(f"{raised.value!r} {raised.value.__cause__!r}")
-        own = client(tmp_path, waits, server.url)
+        own = client(tmp_path, server.url)
         assert next(iter(own.ask(requests(), {}))).text == "stir"
     assert set(server.logins) == {f"Bearer {KEY}"}
     assert KEY not in "".join(found) + caplog.text + repr(vars(own)) + json.dumps(

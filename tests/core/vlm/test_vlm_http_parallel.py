@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from chat_server import Said, chat_server
-from test_vlm_http import KEY, Waits, asked, client, requests
+from test_vlm_http import KEY, asked, client, requests
 
-from schemas.vlm import VlmReply, VlmServer
+from schemas.vlm import VlmReply
 from trajpilot_core.errors import InputError
 from trajpilot_core.vlm.clients.api_key import hold_api_key
 
@@ -21,22 +21,15 @@ def said(text: str, hangs_s: float = 0.0) -> Said:
 @pytest.mark.parametrize("parallel", [1, 3])
 def test_so_many_are_under_way_and_answers_come_in_the_order_of_requests(tmp_path: Path, parallel: int) -> None:
     with chat_server(*[said("stir", 0.2 if at % 3 == 0 else 0.05) for at in range(6)]) as server:
-        replies = asked(tmp_path, Waits(), server.url, 6, parallel=parallel)
+        replies = asked(tmp_path, server.url, 6, parallel=parallel)
     assert [reply.request for reply in replies] == [request.digest() for request in requests(6)]
     assert server.most_under_way == parallel
     assert len(server.asked) == 6
 
 
-def test_the_rate_holds_for_all_together(tmp_path: Path) -> None:
-    waits = Waits()
-    with chat_server(text="stir") as server:
-        asked(tmp_path, waits, server.url, 5, parallel=4, requests_per_minute=30)
-    assert waits.at_s >= 8.0, "the fifth request begins four times two seconds after the first"
-
-
 def test_the_limit_is_passed_by_no_more_than_what_is_under_way(tmp_path: Path) -> None:
     with chat_server(text="stir", usage=USAGE) as server:
-        replies = client(tmp_path, Waits(), server.url, parallel=3, token_limit=250).ask(requests(20), {})
+        replies = client(tmp_path, server.url, parallel=3, token_limit=250).ask(requests(20), {})
         with pytest.raises(InputError, match=r"have used \d+ tokens, and vlm\.server\.token_limit is 250"):
             list(replies)
     assert len(server.asked) <= 3 + 2, "three answers reach the limit, and two more were under way"
@@ -46,7 +39,7 @@ def test_what_is_under_way_when_one_is_refused_is_yielded_and_nothing_more_is_se
     script = [Said(400, "no", hangs_s=0.05), said("stir", 0.2), said("cut", 0.2)]
     got: list[VlmReply] = []
     with chat_server(*script) as server:
-        replies = client(tmp_path, Waits(), server.url, parallel=3).ask(requests(9), {})
+        replies = client(tmp_path, server.url, parallel=3).ask(requests(9), {})
         with pytest.raises(InputError, match="status 400"):
             got.extend(replies)
     assert sorted(reply.text for reply in got) == ["cut", "stir"]
@@ -60,12 +53,7 @@ def test_the_key_stays_out_of_an_error_of_a_thread(tmp_path: Path) -> None:
             chat_server(*[Said(401, f"wrong key {KEY}")] * 2) as server,
             pytest.raises(InputError, match=r"\(key\)") as raised,
         ):
-            asked(tmp_path, Waits(), server.url, 2, parallel=2)
+            asked(tmp_path, server.url, 2, parallel=2)
         assert KEY not in str(raised.value)
     finally:
         hold_api_key(None)
-
-
-def test_settings_of_before_are_written_as_they_were() -> None:
-    assert "parallel" not in VlmServer(tries=2).content()
-    assert VlmServer(parallel=2).content()["parallel"] == 2
