@@ -1,7 +1,7 @@
 # make demo   sets up everything, runs the full pipeline on the simulated world, says where the report lies
 # make test   the same with the test tools (requirements-dev.lock), passes the tests
 # make stack-test   the stack of docker-compose.yml as processes, with PostgreSQL and a browser
-# make soak   tests marked campaign (failing disks, every update, a twentieth of the paper), then 150 kills of the stages
+# make soak   tests marked campaign (failing disks and stores, every update, a twentieth of the paper), then 150 kills of the stages
 #             by countdown and 30 of whole runs; goes on where it was interrupted
 # make rehearse   a store of the paper's size through every stage after features: docs/scale.md
 # make stack-kills  kills parts of that stack in the middle of runs and checks what recovery makes of it

@@ -14,7 +14,7 @@ from prefect import Flow, flow, runtime
 from deployments.forms import AskedRun
 from deployments.parts import check_built
 from deployments.recipes import recipe
-from deployments.settings import deployed_place, hand_over_api_key
+from deployments.settings import deployed_place, hand_over_api_key, hand_over_store_limit
 from flows import pipeline, stages
 from flows import predict as predicting
 from flows import watch as watching
@@ -29,6 +29,7 @@ from trajpilot_core.stages import EVERY_STAGE, selected
 
 T = TypeVar("T")
 hand_over_api_key()
+hand_over_store_limit()
 DEFAULTS = RunOptions.model_validate(deployed_place())
 WHOLE = "full-pipeline"
 """The flow of every stage that its recipe has."""

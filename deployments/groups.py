@@ -5,12 +5,13 @@ A worker reads them from here, because `vlm` asks servers that want a key, and f
 
 from prefect import Flow
 
-from deployments.settings import hand_over_api_key
+from deployments.settings import hand_over_api_key, hand_over_store_limit
 from flows import groups
 from schemas.config import PipelineConfig, RunOptions
 from schemas.groups import ShardGroup
 
 hand_over_api_key()
+hand_over_store_limit()
 
 
 def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions, ShardGroup], str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from schemas.places import holds_login
 from trajpilot_core.errors import InputError, StoreIOError
+from trajpilot_core.runtime import hold_answer_limit
 from trajpilot_core.vlm.clients.api_key import VARIABLE, hold_api_key
 
 STARTUP_TIMEOUT_S = 120
@@ -72,6 +73,9 @@ FLOW_RUN = "PREFECT__FLOW_RUN_ID"
 """In the environment of the processes that a worker starts: which run they do."""
 QUERY_S = "2"
 """Seconds between two questions of a worker for work: Prefect's 10 s would be lost between two groups of takes."""
+
+STORE_LIMIT = "TRAJPILOT_STORE_TIMEOUT_S"
+"""Seconds that an object store may take to begin an answer before the request is tried again."""
 
 QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 """On the command line our own lines say what happens; Prefect's go to its UI."""
@@ -141,6 +145,24 @@ def server_login() -> tuple[str | None, bool]:
 def hand_over_api_key() -> None:
     """Hand the API key of model servers to the code that asks them, which reads no environment."""
     hold_api_key(os.environ.get(VARIABLE))
+
+
+def hand_over_store_limit() -> None:
+    """Hand the time limit of object stores to the code that asks them.
+
+    Raises:
+        InputError: it is no number of seconds over 0.
+    """
+    said = os.environ.get(STORE_LIMIT)
+    if not said:
+        return
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InputError(f"{STORE_LIMIT} is {said[:40]!r}; set a number of seconds over 0, or unset it")
+    hold_answer_limit(seconds)
 
 
 def prefect_without_noise() -> None:

@@ -25,6 +25,19 @@ def compiling(asked: bool) -> Iterator[None]:
         COMPILES.reset(token)
 
 
+_limits_s = [30.0]
+
+
+def hold_answer_limit(seconds: float) -> None:
+    """Keep for this process, and for the workers that it starts, how long an object store may take to answer."""
+    _limits_s[:] = [seconds]
+
+
+def answer_limit_s() -> float:
+    """Return the seconds that an object store may take to begin an answer."""
+    return _limits_s[0]
+
+
 def start_worker() -> None:
     """Prepare a worker: Ctrl-C is the parent's, and the worker leaves as soon as the parent is gone.
 
@@ -32,6 +45,11 @@ def start_worker() -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def _begin(initializer: Callable[[], None], limit_s: float) -> None:
+    hold_answer_limit(limit_s)
+    initializer()
 
 
 def end_with_parent() -> None:
@@ -66,7 +84,8 @@ def worker_pool(workers: int, initializer: Callable[[], None] = start_worker) ->
         initializer: run first in each.
     """
     spawned = Spawned()
-    pool = ProcessPoolExecutor(workers, mp_context=spawned, initializer=initializer)
+    begin = (initializer, answer_limit_s())
+    pool = ProcessPoolExecutor(workers, mp_context=spawned, initializer=_begin, initargs=begin)
     is_done = False
     try:
         yield pool

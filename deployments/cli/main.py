@@ -29,6 +29,7 @@ from deployments.cli import (
     vlm,
     workers,
 )
+from deployments.settings import hand_over_store_limit
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.store.files import advice
 
@@ -72,6 +73,7 @@ def about(
     ] = False,
 ) -> None:
     """From raw egocentric data sets to the tables of TrajPilot, stage by stage."""
+    hand_over_store_limit()
 
 
 def main() -> None:

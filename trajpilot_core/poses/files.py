@@ -1,14 +1,13 @@
-"""Where a corpus file lies and what is in it: a local folder, or any URL that fsspec opens."""
+"""Where a corpus file lies and what is in it: a local folder, or an object store."""
 
 import gzip
 import zlib
 from pathlib import Path
 
-import fsspec
-
 from schemas.rejects import RejectCode
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.store.locations import check_source_path, parse_location
+from trajpilot_core.store.objects import open_system
 
 MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 GZIP_MAGIC = b"\x1f\x8b"
@@ -41,8 +40,8 @@ def read_bytes(data_root: str, path: str, absent: RejectCode) -> bytes:
         if local is not None:
             content = local.read_bytes()
         else:
-            with fsspec.open(f"{parse_location(data_root).url()}/{path}", "rb") as stream:
-                content = stream.read()
+            location = parse_location(data_root)
+            content = open_system(location).cat_file(f"{location.path}/{path}")
     except MISSING as error:
         raise TakeFault(absent, "the file is not there", path) from error
     return unpack(content, path)

@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from trajpilot_core.errors import StoreError
+from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.locations import Location, check_source_path, parse_location
 from trajpilot_core.store.parquet import read_table, table_bytes
+
+if TYPE_CHECKING:
+    from trajpilot_core.store.objects import Objects
 
 INVENTORY = "inventory.parquet"
 ABSENT = "absent"
@@ -73,7 +76,7 @@ class Inventory:
     seen: dict[str, Remembered] = field(default_factory=dict)
     learned: set[str] = field(default_factory=set)
     """Addresses whose rows are newer than the file that was loaded."""
-    _system: Any = None
+    _system: "Objects | None" = None
 
     def address(self, path: str) -> str:
         """Return the full address of an input file, checked (see `check_source_path`)."""
@@ -85,9 +88,10 @@ class Inventory:
     def look(self, path: str) -> FileState | None:
         """Stat an input file; None where it is absent, or where its path is one that may not be opened."""
         try:
-            return self._look_at(self.address(path))
+            address = self.address(path)
         except StoreError:
             return None
+        return self._look_at(address)
 
     def _look_at(self, address: str) -> FileState | None:
         return _look_local(address) if address.startswith("/") else self._look_remote(address)
@@ -106,7 +110,7 @@ class Inventory:
             return seen.sha256
         return UNREADABLE if address.startswith("/") and _is_unreadable(address) else None
 
-    def system(self) -> Any:
+    def system(self) -> "Objects":
         """Return the file system of a data root that is not on this machine."""
         if self._system is None:
             from trajpilot_core.store.objects import open_system
@@ -119,9 +123,7 @@ class Inventory:
             info = self.system().info(address)
         except FileNotFoundError:
             return None
-        modified = info.get("LastModified")
-        mtime_ns = int(modified.timestamp() * 1e9) if modified is not None else 0
-        return FileState(int(info["size"]), mtime_ns, 0, str(info.get("ETag", "")))
+        return FileState(info["size"], int(info["LastModified"].timestamp() * 1e9), 0, str(info.get("ETag", "")))
 
 
 def _look_local(address: str) -> FileState | None:
@@ -222,6 +224,8 @@ def _read_stable(inventory: Inventory, path: str) -> tuple[str, FileState | None
             digest = _hash(inventory, inventory.address(path))
         except FileNotFoundError:
             continue
+        except StoreIOError:
+            raise  # the store failed; that is nothing of the file
         except OSError:
             return UNREADABLE, None
         if inventory.look(path) == before:
@@ -236,7 +240,9 @@ def _let_settle(state: FileState) -> None:
 
 
 def _hash(inventory: Inventory, address: str) -> str:
-    with Path(address).open("rb") if address.startswith("/") else inventory.system().open(address, "rb") as handle:
+    if not address.startswith("/"):
+        return inventory.system().digest(address)
+    with Path(address).open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 

@@ -1,25 +1,61 @@
-"""An object store as a root: one conditional PUT per file (If-None-Match), no rename, no lock."""
+"""An object store as a root: one conditional PUT per file (If-None-Match), no rename, no lock.
 
+`Objects` is the one place that asks a store for anything: it tries again where time can heal, and makes a sentence of
+what the store answered.
+"""
+
+import contextlib
+import hashlib
+import io
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trajpilot_core.errors import InputError, StoreError, StoreIOError
+from trajpilot_core.runtime import answer_limit_s
+from trajpilot_core.store.files import naming_failures
 from trajpilot_core.store.locations import Location, check_relative
 
 try:
-    from botocore.exceptions import BotoCoreError
-except ImportError:  # without the extra s3 nothing raises it
-    FAILURES: tuple[type[Exception], ...] = (OSError,)
+    from aiohttp import ClientError as BodyError
+    from botocore import exceptions as boto
+    from botocore.parsers import ResponseParserError
+except ImportError:  # without the extra s3 nothing raises them
+    TRANSIENT: tuple[type[Exception], ...] = (OSError,)
+    FAILURES = TRANSIENT
 else:
-    FAILURES = (OSError, BotoCoreError)
+    TRANSIENT = (
+        OSError,
+        BodyError,
+        ResponseParserError,
+        boto.ClientError,
+        boto.HTTPClientError,
+        boto.ConnectionError,
+        boto.IncompleteReadError,
+        boto.FlexibleChecksumError,
+    )
+    FAILURES = (*TRANSIENT, boto.BotoCoreError, ValueError)
 
+T = TypeVar("T")
 SINGLE_PUT_BYTES = 5 * 2**30 - 1
 """Largest object that one PUT can carry (Amazon S3 limits)."""
 CONFLICT_WAITS_S = (0.1, 0.4, 1.6, 6.4)
 """409 ConditionalRequestConflict: another writer is at it; wait and look again."""
+WAITS_S = (0.2, 1.0, 4.0)
+"""Before a request is tried again; a task tries a stage again after 10 and 60 s."""
+BUSY = (408, 429, 500, 502, 503, 504)
+"""HTTP status of answers that time can heal."""
+SLOWEST_BYTES_S = 100_000
+"""A body may take the limit of an answer, and this long for its size."""
+CHUNK = 2**20
+
+
+class BrokenAnswerError(OSError):
+    """An answer of the right status that cannot be what was asked for: a page of a proxy, or a part of a body."""
 
 
 def open_bucket(location: Location) -> "ObjectFolder":
@@ -32,7 +68,7 @@ def open_bucket(location: Location) -> "ObjectFolder":
     return ObjectFolder(location.url(), open_system(location), location.path)
 
 
-def open_system(location: Location) -> Any:
+def open_system(location: Location) -> "Objects":
     """Open an object store through fsspec, and ask it once per process whether it answers.
 
     Credentials and endpoint come from its own configuration.
@@ -43,32 +79,232 @@ def open_system(location: Location) -> Any:
     """
     import fsspec
 
+    limit_s = answer_limit_s()
+    client = {"connect_timeout": min(limit_s, 10.0), "read_timeout": limit_s, "retries": {"max_attempts": 0}}
+    client |= fsspec.config.conf.get(location.protocol, {}).get("config_kwargs", {})
     try:
-        system = fsspec.filesystem(location.protocol, use_listings_cache=False)
+        system = fsspec.filesystem(location.protocol, use_listings_cache=False, config_kwargs=client)
     except ImportError as error:
         raise StoreError(
             f"{location.url()} needs a package that is absent ({error}); pip install 'trajpilot[s3]'"
         ) from error
-    _require_answer(system, location)
-    return system
+    system.retries = 1  # `Objects` tries again, and knows more of what can heal
+    opened = Objects(system, limit_s)
+    _require_answer(opened, location)
+    return opened
 
 
 @lru_cache(maxsize=64)
-def _require_answer(system: Any, location: Location) -> None:
+def _require_answer(opened: "Objects", location: Location) -> None:
     """Look at an address once; whether something lies there, and who may read it, is for those who do.
 
     Raises:
         InputError: there is no answer, or the client finds no credentials.
     """
     try:
-        system.info(location.path)
-    except OSError:
+        opened.first_page(location.path)
+    except FileNotFoundError:
         return
-    except FAILURES as error:
-        raise InputError(
-            f"{location.url()} cannot be used ({error}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-            "or AWS_PROFILE, or give the machine a role, and AWS_ENDPOINT_URL where the store is not Amazon's"
-        ) from error
+    except StoreIOError as error:
+        if status_of(error) is None:
+            raise InputError(
+                f"{location.url()} cannot be used ({error.__cause__}); set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the machine a role, and AWS_ENDPOINT_URL where the "
+                "store is not Amazon's"
+            ) from error
+
+
+@dataclass(frozen=True)
+class Objects:
+    """An object store, with the names of fsspec; paths begin with the bucket.
+
+    Each method returns an answer that is whole, or raises FileNotFoundError or a StoreIOError.
+    """
+
+    system: Any
+    limit_s: float
+    """Seconds that an answer may take to begin."""
+
+    def info(self, path: str) -> dict[str, Any]:
+        """Return size, ETag and time of change of an object."""
+
+        def head() -> dict[str, Any]:
+            return _described(path, _checked(self._request("head_object", path)), "ContentLength")
+
+        return self._ask("look at", path, head)
+
+    def cat_file(self, path: str) -> bytes:
+        """Return a whole object."""
+
+        def whole() -> bytes:
+            content = io.BytesIO()
+            self._pour(path, content.write)
+            return content.getvalue()
+
+        return self._ask("read", path, whole)
+
+    def digest(self, path: str) -> str:
+        """Return the sha256 of an object, which is not kept in memory."""
+
+        def hashed() -> str:
+            sha256 = hashlib.sha256()
+            self._pour(path, sha256.update)
+            return sha256.hexdigest()
+
+        return self._ask("read", path, hashed)
+
+    def get_file(self, path: str, target: str) -> None:
+        """Copy an object to a file of this machine."""
+
+        def copied() -> None:
+            with naming_failures("write", target):
+                file = Path(target).open("wb")  # noqa: SIM115 (closed below; errors of the store are none of this file)
+
+            def write(content: bytes) -> None:
+                with naming_failures("write", target):
+                    file.write(content)
+
+            with file:
+                self._pour(path, write)
+
+        self._ask("read", path, copied)
+
+    def ls(self, path: str, detail: bool = True) -> list[Any]:
+        """Return what lies directly below a prefix."""
+        found: list[dict[str, Any]] = []
+        for page in self._pages(path, Delimiter="/"):
+            below = [each["Prefix"].rstrip("/") for each in page.get("CommonPrefixes", [])]
+            found += [{"name": f"{self._split(path)[0]}/{key}", "size": 0, "type": "directory"} for key in below]
+            found += self._files(path, page)
+        return found if detail else [entry["name"] for entry in found]
+
+    def find(self, path: str, detail: bool = True) -> dict[str, dict[str, Any]]:
+        """Return every object below a prefix, by its path."""
+        pages = self._pages(path)
+        return {entry["name"]: entry for page in pages for entry in self._files(path, page)}
+
+    def first_page(self, path: str) -> dict[str, Any]:
+        """Return an answer that lists at most one object below a prefix."""
+        return next(self._pages(path, MaxKeys=1))
+
+    def put(self, path: str, content: bytes, **condition: str) -> None:
+        """Write a whole object; FileExistsError where a condition does not hold."""
+        self._ask("write", path, lambda: self._put(path, content, condition), f" ({len(content):,} bytes)")
+
+    def remove(self, path: str) -> None:
+        """Remove an object."""
+        self._ask("remove", path, lambda: self._request("delete_object", path))
+
+    def _ask(self, doing: str, path: str, request: Callable[[], T], size: str = "") -> T:
+        for wait_s in (*WAITS_S, None):
+            try:
+                return request()
+            except (FileNotFoundError, FileExistsError, StoreIOError):
+                raise
+            except FAILURES as error:
+                if wait_s is None or not can_heal(error):
+                    where = f"{doing} s3://{path.removeprefix('s3://')}{size}"
+                    raise StoreIOError(f"cannot {where}: {self._said(error)}") from error
+                time.sleep(wait_s)
+        raise AssertionError("unreachable")
+
+    def _said(self, error: Exception) -> str:
+        """State what the store answered, and what can be done about it."""
+        status, text = status_of(error), getattr(error, "strerror", None) or str(error) or type(error).__name__
+        said = text if status is None else f"the store answered {status} ({text})"
+        if isinstance(error, TimeoutError):
+            said = f"no whole answer within {self.limit_s:g} s, and {SLOWEST_BYTES_S:,} bytes a second after that"
+        if status in (401, 403):
+            return f"{said}; give these credentials the right to do that, or set others (AWS_PROFILE)"
+        if not can_heal(error):
+            return f"{said}; check the address, the credentials, AWS_ENDPOINT_URL and AWS_DEFAULT_REGION"
+        again = f"it was tried {len(WAITS_S) + 1} times, nothing that was committed before is lost"
+        return f"{said}; {again}: run again when the store answers (slow ones: TRAJPILOT_STORE_TIMEOUT_S)"
+
+    def _split(self, path: str) -> tuple[str, str]:
+        bucket, _, key = path.removeprefix("s3://").partition("/")
+        return bucket, key
+
+    def _request(self, operation: str, path: str, limit_s: float | None = None, **asked: Any) -> Any:
+        bucket, key = self._split(path)
+        return self.system.call_s3(operation, Bucket=bucket, Key=key, timeout=limit_s or self.limit_s, **asked)
+
+    def _pour(self, path: str, write: Callable[[bytes], object]) -> None:
+        """Hand an object over in chunks, and check that it is all there; its checksum is the client's to compare."""
+        from fsspec.asyn import sync
+
+        answer = self._request("get_object", path)
+        size = answer.get("ContentLength")
+        n = sync(self.system.loop, _copy, answer, write, timeout=self.limit_s + (size or 0) / SLOWEST_BYTES_S)
+        if n != size:
+            raise BrokenAnswerError(f"{n:,} bytes came of {size:,}")
+
+    def _put(self, path: str, content: bytes, condition: dict[str, str]) -> None:
+        limit_s = self.limit_s + len(content) / SLOWEST_BYTES_S
+        answer = self._request("put_object", path, limit_s, Body=content, **condition)
+        if not answer.get("ETag"):
+            raise BrokenAnswerError("the answer to a write has no ETag, as a page of a proxy")
+
+    def _pages(self, path: str, **asked: Any) -> Iterator[dict[str, Any]]:
+        bucket, key = self._split(path)
+        asked |= {"Bucket": bucket, "Prefix": f"{key.rstrip('/')}/" if key else "", "timeout": self.limit_s}
+
+        def page() -> dict[str, Any]:
+            answer: dict[str, Any] = self.system.call_s3("list_objects_v2", **asked)
+            if answer.get("IsTruncated") != ("NextContinuationToken" in answer):
+                raise BrokenAnswerError("the answer is no listing, as a page of a proxy")
+            return answer
+
+        while True:
+            answer = self._ask("list", path, page)
+            yield answer
+            if not answer["IsTruncated"]:
+                return
+            asked["ContinuationToken"] = answer["NextContinuationToken"]
+
+    def _files(self, path: str, page: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        listed = [entry for entry in page.get("Contents", []) if not entry["Key"].endswith("/")]
+        yield from (_described(f"{self._split(path)[0]}/{entry['Key']}", entry, "Size") for entry in listed)
+
+
+def _described(path: str, answer: dict[str, Any], size: str) -> dict[str, Any]:
+    facts = {name: answer[name] for name in ("ETag", "LastModified") if name in answer}
+    return {"name": path, "type": "file", "size": int(answer[size]), **facts}
+
+
+def _checked(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer that can be an object's."""
+    if not isinstance(answer.get("LastModified"), datetime) or answer.get("ContentLength") is None:
+        raise BrokenAnswerError("the answer has no size or time of change, as a page of a proxy")
+    return answer
+
+
+async def _copy(answer: dict[str, Any], write: Callable[[bytes], object]) -> int:
+    n = 0
+    async with answer["Body"] as body:
+        _checked(answer)
+        while chunk := await body.read(CHUNK):
+            write(chunk)
+            n += len(chunk)
+    return n
+
+
+def can_heal(error: Exception) -> bool:
+    """Return whether another try may succeed: the store is busy, an answer was cut, damaged, late or of a stranger."""
+    status = status_of(error)
+    return isinstance(error, TRANSIENT) and (status is None or status in BUSY or isinstance(error, TimeoutError))
+
+
+def status_of(error: BaseException) -> int | None:
+    """Return the HTTP status behind an error of the object store's client, None where it shows none."""
+    seen: BaseException | None = error
+    while seen is not None:
+        response = getattr(seen, "response", None)
+        if isinstance(response, dict):
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            return int(status) if status is not None else None
+        seen = seen.__cause__
+    return None
 
 
 @dataclass(frozen=True)
@@ -76,7 +312,7 @@ class ObjectFolder:
     """A prefix of a bucket."""
 
     url: str
-    system: Any
+    system: Objects
     prefix: str
 
     def _at(self, path: str) -> str:
@@ -90,74 +326,53 @@ class ObjectFolder:
     def read(self, path: str) -> bytes:
         """Return the whole object."""
         try:
-            content: bytes = self.system.cat_file(self._at(path))
-        except FAILURES as error:
+            return self.system.cat_file(self._at(path))
+        except FileNotFoundError as error:
             raise StoreIOError(f"cannot read {self.url}/{path}: {error}") from error
-        return content
 
     def size(self, path: str) -> int | None:
         """Return the size in bytes, None where there is no such object."""
         try:
-            return int(self.system.info(self._at(path), refresh=True)["size"])
+            return int(self.system.info(self._at(path))["size"])
         except FileNotFoundError:
             return None
-        except FAILURES as error:
-            raise StoreIOError(f"cannot look at {self.url}/{path}: {error}") from error
 
     def replace(self, path: str, content: bytes) -> None:
         """Write the whole object, over any older one."""
         try:
-            self._put(path, content, "overwrite")
-        except FAILURES as error:
+            self._put(path, content)
+        except FileNotFoundError as error:
             raise StoreIOError(f"cannot write {self.url}/{path} ({len(content):,} bytes): {error}") from error
 
     def create(self, path: str, content: bytes) -> bool:
         """Write the object unless one is there (If-None-Match: *); True where this call made it."""
         for wait_s in (*CONFLICT_WAITS_S, None):
             try:
-                self._put(path, content, "create")
+                self._put(path, content, IfNoneMatch="*")
                 return True
-            except FAILURES as error:
+            except (FileExistsError, StoreIOError) as error:
                 if status_of(error) == 412 or isinstance(error, FileExistsError):
                     return False
                 if status_of(error) != 409 or wait_s is None:
-                    raise StoreIOError(f"cannot write {self.url}/{path} ({len(content):,} bytes): {error}") from error
+                    raise
                 time.sleep(wait_s)
         raise AssertionError("unreachable")
 
     def remove(self, path: str) -> None:
         """Remove the object if it is there."""
-        try:
-            self.system.rm_file(self._at(path))
-        except FileNotFoundError:
-            return
-        except FAILURES as error:
-            raise StoreIOError(f"cannot remove {self.url}/{path}: {error}") from error
+        with contextlib.suppress(FileNotFoundError):
+            self.system.remove(self._at(path))
 
     def names(self, path: str) -> list[str]:
         """Return the sorted names below a prefix."""
         try:
-            found = self.system.ls(self._at(path), detail=False, refresh=True)
+            found = self.system.ls(self._at(path), detail=False)
         except FileNotFoundError:
             return []
-        except FAILURES as error:
-            raise StoreIOError(f"cannot list {self.url}/{path}: {error}") from error
-        names = {str(name).rstrip("/").rsplit("/", 1)[-1] for name in found}
+        names = {name.rpartition("/")[2] for name in found}
         return sorted(name for name in names if name and not name.startswith("."))
 
-    def _put(self, path: str, content: bytes, mode: str) -> None:
+    def _put(self, path: str, content: bytes, **condition: str) -> None:
         if len(content) > SINGLE_PUT_BYTES:
             raise StoreError(f"{self.url}/{path} has {len(content):,} bytes, one PUT carries {SINGLE_PUT_BYTES:,}")
-        self.system.pipe_file(self._at(path), content, mode=mode, chunksize=SINGLE_PUT_BYTES)
-
-
-def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status behind an error of the object store's client, None where it shows none."""
-    seen: BaseException | None = error
-    while seen is not None:
-        response = getattr(seen, "response", None)
-        if isinstance(response, dict):
-            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-            return int(status) if status is not None else None
-        seen = seen.__cause__
-    return None
+        self.system.put(self._at(path), content, **condition)

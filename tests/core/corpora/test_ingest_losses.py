@@ -12,7 +12,11 @@ from test_ingest_basketball import Court
 from test_ingest_keystep import Keysteps
 
 from schemas.config import IngestConfig
+from schemas.rejects import RejectCode
+from trajpilot_core.corpora.base import CorpusReading
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.errors import InputError
+from trajpilot_core.store.corpus_files import open_corpus
 
 TEA, LATE = "tea_u1_a1_normal_001", "tea_u2_a1_error_002"
 METADATA = ("takes.json", "annotations/splits.json")
@@ -129,6 +133,37 @@ def test_videos_that_a_cut_list_no_longer_names_are_counted(tmp_path: Path) -> N
     write(path, path.read_bytes()[:-5])
     sink = ingest(root, config("egoper"))
     assert sink.codes() == {"TAKE_UNKNOWN": 0, "NO_SPLIT": 2}
+
+
+RECORDS: dict[str, dict[str, object]] = {
+    "usable": {},
+    "dropped": {"is_dropped": True},
+    "without a video": {"frame_aligned_videos": {}},
+    "of a bad name": {"take_name": "../x"},
+}
+
+
+@pytest.mark.parametrize("record", RECORDS)
+@pytest.mark.parametrize("corpus", [name for name in LAYOUTS if name.startswith("egoexo4d")])
+def test_a_take_that_vanishes_from_the_splits_is_named(corpus: str, record: str, tmp_path: Path) -> None:
+    root = LAYOUTS[corpus].write(tmp_path)
+    takes, splits = (json.loads((root / name).read_text()) for name in METADATA)
+    takes[0] |= RECORDS[record]
+    write_json(root / "takes.json", takes)
+    before = spec_of(corpus).read(open_corpus(str(root)), config(corpus))
+    for uid in splits["take_uid_to_split"]:
+        kept = {other: split for other, split in splits["take_uid_to_split"].items() if other != uid}
+        write_json(root / METADATA[1], {"take_uid_to_split": kept})
+        after = spec_of(corpus).read(open_corpus(str(root)), config(corpus))
+        assert [r.take for r in after.rejects if r.code is RejectCode.NO_SPLIT] == [f"egoexo4d:{uid}"]
+        assert after.n_in == units(after)
+        assert before.n_in == units(before)
+    assert not [r for r in before.rejects if r.code is RejectCode.NO_SPLIT]
+
+
+def units(reading: CorpusReading) -> int:
+    """Segments of the candidates and units of the rejects."""
+    return sum(len(c.points) for c in reading.candidates) + sum(r.n_units for r in reading.rejects)
 
 
 @pytest.mark.parametrize("split", ["train", "val"])

@@ -106,11 +106,11 @@ def test_a_remote_root_gives_the_same_motions(tmp_path: Path, monkeypatch: pytes
     take = write_take(tmp_path)
     expected = motions(compute(tmp_path, take))
 
-    def from_disk(url: str, mode: str) -> Any:
-        assert url.startswith("s3://bucket/corpus/")
-        return (tmp_path / url.removeprefix("s3://bucket/corpus/")).open("rb")
+    def from_disk(path: str) -> bytes:
+        assert path.startswith("bucket/corpus/")
+        return (tmp_path / path.removeprefix("bucket/corpus/")).read_bytes()
 
-    monkeypatch.setattr(files, "fsspec", SimpleNamespace(open=from_disk))
+    monkeypatch.setattr(files, "open_system", lambda _: SimpleNamespace(cat_file=from_disk))
     (done,) = trajectories_of("s3://bucket/corpus", take)
     assert np.array_equal(motions(done), expected)
     (tmp_path / POSES).unlink()

@@ -96,29 +96,33 @@ def test_a_conflict_is_looked_at_again_and_a_failed_condition_means_somebody_was
     left = list(answers)
 
     class System:
-        def pipe_file(self, *_: object, **__: object) -> None:
+        def call_s3(self, *_: object, **__: object) -> dict[str, str]:
             status = left.pop(0)
             if status is not None:
                 raise HttpError(status)
+            return {"ETag": "x"}
 
-    folder = objects.ObjectFolder("s3://b/p", System(), "b/p")
+    folder = objects.ObjectFolder("s3://b/p", objects.Objects(System(), 1.0), "b/p")
     assert folder.create("x", b"content") is made
     assert left == []
 
 
 def test_other_answers_of_the_object_store_are_named_failures(monkeypatch) -> None:
     monkeypatch.setattr(objects, "CONFLICT_WAITS_S", (0.0,))
+    monkeypatch.setattr(objects, "WAITS_S", (0.0, 0.0))
 
     class System:
-        def pipe_file(self, *_: object, **__: object) -> None:
+        def call_s3(self, *_: object, **__: object) -> None:
+            self.asked += 1
             raise HttpError(self.status)
 
-        status = 503
+        status, asked = 503, 0
 
     system = System()
-    folder = objects.ObjectFolder("s3://b/p", system, "b/p")
-    with pytest.raises(StoreError, match=r"cannot write s3://b/p/x \(7 bytes\): status 503"):
+    folder = objects.ObjectFolder("s3://b/p", objects.Objects(system, 1.0), "b/p")
+    with pytest.raises(StoreError, match=r"cannot write s3://b/p/x \(7 bytes\): the store answered 503 .* 3 times"):
         folder.create("x", b"content")
+    assert system.asked == 3
     system.status = 409
     with pytest.raises(StoreError, match="status 409"):
         folder.create("x", b"content")

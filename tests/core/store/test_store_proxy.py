@@ -1,0 +1,216 @@
+"""Object stores that fail, behind a proxy that plants the faults: every run is right, or ends with a sentence."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from egoexo_fixture import SMALL, healthy
+from fault_proxy import BODIES_ONLY, ERRORS, FAULTS, FaultProxy
+from toy_stages import options, run_toys, tree_bytes, write_corpus
+
+from deployments.settings import hand_over_store_limit
+from schemas.config import PipelineConfig, RunOptions
+from schemas.rejects import RejectCode
+from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.planning.plan import plan
+from trajpilot_core.engine.planning.watch import listing
+from trajpilot_core.errors import InputError, StoreError, StoreIOError, TrajPilotError
+from trajpilot_core.poses.files import read_bytes
+from trajpilot_core.runtime import answer_limit_s, hold_answer_limit, worker_pool
+from trajpilot_core.stages import STAGES
+from trajpilot_core.stages.released_features import first_there
+from trajpilot_core.store import objects
+from trajpilot_core.store.corpus_files import open_corpus
+from trajpilot_core.store.verify import verify
+from trajpilot_core.video.local import local_copies
+from trajpilot_core.video.probe import probe_many
+
+s3fs = pytest.importorskip("s3fs", reason="the s3 extra is not installed")
+server = pytest.importorskip("moto.server", reason="moto is not installed")
+
+CONFIG = PipelineConfig(ingest=SMALL)
+VIDEO = "takes/train_0/frame_aligned_videos/downscaled/448/aria02_214-1.mp4"
+FEATURES = "features/uid-train_0.npy"
+CALIBRATION = "takes/train_0/trajectory/online_calibration.jsonl"
+
+
+@dataclass
+class Place:
+    """A corpus and a finished root in a bucket, seen through a proxy, and a folder of this machine."""
+
+    bucket: str
+    proxy: FaultProxy
+    folder: Path
+    numbers: Path
+    """The corpus of the toys, on this machine."""
+    known: dict[str, object] = field(default_factory=dict)
+
+    def undisturbed(self, operation: str) -> object:
+        """Return what an operation returns where nothing fails."""
+        if operation not in self.known:
+            self.known[operation] = OPERATIONS[operation](self)
+        return self.known[operation]
+
+    @property
+    def corpus(self) -> str:
+        return f"{self.bucket}/corpus"
+
+    def run(self, root: str) -> RunOptions:
+        return RunOptions(root=root, data_root=self.corpus, device="cpu", workers=1)
+
+
+def ingest(place: Place) -> object:
+    root = place.folder / f"ingest{time.monotonic_ns()}"
+    execute(STAGES["ingest"], CONFIG, place.run(str(root)), STAGES)
+    return {name: content for name, content in tree_bytes(root).items() if name.endswith(".parquet")}
+
+
+def video(place: Place) -> object:
+    copies = local_copies(open_corpus(place.corpus), place.folder / "scratch")
+    return probe_many([VIDEO], 1, 20.0, around=copies)
+
+
+def features(place: Place) -> object:
+    return first_there(open_corpus(place.corpus), (FEATURES,))
+
+
+def poses(place: Place) -> object:
+    return read_bytes(place.corpus, CALIBRATION, RejectCode.CALIBRATION_MISSING)
+
+
+def status(place: Place) -> object:
+    root = place.folder / "ingested"
+    if not root.exists():
+        execute(STAGES["ingest"], CONFIG, place.run(str(root)), STAGES)
+    (row,) = plan({"ingest": STAGES["ingest"]}, CONFIG, place.run(str(root)))
+    if "cannot " in row.why:  # a plan states in a row why it does not know
+        raise StoreError(row.why)
+    return row.state, row.why
+
+
+def watch(place: Place) -> object:
+    return listing(place.run(str(place.folder / "ingested")))
+
+
+def resume(place: Place) -> object:
+    """Go on with a run of which the first stage is done."""
+    root = f"{place.bucket}/resumed{time.monotonic_ns()}"
+    with place.proxy.at_rest():
+        run_toys(options(Path("x"), place.numbers).replace(root=root), until="toy_ingest")
+    done = run_toys(options(Path("x"), place.numbers).replace(root=root))
+    return {name: outcome.ref.fingerprint for name, outcome in done.items()}
+
+
+def check(place: Place) -> object:
+    root = f"{place.bucket}/done"
+    if "check" not in place.known:
+        run_toys(options(Path("x"), place.numbers).replace(root=root))
+    found = verify(root, repair=False)
+    if found and not any(damage.is_sure for damage in found):  # it lists what could not be read
+        raise StoreError(found[0].problem)
+    return found
+
+
+OPERATIONS: dict[str, Callable[[Place], object]] = {
+    name.__name__: name for name in (ingest, video, features, poses, status, watch, resume, check)
+}
+
+
+@contextmanager
+def short_limit(seconds: float) -> Iterator[None]:
+    before = answer_limit_s()
+    hold_answer_limit(seconds)
+    yield
+    hold_answer_limit(before)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    import fsspec
+
+    folder = tmp_path_factory.mktemp("stores")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    with FaultProxy(f"http://{host}:{port}") as proxy, pytest.MonkeyPatch.context() as patch, short_limit(1.0):
+        patch.setattr(objects, "WAITS_S", (0.05, 0.1, 0.2))
+        patch.setitem(fsspec.config.conf, "s3", {"key": "test", "secret": "test", "endpoint_url": proxy.url})
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        root = healthy(folder / "corpus", 2, 1).write()
+        (root / "features").mkdir()
+        np.save(root / FEATURES, np.arange(24, dtype=np.float32).reshape(6, 4))
+        system = fsspec.filesystem("s3")
+        system.mkdir("campaign")
+        system.put(str(root), "campaign/corpus", recursive=True)
+        place = Place("s3://campaign", proxy, folder, write_corpus(folder / "numbers"))
+        yield place
+    running.stop()
+
+
+ONCE = [fault for fault in FAULTS if fault not in ("400", "403", "drip")]
+"""Faults that another try heals."""
+FAST = [("features", None, fault) for fault in FAULTS if fault != "drip"] + [("features", 1, fault) for fault in ONCE]
+FAST += [("watch", None, "html"), ("video", None, "reset")]
+CASES = [(name, None, fault) for name in OPERATIONS for fault in FAULTS]
+CASES += [(name, 1, fault) for name in ("ingest", "video", "features", "resume") for fault in ONCE]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("operation", "times", "fault"),
+    [pytest.param(*case, marks=() if case in FAST else pytest.mark.campaign) for case in CASES],
+)
+def test_a_store_that_fails_changes_no_result_and_ends_in_a_sentence(
+    place: Place, operation: str, times: int | None, fault: str
+) -> None:
+    expected = place.undisturbed(operation)
+    objects._require_answer.cache_clear()
+    found, refusal = None, ""
+    with place.proxy.planted(fault, times):
+        try:
+            found = OPERATIONS[operation](place)
+        except TrajPilotError as error:
+            refusal = str(error)
+    if refusal:
+        assert times is None, "one more try heals it"
+        assert "s3://campaign/" in refusal
+        assert fault not in ERRORS or f"answered {fault}" in refusal
+    else:
+        assert found == expected
+        assert times == 1 or fault in BODIES_ONLY, "each other fault meets all that is asked"
+    assert list((place.folder / "scratch").rglob("*.mp4")) == []
+
+
+def test_a_store_that_nobody_serves_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fsspec
+
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    monkeypatch.setitem(fsspec.config.conf, "s3", {"key": "test", "secret": "test", "endpoint_url": url})
+    with pytest.raises(
+        InputError, match=r"s3://campaign/corpus cannot be used \(Could not connect .* AWS_ENDPOINT_URL"
+    ):
+        open_corpus(place.corpus)
+
+
+def test_a_copy_that_this_machine_cannot_hold_is_no_fault_of_the_store(place: Place) -> None:
+    with pytest.raises(StoreIOError, match=r"cannot write /dev/full: No space left on device") as caught:
+        open_corpus(place.corpus).fs.get_file(f"campaign/corpus/{VIDEO}", "/dev/full")
+    assert "s3://" not in str(caught.value)
+
+
+def test_the_time_limit_of_a_store_is_a_setting_that_workers_inherit(monkeypatch: pytest.MonkeyPatch) -> None:
+    with short_limit(30.0):
+        monkeypatch.setenv("TRAJPILOT_STORE_TIMEOUT_S", "7.5")
+        hand_over_store_limit()
+        with worker_pool(1) as pool:
+            assert pool.submit(answer_limit_s).result() == answer_limit_s() == 7.5
+        for wrong in ("soon", "0", "-1", "nan", "inf"):
+            monkeypatch.setenv("TRAJPILOT_STORE_TIMEOUT_S", wrong)
+            with pytest.raises(InputError, match=f"TRAJPILOT_STORE_TIMEOUT_S is '{wrong}'; set a number of seconds"):
+                hand_over_store_limit()
