@@ -43,10 +43,12 @@ def predicted(network: VjepaPredictor, ahead_s: tuple[float, ...] = cases.AHEAD_
         return network(context, places, cases.GRID)
 
 
+@pytest.mark.usefixtures("double")
 def test_predicted_tokens_are_those_of_the_original() -> None:
     check_close(predicted(cases.predictor()), THEIRS["predicted"])
 
 
+@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("fault", ["mask token", "moment", "interpolated positions"])
 def test_another_mask_token_or_position_would_be_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network, ahead_s = cases.predictor(), cases.AHEAD_S
@@ -75,11 +77,13 @@ def released(path: Path, network: VjepaPredictor) -> str:
     return str(path)
 
 
+@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("name", ["scaled", "plain"])
 def test_tokens_of_release_2_1_are_those_of_the_original(name: str) -> None:
     check_close(predicted(cases.predictor_2_1(interpolate_rope=name == "scaled")), THEIRS_2_1[name])
 
 
+@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("fault", ["positions", "video", "rotation", "levels"])
 def test_another_network_than_that_of_release_2_1_would_be_seen(fault: str) -> None:
     """Planted: positions as they are, no mark of video, release 2.0's rotation, levels in another order."""

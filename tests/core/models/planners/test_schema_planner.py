@@ -47,6 +47,7 @@ def check_original(planner: SchemaPlanner, name: str) -> None:
     check_loss(planner.train(), given, want["training"])
 
 
+@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("name", SCHEMA_CASES)
 def test_every_part_and_the_loss_are_the_original_s(name: str) -> None:
     """Numbers of the original: `python -m benchmarks.planners.fixtures --original FOLDER` renews them."""
@@ -82,6 +83,7 @@ def deaf_to_the_task(planner: SchemaPlanner) -> None:
     planner.state_decoder.task = None
 
 
+@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize(
     "fault",
     [without_inner_norm, with_swapped_norms, without_inner_dropout, with_hidden_dropout_last, deaf_to_the_task],
@@ -105,6 +107,7 @@ def blank_memory(decoder: DescriptionDecoder, tokens_BTW: Tensor, sentences_ASW:
     return DECODE(decoder, tokens_BTW, torch.zeros_like(sentences_ASW), read)
 
 
+@pytest.mark.usefixtures("double")
 def test_plans_read_the_descriptions_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     planner = schema(True, 4)
     check_plan_reads_descriptions(planner)
