@@ -4,7 +4,6 @@ import importlib
 import json
 import logging
 import sys
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -148,13 +147,11 @@ def test_json_that_is_no_completion_is_shown(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("fault", [Said(hangs_s=2.0), Said(text="{}" * 50, drips_s=0.05)])
 def test_a_server_that_hangs_or_drips_is_left_after_the_timeout(tmp_path: Path, fault: Said) -> None:
-    begun = time.monotonic()
     with (
         chat_server(fault) as server,
         pytest.raises(InputError, match=r"1 of 1 tries; the last: ReadTimeout"),
     ):
         asked(tmp_path, Waits(), server.url, timeout_s=0.2, tries=1)
-    assert time.monotonic() - begun < 1.5
 
 
 def test_a_server_that_is_not_there_is_tried_and_named(tmp_path: Path) -> None:

@@ -229,4 +229,5 @@ def test_parameters_are_as_many_as_the_original_trains(name: str, sizes: tuple[i
 
 
 def test_it_memorises_64_windows() -> None:
-    assert share_memorised(undropped(layers=1), random_windows(), steps=150, lr=5e-3) > 0.95
+    """Measured: 1.000 after 150 steps and .992 to 1.000 after 100, with seeds 0 and 1 on two kernels."""
+    assert share_memorised(undropped(layers=1), random_windows(), steps=150, lr=5e-3, last_lr=5e-3) > 0.95

@@ -118,4 +118,6 @@ def test_parameters_are_as_many_as_the_original_s(name: str, sizes: tuple[int, .
 
 
 def test_it_memorises_64_windows() -> None:
-    assert share_memorised(small(), random_windows(), steps=150, lr=1e-2) > 0.95
+    """Measured: .988 to .996 with seeds 0, 1, 2 on three kernels. At a rate that stays, a step in a hundred throws the
+    planner back to .6 to .9, another one on each processor."""
+    assert share_memorised(small(), random_windows(), steps=150, lr=1e-2, last_lr=0.0) > 0.95
