@@ -1,20 +1,47 @@
 """The order of the tests, and what all of them may share."""
 
 import os
+import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
+from one_state import one_state, pytest_fixture_setup  # noqa: F401  (found here by pytest)
 from order import place
 
 if TYPE_CHECKING:
     from once import EmptyDatabase, Shelf, Worlds
 
+hypothesis.settings.register_profile("portable", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("portable")
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a campaign choose another order."""
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="files, and tests within a file, in a random order")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the longest files first; `--no-loadscope-reorder` hands them to the processes in this order."""
     here = Path(__file__).parent
-    items.sort(key=lambda item: place(item.path.relative_to(here).as_posix()))
+    seed: int | None = config.getoption("shuffle")
+    if seed is None:
+        items.sort(key=lambda item: place(item.path.relative_to(here).as_posix()))
+        return
+    chance = random.Random(seed)
+    at = {path: chance.random() for path in sorted({item.path for item in items})}
+    items.sort(key=lambda item: (at[item.path], chance.random()))
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    """Compute in float64 what code calls float32: for comparisons with an original."""
+    from benchmarks.planners.double import in_double
+
+    with in_double():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ def test_recorded_numbers_are_rounded_and_one_part_is_a_line() -> None:
     assert text.splitlines() == [
         "{",
         f'"origin": "there; renewed by `{COMMAND}`",',
-        '"a": {"b":[0.33333334]},',
+        '"a": {"b":[0.333333343267]},',
         '"c": [2]',
         "}",
     ]

@@ -14,6 +14,7 @@ from benchmarks.epic_probe.original import (
     predictor_answers,
     probe_answers,
 )
+from benchmarks.planners.double import in_double
 from benchmarks.planners.fixtures import document
 
 FILE = Path(__file__).parents[2] / "tests" / "data" / "epic_probe" / "vjepa2.json"
@@ -30,11 +31,12 @@ def main() -> None:
     )
     options = parser.parse_args()
     torch.set_num_threads(1)
-    content = {
-        "probe": probe_answers(options.original),
-        "predictor": predictor_answers(options.original),
-        "predictor_2_1": predictor_2_1_answers(options.original),
-    }
+    with in_double():
+        content = {
+            "probe": probe_answers(options.original),
+            "predictor": predictor_answers(options.original),
+            "predictor_2_1": predictor_2_1_answers(options.original),
+        }
     FILE.write_text(document(ORIGIN, content, COMMAND))
     print(f"{FILE.name}: {FILE.stat().st_size:,} bytes")
 

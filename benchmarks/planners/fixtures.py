@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.planners import hard_viterbi_fixtures, pdpp_fixtures, schema_fixtures, viterbi_fixtures
+from benchmarks.planners.double import in_double
 from benchmarks.planners.originals import SCHEMA_ORIGIN, VITERBI_PLAN_NET_ORIGIN
 from benchmarks.planners.pdpp_original import PDPP_ORIGIN
 
@@ -26,7 +27,8 @@ PARTS: dict[str, tuple[str, Callable[[Path], Mapping[str, Any]]]] = {
     "pdpp.json": (PDPP_ORIGIN, pdpp_fixtures.fixtures),
 }
 """File -> its origin, and what computes its content."""
-DIGITS = 8
+DIGITS = 12
+"""The tests compare to 1e-9."""
 
 
 def plain(value: Any) -> Any:
@@ -55,7 +57,9 @@ def main() -> None:
     torch.set_num_threads(1)
     for name in options.parts:
         origin, fixtures = PARTS[name]
-        (FOLDER / name).write_text(document(origin, fixtures(options.original)))
+        with in_double():
+            content = fixtures(options.original)
+        (FOLDER / name).write_text(document(origin, content))
         print(f"{name}: {(FOLDER / name).stat().st_size:,} bytes")
 
 

@@ -7,13 +7,14 @@ FREQUENCY, BETWEEN = 0.37, 1.7
 
 
 def numbers(*shape: int, phase: float = 0.0, scale: float = 1.0) -> Tensor:
-    """Return float32 numbers of `shape` in [-scale, scale].
+    """Return numbers of `shape` in [-scale, scale], of the default dtype.
 
     The k-th is scale * sin(0.37 * (k + 1) ** 1.5 + phase): the power keeps matrices of full rank, which a plain sine
-    would not.
+    would not. It is a product with a square root, which all processors round alike: of a power that reaches 1e7, the
+    last digit would be 1e-9 of the sine's argument.
     """
     k = torch.arange(1, 1 + torch.Size(shape).numel(), dtype=torch.float64)
-    return (scale * torch.sin(FREQUENCY * k**1.5 + phase)).float().reshape(shape)
+    return (scale * torch.sin(FREQUENCY * (k * k.sqrt()) + phase)).to(torch.get_default_dtype()).reshape(shape)
 
 
 def fill(module: nn.Module, scale: float = 0.3) -> None:

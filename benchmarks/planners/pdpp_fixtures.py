@@ -36,7 +36,7 @@ def fixtures(original: Path) -> Mapping[str, Any]:
 def parameters(found: PdppModules, name: str) -> int:
     """Return the number of parameters of the published network at one shape."""
     with torch.device("meta"):
-        network = found.temporal.TemporalUnet(cases.PUBLISHED_SHAPES[name].channels, dim=256, dim_mults=(1, 2, 4))
+        network = found.temporal.TemporalUnet(cases.PUBLISHED_SHAPES[name].total, dim=256, dim_mults=(1, 2, 4))
     return sum(parameter.numel() for parameter in network.parameters())
 
 

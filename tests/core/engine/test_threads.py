@@ -60,7 +60,7 @@ def test_the_error_of_a_piece_is_raised_and_ends_the_others() -> None:
 
 
 def test_one_that_hangs_is_left_behind() -> None:
-    hangs, clock = threading.Event(), time.monotonic()
+    hangs = threading.Event()
 
     def leave() -> None:
         with Threads[bool](end_s=0.2) as threads:
@@ -69,7 +69,7 @@ def test_one_that_hangs_is_left_behind() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         leave()
-    assert time.monotonic() - clock < 10.0
+    assert not hangs.is_set(), "else this test ends with its time limit"
     hangs.set()
 
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import torch
 from ceiling_fixture import PREDICTOR, SCORER, STAGES, corpus, small_world, train_and_evaluate
 from planning_world import Memory
 
@@ -12,7 +11,6 @@ from schemas.results import Judgement, Metric
 from schemas.training import GOAL_DROPOUT
 from trajpilot_core.methods.anticipation import NO_TRAJ, ORACLE, ROWS
 
-torch.set_num_threads(1)
 EQUIVALENT = 3.0
 """Points of M@1 within which the whole interval of a difference must lie."""
 AHEAD = {

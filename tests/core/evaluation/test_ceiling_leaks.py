@@ -20,7 +20,6 @@ from trajpilot_core.retrieval.search import top_k
 from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
-torch.set_num_threads(1)
 CONFIG = small_world()
 PREDICTOR_ON, EVALUATION_ONLY = STAGES[1:], STAGES[3:]
 Made = tuple[World, Memory]

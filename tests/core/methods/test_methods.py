@@ -27,7 +27,6 @@ from trajpilot_core.retrieval.candidates import find_candidates, pool_mean
 from trajpilot_core.stages.evaluation import FITTED, fitted_takes
 from trajpilot_core.training.label_effects import fit_label_effects, stored_effects
 
-torch.set_num_threads(1)
 CLOSED = {WITHOUT_PRIOR.id, GRAPH_ONLY.id, *(row.id for row in PLANNER_ROWS)}
 """Rows of closed vocabularies, absent here."""
 TWINS = {goal_dropout.NO_TRAJ.id, goal_dropout.ORACLE.id}

@@ -18,8 +18,6 @@ from trajpilot_core.retrieval.candidates import find_candidates, permuted, roll_
 from trajpilot_core.training.scorer import decide, inputs_at, queries_of
 from trajpilot_core.training.scorer_file import load_scorer
 
-torch.set_num_threads(1)
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):

@@ -57,7 +57,6 @@ from trajpilot_core.training.scorer_file import (
 )
 from trajpilot_core.training.scorer_fit import FittedScorer, fit_scorer_without_goal, fit_scorers
 
-torch.set_num_threads(1)
 SCORER = WHOLE_SCORER.replace(plus=None, ablations=())
 TWINS = PREDICTOR.replace(twin_goal_dropout=GOAL_DROPOUT)
 AHEAD = TWINS.replace(anticipates=True)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pyarrow.compute as pc
 import pytest
-import torch
 from planning_fixture import attention_models, model_files, planning_data
 from rows_fixture import CONFIG, predicted, quiet, scorers_of
 
@@ -15,7 +14,6 @@ from trajpilot_core.evaluation.predictions import OtherModels, predict_rows
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.methods.viterbi import SUFFIX
 
-torch.set_num_threads(1)
 ROWS = [attention_row(variant) for variant in ATTENTION_VARIANTS]
 
 

@@ -21,8 +21,6 @@ from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates
 from trajpilot_core.training.scorer import queries_of
 
-torch.set_num_threads(1)
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):

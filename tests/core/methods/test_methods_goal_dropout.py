@@ -5,7 +5,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import torch
 from planning_fixture import PREDICTOR, model_files, models_of, planning_data
 from rows_fixture import CONFIG, predicted, quiet, scorers_of
 
@@ -20,7 +19,6 @@ from trajpilot_core.methods.goal_dropout import NO_TRAJ, ORACLE
 from trajpilot_core.report.figures.curves import colour_of
 from trajpilot_core.report.tables.results import results_of
 
-torch.set_num_threads(1)
 ORIGINAL = {NO_TRAJ.id: "no_traj", ORACLE.id: "oracle"}
 """Row -> the row without goal dropout."""
 

@@ -25,8 +25,6 @@ from trajpilot_core.studies.claims.pages.scorer import COMPARED
 from trajpilot_core.studies.claims.verdicts.families import PLUS, RIVALS
 from trajpilot_core.training.convergence import FLOORS
 
-torch.set_num_threads(1)
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):

@@ -5,12 +5,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 from planning_fixture import SCORER, model_files, planning_data
 from pretend_device import pretend_cuda
 from rows_fixture import predicted, scorers_of
 
-torch.set_num_threads(1)
 NUMBERS = ["top_scores", "gate"]
 
 

@@ -20,7 +20,6 @@ from trajpilot_core.training.scorer_plus import PlusQueries, plus_queries
 from trajpilot_core.training.scorer_plus_fit import PlusDecision
 from trajpilot_core.training.scorer_plus_statistics import CANDIDATES, PlusSource
 
-torch.set_num_threads(1)
 OPEN = PlusDecision(threshold=-9.0, n_queries=0, n_dev=0, dev={})
 
 

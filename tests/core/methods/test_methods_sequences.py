@@ -28,7 +28,6 @@ from trajpilot_core.models.label_chain import chain_marginals
 from trajpilot_core.retrieval.bank import build_bank, chain_view
 from trajpilot_core.training.label_effects import endpoint_vectors
 
-torch.set_num_threads(1)
 FEW = World(labels=5)
 MANY = World(train=200)
 KNOBS = Knobs(0.1, 1.0)

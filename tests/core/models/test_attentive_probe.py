@@ -31,6 +31,7 @@ def released(path: Path, *probes: AttentiveProbe, prefix: str = "module.", entry
     return str(path)
 
 
+@pytest.mark.usefixtures("double")
 def test_logits_losses_and_gradients_are_those_of_the_original() -> None:
     tokens = cases.probe_tokens().requires_grad_()
     logits, classes = cases.probe()(tokens), cases.classes()
@@ -42,6 +43,7 @@ def test_logits_losses_and_gradients_are_those_of_the_original() -> None:
     check_close(torch.autograd.grad(total, tokens)[0], THEIRS["gradient"])
 
 
+@pytest.mark.usefixtures("double")
 def test_an_output_projection_in_the_cross_attention_would_be_seen() -> None:
     """Planted: the projection that other pools of this family have."""
     planted = cases.probe()

@@ -25,7 +25,6 @@ from trajpilot_core.models.role_chain import (
     with_ends,
 )
 
-torch.set_num_threads(1)
 V, B = 4, 2
 ALL = V**3
 

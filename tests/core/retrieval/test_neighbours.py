@@ -23,7 +23,6 @@ from trajpilot_core.retrieval.neighbours import (
 )
 from trajpilot_core.retrieval.search import TopK, top_k
 
-torch.set_num_threads(1)
 CONFIG = AttentionConfig(width=16, layers=1, reads=1, neighbours=5, key_width=4)
 WORLD = World(train=8, dev=2, test=2, folds=2)
 

@@ -23,7 +23,6 @@ from trajpilot_core.retrieval.random_effects import (
     take_ratios,
 )
 
-torch.set_num_threads(1)
 CONFIG = EffectsConfig()
 SIZES = Sizes(labels=8, takes=40)
 C = 6

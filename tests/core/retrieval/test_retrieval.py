@@ -28,8 +28,6 @@ from trajpilot_core.retrieval.bank import (
 from trajpilot_core.retrieval.candidates import find_candidates, label_votes, permuted, pool_mean, pool_weights
 from trajpilot_core.retrieval.search import Exclusion, top_k
 
-torch.set_num_threads(1)
-
 
 @pytest.fixture(scope="module")
 def view():

@@ -12,8 +12,6 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.retrieval import search as search_module
 from trajpilot_core.retrieval.search import Exclusion, top_k
 
-torch.set_num_threads(1)
-
 
 def brute_force(query, bank, k, exclude=()):
     """All products in float64, rounded to float32, sorted by (-cosine, index)."""

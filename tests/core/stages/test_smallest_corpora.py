@@ -5,7 +5,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import torch
 from egoexo_fixture import SMALL, healthy, ingest
 from planning_fixture import ALIGNMENT, ATTENTION, PREDICTOR, SCORER
 from planning_world import Memory, WorldSize, planning_world, run_stage
@@ -17,7 +16,6 @@ from schemas.results import Metric
 from trajpilot_core.errors import InputError, TrajPilotError
 from trajpilot_core.stages import alignment, attention, evaluation, label_effects, planners, predictor, scorer
 
-torch.set_num_threads(1)
 STAGES = {
     alignment.STAGE: ALIGNMENT,
     predictor.STAGE: PREDICTOR,

@@ -33,7 +33,6 @@ from trajpilot_core.models.retrieval_attention import (
 from trajpilot_core.retrieval.neighbours import Neighbours
 from trajpilot_core.training.dev_scores import floor_scores
 
-torch.set_num_threads(1)
 HORIZON, WINDOWS, NEAR, FEATURES = 5, 3, 4, 10
 ERRORS = 3.0
 """Standard errors by which a share may lie above its floor."""

@@ -20,7 +20,6 @@ from trajpilot_core.training import fit_alignment, fit_predictor, scorer_fit, sc
 from trajpilot_core.training.jobs import TrainingJob
 from trajpilot_core.training.loop import FittedModel, Training, fit
 
-torch.set_num_threads(1)
 EPOCHS = TRAIN.replace(epochs=2, batch=16)
 ONE = TypeVar("ONE")
 

@@ -21,7 +21,6 @@ from trajpilot_core.training.scorer import (
 )
 from trajpilot_core.training.scorer_fit import best_temperature
 
-torch.set_num_threads(1)
 SHAPE = ScorerShape(query=22, embed=8, max_mids=4)
 
 

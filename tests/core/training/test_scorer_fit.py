@@ -35,7 +35,6 @@ from trajpilot_core.training.scorer_file import load_scorer
 from trajpilot_core.training.scorer_fit import FittedSeed, fit_scorers, train_scorer
 from trajpilot_core.training.scorer_queries import Collected, DevSet, collect_windows, draw_queries
 
-torch.set_num_threads(1)
 SHAPE = ScorerShape(query=22, embed=8, max_mids=4)
 
 

@@ -30,8 +30,6 @@ from trajpilot_core.models.scorer_plus import EXPERTS, PlusInputs, ScorerPlus, T
 from trajpilot_core.training.scorer_plus import plus_answers, plus_loss, plus_queries
 from trajpilot_core.training.scorer_plus_statistics import below_best, plus_source, seen_takes
 
-torch.set_num_threads(1)
-
 
 @pytest.mark.parametrize("horizon", [3, 4, 7])
 @pytest.mark.parametrize("experts", [2, 3])

@@ -8,8 +8,6 @@ from trajpilot_core.models.role_chain import marginals, sparse
 from trajpilot_core.models.scorer_plus import PlusInputs, TrainingStatistics
 from trajpilot_core.training.scorer_plus import PlusQueries, plus_loss, queries_at
 
-torch.set_num_threads(1)
-
 
 def many_labels(n: int) -> tuple[PlusQueries, TrainingStatistics]:
     """Two queries over n labels of which a few follow each other."""

@@ -11,8 +11,6 @@ from trajpilot_core.models.scorer_plus import PlusInputs, TrainingStatistics
 from trajpilot_core.training.scorer_plus import plus_loss
 from trajpilot_core.training.scorer_plus_statistics import below_best
 
-torch.set_num_threads(1)
-
 
 def extreme(name: str) -> tuple[PlusInputs, TrainingStatistics]:
     """Inputs and training statistics at the edge of what can be met."""

@@ -49,7 +49,6 @@ from trajpilot_core.training.scorer_plus_fit import FINAL, FittedPlus, PlusData,
 from trajpilot_core.training.scorer_plus_statistics import plus_source
 from trajpilot_core.training.scorer_queries import Collected, collect, draw_queries
 
-torch.set_num_threads(1)
 CONFIG = PLUS.replace(train=PLUS.train.replace(epochs=3, patience=2, batch=16))
 
 

@@ -20,7 +20,6 @@ from trajpilot_core.training.scorer_fit import fit_scorers
 from trajpilot_core.training.scorer_plus_memory import plus_bytes
 from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain, fit_statistics, plus_source
 
-torch.set_num_threads(1)
 FOLDED = World(folds=3)
 
 

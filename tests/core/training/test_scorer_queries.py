@@ -41,7 +41,6 @@ from trajpilot_core.training.scorer_queries import (
     split_rows,
 )
 
-torch.set_num_threads(1)
 FOLDED = World(folds=3)
 ALONE = SCORER.replace(plus=None)
 FAST = SCORER.replace(

@@ -26,11 +26,13 @@ from trajpilot_core.models.planners.moving_average import MovingAverage
 from trajpilot_core.models.planners.pdpp import Pdpp, learning_rate_multiplier
 from trajpilot_core.models.planners.temporal_unet import PlanChannels, TemporalUnet
 
+pytestmark = pytest.mark.usefixtures("double")
 THEIRS = recorded("pdpp.json")
+CLOSE = 1e-9
 Projection = Callable[[Tensor, PlanCondition, PlanChannels], Tensor]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def planner() -> Pdpp:
     """The small planner with weights of the formula."""
     return cases.pdpp()
@@ -59,7 +61,7 @@ def test_the_schedule_is_that_of_the_original(n_times: int) -> None:
     schedule, theirs = NoiseSchedule(n_times), THEIRS["schedule"][str(n_times)]
     at = list(cases.SCHEDULES[n_times])
     for name, values in schedule.named_buffers():
-        assert_close(values[at], torch.tensor(theirs[name]), rtol=1e-5, atol=1e-8)
+        check_close(values[at], theirs[name])
     assert ddim_times(n_times, 10) == theirs["ddim_times"]
 
 
@@ -107,10 +109,10 @@ def test_loss_and_gradient_are_those_of_the_original(planner: Pdpp, horizon: int
     clean_BHA = nn.functional.one_hot(cases.labels(horizon), cases.SHAPE.actions).float()
     loss = planner.loss_at(clean_BHA, cases.condition(), torch.tensor(cases.TIMES), cases.action_draws(horizon)())
     loss.backward()
-    assert_close(loss.item(), theirs["loss"], rtol=1e-5, atol=1e-5)
+    check_close(loss, theirs["loss"])
     for name, parameter in planner.unet.named_parameters():
         assert parameter.grad is not None
-        assert_close(parameter.grad.norm().item(), theirs["gradient"][name], rtol=1e-4, atol=1e-5, msg=name)
+        assert parameter.grad.norm().item() == pytest.approx(theirs["gradient"][name], rel=CLOSE, abs=CLOSE), name
 
 
 @pytest.mark.parametrize("t", cases.STEPS_COMPARED)
@@ -157,7 +159,7 @@ def test_the_task_classifier_answers_as_the_original() -> None:
 @pytest.mark.parametrize("total", cases.TOTAL_STEPS)
 def test_the_learning_rate_follows_the_original(total: int) -> None:
     ours = [learning_rate_multiplier(step, total) for step in cases.compared_steps(total)]
-    assert ours == pytest.approx(THEIRS["learning_rate"][str(total)], rel=1e-7)
+    assert ours == pytest.approx(THEIRS["learning_rate"][str(total)], rel=CLOSE)
 
 
 def check_average() -> None:
@@ -168,7 +170,7 @@ def check_average() -> None:
         cases.averaged_weights(layer, step)
         average.update(layer)
         if step in cases.AVERAGED_AT:
-            assert_close(average.module.weight, torch.tensor(THEIRS["average"][str(step)]), check_stride=False)
+            check_close(average.module.weight, THEIRS["average"][str(step)])
 
 
 def test_weights_are_averaged_as_by_the_original() -> None:

@@ -47,6 +47,7 @@ def check_original(planner: SchemaPlanner, name: str) -> None:
     check_loss(planner.train(), given, want["training"])
 
 
+@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("name", SCHEMA_CASES)
 def test_every_part_and_the_loss_are_the_original_s(name: str) -> None:
     """Numbers of the original: `python -m benchmarks.planners.fixtures --original FOLDER` renews them."""
@@ -82,6 +83,7 @@ def deaf_to_the_task(planner: SchemaPlanner) -> None:
     planner.state_decoder.task = None
 
 
+@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize(
     "fault",
     [without_inner_norm, with_swapped_norms, without_inner_dropout, with_hidden_dropout_last, deaf_to_the_task],
@@ -105,6 +107,7 @@ def blank_memory(decoder: DescriptionDecoder, tokens_BTW: Tensor, sentences_ASW:
     return DECODE(decoder, tokens_BTW, torch.zeros_like(sentences_ASW), read)
 
 
+@pytest.mark.usefixtures("double")
 def test_plans_read_the_descriptions_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     planner = schema(True, 4)
     check_plan_reads_descriptions(planner)
@@ -226,4 +229,5 @@ def test_parameters_are_as_many_as_the_original_trains(name: str, sizes: tuple[i
 
 
 def test_it_memorises_64_windows() -> None:
-    assert share_memorised(undropped(layers=1), random_windows(), steps=150, lr=5e-3) > 0.95
+    """Measured: 1.000 after 150 steps and .992 to 1.000 after 100, with seeds 0 and 1 on two kernels."""
+    assert share_memorised(undropped(layers=1), random_windows(), steps=150, lr=5e-3, last_lr=5e-3) > 0.95

@@ -35,6 +35,7 @@ def check_original(planner: ViterbiPlanNet) -> None:
     check_loss(without_attention_dropout(planner.train()), given, want["training"])
 
 
+@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("horizon", VITERBI_HORIZONS)
 def test_path_second_pass_loss_and_gradient_are_the_original_s(horizon: int) -> None:
     """Numbers of the original: `python -m benchmarks.planners.fixtures --original FOLDER` renews them."""
@@ -45,6 +46,7 @@ def softmax_of_emissions(log_emission_BHA: Tensor, transition_AA: Tensor) -> Ten
     return log_emission_BHA.softmax(dim=-1)
 
 
+@pytest.mark.usefixtures("double")
 def test_a_softmax_over_emissions_in_place_of_the_viterbi_layer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "soft_viterbi", softmax_of_emissions)
     with pytest.raises(AssertionError, match="not close"):
@@ -55,6 +57,7 @@ def test_attention_weights_are_dropped_as_in_the_original() -> None:
     assert viterbi_plan_net(3).ends.layers[0].self_attn.dropout == ViterbiPlanNetConfig().dropout == 0.2
 
 
+@pytest.mark.usefixtures("double")
 def test_a_missing_dropout_is_seen() -> None:
     planner = viterbi_plan_net(VITERBI_HORIZONS[0])
     planner.emission[3] = torch.nn.Identity()
@@ -115,4 +118,6 @@ def test_parameters_are_as_many_as_the_original_s(name: str, sizes: tuple[int, .
 
 
 def test_it_memorises_64_windows() -> None:
-    assert share_memorised(small(), random_windows(), steps=150, lr=1e-2) > 0.95
+    """Measured: .988 to .996 with seeds 0, 1, 2 on three kernels. At a rate that stays, a step in a hundred throws the
+    planner back to .6 to .9, another one on each processor."""
+    assert share_memorised(small(), random_windows(), steps=150, lr=1e-2, last_lr=0.0) > 0.95
