@@ -1,5 +1,4 @@
-"""The Prefect server that a run starts for itself: on 127.0.0.1, behind a login of its own; neither outlives the other.
-"""
+"""The Prefect server that a run starts for itself: on 127.0.0.1, behind its own login; neither outlives the other."""
 
 import secrets
 import socket
@@ -56,9 +55,7 @@ def embedded_server(home: Path, ended: Callable[[str], None]) -> Iterator[None]:
         stop(server)
 
 
-def watch(
-    server: subprocess.Popen[bytes], is_over: threading.Event, log: Path, ended: Callable[[str], None]
-) -> None:
+def watch(server: subprocess.Popen[bytes], is_over: threading.Event, log: Path, ended: Callable[[str], None]) -> None:
     """Wait until the block of a server is over; report its end where that comes first.
 
     Without a server, Prefect would try again for hours and write its tracebacks between the lines of the run.

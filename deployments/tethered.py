@@ -27,7 +27,7 @@ def launch(
         log: takes its output; None: the output of this process.
     """
     return subprocess.Popen(
-        [sys.executable, "-m", "deployments.tethered", *words],
+        [sys.executable, "-P", "-m", "deployments.tethered", *words],
         env=environment,
         stdin=subprocess.PIPE,
         stdout=log,
