@@ -1,9 +1,12 @@
 """The server that a run starts for itself: it ends with its run, the run ends with it, and roots do not mix."""
 
+import io
 import os
 import shutil
 import signal
 import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -100,3 +103,37 @@ def test_the_server_of_a_ui_that_is_killed_ends(tmp_path: Path, empty_database: 
     ui.kill()
     ui.wait()
     wait_for(lambda: processes_of(tmp_path / "root") == {}, ENDED_S)
+
+
+def test_the_end_of_a_server_is_reported_while_its_run_goes_on_and_not_after(tmp_path: Path) -> None:
+    from deployments.embedded import watch
+
+    server, said, is_over = subprocess.Popen(["sleep", "600"]), list[str](), threading.Event()
+    watcher = threading.Thread(target=watch, args=(server, is_over, tmp_path / "server.log", said.append))
+    watcher.start()
+    server.kill()
+    watcher.join(ENDED_S)
+    assert "ended with status -9" in said[0]
+    assert str(tmp_path / "server.log") in said[0]
+    is_over.set()
+    watch(server, is_over, tmp_path / "server.log", said.append)
+    assert len(said) == 1
+
+
+def test_the_last_sentence_comes_after_the_progress_bars_gave_the_terminal_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deployments import session
+
+    terminal, hide, show = io.StringIO(), "\x1b[?25l", "\x1b[?25h"
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setenv("TERM", "xterm")
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, terminal)
+    monkeypatch.setattr(session.os, "_exit", sys.exit)
+    with pytest.raises(SystemExit), session.logging_to(tmp_path):
+        session.end_without_server("the server ended")
+    before, sentence, after = terminal.getvalue().partition("error: the server ended\n")
+    assert show in before.partition(hide)[2]
+    assert sentence
+    assert "the server ended" not in after
