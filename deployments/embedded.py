@@ -1,12 +1,11 @@
-"""The Prefect server that a run starts for itself: on 127.0.0.1, behind a login of its own, ended by its process id."""
+"""The Prefect server that a run starts for itself: on 127.0.0.1, behind its own login; neither outlives the other."""
 
 import secrets
-import signal
 import socket
 import subprocess
-import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,37 +14,59 @@ from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from deployments.server_check import request
-from deployments.settings import STARTUP_TIMEOUT_S, remember_server, server_environment
+from deployments.settings import STARTUP_TIMEOUT_S, server_environment
+from deployments.tethered import SERVER, launch, stop
 from trajpilot_core.errors import InputError
 
 TRIES = 3
 """A free port may be occupied before the server has it."""
 LOOK_EVERY_S = 0.2
 DRAIN_S = 10.0
-END_S = 5.0
 LOG = "server.log"
 
 
 @contextmanager
-def embedded_server(home: Path) -> Iterator[None]:
+def embedded_server(home: Path, ended: Callable[[str], None]) -> Iterator[None]:
     """Run a server over the database in `home` and send everything of this block to it.
 
     No other user of this machine can use it: the login is generated for every run and written nowhere.
+
+    Args:
+        home: folder of the database and of the server's log.
+        ended: ends this process where the server ends before the block; gets the sentence that says so.
 
     Raises:
         InputError: it does not start.
     """
     login = f"run:{secrets.token_urlsafe(24)}"
     server, url = start(home, login)
+    is_over = threading.Event()
+    watcher = threading.Thread(target=watch, args=(server, is_over, home / LOG, ended), daemon=True)
+    watcher.start()
     try:
         with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: login}):
             try:
                 yield
             finally:
+                is_over.set()
+                watcher.join()
                 drain()
     finally:
         stop(server)
-        (home / "server.pid").unlink(missing_ok=True)
+
+
+def watch(server: subprocess.Popen[bytes], is_over: threading.Event, log: Path, ended: Callable[[str], None]) -> None:
+    """Wait until the block of a server is over; report its end where that comes first.
+
+    Without a server, Prefect would try again for hours and write its tracebacks between the lines of the run.
+    """
+    while not is_over.wait(LOOK_EVERY_S):
+        if server.poll() is not None:
+            ended(
+                f"the Prefect server of this run ended with status {server.returncode} (its log: {log}), so the run "
+                "ends, too; what is finished is kept: the same command goes on from there"
+            )
+            return
 
 
 def start(home: Path, login: str) -> tuple[subprocess.Popen[bytes], str]:
@@ -56,8 +77,8 @@ def start(home: Path, login: str) -> tuple[subprocess.Popen[bytes], str]:
     """
     for _ in range(TRIES):
         port = free_port()
-        server = launch(home, login, port)
-        remember_server(home, server.pid)
+        with (home / LOG).open("wb") as log:
+            server = launch([*SERVER, "--no-ui", "--port", str(port)], server_environment(home, login), log)
         url, started = f"http://127.0.0.1:{port}/api", False
         try:
             started = answers(server, url)
@@ -70,21 +91,6 @@ def start(home: Path, login: str) -> tuple[subprocess.Popen[bytes], str]:
         f"the Prefect server of this run did not start in {TRIES} tries; {home / LOG} says why. A server of your "
         "own is used instead where PREFECT_API_URL names one"
     )
-
-
-def launch(home: Path, login: str, port: int) -> subprocess.Popen[bytes]:
-    """Start the server's process in a session of its own: Ctrl-C is for the run, which then ends the server."""
-    command = [sys.executable, "-m", "prefect", "--no-prompt", "server", "start", "--no-ui"]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
-    with (home / LOG).open("wb") as log:
-        return subprocess.Popen(
-            command,
-            env=server_environment(home, login),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
 
 
 def free_port() -> int:
@@ -102,16 +108,6 @@ def answers(server: subprocess.Popen[bytes], url: str) -> bool:
             return True
         time.sleep(LOOK_EVERY_S)
     return False
-
-
-def stop(server: subprocess.Popen[bytes]) -> None:
-    """End the server by its process id."""
-    server.send_signal(signal.SIGTERM)
-    try:
-        server.wait(timeout=END_S)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
 
 
 def drain() -> None:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -20,7 +21,7 @@ from deployments.embedded import embedded_server
 from deployments.machine_check import require_machine
 from deployments.recipes import recipe
 from deployments.server_check import require_server
-from deployments.settings import PrefectPlace, end_orphan_server, server_login
+from deployments.settings import PrefectPlace, server_login
 from flows.demo import demo
 from flows.pipeline import full_pipeline
 from schemas.claims import ClaimsConfig
@@ -37,6 +38,8 @@ LOG = logging.getLogger("trajpilot")
 LOCK_WAIT_S = 3600.0
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it; after SIGTERM, too."""
+NO_SERVER = 2
+"""Exit status of a run whose server ended; that of every error that the user can act on."""
 OLD_H = 24.0
 """Temporary files older than this belong to no living run."""
 
@@ -49,6 +52,14 @@ class ConsoleHandler(logging.Handler):
         self.console = console
         self.bars = bars
         self.bar_of: dict[str, TaskID] = {}
+        if bars:
+            bars.start()
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        if self.bars:
+            self.bars.stop()
+        super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a line, or move the bar of its stage; the line that a stage leaves removes its bar."""
@@ -80,12 +91,8 @@ def logging_to(root: Path) -> Iterator[Path]:
     for handler in handlers:
         LOG.addHandler(handler)
     try:
-        if bars:
-            bars.start()
         yield path
     finally:
-        if bars:
-            bars.stop()
         for handler in handlers:
             LOG.removeHandler(handler)
             handler.close()
@@ -93,16 +100,28 @@ def logging_to(root: Path) -> Iterator[Path]:
 
 @contextmanager
 def prefect_server(place: PrefectPlace) -> Iterator[None]:
-    """Start a server for the time of the run, unless the user has one; end the one that a killed run left behind."""
+    """Start a server for the time of the run, unless the user has one."""
     if place.server is not None:
         login, has_key = server_login()
         require_server(place.server, login, has_key=has_key)
         yield
         return
-    if end_orphan_server(place.home):
-        LOG.info("ended the Prefect server of an earlier run that was killed")
-    with embedded_server(place.home):
+    with embedded_server(place.home, end_without_server):
         yield
+
+
+def end_without_server(said: str) -> NoReturn:
+    """Write one sentence to the terminal and the log, and end at once; child processes end with this one.
+
+    What Prefect does at the end of a run would wait for the server for minutes.
+    """
+    for handler in [handler for handler in LOG.handlers if isinstance(handler, ConsoleHandler)]:
+        LOG.removeHandler(handler)
+        handler.close()
+    LOG.error("%s", said)
+    sys.stderr.write(f"error: {said}\n")
+    sys.stderr.flush()
+    os._exit(NO_SERVER)
 
 
 @contextmanager

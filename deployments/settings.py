@@ -4,8 +4,6 @@
 """
 
 import os
-import signal
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -232,34 +230,3 @@ def ui_environment(home: Path, login: str) -> dict[str, str]:
 def wanted_login() -> str | None:
     """Return the login that the user wants a server started here to ask for (`user:password`), None: any."""
     return os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or None
-
-
-def remember_server(home: Path, pid: int) -> None:
-    """Write down the process id of the embedded server, so that a run after a crash can end it."""
-    (home / "server.pid").write_text(f"{pid}\n")
-
-
-def end_orphan_server(home: Path) -> bool:
-    """End the embedded server that a killed run left behind; returns whether there was one."""
-    note = home / "server.pid"
-    if not note.exists():
-        return False
-    pid = int(note.read_text().strip() or 0)
-    note.unlink()
-    if not is_prefect_server(pid):
-        return False
-    os.kill(pid, signal.SIGTERM)
-    for _ in range(50):
-        if not is_prefect_server(pid):
-            return True
-        time.sleep(0.1)
-    os.kill(pid, signal.SIGKILL)
-    return True
-
-
-def is_prefect_server(pid: int) -> bool:
-    """Return whether process `pid` is a Prefect server of this user (a reused id is not)."""
-    try:
-        return pid > 0 and b"\0prefect\0--no-prompt\0server\0start\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False

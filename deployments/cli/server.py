@@ -3,7 +3,6 @@
 import contextlib
 import secrets
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -34,23 +33,24 @@ def ui(
     run opens its report.
     """
     from deployments.settings import ui_environment, wanted_login
+    from deployments.tethered import SERVER, launch, stop
 
     home = local_root(root) / "prefect"
     if not home.exists():
         raise InputError(
             f"{home} is not there: no run was made under {root}; give the --root of a run{roots_below(root)}"
         )
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     require_free_port(port)
     login = wanted_login()
     drawn = login or f"ui:{secrets.token_urlsafe(12)}"
     said = "your PREFECT_SERVER_API_AUTH_STRING" if login else drawn
     typer.echo(f"Prefect UI of {root}: http://127.0.0.1:{port}   login: {said}   (Ctrl-C ends it)")
     threading.Thread(target=keep_pages, args=(home,), daemon=True).start()
+    server = launch([*SERVER, "--port", str(port)], ui_environment(home, drawn))
     try:
-        sys.exit(subprocess.call(command, env=ui_environment(home, drawn)))
+        sys.exit(server.wait())
     except KeyboardInterrupt:
-        sys.exit(0)
+        stop(server)
 
 
 def keep_pages(home: Path) -> None:

@@ -24,7 +24,6 @@ WIDE_EVERY = 3
 """Every so many roots trainings run side by side."""
 STARTING_S = 6.0
 """A kill before the first stage comes within so many seconds."""
-SERVER = "prefect --no-prompt server start"
 LIMIT_S = 900.0
 Append = Callable[[Path, dict[str, Any]], None]
 
@@ -72,7 +71,7 @@ def one_root(asked: argparse.Namespace, known: Reference, number: int, n_kills: 
         status = child.wait()
         if status != -signal.SIGKILL:
             break  # it came to its end before the moment
-        problems = [f"left: {text}" for text in gone(mark, lambda text: SERVER not in text)]
+        problems = [f"left: {text}" for text in gone(mark)]
         problems += [*checks.nothing_torn(root, known.tree), *made_again(root, kept)] if root.exists() else []
         rows.append(
             {
@@ -103,7 +102,7 @@ def last_run(known: Reference, root: Path, typed: list[str], number: int, mark: 
         status = child.wait()
     seconds = time.monotonic() - began
     problems = [] if status == 0 else [f"the last run ended with {status}: {output(root).read_text()[-2000:]}"]
-    problems += [f"left in the end: {text}" for text in gone(mark, lambda text: True)]
+    problems += [f"left in the end: {text}" for text in gone(mark)]
     problems += made_again(root, kept)
     left = len(checks.temporaries(root))
     problems += [*checks.swept(root, known.tree), *checks.no_row_twice(root)]
@@ -166,17 +165,17 @@ def made_again(root: Path, kept: dict[str, int]) -> list[str]:
     return [f"done again: {path}" for path, written in kept.items() if now.get(path) != written]
 
 
-def gone(mark: str, wanted: Callable[[str], bool]) -> list[str]:
+def gone(mark: str) -> list[str]:
     """Return the marked processes that do not end by themselves, and end them."""
     end = time.monotonic() + forked.GONE_S
-    while (found := marked(mark, wanted)) and time.monotonic() < end:
+    while (found := marked(mark)) and time.monotonic() < end:
         time.sleep(0.1)
     for pid in found:
         os.kill(pid, signal.SIGKILL)
     return [f"{pid} {text}" for pid, text in found.items()]
 
 
-def marked(mark: str, wanted: Callable[[str], bool]) -> dict[int, str]:
+def marked(mark: str) -> dict[int, str]:
     """Return process id -> command of the living processes whose environment has the mark."""
     token, found = f"{MARK}={mark}".encode(), {}
     for pid, text in forked.alive(lambda fields: True).items():
@@ -184,6 +183,6 @@ def marked(mark: str, wanted: Callable[[str], bool]) -> dict[int, str]:
             has = token in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if has and wanted(text):
+        if has:
             found[pid] = text
     return found

@@ -296,3 +296,8 @@ class Stack:
                 return started
             assert time.monotonic() < limit, "\n".join(f"{name}:\n{self.tail(name)}" for name in checked)
             time.sleep(1.0)
+
+
+def servers_over(root: Path) -> list[int]:
+    """Process ids of the living Prefect servers over a root, or over one below it."""
+    return [pid for pid, line in processes_of(root).items() if "prefect --no-prompt server start" in line]

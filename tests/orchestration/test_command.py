@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from once import EmptyDatabase, Worlds
+from stack_processes import servers_over
 
 from schemas.world import tiny_world
 
@@ -54,18 +55,6 @@ def finish(process: subprocess.Popen[str]) -> str:
     output, _ = process.communicate(timeout=400)
     assert process.returncode == 0, output
     return output
-
-
-def servers_over(home: Path) -> list[str]:
-    """Command lines of living Prefect servers whose home lies under `home`."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if str(home).encode() in (folder / "environ").read_bytes():
-                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        except OSError:
-            continue
-    return [line for line in found if "prefect --no-prompt server start" in line]
 
 
 def test_a_run_from_an_empty_home_and_another_folder_writes_under_its_root_only(

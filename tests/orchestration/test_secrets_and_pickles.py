@@ -16,7 +16,7 @@ import pytest
 from browser import browser
 from hostile import SECRET, TEXTS, Marker, hits, home_with_secrets, hostile_corpus, payload
 from once import EmptyDatabase, Worlds
-from stack_processes import PATIENCE
+from stack_processes import PATIENCE, servers_over
 
 from schemas.world import soak_world
 
@@ -62,21 +62,21 @@ def ran(worlds: Worlds, empty_database: EmptyDatabase, tmp_path_factory: pytest.
     line = command(*RUN, "--data", str(folder / "world"), "--root", str(root))
     with (folder / "output").open("w") as output:
         process = subprocess.Popen(line, cwd=folder, env=environment, stdout=output, stderr=output)
-        login = login_of_server(process, root / "prefect" / "server.pid")
+        login = login_of_server(process, root)
         assert process.wait(timeout=900) == 0, (folder / "output").read_text()
     yield Ran(root, folder / "world", environment, (folder / "output").read_text(), login)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def login_of_server(process: subprocess.Popen[bytes], note: Path) -> str:
+def login_of_server(process: subprocess.Popen[bytes], root: Path) -> str:
     """Return the login that the run drew for its own server."""
     limit = time.monotonic() + 180 * PATIENCE
     while time.monotonic() < limit and process.poll() is None:
         try:
-            variables = Path(f"/proc/{int(note.read_text())}/environ").read_bytes().decode().split("\0")
-            found = [v.partition("=")[2] for v in variables if v.startswith("PREFECT_SERVER_API_AUTH_STRING=")]
-        except (OSError, ValueError):
-            found = []
+            stated = "".join(Path(f"/proc/{pid}/environ").read_text() for pid in servers_over(root)).split("\0")
+        except OSError:
+            continue
+        found = [one.partition("=")[2] for one in stated if one.startswith("PREFECT_SERVER_API_AUTH_STRING=")]
         if found:
             return found[0]
         time.sleep(0.1)
