@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from drawn_tables import motions_table, world_tables
 from numpy.typing import NDArray
 
 from schemas.config import IngestConfig
-from schemas.world import claims_world
-from trajpilot_core.simworld.feature_space import world_tables
+from schemas.world import WorldConfig
 from trajpilot_core.simworld.sample import sample_world
-from trajpilot_core.stages.feature_space import motions_table
 
 DIGESTS = {
     "takes": "5cd510ab29ae3681",
@@ -22,8 +21,8 @@ DIGESTS = {
     "truth": "12134a700b0dd8e9",
     "motions": "188505ad387f45ef",
 }
-"""First 16 digits of sha256, recorded on 2026-11-22, before worlds by latents were there."""
-SMALL = {"entry": "frames", "broken": "none", "broken_share": 0.0, "train_takes": 6, "test_takes": 3, "seed": 7}
+"""First 16 digits of sha256, recorded on 2026-11-22."""
+SMALL = {"broken": "none", "broken_share": 0.0, "train_takes": 6, "test_takes": 3, "seed": 7}
 
 
 def test_a_small_world_has_the_recorded_tables_and_motions() -> None:
@@ -44,7 +43,7 @@ def test_the_digests_see_a_changed_world() -> None:
 
 
 def digests(**changes: Any) -> dict[str, str]:
-    world = sample_world(claims_world().replace(**{**SMALL, **changes}))
+    world = sample_world(WorldConfig(fps=10, size_px=192).replace(**{**SMALL, **changes}))
     tables = world_tables(world, IngestConfig(central_share=0.6, dev_min=1))
     found = {name: rows_digest(getattr(tables, name)) for name in ("takes", "segments", "labels", "windows")}
     truth = [[*segment.motion, *segment.look, segment.place] for take in world.takes for segment in take.segments]
