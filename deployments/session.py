@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -16,7 +15,6 @@ from typing import NoReturn
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from deployments.claims import claims
 from deployments.embedded import embedded_server
 from deployments.machine_check import require_machine
 from deployments.recipes import recipe
@@ -24,7 +22,6 @@ from deployments.server_check import require_server
 from deployments.settings import PrefectPlace, server_login
 from flows.demo import demo
 from flows.pipeline import full_pipeline
-from schemas.claims import ClaimsConfig
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from tasks.announce import headline
@@ -152,20 +149,6 @@ def run_session(
             demo(world, config, options)
         for line in next_steps(root):
             LOG.info("%s", line)
-
-
-def run_claims(root: Path, docs: Path, jobs: int, device: str, worlds: tuple[str, ...], place: PrefectPlace) -> None:
-    """Compute the worlds of the claims and write their pages; as `run_session`."""
-    root, docs = root.resolve(), docs.resolve()
-    with (
-        interruptible(),
-        session(root, "The claims on SIMULATED worlds", f"config {ClaimsConfig().digest()[:12]}", place),
-    ):
-        run = claims(str(root), str(docs), jobs, device, worlds)
-        count = Counter(job.status for job in run.jobs)
-        LOG.info("jobs: %s", ", ".join(f"{n} {status}" for status, n in sorted(count.items())))
-        LOG.info("pages: %s", docs / "claims.md")
-        LOG.info("UI of this run: %s", command("ui", "--root", shown(root)))
 
 
 def next_steps(root: Path) -> list[str]:

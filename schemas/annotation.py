@@ -13,8 +13,6 @@ SHORTEST_PLAN = 3
 """Segments of the shortest window that holds a step to plan: Start, one step, Goal. Source: paper, 3.1."""
 SIMULATED = "simulated"
 """Corpus name of takes whose record says that they were simulated; every page of results then says so."""
-LATENTS = "latents"
-"""Camera of simulated takes that no camera saw, real or rendered; every page of results then says so."""
 
 
 class Take(Record):

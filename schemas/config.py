@@ -45,7 +45,6 @@ RecipeName = Literal[
     "demo_egoper",
     "demo_epic_kitchens",
     "soak",
-    "claims",
     "keystep",
     "goalstep",
     "egoper",

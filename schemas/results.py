@@ -72,27 +72,6 @@ class GateRow(Record):
     n_windows: int
 
 
-class ScorerStudy(Record):
-    """One quantity of one scorer that was trained on a number of queries, over the test windows.
-
-    Source: docs/decisions/scorer.md.
-    """
-
-    model: str
-    """Row whose scorer it is: scorer, scorer_no_labels, scorer_no_motion, scorer_plus."""
-    seed: int
-    share: float
-    """Percentage of its training queries that it was trained on, which is what is compared between seeds."""
-    n_queries: int
-    """Number of these queries."""
-    horizon: int | None
-    """None: plain mean over horizons."""
-    quantity: str
-    """M@1, MSeq, open rate, harmed (percent); or a quality of its ranking, whose name begins with `rank: `."""
-    value: float
-    n_windows: int
-
-
 class Outcome(Record):
     """One window as one row of the first seed answered it: what the gallery is sampled from."""
 
@@ -257,37 +236,8 @@ class Judgement(Record):
     check: str
     verdict: Literal["holds", "fails", "undecided", "underpowered", "confounded by training", "undertrained", "not run"]
     """A claim `fails` where an interval excludes zero on the other side; `undecided` where intervals contain zero.
-    Underpowered and confounded: as in the claims (docs/decisions/claims-statistics.md)."""
+    Underpowered and confounded: docs/decisions/anticipation.md."""
     detail: str
-
-
-class LeakCheck(Record):
-    """One check that nothing in a simulated world, or in a model trained in it, gives an answer away.
-
-    Source: docs/decisions/claims-checks.md, which states every bound and its reason.
-    """
-
-    check: str
-    """`leak: <what>`."""
-    value: float
-    """What was measured, in the unit that `detail` names; for an exact rule the number of its violations."""
-    bound: float | None
-    """What `value` may be at most (at least, for p-values); None where nothing could be measured."""
-    verdict: Literal["holds", "fails", "not run"]
-    detail: str
-
-
-class GoalProgress(Record):
-    """Number of true plans of one take that come closer to the goal with every middle step, in feature space.
-
-    Source: paper, appendix on goal progress; docs/decisions/claims-checks.md.
-    """
-
-    take_id: str
-    horizon: int
-    n_windows: int
-    monotone: int
-    """Windows in which every middle step lies closer to the Goal than the one before."""
 
 
 class PairDistance(Record):

@@ -36,10 +36,10 @@ class ReleaseConfig(Record):
 class WorldConfig(Record):
     """What the simulated world is: procedures, motion, appearance, annotations, files.
 
-    Defaults are the `claims` world.
+    Defaults are the world `base` of docs/evidence.md but for its takes.
     """
 
-    name: str = Field("claims", pattern=r"^[a-z0-9_]{1,32}$")
+    name: str = Field("base", pattern=r"^[a-z0-9_]{1,32}$")
     """Name of the preset."""
     fixed_on: str = Field("2026-11-21", pattern=r"^\d{4}-\d{2}-\d{2}$")
     """Date on which these values were fixed."""
@@ -98,11 +98,6 @@ class WorldConfig(Record):
     place_fidelity: float = Field(0.5, ge=0, le=1)
     """Probability that this object stands at its label's place; otherwise its place is uniform."""
 
-    straight: bool = Field(False, exclude_if=lambda value: not value)
-    """By latents alone: features are a linear map of the look, positions lie on a circle in their order, alternatives
-    and tasks apart from it, and an intent prefers one alternative everywhere. So the distance to a goal's feature, up
-    to half the circle away, is the progress that is left. Source: docs/decisions/latent-planning.md."""
-
     train_takes: int = Field(400, ge=1)
     """Unbroken takes of the split train."""
     test_takes: int = Field(120, ge=1)
@@ -116,10 +111,6 @@ class WorldConfig(Record):
     segment_spread: float = Field(0.2, ge=0, lt=0.5)
     """Step durations are uniform within this share of the mean, whatever the label."""
 
-    entry: Literal["video", "frames", "latents"] = "video"
-    """Where the pipeline enters the world. video: a download with video files; frames: tables of head motions and
-    features, encoded from frames that a still head sees, without any file of video; latents: the same without pixels,
-    features are a fixed map of what such frames would show (LatentMapConfig)."""
     layout: str = Field("egoexo4d", pattern=r"^[a-z0-9_]{1,32}$")
     """Which corpus's files are written: a module of trajpilot_core/simworld/layouts. egoexo4d: atomic descriptions;
     keystep and basketball: the same tree, other annotations; goalstep, egoper, epic_kitchens: video and segments, no
@@ -175,20 +166,6 @@ class WorldConfig(Record):
     """Steps of a broken take, one more or less at random (they are shorter to keep the world cheap)."""
 
     @model_validator(mode="after")
-    def _features_have_no_layout(self) -> Self:
-        if self.enters_by_features() and self.layout != "egoexo4d":
-            raise ValueError(
-                f"a world of the entry {self.entry!r} has no files, so no layout {self.layout!r}; leave layout alone"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _straight_features_are_latents(self) -> Self:
-        if self.straight and self.entry != "latents":
-            raise ValueError(f"straight is of features by latents, and the entry is {self.entry!r}; set it to latents")
-        return self
-
-    @model_validator(mode="after")
     def _features_are_of_ego_exo4d(self) -> Self:
         if self.released is None:
             return self
@@ -196,10 +173,10 @@ class WorldConfig(Record):
             known = " or ".join(RELEASED_LAYOUTS)
             raise ValueError(f"no simulated world has features called {self.released}; set released to {known}")
         layouts = RELEASED_LAYOUTS[self.released]
-        if self.entry != "video" or self.layout not in layouts:
+        if self.layout not in layouts:
             raise ValueError(
-                f"{self.released}: released features are files of the layouts {', '.join(layouts)} next to their "
-                f"videos; the entry is {self.entry!r}, the layout {self.layout!r}: leave released alone"
+                f"{self.released}: released features are files of the layouts {', '.join(layouts)}, and the layout is "
+                f"{self.layout!r}; leave released alone"
             )
         return self
 
@@ -224,20 +201,16 @@ class WorldConfig(Record):
         whole = super().content()
         return whole if self.release is not None else {k: v for k, v in whole.items() if k != "release"}
 
-    def enters_by_features(self) -> bool:
-        """Return whether features come from a head that stands still, so that they show no head motion."""
-        return self.entry != "video"
-
     def n_labels(self) -> int:
         """Return the number of labels, V."""
         return self.tasks * self.positions * self.alternatives
 
 
 class LatentMapConfig(Record):
-    """The map from what still frames show to the features of a world by latents; the same for every world.
+    """The map from what still frames show to the released features of a simulated world; the same for every world.
 
     Weights are deviations before the first tanh, of inputs with deviation about 1. They were set once so that probes
-    and distances agree with those of rendered frames. Source: docs/decisions/latents.md.
+    and distances agree with those of rendered frames. Source: docs/decisions/released-features.md.
     """
 
     fixed_on: str = Field("2026-11-22", pattern=r"^\d{4}-\d{2}-\d{2}$")
@@ -264,11 +237,6 @@ class LatentMapConfig(Record):
     """Deviation of the constants of both layers."""
     noise: float = Field(0.07, ge=0)
     """Standard deviation of the noise on every number of a feature, per segment."""
-
-
-def claims_world() -> WorldConfig:
-    """The world that the claims are tested on: 120 test takes, 400 training takes, recommended information."""
-    return WorldConfig(fps=10, size_px=192)
 
 
 def demo_world() -> WorldConfig:

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from deployments.cli.first_run import show_first_run
 from deployments.cli.needs import show_planned
 from deployments.cli.options import (
     Device,
@@ -117,9 +116,7 @@ def show_plan(config: PipelineConfig, options: RunOptions) -> None:
     console = Console()
     todo = [row.stage for row in rows if row.asked and row.compute != 0]
     show(console, columns, cells, f"plan for {options.root}")
-    stated = show_planned(console, todo, config, options, {row.stage: row.current for row in rows})
-    never = [row.stage for row in rows if row.stage in todo and row.current is None and row.cost.seconds is None]
-    show_first_run(console, never, stated, config, options)
+    show_planned(console, todo, config, options, {row.stage: row.current for row in rows})
     say(console, total([row for row in rows if row.asked], options.root))
 
 

@@ -15,7 +15,6 @@ from deployments.cli import (
     convert,
     deploy,
     doctor,
-    evidence,
     export,
     inspect,
     paper,
@@ -41,7 +40,6 @@ app = typer.Typer(
 run.add_to(app)
 simulate.add_to(app)
 inspect.add_to(app)
-evidence.add_to(app)
 server.add_to(app)
 deploy.add_to(app)
 workers.add_to(app)

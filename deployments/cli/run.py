@@ -51,7 +51,7 @@ OWN_RECIPES = {
     "tiny_basketball": "demo_basketball",
     "court": "demo_basketball",
 }
-WORLDS = {name: OWN_RECIPES.get(name, "demo") for name in PRESETS if name != "claims"}
+WORLDS = {name: OWN_RECIPES.get(name, "demo") for name in PRESETS}
 """Simulated worlds, each with its recipe."""
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from deployments.recipes import paper, simulated, worlds
+from deployments.recipes import paper, simulated
 from schemas.config import PipelineConfig, RecipeName
 from trajpilot_core.errors import InputError
 
@@ -18,7 +18,6 @@ RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
     "demo_egoper": simulated.demo_egoper,
     "demo_epic_kitchens": simulated.demo_epic_kitchens,
     "soak": simulated.soak,
-    "claims": worlds.claims,
     "keystep": paper.keystep,
     "goalstep": paper.goalstep,
     "egoper": paper.egoper,

@@ -40,7 +40,7 @@ def demo() -> PipelineConfig:
 def demo_planners() -> PipelineConfig:
     """The demo, and the planners of other papers on its labels: small ones, of few steps, next to a finished demo.
 
-    Rates and dropouts are those of `planners_in_worlds`.
+    Rates and dropouts were chosen on dev takes of a small deterministic world (docs/decisions/planners.md).
     """
     base = demo()
     nets = base.planners

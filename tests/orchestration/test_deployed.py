@@ -80,25 +80,6 @@ def test_choices_are_drop_downs_and_numbers_have_bounds(form: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("parameters", "field"),
     [
-        ({"jobs": 0}, "jobs"),
-        ({"device": "tpu"}, "device"),
-        ({"root": "s3://key:secret@bucket"}, "root"),
-        ({"worlds": [1]}, "worlds[0]"),
-    ],
-)
-def test_the_form_of_the_claims_has_bounds_and_descriptions_too(parameters: dict[str, Any], field: str) -> None:
-    from prefect.utilities.callables import parameter_schema
-
-    from deployments.claims import claims
-
-    form = parameter_schema(claims).model_dump()
-    assert all(parameter["description"] for parameter in form["properties"].values())
-    assert f"field '{field}'" in refused(parameters, form)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "field"),
-    [
         ({"config": {"features": {"size_px": 17}}}, "config.features.size_px"),
         ({"config": {"features": {"backend": "vlc"}}}, "config.features.backend"),
         ({"config": {"alignment": {"train": {"epochs": 0}}}}, "config.alignment.train.epochs"),
@@ -188,9 +169,8 @@ def test_run_options_keep_the_place_of_the_deployment() -> None:
 
 def test_every_stage_is_deployed_under_its_own_name_on_the_pool_that_fits_it(declared: dict[str, Any]) -> None:
     pools = {name: item["work_pool"]["name"] for name, item in declared.items()}
-    assert {name: pools.pop(name) for name in ("full-pipeline", "claims", "predict", "watch")} == {
+    assert {name: pools.pop(name) for name in ("full-pipeline", "predict", "watch")} == {
         "full-pipeline": "trajpilot-gpu",
-        "claims": "trajpilot-cpu",
         "predict": "trajpilot-cpu",
         "watch": "trajpilot-cpu",
     }
@@ -278,7 +258,7 @@ def test_poses_texts_and_features_are_computed_where_their_source_and_encoder_ca
     }
     benchmarks = {"demo_closed", "demo_anticipation", "demo_keystep", "demo_goalstep", "demo_egoper"}
     benchmarks |= {"demo_epic_kitchens", "demo_basketball", "demo_poses", "demo_latent"}
-    without_weights = {"demo", "demo_planners", "soak", "claims", "laptop", *benchmarks}
+    without_weights = {"demo", "demo_planners", "soak", "laptop", *benchmarks}
     for name in RECIPES:
         wanted = "trajpilot-cpu" if name in without_weights else "trajpilot-gpu"
         assert pools_by_recipe(recipe(name))["TRAJPILOT_POOL_TEXT_BANK"] == wanted, name
@@ -365,7 +345,7 @@ def test_a_look_at_the_data_root_is_not_remembered_as_a_run(monkeypatch: pytest.
     assert remembered == ["said", "run"]
 
 
-@pytest.mark.parametrize("entry", ["deployments.deployed", "deployments.claims", "flows.groups"])
+@pytest.mark.parametrize("entry", ["deployments.deployed", "flows.groups"])
 def test_the_lines_of_a_deployed_run_pass_to_prefects_log(entry: str) -> None:
     """Prefect attaches its handler to the logger that is named to it, and sets no level."""
     asked = f"import logging, {entry}; print(logging.getLogger('trajpilot').isEnabledFor(logging.INFO))"

@@ -103,26 +103,3 @@ def test_nothing_begins_without_files_of_features_or_on_a_corpus_without_a_reade
     other = laptop().replace(ingest=laptop().ingest.replace(corpus="goalstep"))
     with pytest.raises(InputError, match="omnivore_video, expected read of Ego4D GoalStep: omnivore_video_swinl"):
         require_outside(other, run, ["features"])
-
-
-def test_the_steps_of_the_trainings_of_the_recipe_laptop_take_a_quarter_of_two_hours_by_the_cost_model() -> None:
-    from deployments.recipes.paper import atomic, laptop
-    from schemas.search import SearchConfig
-    from trajpilot_core.data.cross_fitting import chains, trained_variants
-    from trajpilot_core.engine.sizes import paper_sizes
-    from trajpilot_core.studies.recipe_search import epoch_seconds
-
-    def minutes(config: PipelineConfig, cores: int) -> float:
-        """Trainings of a stage run `cores` at a time, one thread each; stages follow each other."""
-        kept = chains(config.alignment.folds)
-        models = {"alignment": len(kept), "scorer": 1}
-        models["predictor"] = sum(len(trained_variants(chain, config.predictor)) for chain in kept)
-        found, sizes = 0.0, paper_sizes(config)
-        for name, n in models.items():
-            own = getattr(config, name)
-            rounds = -(-n * len(config.alignment.seeds) // cores)
-            found += rounds * own.train.epochs * epoch_seconds(own, sizes, SearchConfig()) / 60
-        return found
-
-    assert 20 < minutes(laptop(), cores=2) < 40  # what ranks dev after each epoch is not in it: docs/scale.md
-    assert minutes(atomic(), cores=2) > 60 * 24  # the paper's recipe, which the limit has to refuse

@@ -1,14 +1,13 @@
-"""What the paper says of rows without a goal, judged by the rules of the claims: a verdict is withheld where a model is
+"""What the paper says of rows without a goal, judged: a verdict is withheld where a model is
 not trained, has not reached the asked share of its exact ceiling, or has reached far more of it than the other row.
 
-Source: docs/decisions/anticipation.md; the rules: docs/decisions/claims-statistics.md.
+Source: docs/decisions/anticipation.md.
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from schemas.claims import LIMITS
 from schemas.results import Ceiling, Judgement
 from trajpilot_core.evaluation.evidence import CheckInputs
 from trajpilot_core.evaluation.paper_claims import ClaimedSign, claim_check
@@ -17,6 +16,13 @@ from trajpilot_core.methods import method
 from trajpilot_core.methods.base import SEEN, SHOWS
 
 METRIC = "M@1"
+NO_TRAJ_SHARE = 0.5
+"""Share of the way from Majority to the exact ceiling that a row must have reached: one that uses less than half of
+what its inputs say cannot show what they lack. Fixed 2026-11-22, as are the next two."""
+ORACLE_SHARE = 0.6
+"""The same where the motion of the middle steps is seen: more, because it names the steps one by one."""
+SHARE_GAP = 0.15
+"""Two rows whose shares differ by more are confounded by training."""
 CLAIMS: tuple[ClaimedSign, ...] = (
     ClaimedSign("claim: without a goal Oracle is above No-Traj at every H", rows.ORACLE.id, rows.NO_TRAJ.id, 1),
     ClaimedSign("claim: without a goal the Scorer is above No-Traj at every H", rows.SCORER.id, rows.NO_TRAJ.id, 1),
@@ -81,7 +87,7 @@ def asked_share(row: str) -> float:
     """Return the share that a row must have reached, by what its ceiling has seen."""
     kind = method(row).ceiling
     sees_mids = kind is not None and "mids" in SEEN[SHOWS[kind]].motion
-    return LIMITS.oracle_share if sees_mids else LIMITS.no_traj_share
+    return ORACLE_SHARE if sees_mids else NO_TRAJ_SHARE
 
 
 def anticipation_checks(evidence: CheckInputs, ceilings: Sequence[Ceiling]) -> list[Judgement]:
@@ -107,9 +113,9 @@ def _withheld(claim: ClaimedSign, judged: Judgement, reached: Mapping[str, Ceili
     low = [one for one in shares if one.share < one.asked]
     if low:
         return judged.replace(verdict="underpowered", detail=f"reached of the ceiling: {_words(low)}; {said}")
-    apart = [pair for pair in combinations(shares, 2) if abs(pair[0].share - pair[1].share) > LIMITS.share_gap]
+    apart = [pair for pair in combinations(shares, 2) if abs(pair[0].share - pair[1].share) > SHARE_GAP]
     if apart:
-        why = f"shares of the ceiling over {100 * LIMITS.share_gap:g} points apart: {_words(apart[0])}"
+        why = f"shares of the ceiling over {100 * SHARE_GAP:g} points apart: {_words(apart[0])}"
         return judged.replace(verdict="confounded by training", detail=f"{why}; {said}")
     return judged
 

@@ -138,8 +138,8 @@ def judge_poses(
 ) -> list[Judgement]:
     """Judge the paper's claim: poses from video serve as well if trained on, and a mismatch costs accuracy.
 
-    As in the claims of simulated worlds a verdict is withheld: where a predictor behind it is not trained, and where
-    the row without trajectories is not below that of the pose files, so that motion tells nothing that could be lost.
+    A verdict is withheld where a predictor behind it is not trained, and where the row without trajectories is not
+    below that of the pose files, so that motion tells nothing that could be lost.
 
     Args:
         scores: of every row.

@@ -1,7 +1,7 @@
 """The rows of the tables, in the order in which they are printed: the only list. Imports no torch.
 
-A new row is one file with its `Method` and one line here; tables, report, LaTeX, JSON, ceilings, checks, claims and
-gallery follow.
+A new row is one file with its `Method` and one line here; tables, report, LaTeX, JSON, ceilings, checks and gallery
+follow.
 """
 
 from collections.abc import Iterable, Sequence

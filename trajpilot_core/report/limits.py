@@ -32,11 +32,6 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: ReportConf
             "No video was read: lengths of takes are those that the metadata state, where one is off its video by a "
             "frame the head motion is a thirtieth of a second off, and a take whose video is damaged counts like any."
         )
-    if loaded.planners_only:
-        said.append(
-            f"This world is {loaded.planners_only}: no video was drawn, decoded or encoded, and features are a fixed "
-            "map of the looks and places as they were drawn."
-        )
     if cfg.windows_per_horizon is not None:
         said.append(
             f"Every row was scored on a sample of at most {cfg.windows_per_horizon} test windows of each horizon "

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.annotation import LATENTS, SIMULATED
+from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import ReportConfig
 from schemas.released import released_note
@@ -35,9 +35,6 @@ from trajpilot_core.report import health, json_report
 from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.report.tables.results import Results
 from trajpilot_core.report.tables.table import number
-
-PLANNERS_ONLY = "entered by latents, so it tests the planners, not the pipeline"
-"""Stands wherever results of a world without pixels are shown."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +70,6 @@ class Loaded:
     def simulated(self) -> bool:
         """Return whether any take was simulated; the takes say so themselves, no setting can hide it."""
         return SIMULATED in self.takes["corpus"].to_pylist()
-
-    @property
-    def planners_only(self) -> str:
-        """Return what is said of a world by latents; empty for any other corpus. The takes say that themselves, too."""
-        return PLANNERS_ONLY if LATENTS in self.takes["camera"].to_pylist() else ""
 
     @property
     def scored(self) -> tuple[int, int]:
@@ -140,8 +132,6 @@ def corpus_title(loaded: Loaded, cfg: ReportConfig) -> str:
     title = spec_of(cfg.corpus).title if cfg.corpus else names
     title = f"{title}, closed vocabulary" if cfg.is_closed else title
     title = f"{title}, released features {cfg.released}" if cfg.released else title
-    if loaded.planners_only:
-        return "a simulated world by latents, without pixels or files"
     return f"a simulated world in the file layout of {title}" if loaded.simulated else title
 
 
@@ -151,8 +141,6 @@ def caption(loaded: Loaded, cfg: ReportConfig) -> str:
     where = corpus_title(loaded, cfg)
     if loaded.simulated:
         where = "SIMULATED WORLD, not comparable with published numbers"
-    if loaded.planners_only:
-        where += f"; {loaded.planners_only}"
     if cfg.released:
         where += f"; {cfg.released}: {released_note(cfg.released)}"
     return f"{where}; {takes} test takes; 95 % intervals over takes; ED in steps, all else in percent"

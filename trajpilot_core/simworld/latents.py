@@ -1,13 +1,11 @@
-"""The entry by latents: features without pixels, a fixed nonlinear map of what still frames would show.
-
-Such a world tests the planners, not the pipeline: no video is written, decoded or encoded.
+"""Features without pixels: a fixed nonlinear map of what still frames would show, for released features.
 
 No exact ceiling is exceeded. Of the labels the map is given the looks at the times of a segment's frames, faded over
 step boundaries as in the rendered world, and the places of the objects at these times: functions of the looks and
 places of just those steps that `inference.visible` counts as seen, which `inference.evidence` weighs exactly. Room,
 light, colours of objects and noise are drawn from streams of their own, by capture, take and segment, whatever is done
 there; exact inference knows the operator of a capture, which is all that takes of one room share. Head motion is not
-among the inputs. Source: docs/decisions/latents.md.
+among the inputs. Source: docs/decisions/released-features.md.
 
 Axes: S segments of a take, F frames of a segment, N times, I inputs, H hidden units, K tokens, D numbers of a token.
 """
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 from schemas.world import LatentMapConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.simworld.world.appearance import OBJECTS, level, looks_at, take_light
-from trajpilot_core.simworld.world.truth import COLOURS, LOOKS, TakeTruth, World, stream
+from trajpilot_core.simworld.world.truth import COLOURS, TakeTruth, World, stream
 
 VERSION = 1  # raise when the numbers that this module writes change; a golden test watches
 LOOK_SCALE = 5.0
@@ -30,11 +28,6 @@ OBJECT_SCALE = 1.0 / 57.0
 """One over the deviation of an object's colour from its mean, 127.5."""
 LIGHT_SCALE = 14.0
 """One over the deviation of the light from 1."""
-
-
-STRAIGHT_SCALE = 0.05
-"""In a straight world: deviation of a feature's number for a look coefficient of 1. What all features share has
-deviation 1, so that normalising a feature over its numbers leaves distances nearly what they are."""
 
 
 @dataclass(frozen=True)
@@ -73,30 +66,14 @@ def latent_features(
 ) -> NDArray[np.float16]:
     """Return the features (S, tokens * D) of segments with frames at `times_SF`, seconds; frames per token are equal.
 
-    A token is the second layer over the mean of the first over its frames, plus noise of its own; in a straight world
-    see `straight_tokens`.
+    A token is the second layer over the mean of the first over its frames, plus noise of its own.
     """
     n = len(times_SF)
-    if world.config.straight:
-        shown_SKD = straight_tokens(take, times_SF, tokens, made)
-    else:
-        hidden = np.tanh(latent_inputs(world, take, times_SF.ravel(), made.config) @ made.first + made.first_bias)
-        mean_SKH = hidden.reshape(n, tokens, -1, hidden.shape[1]).mean(axis=2)
-        shown_SKD = np.tanh(mean_SKH @ made.second + made.second_bias)
+    hidden = np.tanh(latent_inputs(world, take, times_SF.ravel(), made.config) @ made.first + made.first_bias)
+    mean_SKH = hidden.reshape(n, tokens, -1, hidden.shape[1]).mean(axis=2)
+    shown_SKD = np.tanh(mean_SKH @ made.second + made.second_bias)
     noise = stream(world.config, "nuisance", take.index).normal(size=shown_SKD.shape)
     return np.asarray((shown_SKD + made.config.noise * noise).reshape(n, -1), np.float16)
-
-
-def straight_tokens(take: TakeTruth, times_SF: Array, tokens: int, made: LatentMap) -> Array:
-    """Return (S, K, D): a linear map of the look coefficients at `times_SF`, averaged over the frames of a token.
-
-    Places, room and light have no part in it.
-    """
-    n, width = len(times_SF), len(made.second_bias)
-    rng = np.random.default_rng([made.config.seed, LOOKS, width])
-    shared, weights = rng.normal(size=width), STRAIGHT_SCALE * rng.normal(size=(LOOKS, width))
-    looks = looks_at(take, times_SF.ravel())[0]
-    return np.asarray(shared + looks.reshape(n, tokens, -1, LOOKS).mean(axis=2) @ weights)
 
 
 def latent_inputs(world: World, take: TakeTruth, t_s: Array, config: LatentMapConfig) -> Array:

@@ -5,7 +5,6 @@ from functools import partial
 
 from schemas.world import (
     WorldConfig,
-    claims_world,
     court_world,
     demo_world,
     laptop_world,
@@ -30,7 +29,6 @@ def released_kitchen() -> WorldConfig:
 
 PRESETS: dict[str, Callable[[], WorldConfig]] = {
     "demo": demo_world,
-    "claims": claims_world,
     "tiny": tiny_world,
     "tiny_released": released_world,
     "tiny_laptop": laptop_world,

@@ -69,13 +69,8 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
         progress: called with (takes done, takes in all, what).
 
     Raises:
-        WorldError: the world enters by features, the folder holds something else, or a worker process died.
+        WorldError: the folder holds something else, or a worker process died.
     """
-    if config.enters_by_features():
-        raise WorldError(
-            f"a world of the entry {config.entry!r} has no files to write; describe it in world.json and run the "
-            "stages of feature space on it, or set its entry to 'video'"
-        )
     world = sample_world(config)
     refuse_other_world(config, folder)
     done = finished(folder)

@@ -18,7 +18,6 @@ from trajpilot_core.stages import (
     attention,
     diagnostics,
     evaluation,
-    feature_space,
     features,
     ingest,
     label_effects,
@@ -105,23 +104,6 @@ STAGES: dict[str, AnyStage] = {
 """Those of a run of planning."""
 EVERY_STAGE: dict[str, AnyStage] = {**STAGES, **{stage.name: stage for stage in APART}}
 """All that a run can have; a command, a flow or a form takes them from here."""
-
-FEATURE_SPACE_STAGES: dict[str, AnyStage] = {
-    stage.name: stage
-    for stage in (
-        feature_space.TABLES,
-        feature_space.FEATURES,
-        text_bank.STAGE,
-        alignment.STAGE,
-        predictor.STAGE,
-        label_effects.STAGE,
-        scorer.STAGE,
-        attention.STAGE,
-        planners.STAGE,
-        evaluation.STAGE,
-    )
-}
-"""For simulated worlds that enter by features (docs/decisions/claims.md)."""
 
 
 def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:

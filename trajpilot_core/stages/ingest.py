@@ -13,7 +13,6 @@ from schemas.base import fingerprint
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import Candidate, CorpusReading, Fault, Released
-from trajpilot_core.corpora.formats.folders import entry_without_files
 from trajpilot_core.corpora.records.contents import contents_of
 from trajpilot_core.corpora.records.corpus_statistics import counts_of, details_of, scenario_labels_of
 from trajpilot_core.corpora.records.labels import read_paraphrases
@@ -47,22 +46,13 @@ def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
     """Return the files that ingest reads, and as facts what its result depends on without being read.
 
     Raises:
-        InputError: the corpus root, takes.json or splits.json cannot be used, or a simulated world lies there that has
-            no files; or the run whose dev captures are inherited cannot be read; or the corpus does not go without
-            videos.
+        InputError: the corpus root, takes.json or splits.json cannot be used; or the run whose dev captures are
+            inherited cannot be read; or the corpus does not go without videos.
     """
     refuse_unstated(spec_of(config.corpus), config)
     dev_of_captures(config.splits_of)
     corpus = open_corpus(data_root)
-    try:
-        found = spec_of(config.corpus).listing(corpus, config)
-    except InputError as error:
-        if (entry := entry_without_files(corpus)) is not None:
-            raise InputError(
-                f"{data_root} is a simulated world of the entry {entry!r}, which has no files to ingest; run the "
-                "stages of feature space on it, or write a world of the entry 'video'"
-            ) from error
-        raise
+    found = spec_of(config.corpus).listing(corpus, config)
     table = [config.paraphrase_table] if config.paraphrase_table else []
     facts: dict[str, JsonValue] = {
         "present": fingerprint(list(found.present)),

@@ -1,1 +1,1 @@
-"""What no stage needs: claims, planners in worlds, the paper's tables and their audit, accuracy of poses."""
+"""What no stage needs: the paper's tables, and the accuracy of pose sources."""

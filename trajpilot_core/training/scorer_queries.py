@@ -22,7 +22,6 @@ from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import SPLITS, PlanningData
 from trajpilot_core.data.row_files import FieldRows, Place, allocated_bytes, mapped, read_part, write_part
 from trajpilot_core.engine.progress import Progress
-from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.memory import fits, free_bytes
 from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.models.scorer import ScorerShape
@@ -31,7 +30,7 @@ from trajpilot_core.retrieval.bank import Bank, ChainView, blind_chain_view, bui
 from trajpilot_core.retrieval.candidates import find_candidates, mean_m1, vote_m1
 from trajpilot_core.store.lock import require_free_space
 from trajpilot_core.training.checkpoint import tensors_digest
-from trajpilot_core.training.scorer import ROWS, Queries, queries_of, shape_of
+from trajpilot_core.training.scorer import ROWS, Queries, queries_of
 from trajpilot_core.training.scorer_plus import PlusQueries, QueryGroup, plus_on_device, plus_queries
 from trajpilot_core.training.scorer_plus_fit import PlusData
 from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain, plus_source
@@ -125,25 +124,6 @@ def collect(
         if chain == chains[0] or collector.wants(chain):
             collector.add(view_of(data, files, chain, seed, device, config.decoding), progress)
     return on_device(Collected(collector.queries("train"), collector.dev_set(), shape, collector.plus_data()), device)
-
-
-def collect_windows(
-    view: ChainView, split: str, rows_of: Mapping[int, Tensor], config: ScorerConfig, seed: int, folder: Path
-) -> "QueryCollector":
-    """Collect some windows of the final chain alone.
-
-    Args:
-        view: the final chain.
-        split: a name for them; `dev` brings M@1 of the averages.
-        rows_of: horizon -> (n,) long, rows of its windows.
-        config: of the scorer.
-        seed: of the view's models.
-        folder: where the queries lie.
-    """
-    parts = parts_of(split, {view.chain.name: rows_of})
-    collector = QueryCollector(view.data, shape_of(view), parts, config, seed, folder, None)
-    collector.add(view, no_progress)
-    return collector
 
 
 class QueryCollector:

@@ -78,7 +78,7 @@ def test_doctor_offers_it_looks_at_it_and_says_how_it_is_got(root: Path) -> None
 
 
 def test_the_report_prints_its_title() -> None:
-    loaded = SimpleNamespace(metrics=[], simulated=False, planners_only="")
+    loaded = SimpleNamespace(metrics=[], simulated=False)
     assert corpus_title(loaded, ReportConfig(corpus="toy")) == "Toy Kitchen"  # type: ignore[arg-type]
 
 

@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from drawn_tables import describe_world, world_tables
 from right_predictions import right_predictions
 
 from schemas.annotation import Segment, Window
 from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig, IngestConfig
 from schemas.results import Ceiling, TakeScore
-from schemas.world import WorldConfig, claims_world, demo_world
+from schemas.world import WorldConfig, demo_world
 from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.bootstrap import cluster_sums
@@ -36,7 +37,6 @@ from trajpilot_core.evaluation.paired import pair
 from trajpilot_core.evaluation.prediction_arrays import Predictions
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.metrics import with_ceiling
-from trajpilot_core.simworld.feature_space import describe_world, world_tables
 from trajpilot_core.simworld.inference import map_decoding
 from trajpilot_core.simworld.inference.bayes_optimal import answers
 from trajpilot_core.simworld.inference.visible import (
@@ -53,7 +53,7 @@ from trajpilot_core.simworld.world.appearance import FADE_S
 from trajpilot_core.simworld.world.truth import World
 
 CFG = EvaluationConfig(bootstrap=100)
-PLAIN = {"entry": "frames", "broken": "none", "broken_share": 0.0}
+PLAIN = {"broken": "none", "broken_share": 0.0}
 INGEST = IngestConfig(central_share=0.6, max_horizon=4)
 
 
@@ -76,10 +76,9 @@ def known(world: World, tables: dict[str, pa.Table]) -> ExactCeilings:
     return known_values(world, tables["segments"], windows_of(tables))
 
 
-def shown(world: World, start_s: float, end_s: float, entry: str) -> TakeSteps:
+def shown(world: World, start_s: float, end_s: float) -> TakeSteps:
     """Lay one segment with these bounds over the first take, whose steps are known."""
     take = world.takes[0]
-    other = replace(world, config=world.config.replace(entry=entry))
     label = world.labels[take.segments[3].label].label_id
     row = Segment(
         segment_id="s",
@@ -96,22 +95,22 @@ def shown(world: World, start_s: float, end_s: float, entry: str) -> TakeSteps:
         annotation_uid="",
         annotator="",
     )
-    (found,) = take_steps(other, table_of(Segment, [row]))
+    (found,) = take_steps(world, table_of(Segment, [row]))
     assert found.step.tolist() == [3]
     return found
 
 
 def test_an_interval_shows_the_steps_that_it_overlaps_and_the_look_reaches_as_far_as_it_fades(world: World) -> None:
-    step = world.takes[0].segments[3]
-    inside = shown(world, step.start_s + 0.2, step.end_s - 0.2, "frames")
+    """In files a frame and a pose stand for some time around them."""
+    step, reach = world.takes[0].segments[3], reach_s(world.config)
+    far = reach + FADE_S / 2 + 0.01
+    inside = shown(world, step.start_s + far, step.end_s - far)
     assert inside.look.tolist() == inside.motion.tolist() == [[3, 3]]
-    fading = shown(world, step.start_s + 0.2, step.end_s - FADE_S / 2 + 0.01, "frames")
+    fading = shown(world, step.start_s + far, step.end_s - reach - 0.01)
     assert fading.motion.tolist() == [[3, 3]]
     assert fading.look.tolist() == [[3, 4]]
-    over = shown(world, step.start_s - 0.01, step.end_s, "frames")
+    over = shown(world, step.start_s + reach - 0.01, step.end_s - reach)
     assert over.motion.tolist() == [[2, 3]], "an interval that ends on the boundary does not reach over it"
-    in_files = shown(world, step.start_s + 0.2, step.end_s - 0.01, "video")
-    assert in_files.motion.tolist() == [[3, 4]], "in files a frame and a pose stand for some time around them"
 
 
 def test_what_lies_before_the_first_step_and_behind_the_last_belongs_to_them(world: World) -> None:
@@ -121,23 +120,20 @@ def test_what_lies_before_the_first_step_and_behind_the_last_belongs_to_them(wor
     assert found.tolist() == [[0, 0], [0, n - 1]]
 
 
-def test_files_are_coarser_than_the_features_door() -> None:
-    assert reach_s(WorldConfig(entry="frames")) == 0.0
-    assert reach_s(claims_world()) == pytest.approx(0.1)
-    assert reach_s(claims_world().replace(trajectory_hz=50, fps=60)) == pytest.approx(1.1 / 50)
+def test_a_segment_reaches_as_far_as_a_frame_or_a_row_of_poses_stands_for() -> None:
+    assert reach_s(WorldConfig(fps=10, size_px=192)) == pytest.approx(0.1)
+    assert reach_s(WorldConfig(fps=10, size_px=192).replace(trajectory_hz=50, fps=60)) == pytest.approx(1.1 / 50)
 
 
-def test_pixels_of_a_still_head_hold_no_motion_and_the_oracle_sees_the_motion_of_all_steps(
+def test_pixels_show_the_motion_of_the_ends_and_the_oracle_sees_the_motion_of_all_steps(
     world: World, tables: dict[str, pa.Table]
 ) -> None:
     takes = take_steps(world, tables["segments"])
     windows = [row for row in windows_of(tables)["segment_ids"].to_pylist() if len(row) == 4]
     for group in window_groups(takes, windows):
-        seen = {kind: seen_by(takes, group, kind, still=True) for kind in ("no_traj", "endpoint_traj", "oracle")}
-        moving = seen_by(takes, group, "no_traj", still=False)
+        seen = {kind: seen_by(takes, group, kind) for kind in ("no_traj", "endpoint_traj", "oracle")}
         start, *mids, goal = seen["no_traj"].targets
-        assert not seen["no_traj"].motion.any()
-        assert moving.motion[:, [start, goal]].all()
+        assert np.array_equal(seen["no_traj"].motion, seen["endpoint_traj"].motion)
         assert seen["endpoint_traj"].motion[:, [start, goal]].all()
         assert seen["endpoint_traj"].look[:, [start, goal]].all()
         assert seen["oracle"].motion[:, seen["oracle"].targets].all()
@@ -151,13 +147,13 @@ def test_who_is_given_no_goal_is_shown_nothing_of_the_last_step_but_what_its_nei
     takes = take_steps(world, tables["segments"])
     windows = [row for row in windows_of(tables)["segment_ids"].to_pylist() if len(row) == 4]
     for group in window_groups(takes, windows):
-        seen = {kind: seen_by(takes, group, kind, still=True) for kind in KINDS_WITHOUT_GOAL}
+        seen = {kind: seen_by(takes, group, kind) for kind in KINDS_WITHOUT_GOAL}
         for one in seen.values():
             start, first, second, goal = one.targets
             assert one.look[:, start].all()
             assert not one.look[:, second:].any(), "three steps reach no further than their neighbours"
         start, first, second, goal = seen["motion_to_goal"].targets
-        assert not seen["start"].motion.any()
+        assert np.array_equal(seen["start"].motion, seen["start_motion"].motion)
         assert seen["start_motion"].motion[:, seen["start_motion"].targets[0]].all()
         assert not seen["start_motion"].motion[:, seen["start_motion"].targets[2] :].any()
         assert seen["motion_to_goal"].motion[:, [start, first, second]].all()
@@ -212,27 +208,27 @@ def test_who_sees_more_can_be_expected_to_know_more(
     world: World, tables: dict[str, pa.Table], known: ExactCeilings
 ) -> None:
     ends = [known.expected[kind].mean(axis=0) for kind in ("no_traj", "endpoint_traj", "oracle")]
-    assert (ends[0] < ends[1] - 1).all()
-    assert (ends[1] < ends[2] - 1).all()
-    both = replace(world, config=world.config.replace(entry="video"))
-    moving = known_values(both, tables["segments"], windows_of(tables))
-    assert (moving.expected["no_traj"].mean(axis=0) > ends[0] + 1).all()
-    assert np.array_equal(moving.values["no_traj"], moving.values["endpoint_traj"])
+    assert np.array_equal(known.values["no_traj"], known.values["endpoint_traj"]), "pixels show the motion of the head"
+    assert (ends[1] < ends[2]).all()
+    assert ends[1][0] < ends[2][0] - 1
 
 
 def test_without_a_goal_less_can_be_known_and_who_is_shown_it_breaks_that_ceiling(
     world: World, tables: dict[str, pa.Table], known: ExactCeilings
 ) -> None:
-    """The planted leak: the best decisions with the goal, held against what Start alone can tell."""
+    """The planted leak: the best decisions with the goal, held against what Start alone can tell where motion tells
+    nothing."""
     windows = windows_of(tables)
     blind = known_values(world, tables["segments"], windows, kinds=KINDS_WITHOUT_GOAL)
     assert set(blind.values) == set(KINDS_WITHOUT_GOAL)
     assert calibration_check(blind).verdict == "holds"
     less = [blind.expected[kind].mean(axis=0) for kind in KINDS_WITHOUT_GOAL]
-    assert (less[0] < less[1]).all()
+    assert np.array_equal(less[0], less[1])
     assert (less[1] < less[2]).all()
     for kind, given in zip(less, ("no_traj", "endpoint_traj", "oracle"), strict=True):
         assert (kind[: len(with_ceiling())] < known.expected[given].mean(axis=0)).all()
+    silent = sample_world(world.config.replace(kappa=0.0, style=0.0))
+    known, blind = (known_values(silent, tables["segments"], windows, kinds=(kind,)) for kind in ("no_traj", "start"))
     takes, take = np.unique(np.array(known.take_ids), return_inverse=True)
     both = np.concatenate([known.values["no_traj"], blind.values["start"][:, : len(with_ceiling())]], axis=1)
     sums, counts = cluster_sums(both, take, len(takes))

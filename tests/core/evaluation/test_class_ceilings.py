@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from drawn_tables import world_tables
 from right_predictions import right_predictions
 
 from schemas.config import IngestConfig
@@ -13,7 +14,6 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.ceiling import compare, known_of_predictions, known_values
 from trajpilot_core.evaluation.ceiling_check import calibration_check
 from trajpilot_core.metrics import with_ceiling
-from trajpilot_core.simworld.feature_space import world_tables
 from trajpilot_core.simworld.inference.visible import KINDS, unshown
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import World
@@ -24,9 +24,7 @@ WANTED = 24
 
 @pytest.fixture(scope="module")
 def made() -> Made:
-    world = sample_world(
-        demo_world().replace(entry="frames", broken="none", broken_share=0.0, train_takes=60, test_takes=16)
-    )
+    world = sample_world(demo_world().replace(broken="none", broken_share=0.0, train_takes=60, test_takes=16))
     tables = world_tables(world, IngestConfig(central_share=0.6, max_horizon=4))._asdict()
     windows = tables["windows"]
     tables["windows"] = windows.filter(pc.equal(windows["split"], "test"))

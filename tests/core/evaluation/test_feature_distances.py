@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from leaks_fixture import WORLD, tables_of_world, untrained_of
 from planning_world import Memory, run_stage
+from projected_world import WORLD, tables_of_world
 
 from schemas.arrow import rows_of
 from schemas.diagnostics import DiagnosticsConfig
@@ -30,10 +30,7 @@ CFG = DiagnosticsConfig(train_windows=40, bootstrap=200)
 
 @pytest.fixture(scope="module")
 def memory() -> Memory:
-    world = sample_world(WORLD.replace(train_takes=24, test_takes=12))
-    tables = tables_of_world(world)
-    untrained_of(world, tables)
-    return tables
+    return tables_of_world(sample_world(WORLD.replace(train_takes=24, test_takes=12)))
 
 
 @pytest.fixture(scope="module")

@@ -3,21 +3,17 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 import pytest
-from claims_fixture import CFG as CLAIMS
-from claims_fixture import Planted, evidence_of
 from synthetic_corpus import SKILL, corpus, predictions
 from synthetic_results import Kept, Tables, built, report_inputs
 from toy_method import METHOD, listed
 
 from schemas.arrow import rows_of, table_of
-from schemas.claims import BASE
 from schemas.config import EvaluationConfig, ReportConfig
 from schemas.results import Metric
 from trajpilot_core.errors import MethodError
@@ -33,7 +29,6 @@ from trajpilot_core.report.drawing.row_styles import answer_rules, mark_of
 from trajpilot_core.report.drawing.style import style
 from trajpilot_core.report.gallery.classes import draw
 from trajpilot_core.stages.evaluation import score
-from trajpilot_core.studies.claims.pages.ceilings import needed_rows
 
 CFG = ReportConfig(frames=False)
 KNOWN = {"no_traj": 11.0, "endpoint_traj": 22.0, "oracle": 33.0}
@@ -184,10 +179,6 @@ def test_the_first_gate_of_the_list_decides_the_classes_of_the_gallery_and_the_t
         assert gate_rows(made.predicted) != gate
     finally:
         METHODS.insert(at, first)
-
-
-def test_the_claims_need_its_ceiling(made: Made, tmp_path: Path) -> None:
-    assert "toy" in needed_rows(evidence_of(tmp_path, Planted()), BASE, CLAIMS)
 
 
 def test_a_row_that_nobody_declared_is_refused_by_its_name(made: Made) -> None:

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from report_page import CFG, Reader, by_latents, real, with_metrics
+from report_page import CFG, Reader, real, with_metrics
 from synthetic_results import Kept, Tables, built
 
 from schemas.arrow import rows_of, table_of
@@ -191,19 +191,6 @@ def test_simulated_numbers_carry_a_banner_and_no_published_value(kept: Kept, pag
     assert "Published" not in text
     assert "29.38" not in text
     assert b"SIMULATED WORLD" in kept.documents["metrics.tex"]
-
-
-def test_a_world_by_latents_is_said_to_test_the_planners_and_no_other_world_is(inputs: Tables, kept: Kept) -> None:
-    """On the page, in every caption and among the limits; by video, and for a recorded corpus, nowhere."""
-    said = "tests the planners, not the pipeline"
-    latents = {name: content.decode() for name, content in built(by_latents(inputs), CFG).documents.items()}
-    assert all(said in text for text in latents.values())
-    assert latents["report.html"].count(said) == 2, "the banner and the limits"
-    assert "shows that the pipeline works" not in latents["report.html"]
-    document = json.loads(latents["report.json"])
-    assert document["title"] == "TrajPilot on a simulated world by latents, without pixels or files"
-    for other in (kept.documents, built(real(inputs), CFG).documents):
-        assert not any(b"latents" in content or said.encode() in content for content in other.values())
 
 
 def test_the_header_names_the_corpus_whose_files_were_read(inputs: Tables) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.spatial.transform import Rotation
 
-from schemas.world import WorldConfig, claims_world, demo_world, tiny_world
+from schemas.world import WorldConfig, demo_world, tiny_world
 from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld.faults import TAKE_FAULTS
 from trajpilot_core.simworld.layouts import aria
@@ -59,7 +59,7 @@ def test_the_presets_have_the_promised_sizes(demo: World) -> None:
     assert sum(t.dense for t in demo.takes) == 6
     seconds = [demo.take_duration_s(t) for t in good(demo)]
     assert 22 < np.mean(seconds) < 27
-    claims = sample_world(claims_world())
+    claims = sample_world(WorldConfig(fps=10, size_px=192))
     tested = [t for t in good(claims) if t.split == "val"]
     assert len(tested) >= 60
     assert all(sum(len(t.segments) - h + 1 for t in tested) >= 1000 for h in range(3, 9))
@@ -117,7 +117,7 @@ def test_labels_share_primitives_and_the_alternatives_of_a_position_do_not(demo:
 
 def test_no_two_labels_share_a_text(demo: World) -> None:
     crowded = tiny_world().replace(tasks=18, positions=20, alternatives=1)
-    for world in (demo, sample_world(claims_world()), sample_world(crowded)):
+    for world in (demo, sample_world(WorldConfig(fps=10, size_px=192)), sample_world(crowded)):
         texts = [text for label in world.labels for text in label.texts]
         assert len(set(texts)) == len(texts)
         rows = paraphrase_csv(world).splitlines()

@@ -12,13 +12,12 @@ from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.simworld.write import world_digest
 
 BEFORE = {
-    "demo": "a597b0c1",
-    "claims": "cb4b07d2",
-    "tiny": "2094b01f",
-    "soak": "1ee42c15",
-    "tiny_basketball": "ab32de97",
+    "demo": "9b47b783",
+    "tiny": "23fb5def",
+    "soak": "c0ccdcb3",
+    "tiny_basketball": "9fd92281",
 }
-"""Digests of worlds as they were before there was a release."""
+"""Digests of worlds without a release; renewed when a setting left every world, which changed none of their content."""
 
 
 def a_court(shown: float, hinted: float, seen: float) -> World:

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from drawn_tables import motions_table, world_tables
 from numpy.typing import NDArray
 
 from schemas.config import IngestConfig
-from schemas.world import claims_world
-from trajpilot_core.simworld.feature_space import world_tables
+from schemas.world import WorldConfig
 from trajpilot_core.simworld.sample import sample_world
-from trajpilot_core.stages.feature_space import motions_table
 
 WORDS = {
     "takes": "5696d884040e4c97",
@@ -42,7 +41,7 @@ COLUMNS = (
     ("segments", "anchor_s"),
 )
 """Those of float64."""
-SMALL = {"entry": "frames", "broken": "none", "broken_share": 0.0, "train_takes": 6, "test_takes": 3, "seed": 7}
+SMALL = {"broken": "none", "broken_share": 0.0, "train_takes": 6, "test_takes": 3, "seed": 7}
 
 
 def test_a_small_world_has_the_recorded_tables_and_motions() -> None:
@@ -71,7 +70,7 @@ def changed(**changes: Any) -> set[str]:
 
 def described(**changes: Any) -> tuple[dict[str, str], dict[str, float]]:
     """Words and numbers of the tables, of what is true, and of the motions."""
-    world = sample_world(claims_world().replace(**{**SMALL, **changes}))
+    world = sample_world(WorldConfig(fps=10, size_px=192).replace(**{**SMALL, **changes}))
     tables = world_tables(world, IngestConfig(central_share=0.6, dev_min=1))
     by_name: dict[str, pa.Table] = {name: getattr(tables, name) for name in ("takes", "segments", "labels", "windows")}
     words = {name: words_digest(table) for name, table in by_name.items()}

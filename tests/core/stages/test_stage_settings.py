@@ -10,16 +10,9 @@ import pytest
 from schemas.base import Record
 from schemas.config import FeatureConfig, PipelineConfig, ReportConfig, TextConfig
 from schemas.training import TrainConfig
-from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Work
 from trajpilot_core.errors import StoreError
-from trajpilot_core.stages import EVERY_STAGE, FEATURE_SPACE_STAGES, text_bank
-from trajpilot_core.studies.claims.worlds import stages as studies
-
-DECLARED = {
-    **{stage.name: stage for stage in vars(studies).values() if isinstance(stage, Stage)},
-    **FEATURE_SPACE_STAGES,
-    **EVERY_STAGE,
-}
+from trajpilot_core.stages import EVERY_STAGE, text_bank
 
 
 def parameter(function: Callable[..., object], position: int) -> object:
@@ -39,10 +32,10 @@ def disagreements(stage: AnyStage) -> list[str]:
     return [name for name, taken in taken_settings(stage) if taken is not stage.config]
 
 
-@pytest.mark.parametrize("name", DECLARED)
+@pytest.mark.parametrize("name", EVERY_STAGE)
 def test_the_functions_of_a_stage_take_the_settings_that_it_names(name: str) -> None:
-    assert disagreements(DECLARED[name]) == []
-    assert type(getattr(PipelineConfig(), DECLARED[name].section)) is DECLARED[name].config
+    assert disagreements(EVERY_STAGE[name]) == []
+    assert type(getattr(PipelineConfig(), EVERY_STAGE[name].section)) is EVERY_STAGE[name].config
 
 
 def test_a_stage_whose_functions_take_other_settings_is_seen() -> None:

@@ -3,8 +3,10 @@
 from itertools import product
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from schemas.arrow import rows_of
 from schemas.results import Judgement, Metric
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import method
@@ -12,11 +14,11 @@ from trajpilot_core.paper.published import CLOSED_ATOMIC, CLOSED_FULL, CLOSED_OV
 from trajpilot_core.report.tables.closed import FULL, PANEL
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.tables.table import NOTHING, Value
-from trajpilot_core.studies.paper_tables.base import PaperRun
+from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL, TITLES
-from trajpilot_core.studies.paper_tables.write import read_tables, write_tables
+from trajpilot_core.studies.paper_tables.write import FOLDER, write_tables
 
 PLACES = [*((h, "none") for h in HORIZONS), (None, "plain"), (None, "sample")]
 
@@ -106,7 +108,9 @@ def test_files_are_equal_bytes_twice_and_give_the_cells_back(tmp_path: Path) -> 
     cells = cells_of([a_run("keystep"), a_run(CLOSED_ATOMIC)])
     first, second = (write_tables(cells, tmp_path / name) for name in ("a", "b"))
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-    assert sorted(read_tables(tmp_path / "a"), key=str) == sorted(cells, key=str)
+    files = sorted((tmp_path / "a" / FOLDER).glob("*.parquet"))
+    kept = [cell for path in files for cell in rows_of(PaperCell, pq.read_table(path))]
+    assert sorted(kept, key=str) == sorted(cells, key=str)
     page = (tmp_path / "a" / "tables.html").read_text()
     assert page.count("SIMULATED WORLDS") == len(LABELS), "in every caption, those of empty tables included"
     assert "Simulated worlds. Nothing here says" in page

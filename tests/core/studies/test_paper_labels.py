@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from label_commands import commands_table
 from pdflatex import faults
 
 from deployments.recipes import RECIPES
@@ -31,7 +32,6 @@ from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING, Value
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
-from trajpilot_core.studies.paper_tables.commands import commands_table
 from trajpilot_core.studies.paper_tables.figures import FIGURES
 from trajpilot_core.studies.paper_tables.figures.base import undrawn
 from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of

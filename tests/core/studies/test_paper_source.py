@@ -5,7 +5,7 @@ import re
 import paper_tex
 import pytest
 from checkout import OUTSIDE
-from paper_audit.numbers import Paper, PublishedNumber, published, table_infos
+from published_numbers import Paper, PublishedNumber, published, table_infos
 
 SOURCE = OUTSIDE / "paper" / "trajpilot.tex"
 if not SOURCE.is_file():

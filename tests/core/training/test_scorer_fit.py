@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pytest
 import torch
+from collected_windows import collect_windows
 from planning_fixture import ALIGNMENT, PREDICTOR, SCORER, TRAIN, World, model_files, planning_data
 from planning_world import WorldSize, planning_world, run_stage
 from rows_fixture import written_scorers
@@ -33,7 +34,7 @@ from trajpilot_core.training.scorer import (
 )
 from trajpilot_core.training.scorer_file import load_scorer
 from trajpilot_core.training.scorer_fit import FittedSeed, fit_scorers, train_scorer
-from trajpilot_core.training.scorer_queries import Collected, DevSet, collect_windows, draw_queries
+from trajpilot_core.training.scorer_queries import Collected, DevSet, draw_queries
 
 SHAPE = ScorerShape(query=22, embed=8, max_mids=4)
 
@@ -50,7 +51,7 @@ def collected(split=0):
     for horizon, rows in rows_of.items():
         parts.append(queries_of(view, find_candidates(view, build_bank(view, horizon, "action"), rows, SCORER), SCORER))
     with tempfile.TemporaryDirectory() as folder:
-        return collect_windows(view, "some", rows_of, SCORER, 0, Path(folder)).queries("some"), view, parts
+        return collect_windows(view, "some", rows_of, SCORER, Path(folder)).queries("some"), view, parts
 
 
 def test_the_gate_target_needs_more_than_the_margin():

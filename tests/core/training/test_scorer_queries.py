@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from collected_windows import collect_windows
 from planning_fixture import SCORER, World, model_files, planning_data
 from torch import Tensor
 from torch.testing import assert_close
@@ -29,7 +30,6 @@ from trajpilot_core.training.scorer_fit import FittedSeed, fit_scorers
 from trajpilot_core.training.scorer_queries import (
     Collected,
     collect,
-    collect_windows,
     dev_rows,
     disk_need,
     draw_queries,
@@ -308,7 +308,7 @@ def test_the_room_of_other_splits_is_not_counted(tmp_path: Path, monkeypatch: py
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
     with pytest.raises(StoreError, match="36 test queries"):
-        collect_windows(view, "test", split_rows(data, "test"), ALONE, 0, tmp_path)
+        collect_windows(view, "test", split_rows(data, "test"), ALONE, tmp_path)
 
 
 def peak_of_collecting(folder: str, limit: int, in_memory: bool) -> int:

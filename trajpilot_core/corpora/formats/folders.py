@@ -25,15 +25,6 @@ def is_simulated(corpus: Corpus) -> bool:
     return isinstance(content, dict) and content.get("simulated") is True
 
 
-def entry_without_files(corpus: Corpus) -> str | None:
-    """Return the entry of the simulated world that lies at the root and has no files; None where there is none such."""
-    try:
-        entry = json.loads(read_whole(corpus, WORLD_FILE))["config"]["entry"]
-    except (FileNotFoundError, TakeFault, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return None if entry == "video" else str(entry)
-
-
 class Folders:
     """The folders of a corpus, each asked of the storage once."""
 

@@ -81,7 +81,8 @@ def shares_table(ceilings: Sequence[Ceiling]) -> Table | None:
     header = ("row", "M@1, %", "majority", "can be known", "share, %", "asked")
     note = (
         "M@1, mean over the horizons. Share: of the way from the majority label to the exact ceiling. A claim on a row "
-        "below the asked share, or on two rows whose shares lie over 15 points apart, is not decided (docs/claims.md)."
+        "below the asked share, or on two rows whose shares lie over 15 points apart, is not decided "
+        "(docs/decisions/anticipation.md)."
     )
     return (
         Table("No goal is given: how much of what can be known the rows have reached", header, tuple(lines), note)

@@ -5,7 +5,7 @@ A cell is a text, or a value with its interval; how many digits it has is said w
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
@@ -148,13 +148,6 @@ def interval(low: float, high: float, digits: int = 1, is_signed: bool = False) 
     if not (math.isfinite(low) and math.isfinite(high)):
         return TOO_FEW
     return f"[{number(low, digits, is_signed)}, {number(high, digits, is_signed)}]"
-
-
-def over_horizons(title: str, rows: Mapping[str, Mapping[int, Cell]]) -> Table:
-    """Lay rows out over the horizons that any of them has; an absent figure is an empty cell."""
-    horizons = sorted({h for row in rows.values() for h in row})
-    lines = tuple((name, *(row.get(h, "") for h in horizons)) for name, row in rows.items())
-    return Table(title, ("", *(f"H={h}" for h in horizons)), lines)
 
 
 def marked(cell: Cell) -> str:

@@ -188,17 +188,16 @@ def decide_kinds(
     kinds: Sequence[InputKind],
     classes: Codes | None = None,
 ) -> dict[InputKind, Decisions]:
-    """Decide on windows of one shape for every kind of input; pixels of a moving head show its motion too.
+    """Decide on windows of one shape for every kind of input; pixels show the head motion too.
 
     Arguments as in `answers`; `classes` (V,) as `class_codes` returns them.
     """
-    still = world.config.enters_by_features()
     found: dict[InputKind, Decisions] = {}
     for kind in kinds:
         twin = SAME_IN_PIXELS.get(kind)
-        if not still and twin is not None and twin in found:
+        if twin is not None and twin in found:
             found[kind] = found[twin]
         else:
-            seen = seen_by(takes, group, kind, still)
+            seen = seen_by(takes, group, kind)
             found[kind] = decide(graph, evidence, seen, classes, has_goal=kind not in KINDS_WITHOUT_GOAL)
     return found

@@ -32,7 +32,7 @@ SAME_IN_PIXELS: Mapping[InputKind, InputKind] = {
     "start": "start_motion",
     "start_motion": "start",
 }
-"""Kinds that see one thing where pixels show the motion of the head."""
+"""Kinds that see one thing, because pixels show the motion of the head."""
 MISLABELLED = 0.01
 """Most segments whose label may differ from that of their step: an annotator may be off by more than half a step."""
 MISSPELT = 0.1
@@ -68,10 +68,10 @@ class WindowGroup(NamedTuple):
 def reach_s(config: WorldConfig) -> float:
     """Return how far outside its interval a segment shows anything, seconds, apart from the fading of the look.
 
-    Worlds that enter by features are asked at exact times. In files a frame stands for half a frame before and behind
-    it and its coding may lean on its neighbour, and a pose lies between two rows.
+    A frame stands for half a frame before and behind it and its coding may lean on its neighbour, and a pose lies
+    between two rows.
     """
-    return 0.0 if config.enters_by_features() else max(1.0 / config.fps, 1.1 / config.trajectory_hz)
+    return max(1.0 / config.fps, 1.1 / config.trajectory_hz)
 
 
 def steps_of(world: World) -> TableSteps:
@@ -201,23 +201,19 @@ def window_groups(takes: Sequence[TakeSteps], windows: Sequence[Sequence[str]]) 
             yield WindowGroup(rows[inside], segments[inside], tuple(shape.tolist()))
 
 
-def seen_by(takes: Sequence[TakeSteps], group: WindowGroup, kind: InputKind, still: bool) -> VisibleSteps:
+def seen_by(takes: Sequence[TakeSteps], group: WindowGroup, kind: InputKind) -> VisibleSteps:
     """Return what windows of one shape show to the rows of one kind.
 
     Args:
         takes: the list that the group counts segments and steps over.
         group: the windows.
-        kind: no_traj: the two end segments as pixels show them; endpoint_traj: with their head motion; oracle: with the
-            head motion of all segments. start: the first segment as pixels show it; start_motion: with its head motion;
-            motion_to_goal: with the head motion of all segments but the last.
-        still: pixels show no head motion (worlds that enter by features).
+        kind: no_traj and endpoint_traj: the two end segments, whose head motion pixels show too; oracle: with the head
+            motion of all segments. start and start_motion: the first segment; motion_to_goal: with the head motion of
+            all segments but the last.
     """
     every = group.segments
     ends = every[:, :1] if kind in KINDS_WITHOUT_GOAL else every[:, [0, -1]]
-    if kind in ("no_traj", "start"):
-        moving = ends[:, :0] if still else ends
-    else:
-        moving = {"oracle": every, "motion_to_goal": every[:, :-1]}.get(kind, ends)
+    moving = {"oracle": every, "motion_to_goal": every[:, :-1]}.get(kind, ends)
     look, motion = (np.concatenate([getattr(take, name) for take in takes]) for name in ("look", "motion"))
     first = np.concatenate([take.step for take in takes])[group.segments[:, 0]]
     shown = np.concatenate([look[ends], motion[moving]], axis=1)

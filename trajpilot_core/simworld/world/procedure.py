@@ -7,8 +7,6 @@ from schemas.world import WorldConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.simworld.world.truth import BASES, CHANNELS, COLOURS, LOOKS, LabelTruth, SegmentTruth, World, stream
 
-ALONG = 2
-"""Directions of the look that show the position in a straight world."""
 LEAD_S = 0.4
 """Video before the first and after the last step, seconds."""
 
@@ -21,13 +19,10 @@ def unit(vectors: Array) -> Array:
 def draw_preferences(config: WorldConfig) -> NDArray[np.int64]:
     """Return the alternative that each intent prefers, shape (intents, tasks, positions).
 
-    At every position the intents are spread over the alternatives as evenly as they go; in a straight world alike.
+    At every position the intents are spread over the alternatives as evenly as they go.
     """
     rng = stream(config, "preferences")
     table = np.empty((config.intents, config.tasks, config.positions), np.int64)
-    if config.straight:
-        table[:] = (np.arange(config.intents) % config.alternatives)[:, None, None]
-        return table
     for task in range(config.tasks):
         for position in range(config.positions):
             order = rng.permutation(config.alternatives)
@@ -57,8 +52,6 @@ def draw_look_means(config: WorldConfig, labels: tuple[LabelTruth, ...]) -> Arra
     Tasks and positions are spread over the directions, so that no two happen to look alike.
     """
     rng = stream(config, "look")
-    if config.straight:
-        return straight_look_means(config, labels, rng)
     width = COLOURS if config.tasks <= 2 * COLOURS else LOOKS
     tasks = np.zeros((config.tasks, LOOKS))
     tasks[:, :width] = spread(rng, config.tasks, width)
@@ -70,21 +63,6 @@ def draw_look_means(config: WorldConfig, labels: tuple[LabelTruth, ...]) -> Arra
         + config.position_appearance * positions[task, position]
         + config.label_appearance * own
     )
-
-
-def straight_look_means(config: WorldConfig, labels: tuple[LabelTruth, ...], rng: np.random.Generator) -> Array:
-    """Return (V, LOOKS): positions in order on a circle of two directions, alternatives along three, tasks along one.
-
-    Two labels of neighbouring positions and one alternative are near, and nearer than any of another alternative where
-    `label_appearance` is large enough.
-    """
-    means = np.zeros((len(labels), LOOKS))
-    angle = 2 * np.pi * np.array([label.position for label in labels]) / config.positions
-    means[:, :ALONG] = config.position_appearance * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    lanes = spread(rng, config.alternatives, LOOKS - ALONG - 1)
-    means[:, ALONG:-1] = config.label_appearance * lanes[[label.alternative for label in labels]]
-    means[:, -1] = config.task_appearance * np.linspace(-1, 1, config.tasks)[[label.task for label in labels]]
-    return means
 
 
 def spread(rng: np.random.Generator, n: int, width: int) -> Array:

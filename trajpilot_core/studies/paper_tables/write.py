@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from schemas.arrow import rows_of, table_of
+from schemas.arrow import table_of
 from trajpilot_core.report.document import Section, render_document
 from trajpilot_core.report.tables.latex_text import fitted, latex_text
 from trajpilot_core.report.tables.table import Table
@@ -86,13 +86,6 @@ def banner(cells: Sequence[PaperCell]) -> str:
     if not cells:
         return "Nothing was run."
     return SIMULATED if any(cell.is_simulated for cell in cells) else RECORDED
-
-
-def read_tables(out: Path) -> list[PaperCell]:
-    """Return the cells that `write_tables` wrote under a folder; none where nothing is there."""
-    return [
-        cell for path in sorted((out / FOLDER).glob("*.parquet")) for cell in rows_of(PaperCell, pq.read_table(path))
-    ]
 
 
 def floating(label: str, table: Table) -> str:

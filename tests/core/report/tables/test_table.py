@@ -3,7 +3,7 @@
 import json
 import math
 
-from trajpilot_core.report.tables.table import TOO_FEW, Table, Value, interval, number, over_horizons
+from trajpilot_core.report.tables.table import TOO_FEW, Table, Value, interval, number
 
 TABLE = Table(
     "Rows & <b>",
@@ -66,11 +66,6 @@ def test_numbers_have_a_true_minus_and_zero_has_no_sign() -> None:
     assert (number(-0.04), number(-1.26, 1), number(0.04, 1, True), number(math.nan)) == ("0.0", "−1.3", "0.0", "–")
     assert interval(-math.inf, 1.0) == TOO_FEW
     assert str(Value(3.0, digits=0, unit="takes")) == "3 takes"
-
-
-def test_rows_over_horizons_leave_absent_figures_empty() -> None:
-    table = over_horizons("t", {"a": {3: "1", 5: "2"}, "b": {5: "3"}})
-    assert (table.header, table.rows) == (("", "H=3", "H=5"), (("a", "1", "2"), ("b", "", "3")))
 
 
 def test_that_no_cell_has_an_interval_is_said_once_and_where_one_has_every_cell_says_its_own() -> None:

@@ -22,8 +22,6 @@ LABELS: dict[str, PaperTable] = {
         *endpoints.TABLES,
     )
 }
-CLOSED_LABELS: tuple[str, ...] = tuple(table.label for table in closed.TABLES)
-"""Those of closed vocabularies."""
 
 
 def tables_of(cells: Sequence[PaperCell], labels: Sequence[str] | None = None) -> dict[str, Table]:

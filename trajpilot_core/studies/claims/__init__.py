@@ -1,1 +1,0 @@
-"""The claims: simulated worlds, their controls, and verdicts."""

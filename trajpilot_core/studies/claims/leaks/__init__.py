@@ -1,1 +1,0 @@
-"""Leak checks: nothing in a world or a training gives an answer away."""

@@ -1,1 +1,0 @@
-"""What is claimed, by which rule it is judged, and what the figures make of it."""

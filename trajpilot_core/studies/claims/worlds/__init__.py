@@ -1,1 +1,0 @@
-"""The simulated worlds of the claims: which there are, how they are computed, what is gathered from them."""

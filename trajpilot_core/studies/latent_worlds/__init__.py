@@ -1,1 +1,0 @@
-"""Planning in latents in simulated worlds: which worlds, how they are computed, judged and printed."""

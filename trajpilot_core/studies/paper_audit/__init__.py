@@ -1,1 +1,0 @@
-"""The paper's tables recomputed: contradictions and confirmations."""
