@@ -1,6 +1,7 @@
 # make demo   sets up everything, runs the full pipeline on the simulated world, says where the report lies
 # make test   the same with the test tools (requirements-dev.lock), passes the tests
 # make stack-test   the stack of docker-compose.yml as processes, with PostgreSQL and a browser
+# make test-portable   the numeric tests on three kernels, in three random orders, with one process and with four
 # make soak   tests marked campaign (failing disks and stores, every update, a twentieth of the paper), then 150 kills of the stages
 #             by countdown and 30 of whole runs; goes on where it was interrupted
 # make rehearse   a store of the paper's size through every stage after features: docs/scale.md
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 ROOT ?= runs/demo
 PACKAGES := schemas trajpilot_core tasks flows deployments
 
-.PHONY: demo test soak stack-test stack-kills stack-watch check format lock clean demo-clean benchmarks rehearse
+.PHONY: demo test test-portable soak stack-test stack-kills stack-watch check format lock clean demo-clean benchmarks rehearse
 
 $(VENV)/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python >= 3.11 is needed, found {v.major}.{v.minor}; set PYTHON=/path/to/python3.11")'
@@ -39,6 +40,19 @@ test: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m "not stack and not campaign"
+
+# Tests of computed numbers on the kernels of an old processor, of one with AVX2, and on the machine's own. Each run has a
+# random order of its own; the first and the last differ from each other in nothing but kernel and order. A quarter of an
+# hour on two idle cores. ORDERS and NUMERIC may be given: `make test-portable ORDERS="4 5 6" NUMERIC=tests/core/models`.
+NUMERIC ?= $(addprefix tests/core/,models training methods metrics evaluation encoders retrieval poses data simworld)
+ORDERS ?= 1 2 3
+OLD := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem
+AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=AVX2 OPENBLAS_CORETYPE=Haswell
+PORTABLE := $(BIN)/pytest -m "not slow and not gpu and not stack and not campaign" $(NUMERIC) --shuffle
+test-portable: $(VENV)/installed-dev
+	$(OLD) $(PORTABLE) $(word 1,$(ORDERS)) -n 4 --dist loadfile --no-loadscope-reorder
+	$(AVX2) $(PORTABLE) $(word 2,$(ORDERS)) -p no:xdist
+	$(PORTABLE) $(word 3,$(ORDERS)) -n 4 --dist loadfile --no-loadscope-reorder
 
 # Kills the stages at their n-th write, fsync, rename or checkpoint, and whole runs at random moments; the log says what each cost.
 soak: $(VENV)/installed-dev

@@ -1,6 +1,5 @@
 """The benchmark counts what torch counts, and its rates mean what they say."""
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -48,25 +47,30 @@ def test_overlap_is_the_share_of_the_decoding_that_nobody_waits_for() -> None:
     assert speed(0.0).matrix_share == pytest.approx(0.5)
 
 
-def test_waiting_is_seen_where_decoders_are_slow_and_not_where_the_encoder_is() -> None:
-    """Planted: a decoder, and then an encoder, that sleeps."""
+def test_waiting_is_seen_where_decoders_are_slow_and_not_where_the_encoder_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a decoder, and then an encoder, that takes its time; the clock moves only for them."""
+    now_s = [0.0]
+    monkeypatch.setattr(throughput.time, "perf_counter", lambda: now_s[0])
+
+    def sleep(seconds: float) -> None:
+        now_s[0] += seconds
 
     def slow(seconds: float) -> Iterator[NDArray[np.uint8]]:
         for _ in range(6):
-            time.sleep(seconds)
+            sleep(seconds)
             yield np.zeros((1, 1), np.uint8)
 
     class Sleeps:
         config, late = FeatureConfig(batch=2), 0
 
         def begin(self, clips: list[NDArray[np.uint8]]) -> Callable[[], None]:
-            return lambda: time.sleep(0.05)
+            return lambda: sleep(0.05)
 
     took_s, waited_s = throughput._drained(slow(0.05), None)
-    assert waited_s == pytest.approx(took_s, rel=0.2)
+    assert waited_s == pytest.approx(took_s)
     took_s, waited_s = throughput._drained(slow(0.0), Sleeps())  # type: ignore[arg-type]
-    assert took_s > 0.15
-    assert waited_s < 0.2 * took_s
+    assert took_s == pytest.approx(0.15)
+    assert waited_s == 0
 
 
 def test_a_small_encoder_is_measured_on_a_cpu(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -354,9 +353,7 @@ def test_a_write_right_after_hashing_is_seen(tmp_path: Path, corpus: Path) -> No
     run = options(tmp_path / "root", corpus)
     for number in range(5):
         (corpus / "take0.txt").write_text(f"{number} 0 0")
-        started = time.monotonic()
         assert run_toys(run, until="toy_vectors")["toy_vectors"].computed == (4 if number == 0 else 1)
-        assert time.monotonic() - started < 5
 
 
 def test_auto_precision_is_written_out_before_keying() -> None:

@@ -3,7 +3,6 @@
 import re
 import struct
 import sys
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -208,12 +207,10 @@ def in_a_child(path: Path, folder: Path) -> tuple[list[Event], float]:
 def test_a_broken_video_gives_right_frames_or_a_reason(tmp_path: Path, name: str) -> None:
     fault = FAULTS[name]
     path = fault.make(tmp_path)
-    began = time.monotonic()
     events, peak_mib = in_a_child(path, tmp_path)
-    assert time.monotonic() - began < LIMIT_S
     assert peak_mib < LIMIT_MIB
     ends = [event for event in events if event.kind in ("done", "failed")]
-    assert not any("process died" in event.values.get("detail", "") for event in ends)
+    assert not any(word in event.values.get("detail", "") for event in ends for word in ("process died", "was silent"))
     if fault.code is None:
         assert [event.kind for event in ends] == ["done", "done"]
         seen = {event.values["segment"]: event.frames for event in events if event.frames is not None}
