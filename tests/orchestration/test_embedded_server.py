@@ -42,7 +42,7 @@ def run(corpus: Path) -> Iterator[Run]:
     yield started_into
     for process in started:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 def test_a_copied_root_leaves_the_other_run_s_server_alone_and_killed_runs_leave_none(
