@@ -42,7 +42,7 @@ def run(corpus: Path) -> Iterator[Run]:
     yield started_into
     for process in started:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 def test_a_copied_root_leaves_the_other_run_s_server_alone_and_killed_runs_leave_none(
@@ -130,7 +130,7 @@ def test_the_last_sentence_comes_after_the_progress_bars_gave_the_terminal_back(
     monkeypatch.setenv("TERM", "xterm")
     for stream in ("stdout", "stderr"):
         monkeypatch.setattr(sys, stream, terminal)
-    monkeypatch.setattr(session.os, "_exit", sys.exit)
+    monkeypatch.setattr("os._exit", sys.exit)
     with pytest.raises(SystemExit), session.logging_to(tmp_path):
         session.end_without_server("the server ended")
     before, sentence, after = terminal.getvalue().partition("error: the server ended\n")
