@@ -26,7 +26,8 @@ class Corpus:
     """An opened corpus root; paths below it are relative and have forward slashes."""
 
     root: str
-    fs: fsspec.AbstractFileSystem
+    fs: Any
+    """The local file system of fsspec, or `Objects`, which has the same names."""
     is_local: bool
 
     def path(self, relative: str) -> str:
