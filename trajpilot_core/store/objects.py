@@ -268,7 +268,7 @@ class Objects:
 
 
 def _described(path: str, answer: dict[str, Any], size: str) -> dict[str, Any]:
-    facts = {name: answer[name] for name in ("ETag", "LastModified") if name in answer}
+    facts: dict[str, Any] = {name: answer[name] for name in ("ETag", "LastModified") if name in answer}
     return {"name": path, "type": "file", "size": int(answer[size]), **facts}
 
 
