@@ -154,9 +154,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 ONCE = [fault for fault in FAULTS if fault not in ("400", "403", "drip")]
 """Faults that another try heals."""
-FAST = [("features", None, fault) for fault in FAULTS if fault != "drip"] + [("features", 1, fault) for fault in ONCE]
+FAST: list[tuple[str, int | None, str]] = [("features", None, fault) for fault in FAULTS if fault != "drip"] + [
+    ("features", 1, fault) for fault in ONCE
+]
 FAST += [("watch", None, "html"), ("video", None, "reset")]
-CASES = [(name, None, fault) for name in OPERATIONS for fault in FAULTS]
+CASES: list[tuple[str, int | None, str]] = [(name, None, fault) for name in OPERATIONS for fault in FAULTS]
 CASES += [(name, 1, fault) for name in ("ingest", "video", "features", "resume") for fault in ONCE]
 
 

@@ -86,8 +86,8 @@ def read_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
             candidates += [candidate] if candidate else []
             rejects += lost
     rejects += _without_annotation(known, seen)
-    lost = Fault(RejectCode.NO_SPLIT, "splits.json does not name the take, whose record cannot be used either")
-    rejects += [lost.reject(take_id(uid), 0, SPLITS) for uid in sorted(known.takes.faults.keys() - known.splits)]
+    unsplit = Fault(RejectCode.NO_SPLIT, "splits.json does not name the take, whose record cannot be used either")
+    rejects += [unsplit.reject(take_id(uid), 0, SPLITS) for uid in sorted(known.takes.faults.keys() - known.splits)]
     rejects += leftover_rejects(sorted(_leftovers(known)))
     return _reading(known, candidates, rejects, n_in)
 
