@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from schemas.results import Metric
+from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS
 from trajpilot_core.methods import METHODS, examined, method, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.tables.closed import OVERALL
@@ -24,7 +25,6 @@ Effect = Literal["helps", "hurts", "undecided", "nothing"]
 OPENING = ("M@1", "MSeq")
 """Columns of the main rows where labels are ranked by their texts; class heads have those of the paper's closed
 table."""
-JUDGED, JUDGED_BY_HEADS = "M@1", "Mid mAcc"
 BROKEN = "No verdict: a row lies above its ceiling, so no figure of this run can be relied on."
 NOTHING = "No verdict: no row with head motion was compared with No-Traj."
 

@@ -79,7 +79,7 @@ FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
 OPTIONAL_MODELS = ("attention_models", "planner_models")
 """They do, too, where there are any."""
-VERSION = 8  # raise when the numbers that this stage writes change
+VERSION = 9  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> EvaluationConfig:
@@ -193,10 +193,11 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
     from trajpilot_core.evaluation.ceiling_check import ceiling_checks
     from trajpilot_core.evaluation.checks import judge
     from trajpilot_core.evaluation.evidence import CheckInputs
-    from trajpilot_core.evaluation.latent_verdict import TRAINED, judge_harm
+    from trajpilot_core.evaluation.latent_verdict import judge_harm
     from trajpilot_core.evaluation.prediction_arrays import PredictionCollector
     from trajpilot_core.evaluation.predictions import SCHEMA, predict_all
     from trajpilot_core.evaluation.tables import gate_rows, growth, outcome_table
+    from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS, TRAINED, judge_rows
 
     cfg = work.config
     steps = CountedSteps(work.runtime.progress, after=2)
@@ -215,16 +216,18 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
     steps.begin("metrics and their intervals")
     metrics = score(predictions, takes, cfg)
     in_latents = latent_checks(work.inputs, cfg)
+    has_heads = predictor_config(work.inputs.models("predictors")).head == "classes"
+    learned = trained(work.inputs) + [row for row in in_latents if row.check.startswith(TRAINED)]
     evidence = CheckInputs(
         predictions,
         metrics,
         {row["take_id"]: row["split"] for row in takes},
         candidate_takes(collected.candidates(), work.inputs),
         _folds(work.inputs),
-        trained(work.inputs) + [row for row in in_latents if row.check.startswith(TRAINED)],
+        learned + judge_rows(metrics, JUDGED_BY_HEADS if has_heads else JUDGED),
         growth(predictions, "oracle", cfg),
         {name: fitted_takes(work.inputs, name) for name in fitted_entries(work.inputs, cfg)},
-        predictor_config(work.inputs.models("predictors")).head == "classes",
+        has_heads,
     )
     steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)

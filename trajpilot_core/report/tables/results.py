@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from schemas.results import Judgement, Metric
-from trajpilot_core.evaluation.paper_claims import model_of
+from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import METRICS
@@ -16,7 +16,6 @@ from trajpilot_core.report.tables.table import number
 
 TIE = 1e-9
 """Values closer than this share the bold face."""
-TRAINED = "trained: "
 EVERY_POOLING = ("none", "plain", "sample")
 TOO_FEW = "too few takes"
 
@@ -88,13 +87,8 @@ class Results:
 
 
 def results_of(metrics: Sequence[Metric], judgements: Sequence[Judgement]) -> Results:
-    """Keep the metrics that are printed, and find the rows whose models are not trained."""
-    weak = {
-        model_of(judgement.check)
-        for judgement in judgements
-        if judgement.check.startswith(TRAINED) and judgement.verdict != "holds"
-    }
-    undertrained = frozenset(one.id for one in METHODS if weak & set(one.models))
+    """Keep the metrics that are printed, and find the rows that do not count as trained."""
+    undertrained = undertrained_rows(judgements, {one.id: one.models for one in METHODS})
     kept = tuple(m for m in metrics if m.seed is None and m.cluster == "take")
     return Results(kept, undertrained)
 

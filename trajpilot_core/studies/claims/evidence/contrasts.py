@@ -9,7 +9,7 @@ import numpy as np
 
 from schemas.claims import ClaimsConfig, world_seeds
 from trajpilot_core.arrays import Array
-from trajpilot_core.evaluation.paper_claims import model_of
+from trajpilot_core.evaluation.trained_rows import model_of
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import SCORER_MODELS
 from trajpilot_core.studies.claims.evidence.statistics import Profile, Sums, joined, resample

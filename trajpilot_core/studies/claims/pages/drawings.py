@@ -7,7 +7,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from schemas.claims import BASE, CURVE_ROWS, ClaimsConfig, sweep_worlds
-from trajpilot_core.evaluation.paper_claims import model_of
+from trajpilot_core.evaluation.trained_rows import model_of
 from trajpilot_core.methods import with_role
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
 from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, keys_of
