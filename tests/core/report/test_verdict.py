@@ -98,7 +98,7 @@ def test_checks_that_do_not_all_hold_are_unfolded_and_the_others_folded(inputs: 
     judged = rows_of(Judgement, inputs.tables["judgements"])
     assert all(one.verdict == "holds" for one in judged if one.check.startswith("trained: "))
     html = "".join(page.text)
-    assert "Are the models trained?: 4 of 4" in html
+    assert "Do models and rows count as trained?: 4 of 4" in html
     folds = [attributes for tag, attributes in page.tags if tag == "details"]
     assert sum("open" in attributes for attributes in folds) == 1, "the claims, of which some are undecided"
     assert len(folds) > 10

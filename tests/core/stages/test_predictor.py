@@ -273,9 +273,7 @@ def curve(scores: list[float], majority: float = 0.1, previous: float = 0.2) -> 
         ([0.2, 0.21, 0.205, 0.2, 0.205, 0.205, 0.2, 0.201], "holds"),
     ],
 )
-def test_trained_means_above_the_floors_no_longer_rising_and_not_fallen(
-    scores: list[float], verdict: str
-) -> None:
+def test_trained_means_above_the_floors_no_longer_rising_and_not_fallen(scores: list[float], verdict: str) -> None:
     assert judge_trained(curve(scores), "final/traj", 0).verdict == verdict
 
 

@@ -24,6 +24,15 @@ def pose_metric_names(*, is_closed: bool) -> tuple[str, str]:
     return ("Mid mAcc", "Full mAcc") if is_closed else ("Mid M@1", "Full M@1")
 
 
+DAGGER = "†"
+LEGEND = (
+    f"{DAGGER}: does not count as trained, says nothing for or against. The lower end of its interval over takes is "
+    "not above every floor of its table (Majority, Previous, kNN-labels), or on dev a model behind it is not above its "
+    "floors (a scorer: its gate and ranking not above chance), was still rising, or has fallen from its best."
+)
+"""What the mark means: said once wherever it stands."""
+
+
 def row_name(variant: str) -> str:
     """Return the printed name of a row; an unknown one keeps its own."""
     return next((one.name for one in METHODS if one.id == variant), variant)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from schemas.action_token import TokenContrast
 from schemas.arrow import rows_of
 from schemas.probe import ProbeScore
-from schemas.results import Ceiling, Judgement, Metric
+from schemas.results import Ceiling, GateRow, Judgement, Metric
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.markdown_escape import literal
 from trajpilot_core.methods import with_role
@@ -14,7 +14,7 @@ from trajpilot_core.report.action_page import result_tables
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.page import SIGNS
 from trajpilot_core.report.tables.closed import OVERALL
-from trajpilot_core.report.tables.names import descriptions
+from trajpilot_core.report.tables.names import LEGEND, descriptions
 from trajpilot_core.report.tables.results import Results, build_table, results_of
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.report.tables.tokens import TokenResults, token_tables
@@ -46,7 +46,8 @@ def _planned(committed: Committed, address: str) -> str:
     ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
     is_broken = any(row.binding and row.above for row in ceilings)
     has_heads = committed.config.predictor.head == "classes"
-    said = verdict_of(results, simulated=bool(warning), has_heads=has_heads, is_broken=is_broken)
+    gate = rows_of(GateRow, committed.table("evaluation", "gate"))
+    said = verdict_of(results, simulated=bool(warning), has_heads=has_heads, is_broken=is_broken, gate=gate)
     parts = [f"**{warning}**"] if warning else []
     parts += [literal(said.text), f"The whole report: {literal(address)}", f"{NEXT_TO_IT} Predictions are among them."]
     shown = OVERALL if has_heads else OPENING
@@ -80,13 +81,14 @@ def _headline(results: Results, shown: Sequence[str]) -> list[str]:
     meaning = "; ".join(f"{name}: {descriptions()[name]}" for name in shown)
     rows = tuple(
         (
-            row.name + (" (UNDERTRAINED)" if row.is_undertrained else ""),
+            row.label,
             *(f"{cell.text} {cell.bracketed}" for cell in row.cells),
         )
         for row in found.groups[0].rows
     )
     table = Table("", ("row", *(f"{name}, %" for name in shown)), rows).markdown().strip()
-    return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + "."]
+    marked = [LEGEND] if any(row.is_undertrained for row in found.groups[0].rows) else []
+    return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + ".", *marked]
 
 
 def _checks(judgements: Sequence[Judgement]) -> list[str]:
