@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from synthetic_corpus import corpus, predictions
-from synthetic_results import Kept, Tables, curves, fitted, headroom, rejects
+from synthetic_results import Kept, Tables, choices, curves, fitted, headroom, rejects
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
 from schemas.rejects import RejectCode, reject
-from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, Outcome, Prediction
+from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, Outcome, Prediction, ScorerChoice
 from schemas.training import PredictorConfig
 from trajpilot_core.data.cross_fitting import FITTED
 from trajpilot_core.engine.stage import Runtime, Work

@@ -50,6 +50,7 @@ def test_few_takes_show_nothing() -> None:
     assert judged(few)[0] == "undertrained"
     assert "too few takes" in judged(few)[1]
     assert judged([])[0] == "undertrained"
+    assert judged([one.replace(is_best=None, chance=None) for one in choices(1.0)])[0] == "undertrained"
 
 
 def test_the_area_is_that_of_pairs_of_one_horizon_counted_one_by_one() -> None:
