@@ -64,6 +64,17 @@ def _judged(row: Method, horizon: int | None, held: Mapping[tuple[str, int | Non
     return judge_row(f"{ROW}{row.id}", held[row.id, horizon].low, of_floors, what)
 
 
+def judge_events(lows: Mapping[str, float], floors: Mapping[str, float], what: str) -> list[Judgement]:
+    """Judge the learned rows of a table of events.
+
+    Args:
+        lows: learned row -> the lower end of its interval, percent; of several seeds the lowest.
+        floors: printed name -> value of each floor of the table, percent.
+        what: the figure.
+    """
+    return [judge_row(f"{ROW}{row}", low, floors, what) for row, low in lows.items()]
+
+
 def model_of(check: str) -> str:
     """Name the model of a check `trained: <chain>/<model>, seed <seed>`: its model, or `folds/<model>` of any fold."""
     chain, _, model = check.removeprefix(TRAINED).split(",")[0].partition("/")

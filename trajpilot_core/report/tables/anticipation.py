@@ -13,7 +13,7 @@ from trajpilot_core.methods import anticipation as rows
 from trajpilot_core.methods import goal_dropout, method, no_traj, oracle, with_role
 from trajpilot_core.metrics import of_table
 from trajpilot_core.report.tables.groups import GroupedTable
-from trajpilot_core.report.tables.names import DAGGER, open_metrics
+from trajpilot_core.report.tables.names import marked, open_metrics
 from trajpilot_core.report.tables.results import ResultCell, Results, build_table
 from trajpilot_core.report.tables.table import Table, Value
 
@@ -70,7 +70,7 @@ def shares_table(ceilings: Sequence[Ceiling], undertrained: frozenset[str] = fro
     """
     lines = [
         (
-            method(one.row).name + (DAGGER if one.row in undertrained else ""),
+            marked(method(one.row).name, one.row, undertrained),
             Value(one.value),
             Value(one.floor),
             Value(one.ceiling),

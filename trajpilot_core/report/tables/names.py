@@ -1,5 +1,7 @@
 """What the rows and metrics of the tables are called. The rows are those of `trajpilot_core.methods`."""
 
+from collections.abc import Collection
+
 from trajpilot_core.methods import METHODS
 from trajpilot_core.metrics import METRICS, of_table
 
@@ -31,6 +33,11 @@ LEGEND = (
     "floors (a scorer: its gate and ranking not above chance), was still rising, or has fallen from its best."
 )
 """What the mark means: said once wherever it stands."""
+
+
+def marked(name: str, row: str, undertrained: Collection[str]) -> str:
+    """Return the printed name of a row, marked where it does not count as trained."""
+    return name + (DAGGER if row in undertrained else "")
 
 
 def row_name(variant: str) -> str:

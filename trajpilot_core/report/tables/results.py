@@ -11,7 +11,7 @@ from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
-from trajpilot_core.report.tables.names import DAGGER, open_metrics, row_name, sequence_metrics
+from trajpilot_core.report.tables.names import marked, open_metrics, row_name, sequence_metrics
 from trajpilot_core.report.tables.table import number
 
 EVERY_POOLING = ("none", "plain", "sample")
@@ -69,7 +69,7 @@ class Results:
 
     def name(self, variant: str) -> str:
         """Return the printed name of a row, marked where it does not count as trained."""
-        return row_name(variant) + (DAGGER if variant in self.undertrained else "")
+        return marked(row_name(variant), variant, self.undertrained)
 
     @functools.cached_property
     def floors(self) -> Mapping[tuple[bool, int | None, str, str], list[float]]:

@@ -7,10 +7,11 @@ from schemas.arrow import rows_of
 from schemas.probe import ProbeScore
 from schemas.results import Ceiling, GateRow, Judgement, Metric
 from trajpilot_core.corpora.registry import spec_of
+from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.markdown_escape import literal
 from trajpilot_core.methods import with_role
 from trajpilot_core.methods.plugged import listed
-from trajpilot_core.report.action_page import result_tables
+from trajpilot_core.report.action_page import MODELS, learned_rows, result_tables
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.page import SIGNS
 from trajpilot_core.report.tables.closed import OVERALL
@@ -56,16 +57,18 @@ def _planned(committed: Committed, address: str) -> str:
 
 def _alone(committed: Committed, address: str) -> str:
     """Return the summary of a corpus without plans: tables of the probe and of its rows with a token, the checks."""
-    tables = result_tables(rows_of(ProbeScore, committed.table("probe", "probe_scores")))
+    scores, tokens = rows_of(ProbeScore, committed.table("probe", "probe_scores")), None
     judged = rows_of(Judgement, committed.table("probe", "probe_checks"))
     if committed.config.action_token.is_asked:
-        found = TokenResults(
+        tokens = TokenResults(
             rows_of(ProbeScore, committed.table("action_token", "token_scores")),
             rows_of(TokenContrast, committed.table("action_token", "token_contrasts")),
             rows_of(Judgement, committed.table("action_token", "token_checks")),
         )
-        tables += token_tables(found)
-        judged += found.checks
+        judged += tokens.checks
+    judged += learned_rows(scores, tokens)
+    weak = undertrained_rows(judged, MODELS)
+    tables = [*result_tables(scores, weak), *token_tables(tokens, weak)]
     warning = committed.warning()
     parts = [f"**{warning}**"] if warning else []
     parts += [f"The whole report: {literal(address)}", NEXT_TO_IT]
