@@ -93,7 +93,7 @@ def _opened(gate: Sequence[GateRow]) -> list[str]:
     if not windows:
         return []
     name, fallback = examined().name, row_name(REFERENCE)
-    where = f"{windows:,} test windows" + (f" (those of {len(whole)} seeds counted each)" if len(whole) > 1 else "")
+    where = f"{windows:,} test windows" + (f" (each counted for {len(whole)} seeds)" if len(whole) > 1 else "")
     if not opened:
         return [f"the gate never opened on {where}, so {name} is {fallback} here"]
     return [f"the gate opened on {opened:,} of {where}, on the others {name} is {fallback}"]
