@@ -29,7 +29,7 @@ ENTRY = "outcome_models"
 PROBE = "probe"
 """As in training/fit_shot_probe.py, which imports torch."""
 READS = ("takes", "segments", "details", "windows", "motions", "features", "text_bank", "folds", "e_tau")
-VERSION = 3  # raise when the numbers that this stage writes change
+VERSION = 4  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> OutcomeConfig:

@@ -48,7 +48,7 @@ READS = (
     "folds",
     "e_tau",
 )
-VERSION = 2  # raise when the numbers that this stage writes change
+VERSION = 3  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> PoseSourcesConfig:
