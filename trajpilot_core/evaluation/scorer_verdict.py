@@ -71,8 +71,8 @@ def gate_quality(choices: Sequence[ScorerChoice], cfg: EvaluationConfig) -> Qual
         good = (horizon == one) & opens
         for other in range(n_takes):
             bad = np.sort(gate[(horizon == one) & ~opens & (take == other)])
-            ends = (np.searchsorted(bad, gate[good], side) for side in ("left", "right"))
-            won[:, other] += np.bincount(take[good], sum(ends) / 2, n_takes)
+            below, up_to = np.searchsorted(bad, gate[good], "left"), np.searchsorted(bad, gate[good], "right")
+            won[:, other] += np.bincount(take[good], (below + up_to) / 2, n_takes)
             pairs[:, other] += np.bincount(take[good], minlength=n_takes) * len(bad)
     weights = draw_weights(n_takes, cfg.bootstrap, cfg.seed)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -88,7 +88,7 @@ def ranking_quality(choices: Sequence[ScorerChoice], cfg: EvaluationConfig) -> Q
         return Quality("best candidate first", np.nan, -np.inf, np.inf, np.nan)
     take = np.unique([one[0] for one in held], return_inverse=True)[1]
     lead = np.array([float(bool(first)) - float(chance or 0.0) for _, first, chance in held])
-    n_takes, chance = int(take.max()) + 1, 100 * float(np.mean([one[2] for one in held]))
+    n_takes, chance = int(take.max()) + 1, 100 * float(np.mean([one[2] or 0.0 for one in held]))
     weights = draw_weights(n_takes, cfg.bootstrap, cfg.seed)
     draws = (weights @ np.bincount(take, lead)) / (weights @ np.bincount(take))
     found = _quality("best candidate first", float(lead.mean()), draws, n_takes, 0.0, cfg)

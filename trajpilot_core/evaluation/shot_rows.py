@@ -160,7 +160,7 @@ METHODS: tuple[ShotMethod, ...] = (
 SHOT_NAMES: Mapping[OutcomeRow, str] = {one.id: one.name for one in METHODS}
 """Row -> its printed name, in the order of the table."""
 FLOORS: tuple[OutcomeRow, ...] = ("majority", "knn_outcome")
-MODELS: Mapping[OutcomeRow, tuple[str, ...]] = {
+MODELS: Mapping[str, tuple[str, ...]] = {
     "no_traj": ("no_traj",),
     "attentive_probe": (PROBE,),
     "scorer": ("no_traj", "traj"),

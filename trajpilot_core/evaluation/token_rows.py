@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from schemas.action_token import TOKEN_ROWS, ActionTokenConfig, TokenRow
+from schemas.action_token import ActionTokenConfig, TokenRow
 from trajpilot_core.arrays import Codes
 from trajpilot_core.data.action_events import ACTION, BEFORE, ActionEvents
 from trajpilot_core.errors import LeakError
@@ -120,8 +120,11 @@ METHODS: tuple[TokenMethod, ...] = (
     TokenMethod("oracle", "Oracle", "that under the head motion before and during the action", "action_motion", oracle),
 )
 """In the order of the table."""
-MODELS: Mapping[TokenRow, tuple[str, ...]] = {
-    **dict.fromkeys(TOKEN_ROWS, ()),
+MODELS: Mapping[str, tuple[str, ...]] = {
+    "visual": (),
+    "constant": (),
+    "zero": (),
+    "shuffled": (),
     "no_traj": ("no_traj",),
     "scorer": ("no_traj", "traj"),
     "oracle": ("traj",),

@@ -51,7 +51,8 @@ def judge_rows(metrics: Sequence[Metric], metric: str) -> list[Judgement]:
         places = [horizon for row, horizon in held if row == one.id]
         if not places or not is_learned(one):
             continue
-        found = [_judged(one, at, held, metric) for at in ([None] if None in places else sorted(map(int, places)))]
+        at_horizons: list[int | None] = [*sorted(horizon for horizon in places if horizon is not None)]
+        found = [_judged(one, at, held, metric) for at in ([None] if None in places else at_horizons)]
         judged.append(next((each for each in found if each.verdict != "holds"), found[0]))
     return judged
 

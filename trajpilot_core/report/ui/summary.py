@@ -57,7 +57,8 @@ def _planned(committed: Committed, address: str) -> str:
 
 def _alone(committed: Committed, address: str) -> str:
     """Return the summary of a corpus without plans: tables of the probe and of its rows with a token, the checks."""
-    scores, tokens = rows_of(ProbeScore, committed.table("probe", "probe_scores")), None
+    scores = rows_of(ProbeScore, committed.table("probe", "probe_scores"))
+    tokens: TokenResults | None = None
     judged = rows_of(Judgement, committed.table("probe", "probe_checks"))
     if committed.config.action_token.is_asked:
         tokens = TokenResults(
