@@ -72,6 +72,25 @@ class GateRow(Record):
     n_windows: int
 
 
+class ScorerChoice(Record):
+    """One dev window as the kept epoch of a gate-then-rank scorer decides it: what its verdict is read off."""
+
+    model: str
+    """`final/<variant>`."""
+    seed: int
+    take: int
+    """Number of its take."""
+    horizon: int
+    gate: float
+    """Probability that a retrieved candidate beats the fallback."""
+    should_open: bool
+    """Some candidate does."""
+    is_best: bool | None
+    """The candidate that is ranked first is a best one; None where there is no candidate."""
+    chance: float | None
+    """Share of the candidates that are a best one."""
+
+
 class Outcome(Record):
     """One window as one row of the first seed answered it: what the gallery is sampled from."""
 

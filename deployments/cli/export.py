@@ -22,7 +22,7 @@ Formats = Annotated[list[str], typer.Option("--format", help="parquet or csv (re
 
 
 Rerun = Annotated[
-    bool, typer.Option("--rerun", help="In place of tables, a window as .rrd for rerun (pip install '.[viz]').")
+    bool, typer.Option("--rerun", help="In place of tables, a window as .rrd for rerun (pip install '.\\[viz]').")
 ]
 Data = Annotated[str, typer.Option("--data", help="Folder of the corpus, for frames; else that of the last run.")]
 Windows = Annotated[

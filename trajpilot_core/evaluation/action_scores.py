@@ -12,6 +12,7 @@ from schemas.probe import ProbeConfig, ProbeScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.evaluation.bootstrap import draw_weights, interval
+from trajpilot_core.evaluation.trained_rows import judge_events
 from trajpilot_core.metrics.epic_kitchens import (
     ACTION,
     EPIC_METRICS,
@@ -112,6 +113,22 @@ def resampled_means(groups_N: Codes, hits_N: Mask, take_N: Codes, weights_BT: Ar
         shares = np.where(drawn > 0, right / drawn, 0.0)
         means: Array = 100.0 * shares.sum(axis=1) / (drawn > 0).sum(axis=1)
     return means
+
+
+def judge_actions(scores: Sequence[ProbeScore], learned: Sequence[str], floor: str) -> list[Judgement]:
+    """Judge the learned rows of a table of actions by the metric of actions on every tested clip; of several seeds the
+    lowest end counts.
+
+    Args:
+        scores: of the rows, and of the floor.
+        learned: ids of the rows.
+        floor: id of the row that needs no training.
+    """
+    held = [one for one in scores if (one.metric, one.subset, one.space) == (ACTION.id, "overall", "challenge")]
+    floors = [one.value for one in held if one.row == floor and one.value is not None]
+    of_floor = {"the most frequent": max(floors)} if floors else {}
+    lows = {row: [one.low for one in held if one.row == row] for row in learned}
+    return judge_events({row: min(found) for row, found in lows.items() if found}, of_floor, f"{ACTION.id} on test")
 
 
 def check_choice(scores: Sequence[ProbeScore], curve: Sequence[CurvePoint], name: str, seed: int) -> Judgement:

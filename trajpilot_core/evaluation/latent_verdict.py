@@ -8,17 +8,16 @@ from collections.abc import Sequence
 
 from schemas.latent import ENERGIES, EnergySpread
 from schemas.results import CurvePoint, Judgement, Metric
+from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.methods.latent import CEM, CEM_BANK, NO_TRAJ
-from trajpilot_core.training.convergence import RISE
+from trajpilot_core.training.convergence import judge_scores
 
 FLAT = 0.02
 """Least spread of the energies of real motions; below it an energy chooses by noise."""
-TRAINED = "trained: "
-"""Begins the names of checks of trainings."""
 
 
 def judge_latents(curve: Sequence[CurvePoint]) -> list[Judgement]:
-    """Judge every training: better on dev than its floor, and no more rising in the last quarter of its epochs.
+    """Judge every training by the one rule (`training.convergence`).
 
     The floor of a predictor is the l1 of copying the current latent, that of the classifier the commonest label.
     """
@@ -28,22 +27,9 @@ def judge_latents(curve: Sequence[CurvePoint]) -> list[Judgement]:
         is_head = model.endswith("latent_head")
         quantity, floor = ("right", "right of majority") if is_head else ("-l1", "-l1 of copy")
         scores = [row.value for row in mine if row.quantity == quantity]
-        floors = [row.value for row in mine if row.quantity == floor]
-        judged.append(judge_one(f"{TRAINED}{model}, seed {seed}", scores, floors, quantity))
+        floors = {floor.split(" of ")[1]: row.value for row in mine if row.quantity == floor}
+        judged.append(judge_scores(f"{TRAINED}{model}, seed {seed}", scores, floors, quantity, is_share=is_head))
     return judged
-
-
-def judge_one(check: str, scores: Sequence[float], floors: Sequence[float], quantity: str) -> Judgement:
-    """Judge the dev scores of the epochs of one training, in order; higher is better."""
-    if len(scores) < 4 or not floors:
-        return Judgement(check=check, verdict="undertrained", detail=f"{len(scores)} epochs are too few to judge")
-    cut = len(scores) - len(scores) // 4
-    rise, best = max(scores[cut:]) - max(scores[:cut]), max(scores)
-    allowed = RISE * max(abs(best), 1.0) if quantity == "right" else RISE * abs(best)
-    risen = f"{rise:+.4f} in the last quarter of {len(scores)} epochs"
-    detail = f"dev {quantity} {best:.4f} (floor {floors[0]:.4f}); {risen}"
-    holds = best > floors[0] and rise <= allowed
-    return Judgement(check=check, verdict="holds" if holds else "undertrained", detail=detail)
 
 
 def judge_energies(spreads: Sequence[EnergySpread]) -> list[Judgement]:

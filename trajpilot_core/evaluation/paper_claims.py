@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from schemas.results import Judgement, Metric
 from trajpilot_core.evaluation.evidence import CheckInputs
+from trajpilot_core.evaluation.trained_rows import ROW, TRAINED, model_of
 from trajpilot_core.methods import method
 
 ClaimVerdict = Literal["holds", "fails", "undecided", "undertrained", "not run"]
@@ -75,18 +76,16 @@ def _differences(metrics: Iterable[Metric], claim: ClaimedSign) -> list[Metric]:
     return sorted(found, key=lambda row: row.horizon or 0)
 
 
-def model_of(check: str) -> str:
-    """Name the model of a check `trained: <chain>/<model>, seed <seed>`: its model, or `folds/<model>` of any fold."""
-    chain, _, model = check.removeprefix("trained: ").split(",")[0].partition("/")
-    return model if chain == "final" else f"folds/{model}"
+def _untrained(evidence: CheckInputs, claim: ClaimedSign) -> list[str]:
+    """Models behind the rows of a claim, and these rows, that do not count as trained.
 
-
-def _untrained(evidence: CheckInputs, models: Sequence[str]) -> list[str]:
-    """Models among `models`, of any seed, that are not judged trained."""
+    A row with a part taken away may well be at its floor, which is then what is claimed.
+    """
+    rows = [f"{ROW}{one}" for one in (claim.variant, claim.reference) if method(one).part_of is None]
     return [
-        row.check.removeprefix("trained: ")
+        row.check.removeprefix(TRAINED)
         for row in evidence.trained
-        if row.verdict != "holds" and model_of(row.check) in models
+        if row.verdict != "holds" and (row.check in rows or model_of(row.check) in claim.models)
     ]
 
 
@@ -110,7 +109,7 @@ def claim_check(claim: ClaimedSign, evidence: CheckInputs) -> Judgement:
 
 def _claimed(claim: ClaimedSign, evidence: CheckInputs, verdict: ClaimVerdict, detail: str, n_takes: int) -> Judgement:
     """Word the verdict of a claim: models that are not trained prove nothing, and neither do too few takes."""
-    weak = _untrained(evidence, claim.models)
+    weak = _untrained(evidence, claim)
     if verdict == "not run":
         detail = f"too few takes ({n_takes})"
     elif weak:

@@ -15,6 +15,7 @@ from schemas.results import Judgement
 from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.evaluation.bootstrap import cluster_sums, draw_weights, interval
+from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.models.readout import Readout
 from trajpilot_core.training.fit_predictor import variant_latents
@@ -40,8 +41,6 @@ SAME, VIDEO, RAW, RULE, NONE = (
     "files -> video, lengths by the scale rule",
     "no trajectory",
 )
-TRAINED = "trained: "
-"""Begins the checks that say whether a predictor is trained."""
 ROWS = (
     PoseRow(SAME, "files", "files", None, "aria_to_aria"),
     PoseRow(VIDEO, "video", "by_rule", SAME, "pi3_to_pi3"),

@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from schemas.outcome import ShotScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import noted_fitted
 from trajpilot_core.data.shots import DEV, Shots, named
+from trajpilot_core.evaluation.shot_rows import FLOORS, MODELS, SHOT_NAMES
+from trajpilot_core.evaluation.trained_rows import TRAINED, judge_events
+from trajpilot_core.training.convergence import judge_scores
 
 
 def fitted_judgements(said: Sequence[Mapping[str, str]], shots: Shots) -> list[Judgement]:
@@ -27,19 +31,23 @@ def fitted_judgements(said: Sequence[Mapping[str, str]], shots: Shots) -> list[J
 
 
 def trained_judgements(curves: Sequence[CurvePoint], shots: Shots) -> list[Judgement]:
-    """Judge every model of the final chain: on dev it is right more often than the larger class is (D 51)."""
+    """Judge every model of the final chain by how often it is right on dev, against the larger class (D 51)."""
     dev = shots.made[shots.split == DEV].double()
     floor = float(max(dev.mean(), 1 - dev.mean())) if len(dev) else 1.0
-    last = {
-        (row.model, row.seed): row.value
-        for row in curves
-        if (row.split, row.quantity) == ("dev", "accuracy") and row.model.startswith("final/")
-    }
+    scores: dict[tuple[str, int], list[float]] = {}
+    for row in sorted(curves, key=lambda row: row.epoch):
+        if (row.split, row.quantity) == ("dev", "accuracy") and row.model.startswith("final/"):
+            scores.setdefault((row.model, row.seed), []).append(row.value)
+    floors = {f"the larger class of {len(dev)} shots": floor}
     return [
-        Judgement(
-            check=f"trained: {model}, seed {seed}",
-            verdict="holds" if value > floor else "undertrained",
-            detail=f"right on dev {100 * value:.1f} %, the larger class {100 * floor:.1f} % of {len(dev)} shots",
-        )
-        for (model, seed), value in sorted(last.items())
+        judge_scores(f"{TRAINED}{model}, seed {seed}", found, floors, "right")
+        for (model, seed), found in sorted(scores.items())
     ]
+
+
+def row_judgements(scores: Sequence[ShotScore]) -> list[Judgement]:
+    """Judge every learned row by its accuracy on test, mean over the seeds, against the floors of the table."""
+    means: dict[str, ShotScore] = {one.row: one for one in scores if (one.metric, one.seed) == ("accuracy", None)}
+    floors = {SHOT_NAMES[row]: means[row].value for row in FLOORS if row in means}
+    lows = {row: means[row].low for row in MODELS if row in means}
+    return judge_events(lows, floors, "accuracy on test shots")

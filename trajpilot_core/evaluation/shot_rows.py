@@ -18,6 +18,7 @@ from trajpilot_core.errors import LeakError
 from trajpilot_core.models.outcome import MADE, ShotProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.shots import OutcomeChain, find_shots, latents_of, vote
+from trajpilot_core.training.fit_shot_probe import PROBE
 from trajpilot_core.training.outcome_scorer import permuted, shot_queries
 from trajpilot_core.training.scorer import decide
 from trajpilot_core.training.scorer_fit import ScorerDecision
@@ -158,6 +159,15 @@ METHODS: tuple[ShotMethod, ...] = (
 """In the order of the table."""
 SHOT_NAMES: Mapping[OutcomeRow, str] = {one.id: one.name for one in METHODS}
 """Row -> its printed name, in the order of the table."""
+FLOORS: tuple[OutcomeRow, ...] = ("majority", "knn_outcome")
+MODELS: Mapping[str, tuple[str, ...]] = {
+    "no_traj": ("no_traj",),
+    "attentive_probe": (PROBE,),
+    "scorer": ("no_traj", "traj"),
+    "oracle": ("traj",),
+    "endpoint_traj": ("endpoint_traj",),
+}
+"""Learned row -> the models behind it; floors, and controls of a row, are none."""
 WANTS: Mapping[OutcomeRow, str] = {
     "attentive_probe": "it reads tokens, and the features hold one vector a clip; set features.tokens=temporal"
 }

@@ -120,6 +120,16 @@ METHODS: tuple[TokenMethod, ...] = (
     TokenMethod("oracle", "Oracle", "that under the head motion before and during the action", "action_motion", oracle),
 )
 """In the order of the table."""
+MODELS: Mapping[str, tuple[str, ...]] = {
+    "visual": (),
+    "constant": (),
+    "zero": (),
+    "shuffled": (),
+    "no_traj": ("no_traj",),
+    "scorer": ("no_traj", "traj"),
+    "oracle": ("traj",),
+}
+"""Row -> the predictors behind its token; its own probe is judged by its level."""
 TOKEN_NAMES: Mapping[str, str] = {one.id: one.name for one in METHODS}
 """Row -> its printed name, in the order of the table."""
 

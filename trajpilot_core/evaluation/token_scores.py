@@ -17,7 +17,9 @@ from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.evaluation.action_scores import BOOTSTRAP_SEED, AnsweredRow, TestedClips, resampled_means
 from trajpilot_core.evaluation.bootstrap import draw_weights, interval
+from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.metrics.epic_kitchens import ACTION, EPIC_METRICS, ActionMetric, hits_of, score
+from trajpilot_core.training.convergence import judge_scores
 
 LENGTH: TokenRow = "visual"
 """The row that gains are counted from: it was fine-tuned exactly as long."""
@@ -166,26 +168,21 @@ def check_motion(has_motion: Mask, opened: int) -> Judgement:
 
 
 def check_trained(curve: Sequence[CurvePoint], labels_dev: Codes) -> list[Judgement]:
-    """Judge every predictor of the chain `final`: on dev its text is the nearest more often than the commonest label
-    is right (D 51).
+    """Judge every predictor of the chain `final` by how often its text is the nearest on dev, against the commonest
+    label (D 51).
 
     Args:
         curve: of the predictors.
         labels_dev: (n,) labels of the dev actions.
     """
-    floor = float(np.bincount(labels_dev).max() / len(labels_dev))
-    best: dict[tuple[str, int], float] = {}
-    for point in curve:
+    floors = {"the commonest label": float(np.bincount(labels_dev).max() / len(labels_dev))}
+    scores: dict[tuple[str, int], list[float]] = {}
+    for point in sorted(curve, key=lambda point: point.epoch):
         if (point.split, point.quantity) == ("dev", "action") and point.model in ("final/traj", "final/no_traj"):
-            key = (point.model, point.seed)
-            best[key] = max(best.get(key, 0.0), point.value)
+            scores.setdefault((point.model, point.seed), []).append(point.value)
     return [
-        Judgement(
-            check=f"trained: {model}, seed {seed}",
-            verdict="holds" if value > floor else "undertrained",
-            detail=f"right on dev {100 * value:.1f} %, the commonest label {100 * floor:.1f} % of {len(labels_dev)}",
-        )
-        for (model, seed), value in sorted(best.items())
+        judge_scores(f"{TRAINED}{model}, seed {seed}", found, floors, "right")
+        for (model, seed), found in sorted(scores.items())
     ]
 
 

@@ -139,7 +139,7 @@ class Method:
     """Which exact ceiling of the simulated world bounds it; None for a row that is told the truth, and for no other."""
     role: Role
     models: tuple[str, ...]
-    """Models that must be trained for the row to mean anything, as `evaluation.paper_claims.model_of` names them."""
+    """Models that must be trained for the row to mean anything, as `evaluation.trained_rows.model_of` names them."""
     answer: "Callable[[WindowBatch], Answers | None] | None" = None
     """Answer a batch; None where the run has not trained what it needs: the row is absent then."""
     predictions: str | None = None

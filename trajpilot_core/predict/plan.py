@@ -7,7 +7,6 @@ from typing import Any
 from schemas.annotation import Take
 from schemas.predict import OwnTake, PlanRow, PlanStep, RankedLabel, Retrieved
 from schemas.results import Variant
-from trajpilot_core.methods import method
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.predict.answers import Given
 from trajpilot_core.predict.footage import Footage
@@ -48,7 +47,7 @@ def plan_rows(given: Given, texts: Texts, weak: frozenset[str], deciding: Varian
     Args:
         given: the answers.
         texts: of labels and takes.
-        weak: models that were judged undertrained.
+        weak: rows that do not count as trained.
         deciding: the row that decides; None: the first of the answers.
     """
     first = next(iter(given.answers)) if deciding is None else deciding
@@ -70,7 +69,7 @@ def _row(id_: str, given: Given, texts: Texts, weak: frozenset[str], decides: bo
         threshold=answers.threshold,
         opened=opened,
         trusted=None if window < 0 or given.found is None else _trusted(window, given.found, given, texts),
-        undertrained=bool(weak & set(method(id_).models)),
+        undertrained=id_ in weak,
         steps=_steps(answers, given, texts),
     )
 

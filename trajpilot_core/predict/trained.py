@@ -19,7 +19,8 @@ from trajpilot_core.engine.key import producers, resolve_inputs
 from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.engine.stage import Stage, Work
 from trajpilot_core.errors import StoreError
-from trajpilot_core.evaluation.paper_claims import model_of
+from trajpilot_core.evaluation.trained_rows import undertrained_rows
+from trajpilot_core.methods import METHODS
 from trajpilot_core.stages import STAGES
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest
@@ -123,7 +124,7 @@ def open_trained(root: str, allowed: tuple[str, ...]) -> TrainedRoot:
 
 
 def undertrained(root: TrainedRoot, seed: int) -> frozenset[str]:
-    """Return the models of a seed that the evaluation of the root judged undertrained; none where it has not run."""
+    """Return the rows that do not count as trained, by the evaluation of the root; none where it has not run."""
     try:
         manifest = current_manifest(root.folder, "evaluation")
     except StoreError:
@@ -131,8 +132,4 @@ def undertrained(root: TrainedRoot, seed: int) -> frozenset[str]:
     if manifest is None or manifest.inputs.get("scorers") != root.inputs.entries["scorers"][1].fingerprint:
         return frozenset()
     checks = rows_of(Judgement, read_entry_table(root.folder, manifest, "judgements"))
-    return frozenset(
-        model_of(row.check)
-        for row in checks
-        if row.check.startswith("trained: ") and row.check.endswith(f"seed {seed}") and row.verdict == "undertrained"
-    )
+    return undertrained_rows(checks, {one.id: one.models for one in METHODS}, seed)

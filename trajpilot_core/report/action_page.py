@@ -19,17 +19,25 @@ from schemas.results import CurvePoint, Judgement
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs
+from trajpilot_core.evaluation.action_scores import judge_actions
+from trajpilot_core.evaluation.token_rows import MODELS as TOKEN_MODELS
+from trajpilot_core.evaluation.token_rows import TOKEN_NAMES
+from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS, LabelSpace
 from trajpilot_core.paper.published import published_actions
 from trajpilot_core.report import health, json_report
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.document import Section, render_document
 from trajpilot_core.report.figures.curves import training_charts
+from trajpilot_core.report.tables.names import LEGEND, marked
 from trajpilot_core.report.tables.table import Cell, Table, Value
 from trajpilot_core.report.tables.tokens import TokenResults, read_tokens, token_fact, token_tables, value_cell
 
 NAMES = {"probe": "attentive probe", "majority": "most frequent five"}
 ORDER = ("majority", "probe")
+FLOOR = "majority"
+MODELS: Mapping[str, tuple[str, ...]] = {"probe": (), **TOKEN_MODELS}
+"""Learned row -> the predictors behind it."""
 SPACE_TITLES = {
     "challenge": "every tested clip, as the challenge scores",
     "trained_pairs": "clips whose pair of verb and noun training has, as V-JEPA 2 scores",
@@ -64,13 +72,26 @@ class ActionResults:
 
     @property
     def judgements(self) -> list[Judgement]:
-        """Return every check: of the probe, and of the rows with a token."""
-        return [*self.checks, *(self.tokens.checks if self.tokens is not None else ())]
+        """Return every check: of the probe, of the rows with a token, and whether learned rows count as trained."""
+        checks = [*self.checks, *(self.tokens.checks if self.tokens is not None else ())]
+        return [*checks, *learned_rows(self.scores, self.tokens)]
+
+    @property
+    def undertrained(self) -> frozenset[str]:
+        """Return the rows that do not count as trained."""
+        return undertrained_rows(self.judgements, MODELS)
 
     @property
     def simulated(self) -> bool:
         """Return whether any video was simulated; the takes say so themselves."""
         return SIMULATED in self.takes["corpus"].to_pylist()
+
+
+def learned_rows(scores: Sequence[ProbeScore], tokens: TokenResults | None) -> list[Judgement]:
+    """Judge the probe and the rows with a token against the most frequent answers."""
+    floor = [one for one in scores if one.row == FLOOR]
+    judged = judge_actions(scores, [row for row in NAMES if row != FLOOR], FLOOR)
+    return judged + ([] if tokens is None else judge_actions([*tokens.scores, *floor], [*TOKEN_NAMES], FLOOR))
 
 
 def build_alone(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage]) -> dict[str, bytes]:
@@ -93,8 +114,12 @@ def build_alone(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage]) -
     title = spec_of(cfg.corpus).title if cfg.corpus else "a corpus"
     title = f"{title}, released features {cfg.released}" if cfg.released else title
     where = f"a simulated world in the file layout of {title}" if found.simulated else title
-    tables = [*result_tables(found.scores), *token_tables(found.tokens)]
-    plain = [*result_tables(found.scores, has_intervals=False), *token_tables(found.tokens, has_intervals=False)]
+    weak = found.undertrained
+    tables = [*result_tables(found.scores, weak), *token_tables(found.tokens, weak)]
+    plain = [
+        *result_tables(found.scores, weak, has_intervals=False),
+        *token_tables(found.tokens, weak, has_intervals=False),
+    ]
     lines = facts(found, cfg)
     document: dict[str, JsonValue] = {
         "format": json_report.FORMAT,
@@ -155,15 +180,18 @@ def facts(found: ActionResults, cfg: ReportConfig) -> list[str]:
     ]
 
 
-def result_tables(scores: Sequence[ProbeScore], *, has_intervals: bool = True) -> list[Table]:
+def result_tables(
+    scores: Sequence[ProbeScore], weak: frozenset[str] = frozenset(), *, has_intervals: bool = True
+) -> list[Table]:
     """Return one table a label space: rows by set, a column a metric, means over the seeds."""
     note = "Percent. " + " ".join(f"{spec.id}: {spec.description}." for spec in EPIC_METRICS.values())
     note += " Means over the seeds; intervals (95 % unless set otherwise) are over test videos, of one seed alone."
+    note += f" {LEGEND}" if weak.intersection(NAMES) else ""
     return [
         Table(
             f"Anticipation, {SPACE_TITLES[space]}",
             ("set", "row", *EPIC_METRICS, "clips, classes of actions"),
-            tuple(_row(scores, space, subset, row, has_intervals) for subset in SUBSETS for row in ORDER),
+            tuple(_row(scores, space, subset, row, has_intervals, weak) for subset in SUBSETS for row in ORDER),
             note,
             rules=tuple(len(ORDER) * at for at in range(1, len(SUBSETS))),
         )
@@ -173,12 +201,12 @@ def result_tables(scores: Sequence[ProbeScore], *, has_intervals: bool = True) -
 
 
 def _row(
-    scores: Sequence[ProbeScore], space: LabelSpace, subset: str, row: str, has_intervals: bool
+    scores: Sequence[ProbeScore], space: LabelSpace, subset: str, row: str, has_intervals: bool, weak: frozenset[str]
 ) -> tuple[Cell, ...]:
     own = [one for one in scores if (one.space, one.subset, one.row) == (space, subset, row)]
     cells = [value_cell([one for one in own if one.metric == metric], has_intervals) for metric in EPIC_METRICS]
     sizes = next((f"{one.n_clips:,}, {one.n_classes:,}" for one in own if one.metric == "Action"), "")
-    return (subset, NAMES[row], *cells, sizes)
+    return (subset, marked(NAMES[row], row, weak), *cells, sizes)
 
 
 def published_tables() -> tuple[Table, ...]:

@@ -23,6 +23,7 @@ from trajpilot_core.report.tables.anticipation import anticipation_tables, share
 from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
 from trajpilot_core.report.tables.ceilings import ceilings_of
 from trajpilot_core.report.tables.closed import closed_tables, settings_table
+from trajpilot_core.report.tables.names import LEGEND
 from trajpilot_core.report.tables.results import all_tables, results_of
 from trajpilot_core.report.verdict import opening_table, verdict_of
 
@@ -56,7 +57,7 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
     pictures, rejects = _pictures(shown, files, cfg, runtime)
     steps.begin("writes the pages")
     reason = next((row.detail for row in loaded.judgements if row.check == NO_CEILING), "")
-    bounds = ceilings_of(loaded.ceilings, simulated=loaded.simulated, reason=reason)
+    bounds = ceilings_of(loaded.ceilings, simulated=loaded.simulated, reason=reason, undertrained=results.undertrained)
     n_labels = loaded.labels.num_rows
     page = Page(
         loaded,
@@ -69,6 +70,7 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
             simulated=loaded.simulated,
             has_heads=cfg.heads is not None,
             is_broken=bounds.state == "broken",
+            gate=loaded.gate,
         ),
         [
             *opening_table(results, has_heads=cfg.heads is not None),
@@ -84,7 +86,7 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
         shown,
         pictures,
     )
-    note = caption(loaded, cfg)
+    note = caption(loaded, cfg) + (f". {LEGEND}" if results.undertrained else "")
     ceilings = latex.ceiling_tables(bounds.tables[:1], note)
     documents = {
         "report.html": render(page),
@@ -123,7 +125,7 @@ def _pictures(
 
 def _json(page: Page) -> JsonValue:
     """The report for programs."""
-    loaded, shares = page.loaded, shares_table(page.loaded.ceilings)
+    loaded, shares = page.loaded, shares_table(page.loaded.ceilings, page.results.undertrained)
     return {
         "format": json_report.FORMAT,
         "title": page.title,

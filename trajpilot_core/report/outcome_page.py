@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from schemas.outcome import OutcomeConfig, OutcomeMetric, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.evaluation.shot_rows import METHODS, SHOT_NAMES, not_run
+from trajpilot_core.evaluation.shot_rows import METHODS, MODELS, SHOT_NAMES, not_run
+from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.metrics.shots import SHOT_METRICS
 from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report import json_report
@@ -14,6 +15,7 @@ from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.document import Section, render_document
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.tables.latex_text import latex_text
+from trajpilot_core.report.tables.names import LEGEND, marked
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, number
 
 HEADERS: Mapping[OutcomeMetric, str] = {one.id: one.name for one in SHOT_METRICS.values()}
@@ -87,12 +89,13 @@ def documents(results: OutcomeResults) -> dict[str, bytes]:
 
 def main_table(results: OutcomeResults) -> Table:
     """Return every metric of every row, mean over the seeds; rows that the run lacks say so."""
+    weak = undertrained_rows(results.judgements, MODELS)
     lines: list[tuple[Cell, ...]] = []
     for one in METHODS:
         found = [results.of(one.id, metric, None) for metric in SHOT_METRICS]
         cells = tuple(NOTHING if score is None else value_of(score) for score in found)
-        lines.append((one.name, one.given, *cells))
-    note = "; ".join(not_run(one.row for one in results.scores))
+        lines.append((marked(one.name, one.id, weak), one.given, *cells))
+    note = "; ".join([*not_run(one.row for one in results.scores), *([LEGEND] if weak else [])])
     return Table("Outcome of shots", ("row", "is given", *HEADERS.values()), tuple(lines), note)
 
 
@@ -116,6 +119,7 @@ def main_text(results: OutcomeResults) -> str:
 
 def seed_table(results: OutcomeResults) -> Table:
     """Return the counts of each seed with Wilson's intervals."""
+    weak = undertrained_rows(results.judgements, MODELS)
     lines: list[tuple[Cell, ...]] = []
     for one in METHODS:
         for seed in sorted({score.seed for score in results.scores if score.seed is not None}):
@@ -125,7 +129,7 @@ def seed_table(results: OutcomeResults) -> Table:
             cells = tuple(
                 "" if score is None else counted(score) for name, score in found.items() if name != "balanced"
             )
-            lines.append((one.name, str(seed), *cells))
+            lines.append((marked(one.name, one.id, weak), str(seed), *cells))
     header = tuple(name for metric, name in HEADERS.items() if metric != "balanced")
     note = "Right of all, and Wilson's interval, which takes shots of one take for independent and so is too narrow."
     return Table("Counts", ("row", "seed", *header), tuple(lines), note)

@@ -30,7 +30,7 @@ from trajpilot_core.report.tables.attribution import absent_rows
 from trajpilot_core.report.tables.ceilings import Ceilings
 from trajpilot_core.report.tables.diagnostics import diagnostics_tables
 from trajpilot_core.report.tables.groups import GroupedTable
-from trajpilot_core.report.tables.names import descriptions
+from trajpilot_core.report.tables.names import LEGEND, descriptions
 from trajpilot_core.report.tables.published_pool import pool_comparisons
 from trajpilot_core.report.tables.results import ResultCell, Results
 from trajpilot_core.report.tables.table import Table, number
@@ -51,7 +51,7 @@ OTHER = "Other checks"
 GROUPS = {
     "demo": "What the demo must show",
     "claim": "The paper’s claims and our controls, as seen here",
-    "trained": "Are the models trained?",
+    "trained": "Do models and rows count as trained?",
     "leak": "Nothing of the test was seen in training",
     "ceiling": "No row knows more than it can",
     "identity": "What holds by definition",
@@ -89,6 +89,7 @@ def render(page: Page) -> bytes:
         "report.js",
         page=page,
         charts=report_charts(material),
+        legend_of_mark=LEGEND if results.undertrained else "",
         main_legend=main_legend(material),
         shuffles=shuffle_sentence(loaded.shuffles),
         samplings=sampling_sentence(loaded.samplings),
@@ -104,7 +105,7 @@ def render(page: Page) -> bytes:
             *pool_comparisons(loaded.gate, loaded.headroom, page.cfg, is_recorded=printed is not None),
         ],
         published_source="; ".join(table.source for table in (printed, ahead) if table),
-        shares=shares_table(loaded.ceilings),
+        shares=shares_table(loaded.ceilings, results.undertrained),
         diagnostics=diagnostics_tables(
             loaded.pair_distances, loaded.progress_shares, page.cfg, is_recorded=printed is not None
         ),

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from schemas.pose_sources import POSE_METRICS, PoseScore
 from schemas.results import Judgement
 from trajpilot_core.evaluation.pose_rows import ROWS
+from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report import json_report
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.document import Section, render_document
 from trajpilot_core.report.tables.latex_text import latex_text
-from trajpilot_core.report.tables.names import pose_metric_names
+from trajpilot_core.report.tables.names import LEGEND, marked, pose_metric_names
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value
 
 PUBLISHED = "pi3_robustness"
@@ -39,6 +40,11 @@ class PoseResults:
         )
         one = next(held, None)
         return NOTHING if one is None else Value(one.value, one.low, one.high, is_signed=against is not None)
+
+    def is_weak(self, model: str) -> bool:
+        """Return whether a predictor, of any seed, does not count as trained."""
+        own = (one for one in self.judgements if one.check.startswith(f"{TRAINED}{model},"))
+        return any(one.verdict != "holds" for one in own)
 
     @property
     def names(self) -> tuple[str, str]:
@@ -79,16 +85,18 @@ def documents(results: PoseResults) -> dict[str, bytes]:
 def main_table(results: PoseResults) -> Table:
     """Return every row, mean over the seeds, with its difference; the paper's column on recorded takes alone."""
     paper = {} if results.is_simulated else published()
+    weak = {row.model for row in ROWS if results.is_weak(row.model)}
     lines: list[tuple[Cell, ...]] = []
     for row in ROWS:
         cells: list[Cell] = [results.of(row.name, None, None, metric) for metric in POSE_METRICS]
         cells += ["" if row.against is None else results.of(row.name, row.against, None, "mid"), row.against or ""]
         if paper:
             cells += [paper.get((row.published or "", name), "") for name in ("Mid mAcc", "Full mAcc")]
-        lines.append((row.name, *cells))
+        lines.append((marked(row.name, row.model, weak), *cells))
     mid, full = results.names
-    header = ("trained -> asked", mid, full, f"{mid}, difference", "to")
-    return Table("Pose sources", (*header, "published Mid", "published Full") if paper else header, tuple(lines))
+    header: tuple[str, ...] = ("trained -> asked", mid, full, f"{mid}, difference", "to")
+    header = (*header, "published Mid", "published Full") if paper else header
+    return Table("Pose sources", header, tuple(lines), LEGEND if weak else "")
 
 
 def published() -> dict[tuple[str, str], str]:

@@ -11,7 +11,8 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from schemas.results import Metric
+from schemas.results import GateRow, Metric
+from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS
 from trajpilot_core.methods import METHODS, examined, method, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.tables.closed import OVERALL
@@ -24,7 +25,6 @@ Effect = Literal["helps", "hurts", "undecided", "nothing"]
 OPENING = ("M@1", "MSeq")
 """Columns of the main rows where labels are ranked by their texts; class heads have those of the paper's closed
 table."""
-JUDGED, JUDGED_BY_HEADS = "M@1", "Mid mAcc"
 BROKEN = "No verdict: a row lies above its ceiling, so no figure of this run can be relied on."
 NOTHING = "No verdict: no row with head motion was compared with No-Traj."
 
@@ -54,7 +54,9 @@ def opening_table(results: Results, *, has_heads: bool) -> list[GroupedTable[Res
     return [table] if table.groups else []
 
 
-def verdict_of(results: Results, *, simulated: bool, has_heads: bool, is_broken: bool) -> DerivedVerdict:
+def verdict_of(
+    results: Results, *, simulated: bool, has_heads: bool, is_broken: bool, gate: Sequence[GateRow] = ()
+) -> DerivedVerdict:
     """Derive the verdict.
 
     Args:
@@ -62,6 +64,7 @@ def verdict_of(results: Results, *, simulated: bool, has_heads: bool, is_broken:
         simulated: of a simulated world, which the sentence then says.
         has_heads: class heads rank the labels, so that the decoded sequence is judged.
         is_broken: a binding ceiling is broken.
+        gate: decisions of the row whose gate is looked at.
     """
     if is_broken:
         return DerivedVerdict("nothing", BROKEN)
@@ -78,8 +81,30 @@ def verdict_of(results: Results, *, simulated: bool, has_heads: bool, is_broken:
     where = "In this simulated world" if simulated else "On the takes that were scored"
     said = [f"{where}, {_claim(state, asked, results)}: {_gain(gains[asked], 'points of ' + metric)}"]
     said += _rest(gains, asked, results)
-    n_takes = gains[asked].n_takes
-    return DerivedVerdict(state, f"{'; '.join(said)} (95 % intervals over {n_takes} test takes).", gains[asked])
+    said += _opened(gate) if asked == examined().id else []
+    text = f"{'; '.join(said)} (95 % intervals over {_takes(results, gains[asked])})."
+    return DerivedVerdict(state, text, gains[asked])
+
+
+def _opened(gate: Sequence[GateRow]) -> list[str]:
+    """State on how many test windows the gate opened; nothing where that is not known."""
+    whole = [row for row in gate if row.horizon is None]
+    opened, windows = sum(row.n_opened for row in whole), sum(row.n_windows for row in whole)
+    if not windows:
+        return []
+    name, fallback = examined().name, row_name(REFERENCE)
+    where = f"{windows:,} test windows" + (f" (each counted for {len(whole)} seeds)" if len(whole) > 1 else "")
+    if not opened:
+        return [f"the gate never opened on {where}, so {name} is {fallback} here"]
+    return [f"the gate opened on {opened:,} of {where}, on the others {name} is {fallback}"]
+
+
+def _takes(results: Results, gain: Metric) -> str:
+    """Count the test takes of a mean over the horizons: all, and those of the horizon that has the fewest."""
+    every = results.get(gain.variant, gain.reference, "sample", gain.metric)
+    n_takes = gain.n_takes if every is None else every.n_takes
+    fewest = f", {gain.n_takes} at the horizon with the fewest" if gain.n_takes < n_takes else ""
+    return f"{n_takes} test takes{fewest}"
 
 
 def _asked(gains: dict[str, Metric]) -> str | None:

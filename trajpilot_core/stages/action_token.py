@@ -51,7 +51,7 @@ READS = (
     "e_tau",
     "probe_models",
 )
-VERSION = 2  # raise when the numbers that this stage writes change
+VERSION = 3  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> ActionTokenConfig:

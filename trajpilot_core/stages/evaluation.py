@@ -19,6 +19,7 @@ from schemas.results import (
     MaskCoverage,
     Metric,
     SamplingScore,
+    ScorerChoice,
     ShuffleScore,
 )
 from schemas.training import ATTENTION_VARIANTS, PLUS_PARTS
@@ -67,6 +68,7 @@ READS = (
     "alignment_curves",
     "predictor_curves",
     "scorer_curves",
+    "scorer_choices",
     "attention_curves",
     "planners_curves",
 )
@@ -79,7 +81,7 @@ FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
 OPTIONAL_MODELS = ("attention_models", "planner_models")
 """They do, too, where there are any."""
-VERSION = 8  # raise when the numbers that this stage writes change
+VERSION = 9  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> EvaluationConfig:
@@ -193,10 +195,11 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
     from trajpilot_core.evaluation.ceiling_check import ceiling_checks
     from trajpilot_core.evaluation.checks import judge
     from trajpilot_core.evaluation.evidence import CheckInputs
-    from trajpilot_core.evaluation.latent_verdict import TRAINED, judge_harm
+    from trajpilot_core.evaluation.latent_verdict import judge_harm
     from trajpilot_core.evaluation.prediction_arrays import PredictionCollector
     from trajpilot_core.evaluation.predictions import SCHEMA, predict_all
     from trajpilot_core.evaluation.tables import gate_rows, growth, outcome_table
+    from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS, TRAINED, judge_rows
 
     cfg = work.config
     steps = CountedSteps(work.runtime.progress, after=2)
@@ -215,16 +218,18 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
     steps.begin("metrics and their intervals")
     metrics = score(predictions, takes, cfg)
     in_latents = latent_checks(work.inputs, cfg)
+    has_heads = predictor_config(work.inputs.models("predictors")).head == "classes"
+    learned = trained(work.inputs, cfg) + [row for row in in_latents if row.check.startswith(TRAINED)]
     evidence = CheckInputs(
         predictions,
         metrics,
         {row["take_id"]: row["split"] for row in takes},
         candidate_takes(collected.candidates(), work.inputs),
         _folds(work.inputs),
-        trained(work.inputs) + [row for row in in_latents if row.check.startswith(TRAINED)],
+        learned + judge_rows(metrics, JUDGED_BY_HEADS if has_heads else JUDGED),
         growth(predictions, "oracle", cfg),
         {name: fitted_takes(work.inputs, name) for name in fitted_entries(work.inputs, cfg)},
-        predictor_config(work.inputs.models("predictors")).head == "classes",
+        has_heads,
     )
     steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)
@@ -279,25 +284,31 @@ def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: E
     return rows if by_capture is None else rows + metric_rows(predictions, corpus, by_capture, cfg)
 
 
-def trained(inputs: Inputs) -> list[Judgement]:
+def trained(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
     """Judge predictors of every chain, scorers, attention and planners of every seed (D 51).
 
     The checks are called `trained: <chain>/<model>, seed N`.
 
-    All but predictors are held against the floors of the chain `final`; a scorer without a curve was never fitted:
-    undertrained.
+    Attention, planners and Scorer+ are held against the floors of the chain `final`, scorers with a gate and a ranking
+    against chance; one of these without decisions on dev was never fitted: undertrained.
     """
+    from trajpilot_core.evaluation.scorer_verdict import judge_scorer
     from trajpilot_core.training.convergence import judge_planner, judge_trained
 
     curve = rows_of(CurvePoint, inputs.table("predictor_curves"))
     models = sorted({(row.model, row.seed) for row in curve if row.epoch > 0})
     scored, attending = (rows_of(CurvePoint, inputs.table(name)) for name in ("scorer_curves", "attention_curves"))
-    known = {("final/scorer", seed) for _, seed in models}
-    blind = {(f"final/{SCORER_NO_GOAL}", seed) for seed in seeds_of(blind_scorers(inputs))}
-    models += sorted(known | blind | {(row.model, row.seed) for row in scored})
-    models += sorted({(row.model, row.seed) for row in attending})
+    choices = rows_of(ScorerChoice, inputs.table("scorer_choices"))
+    ranking = {("final/scorer", seed) for _, seed in models}
+    ranking |= {(f"final/{SCORER_NO_GOAL}", seed) for seed in seeds_of(blind_scorers(inputs))}
+    ranking |= {(row.model, row.seed) for row in choices}
+    models += sorted({(row.model, row.seed) for row in scored + attending} - ranking)
     curve += scored + attending
     judged = [(model, seed, judge_trained(curve, model, seed)) for model, seed in models]
+    for model, seed in sorted(ranking):
+        own = [row for row in scored if (row.model, row.seed) == (model, seed)]
+        decided = [row for row in choices if (row.model, row.seed) == (model, seed)]
+        judged.append((model, seed, judge_scorer(model, decided, own, cfg)))
     planning = rows_of(CurvePoint, inputs.table("planners_curves"))
     planners = sorted({(row.model.removeprefix("final/").rpartition("_h")[0], row.seed) for row in planning})
     judged += [(f"final/{name}", seed, judge_planner(curve + planning, name, seed)) for name, seed in planners]

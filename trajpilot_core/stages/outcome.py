@@ -29,7 +29,7 @@ ENTRY = "outcome_models"
 PROBE = "probe"
 """As in training/fit_shot_probe.py, which imports torch."""
 READS = ("takes", "segments", "details", "windows", "motions", "features", "text_bank", "folds", "e_tau")
-VERSION = 3  # raise when the numbers that this stage writes change
+VERSION = 4  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> OutcomeConfig:
@@ -179,11 +179,13 @@ def write_results(
     shots: "Shots",
 ) -> None:
     """Score the answers, and write tables and pages."""
+    from trajpilot_core.evaluation.shot_checks import row_judgements
     from trajpilot_core.evaluation.shot_scores import contrasts_of, scores_of
     from trajpilot_core.report.outcome_page import OutcomeResults, documents
 
     takes = work.inputs.table("takes", ["take_id", "corpus", "capture", "split"]).to_pylist()
     scores, contrasts = scores_of(answers, work.config), contrasts_of(answers, work.config)
+    judged = judged + row_judgements(scores)
     for name, table in (
         ("shot_answers", table_of(ShotAnswer, answers)),
         ("shot_scores", table_of(ShotScore, scores)),

@@ -48,7 +48,7 @@ READS = (
     "folds",
     "e_tau",
 )
-VERSION = 2  # raise when the numbers that this stage writes change
+VERSION = 3  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> PoseSourcesConfig:
@@ -158,15 +158,15 @@ def conclude(work: Work[PoseSourcesConfig]) -> None:
 
 def judge_model(work: Work[PoseSourcesConfig], model: str, seed: int, task: "PredictorTask") -> Judgement:
     """Judge whether one of `POSE_MODELS` is trained (D 51), against the floors of the windows of `task`."""
-    from trajpilot_core.evaluation.pose_rows import TRAINED
-    from trajpilot_core.training.convergence import judge_scores
+    from trajpilot_core.evaluation.trained_rows import TRAINED
+    from trajpilot_core.training.convergence import complete, judge_scores
     from trajpilot_core.training.dev_scores import floor_scores
 
     curve = rows_of(CurvePoint, work.trained[model_key(FINAL, seed, model)].table(CURVES))
     scores = {row.epoch: row.value for row in curve if (row.split, row.quantity) == ("dev", "M@1") and row.epoch > 0}
     fit, dev = ({h: task.labels[rows] for h, rows in part.items()} for part in (task.fit, task.dev))
     floors = {name: found["M@1"] for name, found in floor_scores(fit, dev, len(task.bank)).items()}
-    return judge_scores(f"{TRAINED}{model}, seed {seed}", [scores[epoch] for epoch in sorted(scores)], floors)
+    return judge_scores(f"{TRAINED}{model}, seed {seed}", [scores[epoch] for epoch in sorted(scores)], complete(floors))
 
 
 def latents_of(work: Work[PoseSourcesConfig], found: "TwoMotions", chain: Chain, seed: int) -> "dict[str, Tensor]":

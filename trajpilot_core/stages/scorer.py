@@ -6,7 +6,7 @@ from pydantic import JsonValue
 
 from schemas.arrow import table_of
 from schemas.base import fingerprint
-from schemas.results import CurvePoint
+from schemas.results import CurvePoint, ScorerChoice
 from schemas.training import ScorerConfig
 from trajpilot_core.data.contributions import Contributions, folds_of, horizons_of, part_of
 from trajpilot_core.data.cross_fitting import is_twin, seeds_of
@@ -18,7 +18,7 @@ from trajpilot_core.stages.needs_of_trainings import scorer_needs
 if TYPE_CHECKING:
     from trajpilot_core.store.tensors import Models
 
-VERSION = 8  # raise when the numbers that this stage writes change
+VERSION = 9  # raise when the numbers that this stage writes change
 TAKES_GIVE = ("segments", "windows", "motions", "features")
 """Entries that trainings read of each take."""
 
@@ -132,11 +132,13 @@ def run(work: Work[ScorerConfig]) -> None:
                 with work.sink.training(name) as share:
                     write_scorer_without_goal(share, seed, blind)
                     share.table("scorer_curves", table_of(CurvePoint, blind.curve))
+                    share.table("scorer_choices", table_of(ScorerChoice, blind.choices))
                 continue
             fitted = fit_scorers(*task, known, runtime.checkpoint_s)
             with work.sink.training(name) as share:
                 write_scorers(share, seed, fitted)
                 share.table("scorer_curves", table_of(CurvePoint, fitted.curves()))
+                share.table("scorer_choices", table_of(ScorerChoice, fitted.choices()))
 
 
 class Fitting(NamedTuple):
@@ -178,7 +180,7 @@ STAGE = Stage(
         "predictors",
         "label_effects",
     ),
-    writes=("scorers", "scorer_curves"),
+    writes=("scorers", "scorer_curves", "scorer_choices"),
     config=ScorerConfig,
     run=run,
     version=VERSION,

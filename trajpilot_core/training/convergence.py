@@ -1,4 +1,8 @@
-"""Whether a training counts as trained (docs/decisions/paper-gaps.md, D 51)."""
+"""Whether a model, and the row that it answers, counts as trained: the one rule (docs/decisions/training.md).
+
+A training is judged by its dev curve, a row by the lower end of its interval over takes. Both are `undertrained` unless
+shown to be more.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,14 +12,14 @@ FLOORS = ("majority", "previous")
 """Rows of the curves, epoch 0, that need no model. They are what `training.dev_scores.floor_scores` writes; the list of
 rows lies above this room, and a test holds its floors against these."""
 RISE = 0.01
-"""One point of dev M@1."""
+"""One point of a dev score that is a share; of one that is a distance this part of it. Less is noise between epochs."""
+FALL = 0.25
+"""Part of the best epoch's lead over the floors that the last epoch may have lost."""
+FEWEST_EPOCHS = 4
 
 
 def judge_trained(curve: Sequence[CurvePoint], model: str, seed: int) -> Judgement:
-    """Judge one training: it beats both floors on dev, and dev has not risen by over a point in its last quarter.
-
-    The rise is the best dev score of the last quarter of the epochs that ran, less the best before it, so that noise
-    from epoch to epoch does not count as a rise.
+    """Judge one training by dev M@1 against the floors of its chain.
 
     Args:
         curve: rows of predictor_curves.
@@ -25,7 +29,7 @@ def judge_trained(curve: Sequence[CurvePoint], model: str, seed: int) -> Judgeme
     scores = [row.value for row in _dev_rows(curve, model, seed) if row.epoch > 0]
     chain = model.split("/")[0]
     floors = {name: row.value for name in FLOORS for row in _dev_rows(curve, f"{chain}/{name}", seed)}
-    return judge_scores(f"{model} seed {seed} is trained", scores, floors)
+    return judge_scores(f"{model} seed {seed} is trained", scores, complete(floors))
 
 
 def judge_planner(curve: Sequence[CurvePoint], method: str, seed: int) -> Judgement:
@@ -45,23 +49,69 @@ def judge_planner(curve: Sequence[CurvePoint], method: str, seed: int) -> Judgem
     for horizon, name in sorted((int(name.removeprefix(begins)), name) for name in names):
         scores = [row.value for row in _dev_rows(curve, name, seed, "Mid mAcc")]
         rows = [(floor, _dev_rows(curve, f"final/{floor}", seed, f"M@1 H={horizon}")) for floor in FLOORS]
-        found = judge_scores(check, scores, {floor: row.value for floor, at in rows for row in at[:1]})
+        found = judge_scores(check, scores, complete({floor: row.value for floor, at in rows for row in at[:1]}))
         judged.append(found.replace(detail=f"H={horizon}: {found.detail}"))
     wrong = [one for one in judged if one.verdict != "holds"]
     return (wrong or judged or [Judgement(check=check, verdict="undertrained", detail="no model")])[0]
 
 
-def judge_scores(check: str, scores: Sequence[float], floors: Mapping[str, float]) -> Judgement:
-    """Judge the dev scores of the epochs of one training, in order, against those of rows that need no model."""
-    if len(scores) < 4:
-        return Judgement(check=check, verdict="undertrained", detail=f"{len(scores)} epochs are too few to judge")
+def complete(floors: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the floors of planning where all are known, else none: a row must beat each."""
+    return floors if set(floors) == set(FLOORS) else {}
+
+
+def judge_scores(
+    check: str, scores: Sequence[float], floors: Mapping[str, float], quantity: str = "M@1", *, is_share: bool = True
+) -> Judgement:
+    """Judge one training: on dev it beats every floor, has not risen at the end, and has not fallen from its best.
+
+    The rise is the best score of the last quarter of the epochs less the best before it. The fall is the best score
+    less that of the last epoch: the best epoch's weights are used, and where later epochs lose what it led by, it was
+    an epoch that dev happened to like, not what the training comes to.
+
+    Args:
+        check: its name.
+        scores: dev scores of the epochs, in order; higher is better.
+        floors: dev scores of what needs no model; none: they are not known.
+        quantity: what the scores are.
+        is_share: they lie between 0 and 1; else they are a distance with its sign turned.
+    """
+    if len(scores) < FEWEST_EPOCHS or not floors:
+        why = f"{len(scores)} epochs are too few to judge" if floors else "no floor to hold it against"
+        return Judgement(check=check, verdict="undertrained", detail=why)
     cut = len(scores) - len(scores) // 4
-    rise, best = max(scores[cut:]) - max(scores[:cut]), max(scores)
-    of_floors = ", ".join(f"{name} {100 * value:.1f}" for name, value in floors.items())
-    risen = f"{100 * rise:+.1f} points in the last quarter of {len(scores)} epochs"
-    detail = f"dev M@1 {100 * best:.1f} % ({of_floors}); {risen}"
-    trained = set(floors) == set(FLOORS) and best > max(floors.values()) and rise <= RISE
-    return Judgement(check=check, verdict="holds" if trained else "undertrained", detail=detail)
+    best, floor = max(scores), max(floors.values())
+    rise, fall = max(scores[cut:]) - max(scores[:cut]), best - scores[-1]
+    noise = RISE if is_share else RISE * abs(best)
+    wrong = [
+        *(["not above every floor"] if best <= floor else []),
+        *(["still rising"] if rise > noise else []),
+        *(["fallen from its best"] if fall > max(noise, FALL * (best - floor)) else []),
+    ]
+    scale, digits, unit = (100, 1, " points") if is_share else (1, 4, "")
+    of_floors = ", ".join(f"{name} {scale * value:.{digits}f}" for name, value in floors.items())
+    moved = f"{scale * rise:+.{digits}f}{unit} in the last quarter of {len(scores)} epochs"
+    detail = f"dev {quantity} {scale * best:.{digits}f}{' %' if is_share else ''} ({of_floors}); {moved}"
+    detail += f", the last {scale * fall:.{digits}f}{unit} below the best"
+    detail += f": {', '.join(wrong)}" if wrong else ""
+    return Judgement(check=check, verdict="undertrained" if wrong else "holds", detail=detail)
+
+
+def judge_row(check: str, low: float, floors: Mapping[str, float], what: str) -> Judgement:
+    """Judge one learned row of a table: the lower end of its interval over takes lies above every floor of the table.
+
+    Args:
+        check: its name.
+        low: lower end, in percent; infinite where there are too few takes for an interval.
+        floors: name -> value of each floor of the table, in percent.
+        what: the figure.
+    """
+    of_floors = ", ".join(f"{name} {value:.1f}" for name, value in floors.items()) or "none was scored"
+    if low == float("-inf"):
+        return Judgement(check=check, verdict="undertrained", detail=f"too few takes for an interval of {what}")
+    holds = bool(floors) and low > max(floors.values())
+    detail = f"{what}, lower end {low:.1f} % (floors: {of_floors})"
+    return Judgement(check=check, verdict="holds" if holds else "undertrained", detail=detail)
 
 
 def _dev_rows(curve: Sequence[CurvePoint], model: str, seed: int, quantity: str = "M@1") -> list[CurvePoint]:

@@ -3,7 +3,7 @@
 Source: docs/decisions/paper-gaps.md (28 to 32); docs/decisions/scorer.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from schemas.base import Record
-from schemas.results import CurvePoint
+from schemas.results import CurvePoint, ScorerChoice
 from schemas.training import Ablation, ScorerConfig
 from trajpilot_core.data.chains import ModelFiles
 from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL
@@ -32,6 +32,7 @@ from trajpilot_core.training.scorer import (
     scorer_loss,
     scores_at,
 )
+from trajpilot_core.training.scorer_choices import choices_of
 from trajpilot_core.training.scorer_plus_fit import FittedPlus, fit_plus
 from trajpilot_core.training.scorer_plus_memory import require_memory_for_training
 from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
@@ -66,6 +67,8 @@ class FittedScorer(NamedTuple):
     shape: ScorerShape
     decision: ScorerDecision
     curve: list[CurvePoint]
+    choices: Sequence[ScorerChoice] = ()
+    """On dev; none where it was not trained or there is no dev window."""
 
 
 class FittedSeed(NamedTuple):
@@ -80,6 +83,10 @@ class FittedSeed(NamedTuple):
         """Return the rows of all trainings."""
         found = [row for scorer in self.scorers.values() for row in scorer.curve]
         return found + (self.plus.curve if self.plus is not None else [])
+
+    def choices(self) -> list[ScorerChoice]:
+        """Return what the scorers decide on dev, Scorer+ aside."""
+        return [row for scorer in self.scorers.values() for row in scorer.choices]
 
 
 def fit_scorers(
@@ -214,7 +221,10 @@ def train_scorer(
     fitted = fit(training, config.train, scratch / variant, device, progress, checkpoint_s)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     share = float(opens.float().mean())
-    return FittedScorer(fitted.state, shape, _decision(config, dev, len(rows), share, kept), fitted.curve)
+    asked = fitted.state, dev.queries, config, training.name, seed
+    return FittedScorer(
+        fitted.state, shape, _decision(config, dev, len(rows), share, kept), fitted.curve, choices_of(scorer, *asked)
+    )
 
 
 def measurer(

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from synthetic_corpus import corpus, predictions
-from synthetic_results import Kept, Tables, curves, fitted, headroom, rejects
+from synthetic_results import Kept, Tables, choices, curves, fitted, headroom, rejects
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig
 from schemas.rejects import RejectCode, reject
-from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, Outcome, Prediction
+from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, Outcome, Prediction, ScorerChoice
 from schemas.training import PredictorConfig
 from trajpilot_core.data.cross_fitting import FITTED
 from trajpilot_core.engine.stage import Runtime, Work
@@ -256,16 +256,22 @@ def test_the_stage_writes_every_table_that_it_declares(
     assert found["leak: only training takes are fitted"] == "holds"
 
 
-def test_the_scorer_is_held_against_the_floors_and_an_unfitted_one_is_undertrained() -> None:
+def test_a_scorer_is_judged_by_its_decisions_and_an_unfitted_one_is_undertrained() -> None:
     floors = [
         CurvePoint(model=f"final/{floor}", seed=0, epoch=0, split="dev", quantity="M@1", value=value)
         for floor, value in (("majority", 0.1), ("previous", 0.2))
     ]
     tables = curves()
     tables["predictor_curves"] = pa.concat_tables([tables["predictor_curves"], table_of(CurvePoint, floors)])
-    found = {j.check: j.verdict for j in stage.trained(Tables(tables))}
-    assert found["trained: final/scorer, seed 0"] == "holds"
-    for curve in (curves(undertrained=True)["scorer_curves"], tables["scorer_curves"].slice(0, 0)):
-        weak = {j.check: j.verdict for j in stage.trained(Tables({**tables, "scorer_curves": curve}))}
+
+    def verdicts(**changed: pa.Table) -> dict[str, str]:
+        return {j.check: j.verdict for j in stage.trained(Tables({**tables, **changed}), CFG)}
+
+    assert verdicts()["trained: final/scorer, seed 0"] == "holds"
+    at_chance = table_of(ScorerChoice, choices(skill=0.0))
+    none = tables["scorer_choices"].slice(0, 0)
+    rising = curves(undertrained=True)["scorer_curves"]
+    for changed in ({"scorer_choices": at_chance}, {"scorer_choices": none}, {"scorer_curves": rising}):
+        weak = verdicts(**changed)
         assert weak["trained: final/scorer, seed 0"] == "undertrained"
         assert weak["trained: final/traj, seed 0"] == "holds"

@@ -8,9 +8,9 @@ from report_page import CFG, Reader, real, with_metrics
 from synthetic_results import Kept, Tables, built
 
 from schemas.arrow import rows_of
-from schemas.results import Judgement, Metric
+from schemas.results import GateRow, Judgement, Metric
 from trajpilot_core.report.tables.results import Results, results_of
-from trajpilot_core.report.verdict import BROKEN, NOTHING, DerivedVerdict, verdict_of
+from trajpilot_core.report.verdict import BROKEN, NOTHING, DerivedVerdict, opening_table, verdict_of
 
 
 def planted(inputs: Tables, **gains: tuple[float, float, float]) -> Results:
@@ -98,7 +98,37 @@ def test_checks_that_do_not_all_hold_are_unfolded_and_the_others_folded(inputs: 
     judged = rows_of(Judgement, inputs.tables["judgements"])
     assert all(one.verdict == "holds" for one in judged if one.check.startswith("trained: "))
     html = "".join(page.text)
-    assert "Are the models trained?: 4 of 4" in html
+    assert "Do models and rows count as trained?: 4 of 4" in html
     folds = [attributes for tag, attributes in page.tags if tag == "details"]
     assert sum("open" in attributes for attributes in folds) == 1, "the claims, of which some are undecided"
     assert len(folds) > 10
+
+
+def gate(opened: int) -> list[GateRow]:
+    common = {"seed": 0, "open_rate": 0.0, "gain_opened": 0.0, "gain_overall": 0.0, "harmed": 0.0}
+    places = ((None, 2838), (3, 900))
+    return [GateRow.model_validate({**common, "horizon": h, "n_opened": opened, "n_windows": n}) for h, n in places]
+
+
+def test_the_first_sentence_says_on_how_many_windows_the_gate_opened(inputs: Tables) -> None:
+    results = planted(inputs, scorer=(1.2, 0.3, 2.1))
+
+    def with_gate(opened: int) -> str:
+        return verdict_of(results, simulated=True, has_heads=False, is_broken=False, gate=gate(opened)).text
+
+    assert "the gate never opened on 2,838 test windows, so Scorer is No-Traj here" in with_gate(0)
+    assert "the gate opened on 41 of 2,838 test windows" in with_gate(41)
+    assert "never" not in with_gate(41)
+    assert "the gate" not in said(planted(inputs, endpoint_traj=(-2.0, -3.0, -1.0))).text
+
+
+def test_takes_with_windows_at_any_horizon_and_at_the_one_with_the_fewest_are_both_named(inputs: Tables) -> None:
+    def fewer(m: Metric) -> Metric:
+        return m.replace(n_takes=2 if m.pooling == "plain" else 3)
+
+    results = planted(inputs, scorer=(1.2, 0.3, 2.1))
+    few = Results(tuple(map(fewer, results.metrics)), results.undertrained)
+    assert "over 3 test takes, 2 at the horizon with the fewest)" in said(few).text
+    assert "with the fewest" not in said(results).text
+    (table,) = opening_table(few, has_heads=False)
+    assert [group.takes for group in table.groups] == ["2 takes at the horizon with the fewest"]

@@ -111,12 +111,16 @@ def test_too_little_head_motion_and_predictors_below_the_commonest_label_are_not
     assert check_motion(motion, 3).verdict == "holds"
     motion[:2, ACTION] = False
     assert check_motion(motion, 3).verdict == "undecided"
-    point = {"model": "final/traj", "seed": 0, "epoch": 1, "split": "dev", "quantity": "action"}
+    point = {"model": "final/traj", "seed": 0, "split": "dev", "quantity": "action"}
+    curves = ([0.4] * 4, [0.6] * 4, [0.6, 0.6, 0.6, 0.51])
     said = [
-        check_trained([CurvePoint.model_validate({**point, "value": value})], np.array([0, 0, 1, 2]))[0].verdict
-        for value in (0.4, 0.6)
+        check_trained(
+            [CurvePoint.model_validate({**point, "epoch": n, "value": v}) for n, v in enumerate(values)],
+            np.array([0, 0, 1, 2]),
+        )[0].verdict
+        for values in curves
     ]
-    assert said == ["undertrained", "holds"]
+    assert said == ["undertrained", "holds", "undertrained"]
 
 
 def contrast(row: str, against: str, low: float, high: float) -> TokenContrast:

@@ -120,7 +120,7 @@ def test_the_head_learns_and_motion_helps_the_row_that_sees_it(predictions: pa.T
 def test_goal_dropout_twins_learn_are_judged_and_stand_next_to_their_originals(
     memory: Memory, predictions: pa.Table
 ) -> None:
-    judged = {one.check for one in judge(memory)}
+    judged = {one.check for one in judge(memory, EVALUATE)}
     for row, model in DROPOUT.items():
         assert share_right(of(predictions, row)) > share_right(of(predictions, "majority")) + 0.2
         assert f"trained: {model}, seed 0" in judged

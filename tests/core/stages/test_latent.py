@@ -151,9 +151,10 @@ def points(values: list[float], quantity: str = "-l1", floor: float = -1.0) -> l
     return [*rows, CurvePoint(**common, epoch=1, quantity=f"{quantity} of copy", value=floor)]
 
 
-def test_a_training_is_trained_that_beats_copying_and_rises_no_more() -> None:
-    verdicts = [judge_latents(points(values))[0].verdict for values in ([-0.9] * 8, [-1.1] * 8, [-0.9] * 7 + [-0.5])]
-    assert verdicts == ["holds", "undertrained", "undertrained"]
+def test_a_training_is_trained_that_beats_copying_rises_no_more_and_keeps_its_lead() -> None:
+    curves = ([-0.9] * 8, [-1.1] * 8, [-0.9] * 7 + [-0.5], [-0.9] * 7 + [-0.92], [-0.9] * 7 + [-0.95])
+    verdicts = [judge_latents(points(values))[0].verdict for values in curves]
+    assert verdicts == ["holds", "undertrained", "undertrained", "holds", "undertrained"]
 
 
 def paired(row: str, low: float, high: float) -> Metric:

@@ -230,7 +230,7 @@ def test_the_learning_rate_that_dev_prefers_is_kept_and_all_curves_are(memory: M
 
 
 def test_a_planner_is_judged_against_the_floors_of_its_own_horizon(memory: Memory) -> None:
-    checks = {one.check: one for one in trained(memory)}
+    checks = {one.check: one for one in trained(memory, EvaluationConfig())}
     assert {f"trained: final/{method}, seed 0" for method in PLANNERS} <= set(checks)
     flat = [
         CurvePoint(model="final/schema_h3", seed=0, epoch=e, split="dev", quantity="Mid mAcc", value=0.2)

@@ -267,9 +267,13 @@ def curve(scores: list[float], majority: float = 0.1, previous: float = 0.2) -> 
         ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], "undertrained"),
         ([0.15, 0.15, 0.15, 0.15], "undertrained"),
         ([0.9], "undertrained"),
+        ([0.3, 0.5, 0.6, 0.6, 0.6, 0.6, 0.3, 0.1], "undertrained"),
+        ([0.3, 0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.501], "holds"),
+        ([0.3, 0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.499], "undertrained"),
+        ([0.2, 0.21, 0.205, 0.2, 0.205, 0.205, 0.2, 0.201], "holds"),
     ],
 )
-def test_trained_means_above_the_floors_and_no_longer_rising(scores: list[float], verdict: str) -> None:
+def test_trained_means_above_the_floors_no_longer_rising_and_not_fallen(scores: list[float], verdict: str) -> None:
     assert judge_trained(curve(scores), "final/traj", 0).verdict == verdict
 
 

@@ -32,6 +32,7 @@ from trajpilot_core.training.scorer import (
     inputs_at,
     queries_of,
 )
+from trajpilot_core.training.scorer_choices import choices_of
 from trajpilot_core.training.scorer_file import load_scorer
 from trajpilot_core.training.scorer_fit import FittedSeed, fit_scorers, train_scorer
 from trajpilot_core.training.scorer_queries import Collected, DevSet, draw_queries
@@ -164,6 +165,19 @@ def test_training_learns_when_to_open_and_which_candidate(tmp_path):
     assert fitted.decision.dev["always open M@1"] < 0.55
     assert fitted.decision.dev["M@1"] > 0.55
     assert 0.4 < fitted.decision.dev["open rate"] < 0.6
+    chosen = [row for row in fitted.choices if row.should_open]
+    assert [row.should_open for row in fitted.choices] == gate_targets(dev, config.margin).tolist()
+    assert {row.chance for row in chosen} == {1 / SCORER.candidates}
+    assert np.mean([row.is_best for row in chosen]) > 0.9, "the marked candidate is ranked first"
+    opened = np.mean([row.gate >= fitted.decision.threshold for row in fitted.choices])
+    assert opened == pytest.approx(fitted.decision.dev["open rate"], abs=0.05), "by the epoch that was kept"
+    none = choices_of(*_scorer(fitted, config), replace(dev, valid=dev.valid & False), config, "m", 0)
+    assert {(row.is_best, row.chance) for row in none} == {(None, None)}
+
+
+def _scorer(fitted, config):
+    """An untrained scorer of the same shape, and the weights of the trained one."""
+    return GateThenRankScorer(config, fitted.shape, None), fitted.state
 
 
 def fitted_scorer(data, files, tmp_path, **changes):
@@ -211,7 +225,7 @@ def test_without_queries_the_gate_stays_shut():
     dev = DevSet(None, torch.empty(0, 7), torch.empty(0, 7))
     fitted = train_scorer(Collected(None, dev, SHAPE), SCORER, None, 0, None, "cpu", quiet)
     assert fitted.decision.threshold == NEVER
-    assert (fitted.decision.n_queries, fitted.curve) == (0, [])
+    assert (fitted.decision.n_queries, fitted.curve, fitted.choices) == (0, [], ())
 
 
 def test_test_takes_decide_nothing(tmp_path):

@@ -13,7 +13,7 @@ from trajpilot_core.methods import anticipation as rows
 from trajpilot_core.methods import goal_dropout, method, no_traj, oracle, with_role
 from trajpilot_core.metrics import of_table
 from trajpilot_core.report.tables.groups import GroupedTable
-from trajpilot_core.report.tables.names import open_metrics
+from trajpilot_core.report.tables.names import marked, open_metrics
 from trajpilot_core.report.tables.results import ResultCell, Results, build_table
 from trajpilot_core.report.tables.table import Table, Value
 
@@ -60,16 +60,17 @@ def anticipation_tables(results: Results) -> list[GroupedTable[ResultCell]]:
     return [table for table in tables if table.groups]
 
 
-def shares_table(ceilings: Sequence[Ceiling]) -> Table | None:
+def shares_table(ceilings: Sequence[Ceiling], undertrained: frozenset[str] = frozenset()) -> Table | None:
     """Return how much of what can be known each row without a goal has reached; None where there is no such row, or no
     exact ceiling.
 
     Args:
         ceilings: rows of the table of that name.
+        undertrained: rows that do not count as trained, which are marked.
     """
     lines = [
         (
-            method(one.row).name,
+            marked(method(one.row).name, one.row, undertrained),
             Value(one.value),
             Value(one.floor),
             Value(one.ceiling),

@@ -83,21 +83,26 @@ class Ceilings:
     """The main table, and all figures; none where the state is `absent`."""
 
 
-def ceilings_of(rows: Sequence[Ceiling], *, simulated: bool, reason: str = "") -> Ceilings:
+def ceilings_of(
+    rows: Sequence[Ceiling], *, simulated: bool, reason: str = "", undertrained: frozenset[str] = frozenset()
+) -> Ceilings:
     """Build what the page says of the ceilings.
 
     Args:
         rows: the table `ceilings`; empty for a recorded corpus, or where none were computed.
         simulated: the corpus is the simulated world.
         reason: why the evaluation found no exact ceiling, if it said so.
+        undertrained: rows that do not count as trained, which the tables mark.
     """
     if not rows:
         return Ceilings("absent", _absent(simulated, reason), (), "", ())
     held = {row.metric for row in rows}
     metrics = tuple(metric for metric in with_ceiling(has_goal=False) if metric in held)
     tables = (
-        ceiling_table("ceilings", "What can be known at most (simulated world only)", rows, KEY_METRICS),
-        ceiling_table("ceilings-all", "Every row and metric against its ceiling", rows, metrics, whole=True),
+        ceiling_table("ceilings", "What can be known at most (simulated world only)", rows, KEY_METRICS, undertrained),
+        ceiling_table(
+            "ceilings-all", "Every row and metric against its ceiling", rows, metrics, undertrained, whole=True
+        ),
     )
     broken = tuple(_sentence(row) for row in rows if state_of(row) == "broken")
     return Ceilings(_whole_state(rows), _headline(rows), broken, recovered(rows), tables)
@@ -140,7 +145,13 @@ def state_of(row: Ceiling) -> State:
 
 
 def ceiling_table(
-    id_: str, title: str, figures: Sequence[Ceiling], metrics: Sequence[str], *, whole: bool = False
+    id_: str,
+    title: str,
+    figures: Sequence[Ceiling],
+    metrics: Sequence[str],
+    undertrained: frozenset[str],
+    *,
+    whole: bool = False,
 ) -> GroupedTable[CeilingCell | None]:
     """Group the figures by horizon, the plain mean first; per horizon only `INFORMATION`, unless `whole`.
 
@@ -150,7 +161,10 @@ def ceiling_table(
     def rows(group: Sequence[Ceiling]) -> list[TableRow[CeilingCell | None]]:
         own = {(row.variant, row.metric): CeilingCell(row, state_of(row)) for row in group}
         shown = in_order({row.variant for row in group})
-        return [TableRow(v, row_name(v), tuple(own.get((v, metric)) for metric in metrics)) for v in shown]
+        return [
+            TableRow(v, row_name(v), tuple(own.get((v, metric)) for metric in metrics), v in undertrained)
+            for v in shown
+        ]
 
     shown = (row for row in figures if row.metric in metrics)
     shown = (row for row in shown if whole or row.horizon is None or row.variant in INFORMATION)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from schemas.results import Ceiling, Metric
+from trajpilot_core.report.tables.names import DAGGER
 
 Measured = TypeVar("Measured", Metric, Ceiling)
 GroupCell = TypeVar("GroupCell")
@@ -25,6 +26,11 @@ class TableRow(Generic[GroupCell]):
     note: str = ""
     """What the row means, where its name does not say so."""
 
+    @property
+    def label(self) -> str:
+        """Its name, marked where it does not count as trained."""
+        return self.name + (DAGGER if self.is_undertrained else "")
+
 
 @dataclass(frozen=True)
 class Group(Generic[GroupCell]):
@@ -33,7 +39,13 @@ class Group(Generic[GroupCell]):
     title: str
     n_windows: int
     n_takes: int
+    """Of the mean of the horizons that of the horizon with the fewest."""
     rows: tuple[TableRow[GroupCell], ...]
+
+    @property
+    def takes(self) -> str:
+        """How many takes it rests on: of the mean of the horizons those of the horizon that has the fewest."""
+        return f"{self.n_takes} takes" + (" at the horizon with the fewest" if self.title == POOLED["plain"] else "")
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,7 @@ def document(tables: Sequence[GroupedTable[ResultCell]], note: str, *, with_inte
 
     def lines(row: TableRow[ResultCell], n_metrics: int) -> list[list[str]]:
         filler = [""] * (n_metrics - len(row.cells))
-        mark = r" \textsc{undertrained}" if row.is_undertrained else ""
-        values = [latex_text(row.name) + mark, *map(_value, row.cells), *filler]
+        values = [latex_text(row.label), *map(_value, row.cells), *filler]
         return [values, ["", *map(_interval, row.cells), *filler]] if with_intervals else [values]
 
     arrows = {True: r"$\uparrow$", False: r"$\downarrow$"}
@@ -60,7 +59,7 @@ def ceiling_tables(tables: Sequence[GroupedTable[CeilingCell | None]], note: str
             table,
             f"{latex_text(table.title)}; {means}. {latex_text(note)}",
             [head for m in table.metrics for head in (latex_text(m), "ceiling", "difference")],
-            lambda row: [[latex_text(row.name), *map(_bounded, row.cells)]],
+            lambda row: [[latex_text(row.label), *map(_bounded, row.cells)]],
         )
         for table in tables
     )

@@ -11,7 +11,6 @@ from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.paper.published import PublishedTable, TablePlace, published_anticipation, published_of
 from trajpilot_core.report.tables.groups import POOLED
-from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.report.tables.results import TOO_FEW, Results
 from trajpilot_core.report.tables.table import number
 
@@ -83,7 +82,7 @@ def _comparison(
         return None
     return PublishedComparison(
         POOLED[place] if isinstance(place, str) else str(place),
-        row_name(variant),
+        results.name(variant),
         metric,
         number(ours.value),
         f"[{number(ours.low)}, {number(ours.high)}]" if math.isfinite(ours.high) else TOO_FEW,

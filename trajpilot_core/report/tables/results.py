@@ -2,21 +2,18 @@
 
 import functools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from schemas.results import Judgement, Metric
-from trajpilot_core.evaluation.paper_claims import model_of
+from trajpilot_core.evaluation.trained_rows import FLOORS, undertrained_rows
 from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
-from trajpilot_core.report.tables.names import open_metrics, row_name, sequence_metrics
+from trajpilot_core.report.tables.names import marked, open_metrics, row_name, sequence_metrics
 from trajpilot_core.report.tables.table import number
 
-TIE = 1e-9
-"""Values closer than this share the bold face."""
-TRAINED = "trained: "
 EVERY_POOLING = ("none", "plain", "sample")
 TOO_FEW = "too few takes"
 
@@ -70,6 +67,20 @@ class Results:
     metrics: tuple[Metric, ...]
     undertrained: frozenset[str]
 
+    def name(self, variant: str) -> str:
+        """Return the printed name of a row, marked where it does not count as trained."""
+        return marked(row_name(variant), variant, self.undertrained)
+
+    @functools.cached_property
+    def floors(self) -> Mapping[tuple[bool, int | None, str, str], list[float]]:
+        """Values of the floors by (no goal is given, horizon, pooling, metric)."""
+        found: dict[tuple[bool, int | None, str, str], list[float]] = {}
+        for m in self.metrics:
+            if m.reference is None and m.variant in FLOORS:
+                place = (method(m.variant).anticipates, m.horizon, m.pooling, m.metric)
+                found.setdefault(place, []).append(m.value)
+        return found
+
     def find(self, variants: set[str], reference: str | None) -> list[Metric]:
         """Return the rows of some variants against one reference."""
         return [m for m in self.metrics if m.variant in variants and m.reference == reference]
@@ -88,13 +99,8 @@ class Results:
 
 
 def results_of(metrics: Sequence[Metric], judgements: Sequence[Judgement]) -> Results:
-    """Keep the metrics that are printed, and find the rows whose models are not trained."""
-    weak = {
-        model_of(judgement.check)
-        for judgement in judgements
-        if judgement.check.startswith(TRAINED) and judgement.verdict != "holds"
-    }
-    undertrained = frozenset(one.id for one in METHODS if weak & set(one.models))
+    """Keep the metrics that are printed, and find the rows that do not count as trained."""
+    undertrained = undertrained_rows(judgements, {one.id: one.models for one in METHODS})
     kept = tuple(m for m in metrics if m.seed is None and m.cluster == "take")
     return Results(kept, undertrained)
 
@@ -128,7 +134,7 @@ def build_table(
             TableRow(
                 variant,
                 row_name(variant),
-                tuple(ResultCell(m, _is_best(m, group)) for name in metrics if (m := own[variant].get(name))),
+                tuple(ResultCell(m, _is_best(m, group, results)) for name in metrics if (m := own[variant].get(name))),
                 variant in results.undertrained,
             )
             for variant in shown
@@ -138,13 +144,29 @@ def build_table(
     return grouped(id_, title, metrics, chosen, rows)
 
 
-def _is_best(m: Metric, group: Sequence[Metric]) -> bool:
-    """Return whether a value is the best of its column among the rows that do not see the truth, set by code."""
-    if m.reference is not None or method(m.variant).uses_the_truth:
+def _is_best(m: Metric, group: Sequence[Metric], results: Results) -> bool:
+    """Return whether a value is the single best of its column among the rows that see no truth, set by code."""
+    if m.reference is not None or m.variant in {*results.undertrained, *FLOORS} or method(m.variant).uses_the_truth:
         return False
-    rivals = [o.value for o in group if o.metric == m.metric and not method(o.variant).uses_the_truth]
-    best = max(rivals) if METRICS[m.metric].higher_is_better else min(rivals)
-    return abs(m.value - best) <= TIE and len(rivals) > 1
+    column = [o for o in group if o.metric == m.metric and not method(o.variant).uses_the_truth and o is not m]
+    trained = [o.value for o in column if o.variant not in {*results.undertrained, *FLOORS}]
+    floors = results.floors.get((method(m.variant).anticipates, m.horizon, m.pooling, m.metric), [])
+    return bool(column) and is_single_best(m.value, [*trained, *floors], METRICS[m.metric].higher_is_better)
+
+
+def is_single_best(value: float, others: Sequence[float], higher: bool, digits: int = 1) -> bool:
+    """Return whether a value is better than all others as printed: of values that print alike none is the best.
+
+    Args:
+        value: what may be bold.
+        others: those of the other rows that count as trained, and of the floors.
+        higher: the larger value is the better one; a share of zero is never the best.
+        digits: that are printed.
+    """
+    printed = number(value, digits)
+    if higher and printed == number(0.0, digits):
+        return False
+    return all((value > other) == higher and number(other, digits) != printed for other in others)
 
 
 def all_tables(results: Results) -> list[GroupedTable[ResultCell]]:

@@ -12,6 +12,7 @@ from trajpilot_core.data.cross_fitting import FINAL
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.token_rows import METHODS, TOKEN_NAMES
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, LabelSpace
+from trajpilot_core.report.tables.names import LEGEND, marked
 from trajpilot_core.report.tables.table import Cell, Table, Value
 from trajpilot_core.training.fit_token_probe import PROBE
 
@@ -61,7 +62,9 @@ def token_fact(found: TokenResults) -> str:
     return f"fine-tuned with a token, all rows equally long, chosen on dev: {'; '.join(chosen)}"
 
 
-def token_tables(found: TokenResults | None, *, has_intervals: bool = True) -> list[Table]:
+def token_tables(
+    found: TokenResults | None, weak: frozenset[str] = frozenset(), *, has_intervals: bool = True
+) -> list[Table]:
     """Return one table a label space, of all clips, and that of the differences; none where no token was asked for."""
     if found is None:
         return []
@@ -76,10 +79,14 @@ def token_tables(found: TokenResults | None, *, has_intervals: bool = True) -> l
             f"With TrajPilot’s token, {SPACE_WORDS[space]}",
             ("row", "the token", *EPIC_METRICS),
             tuple(
-                (one.name, one.given, *(_of(found.scores, space, one.id, name, has_intervals) for name in EPIC_METRICS))
+                (
+                    marked(one.name, one.id, weak),
+                    one.given,
+                    *(_of(found.scores, space, one.id, name, has_intervals) for name in EPIC_METRICS),
+                )
                 for one in METHODS
             ),
-            note,
+            note + (f" {LEGEND}" if weak.intersection(TOKEN_NAMES) else ""),
             rules=(len(TOKEN_CONTROLS), len(METHODS) - 1),
         )
         for space in SPACES

@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from schemas.action_token import TokenContrast
 from schemas.arrow import rows_of
 from schemas.probe import ProbeScore
-from schemas.results import Ceiling, Judgement, Metric
+from schemas.results import Ceiling, GateRow, Judgement, Metric
 from trajpilot_core.corpora.registry import spec_of
+from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.markdown_escape import literal
 from trajpilot_core.methods import with_role
 from trajpilot_core.methods.plugged import listed
-from trajpilot_core.report.action_page import result_tables
+from trajpilot_core.report.action_page import MODELS, learned_rows, result_tables
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.page import SIGNS
 from trajpilot_core.report.tables.closed import OVERALL
-from trajpilot_core.report.tables.names import descriptions
+from trajpilot_core.report.tables.names import LEGEND, descriptions
 from trajpilot_core.report.tables.results import Results, build_table, results_of
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.report.tables.tokens import TokenResults, token_tables
@@ -46,7 +47,8 @@ def _planned(committed: Committed, address: str) -> str:
     ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
     is_broken = any(row.binding and row.above for row in ceilings)
     has_heads = committed.config.predictor.head == "classes"
-    said = verdict_of(results, simulated=bool(warning), has_heads=has_heads, is_broken=is_broken)
+    gate = rows_of(GateRow, committed.table("evaluation", "gate"))
+    said = verdict_of(results, simulated=bool(warning), has_heads=has_heads, is_broken=is_broken, gate=gate)
     parts = [f"**{warning}**"] if warning else []
     parts += [literal(said.text), f"The whole report: {literal(address)}", f"{NEXT_TO_IT} Predictions are among them."]
     shown = OVERALL if has_heads else OPENING
@@ -55,16 +57,19 @@ def _planned(committed: Committed, address: str) -> str:
 
 def _alone(committed: Committed, address: str) -> str:
     """Return the summary of a corpus without plans: tables of the probe and of its rows with a token, the checks."""
-    tables = result_tables(rows_of(ProbeScore, committed.table("probe", "probe_scores")))
+    scores = rows_of(ProbeScore, committed.table("probe", "probe_scores"))
+    tokens: TokenResults | None = None
     judged = rows_of(Judgement, committed.table("probe", "probe_checks"))
     if committed.config.action_token.is_asked:
-        found = TokenResults(
+        tokens = TokenResults(
             rows_of(ProbeScore, committed.table("action_token", "token_scores")),
             rows_of(TokenContrast, committed.table("action_token", "token_contrasts")),
             rows_of(Judgement, committed.table("action_token", "token_checks")),
         )
-        tables += token_tables(found)
-        judged += found.checks
+        judged += tokens.checks
+    judged += learned_rows(scores, tokens)
+    weak = undertrained_rows(judged, MODELS)
+    tables = [*result_tables(scores, weak), *token_tables(tokens, weak)]
     warning = committed.warning()
     parts = [f"**{warning}**"] if warning else []
     parts += [f"The whole report: {literal(address)}", NEXT_TO_IT]
@@ -80,13 +85,14 @@ def _headline(results: Results, shown: Sequence[str]) -> list[str]:
     meaning = "; ".join(f"{name}: {descriptions()[name]}" for name in shown)
     rows = tuple(
         (
-            row.name + (" (UNDERTRAINED)" if row.is_undertrained else ""),
+            row.label,
             *(f"{cell.text} {cell.bracketed}" for cell in row.cells),
         )
         for row in found.groups[0].rows
     )
     table = Table("", ("row", *(f"{name}, %" for name in shown)), rows).markdown().strip()
-    return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + "."]
+    marked = [LEGEND] if any(row.is_undertrained for row in found.groups[0].rows) else []
+    return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + ".", *marked]
 
 
 def _checks(judgements: Sequence[Judgement]) -> list[str]:

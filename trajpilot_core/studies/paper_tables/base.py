@@ -15,14 +15,15 @@ from schemas.base import Record
 from schemas.config import EvaluationConfig
 from trajpilot_core.engine.last_run import LastRun
 from trajpilot_core.engine.stage import Inputs
+from trajpilot_core.evaluation.trained_rows import FLOORS
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.metrics import METRICS
-from trajpilot_core.report.tables.results import TIE, Results
+from trajpilot_core.report.tables.names import DAGGER, LEGEND
+from trajpilot_core.report.tables.results import Results, is_single_best
 from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING, Cell, Table, Value
 from trajpilot_core.stages import EVERY_STAGE as STAGES
 
 DIGITS = 2
-UNDERTRAINED = "†"
 JOINED = " / "
 """Between the numbers of one printed cell."""
 
@@ -170,26 +171,22 @@ class PaperTable:
             Value(
                 found[at].value,
                 digits=column.digits,
-                is_best=len(places) == 1 and self._is_best(found, at),
-                mark=UNDERTRAINED if found[at].is_undertrained else "",
+                is_best=len(places) == 1 and self._is_best(found, at, column.digits),
+                mark=DAGGER if found[at].is_undertrained else "",
             )
             for at in places
         ]
         return values[0] if len(values) == 1 else JOINED.join(map(str, values))
 
-    def _is_best(self, found: PlacedCells, at: CellAddress) -> bool:
-        """Return whether a value is the best of the rows that see no truth, set by code."""
-        row, horizon, dataset, metric = at
-        if not self.of_methods or method(row).uses_the_truth:
+    def _is_best(self, found: PlacedCells, at: CellAddress, digits: int) -> bool:
+        """Return whether a value is the single best of the rows that count as trained and see no truth, set by code."""
+        _, horizon, dataset, metric = at
+        if not self.of_methods or found[at].is_undertrained or method(at[0]).uses_the_truth or at[0] in FLOORS:
             return False
-        rows = dict.fromkeys(line.row for line in self.lines if line.row)
-        rivals = [
-            found[one, horizon, dataset, metric].value
-            for one in rows
-            if (one, horizon, dataset, metric) in found and not method(one).uses_the_truth
-        ]
-        best = (max if METRICS[metric].higher_is_better else min)(rivals, default=0.0)
-        return len(rivals) > 1 and abs(found[at].value - best) <= TIE
+        places = [(row, horizon, dataset, metric) for row in dict.fromkeys(line.row for line in self.lines if line.row)]
+        column = [one for one in places if one in found and one != at and not method(one[0]).uses_the_truth]
+        others = [found[one].value for one in column if not found[one].is_undertrained]
+        return bool(column) and is_single_best(found[at].value, others, METRICS[metric].higher_is_better, digits)
 
     def _over(self) -> tuple[tuple[str, int], ...]:
         """Return the titles over the columns with the number of columns under each; nothing where there is none."""
@@ -209,7 +206,7 @@ class PaperTable:
         if self.note and cells:
             said.append(self.note)
         if any(cell.is_undertrained for cell in cells):
-            said.append(f"{UNDERTRAINED}: undertrained, says nothing for or against.")
+            said.append(LEGEND)
         return " ".join([*said, self.always]).strip()
 
 

@@ -1,0 +1,75 @@
+"""A learned row counts as trained only where the lower end of its interval lies above every floor of its table."""
+
+import math
+
+import pytest
+
+from schemas.results import Judgement, Metric
+from trajpilot_core.evaluation.trained_rows import FLOORS, ROW, is_learned, judge_rows, undertrained_rows
+from trajpilot_core.methods import METHODS
+from trajpilot_core.training.convergence import judge_row
+
+MODELS = {one.id: one.models for one in METHODS}
+
+
+def figure(row: str, value: float, low: float, horizon: int | None = None) -> Metric:
+    pooling = "plain" if horizon is None else "none"
+    return Metric.model_validate(
+        {"corpus": "", "variant": row, "reference": None, "horizon": horizon, "pooling": pooling, "metric": "M@1",
+         "seed": None, "value": value, "low": low, "high": 99.0, "n_takes": 9, "n_windows": 90}
+    )  # fmt: skip
+
+
+def table(**rows: tuple[float, float]) -> list[Metric]:
+    floors = {"majority": (2.0, 1.0), "previous": (6.5, 5.0), "knn_labels": (8.0, 7.0)}
+    return [figure(row, *values) for row, values in {**floors, **rows}.items()]
+
+
+def verdicts(metrics: list[Metric]) -> dict[str, str]:
+    return {one.check.removeprefix(ROW): one.verdict for one in judge_rows(metrics, "M@1")}
+
+
+def test_a_row_at_zero_or_at_the_level_of_a_floor_is_undertrained() -> None:
+    found = verdicts(table(oracle=(30.0, 25.0), no_traj=(0.0, 0.0), schema=(9.0, 7.9)))
+    assert found == {"oracle": "holds", "no_traj": "undertrained", "schema": "undertrained"}
+
+
+@pytest.mark.parametrize("floor", ["majority", "previous", "knn_labels"])
+def test_every_floor_counts(floor: str) -> None:
+    rows = {"majority": (2.0, 1.0), "previous": (2.0, 1.0), "knn_labels": (2.0, 1.0), floor: (20.0, 1.0)}
+    assert verdicts(table(oracle=(30.0, 19.9), **rows)) == {"oracle": "undertrained"}
+    assert verdicts(table(oracle=(30.0, 20.1), **rows)) == {"oracle": "holds"}
+
+
+def test_no_interval_and_no_floor_show_nothing() -> None:
+    assert verdicts(table(oracle=(30.0, -math.inf))) == {"oracle": "undertrained"}
+    assert verdicts([figure("oracle", 30.0, 25.0)]) == {"oracle": "undertrained"}
+
+
+def test_a_row_without_a_goal_has_its_own_floor() -> None:
+    floor, row = "anticipation_majority", "anticipation_no_traj"
+    assert {floor, row} <= set(MODELS)
+    assert verdicts(table(**{floor: (3.0, 2.0), row: (7.0, 4.0)})) == {row: "holds"}
+    assert verdicts(table(**{floor: (5.0, 2.0), row: (7.0, 4.0)})) == {row: "undertrained"}
+
+
+def test_a_row_that_lacks_a_horizon_is_judged_at_each_that_it_has() -> None:
+    floors = [figure(row, 5.0, 4.0, h) for row in FLOORS[:3] for h in (3, 4)]
+    assert verdicts([*floors, figure("schema", 9.0, 8.0, 3), figure("schema", 9.0, 8.0, 4)]) == {"schema": "holds"}
+    found = judge_rows([*floors, figure("schema", 9.0, 8.0, 3), figure("schema", 9.0, 4.0, 4)], "M@1")
+    assert [(one.verdict, "H=4" in one.detail) for one in found] == [("undertrained", True)]
+
+
+def test_controls_that_ask_another_row_s_models_and_floors_are_not_judged_by_their_level() -> None:
+    learned = {one.id for one in METHODS if is_learned(one)}
+    assert {"no_traj", "oracle", "scorer", "schema", "cem", "latent_no_traj"} <= learned
+    assert not learned & {*FLOORS, "shuffled", "top1", "pool_mean", "hmm", "qwen_zs", "graph_only"}
+
+
+def test_weak_rows_and_weak_models_mark_rows_and_a_seed_asks_for_its_own_models() -> None:
+    row = judge_row(f"{ROW}oracle", 1.0, {"Majority": 2.0}, "M@1")
+    model = Judgement(check="trained: final/no_traj, seed 1", verdict="undertrained", detail="")
+    assert undertrained_rows([row], MODELS) == {"oracle"}
+    assert "no_traj" in undertrained_rows([model], MODELS)
+    assert "no_traj" not in undertrained_rows([model], MODELS, seed=0)
+    assert undertrained_rows([row, model], MODELS, seed=0) == {"oracle"}

@@ -1,0 +1,98 @@
+"""Which rows of the tables count as trained: the same answer for every page (docs/decisions/training.md).
+
+A row does not where a model behind it is not, or where it is a learned row and the lower end of its interval over takes
+is not above every floor of its table. Names of checks: `trained: <chain>/<model>, seed N` and `trained: row <row>`.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from schemas.results import Judgement, Metric
+from trajpilot_core.methods import METHODS, anticipation, floors, knn_labels, method
+from trajpilot_core.methods.base import Method
+from trajpilot_core.training.convergence import judge_row
+
+TRAINED = "trained: "
+"""Begins the names of checks of trainings and of learned rows."""
+ROW = f"{TRAINED}row "
+JUDGED, JUDGED_BY_HEADS = "M@1", "Mid mAcc"
+"""The metric that decides, and the one where class heads rank the labels."""
+FLOORS = (floors.MAJORITY.id, floors.PREVIOUS.id, knn_labels.METHOD.id, anticipation.MAJORITY.id)
+"""Rows that a learned one must lie above; without a goal the last is the only one."""
+
+
+def is_learned(row: Method) -> bool:
+    """Return whether a row is judged by its level: it has models, and is no floor.
+
+    A control that asks the models of another row under a change is not: what it is at says nothing of its training.
+    """
+    if not row.models or row.id in FLOORS:
+        return False
+    of_others = {model for other in METHODS if other.role != "control" for model in other.models}
+    return row.role != "control" or not of_others.issuperset(row.models)
+
+
+def judge_rows(metrics: Sequence[Metric], metric: str) -> list[Judgement]:
+    """Judge every learned row by one metric, mean over horizons and seeds, against the floors of its table.
+
+    A row without that mean, whose models lack a horizon, is judged at each horizon that it has; the first that does not
+    hold is what is returned of it.
+
+    Args:
+        metrics: of the evaluation.
+        metric: the one that decides.
+    """
+    held: dict[tuple[str, int | None], Metric] = {
+        (m.variant, m.horizon): m
+        for m in metrics
+        if (m.reference, m.metric, m.seed, m.cluster) == (None, metric, None, "take") and m.pooling != "sample"
+    }
+    judged = []
+    for one in METHODS:
+        places = [horizon for row, horizon in held if row == one.id]
+        if not places or not is_learned(one):
+            continue
+        at_horizons: list[int | None] = [*sorted(horizon for horizon in places if horizon is not None)]
+        found = [_judged(one, at, held, metric) for at in ([None] if None in places else at_horizons)]
+        judged.append(next((each for each in found if each.verdict != "holds"), found[0]))
+    return judged
+
+
+def _judged(row: Method, horizon: int | None, held: Mapping[tuple[str, int | None], Metric], metric: str) -> Judgement:
+    """Judge a row at one horizon, or by its mean over them."""
+    floors_there = [f for f in FLOORS if (f, horizon) in held and method(f).anticipates == row.anticipates]
+    of_floors = {method(f).name: held[f, horizon].value for f in floors_there}
+    what = f"test {metric}" + (f" at H={horizon}" if horizon is not None else "")
+    return judge_row(f"{ROW}{row.id}", held[row.id, horizon].low, of_floors, what)
+
+
+def judge_events(lows: Mapping[str, float], floors: Mapping[str, float], what: str) -> list[Judgement]:
+    """Judge the learned rows of a table of events.
+
+    Args:
+        lows: learned row -> the lower end of its interval, percent; of several seeds the lowest.
+        floors: printed name -> value of each floor of the table, percent.
+        what: the figure.
+    """
+    return [judge_row(f"{ROW}{row}", low, floors, what) for row, low in lows.items()]
+
+
+def model_of(check: str) -> str:
+    """Name the model of a check `trained: <chain>/<model>, seed <seed>`: its model, or `folds/<model>` of any fold."""
+    chain, _, model = check.removeprefix(TRAINED).split(",")[0].partition("/")
+    return model if chain == "final" else f"folds/{model}"
+
+
+def undertrained_rows(
+    judgements: Iterable[Judgement], models_of: Mapping[str, Collection[str]], seed: int | None = None
+) -> frozenset[str]:
+    """Return the rows that do not count as trained.
+
+    Args:
+        judgements: checks, those of trainings and of rows among them.
+        models_of: row -> the models behind it, as `model_of` names them.
+        seed: only trainings of this one count; None: of all.
+    """
+    weak = [one.check for one in judgements if one.check.startswith(TRAINED) and one.verdict != "holds"]
+    rows = {check.removeprefix(ROW) for check in weak if check.startswith(ROW)}
+    models = {model_of(check) for check in weak if seed is None or check.endswith(f", seed {seed}")}
+    return frozenset(row for row, own in models_of.items() if row in rows or models & set(own))
