@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from schemas.pose_sources import POSE_METRICS, PoseScore
 from schemas.results import Judgement
-from trajpilot_core.evaluation.pose_rows import ROWS
+from trajpilot_core.evaluation.pose_rows import PoseRow, pose_rows
 from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report import json_report
 from trajpilot_core.report.committed import WARNING
@@ -39,6 +39,11 @@ class PoseResults:
         )
         one = next(held, None)
         return NOTHING if one is None else Value(one.value, one.low, one.high, is_signed=against is not None)
+
+    @property
+    def rows(self) -> tuple[PoseRow, ...]:
+        """The rows, named after the sources that ran; none without scores."""
+        return pose_rows(self.scores[0].sources) if self.scores else ()
 
     @property
     def names(self) -> tuple[str, str]:
@@ -80,7 +85,7 @@ def main_table(results: PoseResults) -> Table:
     """Return every row, mean over the seeds, with its difference; the paper's column on recorded takes alone."""
     paper = {} if results.is_simulated else published()
     lines: list[tuple[Cell, ...]] = []
-    for row in ROWS:
+    for row in results.rows:
         cells: list[Cell] = [results.of(row.name, None, None, metric) for metric in POSE_METRICS]
         cells += ["" if row.against is None else results.of(row.name, row.against, None, "mid"), row.against or ""]
         if paper:
@@ -112,7 +117,7 @@ def seed_table(results: PoseResults) -> Table:
     seeds = sorted({one.seed for one in results.scores if one.seed is not None})
     lines = tuple(
         (row.name, str(seed), *(results.of(row.name, None, seed, metric) for metric in POSE_METRICS))
-        for row in ROWS
+        for row in results.rows
         for seed in seeds
     )
     return Table("Seeds", ("trained -> asked", "seed", *results.names), lines)
