@@ -3,6 +3,7 @@
 Source: paper, appendix on vision-language baselines; docs/decisions/vlm.md.
 """
 
+import re
 from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -25,6 +26,15 @@ Section = Literal["instruction", "bank", "frames", "exemplars", "sequences", "in
 """What a part of a prompt is for: the linter allows labels of a window's middle in `bank` and `sequences` alone."""
 FAILED = "vlm:failed"
 """Stands for a label where an answer has none: no label is called so, so that it is always wrong."""
+
+
+BY_DIGEST = re.compile(r"@[0-9a-f]{16,64}$")
+"""Ends a name that says which weights are meant: 16 or more digits of their sha256."""
+
+
+def tuned_name(adapter: str | None) -> str:
+    """Return the name of tuned weights that ends in their digest; empty for any other, which counts as untuned."""
+    return adapter if adapter and BY_DIGEST.search(adapter) else ""
 
 
 class VlmServer(Record):
@@ -120,9 +130,10 @@ class VlmConfig(Record):
     """What the answering program calls the vision-language model; its folder, where the backend is transformers.
     Source: paper; the exact id is unverified."""
     adapter: Place | None = None
-    """What the answering program calls the tuned weights with which segments are recognised; None: the model without
-    tuning, which is not the paper's, unless the run tunes its own (`tuning.is_asked`). With the backend transformers,
-    their folder, as `trajpilot vlm tune` writes it (docs/vlm.md)."""
+    """What the answering program calls the tuned weights with which segments are recognised: a name, `@` and 16 or
+    more digits of their sha256. Under any other name the row counts as untuned, and is called so. None: the model
+    without tuning, which is not the paper's, unless the run tunes its own (`tuning.is_asked`). With the backend
+    transformers, their folder, as `trajpilot vlm tune` writes it (docs/vlm.md)."""
     tuning: VlmTuning = VlmTuning()
     """Settings of the tuning; they decide nothing that is asked: the weights that it leaves do."""
     filler: Place = "Qwen/Qwen3-30B-A3B"
@@ -227,6 +238,8 @@ class VlmAnswer(Record):
     """1 of a segment."""
     request: str
     """Digest of the request."""
+    adapter: str
+    """Tuned weights that the request named; empty: none."""
     text: str
     answered_by: str
     is_stub: bool
@@ -259,4 +272,6 @@ class EndpointScore(Record):
     row: Literal["segments", "R@1", "R@5", "exact_projection", "fallback_projection", "failed"]
     count: int
     percentage: float
+    adapter: str
+    """Tuned weights that recognised the segments, named by their digest; empty: an untuned model did."""
     is_stub: bool

@@ -95,7 +95,7 @@ def vlm_sft() -> PipelineConfig:
     """The same with the tuned recogniser of endpoints and the text model that fills the middles. Source: as above.
 
     `vlm.tuning.is_asked` tunes it in the run; `vlm.adapter` names what `trajpilot vlm tune` left. With neither the
-    untuned model recognises segments.
+    untuned model recognises segments, and the row is called UNTUNED.
     """
     base = atomic()
     return base.replace(vlm=base.vlm.replace(rows=VLM_ROWS))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from schemas.config import PipelineConfig, RunOptions
-from schemas.vlm import VlmConfig
+from schemas.vlm import VlmConfig, tuned_name
 from trajpilot_core.doctor.checks import HealthFinding, HealthVerdict, gpu_memory
 from trajpilot_core.engine.capacity import free_memory
 from trajpilot_core.engine.key import resolve_inputs
@@ -45,11 +45,21 @@ def check_vlm(config: PipelineConfig, run: RunOptions) -> list[HealthFinding]:
         return []
     cfg = vlm.completed(config)
     inputs, sizes = known_of(config, run)
-    found = findings(cfg, run.device, inputs, sizes)
+    found = [*check_recogniser(cfg), *findings(cfg, run.device, inputs, sizes)]
     return [
         replace(one, verdict="note") if run.ignore_needs and one.what in ROOMS and one.verdict == "bad" else one
         for one in found
     ]
+
+
+def check_recogniser(cfg: VlmConfig) -> list[HealthFinding]:
+    """Note before anything is asked that a row will be called untuned: another name is another question."""
+    is_named = cfg.tuning.is_asked or tuned_name(cfg.adapter) or (cfg.backend == "transformers" and cfg.adapter)
+    if is_named or "qwen_sft_llm" not in cfg.rows:
+        return []
+    expected, todo = "a name, @ and 16 or more digits of the sha256 of the tuned weights", "serve and name them so"
+    found = f"{cfg.adapter or 'none'}: the row will be called UNTUNED"
+    return [HealthFinding("vlm.adapter", expected, found, "note", todo)]
 
 
 def check_tuning(config: PipelineConfig, run: RunOptions) -> list[HealthFinding]:

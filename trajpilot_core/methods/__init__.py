@@ -59,6 +59,7 @@ METHODS: list[Method] = [
     shuffled.METHOD,
     floors.PREVIOUS,
     floors.MAJORITY,
+    vlm.UNTUNED,
     vlm.STUB,
     *anticipation.ROWS,
     *vlm.GOAL_FREE,
