@@ -11,7 +11,7 @@ from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 
-VERSION = 9  # raise when what this stage writes changes
+VERSION = 10  # raise when what this stage writes changes
 READS = (
     "metrics",
     "ceilings",
