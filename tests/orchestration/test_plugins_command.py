@@ -45,7 +45,7 @@ def artifact(root: Path, key: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_the_command_of_the_page_ends_well_and_report_and_ui_show_the_row(
     worlds: Worlds, empty_database: EmptyDatabase, tmp_path: Path
 ) -> None:
@@ -59,7 +59,7 @@ def test_the_command_of_the_page_ends_well_and_report_and_ui_show_the_row(
         env=environment(tmp_path / "home", PYTHONPATH=paths),
         capture_output=True,
         text=True,
-        timeout=800,
+        timeout=1500,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
